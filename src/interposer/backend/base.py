@@ -128,8 +128,8 @@ class Backend:
         """
         if type(self).create_memory_manager is not Backend.create_memory_manager or self.handle_factory_preferences:
             return "the backend manages its own memory"
-        ordinary = allocator.memory_source == MemorySource.MALLOC
-        return None if ordinary else f"the backend needs ordinary memory, not {allocator.memory_source.name}"
+        is_ordinary = allocator.memory_source == MemorySource.MALLOC
+        return None if is_ordinary else f"the backend needs ordinary memory, not {allocator.memory_source.name}"
 
     def use_memory_strategy(self, strategy: MemoryOptimizerStrategy) -> str | None:
         """Accept a strategy that packs the backend's tensors into memory (return None), or return why not.

@@ -38,9 +38,9 @@ class Capabilities:
     """
 
     def __init__(self, *described: Capability, **values: OptionValue) -> None:
-        plain = [Capability(name, value) for name, value in values.items()]
-        self._by_name = {item.name: item for item in (*described, *plain)}
-        if len(self._by_name) < len(described) + len(plain):
+        undocumented = [Capability(name, value) for name, value in values.items()]
+        self._by_name = {capability.name: capability for capability in (*described, *undocumented)}
+        if len(self._by_name) < len(described) + len(undocumented):
             raise InvalidArgumentError("a capability is given twice")
 
     def __iter__(self) -> Iterator[Capability]:
@@ -51,13 +51,13 @@ class Capabilities:
 
     def get(self, name: str) -> OptionValue | None:
         """Return the value of the capability `name`, or None if the backend does not declare it."""
-        result = self._by_name.get(name)
-        return None if result is None else result.value
+        capability = self._by_name.get(name)
+        return None if capability is None else capability.value
 
     def has(self, name: str, value: OptionValue = True) -> bool:
         """Return True if the backend declares the capability `name` with this value (of the same type)."""
-        result = self.get(name)
-        return result is not None and type(result) is type(value) and result == value
+        declared = self.get(name)
+        return declared is not None and type(declared) is type(value) and declared == value
 
     def describe(self, name: str) -> Capability:
         """Return one capability with its documentation; raise `InvalidArgumentError` if it is not declared."""
@@ -67,4 +67,4 @@ class Capabilities:
 
     def to_dict(self) -> dict[str, OptionValue]:
         """Return names and values as plain data."""
-        return {item.name: item.value for item in self}
+        return {capability.name: capability.value for capability in self}

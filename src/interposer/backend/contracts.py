@@ -14,24 +14,24 @@ __all__ = ["backend_problem", "checked"]
 _T = TypeVar("_T")
 
 
-def checked(answer: object, kind: Callable[..., _T], what: str, backend: str) -> _T:
-    """Return `answer` if it is an instance of `kind`.
+def checked(returned: object, kind: Callable[..., _T], what: str, backend: str) -> _T:
+    """Return `returned` if it is an instance of `kind`.
 
     Args:
-        answer: what a method of a backend returned.
+        returned: what a method of a backend returned.
         kind: the class that the plug-in interface requires.
         what: the name of the method, for the error.
         backend: the backend's id, for the error.
 
     Raises:
-        BackendContractError: `answer` is not an instance of `kind`.
+        BackendContractError: `returned` is not an instance of `kind`.
     """
-    if not isinstance(answer, kind):  # type: ignore[arg-type] # a class; mypy refuses abstract ones as type[_T]
-        requested = getattr(kind, "__name__", kind)
+    if not isinstance(returned, kind):  # type: ignore[arg-type] # a class; mypy refuses abstract ones as type[_T]
+        class_name = getattr(kind, "__name__", kind)
         raise BackendContractError(
-            f"{what} of backend {backend!r} returned {type(answer).__name__}; expected {requested}", backend=backend
+            f"{what} of backend {backend!r} returned {type(returned).__name__}; expected {class_name}", backend=backend
         )
-    return cast("_T", answer)
+    return cast("_T", returned)
 
 
 def backend_problem(backend_id: str, backend: object) -> str | None:
@@ -51,7 +51,11 @@ def backend_problem(backend_id: str, backend: object) -> str | None:
 def _version_problem(version: object) -> str | None:
     match version:
         case (int(major), int(minor)):
-            fits = major == API_VERSION[0] and minor <= API_VERSION[1]
-            here = ".".join(map(str, API_VERSION))
-            return None if fits else f"it needs version {major}.{minor} of the backend interface; this is {here}"
+            is_compatible = major == API_VERSION[0] and minor <= API_VERSION[1]
+            supported = ".".join(map(str, API_VERSION))
+            return (
+                None
+                if is_compatible
+                else f"it needs version {major}.{minor} of the backend interface; this is {supported}"
+            )
     return f"its api_version is {version!r}; expected two numbers, such as {API_VERSION}"

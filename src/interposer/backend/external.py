@@ -22,8 +22,8 @@ __all__ = ["ExternalMemory", "MemoryDescriptor", "machine_sources", "source_prob
 
 _SHRINK: Final = getattr(fcntl, "F_SEAL_SHRINK", 2)
 _GET_SEALS: Final = getattr(fcntl, "F_GET_SEALS", 1034)
-_SINGLE: Final = tuple(item for item in MemorySource if item)
-_LACKING: Final = {
+_SINGLE_SOURCES: Final = tuple(item for item in MemorySource if item)
+_SOURCE_REQUIREMENTS: Final = {
     MemorySource.DMA_BUF: "needs memory that can be mapped by a file descriptor",
     MemorySource.DMA_BUF_PROTECTED: "must not be read by the processor, and this machine has no device for it",
     MemorySource.GRALLOC: "is Android's",
@@ -35,7 +35,7 @@ _KINDS: Final = {
     stat.S_IFCHR: "a character device",
     stat.S_IFBLK: "a block device",
 }
-_SLICE: Final = 50  # milliseconds between checks whether the run is cancelled
+_POLL_MILLISECONDS: Final = 50  # milliseconds between checks whether the run is cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class MemoryDescriptor:
 
     def __post_init__(self) -> None:
         expect(self.source, MemorySource, "the source must be a MemorySource")
-        if self.source not in _SINGLE:
-            known = ", ".join(item.name or "" for item in _SINGLE)
-            raise InvalidArgumentError(f"a descriptor has one memory source of {known}, not {self.source!r}")
+        if self.source not in _SINGLE_SOURCES:
+            source_names = ", ".join(source.name or "" for source in _SINGLE_SOURCES)
+            raise InvalidArgumentError(f"a descriptor has one memory source of {source_names}, not {self.source!r}")
         if self.source is MemorySource.MALLOC:
             raise InvalidArgumentError("memory of the source MALLOC has no file descriptor; pass the array itself")
         for name, least in (("fd", 0), ("offset", 0), ("size", 1), ("fence", 0)):
@@ -80,11 +80,11 @@ class MemoryDescriptor:
             object.__setattr__(self, "protected", True)
 
 
-def _check_number(name: str, value: Any, least: int, *, optional: bool) -> None:
-    if value is None and optional:
+def _check_number(name: str, number: Any, least: int, *, optional: bool) -> None:
+    if number is None and optional:
         return
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidArgumentError(f"{name} must be a whole number from {least} on, not {value!r}")
+    if isinstance(number, bool) or not isinstance(number, int) or number < least:
+        raise InvalidArgumentError(f"{name} must be a whole number from {least} on, not {number!r}")
 
 
 def machine_sources() -> MemorySource:
@@ -95,11 +95,11 @@ def machine_sources() -> MemorySource:
 
 def source_problem(source: MemorySource) -> str | None:
     """Return why memory of a source cannot be used on this machine, or None if it can."""
-    had = machine_sources()
-    if source in had:
+    available = machine_sources()
+    if source in available:
         return None
-    names = " and ".join(item.name or "" for item in _SINGLE if item in had)
-    return f"memory of the source {source.name} {_LACKING[source]}; this machine has {names}"
+    names = " and ".join(flag.name or "" for flag in _SINGLE_SOURCES if flag in available)
+    return f"memory of the source {source.name} {_SOURCE_REQUIREMENTS[source]}; this machine has {names}"
 
 
 class ExternalMemory:
@@ -120,14 +120,14 @@ class ExternalMemory:
         error = source_problem(descriptor.source)
         if error is not None:
             raise ValueError(error)
-        self._needed = _needed_bytes(descriptor, info)
-        _check_room(descriptor, descriptor.fd, self._needed)
+        self._tensor_bytes = _needed_bytes(descriptor, info)
+        _check_room(descriptor, descriptor.fd, self._tensor_bytes)
         _check_fence(descriptor.fence)
         may_shrink = not _is_sealed(descriptor.fd)
         status = os.fstat(descriptor.fd)
         self._file = status.st_dev, status.st_ino
-        self.array: Array | None = _mapped(descriptor, info, self._needed, writable)
-        cached = _cached(descriptor, may_shrink)
+        self.array: Array | None = _mapped(descriptor, info, self._tensor_bytes, writable)
+        cached = _descriptors_to_close(descriptor, may_shrink)
         self._watched = cached[0] if may_shrink else None
         self._fence = None if descriptor.fence is None else cached[-1]
         self._close = weakref.finalize(self, _close_all, tuple(cached))
@@ -138,7 +138,7 @@ class ExternalMemory:
         if self._file != other._file:
             return False
         begin, other_begin = self.descriptor.offset, other.descriptor.offset
-        return begin < other_begin + other._needed and other_begin < begin + self._needed
+        return begin < other_begin + other._tensor_bytes and other_begin < begin + self._tensor_bytes
 
     @property
     def settled(self) -> bool:
@@ -158,7 +158,7 @@ class ExternalMemory:
             _wait(self._fence, check)
             self._fence = None
         if self._watched is not None:
-            _check_room(self.descriptor, self._watched, self._needed)
+            _check_room(self.descriptor, self._watched, self._tensor_bytes)
 
     def release(self, *, undone: bool = False) -> None:
         """Release the memory, which stays mapped while the array is referenced, and close owned descriptors.
@@ -175,39 +175,39 @@ class ExternalMemory:
 _owned: set[int] = set()
 
 
-def _cached(descriptor: MemoryDescriptor, may_shrink: bool) -> list[int]:
+def _descriptors_to_close(descriptor: MemoryDescriptor, may_shrink: bool) -> list[int]:
     """Return the descriptors to close at release: the memory's, if it is owned or may shrink, and the fence's."""
-    value = [descriptor.fd] if may_shrink or descriptor.owned else []
-    value += [] if descriptor.fence is None else [descriptor.fence]
+    descriptors = [descriptor.fd] if may_shrink or descriptor.owned else []
+    descriptors += [] if descriptor.fence is None else [descriptor.fence]
     if not descriptor.owned:
-        return _copies(value)
-    taken = _owned.intersection(value)
-    if taken:
-        raise ValueError(f"the descriptor {min(taken)} is owned by another import already")
-    _owned.update(value)
-    return value
+        return _copies(descriptors)
+    already_owned = _owned.intersection(descriptors)
+    if already_owned:
+        raise ValueError(f"the descriptor {min(already_owned)} is owned by another import already")
+    _owned.update(descriptors)
+    return descriptors
 
 
-def _copies(numbers: list[int]) -> list[int]:
+def _copies(descriptors: list[int]) -> list[int]:
     """Return duplicates of file descriptors, since the caller may close the originals.
 
     Raises ValueError if a descriptor is not valid.
     """
-    created: list[int] = []
+    duplicates: list[int] = []
     try:
-        for number in numbers:
-            created.append(os.dup(number))
+        for fd in descriptors:
+            duplicates.append(os.dup(fd))
     except OSError as error:
-        _close_all(tuple(created))
-        raise ValueError(f"the descriptor {number} cannot be used: {error.strerror}") from error
-    return created
+        _close_all(tuple(duplicates))
+        raise ValueError(f"the descriptor {fd} cannot be used: {error.strerror}") from error
+    return duplicates
 
 
-def _close_all(numbers: tuple[int, ...]) -> None:
-    for number in numbers:
-        _owned.discard(number)
+def _close_all(descriptors: tuple[int, ...]) -> None:
+    for fd in descriptors:
+        _owned.discard(fd)
         try:
-            os.close(number)
+            os.close(fd)
         except OSError:  # the descriptor is closed already
             continue
 
@@ -225,9 +225,9 @@ def _needed_bytes(descriptor: MemoryDescriptor, info: TensorInfo) -> int:
 
 
 def _check_room(descriptor: MemoryDescriptor, fd: int, needed: int) -> None:
-    has, end = _size_of(fd), descriptor.offset + max(needed, descriptor.size or 0)
-    if end > has:
-        raise ValueError(f"the descriptor {descriptor.fd} has {has:,} bytes; the tensor ends at {end:,}")
+    size, tensor_end = _size_of(fd), descriptor.offset + max(needed, descriptor.size or 0)
+    if tensor_end > size:
+        raise ValueError(f"the descriptor {descriptor.fd} has {size:,} bytes; the tensor ends at {tensor_end:,}")
 
 
 def _size_of(fd: int) -> int:
@@ -265,10 +265,10 @@ def _map(fd: int, size: int, offset: int, writable: bool) -> mmap.mmap:
                 raise
             return mmap.mmap(fd, size, mmap.MAP_PRIVATE, protection, offset=offset)  # sealed against writing
     except (OSError, ValueError) as error:
-        requested = "read and written" if writable else "read"
-        how = {os.O_RDONLY: "opened for reading only", os.O_WRONLY: "opened for writing only"}.get(_access(fd))
-        why = getattr(error, "strerror", None) or str(error)
-        raise ValueError(f"the descriptor {fd} cannot be mapped to be {requested}: {how or why}") from error
+        access = "read and written" if writable else "read"
+        opened_as = {os.O_RDONLY: "opened for reading only", os.O_WRONLY: "opened for writing only"}.get(_access(fd))
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ValueError(f"the descriptor {fd} cannot be mapped to be {access}: {opened_as or reason}") from error
 
 
 def _access(fd: int) -> int:
@@ -296,7 +296,7 @@ def _wait(fence: int, check: Callable[[], None]) -> None:
     poll.register(fence, select.POLLIN)
     while True:
         check()
-        for _, result in poll.poll(_SLICE):
-            if result & select.POLLIN:
+        for _, events in poll.poll(_POLL_MILLISECONDS):
+            if events & select.POLLIN:
                 return
-            raise ValueError(f"the fence {fence} {'is closed' if result & select.POLLNVAL else 'failed'}")
+            raise ValueError(f"the fence {fence} {'is closed' if events & select.POLLNVAL else 'failed'}")

@@ -155,9 +155,9 @@ class TensorHandleFactoryRegistry:
             raise BackendContractError(f"{factory!r} is not a TensorHandleFactory")
         parts = factory.id.split("/") if isinstance(getattr(factory, "id", None), str) else []
         if len(parts) != _PARTS or not all(parts):
-            reported = getattr(factory, "id", None)
+            factory_id = getattr(factory, "id", None)
             raise BackendContractError(
-                f"a tensor handle factory has the id {reported!r}; expected 'Vendor/Backend/Name'"
+                f"a tensor handle factory has the id {factory_id!r}; expected 'Vendor/Backend/Name'"
             )
         self._factories.setdefault(factory.id, factory)
 
@@ -184,15 +184,15 @@ class TensorHandleFactoryRegistry:
 
         It may replace `copy_id` for inputs and outputs of the network: see `register_copy_and_import_pair`.
         """
-        result = self._pairs.get(copy_id)
-        return result if result in self._factories else None
+        import_id = self._pairs.get(copy_id)
+        return import_id if import_id in self._factories else None
 
     def factory(self, factory_id: str) -> TensorHandleFactory:
         """Return the factory with this id; raise `InvalidArgumentError` with the most similar id if there is none."""
         if factory_id not in self._factories:
-            known = ", ".join(self._factories) or "none"
+            registered = ", ".join(self._factories) or "none"
             raise InvalidArgumentError(
-                f"no tensor handle factory {factory_id!r} is registered (registered: {known})"
+                f"no tensor handle factory {factory_id!r} is registered (registered: {registered})"
                 f"{did_you_mean(str(factory_id), self._factories)}"
             )
         return self._factories[factory_id]

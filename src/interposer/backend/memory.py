@@ -112,8 +112,8 @@ class TensorHandle(ABC):
             self.unmap()
 
     def _fits(self, array: object) -> bool:
-        requested = self.info
-        return isinstance(array, np.ndarray) and (array.shape, array.dtype) == (requested.shape, requested.dtype.numpy)
+        info = self.info
+        return isinstance(array, np.ndarray) and (array.shape, array.dtype) == (info.shape, info.dtype.numpy)
 
     def import_memory(self, array: Array) -> bool:
         """Use the caller's memory for the tensor until `forget_memory`; return False if this array cannot be used.
@@ -163,13 +163,13 @@ class TensorHandle(ABC):
 
     def copy_in(self, array: Array) -> None:
         """Copy an array of the tensor's shape and type into the tensor."""
-        with self.mapped() as own:
-            np.copyto(own, array)
+        with self.mapped() as mapped:
+            np.copyto(mapped, array)
 
     def copy_out(self, array: Array) -> None:
         """Copy the tensor into an array of its shape and type."""
-        with self.mapped() as own:
-            np.copyto(array, own)
+        with self.mapped() as mapped:
+            np.copyto(array, mapped)
 
 
 class MemoryManager(ABC):
@@ -291,7 +291,7 @@ class _SubTensorHandle(ArrayHandle):
     def __init__(self, parent: ArrayHandle, origin: tuple[int, ...], info: TensorInfo) -> None:
         super().__init__(info)
         self.parent = self._parent = parent
-        self._place = tuple(slice(start, start + int(dim)) for start, dim in zip(origin, info.shape, strict=True))
+        self._index = tuple(slice(start, start + int(dim)) for start, dim in zip(origin, info.shape, strict=True))
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -306,8 +306,8 @@ class _SubTensorHandle(ArrayHandle):
 
     def map(self) -> Array:
         """Return a view of the parent's array."""
-        place: tuple[Any, ...] = (..., *self._place)  # the Ellipsis makes the result a view even for a scalar
-        view: Array = self._parent.map()[place]
+        index: tuple[Any, ...] = (..., *self._index)  # the Ellipsis makes the result a view even for a scalar
+        view: Array = self._parent.map()[index]
         return view
 
     def unmap(self) -> None:
@@ -334,46 +334,46 @@ class ArenaMemoryManager(MemoryManager):
         free: Callable[[Array], None] | None = None,
         strategy: MemoryOptimizerStrategy | None = None,
     ) -> None:
-        self._allocate, self._free, self._strategy = allocate or _ordinary, free, strategy
+        self._allocate, self._free, self._strategy = allocate or _aligned_memory, free, strategy
         self._arena: Array | None = None
         self._moment = 0
         self._handles: list[list[ArrayHandle]] = []
-        self._lives: list[Lifetime] = []
-        self._numbers: dict[ArrayHandle, int] = {}
+        self._lifetimes: list[Lifetime] = []
+        self._index_of: dict[ArrayHandle, int] = {}
         self._plan: MemoryPlan | None = None
 
     def begin(self, handle: ArrayHandle) -> None:
         """Mark the begin of a tensor's lifetime."""
         self._moment += 1
-        self._numbers[handle] = len(self._lives)
+        self._index_of[handle] = len(self._lifetimes)
         self._handles.append([handle])
-        self._lives.append(Lifetime(_arena_bytes(handle.info), self._moment, self._moment))
+        self._lifetimes.append(Lifetime(_arena_bytes(handle.info), self._moment, self._moment))
         self._plan = None
 
     def join(self, handle: ArrayHandle, source: ArrayHandle) -> bool:
         """Let a tensor use the memory of `source`, which is managed already; return False if it needs more bytes."""
-        number = self._numbers.get(source)
-        if number is None or not 0 < _arena_bytes(handle.info) <= self._lives[number].size:
+        index = self._index_of.get(source)
+        if index is None or not 0 < _arena_bytes(handle.info) <= self._lifetimes[index].size:
             return False
-        self._handles[number].append(handle)
-        self._numbers[handle] = number
+        self._handles[index].append(handle)
+        self._index_of[handle] = index
         return True
 
     def end(self, handle: ArrayHandle) -> None:
         """Mark the end of a tensor's lifetime: tensors that begin later may use its memory."""
         self._moment += 1
-        number = self._numbers[handle]
-        self._lives[number] = replace(self._lives[number], ends=self._moment)
+        index = self._index_of[handle]
+        self._lifetimes[index] = replace(self._lifetimes[index], ends=self._moment)
         self._plan = None
 
     def number_of(self, handle: ArrayHandle) -> int | None:
         """Return the number of a tensor's lifetime in `lifetimes` and in the plan; None if it has none here."""
-        return self._numbers.get(handle)
+        return self._index_of.get(handle)
 
     @property
     def lifetimes(self) -> tuple[Lifetime, ...]:
         """The lifetimes of the tensors, in the order of the plan's offsets."""
-        return tuple(self._lives)
+        return tuple(self._lifetimes)
 
     @property
     def plan(self) -> MemoryPlan:
@@ -384,8 +384,8 @@ class ArenaMemoryManager(MemoryManager):
         """
         if self._plan is None:
             strategy = self._strategy
-            lives = self._lives
-            self._plan = plan(lives, ALIGNMENT) if strategy is None else planned_by(strategy, lives, ALIGNMENT)
+            lifetimes = self._lifetimes
+            self._plan = plan(lifetimes, ALIGNMENT) if strategy is None else planned_by(strategy, lifetimes, ALIGNMENT)
         return self._plan
 
     @property
@@ -395,7 +395,7 @@ class ArenaMemoryManager(MemoryManager):
 
     def acquire(self) -> None:
         """Allocate the arena and assign its memory to the tensors."""
-        arena = self._arena = self._allocate(self.plan.size) if self.plan.size else _ordinary(0)
+        arena = self._arena = self._allocate(self.plan.size) if self.plan.size else _aligned_memory(0)
         for handles, offset in zip(self._handles, self.plan.offsets, strict=True):
             for handle in handles:
                 size = _arena_bytes(handle.info)
@@ -403,7 +403,7 @@ class ArenaMemoryManager(MemoryManager):
 
     def release(self) -> None:
         """Detach all tensors from the arena and free it, by `free` or when no array refers to it any more."""
-        for handle in self._numbers:
+        for handle in self._index_of:
             handle.bind(None)
         arena, self._arena = self._arena, None
         if arena is not None and arena.size and self._free is not None:
@@ -418,7 +418,7 @@ def compact_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
     return tuple(reversed(strides)) if shape else ()
 
 
-def _ordinary(size: int) -> Array:
+def _aligned_memory(size: int) -> Array:
     raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -address_of(raw) % ALIGNMENT
     return raw[start : start + size]

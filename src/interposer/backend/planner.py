@@ -16,11 +16,11 @@ from interposer.core.errors import InvalidArgumentError
 
 __all__ = ["Lifetime", "MemoryPlan", "lower_bound", "overlapping", "plan", "problems"]
 
-_TRIED_ALL: Final = 6
+_MOST_PERMUTED: Final = 6
 """Up to this number of tensors, all orders are tried."""
-_TRIES: Final = 200
+_VARIATIONS: Final = 200
 """Number of variations of the best order that are tried."""
-_VARIED: Final = 400
+_MOST_VARIED: Final = 400
 """Up to this number of tensors, variations are tried; the time of each grows with the square of the number."""
 
 
@@ -60,144 +60,149 @@ def plan(lifetimes: Sequence[Lifetime], alignment: int = 64) -> MemoryPlan:
     The offsets and the arena's size are multiples of `alignment` bytes. Equal lifetimes give equal plans. The lower
     bound in the result is the largest total size of tensors that are alive at one moment.
     """
-    rooms = [-(-lifetime.size // alignment) * alignment for lifetime in lifetimes]
-    live = _live_bytes(lifetimes, rooms)
+    padded_sizes = [-(-lifetime.size // alignment) * alignment for lifetime in lifetimes]
+    live = _live_bytes(lifetimes, padded_sizes)
     bound = max(live, default=0)
-    neighbours = _neighbours(lifetimes, rooms)
+    neighbours = _neighbours(lifetimes, padded_sizes)
     best: MemoryPlan | None = None
-    for name, order in _orders(lifetimes, rooms, live):
-        for suffix, fit in (("lowest gap", _lowest), ("smallest gap", _smallest)):
-            offsets = _placed(order, rooms, neighbours, fit)
-            size = max((a + b for a, b in zip(offsets, rooms, strict=True)), default=0)
+    for name, order in _orders(lifetimes, padded_sizes, live):
+        for suffix, fit in (("lowest gap", _lowest_gap), ("smallest gap", _smallest_gap)):
+            offsets = _offsets_in_order(order, padded_sizes, neighbours, fit)
+            size = max((a + b for a, b in zip(offsets, padded_sizes, strict=True)), default=0)
             if best is None or size < best.size:
                 best, best_order = MemoryPlan(tuple(offsets), size, bound, f"{name}, {suffix}"), order
             if size == bound:
                 return best
     assert best is not None
-    if len(rooms) <= _TRIED_ALL:
-        return _least(best, rooms, neighbours)
-    return _varied(best, best_order, rooms, neighbours) if len(rooms) <= _VARIED else best
+    if len(padded_sizes) <= _MOST_PERMUTED:
+        return _best_of_all_orders(best, padded_sizes, neighbours)
+    return _varied(best, best_order, padded_sizes, neighbours) if len(padded_sizes) <= _MOST_VARIED else best
 
 
 def lower_bound(lifetimes: Sequence[Lifetime], alignment: int = 64) -> int:
     """Return the bytes that every plan needs at least: the largest total size of tensors alive at one moment."""
-    rooms = [-(-lifetime.size // alignment) * alignment for lifetime in lifetimes]
-    return max(_live_bytes(lifetimes, rooms), default=0)
+    padded_sizes = [-(-lifetime.size // alignment) * alignment for lifetime in lifetimes]
+    return max(_live_bytes(lifetimes, padded_sizes), default=0)
 
 
 def overlapping(lifetimes: Sequence[Lifetime]) -> Iterator[tuple[int, int]]:
     """Yield the indices of each two tensors that are alive at the same time; those of size 0 are left out."""
-    for first, others in enumerate(_neighbours(lifetimes, [lifetime.size for lifetime in lifetimes])):
-        yield from ((first, second) for second in others if first < second)
+    for first, overlapping_indices in enumerate(_neighbours(lifetimes, [lifetime.size for lifetime in lifetimes])):
+        yield from ((first, second) for second in overlapping_indices if first < second)
 
 
 def _orders(
-    lifetimes: Sequence[Lifetime], rooms: Sequence[int], live: Sequence[int]
+    lifetimes: Sequence[Lifetime], padded_sizes: Sequence[int], live: Sequence[int]
 ) -> Iterator[tuple[str, list[int]]]:
-    first = _first(lifetimes)
+    first = _first_moment(lifetimes)
 
     def peak(lifetime: Lifetime) -> int:
         return max(live[lifetime.begins - first : lifetime.ends - first + 1])
 
     keys: dict[str, Callable[[int], object]] = {
-        "largest first": lambda i: (-rooms[i], lifetimes[i].begins),
-        "as they begin": lambda i: (lifetimes[i].begins, -rooms[i]),
-        "longest and largest first": lambda i: (-rooms[i] * (lifetimes[i].ends - lifetimes[i].begins + 1), i),
-        "longest first": lambda i: (lifetimes[i].begins - lifetimes[i].ends, -rooms[i]),
-        "busiest moment first": lambda i: (-peak(lifetimes[i]), -rooms[i], i),
+        "largest first": lambda i: (-padded_sizes[i], lifetimes[i].begins),
+        "as they begin": lambda i: (lifetimes[i].begins, -padded_sizes[i]),
+        "longest and largest first": lambda i: (-padded_sizes[i] * (lifetimes[i].ends - lifetimes[i].begins + 1), i),
+        "longest first": lambda i: (lifetimes[i].begins - lifetimes[i].ends, -padded_sizes[i]),
+        "busiest moment first": lambda i: (-peak(lifetimes[i]), -padded_sizes[i], i),
     }
     for name, key in keys.items():
-        yield name, sorted(range(len(rooms)), key=key)  # type: ignore[arg-type] # tuples of integers
+        yield name, sorted(range(len(padded_sizes)), key=key)  # type: ignore[arg-type] # tuples of integers
 
 
-def _first(lifetimes: Sequence[Lifetime]) -> int:
+def _first_moment(lifetimes: Sequence[Lifetime]) -> int:
     return min((lifetime.begins for lifetime in lifetimes), default=0)
 
 
-def _live_bytes(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> list[int]:
+def _live_bytes(lifetimes: Sequence[Lifetime], padded_sizes: Sequence[int]) -> list[int]:
     """Return the bytes in use at each moment, from the begin of the first lifetime to the end of the last one.
 
-    `rooms` has the size of each tensor in bytes, rounded up to the alignment.
+    `padded_sizes` has the size of each tensor in bytes, rounded up to the alignment.
     """
-    first = _first(lifetimes)
-    change = [0] * (max((item.ends for item in lifetimes), default=-1) - first + 2)
-    for lifetime, room in zip(lifetimes, rooms, strict=True):
-        change[lifetime.begins - first] += room
-        change[lifetime.ends - first + 1] -= room
+    first = _first_moment(lifetimes)
+    change = [0] * (max((lifetime_.ends for lifetime_ in lifetimes), default=-1) - first + 2)
+    for lifetime, padded_size in zip(lifetimes, padded_sizes, strict=True):
+        change[lifetime.begins - first] += padded_size
+        change[lifetime.ends - first + 1] -= padded_size
     return list(accumulate(change))
 
 
-def _neighbours(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> list[list[int]]:
+def _neighbours(lifetimes: Sequence[Lifetime], padded_sizes: Sequence[int]) -> list[list[int]]:
     """Return for each tensor the indices of the tensors with overlapping lifetimes, which must not share memory.
 
-    `rooms` has the size of each tensor in bytes, rounded up to the alignment. Tensors of size 0 have no neighbours.
+    `padded_sizes` has the size of each tensor in bytes, rounded up to the alignment. Tensors of size 0 have no
+    neighbours.
     """
-    numberses: list[list[int]] = [[] for _ in lifetimes]
+    neighbours: list[list[int]] = [[] for _ in lifetimes]
     live: list[int] = []
     for i in sorted(range(len(lifetimes)), key=lambda i: lifetimes[i].begins):
-        if not rooms[i]:
+        if not padded_sizes[i]:
             continue
         live = [j for j in live if lifetimes[j].ends >= lifetimes[i].begins]
         for j in live:
-            numberses[i].append(j)
-            numberses[j].append(i)
+            neighbours[i].append(j)
+            neighbours[j].append(i)
         live.append(i)
-    return numberses
+    return neighbours
 
 
 Fit = Callable[[Iterable[tuple[int, int]], int], int]
 
 
-def _placed(order: Sequence[int], rooms: Sequence[int], neighbours: Sequence[Sequence[int]], fit: Fit) -> list[int]:
-    offsets: list[int | None] = [None] * len(rooms)
+def _offsets_in_order(
+    order: Sequence[int], padded_sizes: Sequence[int], neighbours: Sequence[Sequence[int]], fit: Fit
+) -> list[int]:
+    offsets: list[int | None] = [None] * len(padded_sizes)
     for i in order:
-        taken = []
+        ranges_in_use = []
         for j in neighbours[i]:
             offset = offsets[j]
             if offset is not None:
-                taken.append((offset, offset + rooms[j]))
-        taken.sort()
-        offsets[i] = fit(taken, rooms[i])
+                ranges_in_use.append((offset, offset + padded_sizes[j]))
+        ranges_in_use.sort()
+        offsets[i] = fit(ranges_in_use, padded_sizes[i])
     return [offset or 0 for offset in offsets]
 
 
-def _lowest(taken: Iterable[tuple[int, int]], room: int) -> int:
-    """Return the start of the lowest free gap of at least `room` bytes, or the end of all ranges if there is none.
+def _lowest_gap(ranges_in_use: Iterable[tuple[int, int]], size: int) -> int:
+    """Return the start of the lowest free gap of at least `size` bytes, or the end of all ranges if there is none.
 
-    `taken` has the start and the end of the ranges in use, sorted by start.
+    `ranges_in_use` has the start and the end of the ranges in use, sorted by start.
     """
     offset = 0
-    for start, stop in taken:
-        if start - offset >= room:
+    for start, stop in ranges_in_use:
+        if start - offset >= size:
             break
         offset = max(offset, stop)
     return offset
 
 
-def _smallest(taken: Iterable[tuple[int, int]], room: int) -> int:
-    """Return the start of the smallest free gap of at least `room` bytes, or the end of all ranges if there is none.
+def _smallest_gap(ranges_in_use: Iterable[tuple[int, int]], size: int) -> int:
+    """Return the start of the smallest free gap of at least `size` bytes, or the end of all ranges if there is none.
 
-    `taken` has the start and the end of the ranges in use, sorted by start.
+    `ranges_in_use` has the start and the end of the ranges in use, sorted by start.
     """
     offset, best, waste = 0, -1, 0
-    for start, stop in taken:
-        gap = start - offset - room
+    for start, stop in ranges_in_use:
+        gap = start - offset - size
         if gap >= 0 and (best < 0 or gap < waste):
             best, waste = offset, gap
         offset = max(offset, stop)
     return offset if best < 0 else best
 
 
-def _least(best: MemoryPlan, rooms: Sequence[int], neighbours: Sequence[Sequence[int]]) -> MemoryPlan:
+def _best_of_all_orders(
+    best: MemoryPlan, padded_sizes: Sequence[int], neighbours: Sequence[Sequence[int]]
+) -> MemoryPlan:
     """Return the best plan over all orders of the tensors, where each tensor is placed into the lowest free gap.
 
     This finds an arena of minimal size: placing the tensors of an optimal plan again, in the order of their offsets,
-    moves none of them upwards. `best` is the plan to improve, `rooms` has the size of each tensor in bytes, and
+    moves none of them upwards. `best` is the plan to improve, `padded_sizes` has the size of each tensor in bytes, and
     `neighbours` the indices of the tensors that must not overlap it. The search ends once the lower bound is reached.
     """
-    for order in permutations(range(len(rooms))):
-        offsets = _placed(order, rooms, neighbours, _lowest)
-        size = max(a + b for a, b in zip(offsets, rooms, strict=True))
+    for order in permutations(range(len(padded_sizes))):
+        offsets = _offsets_in_order(order, padded_sizes, neighbours, _lowest_gap)
+        size = max(a + b for a, b in zip(offsets, padded_sizes, strict=True))
         if size < best.size:
             best = MemoryPlan(tuple(offsets), size, best.lower_bound, "all orders, lowest gap")
         if best.size == best.lower_bound:
@@ -206,29 +211,29 @@ def _least(best: MemoryPlan, rooms: Sequence[int], neighbours: Sequence[Sequence
 
 
 def _varied(
-    best: MemoryPlan, order: list[int], rooms: Sequence[int], neighbours: Sequence[Sequence[int]]
+    best: MemoryPlan, order: list[int], padded_sizes: Sequence[int], neighbours: Sequence[Sequence[int]]
 ) -> MemoryPlan:
     """Improve a plan by random changes of the order in which the tensors are placed into the lowest free gaps.
 
     Each change moves one of the tensors that end highest to an earlier place in `order`, and is undone if the arena
-    grows. `rooms` has the size of each tensor in bytes, and `neighbours` the indices of the tensors that must not
-    overlap it.
+    grows. `padded_sizes` has the size of each tensor in bytes, and `neighbours` the indices of the tensors that must
+    not overlap it.
     """
-    draw = random.Random(len(rooms))
-    for _ in range(_TRIES):
+    draw = random.Random(len(padded_sizes))
+    for _ in range(_VARIATIONS):
         if best.size == best.lower_bound:
             break
-        high = [i for i in order if best.offsets[i] + rooms[i] == best.size]
-        moving = draw.choice(high)
-        place = order.index(moving)
-        other = order.copy()
-        other.insert(draw.randint(0, max(0, place - 1)), other.pop(place))
-        offsets = _placed(other, rooms, neighbours, _lowest)
-        size = max(a + b for a, b in zip(offsets, rooms, strict=True))
+        highest = [i for i in order if best.offsets[i] + padded_sizes[i] == best.size]
+        moved = draw.choice(highest)
+        position = order.index(moved)
+        new_order = order.copy()
+        new_order.insert(draw.randint(0, max(0, position - 1)), new_order.pop(position))
+        offsets = _offsets_in_order(new_order, padded_sizes, neighbours, _lowest_gap)
+        size = max(a + b for a, b in zip(offsets, padded_sizes, strict=True))
         if size <= best.size:
             best, order = (
                 MemoryPlan(tuple(offsets), size, best.lower_bound, f"{best.strategy.split(';')[0]}; varied"),
-                other,
+                new_order,
             )
     return best
 
@@ -238,13 +243,13 @@ def problems(lifetimes: Sequence[Lifetime], memory_plan: MemoryPlan) -> Iterator
 
     Errors are two tensors that are alive at the same time and overlap, and tensors outside of the arena.
     """
-    ends = [offset + item.size for offset, item in zip(memory_plan.offsets, lifetimes, strict=True)]
+    ends = [offset + lifetime_.size for offset, lifetime_ in zip(memory_plan.offsets, lifetimes, strict=True)]
     for i, lifetime in enumerate(lifetimes):
         if memory_plan.offsets[i] < 0 or ends[i] > memory_plan.size:
             place = f"tensor {i} is at {memory_plan.offsets[i]} to {ends[i]}"
             yield f"{place}, outside of the arena of {memory_plan.size} bytes"
         for j in range(i):
             other = lifetimes[j]
-            at_once = lifetime.begins <= other.ends and other.begins <= lifetime.ends
-            if at_once and memory_plan.offsets[i] < ends[j] and memory_plan.offsets[j] < ends[i]:
+            overlap_in_time = lifetime.begins <= other.ends and other.begins <= lifetime.ends
+            if overlap_in_time and memory_plan.offsets[i] < ends[j] and memory_plan.offsets[j] < ends[i]:
                 yield f"tensors {j} and {i} live at the same time and overlap"

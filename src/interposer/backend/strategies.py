@@ -129,12 +129,14 @@ class SingleAxisStrategy(MemoryOptimizerStrategy):
         """Return bins that are as large as their largest block."""
         bins: list[list[MemoryBlock]] = []
         for block in sorted(blocks, key=lambda item: (-item.size, item.begins, item.index)):
-            free = (members for members in bins if not any(_at_once(block, other) for other in members))
-            target = next(free, None)
+            bins_without_overlap = (
+                bin_blocks for bin_blocks in bins if not any(_at_once(block, other) for other in bin_blocks)
+            )
+            target = next(bins_without_overlap, None)
             if target is None:
                 bins.append(target := [])
             target.append(block.at(0))
-        return [MemoryBin(tuple(members), members[0].size) for members in bins]
+        return [MemoryBin(tuple(bin_blocks), bin_blocks[0].size) for bin_blocks in bins]
 
 
 class MultiAxisStrategy(MemoryOptimizerStrategy):
@@ -145,9 +147,9 @@ class MultiAxisStrategy(MemoryOptimizerStrategy):
 
     def optimize(self, blocks: Sequence[MemoryBlock]) -> Sequence[MemoryBin]:
         """Return one bin, or none without blocks."""
-        best = plan([Lifetime(block.size, block.begins, block.ends) for block in blocks])
-        placed = tuple(block.at(offset) for block, offset in zip(blocks, best.offsets, strict=True))
-        return [MemoryBin(placed, best.size)] if placed else []
+        memory_plan = plan([Lifetime(block.size, block.begins, block.ends) for block in blocks])
+        placed = tuple(block.at(offset) for block, offset in zip(blocks, memory_plan.offsets, strict=True))
+        return [MemoryBin(placed, memory_plan.size)] if placed else []
 
 
 MEMORY_STRATEGIES: Final[Mapping[str, MemoryOptimizerStrategy]] = MappingProxyType(
@@ -191,33 +193,33 @@ class StrategyValidator(MemoryOptimizerStrategy):
 
     def problems(self, blocks: Sequence[MemoryBlock], bins: Sequence[MemoryBin]) -> Iterator[str]:
         """Yield a message for each error in `bins`, the result for `blocks`."""
-        for item in bins:
-            if not isinstance(item, MemoryBin):
-                yield f"{item!r} is not a MemoryBin"
+        for memory_bin in bins:
+            if not isinstance(memory_bin, MemoryBin):
+                yield f"{memory_bin!r} is not a MemoryBin"
                 return
-        known = {block.index: block for block in blocks}
-        counts = Counter(block.index for item in bins for block in item.blocks)
-        yield from (f"block {index} is in no bin" for index in known if not counts[index])
+        originals = {block.index: block for block in blocks}
+        counts = Counter(block.index for memory_bin in bins for block in memory_bin.blocks)
+        yield from (f"block {index} is in no bin" for index in originals if not counts[index])
         yield from (f"block {index} is in {count} bins" for index, count in counts.items() if count > 1)
-        yield from (f"there is no block {index}" for index in counts if index not in known)
-        for number, item in enumerate(bins):
-            for block in item.blocks:
-                yield from self._block_problems(known.get(block.index), block, number, item)
-            yield from self._overlaps(item.blocks, number)
+        yield from (f"there is no block {index}" for index in counts if index not in originals)
+        for number, memory_bin in enumerate(bins):
+            for block in memory_bin.blocks:
+                yield from self._block_problems(originals.get(block.index), block, number, memory_bin)
+            yield from self._overlaps(memory_bin.blocks, number)
 
     def _block_problems(
-        self, original: MemoryBlock | None, block: MemoryBlock, number: int, item: MemoryBin
+        self, original: MemoryBlock | None, block: MemoryBlock, number: int, memory_bin: MemoryBin
     ) -> Iterator[str]:
         if original is not None and block.at(0) != original.at(0):
             yield f"block {block.index} was changed from {original} to {block}"
-        if block.offset < 0 or block.offset + block.size > item.size:
+        if block.offset < 0 or block.offset + block.size > memory_bin.size:
             place = f"{block.offset} to {block.offset + block.size}"
-            yield f"block {block.index} is at {place}, outside of bin {number} of {item.size} bytes"
+            yield f"block {block.index} is at {place}, outside of bin {number} of {memory_bin.size} bytes"
         if block.offset % self.alignment:
             yield f"block {block.index} is at {block.offset}, which is not a multiple of {self.alignment}"
 
     def _overlaps(self, blocks: Sequence[MemoryBlock], number: int) -> Iterator[str]:
-        for first, second in overlapping([Lifetime(item.size, item.begins, item.ends) for item in blocks]):
+        for first, second in overlapping([Lifetime(block.size, block.begins, block.ends) for block in blocks]):
             a, b = blocks[first], blocks[second]
             if self.packing is Packing.SINGLE_AXIS:
                 yield f"blocks {a.index} and {b.index} of bin {number} are alive at the same time"
@@ -236,8 +238,8 @@ def chosen_strategy(backend: str, strategy: MemoryOptimizerStrategy | str) -> Me
         expect(strategy.packing, Packing, f"the packing of memory strategy {strategy.name!r} must be a Packing")
         return strategy
     if strategy not in MEMORY_STRATEGIES:
-        known = f"{did_you_mean(strategy, MEMORY_STRATEGIES)} (known: {', '.join(MEMORY_STRATEGIES)})"
-        raise InvalidArgumentError(f"unknown memory strategy {strategy!r}{known}")
+        hint = f"{did_you_mean(strategy, MEMORY_STRATEGIES)} (known: {', '.join(MEMORY_STRATEGIES)})"
+        raise InvalidArgumentError(f"unknown memory strategy {strategy!r}{hint}")
     return MEMORY_STRATEGIES[strategy]
 
 
@@ -250,24 +252,24 @@ def planned_by(strategy: MemoryOptimizerStrategy, lifetimes: Sequence[Lifetime],
         BackendContractError: the strategy returned an invalid result.
     """
     blocks = [
-        MemoryBlock(index, _rounded(item.size, alignment), item.begins, item.ends)
-        for index, item in enumerate(lifetimes)
-        if item.size
+        MemoryBlock(index, _rounded(lifetime.size, alignment), lifetime.begins, lifetime.ends)
+        for index, lifetime in enumerate(lifetimes)
+        if lifetime.size
     ]
     offsets, start = [0] * len(lifetimes), 0
-    for item in StrategyValidator(strategy, alignment).optimize(blocks):
-        for block in item.blocks:
+    for lifetime in StrategyValidator(strategy, alignment).optimize(blocks):
+        for block in lifetime.blocks:
             offsets[block.index] = start + block.offset
-        start += _rounded(item.size, alignment)
+        start += _rounded(lifetime.size, alignment)
     return MemoryPlan(tuple(offsets), start, lower_bound(lifetimes, alignment), strategy.name)
 
 
-def _integer(value: int, what: str) -> int:
-    """Return a Python integer, which does not overflow; `value` may be one of NumPy."""
+def _integer(number: int, what: str) -> int:
+    """Return a Python integer, which does not overflow; `number` may be one of NumPy."""
     try:
-        return operator.index(value)
+        return operator.index(number)
     except TypeError:
-        raise InvalidArgumentError(f"{what} must be an integer, not {value!r}") from None
+        raise InvalidArgumentError(f"{what} must be an integer, not {number!r}") from None
 
 
 def _rounded(size: int, alignment: int) -> int:

@@ -23,8 +23,8 @@ class Support:
     reasons: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        values: Iterable[object] = self.reasons
-        object.__setattr__(self, "reasons", (values,) if isinstance(values, str) else tuple(map(str, values)))
+        reasons: Iterable[object] = self.reasons
+        object.__setattr__(self, "reasons", (reasons,) if isinstance(reasons, str) else tuple(map(str, reasons)))
 
     @classmethod
     def yes(cls) -> Support:

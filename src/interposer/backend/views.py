@@ -97,16 +97,18 @@ class OptimizationViews:
 
     def _kind_problems(self) -> Iterator[str]:
         for substitution in self.substitutions:
-            yield from _wrong(substitution, Substitution, "a substitution")
+            yield from _type_problem(substitution, Substitution, "a substitution")
             if isinstance(substitution, Substitution):
-                yield from _wrong(substitution.part, SubgraphView, "a substituted part")
-                yield from _wrong(substitution.replacement, Op | Graph, "a replacement")
-                yield from (error for value in substitution.inputs or () for error in _wrong(value, Value, "an input"))
+                yield from _type_problem(substitution.part, SubgraphView, "a substituted part")
+                yield from _type_problem(substitution.replacement, Op | Graph, "a replacement")
+                yield from (
+                    error for value in substitution.inputs or () for error in _type_problem(value, Value, "an input")
+                )
         for failure in self.failed:
-            yield from _wrong(failure, Failure, "a failure")
+            yield from _type_problem(failure, Failure, "a failure")
             if isinstance(failure, Failure):
-                yield from _wrong(failure.part, SubgraphView, "a failed part")
-                yield from _wrong(failure.reason, str, "the reason of a failure")
+                yield from _type_problem(failure.part, SubgraphView, "a failed part")
+                yield from _type_problem(failure.reason, str, "the reason of a failure")
 
     def _part_problems(self) -> Iterator[str]:
         seen: set[int] = set()
@@ -121,23 +123,23 @@ class OptimizationViews:
                 seen.add(layer.guid)
 
 
-def _wrong(value: object, kind: Any, what: str) -> Iterator[str]:
+def _type_problem(value: object, kind: Any, what: str) -> Iterator[str]:
     if not isinstance(value, kind):
-        requested = " or ".join(item.__name__ for item in getattr(kind, "__args__", (kind,)))
-        yield f"{what} is {value!r}; expected {requested}"
+        expected = " or ".join(kind_.__name__ for kind_ in getattr(kind, "__args__", (kind,)))
+        yield f"{what} is {value!r}; expected {expected}"
 
 
 def _border_problems(substitution: Substitution) -> Iterator[str]:
-    requested = len(substitution.part.outputs)
+    num_outputs = len(substitution.part.outputs)
     allowed = set(substitution.part.operands)
     for value in dict.fromkeys(substitution.entering):
         if value not in allowed:
             yield f"the value {value.name!r} does not enter the part"
     if isinstance(substitution.replacement, Graph):
         yield from _count_problems(substitution, substitution.replacement)
-    elif substitution.replacement.num_results() != requested:
-        arguments = substitution.replacement.num_results()
-        yield f"{substitution.replacement.op_name()} has {arguments} outputs, but the part has {requested}"
+    elif substitution.replacement.num_results() != num_outputs:
+        num_results = substitution.replacement.num_results()
+        yield f"{substitution.replacement.op_name()} has {num_results} outputs, but the part has {num_outputs}"
 
 
 def _count_problems(substitution: Substitution, graph: Graph) -> Iterable[str]:

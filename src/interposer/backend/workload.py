@@ -101,8 +101,11 @@ class WorkloadFactory:
     @property
     def makes_arrays(self) -> bool:
         """True if tensor handles are arrays in ordinary memory, because the methods that create them are inherited."""
-        own, plain = type(self), WorkloadFactory
-        return own.create_tensor_handle is plain.create_tensor_handle and own.new_handle is plain.new_handle
+        factory_class, base = type(self), WorkloadFactory
+        return (
+            factory_class.create_tensor_handle is base.create_tensor_handle
+            and factory_class.new_handle is base.new_handle
+        )
 
     @property
     def supports_sub_tensors(self) -> bool:
@@ -154,7 +157,7 @@ class KernelWorkload(Workload):
     def __init__(self, op: Op, kernel: Kernel, info: KernelInfo) -> None:
         self.op, self.kernel, self.info = op, kernel, info
         self.prepared = kernel.make_ready(op, info)
-        self._open = not all(output.is_concrete for output in info.outputs)
+        self._has_unknown_shapes = not all(output.is_concrete for output in info.outputs)
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Map the handles of all tensors to arrays, call the kernel on them, and unmap them."""
@@ -162,8 +165,8 @@ class KernelWorkload(Workload):
             mapped: list[TensorHandle] = []
             stack.callback(_unmap, mapped)
             arrays = [None if handle is None else _array(handle, stack, mapped) for handle in inputs]
-            if self._open:
-                self._find(arrays, outputs)
+            if self._has_unknown_shapes:
+                self._compute_unknown_shapes(arrays, outputs)
                 return
             out = [_array(handle, stack, mapped) for handle in outputs]
             self.kernel.call(self.op, arrays, self.info, out, self.prepared)
@@ -173,15 +176,17 @@ class KernelWorkload(Workload):
 
         Handles in ordinary memory are mapped only once; with others, the function maps them in every call.
         """
-        if self._open or any(type(item) is not ArrayHandle for item in (*inputs, *outputs) if item is not None):
+        if self._has_unknown_shapes or any(
+            type(handle_) is not ArrayHandle for handle_ in (*inputs, *outputs) if handle_ is not None
+        ):
             return super().prepare(inputs, outputs)
-        arrays = [None if handle is None else _seen(handle) for handle in inputs]
-        out = [_seen(handle) for handle in outputs]
+        arrays = [None if handle is None else _mapped_array(handle) for handle in inputs]
+        out = [_mapped_array(handle) for handle in outputs]
         return partial(self.kernel.call, self.op, arrays, self.info, out, self.prepared)
 
-    def _find(self, arrays: Sequence[Array | None], outputs: Sequence[TensorHandle]) -> None:
-        result = self.kernel.values(self.op, arrays, self.info, self.prepared)
-        for handle, array in zip(outputs, result, strict=True):
+    def _compute_unknown_shapes(self, arrays: Sequence[Array | None], outputs: Sequence[TensorHandle]) -> None:
+        arrays_ = self.kernel.values(self.op, arrays, self.info, self.prepared)
+        for handle, array in zip(outputs, arrays_, strict=True):
             if not handle.info.is_concrete:
                 handle.resize(array.shape)
             handle.copy_in(array)
@@ -200,7 +205,7 @@ def _array(handle: TensorHandle, stack: ExitStack, mapped: list[TensorHandle]) -
     return array
 
 
-def _seen(handle: TensorHandle) -> Array:
+def _mapped_array(handle: TensorHandle) -> Array:
     """Return the array of an `ArrayHandle` after unmapping it; the array stays valid as long as the handle's memory."""
     with handle.mapped() as array:
         return array
@@ -221,8 +226,8 @@ class KernelWorkloadFactory(WorkloadFactory):
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
         """Return a workload with the first kernel that accepts the layer; raise `BackendContractError` if none does."""
         kernel_info = KernelInfo.of(layer.op, info.inputs, info.outputs)
-        result = self.kernels.find(layer.op, kernel_info)
-        if result is None:
-            why = "; ".join(self.kernels.reasons(layer.op, kernel_info))
-            raise BackendContractError(f"no kernel takes layer {layer}: {why}")
-        return KernelWorkload(layer.op, result, kernel_info)
+        kernel = self.kernels.find(layer.op, kernel_info)
+        if kernel is None:
+            reasons = "; ".join(self.kernels.reasons(layer.op, kernel_info))
+            raise BackendContractError(f"no kernel takes layer {layer}: {reasons}")
+        return KernelWorkload(layer.op, kernel, kernel_info)

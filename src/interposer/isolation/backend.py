@@ -52,9 +52,9 @@ class IsolatedBackend(Backend):
         self.supervisor = Supervisor(backend_id, factory, Isolation() if how is None else how, record)
         self._profiles = False
         try:
-            said = self.supervisor.begin()
+            description = self.supervisor.begin()
             with reading("what it says of itself"):
-                vars(self).update(_description(backend_id, said))
+                vars(self).update(_description(backend_id, description))
         except BackendCrashedError as error:
             raise BackendUnavailableError(backend_id, f"its child process {error.reason} at the start") from error
         except OptionError:
@@ -63,9 +63,9 @@ class IsolatedBackend(Backend):
         except Exception as error:
             self.close()
             raise BackendUnavailableError(backend_id, f"in its child process: {error}") from error
-        if said.get("unavailable") is not None:
+        if description.get("unavailable") is not None:
             self.close()
-            raise BackendUnavailableError(backend_id, str(said["unavailable"]))
+            raise BackendUnavailableError(backend_id, str(description["unavailable"]))
 
     def layer_support(self, options: Options) -> LayerSupport:
         """Return an object that queries the child for layer support."""
@@ -108,18 +108,18 @@ class IsolatedBackend(Backend):
         return f"<IsolatedBackend {self.id}>"
 
 
-def _description(backend_id: str, said: Mapping[str, Any]) -> dict[str, Any]:
-    described = [Capability(str(name), value, str(doc)) for name, value, doc in said["capabilities"]]
-    for item in described:
-        if not isinstance(item.value, bool | int | float | str):
-            raise ValueError(f"the capability {item.name!r} is {item.value!r}")
-    major, minor = map(int, said["api_version"])
+def _description(backend_id: str, description: Mapping[str, Any]) -> dict[str, Any]:
+    capabilities = [Capability(str(name), value, str(doc)) for name, value, doc in description["capabilities"]]
+    for capability in capabilities:
+        if not isinstance(capability.value, bool | int | float | str):
+            raise ValueError(f"the capability {capability.name!r} is {capability.value!r}")
+    major, minor = map(int, description["api_version"])
     return {
         "id": BackendId(backend_id),
-        "capabilities": Capabilities(*described),
+        "capabilities": Capabilities(*capabilities),
         "api_version": (major, minor),
-        "version": str(said["version"]),
-        "_profiles": said["profiles"] is True,
+        "version": str(description["version"]),
+        "_profiles": description["profiles"] is True,
     }
 
 
@@ -136,15 +136,15 @@ class RemoteSupport(LayerSupport):
     def query(self, view: SubgraphView) -> list[Support]:
         """Return the child's results; layers that cannot be sent to another process are unsupported."""
         errors = {layer: error for layer in view if (error := crossing_problem(layer)) is not None}
-        asked = view.part([layer for layer in view if layer not in errors]) if errors else view
-        value = iter(self._asked(asked) if len(asked) else ())
-        return [Support.no(errors[layer]) if layer in errors else next(value) for layer in view]
+        crossing = view.part([layer for layer in view if layer not in errors]) if errors else view
+        supports = iter(self._ask(crossing) if len(crossing) else ())
+        return [Support.no(errors[layer]) if layer in errors else next(supports) for layer in view]
 
-    def _asked(self, view: SubgraphView) -> list[Support]:
+    def _ask(self, view: SubgraphView) -> list[Support]:
         packer, needed = packer_for(self.supervisor)
         replica = Replica(view, packer)
-        reported = {"do": "query", "graph": replica.plain, "view": replica.view, "options": self.options}
-        answer = self.supervisor.ask(reported, "query", *needed, arrays=packer.arrays)
+        request = {"do": "query", "graph": replica.plain, "view": replica.view, "options": self.options}
+        answer = self.supervisor.ask(request, "query", *needed, arrays=packer.arrays)
         with reading("the answer of query"):
             verdicts = [Support(tuple(map(str, reasons))) for reasons in answer["verdicts"]]
         if len(verdicts) != len(view):

@@ -53,12 +53,12 @@ class Message(NamedTuple):
     def plain(self) -> dict[str, Any]:
         """The body as a JSON object; raises `GarbageError` if it is not one."""
         try:
-            result = json.loads(self.body)
+            content = json.loads(self.body)
         except (ValueError, RecursionError) as error:
             raise GarbageError(f"a message that is no JSON ({error})") from error
-        if not isinstance(result, dict):
+        if not isinstance(content, dict):
             raise GarbageError("a message that is no JSON object")
-        return result
+        return content
 
 
 class Channel:
@@ -99,52 +99,52 @@ class Channel:
             TimeoutError: no complete message came within the timeout that `wait_at_most` set.
             GarbageError: the received bytes are not a message.
         """
-        result, fds = self._some_with_fds()
-        started = time.monotonic() if len(result) < HEAD.size else 0.0
-        while len(result) < HEAD.size:
-            result += self._some(started)
-        mark, kind, number, length = HEAD.unpack_from(result)
+        received, fds = self._receive_with_fds()
+        started = time.monotonic() if len(received) < HEAD.size else 0.0
+        while len(received) < HEAD.size:
+            received += self._receive_some(started)
+        mark, kind, number, length = HEAD.unpack_from(received)
         if mark != MARK or length > LONGEST:
-            raise GarbageError(f"bytes that are no message: {result[:16]!r}")
-        body = result[HEAD.size :]
+            raise GarbageError(f"bytes that are no message: {received[:16]!r}")
+        body = received[HEAD.size :]
         if len(body) < length:
-            body = self._rest(body, length)
+            body = self._receive_rest(body, length)
         if len(body) > length:
             raise GarbageError("more bytes than one message has")
         return Message(kind, number, body, fds)
 
-    def _some_with_fds(self) -> tuple[bytes, tuple[int, ...]]:
+    def _receive_with_fds(self) -> tuple[bytes, tuple[int, ...]]:
         if self._spins:
             self._spin()
-        result, extra, _, _ = self._socket.recvmsg(_CHUNK, _FDS)
-        if not result:
+        received, ancillary, _, _ = self._socket.recvmsg(_CHUNK, _FDS)
+        if not received:
             raise EOFError
-        if not extra:
-            return result, ()
+        if not ancillary:
+            return received, ()
         fds = array.array("i")
-        for level, kind, content in extra:
+        for level, kind, content in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
-        return result, tuple(fds)
+        return received, tuple(fds)
 
     def _spin(self) -> None:
         until = time.perf_counter() + SPIN
         while not self._poll.poll(0) and time.perf_counter() < until:
             pass
 
-    def _some(self, started: float) -> bytes:
+    def _receive_some(self, started: float) -> bytes:
         if self._waiting is not None and time.monotonic() - started > self._waiting:
             raise TimeoutError
-        result = self._socket.recv(_CHUNK)
-        if not result:
+        received = self._socket.recv(_CHUNK)
+        if not received:
             raise EOFError
-        return result
+        return received
 
-    def _rest(self, body: bytes, length: int) -> bytes:
-        pieces, count, started = [body], len(body), time.monotonic()
-        while count < length:
-            pieces.append(self._some(started))
-            count += len(pieces[-1])
+    def _receive_rest(self, body: bytes, length: int) -> bytes:
+        pieces, length_so_far, started = [body], len(body), time.monotonic()
+        while length_so_far < length:
+            pieces.append(self._receive_some(started))
+            length_so_far += len(pieces[-1])
         return b"".join(pieces)
 
     def close(self) -> None:

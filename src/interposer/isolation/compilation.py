@@ -21,7 +21,7 @@ from interposer.ops.control import PreCompiled
 __all__ = ["Compilation", "RemotePart", "packer_for"]
 
 _numbers: Final = itertools.count(1)
-_WHAT: Final = "optimize_subgraph"
+_METHOD: Final = "optimize_subgraph"
 
 
 class RemotePart:
@@ -70,7 +70,7 @@ class Compilation:
         packer, self._needed = packer_for(supervisor)
         self._replica = Replica(view, packer)
         self._arrays = packer.arrays
-        self._reported: Plain = {
+        self._request: Plain = {
             "do": "optimize",
             "compilation": self.number,
             "graph": self._replica.plain,
@@ -79,7 +79,7 @@ class Compilation:
         }
         self._life: Life | None = None
         self._answer: dict[str, Any] | None = None
-        self._found: list[Array] = []
+        self._new_arrays: list[Array] = []
         supervisor.forget(self, "compilation", self.number)
 
     def ensure(self, life: Life) -> None:
@@ -90,16 +90,16 @@ class Compilation:
         """
         if self._life is life:
             return
-        for item in self._needed:
-            item.ensure(life)
+        for compilation in self._needed:
+            compilation.ensure(life)
         places = self.supervisor.constants.placed(self._arrays, life)
         seconds = self.supervisor.how.deadline_seconds
-        answer = life.ask(self._reported | {"arrays": places}, _WHAT, seconds)
+        answer = life.ask(self._request | {"arrays": places}, _METHOD, seconds)
         if self._answer is None:
-            self._found = self._collected(life, answer)
+            self._new_arrays = self._collected(life, answer)
             self._answer = answer
         elif answer != self._answer:
-            raise life.garbage("it optimizes a part in another way than before", _WHAT)
+            raise life.garbage("it optimizes a part in another way than before", _METHOD)
         self._life = life
 
     def _collected(self, life: Life, answer: Mapping[str, Any]) -> list[Array]:
@@ -108,18 +108,20 @@ class Compilation:
         The child `life` writes them to shared memory. `answer` is the child's answer to the request, which lists their
         types and shapes.
         """
-        with reading(f"the answer of {_WHAT}"):
-            described = [(DataType.of(dtype), [int(size) for size in shape]) for dtype, shape in answer["arrays"]]
-            sizes = [aligned(dtype.itemsize * _product(shape)) for dtype, shape in described]
+        with reading(f"the answer of {_METHOD}"):
+            dtypes_and_shapes = [
+                (DataType.of(dtype), [int(size) for size in shape]) for dtype, shape in answer["arrays"]
+            ]
+            sizes = [aligned(dtype.itemsize * _product(shape)) for dtype, shape in dtypes_and_shapes]
         if not sizes:
             return []
         region = Region(sum(sizes), writable=True)
         offsets = list(itertools.accumulate(sizes, initial=0))[:-1]
         life.map(region, self.supervisor.how.deadline_seconds)
         places = [[region.number, offset] for offset in offsets]
-        life.ask({"do": "collect", "places": places}, _WHAT, self.supervisor.how.deadline_seconds)
-        pairs = zip(offsets, described, strict=True)
-        return [array_at(region.bytes, offset, dtype, shape).copy() for offset, (dtype, shape) in pairs]
+        life.ask({"do": "collect", "places": places}, _METHOD, self.supervisor.how.deadline_seconds)
+        offsets_and_types = zip(offsets, dtypes_and_shapes, strict=True)
+        return [array_at(region.bytes, offset, dtype, shape).copy() for offset, (dtype, shape) in offsets_and_types]
 
     def views(self, view: SubgraphView) -> OptimizationViews:
         """Return the result as subgraphs of `view`, after optimizing in the child if necessary.
@@ -130,10 +132,10 @@ class Compilation:
             WireError: the answer cannot be decoded.
         """
         self.supervisor.call(self.ensure)
-        answer, reader = self._answer or {}, Reader(self._found, self._part)
-        with reading(f"the answer of {_WHAT}"):
-            substitutions = [self._substitution(view, item, reader) for item in answer["substitutions"]]
-            failed = [Failure(self._replica.part(view, item["part"]), str(item["reason"])) for item in answer["failed"]]
+        answer, reader = self._answer or {}, Reader(self._new_arrays, self._part)
+        with reading(f"the answer of {_METHOD}"):
+            substitutions = [self._substitution(view, row, reader) for row in answer["substitutions"]]
+            failed = [Failure(self._replica.part(view, row["part"]), str(row["reason"])) for row in answer["failed"]]
         return OptimizationViews(view, substitutions=substitutions, failed=failed)
 
     def _substitution(self, view: SubgraphView, plain: Plain, reader: Reader) -> Substitution:

@@ -10,7 +10,7 @@ from interposer.backend.base import BackendContext
 from interposer.backend.capabilities import Options
 from interposer.core.errors import BackendCrashedError
 from interposer.isolation.life import Life
-from interposer.isolation.profiling import Reported, counter_of
+from interposer.isolation.profiling import CounterSamples, counter_of
 from interposer.isolation.supervisor import Supervisor
 from interposer.isolation.wire import reading
 from interposer.profiling.backends import BackendProfiling, BackendProfilingContext, CounterTimestamp
@@ -30,7 +30,7 @@ class RemoteContext(BackendContext):
         self.supervisor = supervisor
         self.number = next(_numbers)
         self.made = False
-        self._reported = {"do": "context", "context": self.number, "options": dict(options)}
+        self._request = {"do": "context", "context": self.number, "options": dict(options)}
         self._loaded: dict[int, None] = {}
         self._life: Life | None = None
         supervisor.call(self.ensure)
@@ -43,16 +43,16 @@ class RemoteContext(BackendContext):
         if self._life is life:
             return
         seconds = self.supervisor.how.deadline_seconds
-        self.made = life.ask(self._reported, "create_backend_context", seconds).get("made") is True
+        self.made = life.ask(self._request, "create_backend_context", seconds).get("made") is True
         self._life = life
         for network in self._loaded:
             self._notice("before_load_network", network, life)
             self._notice("after_load_network", network, life)
 
-    def _notice(self, what: str, network: int, life: Life) -> bool:
+    def _notice(self, notice: str, network: int, life: Life) -> bool:
         self.ensure(life)
-        reported = {"do": "notice", "context": self.number, "notice": what, "network": network}
-        return life.ask(reported, what, self.supervisor.how.deadline_seconds).get("agrees") is True
+        request = {"do": "notice", "context": self.number, "notice": notice, "network": network}
+        return life.ask(request, notice, self.supervisor.how.deadline_seconds).get("agrees") is True
 
     def before_load_network(self, network_id: int) -> bool:
         """Notify the context in the child; return False if it refuses the network."""
@@ -76,11 +76,11 @@ class RemoteContext(BackendContext):
         self._loaded.pop(network_id, None)
         return self._if_running("after_unload_network", network_id)
 
-    def _if_running(self, what: str, network: int) -> bool:
+    def _if_running(self, notice: str, network: int) -> bool:
         if not self.supervisor.running:
             return True
         try:
-            return self.supervisor.once(lambda life: self._notice(what, network, life))
+            return self.supervisor.once(lambda life: self._notice(notice, network, life))
         except BackendCrashedError:  # recorded as an event
             return True
 
@@ -93,7 +93,7 @@ class RemoteProfilingContext(BackendProfilingContext):
 
     def __init__(self, supervisor: Supervisor, options: Options, profiling: BackendProfiling) -> None:
         self.supervisor, self._profiling = supervisor, profiling
-        self._events = Reported(next(_numbers))
+        self._events = CounterSamples(next(_numbers))
         self.made = False
         self._request = {"do": "profiling_context", "context": self._events.number, "options": dict(options)}
         self._greatest: int | None = None
@@ -115,8 +115,8 @@ class RemoteProfilingContext(BackendProfilingContext):
         self.supervisor.stream.connect(life, seconds)
         self.made = life.ask(self._request, "create_backend_profiling_context", seconds).get("made") is True
         if self.made and self._greatest is not None:
-            described = self._registered(life, self._greatest)
-            if described != self._described:
+            descriptions = self._registered(life, self._greatest)
+            if descriptions != self._described:
                 raise life.garbage("it registers other counters than before", "register_counters")
             if self._enabled[0]:
                 self._enable(*self._enabled)
@@ -124,8 +124,8 @@ class RemoteProfilingContext(BackendProfilingContext):
         self._life = life
 
     def _registered(self, life: Life, greatest: int) -> list[Any]:
-        reported = {"do": "counters", "context": self._events.number, "greatest": greatest}
-        answer = life.ask(reported, "register_counters", self.supervisor.how.deadline_seconds)
+        request = {"do": "counters", "context": self._events.number, "greatest": greatest}
+        answer = life.ask(request, "register_counters", self.supervisor.how.deadline_seconds)
         return list(answer.get("counters", ()))
 
     def register_counters(self, current_max_counter_id: int) -> int:
@@ -138,7 +138,7 @@ class RemoteProfilingContext(BackendProfilingContext):
         self._described = self.supervisor.call(action)
         self._greatest = current_max_counter_id
         with reading("the answer of register_counters"):
-            counters = [counter_of(item) for item in self._described]
+            counters = [counter_of(description) for description in self._described]
         self._events.counters = self._profiling.adopt(current_max_counter_id, counters)
         return max([current_max_counter_id, *self._events.counters])
 
@@ -152,8 +152,8 @@ class RemoteProfilingContext(BackendProfilingContext):
 
     def report_counter_values(self) -> Iterable[CounterTimestamp]:
         """Return the values that the child has sent since the previous call."""
-        reported = self._events.reported
-        return [reported.popleft() for _ in range(len(reported))]
+        samples = self._events.samples
+        return [samples.popleft() for _ in range(len(samples))]
 
     def enable_profiling(self, enable: bool) -> bool:
         """Let the context in the child begin or end to measure, and take its last values of counters at the end."""

@@ -107,10 +107,10 @@ def _exactly(end: socket.socket, count: int) -> bytes:
     pieces = bytearray()
     while len(pieces) < count:
         try:
-            some = end.recv(min(count - len(pieces), 1 << 16))
+            received = end.recv(min(count - len(pieces), 1 << 16))
         except OSError as error:
             raise EOFError from error
-        if not some:
+        if not received:
             raise EOFError
-        pieces += some
+        pieces += received
     return bytes(pieces)

@@ -33,9 +33,9 @@ sys.path[:] = settings["path"]
 from interposer.isolation.server import serve
 serve(settings)
 """
-_POLITELY: Final = 2.0
+_EXIT_SECONDS: Final = 2.0
 """Seconds that a process has to exit by itself before it is killed."""
-_LAST_WORDS: Final = 5
+_MOST_QUOTED_LINES: Final = 5
 """The number of output lines of a process that an error message repeats."""
 _FATAL: Final = "Fatal Python error"
 _RETAINED_OUTPUT: Final = 1 << 20
@@ -67,46 +67,46 @@ class Life:
         self._step = self._state.bytes.view(np.int64)
         self.last_words: deque[str] = deque(maxlen=60)
         self.ended = False
-        self._reason, self._what, self._layer = "was ended", "", ""
+        self._reason, self._request_title, self._layer = "was ended", "", ""
         self._number = 0
         self._output = os.memfd_create("interposer-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self._output, _MOST_OUTPUT)
         fcntl.fcntl(self._output, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
         self._read = 0
-        self._rest = b""
+        self._unfinished_line = b""
         try:
-            here, there = socket.socketpair()
-            lifeline, held = os.pipe()
+            host_end, child_end = socket.socketpair()
+            lifeline, lifeline_end = os.pipe()
         except OSError:
             os.close(self._output)
             raise
-        self._channel, self._fds = Channel(here), [held, self._output]
+        self._channel, self._fds = Channel(host_end), [lifeline_end, self._output]
         try:
-            self._process = self._started(there, lifeline, memory_bytes)
+            self._process = self._started(child_end, lifeline, memory_bytes)
         except BaseException:
             _close(self._channel, self._fds)
             raise
         finally:
-            there.close()
+            child_end.close()
             os.close(lifeline)
         self._end = weakref.finalize(self, _end, self._process, self._channel, self._fds)
         self._end.atexit = False  # models may still run then, and the process ends by itself when the host has ended
         self.map(self._state, seconds)
 
-    def _started(self, there: socket.socket, lifeline: int, memory_bytes: int | None) -> subprocess.Popen[bytes]:
-        reported = {
+    def _started(self, child_end: socket.socket, lifeline: int, memory_bytes: int | None) -> subprocess.Popen[bytes]:
+        request = {
             "path": [path or os.getcwd() for path in sys.path],
-            "socket": there.fileno(),
+            "socket": child_end.fileno(),
             "lifeline": lifeline,
             "memory_bytes": memory_bytes,
         }
         try:
             return _Process(
-                [sys.executable or "python3", "-P", "-c", _BOOT, json.dumps(reported)],  # -P: nothing from this folder
+                [sys.executable or "python3", "-P", "-c", _BOOT, json.dumps(request)],  # -P: nothing from this folder
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._output,
-                pass_fds=[there.fileno(), lifeline],
+                pass_fds=[child_end.fileno(), lifeline],
                 start_new_session=True,
             )
         except OSError as error:
@@ -131,8 +131,8 @@ class Life:
         """
         if region.number in self._mapped:
             return
-        reported = {"do": "map", "region": region.number, "size": region.size, "writable": region.writable}
-        self.ask(reported, "the mapping of memory", seconds, fds=[region.fd])
+        request = {"do": "map", "region": region.number, "size": region.size, "writable": region.writable}
+        self.ask(request, "the mapping of memory", seconds, fds=[region.fd])
         self._mapped.add(region.number)
         weakref.finalize(region, self._unused.append, region.number).atexit = False
 
@@ -141,18 +141,18 @@ class Life:
 
         Each is returned once.
         """
-        result = self._unused[:]
-        del self._unused[: len(result)]
-        self._mapped.difference_update(result)
-        return result
+        numbers = self._unused[:]
+        del self._unused[: len(numbers)]
+        self._mapped.difference_update(numbers)
+        return numbers
 
     def ask(
-        self, reported: Mapping[str, Any], what: str, seconds: float | None, *, fds: Sequence[int] = ()
+        self, request: Mapping[str, Any], what: str, seconds: float | None, *, fds: Sequence[int] = ()
     ) -> dict[str, Any]:
         """Send a request and return the answer.
 
         Args:
-            reported: the request as JSON-compatible data; its entry "do" names the method of `Served`.
+            request: the request as JSON-compatible data; its entry "do" names the method of `Served`.
             what: a description of the request, for error messages.
             seconds: the time limit; None waits without limit.
             fds: file descriptors to pass to the process.
@@ -162,7 +162,7 @@ class Life:
             OptionError: the backend does not declare an option, or a value has the wrong type.
             BackendError: the backend raised another exception.
         """
-        answer = self._exchange(ASK, json.dumps(reported).encode(), what, seconds, fds)
+        answer = self._exchange(ASK, json.dumps(request).encode(), what, seconds, fds)
         return self._plain(answer, what)
 
     def run(self, body: bytes, layer_of: Callable[[int], str], seconds: float | None) -> None:
@@ -200,11 +200,11 @@ class Life:
             if answer.number != self._number or answer.kind not in (ANSWER, PROBLEM):
                 raise GarbageError("an answer to something else")
         except TimeoutError:
-            raise self._over(f"did not answer within {seconds:g} s", what, self._running(layer_of)) from None
+            raise self._end_with(f"did not answer within {seconds:g} s", what, self._running(layer_of)) from None
         except (EOFError, OSError):
-            raise self._over("", what, self._running(layer_of)) from None
+            raise self._end_with("", what, self._running(layer_of)) from None
         except GarbageError as error:
-            raise self._over(f"gave {error}", what, self._running(layer_of)) from None
+            raise self._end_with(f"gave {error}", what, self._running(layer_of)) from None
         except BaseException:  # such as KeyboardInterrupt: a late answer would be taken for the next one
             self.kill()
             raise
@@ -213,20 +213,20 @@ class Life:
 
     def _plain(self, answer: Message, what: str, layer: str = "") -> dict[str, Any]:
         try:
-            result = answer.plain
+            content = answer.plain
         except GarbageError as error:
-            raise self._over(f"gave {error}", what, layer) from None
-        if answer.kind == PROBLEM and result.get("is_option"):
-            raise OptionError(str(result.get("text")))
+            raise self._end_with(f"gave {error}", what, layer) from None
+        if answer.kind == PROBLEM and content.get("is_option"):
+            raise OptionError(str(content.get("text")))
         if answer.kind == PROBLEM:
-            raise BackendError(str(result.get("text")), backend=self.backend)
-        return result
+            raise BackendError(str(content.get("text")), backend=self.backend)
+        return content
 
-    def garbage(self, why: str, what: str) -> BackendCrashedError:
-        """Kill the process, and return an error that says `why` its answer to the request `what` is invalid."""
-        return self._over(f"gave an answer that makes no sense ({why})", what, "")
+    def garbage(self, reason: str, what: str) -> BackendCrashedError:
+        """Kill the process, and return an error that says `reason` its answer to the request `what` is invalid."""
+        return self._end_with(f"gave an answer that makes no sense ({reason})", what, "")
 
-    def _over(self, reason: str, what: str, layer: str) -> BackendCrashedError:
+    def _end_with(self, reason: str, what: str, layer: str) -> BackendCrashedError:
         """Kill the process if it has not ended by itself, and return the error that describes its end.
 
         Args:
@@ -236,16 +236,18 @@ class Life:
         """
         reason = reason or _ending(self._process)
         self.kill()
-        self._reason, self._what, self._layer = reason, what, layer
+        self._reason, self._request_title, self._layer = reason, what, layer
         return self._error()
 
     def _error(self) -> BackendCrashedError:
         """Return a new error that describes the end of the process; a shared error would keep stack frames alive."""
-        tail = _telling(self.last_words)
-        words = "".join(f"\n  {line}" for line in ["its last words:", *tail]) if tail else ""
-        where = f" during {during(self._what, self._layer)}" if self._what else ""
+        selected_lines = _last_lines(self.last_words)
+        quoted_output = (
+            "".join(f"\n  {line}" for line in ["its last words:", *selected_lines]) if selected_lines else ""
+        )
+        where = f" during {during(self._request_title, self._layer)}" if self._request_title else ""
         return BackendCrashedError(
-            f"the child process of backend {self.backend!r} {self._reason}{where}{words}",
+            f"the child process of backend {self.backend!r} {self._reason}{where}{quoted_output}",
             backend=self.backend, reason=self._reason, layer=self._layer, output=tuple(self.last_words),
         )  # fmt: skip
 
@@ -258,7 +260,7 @@ class Life:
     def close(self) -> None:
         """Close the connection so that the process exits, and kill it if it does not."""
         self._channel.close()
-        _ends(self._process)
+        _wait_for_end(self._process)
         self.kill()
 
     def _finish(self) -> None:
@@ -280,9 +282,9 @@ class Life:
         size = os.lseek(self._output, 0, os.SEEK_CUR)  # both share the position of this descriptor
         if size <= self._read:
             return
-        result = self._rest + os.pread(self._output, size - self._read, self._read)
+        output = self._unfinished_line + os.pread(self._output, size - self._read, self._read)
         self._read = size
-        *lines, self._rest = result.split(b"\n")
+        *lines, self._unfinished_line = output.split(b"\n")
         for line in lines:
             text = line.decode(errors="replace").rstrip()
             self.last_words.append(text)
@@ -302,34 +304,34 @@ class _Process(subprocess.Popen[bytes]):
         pass
 
 
-def _telling(output: Iterable[str]) -> list[str]:
+def _last_lines(output: Iterable[str]) -> list[str]:
     """Select the last output lines of a process for the error message about its end.
 
     If a line begins with "Fatal Python error", the lines from there on are selected instead.
     """
     lines = [line for line in output if line]
-    fatal = next((at for at, line in enumerate(lines) if line.startswith(_FATAL)), None)
-    return lines[-_LAST_WORDS:] if fatal is None else lines[fatal : fatal + _LAST_WORDS]
+    fatal_index = next((index for index, line in enumerate(lines) if line.startswith(_FATAL)), None)
+    return lines[-_MOST_QUOTED_LINES:] if fatal_index is None else lines[fatal_index : fatal_index + _MOST_QUOTED_LINES]
 
 
 def _ending(process: subprocess.Popen[bytes]) -> str:
     """Describe how a process ended that has closed its connection; the process is not reaped, so its id stays valid."""
-    if not _ends(process):
+    if not _wait_for_end(process):
         return "closed its connection"
-    result = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    if result is None or result.si_code == os.CLD_EXITED:
-        return f"exited with status {result.si_status if result is not None else '?'}"
-    if result.si_status == signal.SIGKILL:
+    status = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    if status is None or status.si_code == os.CLD_EXITED:
+        return f"exited with status {status.si_status if status is not None else '?'}"
+    if status.si_status == signal.SIGKILL:
         return "was killed by SIGKILL, perhaps for want of memory,"
     try:
-        return f"was killed by {signal.Signals(result.si_status).name}"
+        return f"was killed by {signal.Signals(status.si_status).name}"
     except ValueError:
-        return f"was killed by signal {result.si_status}"
+        return f"was killed by signal {status.si_status}"
 
 
-def _ends(process: subprocess.Popen[bytes]) -> bool:
-    """Wait for the end of a process; return False if it is still running after `_POLITELY` seconds."""
-    deadline = time.monotonic() + _POLITELY
+def _wait_for_end(process: subprocess.Popen[bytes]) -> bool:
+    """Wait for the end of a process; return False if it is still running after `_EXIT_SECONDS` seconds."""
+    deadline = time.monotonic() + _EXIT_SECONDS
     while process.returncode is None and time.monotonic() < deadline:
         if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
             return True
@@ -347,7 +349,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 def _end(process: subprocess.Popen[bytes], channel: Channel, fds: Sequence[int]) -> None:
     channel.close()
-    _ends(process)
+    _wait_for_end(process)
     _kill(process)
     _close(channel, fds)
 

@@ -40,7 +40,7 @@ class RemoteFactory(WorkloadFactory):
         """True if the backend has private tensor memory, so that the child has to copy tensors."""
         self.steps = Steps(self)
         self.workloads: dict[int, weakref.ref[RemoteWorkload]] = {}
-        self._reported = {"do": "factory", "network": self.number, "options": dict(options)}
+        self._request = {"do": "factory", "network": self.number, "options": dict(options)}
         self._constants: list[ConstantHandle] = []
         self._life: Life | None = None
         self._described = 0
@@ -67,7 +67,7 @@ class RemoteFactory(WorkloadFactory):
     def ensure(self, life: Life) -> None:
         """Create the workload factory in the child process `life`, unless it exists there already."""
         if self._life is not life:
-            answer = life.ask(self._reported, "create_workload_factory", self.supervisor.how.deadline_seconds)
+            answer = life.ask(self._request, "create_workload_factory", self.supervisor.how.deadline_seconds)
             self.own_memory = answer.get("own_memory") is True
             self._life, self._described = life, 0
 
@@ -77,11 +77,11 @@ class RemoteFactory(WorkloadFactory):
         What exists there already is left as it is.
         """
         self.ensure(life)
-        alive = [workload for reference in tuple(self.workloads.values()) if (workload := reference()) is not None]
-        for workload in alive:
+        workloads = [workload for reference in tuple(self.workloads.values()) if (workload := reference()) is not None]
+        for workload in workloads:
             workload.ensure(life)
         self.describe(life)
-        for workload in alive:
+        for workload in workloads:
             workload.configure(life)
 
     def describe(self, life: Life) -> None:
@@ -90,7 +90,7 @@ class RemoteFactory(WorkloadFactory):
         if self._described == count:
             return
         packer = Packer()
-        reported = {
+        request = {
             "do": "tensors",
             "network": self.number,
             "infos": [packer.info(handle.info) for handle in self.memory.handles],
@@ -101,7 +101,7 @@ class RemoteFactory(WorkloadFactory):
             ],
         }
         places = self.supervisor.constants.placed(packer.arrays, life)
-        life.ask(reported | {"arrays": places}, "create_tensor_handle", self.supervisor.how.deadline_seconds)
+        life.ask(request | {"arrays": places}, "create_tensor_handle", self.supervisor.how.deadline_seconds)
         self._described = count
 
 
@@ -115,13 +115,13 @@ class RemoteWorkload(Workload):
         self.number = next(_numbers)
         packer, needed = packer_for(factory.supervisor)
         replica = Replica(SubgraphView(Graph(), [layer], [layer]), packer)
-        self._reported: Plain = {
+        self._request: Plain = {
             "do": "workload",
             "network": factory.number,
             "workload": self.number,
             "graph": replica.plain,
             "layer": replica.view[0],
-            "inputs": [packer.info(item) for item in info.inputs],
+            "inputs": [packer.info(input_info) for input_info in info.inputs],
             "outputs": [packer.info(output) for output in info.outputs],
         }
         self._arrays = packer.arrays
@@ -138,11 +138,11 @@ class RemoteWorkload(Workload):
         """Create the workload in the child process `life`, unless it exists there already."""
         if self._life is life:
             return
-        for item in self._needed:
-            item.ensure(life)
+        for dependency in self._needed:
+            dependency.ensure(life)
         supervisor = self.factory.supervisor
-        reported = self._reported | {"arrays": supervisor.constants.placed(self._arrays, life)}
-        life.ask(reported, f"create_workload for layer {self.title}", supervisor.how.deadline_seconds)
+        request = self._request | {"arrays": supervisor.constants.placed(self._arrays, life)}
+        life.ask(request, f"create_workload for layer {self.title}", supervisor.how.deadline_seconds)
         self._life = life
 
     def configure(self, life: Life) -> None:
@@ -150,9 +150,9 @@ class RemoteWorkload(Workload):
         self.ensure(life)
         if self._configured and self._ready is not life:
             self.factory.describe(life)
-            reported = {"do": "configure", "workload": self.number}
+            request = {"do": "configure", "workload": self.number}
             what = f"post_allocation_configure for layer {self.title}"
-            life.ask(reported, what, self.factory.supervisor.how.deadline_seconds)
+            life.ask(request, what, self.factory.supervisor.how.deadline_seconds)
             self._ready = life
 
     def post_allocation_configure(self) -> None:

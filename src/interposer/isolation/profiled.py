@@ -69,7 +69,7 @@ class ServedProfiling:
         profiling, context, counters = self._waiting.pop(number)
         service = self._services[number] = ProfilingService(counters, greatest, is_driven=True)
         service.attach(profiling, context)
-        return [_counter_to_dict(item) for item in counters.values()]
+        return [_counter_to_dict(counter) for counter in counters.values()]
 
     def drop_context(self, number: int) -> None:
         """Forget a context that the host does not use any more."""
@@ -110,8 +110,8 @@ class ServedProfiling:
             self._recorder.stop()
             self.is_on = False
         elif command.kind == events.SELECT:
-            number, period, chosen = command.plain
-            errors = self._services[number].select(period, chosen) if number in self._services else {}
+            number, period, counter_ids = command.plain
+            errors = self._services[number].select(period, counter_ids) if number in self._services else {}
             for error in errors.values():
                 events.send(self._end, events.REFUSED, error)
         elif command.kind == events.ENABLE:
@@ -132,9 +132,9 @@ class ServedProfiling:
             number, thread, times = self._steps.popleft()
             self._know_thread(thread)
             events.send(self._end, events.STEPS, events.integers([number, thread, *times]))
-        before, self._previous = self._previous, self._recorder.taken()
+        taken, self._previous = self._previous, self._recorder.taken()
         rows: list[int] = []
-        for fields, _, _ in before.batches:
+        for fields, _, _ in taken.batches:
             for row in zip(*[iter(fields)] * events.WIDTH, strict=True):
                 try:
                     self._add_rows(rows, *row)
@@ -144,7 +144,7 @@ class ServedProfiling:
                 self._send_rows(rows)
                 rows = []
         self._send_rows(rows)
-        lost, self._lost = self._lost + before.lost, 0
+        lost, self._lost = self._lost + taken.lost, 0
         if lost:
             events.send(self._end, events.LOST, events.integers([lost]))
 
@@ -159,41 +159,48 @@ class ServedProfiling:
         if body:
             events.send(self._end, events.EVENTS, body)
 
-    def _add_rows(self, rows: list[int], what: Any, begin: int, value: Any, thread: int) -> None:
-        if isinstance(what, Execution | Holding):  # of a child of this process, or of a network in it
+    def _add_rows(self, rows: list[int], source: Any, begin: int, value: Any, thread: int) -> None:
+        if isinstance(source, Execution | Holding):  # of a child of this process, or of a network in it
             return
         if thread:
             self._know_thread(thread)
-        rows += (self._number(what), begin, _integer(what, value), thread)
+        rows += (self._number(source), begin, _integer(source, value), thread)
 
-    def _number(self, what: Site | Counter) -> int:
-        number = self._numbers.get(what)
+    def _number(self, source: Site | Counter) -> int:
+        number = self._numbers.get(source)
         if number is None:
             number = len(self._numbers)
-            if isinstance(what, Site):
-                events.send(self._end, events.SITE, {"number": number} | _site_to_dict(what))
+            if isinstance(source, Site):
+                events.send(self._end, events.SITE, {"number": number} | _site_to_dict(source))
             else:
-                owner = next((key for key, item in list(self._services.items()) if what in item.counters.values()), 0)
-                described = {"number": number, "context": owner, "counter": _counter_to_dict(what)}
-                events.send(self._end, events.COUNTER, described)
-            self._numbers[what] = number
+                owner = next(
+                    (
+                        context
+                        for context, service in list(self._services.items())
+                        if source in service.counters.values()
+                    ),
+                    0,
+                )
+                description = {"number": number, "context": owner, "counter": _counter_to_dict(source)}
+                events.send(self._end, events.COUNTER, description)
+            self._numbers[source] = number
         return number
 
     def _know_thread(self, ident: int) -> None:
         if ident in self._threads:
             return
         self._threads[ident] = None
-        thread = next((item for item in threading.enumerate() if item.ident == ident), None)
+        thread = next((alive_thread for alive_thread in threading.enumerate() if alive_thread.ident == ident), None)
         name = "worker" if thread is None else thread.name
         native = 0 if thread is None else thread.native_id or 0
         events.send(self._end, events.THREAD, {"thread": ident, "name": name, "native": native})
 
 
-def _integer(what: Site | Counter, value: Any) -> int:
+def _integer(source: Site | Counter, value: Any) -> int:
     """Return the end of an event as an integer of 64 bits; a sample's value is a double."""
-    if isinstance(what, Counter):
-        [result] = _INTEGER.unpack(_SAMPLE.pack(float(value)))
-        return int(result)
+    if isinstance(source, Counter):
+        [bits] = _INTEGER.unpack(_SAMPLE.pack(float(value)))
+        return int(bits)
     return events.INSTANT if value is None else value  # checked when it is sent
 
 

@@ -37,7 +37,7 @@ from interposer.profiling.recorder import (
     when_changed,
 )
 
-__all__ = ["Mark", "Reported", "Stream", "counter_of", "mark"]
+__all__ = ["CounterSamples", "Mark", "Stream", "counter_of", "mark"]
 
 _log: Final = logging.getLogger("interposer.profiling")
 _PATIENCE: Final = 4.0
@@ -60,9 +60,9 @@ class Mark(NamedTuple):
 
 def mark() -> Mark | None:
     """Return the mark of a layer that this thread sends now; None if it executes no recorded run."""
-    me = get_ident()
-    trace = current.get(me)
-    return None if trace is None else Mark(trace, Execution(me, perf_counter_ns()))
+    thread = get_ident()
+    trace = current.get(thread)
+    return None if trace is None else Mark(trace, Execution(thread, perf_counter_ns()))
 
 
 class _Window:
@@ -75,13 +75,13 @@ class _Window:
         self.begin, self.end = perf_counter_ns(), 0
 
 
-class Reported:
+class CounterSamples:
     """What a child process reports to one context: samples of its `counters`, which are known by their numbers."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.counters: dict[int, Counter] = {}
-        self.reported: deque[CounterTimestamp] = deque(maxlen=1 << 16)
+        self.samples: deque[CounterTimestamp] = deque(maxlen=1 << 16)
 
 
 class Stream:
@@ -94,7 +94,7 @@ class Stream:
         self.backend = backend
         self._site = waiting(backend)
         self._connection: _Connection | None = None
-        self._contexts: weakref.WeakValueDictionary[int, Reported] = weakref.WeakValueDictionary()
+        self._contexts: weakref.WeakValueDictionary[int, CounterSamples] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
         self._enabled: set[int] = set()
         self._recorders = 0
@@ -106,7 +106,7 @@ class Stream:
         """True while something needs the events of the child."""
         return bool(self._recorders or self._enabled)
 
-    def add_context(self, context: Reported) -> None:
+    def add_context(self, context: CounterSamples) -> None:
         """Let a context get the samples of its counters."""
         self._contexts[context.number] = context
 
@@ -123,18 +123,18 @@ class Stream:
                 self._switch()
                 return
             try:
-                here, there = socket.socketpair()
+                host_end, child_end = socket.socketpair()
             except OSError as error:
                 _log.warning("the events of backend %s are not recorded: %s", self.backend, error)
                 return
             try:
-                life.ask({"do": "profile"}, "the begin of profiling", seconds, fds=[there.fileno()])
+                life.ask({"do": "profile"}, "the begin of profiling", seconds, fds=[child_end.fileno()])
             except BaseException:
-                here.close()
+                host_end.close()
                 raise
             finally:
-                there.close()
-            self._connection = _Connection(self.backend, life, here, self._contexts)
+                child_end.close()
+            self._connection = _Connection(self.backend, life, host_end, self._contexts)
             self._switch()
 
     def _switch(self) -> None:
@@ -163,10 +163,10 @@ class Stream:
 
     def waited(self, begin: int) -> None:
         """Record that this thread has waited for another one that used the child."""
-        me = get_ident()
-        trace = current.get(me)
+        thread = get_ident()
+        trace = current.get(thread)
         if trace is not None:
-            trace.fields += (self._site, begin, perf_counter_ns(), me)
+            trace.fields += (self._site, begin, perf_counter_ns(), thread)
 
     def enable(self, number: int, profiling: bool, timeline: bool) -> None:
         """Let the context with this number measure, and report intervals; wait until it has reported all until now."""
@@ -217,18 +217,18 @@ class Stream:
 class _Connection:
     """The connection to one child process, and the thread that reads from it."""
 
-    def __init__(self, backend: str, life: Life, end: socket.socket, contexts: Mapping[int, Reported]) -> None:
+    def __init__(self, backend: str, life: Life, end: socket.socket, contexts: Mapping[int, CounterSamples]) -> None:
         self.backend, self.life, self.pid = backend, weakref.ref(life), life.pid
         self.is_on = False
         self._end, self._contexts = end, contexts
         self._clock: DeviceClock | None = None
         self._sites: dict[int, Site] = {}
-        self._counters: dict[int, tuple[Counter, Reported | None]] = {}
+        self._counters: dict[int, tuple[Counter, CounterSamples | None]] = {}
         self._threads: dict[int, int] = {}
         self._windows: deque[tuple[int, _Window]] = deque(maxlen=_MOST_WINDOWS)
         self._steps: list[_Steps] = []
         self._pending: dict[RunTrace, list[Fields]] = {}
-        self._held = 0
+        self._pending_count = 0
         self._lock = threading.Lock()
         self._answered = threading.Event()
         self._sent: deque[int] = deque()  # when commands were sent that are not answered yet
@@ -291,7 +291,7 @@ class _Connection:
     def _read(self) -> None:
         try:
             while True:
-                self._take(events.receive(self._end))
+                self._handle(events.receive(self._end))
         except EOFError:
             pass
         except Exception as error:  # the child may send anything
@@ -301,13 +301,13 @@ class _Connection:
         self._answered.set()
         self._end.close()
 
-    def _take(self, part: events.Part) -> None:
+    def _handle(self, part: events.Part) -> None:
         self._received += 1
         match part.kind:
             case events.SITE:
-                described = dict(part.plain)
-                number = int(described.pop("number"))
-                self._sites[number] = _site(described)
+                fields = dict(part.plain)
+                number = int(fields.pop("number"))
+                self._sites[number] = _site(fields)
             case events.COUNTER:
                 self._add_counter(part.plain)
             case events.THREAD:
@@ -344,8 +344,8 @@ class _Connection:
             self._clock = DeviceClock()
         self._clock.correlate(now, sent, received)
 
-    def _to_host(self, at: int) -> int:
-        return at if self._clock is None else self._clock.to_host(at)
+    def _to_host(self, time_ns: int) -> int:
+        return time_ns if self._clock is None else self._clock.to_host(time_ns)
 
     def _add_counter(self, plain: Any) -> None:
         context = self._contexts.get(int(plain["context"]))
@@ -355,10 +355,10 @@ class _Connection:
         self._counters[int(plain["number"])] = counter, context
 
     def _add_thread(self, plain: Any) -> None:
-        name, native = str(plain["name"]), int(plain["native"])
-        place = len(self._threads)
-        thread = ForeignThread(self.pid, f"child process of {self.backend}", name, native or _NO_NATIVE_ID + place)
-        self._threads[int(plain["thread"])] = foreign_thread(thread, place)
+        name, native_id = str(plain["name"]), int(plain["native"])
+        index = len(self._threads)
+        thread = ForeignThread(self.pid, f"child process of {self.backend}", name, native_id or _NO_NATIVE_ID + index)
+        self._threads[int(plain["thread"])] = foreign_thread(thread, index)
 
     def _add_rows(self, rows: Array) -> None:
         windows = [window for _, window in _copied(self._windows)]
@@ -370,13 +370,13 @@ class _Connection:
                 end = None if value == events.INSTANT else self._to_host(value)
                 begin = self._to_host(begin)
                 fields = [self._sites[number], begin, end, self._threads[thread] if thread else 0]
-                self._give(fields, _trace_at(begin, windows))
+                self._add_event(fields, _trace_at(begin, windows))
 
-    def _add_sample(self, counter: Counter, context: Reported | None, at: int, bits: int) -> None:
+    def _add_sample(self, counter: Counter, context: CounterSamples | None, at: int, bits: int) -> None:
         [value] = struct.unpack("<d", struct.pack("<q", bits))
         if context is not None:
             stamp = CounterTimestamp(self._to_host(at), {counter.number: value / counter.multiplier})
-            context.reported.append(stamp)
+            context.samples.append(stamp)
             return
         for recorder in tuple(active):
             if recorder.wants_all:
@@ -384,13 +384,13 @@ class _Connection:
 
     # --- belonging to runs --------------------------------------------------------------------------------------------
 
-    def _give(self, fields: Fields, trace: RunTrace | None) -> None:
+    def _add_event(self, fields: Fields, trace: RunTrace | None) -> None:
         """Add an event to the recorders of its run, which may not have ended yet; else to all that want it."""
         if trace is not None:
             self._pending.setdefault(trace, []).append(fields)
-            self._held += 1
-            if self._held > _MOST_PENDING:
-                note_lost(self._held)
+            self._pending_count += 1
+            if self._pending_count > _MOST_PENDING:
+                note_lost(self._pending_count)
                 self._drop()
             return
         for recorder in tuple(active):
@@ -399,30 +399,30 @@ class _Connection:
 
     def _drop(self) -> None:
         self._pending.clear()
-        self._held = 0
+        self._pending_count = 0
 
     def _settle(self) -> None:
         """Give all events whose runs have ended to the recorders of these runs."""
         with self._lock:
-            for trace in [item for item in self._pending if item.inference >= 0]:
+            for trace in [trace for trace in self._pending if trace.inference >= 0]:
                 events_of_run = self._pending.pop(trace)
-                self._held -= len(events_of_run)
+                self._pending_count -= len(events_of_run)
                 for fields in events_of_run:
                     _add(trace, fields)
             if self._steps:
                 windows = dict(_copied(self._windows))
-                self._steps = [item for item in self._steps if not self._give_steps(item, windows.get(item.number))]
+                self._steps = [steps for steps in self._steps if not self._add_steps(steps, windows.get(steps.number))]
 
-    def _give_steps(self, item: _Steps, window: _Window | None) -> bool:
+    def _add_steps(self, steps: _Steps, window: _Window | None) -> bool:
         """Add the layers that the child has run; return False if this has to wait for the end of the run."""
         if window is None:
             return True
         if not window.end or any(sent is not None and sent.trace.inference < 0 for sent in window.marks):
             return False
-        times = [min(max(self._to_host(at), window.begin), window.end) for at in item.times]
+        times = [min(max(self._to_host(time_ns), window.begin), window.end) for time_ns in steps.times]
         for sent, begin, end in zip(window.marks, times, times[1:], strict=False):
             if sent is not None:
-                _add(sent.trace, [sent.execution, begin, end, self._threads[item.thread]])
+                _add(sent.trace, [sent.execution, begin, end, self._threads[steps.thread]])
         return True
 
 
@@ -447,22 +447,22 @@ class _Steps(NamedTuple):
     times: Sequence[int]
 
 
-def _trace_at(at: int, windows: Sequence[_Window]) -> RunTrace | None:
+def _trace_at(moment: int, windows: Sequence[_Window]) -> RunTrace | None:
     """Return the run in which the child was at a moment, or None. The windows are in the order of their times."""
-    place = bisect_right(windows, at, key=lambda window: window.begin) - 1
-    if place < 0 or windows[place].end and windows[place].end < at:
+    index = bisect_right(windows, moment, key=lambda window: window.begin) - 1
+    if index < 0 or windows[index].end and windows[index].end < moment:
         return None
-    return windows[place].trace
+    return windows[index].trace
 
 
 def _site(plain: Mapping[str, Any]) -> Site:
-    known = {
+    fields = {
         **plain,
         "category": Category(plain["category"]),
         "layers": tuple(map(str, plain["layers"])),
         "details": tuple((str(name), str(value)) for name, value in plain["details"]),
     }
-    return Site(**known)
+    return Site(**fields)
 
 
 def counter_of(plain: Mapping[str, Any]) -> Counter:

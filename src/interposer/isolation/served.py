@@ -69,11 +69,11 @@ class Served:
 
         Raise `BackendContractError` if the result is no valid backend with this id.
         """
-        created = factory()
-        error = backend_problem(backend_id, created)
-        if error is not None or not isinstance(created, Backend):
+        backend = factory()
+        error = backend_problem(backend_id, backend)
+        if error is not None or not isinstance(backend, Backend):
             raise BackendContractError(str(error))
-        self.backend = created
+        self.backend = backend
 
     def description(self) -> Plain:
         """Return the capabilities, versions and availability of the backend."""
@@ -96,12 +96,12 @@ class Served:
         region, offset, dtype, shape = place
         return array_at(self.regions[region], offset, DataType.of(dtype), shape)
 
-    def reader(self, reported: Plain, *, lenient: bool = False) -> Reader:
+    def reader(self, request: Plain, *, lenient: bool = False) -> Reader:
         """Return the decoder for the graphs and infos in a request.
 
         If `lenient`, operators that this process does not know are decoded to stand-ins, otherwise they are an error.
         """
-        arrays = [self.array(place) for place in reported.get("arrays", ())]
+        arrays = [self.array(place) for place in request.get("arrays", ())]
         return Reader(arrays, self._token, importing=True, lenient=lenient)
 
     def _token(self, plain: Plain) -> Op:
@@ -109,68 +109,68 @@ class Served:
         op: Op = self.compiled[compilation][number]
         return op
 
-    def _view(self, reported: Plain, reader: Reader) -> tuple[SubgraphView, list[Layer]]:
-        graph, layers = reader.graph(reported["graph"])
-        first, end = reported["view"]
+    def _view(self, request: Plain, reader: Reader) -> tuple[SubgraphView, list[Layer]]:
+        graph, layers = reader.graph(request["graph"])
+        first, end = request["view"]
         return SubgraphView(graph, layers[first:end], layers), layers
 
     # --- asking and compiling -----------------------------------------------------------------------------------------
 
-    def do_query(self, reported: Plain) -> Plain:
+    def do_query(self, request: Plain) -> Plain:
         """Return a list of reasons for each layer of a view; empty for supported layers."""
-        reader = self.reader(reported, lenient=True)
-        view, layers = self._view(reported, reader)
-        strange = {layers[number]: reason for number, reason in reader.unknown.items()}
-        asked = view.part([layer for layer in view if layer not in strange])
-        value: object = self.backend.layer_support(reported["options"]).query(asked) if len(asked) else []
-        answers: list[object] = checked(value, list, "query", self.backend.id)
+        reader = self.reader(request, lenient=True)
+        view, layers = self._view(request, reader)
+        unknown = {layers[number]: reason for number, reason in reader.unknown.items()}
+        known_part = view.part([layer for layer in view if layer not in unknown])
+        supports: object = self.backend.layer_support(request["options"]).query(known_part) if len(known_part) else []
+        answers: list[object] = checked(supports, list, "query", self.backend.id)
         verdicts: list[Support] = [checked(answer, Support, "query", self.backend.id) for answer in answers]
-        if len(verdicts) != len(asked):
-            raise BackendContractError(f"query gave {len(verdicts)} verdicts for {len(asked)} layers")
-        arguments = iter(verdicts)
-        return {"verdicts": [[strange[layer]] if layer in strange else next(arguments).reasons for layer in view]}
+        if len(verdicts) != len(known_part):
+            raise BackendContractError(f"query gave {len(verdicts)} verdicts for {len(known_part)} layers")
+        remaining = iter(verdicts)
+        return {"verdicts": [[unknown[layer]] if layer in unknown else next(remaining).reasons for layer in view]}
 
-    def do_optimize(self, reported: Plain) -> Plain:
+    def do_optimize(self, request: Plain) -> Plain:
         """Call the backend's `optimize_subgraph` for a view and return the result.
 
         Compiled objects stay here, and are represented by tokens in the answer.
         """
-        view, layers = self._view(reported, self.reader(reported))
-        result = self.backend.optimize_subgraph(view, reported["options"])
-        answer: OptimizationViews = checked(result, OptimizationViews, "optimize_subgraph", self.backend.id)
-        cached: list[Op] = []
-        packer = Packer(lambda op: _cached(op, cached))
+        view, layers = self._view(request, self.reader(request))
+        returned = self.backend.optimize_subgraph(view, request["options"])
+        answer: OptimizationViews = checked(returned, OptimizationViews, "optimize_subgraph", self.backend.id)
+        token_ops: list[Op] = []
+        packer = Packer(lambda op: _token(op, token_ops))
         numbers = {layer: number for number, layer in enumerate(layers)}
         plain = {
             "substitutions": [_substitution(substitution, packer, numbers) for substitution in answer.substitutions],
-            "failed": [{"part": _part(item.part, numbers), "reason": item.reason} for item in answer.failed],
+            "failed": [{"part": _part(failure.part, numbers), "reason": failure.reason} for failure in answer.failed],
             "arrays": [[str(DataType.of(array.dtype)), list(array.shape)] for array in packer.arrays],
         }
-        self.compiled[reported["compilation"]] = cached
+        self.compiled[request["compilation"]] = token_ops
         self.results = packer.arrays
         return plain
 
-    def do_collect(self, reported: Plain) -> Plain:
+    def do_collect(self, request: Plain) -> Plain:
         """Copy the arrays that the last request computed to the locations in shared memory that the host chose."""
-        for array, (region, offset) in zip(self.results, reported["places"], strict=True):
+        for array, (region, offset) in zip(self.results, request["places"], strict=True):
             np.copyto(array_at(self.regions[region], offset, DataType.of(array.dtype), array.shape), array)
         self.results = []
         return {}
 
     # --- contexts -----------------------------------------------------------------------------------------------------
 
-    def do_context(self, reported: Plain) -> Plain:
+    def do_context(self, request: Plain) -> Plain:
         """Create a backend context under the number in the request; return whether the backend has one."""
-        backend_context = self.backend.create_backend_context(reported["options"])
+        backend_context = self.backend.create_backend_context(request["options"])
         if backend_context is not None:
-            self.contexts[reported["context"]] = checked(
+            self.contexts[request["context"]] = checked(
                 backend_context, BackendContext, "create_backend_context", self.backend.id
             )
         return {"made": backend_context is not None}
 
-    def do_notice(self, reported: Plain) -> Plain:
+    def do_notice(self, request: Plain) -> Plain:
         """Notify a context that a network is loaded or unloaded; return whether the context agrees."""
-        answer = getattr(self.contexts[reported["context"]], reported["notice"])(reported["network"])
+        answer = getattr(self.contexts[request["context"]], request["notice"])(request["network"])
         return {"agrees": answer in (True, None)}
 
     # --- profiles -----------------------------------------------------------------------------------------------------
@@ -179,68 +179,68 @@ class Served:
         """Send the events of this process to the host by the socket `fd` while the host records."""
         self.profiling = ServedProfiling(self.backend, socket.socket(fileno=fd))
 
-    def do_profiling_context(self, reported: Plain) -> Plain:
+    def do_profiling_context(self, request: Plain) -> Plain:
         """Create a profiling context under the number in the request; return whether the backend has one."""
         assert self.profiling is not None
-        return {"made": self.profiling.create_context(reported["context"], reported["options"])}
+        return {"made": self.profiling.create_context(request["context"], request["options"])}
 
-    def do_counters(self, reported: Plain) -> Plain:
+    def do_counters(self, request: Plain) -> Plain:
         """Let a profiling context register its counters, and return them."""
         assert self.profiling is not None
-        return {"counters": self.profiling.register_counters(reported["context"], reported["greatest"])}
+        return {"counters": self.profiling.register_counters(request["context"], request["greatest"])}
 
     # --- networks -----------------------------------------------------------------------------------------------------
 
-    def do_factory(self, reported: Plain) -> Plain:
+    def do_factory(self, request: Plain) -> Plain:
         """Create the memory manager and the workload factory of a network under the number in the request.
 
         Return whether the backend has private memory, so that tensors must be copied.
         """
-        served_network = ServedNetwork(self, reported["options"])
-        self.networks[reported["network"]] = served_network
+        served_network = ServedNetwork(self, request["options"])
+        self.networks[request["network"]] = served_network
         return {"own_memory": served_network.own_memory}
 
-    def do_workload(self, reported: Plain) -> Plain:
+    def do_workload(self, request: Plain) -> Plain:
         """Create a workload from an encoded layer, and store it under the number in the request."""
-        reader = self.reader(reported)
-        _, layers = reader.graph(reported["graph"])
-        info = WorkloadInfo(tuple(map(reader.info, reported["inputs"])), _infos(reader, reported["outputs"]))
-        workload = self.networks[reported["network"]].factory.create_workload(layers[reported["layer"]], info)
-        self.workloads[reported["workload"]] = checked(workload, Workload, "create_workload", self.backend.id)
+        reader = self.reader(request)
+        _, layers = reader.graph(request["graph"])
+        info = WorkloadInfo(tuple(map(reader.info, request["inputs"])), _infos(reader, request["outputs"]))
+        workload = self.networks[request["network"]].factory.create_workload(layers[request["layer"]], info)
+        self.workloads[request["workload"]] = checked(workload, Workload, "create_workload", self.backend.id)
         return {}
 
-    def do_configure(self, reported: Plain) -> Plain:
+    def do_configure(self, request: Plain) -> Plain:
         """Call `post_allocation_configure` of a workload."""
-        self.workloads[reported["workload"]].post_allocation_configure()
+        self.workloads[request["workload"]].post_allocation_configure()
         return {}
 
-    def do_tensors(self, reported: Plain) -> Plain:
+    def do_tensors(self, request: Plain) -> Plain:
         """Create the tensor handles and constants of a network."""
-        reader = self.reader(reported)
-        network = self.networks[reported["network"]]
-        network.describe(_infos(reader, reported["infos"]), reported["lifetimes"])
-        for slot, info in reported["constants"]:
+        reader = self.reader(request)
+        network = self.networks[request["network"]]
+        network.describe(_infos(reader, request["infos"]), request["lifetimes"])
+        for slot, info in request["constants"]:
             self.constants[slot] = network.constant(reader.info(info))
         return {}
 
-    def do_acquire(self, reported: Plain) -> Plain:
+    def do_acquire(self, request: Plain) -> Plain:
         """Acquire the memory of a network's tensors."""
-        self.networks[reported["network"]].acquire(reported["places"])
+        self.networks[request["network"]].acquire(request["places"])
         return {}
 
-    def do_release(self, reported: Plain) -> Plain:
+    def do_release(self, request: Plain) -> Plain:
         """Release the memory of a network's tensors."""
-        self.networks[reported["network"]].release()
+        self.networks[request["network"]].release()
         return {}
 
-    def do_plan(self, reported: Plain) -> Plain:
+    def do_plan(self, request: Plain) -> Plain:
         """Store a plan, a sequence of workloads with the tensors to run them on, which `run` executes by its number."""
-        network = self.networks[reported["network"]]
-        if reported["alone"]:
+        network = self.networks[request["network"]]
+        if request["alone"]:
             network.plans = {0: []}
-        network.plans[reported["plan"]] = [
+        network.plans[request["plan"]] = [
             (self.workloads[workload], tuple(map(network.handle, inputs)), tuple(map(network.handle, outputs)), outputs)
-            for workload, inputs, outputs in reported["steps"]
+            for workload, inputs, outputs in request["steps"]
         ]
         return {}
 
@@ -250,42 +250,42 @@ class Served:
         `body` has 4-byte integers: the network, the plan, the number of tensors to copy in, their slots, and the slots
         of the tensors to copy back.
         """
-        network, plan, brought, *slots = struct.unpack(f"<{len(body) // 4}I", body)
-        self.networks[network].run(plan, slots[:brought], slots[brought:])
+        network, plan, brought_count, *slots = struct.unpack(f"<{len(body) // 4}I", body)
+        self.networks[network].run(plan, slots[:brought_count], slots[brought_count:])
 
-    def do_late(self, reported: Plain) -> Plain:
+    def do_late(self, request: Plain) -> Plain:
         """Run a workload immediately on tensors some of which do not belong to the network.
 
         Return the shapes of the outputs among those; the host fetches their arrays by the request "collect".
         """
-        network, reader = self.networks[reported["network"]], self.reader(reported)
-        network.bring(reported["bring"])
-        inputs = [self._late_input(network, reader, item) for item in reported["inputs"]]
-        outputs = [_late_output(network, reader, item) for item in reported["outputs"]]
+        network, reader = self.networks[request["network"]], self.reader(request)
+        network.bring(request["bring"])
+        inputs = [self._late_input(network, reader, operand) for operand in request["inputs"]]
+        outputs = [_late_output(network, reader, operand) for operand in request["outputs"]]
         begin = perf_counter_ns()
-        self.workloads[reported["workload"]].execute(inputs, outputs)
+        self.workloads[request["workload"]].execute(inputs, outputs)
         if self.profiling is not None and self.profiling.is_on:
             self.profiling.ran(self.number, (begin, perf_counter_ns()))
-        network.fetch([slot for slot in reported["outputs"] if isinstance(slot, int)])
-        result = [
+        network.fetch([slot for slot in request["outputs"] if isinstance(slot, int)])
+        late_outputs = [
             output
-            for output, reported_of in zip(outputs, reported["outputs"], strict=True)
-            if not isinstance(reported_of, int)
+            for output, requested in zip(outputs, request["outputs"], strict=True)
+            if not isinstance(requested, int)
         ]
-        self.results = [np.array(handle.map()) for handle in result]
+        self.results = [np.array(handle.map()) for handle in late_outputs]
         return {"shapes": [list(array.shape) for array in self.results]}
 
-    def _late_input(self, network: ServedNetwork, reader: Reader, reported: Any) -> TensorHandle | None:
-        if isinstance(reported, int):
-            return network.handle(reported)
-        [info] = _infos(reader, [reported["info"]])
+    def _late_input(self, network: ServedNetwork, reader: Reader, operand: Any) -> TensorHandle | None:
+        if isinstance(operand, int):
+            return network.handle(operand)
+        [info] = _infos(reader, [operand["info"]])
         return ArrayHandle(
-            info, array_at(self.regions[reported["region"]], reported["offset"], info.dtype, tuple(info.shape))
+            info, array_at(self.regions[operand["region"]], operand["offset"], info.dtype, tuple(info.shape))
         )
 
-    def do_drop(self, reported: Plain) -> Plain:
+    def do_drop(self, request: Plain) -> Plain:
         """Delete the objects that the host no longer uses, given as pairs of kind and number."""
-        cached: Mapping[str, dict[int, Any]] = {
+        objects: Mapping[str, dict[int, Any]] = {
             "region": self.regions,
             "network": self.networks,
             "workload": self.workloads,
@@ -293,50 +293,50 @@ class Served:
             "compilation": self.compiled,
             "constant": self.constants,
         }
-        for kind, number in reported["gone"]:
+        for kind, number in request["gone"]:
             if kind == "profiling context" and self.profiling is not None:
                 self.profiling.drop_context(number)
                 continue
-            gone = cached[kind].pop(number, None)
-            if isinstance(gone, ServedNetwork | TensorHandle):
-                gone.destroy()
+            dropped = objects[kind].pop(number, None)
+            if isinstance(dropped, ServedNetwork | TensorHandle):
+                dropped.destroy()
         return {}
 
 
-def _late_output(network: ServedNetwork, reader: Reader, reported: Any) -> TensorHandle:
-    if isinstance(reported, int):
-        result = network.handle(reported)
-        assert result is not None
-        return result
-    [info] = _infos(reader, [reported])
+def _late_output(network: ServedNetwork, reader: Reader, operand: Any) -> TensorHandle:
+    if isinstance(operand, int):
+        handle_ = network.handle(operand)
+        assert handle_ is not None
+        return handle_
+    [info] = _infos(reader, [operand])
     handle = ArrayHandle(info)
     if info.is_concrete:
         handle.allocate()
     return handle
 
 
-def _infos(reader: Reader, reported: Sequence[Any]) -> tuple[TensorInfo, ...]:
-    result = map(reader.info, reported)
-    return tuple(info for info in result if info is not None)
+def _infos(reader: Reader, rows: Sequence[Any]) -> tuple[TensorInfo, ...]:
+    infos = map(reader.info, rows)
+    return tuple(info for info in infos if info is not None)
 
 
-def _cached(op: Op, cached: list[Op]) -> Plain | None:
-    """Return a token for an operator that cannot be sent to the host, and append the operator to `cached`.
+def _token(op: Op, token_ops: list[Op]) -> Plain | None:
+    """Return a token for an operator that cannot be sent to the host, and append the operator to `token_ops`.
 
     Such operators are compiled subgraphs and operators of other packages. For all others, None is returned.
     """
     if type(op).__module__.startswith("interposer.") and is_described(op) and not isinstance(op, PreCompiled):
         return None
-    cached.append(op)
-    return {"token": len(cached) - 1, "outputs": op.num_results(), "title": op.op_name()}
+    token_ops.append(op)
+    return {"token": len(token_ops) - 1, "outputs": op.num_results(), "title": op.op_name()}
 
 
 def _part(part: SubgraphView, numbers: Mapping[Layer, int]) -> list[int]:
     return [numbers[layer] for layer in part]
 
 
-def _substitution(arguments: object, packer: Packer, numbers: Mapping[Layer, int]) -> Plain:
-    substitution: Substitution = checked(arguments, Substitution, "optimize_subgraph", "")
+def _substitution(returned: object, packer: Packer, numbers: Mapping[Layer, int]) -> Plain:
+    substitution: Substitution = checked(returned, Substitution, "optimize_subgraph", "")
 
     def place(value: Value) -> list[int]:
         return [numbers[value.producer], value.index]
@@ -380,8 +380,8 @@ class ServedNetwork:
         `lifetimes` has one (slot, ended) pair for each of these moments, in order.
         """
         for slot, info in enumerate(infos):
-            own = self.own_memory
-            self._handles[slot] = self.factory.new_handle(info, None, managed=True) if own else ArrayHandle(info)
+            own_memory = self.own_memory
+            self._handles[slot] = self.factory.new_handle(info, None, managed=True) if own_memory else ArrayHandle(info)
         for slot, ended in lifetimes if self.own_memory else ():
             handle = self._handles[slot]
             if handle is not None:

@@ -27,18 +27,18 @@ __all__ = ["serve"]
 _F_SETSIG: Final = 10
 
 
-def serve(reported: Mapping[str, Any]) -> None:
+def serve(settings: Mapping[str, Any]) -> None:
     """Run the child process: answer the requests of the host until it closes the connection.
 
-    `reported` has the descriptors of the socket and of the lifeline, and the limit of memory.
+    `settings` has the descriptors of the socket and of the lifeline, and the limit of memory.
     """
-    end = socket.socket(fileno=reported["socket"])
+    end = socket.socket(fileno=settings["socket"])
     end.set_inheritable(False)
-    _die_with_the_host(reported["lifeline"])
+    _die_with_the_host(settings["lifeline"])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     faulthandler.enable()
     os.environ[ISOLATE] = ""  # a runtime that the backend creates in this process isolates nothing again
-    _Server(Channel(end), _limit(reported["memory_bytes"])).run()
+    _Server(Channel(end), _limit(settings["memory_bytes"])).run()
     sys.stdout.flush()
 
 
@@ -59,11 +59,11 @@ def _limit(memory_bytes: int | None) -> Callable[[int], None]:
     if memory_bytes is None:
         return lambda shared: None
     pages = int(open("/proc/self/statm", encoding="ascii").read().split()[0])  # noqa: SIM115
-    own = pages * resource.getpagesize() + int(memory_bytes)
+    base_size = pages * resource.getpagesize() + int(memory_bytes)
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
 
     def apply(shared: int) -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (own + shared, hard))
+        resource.setrlimit(resource.RLIMIT_AS, (base_size + shared, hard))
 
     return apply
 
@@ -93,33 +93,33 @@ class _Server:
             if message.kind == RUN:
                 self.served.run(message.body)
                 return ANSWER, b""
-            return ANSWER, json.dumps(self._asked(message)).encode()
+            return ANSWER, json.dumps(self._answer_request(message)).encode()
         except Exception as error:
             with suppress(OSError):  # there is no room for more output
                 traceback.print_exc()
                 sys.stderr.flush()
-            reported = {"text": _said(error), "is_option": isinstance(error, OptionError)}
-            return PROBLEM, json.dumps(reported).encode()
+            problem = {"text": _error_text(error), "is_option": isinstance(error, OptionError)}
+            return PROBLEM, json.dumps(problem).encode()
 
-    def _asked(self, message: Message) -> Mapping[str, Any]:
+    def _answer_request(self, message: Message) -> Mapping[str, Any]:
         assert message.kind == ASK
-        reported = message.plain
-        do = reported["do"]
-        if do == "map":
-            self.shared += reported["size"]
+        request = message.plain
+        name = request["do"]
+        if name == "map":
+            self.shared += request["size"]
             self.limit(self.shared)
-            self.served.map(reported["region"], message.fds[0], reported["size"], reported["writable"])
+            self.served.map(request["region"], message.fds[0], request["size"], request["writable"])
             return {}
-        if do == "profile":
+        if name == "profile":
             self.served.profile(message.fds[0])
             return {}
-        if do == "make":
-            self.served.make(reported["backend"], pickle.loads(base64.b64decode(reported["factory"])))
+        if name == "make":
+            self.served.make(request["backend"], pickle.loads(base64.b64decode(request["factory"])))
             self.limit(self.shared)
             return self.served.description()
-        answer: Mapping[str, Any] = getattr(self.served, f"do_{do}")(reported)
+        answer: Mapping[str, Any] = getattr(self.served, f"do_{name}")(request)
         return answer
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"

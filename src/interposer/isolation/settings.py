@@ -58,24 +58,24 @@ def requested_isolations(value: Collection[str] | Mapping[str, Isolation] | None
         InvalidArgumentError: an element is not a backend id, or a value is not an `Isolation`.
         ConfigError: the environment or the file has an invalid setting.
     """
-    names: Any = settings()["isolate"].read() or () if value is None else value
-    if isinstance(names, Mapping) and all(isinstance(name, str) for name in names):
-        result = dict(names)
+    requested: Any = settings()["isolate"].read() or () if value is None else value
+    if isinstance(requested, Mapping) and all(isinstance(name, str) for name in requested):
+        isolations = dict(requested)
     else:
-        ids = listed_ids(names, "isolate: backends", ordered=False)
-        result = dict.fromkeys(ids, _usual()) if ids else {}
-    for name, how in result.items():
+        ids = listed_ids(requested, "isolate: backends", ordered=False)
+        isolations = dict.fromkeys(ids, _configured_default()) if ids else {}
+    for name, how in isolations.items():
         if not isinstance(how, Isolation):
             raise InvalidArgumentError(f"backend {name!r} is isolated by an Isolation(...), not by {how!r}")
-    return result
+    return isolations
 
 
-def _usual() -> Isolation:
-    usual, said = Isolation(), settings()
-    deadline = said["isolation_deadline_seconds"].read()
-    restarts = said["isolation_max_restarts"].read()
+def _configured_default() -> Isolation:
+    defaults, configured = Isolation(), settings()
+    deadline = configured["isolation_deadline_seconds"].read()
+    restarts = configured["isolation_max_restarts"].read()
     return replace(
-        usual,
-        deadline_seconds=usual.deadline_seconds if deadline is None else deadline or None,
-        max_restarts=usual.max_restarts if restarts is None else restarts,
+        defaults,
+        deadline_seconds=defaults.deadline_seconds if deadline is None else deadline or None,
+        max_restarts=defaults.max_restarts if restarts is None else restarts,
     )

@@ -121,7 +121,7 @@ class Steps:
         self._factory, self._memory = factory, factory.memory
         self._queue: deque[tuple[Step, Mark | None]] = deque()  # with marks while something records
         self._turn = threading.RLock()  # held while steps run, so that no branch uses tensors before they are computed
-        self._known: dict[tuple[Any, ...], Step] = {}
+        self._steps: dict[tuple[Any, ...], Step] = {}
         self._plans: dict[tuple[int, ...], Plan] = {}
         self._sent: set[int] = set()
         self._numbers = itertools.count(1)
@@ -130,7 +130,9 @@ class Steps:
         self._logged: set[int] = set()
         self._life: Life | None = None
         self._version = -1
-        self._there: dict[int, Life] = {}  # only for backends with private memory: which process has a tensor's content
+        self._child_has: dict[
+            int, Life
+        ] = {}  # only for backends with private memory: which process has a tensor's content
         self._host_lacks: set[int] = set()  # slots whose content the host does not have
         self._scratch: Region | None = None
         _all_steps.add(self)
@@ -150,13 +152,13 @@ class Steps:
         for handle in outputs:
             if isinstance(handle, SharedHandle) and handle.mode != MADE:
                 self._memory.sort(handle, MADE)
-        for item in inputs:
-            if isinstance(item, SharedHandle) and item.mode not in (GIVEN, MADE):
-                self._memory.sort(item, GIVEN)
+        for input_handle in inputs:
+            if isinstance(input_handle, SharedHandle) and input_handle.mode not in (GIVEN, MADE):
+                self._memory.sort(input_handle, GIVEN)
         key = (workload.number, reads, writes)
-        if key not in self._known:
-            self._known[key] = Step(self, len(self._known), workload, reads, writes)
-        step = self._known[key]
+        if key not in self._steps:
+            self._steps[key] = Step(self, len(self._steps), workload, reads, writes)
+        step = self._steps[key]
         step.inputs, step.outputs = inputs, outputs
         return step
 
@@ -176,18 +178,18 @@ class Steps:
 
     def before_host(self, handle: SharedHandle, writing: bool) -> None:
         """Run all queued steps before the host reads a tensor or, if `writing`, changes it."""
-        with self._my_turn():
+        with self._taking_turn():
             if self._queue:
                 self.flush()
             if self._factory.own_memory:
                 if handle.slot in self._host_lacks:
                     self._fetch(handle.slot)
-                self._there.pop(handle.slot, None)  # the host may change what it maps
+                self._child_has.pop(handle.slot, None)  # the host may change what it maps
             if writing and handle.slot in self._logged_reads:
                 self._forget_log()
 
     @contextmanager
-    def _my_turn(self) -> Iterator[None]:
+    def _taking_turn(self) -> Iterator[None]:
         """Hold the lock; a recorded run has the time in which another branch lets the child run steps."""
         if not self._turn.acquire(blocking=False):
             begin = perf_counter_ns() if active else 0
@@ -214,10 +216,10 @@ class Steps:
             BackendError: the backend raised an exception.
         """
         with self._turn:
-            taken = [self._queue.popleft() for _ in range(len(self._queue))]
-            if not taken:  # another thread has run them
+            queued = [self._queue.popleft() for _ in range(len(self._queue))]
+            if not queued:  # another thread has run them
                 return
-            plan, marks = self._plan([step for step, _ in taken]), [sent for _, sent in taken]
+            plan, marks = self._plan([step for step, _ in queued]), [sent for _, sent in queued]
             self._factory.supervisor.call(lambda life: self._run(life, plan, marks))
             if not self._logged.isdisjoint(plan.numbers):
                 self._forget_log()
@@ -266,9 +268,9 @@ class Steps:
         ]
         for _, region, _ in places:
             life.map(region, seconds)
-        reported: Plain = {"do": "acquire", "network": factory.number}
-        reported["places"] = [[slot, region.number, place] for slot, region, place in places]
-        life.ask(reported, "the getting of memory", seconds)
+        request: Plain = {"do": "acquire", "network": factory.number}
+        request["places"] = [[slot, region.number, place] for slot, region, place in places]
+        life.ask(request, "the getting of memory", seconds)
         self._version = version
 
     def _execute(self, life: Life, plan: Plan, marks: Sequence[Mark | None] = ()) -> None:
@@ -276,14 +278,14 @@ class Steps:
         if plan.number not in self._sent:
             for factory in {step.workload.factory for step in plan.steps}:
                 factory.configure(life)
-            reported = {"do": "plan", "network": self._factory.number, "plan": plan.number, "steps": plan.plain}
-            life.ask(reported | {"alone": not self._sent}, "the run", seconds)
+            request = {"do": "plan", "network": self._factory.number, "plan": plan.number, "steps": plan.plain}
+            life.ask(request | {"alone": not self._sent}, "the run", seconds)
             self._sent.add(plan.number)
         brought = self._to_bring(life, plan.reads)
         with self._factory.supervisor.stream.message(life, marks):
             life.run(_body(self._factory.number, plan.number, brought, ()), plan.layer_of, seconds)
         if self._factory.own_memory:
-            self._there |= dict.fromkeys([*brought, *plan.writes], life)
+            self._child_has |= dict.fromkeys([*brought, *plan.writes], life)
             self._host_lacks |= plan.writes
 
     def _to_bring(self, life: Life, slots: set[int]) -> list[int]:
@@ -296,12 +298,12 @@ class Steps:
         """
         if not self._factory.own_memory:
             return []
-        absent = [slot for slot in slots if self._there.get(slot) is not life]
-        lost = [slot for slot in absent if slot in self._host_lacks]
+        missing = [slot for slot in slots if self._child_has.get(slot) is not life]
+        lost = [slot for slot in missing if slot in self._host_lacks]
         if lost:
             text = "the child process was lost together with tensors that only it had"
             raise BackendError(text, backend=self._factory.supervisor.backend)
-        return absent
+        return missing
 
     def _fetch(self, slot: int) -> None:
         """Let the child copy the tensor with this slot from the backend's private memory to shared memory."""
@@ -325,12 +327,12 @@ class Steps:
         """Release the memory in the child, if it is running; queued steps are dropped."""
         self._queue.clear()
         self._forget_log()
-        self._there.clear()
+        self._child_has.clear()
         self._host_lacks.clear()
         life, self._life = self._life, None
-        supervisor, reported = self._factory.supervisor, {"do": "release", "network": self._factory.number}
+        supervisor, request = self._factory.supervisor, {"do": "release", "network": self._factory.number}
         if life is not None and not life.ended:
-            supervisor.once(lambda _: life.ask(reported, "the release of memory", supervisor.how.deadline_seconds))
+            supervisor.once(lambda _: life.ask(request, "the release of memory", supervisor.how.deadline_seconds))
 
     # --- tensors of unknown shape -------------------------------------------------------------------------------------
 
@@ -342,8 +344,8 @@ class Steps:
         with self._turn:
             if self._queue:
                 self.flush()
-            result = self._factory.supervisor.call(lambda life: self._run_late(life, workload, inputs, outputs))
-        for handle, array in result:
+            late_outputs = self._factory.supervisor.call(lambda life: self._run_late(life, workload, inputs, outputs))
+        for handle, array in late_outputs:
             if not handle.info.is_concrete:
                 handle.resize(array.shape)
             handle.copy_in(array)
@@ -361,27 +363,29 @@ class Steps:
         self._catch_up(life)
         workload.factory.configure(life)
         seconds, what = self._factory.supervisor.how.deadline_seconds, f"the run of layer {workload.title}"
-        brought = self._bring_in(life, [item for item in inputs if item is not None and not self._is_own(item)])
-        reported: Plain = {
+        brought = self._bring_in(life, [handle for handle in inputs if handle is not None and not self._is_own(handle)])
+        request: Plain = {
             "do": "late",
             "network": self._factory.number,
             "workload": workload.number,
-            "inputs": [brought.get(id(item), self._slot(item)) for item in inputs],
-            "outputs": [self._late_output(item) for item in outputs],
+            "inputs": [brought.get(id(handle), self._slot(handle)) for handle in inputs],
+            "outputs": [self._late_output(handle) for handle in outputs],
         }
-        own = {item.slot for item in inputs if isinstance(item, SharedHandle) and self._is_own(item)}
-        reported["bring"] = self._to_bring(life, own)
+        own_slots = {handle.slot for handle in inputs if isinstance(handle, SharedHandle) and self._is_own(handle)}
+        request["bring"] = self._to_bring(life, own_slots)
         with self._factory.supervisor.stream.message(life, [mark()] if active else ()):
-            answer = life.ask(reported, what, seconds)
-        self._note_late([item.slot for item in outputs if isinstance(item, SharedHandle) and self._is_own(item)])
-        open_ones = [item for item in outputs if not self._is_own(item)]
+            answer = life.ask(request, what, seconds)
+        self._forget_late(
+            [handle.slot for handle in outputs if isinstance(handle, SharedHandle) and self._is_own(handle)]
+        )
+        late_outputs = [handle for handle in outputs if not self._is_own(handle)]
         with reading(f"the answer of layer {workload.title}"):
             infos = [
-                _found_info(open_one.info, shape) for open_one, shape in zip(open_ones, answer["shapes"], strict=True)
+                _actual_info(handle_.info, shape) for handle_, shape in zip(late_outputs, answer["shapes"], strict=True)
             ]
-        return list(zip(open_ones, self._collect(life, infos), strict=True))
+        return list(zip(late_outputs, self._collect(life, infos), strict=True))
 
-    def _note_late(self, written: Sequence[int]) -> None:
+    def _forget_late(self, written: Sequence[int]) -> None:
         """Record that `run_late` has brought the tensors with these slots up to date in the host.
 
         The log of steps is deleted, since repeating them would not give these contents.
@@ -389,7 +393,7 @@ class Steps:
         for slot in written:
             self._forget_log()
             self._host_lacks.discard(slot)
-            self._there.pop(slot, None)
+            self._child_has.pop(slot, None)
 
     def _late_output(self, handle: TensorHandle) -> Any:
         if not self._is_own(handle):
@@ -401,29 +405,29 @@ class Steps:
 
         Returns what the child needs to find each tensor (its info, region and offset), by the `id` of the handle.
         """
-        packer, result = Packer(), dict[int, Plain]()
-        scratch, offset = self._room(life, [handle.info for handle in handles]), 0
+        packer, located = Packer(), dict[int, Plain]()
+        scratch, offset = self._scratch_region(life, [handle.info for handle in handles]), 0
         with ExitStack() as stack:
             for handle in handles:
                 info = handle.info.with_constant(None)
                 array = stack.enter_context(handle.mapped())
                 np.copyto(array_at(scratch.bytes, offset, info.dtype, array.shape), array)
-                result[id(handle)] = {"info": packer.info(info), "region": scratch.number, "offset": offset}
+                located[id(handle)] = {"info": packer.info(info), "region": scratch.number, "offset": offset}
                 offset += aligned(info_bytes(info))
-        return result
+        return located
 
     def _collect(self, life: Life, infos: Sequence[TensorInfo]) -> list[Array]:
         """Return copies of the arrays that the child `life` computed in the last request, whose infos are given."""
-        scratch, offset, places, result = self._room(life, infos), 0, list[list[int]](), list[Array]()
+        scratch, offset, places, arrays = self._scratch_region(life, infos), 0, list[list[int]](), list[Array]()
         for info in infos:
             places.append([scratch.number, offset])
-            result.append(array_at(scratch.bytes, offset, info.dtype, tuple(info.shape)))
+            arrays.append(array_at(scratch.bytes, offset, info.dtype, tuple(info.shape)))
             offset += aligned(info_bytes(info))
         seconds = self._factory.supervisor.how.deadline_seconds
         life.ask({"do": "collect", "places": places}, "the giving of results", seconds)
-        return [array.copy() for array in result]
+        return [array.copy() for array in arrays]
 
-    def _room(self, life: Life, infos: Sequence[TensorInfo]) -> Region:
+    def _scratch_region(self, life: Life, infos: Sequence[TensorInfo]) -> Region:
         size = sum(aligned(info_bytes(info)) for info in infos)
         if self._scratch is None or self._scratch.size < size:
             self._scratch = Region(size, writable=True)
@@ -447,11 +451,11 @@ def _body(network: int, plan: int, brought: Sequence[int], fetched: Sequence[int
     return struct.pack(f"<{len(numbers)}I", *numbers)
 
 
-def _found_info(requested: TensorInfo, shape: Sequence[int]) -> TensorInfo:
+def _actual_info(declared: TensorInfo, shape: Sequence[int]) -> TensorInfo:
     tensor_shape = TensorShape([int(size) for size in shape])
-    if not tensor_shape.is_concrete or not requested.shape.accepts(tensor_shape):
-        raise ValueError(f"the shape {list(shape)} was found for {requested}")
-    info = requested.with_constant(None).with_shape(tensor_shape)
+    if not tensor_shape.is_concrete or not declared.shape.accepts(tensor_shape):
+        raise ValueError(f"the shape {list(shape)} was found for {declared}")
+    info = declared.with_constant(None).with_shape(tensor_shape)
     if info_bytes(info) > LONGEST_LATE:
         raise ValueError(f"the shape {list(shape)} takes {info_bytes(info)} bytes")
     return info

@@ -56,7 +56,7 @@ class Supervisor:
         self._pickled = _pickled(backend, factory)
         self._record = record
         self._life: Life | None = None
-        self._faulty = False
+        self._has_crashed = False
         self._lock = threading.RLock()
         self._dropped: list[tuple[str, int]] = []
         _supervisors.add(self)
@@ -75,14 +75,14 @@ class Supervisor:
         with self._lock:
             for _ in range(ATTEMPTS - 1):
                 try:
-                    return self._tried(action)
+                    return self._perform(action)
                 except BackendCrashedError:
                     if self.quarantine_reason is not None:
                         raise
-            return self._tried(action)
+            return self._perform(action)
 
-    def _tried(self, action: Callable[[Life], _T]) -> _T:
-        life = self._living()
+    def _perform(self, action: Callable[[Life], _T]) -> _T:
+        life = self._running_life()
         try:
             self._drop(life)
             if self.stream.is_wanted:
@@ -93,14 +93,14 @@ class Supervisor:
             raise
 
     def ask(
-        self, reported: Mapping[str, Any], what: str, *needed: Lasting, arrays: Iterable[Array] = ()
+        self, request: Mapping[str, Any], what: str, *needed: Lasting, arrays: Iterable[Array] = ()
     ) -> dict[str, Any]:
         """Send a request to the process, and return the answer.
 
         After a crash, repeat it in a new process as `call` does.
 
         Args:
-            reported: the request as JSON-compatible data.
+            request: the request as JSON-compatible data.
             what: a description of the request, for error messages.
             needed: proxies whose objects must exist in the process, and are created there before if they do not.
             arrays: arrays that the request refers to, which are copied to shared memory.
@@ -108,22 +108,22 @@ class Supervisor:
         arrays = tuple(arrays)
 
         def action(life: Life) -> dict[str, Any]:
-            for item in needed:
-                item.ensure(life)
+            for proxy in needed:
+                proxy.ensure(life)
             places = {"arrays": self.constants.placed(arrays, life)} if arrays else {}
-            return life.ask({**reported, **places}, what, self.how.deadline_seconds)
+            return life.ask({**request, **places}, what, self.how.deadline_seconds)
 
         return self.call(action)
 
     def once(self, action: Callable[[Life], _T]) -> _T:
         """Perform an action with the process and return its result; unlike `call`, do not repeat it after a crash."""
         with self._lock:
-            return self._tried(action)
+            return self._perform(action)
 
-    def _spent(self) -> bool:
+    def _may_not_restart(self) -> bool:
         return self.how.max_restarts is not None and self.restarts >= self.how.max_restarts
 
-    def _living(self) -> Life:
+    def _running_life(self) -> Life:
         if self._life is not None and not self._life.ended:
             return self._life
         if self.quarantine_reason is not None:
@@ -132,24 +132,24 @@ class Supervisor:
                 backend=self.backend,
                 reason=self.quarantine_reason,
             )
-        if self._faulty:
+        if self._has_crashed:
             self.restarts += 1
         self._life, self._dropped = None, []
         try:
-            self._life = self._again()
+            self._life = self._restarted_life()
         except BackendCrashedError as error:
             self._note_crash(error)
             raise
-        if self._faulty:
-            self._faulty = False
-            self._note(RESTARTED, f"its child process runs again (restart {self.restarts})")
+        if self._has_crashed:
+            self._has_crashed = False
+            self._record_event(RESTARTED, f"its child process runs again (restart {self.restarts})")
         return self._life
 
-    def _again(self) -> Life:
+    def _restarted_life(self) -> Life:
         try:
             life, _ = self.started()
-            for item in tuple(self.first):
-                item.ensure(life)
+            for proxy in tuple(self.first):
+                proxy.ensure(life)
         except BackendCrashedError:
             raise
         except (BackendError, OSError) as error:
@@ -161,9 +161,9 @@ class Supervisor:
     def started(self) -> tuple[Life, dict[str, Any]]:
         """Start a new child process and create the backend in it; return the process and the backend's description."""
         life = Life(self.backend, self.how.memory_bytes, self.how.start_seconds)
-        reported = {"do": "make", "backend": self.backend, "factory": self._pickled}
+        request = {"do": "make", "backend": self.backend, "factory": self._pickled}
         try:
-            return life, life.ask(reported, "the start", self.how.start_seconds)
+            return life, life.ask(request, "the start", self.how.start_seconds)
         except BaseException:
             life.kill()
             raise
@@ -175,15 +175,15 @@ class Supervisor:
             return description
 
     def _note_crash(self, error: BackendCrashedError) -> None:
-        self._faulty = True
-        self._note(CRASHED, str(error), error.layer)
-        if self._spent():
+        self._has_crashed = True
+        self._record_event(CRASHED, str(error), error.layer)
+        if self._may_not_restart():
             count = f"failed {self.restarts + 1} times; the last time it " if self.restarts else ""
             self.quarantine_reason = f"its child process {count}{error.reason}"
             self.constants.clear()
-            self._note(QUARANTINED, self.quarantine_reason)
+            self._record_event(QUARANTINED, self.quarantine_reason)
 
-    def _note(self, kind: str, text: str, layer: str = "") -> None:
+    def _record_event(self, kind: str, text: str, layer: str = "") -> None:
         event = BackendEvent(self.backend, kind, text, layer)
         self._record(event)
         _log.warning("%s", event)
@@ -252,25 +252,25 @@ class Constants:
         self._add([array for array in arrays if id(array) not in self._regions])
         supervisor = self._supervisor()
         seconds = supervisor.how.deadline_seconds if supervisor is not None else None
-        result = []
+        places = []
         for array in arrays:
             region, offset = self._regions[id(array)]
             life.map(region, seconds)
-            result.append(region.place(offset, array))
-        return result
+            places.append(region.place(offset, array))
+        return places
 
     def _add(self, arrays: Iterable[Array]) -> None:
-        new = {id(array): array for array in arrays}
-        size = sum(aligned(array_bytes(array)) for array in new.values())
-        if not new:
+        new_arrays = {id(array): array for array in arrays}
+        size = sum(aligned(array_bytes(array)) for array in new_arrays.values())
+        if not new_arrays:
             return
         region, offset = Region(size, writable=False), 0
-        for key, array in new.items():
-            count = array_bytes(array)
-            np.copyto(region.bytes[offset : offset + count].view(array.dtype).reshape(array.shape), array)
+        for key, array in new_arrays.items():
+            size_ = array_bytes(array)
+            np.copyto(region.bytes[offset : offset + size_].view(array.dtype).reshape(array.shape), array)
             self._regions[key] = (region, offset)
             weakref.finalize(array, _forget, weakref.ref(self), key).atexit = False
-            offset += aligned(count)
+            offset += aligned(size_)
 
     def clear(self) -> None:
         """Release all arrays; they are copied again when they are needed."""
@@ -295,20 +295,20 @@ def _forget(reference: weakref.ref[Constants], key: int) -> None:
 
 def _pickled(backend: str, factory: Callable[[], object]) -> str:
     try:
-        created = pickle.dumps(factory)
+        pickled = pickle.dumps(factory)
     except Exception as error:
         raise BackendUnavailableError(
             backend,
             f"what makes it, {factory!r}, cannot be handed to a child process ({error}); "
             "register a class or a function of a module, or do not isolate the backend",
         ) from error
-    if b"__main__" in created:
+    if b"__main__" in pickled:
         raise BackendUnavailableError(
             backend,
             f"{getattr(factory, '__qualname__', factory)!r} is defined in the main program, which a child process does "
             "not run; put it into a module, or do not isolate the backend",
         )
-    return base64.b64encode(created).decode("ascii")
+    return base64.b64encode(pickled).decode("ascii")
 
 
 _supervisors: weakref.WeakSet[Supervisor] = weakref.WeakSet()

@@ -69,10 +69,10 @@ class SharedMemory(MemoryManager):
     @property
     def users(self) -> Users:
         """The steps that run on these tensors; raises `BackendError` if their network was deleted."""
-        result = None if self._users is None else self._users()
-        if result is None:
+        steps = None if self._users is None else self._users()
+        if steps is None:
             raise BackendError("the tensors of a network are used that is gone")
-        return result
+        return steps
 
     def new_handle(self, info: TensorInfo) -> SharedHandle:
         """Return a new handle for a tensor of this network; its memory is assigned by `acquire`.
@@ -94,11 +94,11 @@ class SharedMemory(MemoryManager):
         for handle in self.handles:
             handle.given_offset = offset
             offset += aligned(info_bytes(handle.info))
-        created = plan(self._lifetimes(), ALIGNMENT)
-        for handle, place in zip(self.handles, created.offsets, strict=True):
-            handle.made_offset = place
+        memory_plan = plan(self._lifetimes(), ALIGNMENT)
+        for handle, made_offset in zip(self.handles, memory_plan.offsets, strict=True):
+            handle.made_offset = made_offset
         self.given = Region(offset, writable=False)
-        self.made = Region(created.size, writable=True)
+        self.made = Region(memory_plan.size, writable=True)
         for handle in self.handles:
             self.sort(handle, handle.mode)
         self.users.acquire()
@@ -140,9 +140,9 @@ class SharedMemory(MemoryManager):
         for name in ("given", "made"):
             old: Region | None = getattr(self, name)
             if old is not None:
-                fresh = Region(old.size, writable=old.writable)
-                fresh.bytes[:] = old.bytes
-                setattr(self, name, fresh)
+                copy = Region(old.size, writable=old.writable)
+                copy.bytes[:] = old.bytes
+                setattr(self, name, copy)
         for handle in self.handles:
             self.sort(handle, handle.mode)
 

@@ -90,8 +90,8 @@ class Packer:
             return token
         codecs, values = op.codecs(), op.changed_attributes()
         arrays = {name: self.array(value) for name, value in values.items() if _is_plain_array(value)}
-        others = {name: codecs[name].to_plain(value) for name, value in values.items() if name not in arrays}
-        return {"op": op.op_name(), "module": type(op).__module__, "attributes": others, "arrays": arrays}
+        attributes = {name: codecs[name].to_plain(value) for name, value in values.items() if name not in arrays}
+        return {"op": op.op_name(), "module": type(op).__module__, "attributes": attributes, "arrays": arrays}
 
     def layer(self, layer: Layer, places: Mapping[Value, Sequence[int]]) -> Plain:
         """Return an encoded layer; `places` has the layer number and output index of each input value."""
@@ -108,11 +108,11 @@ class Packer:
     def graph(self, graph: Graph) -> list[Plain]:
         """Return all layers of a graph, encoded in execution order."""
         places: dict[Value, Sequence[int]] = {}
-        result = []
+        rows = []
         for number, layer in enumerate(graph.topological()):
-            result.append(self.layer(layer, places))
+            rows.append(self.layer(layer, places))
             places |= {value: (number, value.index) for value in layer.outputs}
-        return result
+        return rows
 
 
 def _is_plain_array(value: object) -> bool:
@@ -195,11 +195,11 @@ class Reader:
         """Return the operator that `Packer.op` encoded."""
         if "op" not in plain:
             return self._tokens(plain)
-        kind = self._kind(plain)
-        codecs = kind.codecs()
+        op_type = self._kind(plain)
+        codecs = op_type.codecs()
         arrays = {name: self._arrays[number] for name, number in plain["arrays"].items()}
-        others = {name: codecs[name].from_plain(value) for name, value in plain["attributes"].items()}
-        return kind(**arrays, **others)
+        attributes = {name: codecs[name].from_plain(value) for name, value in plain["attributes"].items()}
+        return op_type(**arrays, **attributes)
 
     def _kind(self, plain: Plain) -> type[Op]:
         name = str(plain["op"])
@@ -210,13 +210,13 @@ class Reader:
     def graph(self, plain: Sequence[Plain]) -> tuple[Graph, list[Layer]]:
         """Return the graph that `Packer.graph` encoded, and its layers in the order of their numbers in messages."""
         graph, layers = Graph(), list[Layer]()
-        for number, item in enumerate(plain):
-            op = self._op_of(number, item)
-            inputs = [None if at is None else layers[at[0]].outputs[at[1]] for at in item["inputs"]]
-            declared = [self.info(info) for info in item["declared"]]
-            layer = graph.add(op, inputs, name=str(item["name"]), outputs=declared, source=str(item["source"]))
-            layer.replaced = tuple(map(str, item["replaced"]))
-            for value, info in zip(layer.outputs, item["infos"], strict=True):
+        for number, row in enumerate(plain):
+            op = self._op_of(number, row)
+            inputs = [None if source is None else layers[source[0]].outputs[source[1]] for source in row["inputs"]]
+            declared = [self.info(info) for info in row["declared"]]
+            layer = graph.add(op, inputs, name=str(row["name"]), outputs=declared, source=str(row["source"]))
+            layer.replaced = tuple(map(str, row["replaced"]))
+            for value, info in zip(layer.outputs, row["infos"], strict=True):
                 value.info = self.info(info)
             layers.append(layer)
         return graph, layers

@@ -45,10 +45,10 @@ from interposer.ops import PreCompiled
 __all__ = ["Engine", "Executable", "RefusedError", "processor", "shortened"]
 
 _log: Final = logging.getLogger("interposer.profiling")
-_CACHED: Final = 8192
+_MOST_REASONS: Final = 8192
 """The number of cached trial verdicts per engine; the oldest are evicted first."""
 _MOST_TEXT: Final = 1000
-_READ: Final = 64
+_MOST_PARAMETER_ELEMENTS: Final = 64
 """Constants of at most this many elements may be parameters (axes, shapes ...), so their values affect support."""
 
 
@@ -108,14 +108,14 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    pairs = (line.partition(":") for line in lines)
-    facts = {name.strip(): value.strip() for name, _, value in pairs}
-    features = facts.get("flags", facts.get("Features", ""))
-    name = facts.get("model name", facts.get("CPU part", platform.machine()))
+    parts = (line.partition(":") for line in lines)
+    fields = {name.strip(): value.strip() for name, _, value in parts}
+    features = fields.get("flags", fields.get("Features", ""))
+    name = fields.get("model name", fields.get("CPU part", platform.machine()))
     return f"{name} with {hashlib.sha256(features.encode()).hexdigest()[:12]}"
 
 
-class _Unread(Executable):
+class _NoOutputs(Executable):
     """The executable of a subgraph without outputs: it does nothing, since no layer reads what the subgraph computes.
 
     Such a subgraph is not passed to an engine, because a model of an engine needs at least one output.
@@ -190,17 +190,17 @@ class Engine(Backend):
         """Compile the whole subgraph to one executable; if the engine refuses, return the subgraph with the reason."""
         settings = dict(chosen(self.id, self.options, options))
         try:
-            created = self.compile(view, settings) if view.outputs else _Unread()
+            executable = self.compile(view, settings) if view.outputs else _NoOutputs()
         except RefusedError as refusal:
             return OptimizationViews.all_failed(view, str(refusal))
-        self._complete(created, view)
-        whole = PreCompiled(object=created, num_outputs=len(view.outputs))
-        return OptimizationViews(view, substitutions=[Substitution(view, whole)])
+        self._complete(executable, view)
+        compiled_layer = PreCompiled(object=executable, num_outputs=len(view.outputs))
+        return OptimizationViews(view, substitutions=[Substitution(view, compiled_layer)])
 
-    def _complete(self, created: Executable, view: SubgraphView) -> None:
+    def _complete(self, executable: Executable, view: SubgraphView) -> None:
         """Add to an executable what the engine knows of the layers in `view` that it computes."""
-        created.held = created.held_weights(view) + largest_moment(view)
-        created.layers, created.profiles = frozenset(layer.name for layer in view), self._profiles
+        executable.held = executable.held_weights(view) + largest_moment(view)
+        executable.layers, executable.profiles = frozenset(layer.name for layer in view), self._profiles
 
     def fingerprint(self, options: Options) -> str:
         """Return the version of the engine, and the processor or device; empty if the engine exports nothing."""
@@ -230,10 +230,10 @@ class Engine(Backend):
         Raises:
             RefusedError: the engine cannot read it.
         """
-        created = self.imported(saved.pieces, dict(chosen(self.id, self.options, options)))
-        self._complete(created, view)
-        created.source = saved
-        return created
+        executable = self.imported(saved.pieces, dict(chosen(self.id, self.options, options)))
+        self._complete(executable, view)
+        executable.source = saved
+        return executable
 
     def imported(self, pieces: Sequence[bytes | memoryview], options: dict[str, Any]) -> Executable:
         """Return the executable that `Executable.exported` has described; `options` are those of the engine.
@@ -265,17 +265,17 @@ class Engine(Backend):
 
     def verdicts(self, view: SubgraphView, options: Chosen) -> list[Support]:
         """Return one verdict for each layer of a view: whether the engine runs it."""
-        known = {layer: self._known_refusals(layer, dict(options)) for layer in view}
-        kinds = {layer: (options, _kind_of(layer)) for layer, result in known.items() if not result}
-        unknown = {kind: layer for layer, kind in kinds.items() if self._reasons.get(kind) is None}
-        for layer, reason in self._tried(view, list(unknown.values()), dict(options)).items():
-            self._reasons.put(kinds[layer], reason.replace(repr(layer.name), _NAME))
-        return [Support.of(known[layer] or self._reasons.of(kinds[layer], layer)) for layer in view]
+        known_refusals = {layer: self._known_refusals(layer, dict(options)) for layer in view}
+        cache_keys = {layer: (options, _kind_of(layer)) for layer, refusals in known_refusals.items() if not refusals}
+        untried = {kind: layer for layer, kind in cache_keys.items() if self._reasons.get(kind) is None}
+        for layer, reason in self._try_each(view, list(untried.values()), dict(options)).items():
+            self._reasons.put(cache_keys[layer], reason.replace(repr(layer.name), _NAME))
+        return [Support.of(known_refusals[layer] or self._reasons.of(cache_keys[layer], layer)) for layer in view]
 
     def _known_refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
         return _border_refusals(layer, self.types) or self.refusals(layer, options)
 
-    def _tried(self, view: SubgraphView, layers: list[Layer], options: dict[str, Any]) -> dict[Layer, str]:
+    def _try_each(self, view: SubgraphView, layers: list[Layer], options: dict[str, Any]) -> dict[Layer, str]:
         """Return the reason why the engine cannot run each layer, by layer; an empty text for a layer that it can run.
 
         The `layers` of the view are tried together. If that fails, each half of them is tried, and so on.
@@ -288,7 +288,7 @@ class Engine(Backend):
             if len(layers) == 1:
                 return {layers[0]: str(refusal)}
             middle = len(layers) // 2
-            return {**self._tried(view, layers[:middle], options), **self._tried(view, layers[middle:], options)}
+            return {**self._try_each(view, layers[:middle], options), **self._try_each(view, layers[middle:], options)}
         return dict.fromkeys(layers, "")
 
 
@@ -315,12 +315,12 @@ class _Reasons:
     """
 
     def __init__(self) -> None:
-        self._found: OrderedDict[Hashable, str] = OrderedDict()
+        self._by_kind: OrderedDict[Hashable, str] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, kind: Hashable) -> str | None:
         with self._lock:
-            return self._found.get(kind)
+            return self._by_kind.get(kind)
 
     def of(self, kind: Hashable, layer: Layer) -> list[str]:
         """Return the cached reason as a list of one text that names `layer`.
@@ -332,9 +332,9 @@ class _Reasons:
 
     def put(self, kind: Hashable, reason: str) -> None:
         with self._lock:
-            self._found[kind] = reason
-            if len(self._found) > _CACHED:
-                self._found.popitem(last=False)
+            self._by_kind[kind] = reason
+            if len(self._by_kind) > _MOST_REASONS:
+                self._by_kind.popitem(last=False)
 
 
 def _kind_of(layer: Layer) -> Hashable:
@@ -343,9 +343,9 @@ def _kind_of(layer: Layer) -> Hashable:
     It consists of the operator with its attributes, the operands' infos with small constants, repeated operands, and
     the infos of the outputs.
     """
-    values = [None if value is None else (value.index, value.producer.guid) for value in layer.inputs]
+    sources = [None if value is None else (value.index, value.producer.guid) for value in layer.inputs]
     operands = tuple(None if value is None else _operand(value) for value in layer.inputs)
-    return layer.op, operands, tuple(values.index(value) for value in values), layer.output_infos
+    return layer.op, operands, tuple(sources.index(value) for value in sources), layer.output_infos
 
 
 def _operand(value: Value) -> Hashable:
@@ -353,13 +353,15 @@ def _operand(value: Value) -> Hashable:
     if constant is None:
         return value.known
     array = np.asarray(constant)
-    read = array.size <= _READ
-    return value.known, (array.tolist() if array.dtype == object else array.tobytes()).__repr__() if read else ""
+    may_be_parameter = array.size <= _MOST_PARAMETER_ELEMENTS
+    return value.known, (
+        array.tolist() if array.dtype == object else array.tobytes()
+    ).__repr__() if may_be_parameter else ""
 
 
 def _border_refusals(layer: Layer, types: frozenset[DataType]) -> list[str]:
-    entering = [value for value in layer.values if not value.is_constant]
-    return list(dict.fromkeys(_border_problems([*entering, *layer.outputs], types)))
+    inputs = [value for value in layer.values if not value.is_constant]
+    return list(dict.fromkeys(_border_problems([*inputs, *layer.outputs], types)))
 
 
 def _border_problems(values: Sequence[Value], types: frozenset[DataType]) -> Iterator[str]:
@@ -373,10 +375,10 @@ def _border_problems(values: Sequence[Value], types: frozenset[DataType]) -> Ite
 class _EngineFactory(WorkloadFactory):
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
         """Return the workload of a compiled subgraph."""
-        created = layer.op.object if isinstance(layer.op, PreCompiled) else None
-        if not isinstance(created, Executable):
+        executable = layer.op.object if isinstance(layer.op, PreCompiled) else None
+        if not isinstance(executable, Executable):
             raise BackendContractError(f"layer {layer} was not compiled by an engine")
-        return _EngineWorkload(created)
+        return _EngineWorkload(executable)
 
 
 class _EngineWorkload(Workload):
@@ -400,13 +402,15 @@ class _EngineWorkload(Workload):
         """
         mapped: list[TensorHandle] = []
         try:
-            read = [_without_gaps(array) for array in _mapped(inputs, mapped)]
-            written = list(_mapped(outputs, mapped))
-            into = [array if array.flags.c_contiguous else np.empty(array.shape, array.dtype) for array in written]
-            self._run(read, into)
-            for array, own in zip(written, into, strict=True):
-                if own is not array:
-                    np.copyto(array, own)
+            input_arrays = [_without_gaps(array) for array in _mapped(inputs, mapped)]
+            output_arrays = list(_mapped(outputs, mapped))
+            targets = [
+                array if array.flags.c_contiguous else np.empty(array.shape, array.dtype) for array in output_arrays
+            ]
+            self._run(input_arrays, targets)
+            for array, target in zip(output_arrays, targets, strict=True):
+                if target is not array:
+                    np.copyto(array, target)
         finally:
             for handle in mapped:
                 handle.unmap()

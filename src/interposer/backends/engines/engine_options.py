@@ -49,8 +49,8 @@ class Option:
             raise OptionError(f"the option {self.name!r} of backend {owner} is {value}; expected {self.least} or more")
         if isinstance(value, int) and self.most is not None and value > self.most:
             raise OptionError(f"the option {self.name!r} of backend {owner} is {value}; expected {self.most} or fewer")
-        known: OptionValue = value
-        return known
+        checked: OptionValue = value
+        return checked
 
 
 def _named(kind: type) -> str:
@@ -59,8 +59,8 @@ def _named(kind: type) -> str:
 
 def capabilities(declared: Iterable[Option], **others: OptionValue) -> Capabilities:
     """Return an engine's capabilities: its declared options with defaults, ``OnlyByName=True``, and all of `others`."""
-    described = (Capability(item.name, item.default, f"An option: {item.doc}") for item in declared)
-    return Capabilities(*described, OnlyByName=True, **others)
+    documented = (Capability(option.name, option.default, f"An option: {option.doc}") for option in declared)
+    return Capabilities(*documented, OnlyByName=True, **others)
 
 
 def chosen(owner: str, declared: Iterable[Option], options: Options) -> Chosen:
@@ -69,12 +69,14 @@ def chosen(owner: str, declared: Iterable[Option], options: Options) -> Chosen:
     Raises:
         OptionError: the backend `owner` does not have an option, or a value is invalid.
     """
-    known = {item.name: item for item in declared}
+    declared_by_name = {option.name: option for option in declared}
     for name in options:
-        if name not in known:
+        if name not in declared_by_name:
             raise OptionError(
-                f"backend {owner} has no option {name!r}{did_you_mean(name, known)} (it has {', '.join(known)})"
+                f"backend {owner} has no option {name!r}{did_you_mean(name, declared_by_name)} "
+                f"(it has {', '.join(declared_by_name)})"
             )
     return tuple(
-        (name, item.read(owner, options[name]) if name in options else item.default) for name, item in known.items()
+        (name, option.read(owner, options[name]) if name in options else option.default)
+        for name, option in declared_by_name.items()
     )

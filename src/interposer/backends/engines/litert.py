@@ -85,14 +85,14 @@ class LiteRt(Engine):
         Raises:
             RefusedError: LiteRT cannot compile or run the layers.
         """
-        created = self.compile(view, {**options, "threads": 1})
+        interpreter = self.compile(view, {**options, "threads": 1})
         outputs = _part_outputs(view)
         infos = [[value.known for value in values] for values in (view.inputs, outputs)]
         if sum(int(value.known.num_elements) for layer in view for value in layer.outputs) > _MOST_ELEMENTS:
             return
-        arrays = [[np.zeros(tuple(info.shape), info.dtype.numpy) for info in item] for item in infos]
+        arrays = [[np.zeros(tuple(info.shape), info.dtype.numpy) for info in group] for group in infos]
         try:
-            created.run(*arrays)
+            interpreter.run(*arrays)
         except ExecutionError as error:
             raise RefusedError(str(error)) from error
 
@@ -152,8 +152,8 @@ class _Interpreter(Executable):
             )
             self._interpreter.allocate_tensors()
         except Exception as error:  # the message of a TypeError contains the bytes of the model
-            raise RefusedError(f"LiteRT does not take it: {shortened(self._reported(error))}") from error
-        self._inputs = [get_input_detail["index"] for get_input_detail in self._interpreter.get_input_details()]
+            raise RefusedError(f"LiteRT does not take it: {shortened(self._message_of(error))}") from error
+        self._inputs = [detail["index"] for detail in self._interpreter.get_input_details()]
         outputs = self._interpreter.get_output_details()
         self._outputs = [self._interpreter.tensor(output["index"]) for output in outputs]
 
@@ -166,14 +166,14 @@ class _Interpreter(Executable):
             for view, array in zip(self._outputs, outputs, strict=True):
                 np.copyto(array, view())
         except (RuntimeError, ValueError) as error:
-            raise ExecutionError(f"LiteRT cannot run it: {self._reported(error)}") from error
+            raise ExecutionError(f"LiteRT cannot run it: {self._message_of(error)}") from error
 
-    def _reported(self, error: Exception) -> str:
+    def _message_of(self, error: Exception) -> str:
         """Return the message of an error, with the layer's name in place of the operator number."""
         text = " ".join(str(error).split())
-        return _NODE.sub(self._named, text).strip()
+        return _NODE.sub(self._with_layer_name, text).strip()
 
-    def _named(self, result: re.Match[str]) -> str:
-        number, kind, verb = int(result[1]), result[2], result[3]
-        layer = f"layer {self._layers[number]!r} ({kind})" if number < len(self._layers) else kind
+    def _with_layer_name(self, match: re.Match[str]) -> str:
+        operator_index, kind, verb = int(match[1]), match[2], match[3]
+        layer = f"layer {self._layers[operator_index]!r} ({kind})" if operator_index < len(self._layers) else kind
         return f" [{layer}: failed to {verb}]"

@@ -21,8 +21,8 @@ class _Writeable:
 
     def __init__(self, array: Array) -> None:
         self.array = array
-        place = array.__array_interface__
-        self.__array_interface__ = place | {"data": (place["data"][0], False)}
+        interface = array.__array_interface__
+        self.__array_interface__ = interface | {"data": (interface["data"][0], False)}
 
 
 def bytes_of(value: Value) -> int:
@@ -33,15 +33,15 @@ def bytes_of(value: Value) -> int:
 
 def largest_moment(view: SubgraphView) -> int:
     """Return the peak number of bytes of the results of a subgraph's layers that are alive when they run in order."""
-    last: dict[Value, Layer | None] = {value: layer for layer in view for value in layer.values}
-    last |= dict.fromkeys(view.outputs)  # outputs stay alive until the end
-    alive = most = 0
+    last_reader: dict[Value, Layer | None] = {value: layer for layer in view for value in layer.values}
+    last_reader |= dict.fromkeys(view.outputs)  # outputs stay alive until the end
+    alive = peak = 0
     for layer in view:
         alive += sum(map(bytes_of, layer.outputs))
-        most = max(most, alive)
+        peak = max(peak, alive)
         values = {value for value in layer.values if value.producer in view and not value.is_constant}
-        alive -= sum(bytes_of(value) for value in values if last[value] is layer)
+        alive -= sum(bytes_of(value) for value in values if last_reader[value] is layer)
         alive -= sum(
-            bytes_of(value) for value in layer.outputs if value not in last
+            bytes_of(value) for value in layer.outputs if value not in last_reader
         )  # results without a reader are freed at once
-    return most
+    return peak

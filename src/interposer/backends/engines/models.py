@@ -52,16 +52,16 @@ def constants_as_inputs(part: OnnxPart) -> Any:
     """Return the model with its large constants as additional inputs, for readers without support of external data."""
     model = type(part.model)()
     model.CopyFrom(part.model)
-    cached = []
+    small_constants = []
     for tensor in model.graph.initializer:
         if tensor.name in part.constants:
-            added = model.graph.input.add(name=tensor.name)
-            added.type.tensor_type.elem_type = tensor.data_type
-            added.type.tensor_type.shape.SetInParent()
+            declared_input = model.graph.input.add(name=tensor.name)
+            declared_input.type.tensor_type.elem_type = tensor.data_type
+            declared_input.type.tensor_type.shape.SetInParent()
             for size in tensor.dims:
-                added.type.tensor_type.shape.dim.add(dim_value=size)
+                declared_input.type.tensor_type.shape.dim.add(dim_value=size)
         else:
-            cached.append(tensor)
+            small_constants.append(tensor)
     del model.graph.initializer[:]
-    model.graph.initializer.extend(cached)
+    model.graph.initializer.extend(small_constants)
     return model

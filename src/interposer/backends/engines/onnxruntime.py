@@ -63,8 +63,8 @@ class OnnxRuntime(Engine):
 
         They are a missing provider, what ONNX cannot express, or known defects of ONNX Runtime.
         """
-        absent = _unknown_provider(options["provider"])
-        return absent or onnx_reasons(layer, exact=options["exact"]) or RULES.reasons(layer)
+        provider_refusals = _unknown_provider(options["provider"])
+        return provider_refusals or onnx_reasons(layer, exact=options["exact"]) or RULES.reasons(layer)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
         """Return an ONNX Runtime session for the subgraph; raise `RefusedError` if it cannot be created."""
@@ -87,7 +87,7 @@ class OnnxRuntime(Engine):
         if len(pieces) != 2:
             raise RefusedError(f"a model of ONNX Runtime has {len(pieces)} pieces; expected its border and the model")
         try:
-            inputs, outputs = ([_Border(*item) for item in items] for items in json.loads(bytes(pieces[0])))
+            inputs, outputs = ([_Port(*fields) for fields in rows] for rows in json.loads(bytes(pieces[0])))
         except (TypeError, ValueError) as error:
             raise RefusedError(f"the border of the model is damaged: {error}") from error
         return _Session(bytes(pieces[1]), inputs, outputs, options | {"graph_optimization": "disabled"})
@@ -96,9 +96,9 @@ class OnnxRuntime(Engine):
 def _unknown_provider(name: str) -> list[str]:
     import onnxruntime  # noqa: PLC0415 - optional, and slow to import
 
-    known = onnxruntime.get_available_providers()
-    near = did_you_mean(name, known)
-    return [] if name in known else [f"ONNX Runtime here has no {name!r}{near} (it has {', '.join(known)})"]
+    available = onnxruntime.get_available_providers()
+    hint = did_you_mean(name, available)
+    return [] if name in available else [f"ONNX Runtime here has no {name!r}{hint} (it has {', '.join(available)})"]
 
 
 class _Session(Executable):
@@ -107,8 +107,8 @@ class _Session(Executable):
     def __init__(
         self,
         model: bytes,
-        inputs: Sequence[_Border],
-        outputs: Sequence[_Border],
+        inputs: Sequence[_Port],
+        outputs: Sequence[_Port],
         options: dict[str, Any],
         constants: Mapping[str, Array] | None = None,
         values: Mapping[str, Any] | None = None,
@@ -129,7 +129,7 @@ class _Session(Executable):
         if profile:
             settings.enable_profiling, settings.profile_file_prefix = True, profile
         try:
-            self.session = self._created(settings)
+            self.session = self._new_session(settings)
         except Exception as error:  # ONNX Runtime's exceptions have no common base class
             raise RefusedError(f"ONNX Runtime refuses it: {shortened(_text(error))}") from error
         self.copies = (
@@ -151,7 +151,7 @@ class _Session(Executable):
         inputs, outputs = _signature(model.graph.input), _signature(model.graph.output)
         return cls(model.SerializeToString(), inputs, outputs, options, constants, values)
 
-    def _created(self, settings: Any) -> Any:
+    def _new_session(self, settings: Any) -> Any:
         import onnxruntime  # noqa: PLC0415
 
         settings.add_external_initializers(list(self._values), list(self._values.values()))
@@ -164,7 +164,7 @@ class _Session(Executable):
             settings = _settings(self._options)
             settings.optimized_model_filepath = os.path.join(folder, "optimized.onnx")
             try:
-                self._created(settings)
+                self._new_session(settings)
                 content = Path(settings.optimized_model_filepath).read_bytes()
             except Exception:  # ONNX Runtime's exceptions have no common base class
                 return None
@@ -217,26 +217,26 @@ class _Binding:
         self.session = owner.session
         self.binding = owner.session.io_binding()
         self.inputs, self.outputs = owner.inputs, owner.outputs
-        self.places = [-1] * (len(self.inputs) + len(self.outputs))
+        self.addresses = [-1] * (len(self.inputs) + len(self.outputs))
         self.copies = owner.copies
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        places = [array.__array_interface__["data"][0] for array in (*inputs, *outputs)]
-        if self.copies or places != self.places:
-            self._bind(places)
+        addresses = [array.__array_interface__["data"][0] for array in (*inputs, *outputs)]
+        if self.copies or addresses != self.addresses:
+            self._bind(addresses)
         self.session.run_with_iobinding(self.binding)
 
-    def _bind(self, places: list[int]) -> None:
-        self.places = [-1] * len(places)  # invalid until all arrays are bound
-        bind = self.binding
-        for (name, code, shape), place in zip(self.inputs, places[: len(self.inputs)], strict=True):
-            bind.bind_input(name, "cpu", 0, code, shape, place)
-        for (name, code, shape), place in zip(self.outputs, places[len(self.inputs) :], strict=True):
-            bind.bind_output(name, "cpu", 0, code, shape, place)
-        self.places = places
+    def _bind(self, addresses: list[int]) -> None:
+        self.addresses = [-1] * len(addresses)  # invalid until all arrays are bound
+        io_binding = self.binding
+        for (name, code, shape), address in zip(self.inputs, addresses[: len(self.inputs)], strict=True):
+            io_binding.bind_input(name, "cpu", 0, code, shape, address)
+        for (name, code, shape), address in zip(self.outputs, addresses[len(self.inputs) :], strict=True):
+            io_binding.bind_output(name, "cpu", 0, code, shape, address)
+        self.addresses = addresses
 
 
-class _Border(NamedTuple):
+class _Port(NamedTuple):
     """An input or output of a model: its name, its ONNX element type and its shape."""
 
     name: str
@@ -244,20 +244,23 @@ class _Border(NamedTuple):
     shape: Sequence[int]
 
 
-def _signature(values: Any) -> list[_Border]:
+def _signature(values: Any) -> list[_Port]:
     """Return the inputs or outputs of a model from their descriptions (`ValueInfoProto`)."""
     types = ((value.name, value.type.tensor_type) for value in values)
-    return [_Border(name, kind.elem_type, tuple(dim.dim_value for dim in kind.shape.dim)) for name, kind in types]
+    return [
+        _Port(name, tensor_type.elem_type, tuple(dim.dim_value for dim in tensor_type.shape.dim))
+        for name, tensor_type in types
+    ]
 
 
 def _settings(options: dict[str, Any]) -> Any:
-    import onnxruntime as package  # noqa: PLC0415
+    import onnxruntime  # noqa: PLC0415
 
-    session_options = package.SessionOptions()
+    session_options = onnxruntime.SessionOptions()
     session_options.log_severity_level = _SILENT
     session_options.intra_op_num_threads = options["threads"] or thread_budget()
     session_options.inter_op_num_threads = 1
-    levels = package.GraphOptimizationLevel
+    levels = onnxruntime.GraphOptimizationLevel
     session_options.graph_optimization_level = getattr(levels, f"ORT_{_LEVELS[options['graph_optimization']]}")
     session_options.add_session_config_entry("session.intra_op.allow_spinning", str(int(options["spinning"])))
     return session_options
@@ -271,16 +274,16 @@ _LEVELS: Final = {
 }
 
 
-def _shared(package: Any, model: Any, name: str, array: Array) -> Any:
+def _shared(onnxruntime: Any, model: Any, name: str, array: Array) -> Any:
     """Return a constant as an `OrtValue` that shares the array's memory if the array is contiguous.
 
-    `package` is the module ``onnxruntime``; `name` is the constant's name in `model`, where its ONNX type is declared.
+    `onnxruntime` is the module; `name` is the constant's name in `model`, where its ONNX type is declared.
     """
-    whole = np.ascontiguousarray(array)
-    code = next(item.data_type for item in model.graph.initializer if item.name == name)
-    if whole.dtype.kind in "iufb":
-        return package.OrtValue.ortvalue_from_numpy(whole)
-    return package.OrtValue.ortvalue_from_numpy_with_onnx_type(whole, code)
+    contiguous = np.ascontiguousarray(array)
+    code = next(tensor.data_type for tensor in model.graph.initializer if tensor.name == name)
+    if contiguous.dtype.kind in "iufb":
+        return onnxruntime.OrtValue.ortvalue_from_numpy(contiguous)
+    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(contiguous, code)
 
 
 def _text(error: Exception) -> str:

@@ -60,8 +60,11 @@ class MeasuredSession(Generic[_S]):
         self._correlate()
 
     def _correlate(self) -> None:
-        before, now = perf_counter_ns(), time.time_ns()  # ONNX Runtime's times are on the clock of the time of day
-        self._clock.correlate(now, before, perf_counter_ns())
+        before, time_of_day = (
+            perf_counter_ns(),
+            time.time_ns(),
+        )  # ONNX Runtime's times are on the clock of the time of day
+        self._clock.correlate(time_of_day, before, perf_counter_ns())
 
     @property
     def is_full(self) -> bool:
@@ -99,10 +102,10 @@ class MeasuredSession(Generic[_S]):
             runs = by_thread.get(int(row["tid"]), [])
             begin = self._clock.to_host(start + int(row["ts"]) * 1000)
             end = begin + int(row["dur"]) * 1000
-            place = bisect_right(runs, (begin + end) // 2, key=lambda run: run.begin) - 1
-            if place < 0 or runs[place].end < begin:
+            index = bisect_right(runs, (begin + end) // 2, key=lambda run: run.begin) - 1
+            if index < 0 or runs[index].end < begin:
                 continue
-            run = runs[place]
+            run = runs[index]
             name, kind = str(row["name"]).removesuffix(_SUFFIX), str(row.get("args", {}).get("op_name", ""))
-            limits = sorted((run.begin, begin, run.end))[1], sorted((run.begin, end, run.end))[1]
-            yield EngineStep(name, kind, *limits, run.thread)
+            begin_and_end = sorted((run.begin, begin, run.end))[1], sorted((run.begin, end, run.end))[1]
+            yield EngineStep(name, kind, *begin_and_end, run.thread)

@@ -89,20 +89,20 @@ def _is_whole(mask: TensorInfo, inputs: Infos, past: TensorInfo | None) -> bool:
 
 @RULES(BatchMatMul)
 def _nothing_to_sum(op: BatchMatMul, inputs: Infos, outputs: Outputs) -> str | None:
-    empty = any(info is not None and info.is_quantized and info.num_elements == 0 for info in inputs)
-    return "ONNX Runtime returns wrong values for empty sums of quantized products" if empty else None
+    has_empty_sum = any(info is not None and info.is_quantized and info.num_elements == 0 for info in inputs)
+    return "ONNX Runtime returns wrong values for empty sums of quantized products" if has_empty_sum else None
 
 
 @RULES(Cast)
 def _wraps(op: Cast, inputs: Infos, outputs: Outputs) -> str | None:
-    floats = inputs[0] is not None and inputs[0].dtype.is_float
-    return f"ONNX Runtime wraps floats that do not fit into {op.dtype}" if floats and op.dtype in _WRAPPED else None
+    from_float = inputs[0] is not None and inputs[0].dtype.is_float
+    return f"ONNX Runtime wraps floats that do not fit into {op.dtype}" if from_float and op.dtype in _WRAPPED else None
 
 
 @RULES(Col2Im)
 def _gaps(op: Col2Im, inputs: Infos, outputs: Outputs) -> str | None:
-    gaps = any(step != 1 for step in op.dilations) and len(op.image_shape) != 2
-    return "ONNX Runtime supports dilations only in two dimensions" if gaps else None
+    has_unsupported_dilation = any(step != 1 for step in op.dilations) and len(op.image_shape) != 2
+    return "ONNX Runtime supports dilations only in two dimensions" if has_unsupported_dilation else None
 
 
 @RULES(Dft)
@@ -112,15 +112,15 @@ def _real_signals(op: Dft, inputs: Infos, outputs: Outputs) -> str | None:
 
 @RULES(ElementwiseBinary)
 def _floors(op: ElementwiseBinary, inputs: Infos, outputs: Outputs) -> str | None:
-    small = inputs[0] is not None and inputs[0].dtype.is_float and inputs[0].dtype.bits == 8
-    floors = small and op.operation is BinaryOperation.FLOOR_DIV
-    return "ONNX Runtime rounds quotients of float8 before the floor" if floors else None
+    is_float8 = inputs[0] is not None and inputs[0].dtype.is_float and inputs[0].dtype.bits == 8
+    rounds_first = is_float8 and op.operation is BinaryOperation.FLOOR_DIV
+    return "ONNX Runtime rounds quotients of float8 before the floor" if rounds_first else None
 
 
 @RULES(ElementwiseUnary)
 def _interpolated(op: ElementwiseUnary, inputs: Infos, outputs: Outputs) -> str | None:
-    interpolated = op.operation in (UnaryOperation.EXP, UnaryOperation.LOG) and _is(inputs[0], DataType.INT16)
-    return "ONNX Runtime does not interpolate in lookup tables as TFLite does" if interpolated else None
+    uses_table = op.operation in (UnaryOperation.EXP, UnaryOperation.LOG) and _is(inputs[0], DataType.INT16)
+    return "ONNX Runtime does not interpolate in lookup tables as TFLite does" if uses_table else None
 
 
 @RULES(GridSample)
@@ -142,8 +142,8 @@ def _no_doubles(op: GruSequence | LstmSequence, inputs: Infos, outputs: Outputs)
 
 @RULES(MeanVarianceNormalization, RmsNormalization)
 def _rounds_between(op: MeanVarianceNormalization | RmsNormalization, inputs: Infos, outputs: Outputs) -> str | None:
-    small = outputs[0].dtype.is_float and outputs[0].dtype.bits == 8
-    return "ONNX Runtime rounds intermediate results to float8" if small else None
+    is_float8 = outputs[0].dtype.is_float and outputs[0].dtype.bits == 8
+    return "ONNX Runtime rounds intermediate results to float8" if is_float8 else None
 
 
 @RULES(Quantize)
@@ -153,20 +153,22 @@ def _wide_codes(op: Quantize, inputs: Infos, outputs: Outputs) -> str | None:
 
 @RULES(Resize)
 def _fine_steps(op: Resize, inputs: Infos, outputs: Outputs) -> str | None:
-    fine = outputs[0].is_quantized and outputs[0].dtype.bits == 16 and op.method is ResizeMethod.BILINEAR
-    return "ONNX Runtime interpolates less precisely than 16-bit quantization needs" if fine else None
+    is_16_bit = outputs[0].is_quantized and outputs[0].dtype.bits == 16 and op.method is ResizeMethod.BILINEAR
+    return "ONNX Runtime interpolates less precisely than 16-bit quantization needs" if is_16_bit else None
 
 
 @RULES(ScatterElements, ScatterNd)
 def _sums_of_halves(op: ScatterElements | ScatterNd, inputs: Infos, outputs: Outputs) -> str | None:
-    halves = outputs[0].dtype in (DataType.FLOAT16, DataType.BFLOAT16) and op.function is not ScatterFunction.UPDATE
-    return f"ONNX Runtime has no {op.function.name} of {outputs[0].dtype}" if halves else None
+    sums_half_floats = (
+        outputs[0].dtype in (DataType.FLOAT16, DataType.BFLOAT16) and op.function is not ScatterFunction.UPDATE
+    )
+    return f"ONNX Runtime has no {op.function.name} of {outputs[0].dtype}" if sums_half_floats else None
 
 
 @RULES(Softmax)
 def _tables(op: Softmax, inputs: Infos, outputs: Outputs) -> str | None:
-    wide = outputs[0].is_quantized and outputs[0].dtype is DataType.INT16
-    return "ONNX Runtime does not compute exponentials from lookup tables as TFLite does" if wide else None
+    uses_table = outputs[0].is_quantized and outputs[0].dtype is DataType.INT16
+    return "ONNX Runtime does not compute exponentials from lookup tables as TFLite does" if uses_table else None
 
 
 @RULES(TfIdfVectorizer)
@@ -180,10 +182,10 @@ def _beyond(op: TransposeConvolution2d, inputs: Infos, outputs: Outputs) -> str 
     assert image is not None
     assert weights is not None
     h, w, _ = op.data_layout.axes()
-    windows = zip(op.windows(int(weights.shape[h]), int(weights.shape[w])), (h, w), strict=True)
-    for window, axis in windows:
-        reached = (int(image.shape[axis]) - 1) * window.stride + (window.size - 1) * window.dilation + 1
-        if int(outputs[0].shape[axis]) - (reached - window.pad_before - window.pad_after) >= window.stride > 0:
+    windows_and_axes = zip(op.windows(int(weights.shape[h]), int(weights.shape[w])), (h, w), strict=True)
+    for window, axis in windows_and_axes:
+        covered = (int(image.shape[axis]) - 1) * window.stride + (window.size - 1) * window.dilation + 1
+        if int(outputs[0].shape[axis]) - (covered - window.pad_before - window.pad_after) >= window.stride > 0:
             return "ONNX Runtime supports no results larger than the windows cover"
     return None
 

@@ -60,8 +60,8 @@ class OpenVino(Engine):
 
         They are a missing device, known defects of OpenVINO, or what ONNX cannot express.
         """
-        known = _unknown_device(options["device"]) or RULES.reasons(layer)
-        return known or onnx_reasons(layer, exact=options["exact"], opset=_OPSET)
+        known_refusals = _unknown_device(options["device"]) or RULES.reasons(layer)
+        return known_refusals or onnx_reasons(layer, exact=options["exact"], opset=_OPSET)
 
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
         """Ask the device whether it supports every operator of the converted layers.
@@ -71,23 +71,28 @@ class OpenVino(Engine):
         if _is_virtual(options["device"]):
             self.compile(view, options)
             return
-        model = _read(_written(view, options))
-        with _own_errors("does not take it"):
-            taken = _core().query_model(model, options["device"])
-        names = {item.get_friendly_name(): item.get_type_name() for item in model.get_ops()}
-        kinds = sorted({kind for name, kind in names.items() if name not in taken and kind not in _BORDER})
-        if kinds:
-            raise RefusedError(f"OpenVINO's device {options['device']} does not take {', '.join(kinds)}")
+        model = _read(_onnx_part(view, options))
+        with _refusing("does not take it"):
+            supported = _core().query_model(model, options["device"])
+        type_of_operator = {operator.get_friendly_name(): operator.get_type_name() for operator in model.get_ops()}
+        unsupported_types = sorted(
+            {kind for name, kind in type_of_operator.items() if name not in supported and kind not in _BORDER}
+        )
+        if unsupported_types:
+            raise RefusedError(f"OpenVINO's device {options['device']} does not take {', '.join(unsupported_types)}")
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
         """Return the subgraph's model, compiled for the device.
 
         Raise `RefusedError` if OpenVINO or ONNX cannot express it.
         """
-        part = _written(view, options)
+        part = _onnx_part(view, options)
         constants = tuple(part.constants.values())
         return _Compiled(
-            lambda properties: _compiled(part, options, properties), partial(_found, part.inputs), options, constants
+            lambda properties: _compiled(part, options, properties),
+            partial(_input_positions, part.inputs),
+            options,
+            constants,
         )
 
     def exports_for(self, options: dict[str, Any]) -> str:
@@ -102,10 +107,10 @@ class OpenVino(Engine):
         """
         if len(pieces) != 2:
             raise RefusedError(f"a model of OpenVINO has {len(pieces)} pieces; expected its inputs and the model")
-        with _own_errors("cannot read the compiled model"):
-            places = json.loads(bytes(pieces[0]))
+        with _refusing("cannot read the compiled model"):
+            positions = json.loads(bytes(pieces[0]))
             return _Compiled(
-                lambda properties: _imported(pieces[1], options, properties), lambda model: places, options
+                lambda properties: _imported(pieces[1], options, properties), lambda model: positions, options
             )
 
 
@@ -125,21 +130,21 @@ def _core() -> Any:
 
 
 def _unknown_device(name: str) -> list[str]:
-    known = _core().available_devices
-    first = name.partition(":")[0].partition(".")[0]
-    if _is_virtual(name) or any(item.partition(".")[0] == first for item in known):
+    available = _core().available_devices
+    device_family = name.partition(":")[0].partition(".")[0]
+    if _is_virtual(name) or any(device.partition(".")[0] == device_family for device in available):
         return []
-    return [f"OpenVINO finds no device {name!r}{did_you_mean(name, known)} (it finds {', '.join(known)})"]
+    return [f"OpenVINO finds no device {name!r}{did_you_mean(name, available)} (it finds {', '.join(available)})"]
 
 
-def _written(view: SubgraphView, options: dict[str, Any]) -> OnnxPart:
+def _onnx_part(view: SubgraphView, options: dict[str, Any]) -> OnnxPart:
     try:
         return onnx_part(view, exact=options["exact"], opset=_OPSET)
     except UnwritableError as error:
         raise RefusedError(str(error)) from error
 
 
-class _own_errors:  # noqa: N801 - reads as a statement
+class _refusing:  # noqa: N801 - reads as a statement
     """A context manager that turns an exception of OpenVINO into a `RefusedError`.
 
     The message is ``OpenVINO``, `what` (such as "cannot read it"), and the message of the exception.
@@ -160,7 +165,7 @@ def _read(part: OnnxPart) -> Any:
     """Return OpenVINO's model of a subgraph, whose large constants share the network's memory."""
     import openvino  # noqa: PLC0415
 
-    with _own_errors("cannot read it"):
+    with _refusing("cannot read it"):
         model = _core().read_model(constants_as_inputs(part).SerializeToString())
         ports = {name: port for port in model.inputs for name in port.get_names()}
         for name, array in part.constants.items():
@@ -181,10 +186,10 @@ def _check(part: OnnxPart, model: Any) -> None:
     OpenVINO could not write such an output to the runtime's array.
     """
     for value, port in zip(part.model.graph.output, model.outputs, strict=True):
-        requested = [size.dim_value for size in value.type.tensor_type.shape.dim]
+        shape = [size.dim_value for size in value.type.tensor_type.shape.dim]
         partial_shape = port.get_partial_shape()
-        if not partial_shape.is_static or list(partial_shape.to_shape()) != requested:
-            raise RefusedError(f"OpenVINO takes {value.name!r}, of shape {requested}, to have shape {partial_shape}")
+        if not partial_shape.is_static or list(partial_shape.to_shape()) != shape:
+            raise RefusedError(f"OpenVINO takes {value.name!r}, of shape {shape}, to have shape {partial_shape}")
 
 
 class _Compiled(Executable):
@@ -192,22 +197,22 @@ class _Compiled(Executable):
 
     def __init__(
         self,
-        make: Callable[[dict[str, Any]], Any],
-        places: Callable[[Any], list[int | None]],
+        create_model: Callable[[dict[str, Any]], Any],
+        positions: Callable[[Any], list[int | None]],
         options: dict[str, Any],
         constants: Sequence[Array] = (),
         measures: bool = False,
     ) -> None:
-        """Create the model with `make`, a function of OpenVINO's properties.
+        """Create the model with `create_model`, a function of OpenVINO's properties.
 
-        `places` returns, for each input of the subgraph, its position among the inputs of the model.
+        `positions` returns, for each input of the subgraph, its position among the inputs of the model.
         """
-        self._make, self._places, self._options, self._measures = make, places, options, measures
+        self._create_model, self._positions, self._options, self._measures = create_model, positions, options, measures
         self._measured: _Compiled | None = None
         self._turn = threading.Lock()
         self.constants = tuple(constants)
-        self.model = make(dict(_properties(options)) | ({"PERF_COUNT": True} if measures else {}))
-        self.inputs = _complete(places(self.model), self.model)
+        self.model = create_model(dict(_properties(options)) | ({"PERF_COUNT": True} if measures else {}))
+        self.inputs = _checked_positions(positions(self.model), self.model)
         self._free: deque[_Request] = deque()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -225,7 +230,9 @@ class _Compiled(Executable):
             return super().run_measured(inputs, outputs)
         with self._turn:
             if self._measured is None:
-                self._measured = _Compiled(self._make, self._places, self._options, self.constants, measures=True)
+                self._measured = _Compiled(
+                    self._create_model, self._positions, self._options, self.constants, measures=True
+                )
         request = self._measured._request()
         begin = perf_counter_ns()
         request.run(inputs, outputs)
@@ -255,28 +262,28 @@ class _Compiled(Executable):
 def _compiled(part: OnnxPart, options: dict[str, Any], properties: dict[str, Any]) -> Any:
     """Return OpenVINO's compiled model of a subgraph; raise `RefusedError` if OpenVINO cannot compile it."""
     model = _read(part)
-    with _own_errors("cannot compile it"):
+    with _refusing("cannot compile it"):
         return _core().compile_model(model, options["device"], properties)
 
 
 def _imported(content: bytes | memoryview, options: dict[str, Any], properties: dict[str, Any]) -> Any:
     """Return a compiled model that was exported; raise `RefusedError` if OpenVINO cannot read it."""
-    with _own_errors("cannot read the compiled model"):
+    with _refusing("cannot read the compiled model"):
         return _core().import_model(bytes(content), options["device"], properties)
 
 
-def _found(names: Sequence[str], model: Any) -> list[int | None]:
+def _input_positions(names: Sequence[str], model: Any) -> list[int | None]:
     """Return the positions of the inputs with these names; None for one that no layer reads."""
-    places = {name: index for index, port in enumerate(model.inputs) for name in port.get_names()}
-    return [places.get(name) for name in names]
+    position_of = {name: index for index, port in enumerate(model.inputs) for name in port.get_names()}
+    return [position_of.get(name) for name in names]
 
 
-def _complete(places: list[int | None], model: Any) -> list[int | None]:
+def _checked_positions(positions: list[int | None], model: Any) -> list[int | None]:
     """Return the positions of the inputs of a subgraph; raise `RefusedError` unless each input of the model has one."""
-    known = [place for place in places if place is not None]
-    if not all(type(place) is int for place in known) or sorted(known) != list(range(len(model.inputs))):
-        raise RefusedError(f"OpenVINO's model has {len(model.inputs)} inputs, and the subgraph those at {places}")
-    return places
+    used = [position for position in positions if position is not None]
+    if not all(type(position) is int for position in used) or sorted(used) != list(range(len(model.inputs))):
+        raise RefusedError(f"OpenVINO's model has {len(model.inputs)} inputs, and the subgraph those at {positions}")
+    return positions
 
 
 def _properties(options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -297,26 +304,26 @@ class _Request:
     def __init__(self, model: Any, inputs: Sequence[int | None]) -> None:
         self.request = model.create_infer_request()
         self.inputs = inputs  # the position of each among the model's inputs; None if no layer reads it
-        self.places: list[int] = []
+        self.addresses: list[int] = []
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        places = [array.__array_interface__["data"][0] for array in (*inputs, *outputs)]
-        if places != self.places:
+        addresses = [array.__array_interface__["data"][0] for array in (*inputs, *outputs)]
+        if addresses != self.addresses:
             self._set(inputs, outputs)
-            self.places = places
+            self.addresses = addresses
         self.request.infer(share_outputs=True)
 
     def durations(self) -> Iterator[tuple[str, str, int]]:
         """Yield the name, the operator and the nanoseconds of each operator of the last run."""
-        for item in self.request.profiling_info:
-            duration = round(item.real_time / timedelta(microseconds=1)) * 1000
-            if duration or item.status == type(item).Status.EXECUTED:
-                yield item.node_name, item.node_type, duration
+        for info in self.request.profiling_info:
+            duration = round(info.real_time / timedelta(microseconds=1)) * 1000
+            if duration or info.status == type(info).Status.EXECUTED:
+                yield info.node_name, info.node_type, duration
 
     def _set(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         import openvino  # noqa: PLC0415
 
-        self.places = []  # invalid until all arrays are set
+        self.addresses = []  # invalid until all arrays are set
         for index, array in zip(self.inputs, inputs, strict=True):
             if index is not None:
                 self.request.set_input_tensor(index, openvino.Tensor(shareable(array), shared_memory=True))
@@ -327,5 +334,5 @@ class _Request:
 def _text(error: Exception) -> str:
     """Return the message of an OpenVINO error without locations in OpenVINO's source."""
     lines = [line.strip() for line in str(error).splitlines()]
-    cached = [line for line in lines if line and not line.startswith(("Exception from src", "Check '", "While "))]
-    return " ".join(cached or lines)
+    messages = [line for line in lines if line and not line.startswith(("Exception from src", "Check '", "While "))]
+    return " ".join(messages or lines)

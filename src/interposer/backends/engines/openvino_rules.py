@@ -64,8 +64,8 @@ def _otherwise(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
 
 @RULES(Activation)
 def _no_zeros(op: Activation, inputs: Infos, outputs: Outputs) -> str | None:
-    zero = op.function in _WITH_DEFAULTS and 0 in (op.a, op.b)
-    return f"OpenVINO takes a parameter of 0 of {op.function.name} for none" if zero else None
+    has_zero = op.function in _WITH_DEFAULTS and 0 in (op.a, op.b)
+    return f"OpenVINO takes a parameter of 0 of {op.function.name} for none" if has_zero else None
 
 
 @RULES(Cast)
@@ -78,30 +78,32 @@ def _floats_to_integers(op: Cast, inputs: Infos, outputs: Outputs) -> str | None
 
 @RULES(ElementwiseBinary, ElementwiseUnary, Addition, Subtraction, Multiplication)
 def _saturates(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
-    small = not outputs[0].is_quantized and outputs[0].dtype in _SMALL
-    return f"OpenVINO clamps results of {outputs[0].dtype} instead of wrapping them" if small else None
+    wraps = not outputs[0].is_quantized and outputs[0].dtype in _SMALL
+    return f"OpenVINO clamps results of {outputs[0].dtype} instead of wrapping them" if wraps else None
 
 
 @RULES(ElementwiseBinary, ElementwiseUnary, Addition, Subtraction, Multiplication)
 def _narrow(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
-    wide = outputs[0].dtype in _WIDE
-    return f"OpenVINO computes {outputs[0].dtype} in 32 bits" if wide else None
+    is_wide = outputs[0].dtype in _WIDE
+    return f"OpenVINO computes {outputs[0].dtype} in 32 bits" if is_wide else None
 
 
 @RULES(Convolution2d)
 def _padded_points(op: Convolution2d, inputs: Infos, outputs: Outputs) -> str | None:
     height, width, _ = op.data_layout.axes()
     weights = inputs[1]
-    point = weights is not None and weights.shape[height] == weights.shape[width] == 1
-    padded = max(op.pad_left, op.pad_right, op.pad_top, op.pad_bottom) > 0
-    wrong = outputs[0].is_quantized and point and padded
-    return "OpenVINO crashes on quantized 1x1 convolutions with padding, or gives another shape" if wrong else None
+    is_pointwise = weights is not None and weights.shape[height] == weights.shape[width] == 1
+    has_padding = max(op.pad_left, op.pad_right, op.pad_top, op.pad_bottom) > 0
+    is_affected = outputs[0].is_quantized and is_pointwise and has_padding
+    return (
+        "OpenVINO crashes on quantized 1x1 convolutions with padding, or gives another shape" if is_affected else None
+    )
 
 
 @RULES(Reshape)
 def _scalars(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
-    scalar = outputs[0].is_ranked and outputs[0].rank == 0
-    return "OpenVINO crashes if the product of two matrices is reshaped to a scalar" if scalar else None
+    is_scalar = outputs[0].is_ranked and outputs[0].rank == 0
+    return "OpenVINO crashes if the product of two matrices is reshaped to a scalar" if is_scalar else None
 
 
 @RULES(Pooling2d)
@@ -113,14 +115,14 @@ def _padded_means(op: Pooling2d, inputs: Infos, outputs: Outputs) -> str | None:
 
 @RULES(GridSample)
 def _cubic(op: GridSample, inputs: Infos, outputs: Outputs) -> str | None:
-    otherwise = op.mode is GridSampleMode.CUBIC and op.padding_mode is not GridPadding.ZEROS
-    return "OpenVINO pads differently for cubic sampling" if otherwise else None
+    differs = op.mode is GridSampleMode.CUBIC and op.padding_mode is not GridPadding.ZEROS
+    return "OpenVINO pads differently for cubic sampling" if differs else None
 
 
 @RULES(Quantize)
 def _codes_to_codes(op: Quantize, inputs: Infos, outputs: Outputs) -> str | None:
-    codes = inputs[0] is not None and inputs[0].is_quantized
-    return "OpenVINO drops a change of scale between some types" if codes else None
+    is_requantized = inputs[0] is not None and inputs[0].is_quantized
+    return "OpenVINO drops a change of scale between some types" if is_requantized else None
 
 
 @RULES(UnidirectionalSequenceLstm)

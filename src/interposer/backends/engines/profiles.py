@@ -63,11 +63,11 @@ class EngineProfiles:
             self._report(executable, executable.end_measuring())
 
     def _report(self, executable: Measured, steps: Iterable[EngineStep]) -> None:
-        profiling, known = self._profiling, executable.layers
+        profiling, layer_names = self._profiling, executable.layers
         if profiling is None:
             return
         for name, kind, begin, end, thread in steps:
-            layer = name if name in known else ""
+            layer = name if name in layer_names else ""
             profiling.interval(name, begin, end, kind=kind, layer=layer, thread=thread)
 
 
@@ -95,8 +95,8 @@ def in_turn(durations: Iterable[tuple[str, str, int]], begin: int, end: int) -> 
     rows = list(durations)
     total = sum(duration for _, _, duration in rows)
     factor = min(1.0, (end - begin) / total) if total else 1.0
-    result, at = [], float(begin)
+    steps, time = [], float(begin)
     for name, kind, duration in rows:
-        result.append(EngineStep(name, kind, int(at), min(end, int(at + duration * factor))))
-        at += duration * factor
-    return result
+        steps.append(EngineStep(name, kind, int(time), min(end, int(time + duration * factor))))
+        time += duration * factor
+    return steps

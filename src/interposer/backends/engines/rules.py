@@ -38,9 +38,9 @@ class Rules:
 
     def reasons(self, layer: Layer) -> list[str]:
         """Return why a layer is refused; empty if no rule applies."""
-        declared = layer.op.operands
-        missing = [None] * (len(declared) - len(layer.inputs))
+        operands = layer.op.operands
+        missing = [None] * (len(operands) - len(layer.inputs))
         infos = (*layer.input_infos, *missing)
         rules = (*self._by_kind.get("", ()), *self._by_kind.get(layer.kind, ()))
-        result = (rule(layer.op, infos, layer.output_infos) for rule in rules)
-        return [reason for reason in result if reason is not None]
+        reasons = (rule(layer.op, infos, layer.output_infos) for rule in rules)
+        return [reason for reason in reasons if reason is not None]

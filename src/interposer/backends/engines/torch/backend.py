@@ -71,7 +71,7 @@ class _Threads:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs = self._before = 0
+        self._runs = self._count_before = 0
 
     @contextmanager
     def set(self, count: int) -> Iterator[None]:
@@ -81,7 +81,7 @@ class _Threads:
             return
         with self._lock:
             if not self._runs:
-                self._before = torch.get_num_threads()
+                self._count_before = torch.get_num_threads()
             self._runs += 1
             _set_threads(count)
         try:
@@ -90,7 +90,7 @@ class _Threads:
             with self._lock:
                 self._runs -= 1
                 if not self._runs:
-                    _set_threads(self._before)
+                    _set_threads(self._count_before)
 
 
 _threads: Final = _Threads()
@@ -139,13 +139,13 @@ class Traced(Executable):
         with _threads.set(self.threads), torch.inference_mode():
             tensors = [_tensor(array).to(self.device) for array in inputs]
             try:
-                result = forward(*tensors)
+                results = forward(*tensors)
             except Exception as error:
-                named = _named(self.module, tensors)
-                if named is None:
+                located = _located_error(self.module, tensors)
+                if located is None:
                     raise
-                raise named from error
-            for array, tensor in zip(outputs, result, strict=True):
+                raise located from error
+            for array, tensor in zip(outputs, results, strict=True):
                 _tensor(array).copy_(tensor)
 
 
@@ -154,17 +154,17 @@ def _module(view: SubgraphView) -> Any:
         return traced(view, {value: _constant(value) for value in view.constants})
 
 
-def _named(module: Any, tensors: Sequence[Any]) -> Exception | None:
+def _located_error(module: Any, tensors: Sequence[Any]) -> Exception | None:
     """Return an error that names the layer at which a torch module fails; None if the second run does not fail.
 
     The module is run again on the input tensors, layer by layer.
     """
-    steps = _followed_type()(module)
-    steps.extra_traceback = False
+    interpreter = _followed_type()(module)
+    interpreter.extra_traceback = False
     try:
-        steps.run(*tensors)
-    except Exception as again:
-        return RuntimeError(f"layer {steps.layer!r}: {again}") if steps.layer else None
+        interpreter.run(*tensors)
+    except Exception as error:
+        return RuntimeError(f"layer {interpreter.layer!r}: {error}") if interpreter.layer else None
     return None
 
 

@@ -61,26 +61,26 @@ def convolution(op: Convolution2d, layer: Layer) -> Function:
     """Return the torch convolution; weights have the shape (O, I, H, W), or (O, H, W, I) for channels last."""
     h, w, _ = op.data_layout.axes()
     rows, columns = op.windows(*(layer.input_infos[1].shape[axis] for axis in (h, w)))  # type: ignore[union-attr]
-    turned = _turned(_FIRST if op.data_layout is not DataLayout.NCHW else (0, 1, 2, 3))
+    permuted = _permuted(_FIRST if op.data_layout is not DataLayout.NCHW else (0, 1, 2, 3))
     convolve = _convolve(rows, columns, op.groups)
-    return _with_channels_first(op.data_layout, lambda x, weights, bias: convolve(x, turned(weights), bias))
+    return _with_channels_first(op.data_layout, lambda x, weights, bias: convolve(x, permuted(weights), bias))
 
 
-def _turned(order: tuple[int, ...]) -> Function:
+def _permuted(order: tuple[int, ...]) -> Function:
     """Return a function that permutes the axes of the weights to torch's order and makes them contiguous."""
     return lambda weights: weights.permute(order).contiguous(memory_format=torch.channels_last)
 
 
 def _convolve(rows: Any, columns: Any, groups: int) -> Function:
     pads = _padding(rows, columns)
-    own = _is_same_on_both_sides(pads)
-    how = {
+    is_symmetric = _is_same_on_both_sides(pads)
+    options = {
         "stride": (rows.stride, columns.stride),
         "dilation": (rows.dilation, columns.dilation),
-        "padding": (pads[2], pads[0]) if own else 0,
+        "padding": (pads[2], pads[0]) if is_symmetric else 0,
         "groups": groups,
     }
-    return lambda x, weights, bias: functional.conv2d(x if own else _padded(x, pads), weights, bias, **how)
+    return lambda x, weights, bias: functional.conv2d(x if is_symmetric else _padded(x, pads), weights, bias, **options)
 
 
 @makes(DepthwiseConvolution2d)
@@ -91,8 +91,8 @@ def depthwise_convolution(op: DepthwiseConvolution2d, layer: Layer) -> Function:
     rows, columns = op.windows(weights_info.shape[1], weights_info.shape[2])
     channels = layer.values[0].known.shape[op.data_layout.axes()[2]]
     convolve = _convolve(rows, columns, int(channels))
-    turned = _turned((3, 0, 1, 2))
-    return _with_channels_first(op.data_layout, lambda x, weights, bias: convolve(x, turned(weights), bias))
+    permuted = _permuted((3, 0, 1, 2))
+    return _with_channels_first(op.data_layout, lambda x, weights, bias: convolve(x, permuted(weights), bias))
 
 
 @makes(TransposeConvolution2d)
@@ -101,23 +101,23 @@ def transpose_convolution(op: TransposeConvolution2d, layer: Layer) -> Function:
 
     Its full output is cropped to the output shape, or padded with zeros where it is smaller.
     """
-    ends, missing = _cut(op, layer)
-    turned = _turned((1, 0, 2, 3) if op.data_layout is DataLayout.NCHW else (3, 0, 1, 2))
-    how = {
+    ends, zeros_to_append = _crop(op, layer)
+    permuted = _permuted((1, 0, 2, 3) if op.data_layout is DataLayout.NCHW else (3, 0, 1, 2))
+    options = {
         "stride": (op.stride_y, op.stride_x),
         "dilation": (op.dilation_y, op.dilation_x),
         "groups": op.groups,
     }
 
     def compute(x: Any, weights: Any, bias: Any) -> Any:
-        full = functional.conv_transpose2d(x, turned(weights), **how)
-        full = _padded(full[:, :, op.pad_top : ends[0], op.pad_left : ends[1]], missing)
-        return full if bias is None else full + bias.view(1, -1, 1, 1)
+        output = functional.conv_transpose2d(x, permuted(weights), **options)
+        output = _padded(output[:, :, op.pad_top : ends[0], op.pad_left : ends[1]], zeros_to_append)
+        return output if bias is None else output + bias.view(1, -1, 1, 1)
 
     return _with_channels_first(op.data_layout, compute)
 
 
-def _cut(op: TransposeConvolution2d, layer: Layer) -> tuple[list[int], list[int]]:
+def _crop(op: TransposeConvolution2d, layer: Layer) -> tuple[list[int], list[int]]:
     """Return how to trim the full output of a transposed convolution to the output shape of the layer.
 
     The first list has the ends of the rows and columns to retain. The second one has the zeros to append, in the order
@@ -125,14 +125,14 @@ def _cut(op: TransposeConvolution2d, layer: Layer) -> tuple[list[int], list[int]
     """
     (image, weights), out = [value.known.shape for value in layer.values[:2]], layer.output_infos[0].shape
     strides, dilations = (op.stride_y, op.stride_x), (op.dilation_y, op.dilation_x)
-    ends, missing = [], []
-    for axis, before, stride, dilation in zip(
+    ends, to_append = [], []
+    for axis, crop_before, stride, dilation in zip(
         op.data_layout.axes()[:2], (op.pad_top, op.pad_left), strides, dilations, strict=True
     ):
-        reached = (int(image[axis]) - 1) * stride + (int(weights[axis]) - 1) * dilation + 1
-        ends.append(before + int(out[axis]))
-        missing.append(int(out[axis]) - max(0, min(reached, ends[-1]) - before))
-    return ends, [0, missing[1], 0, missing[0]]
+        full_size = (int(image[axis]) - 1) * stride + (int(weights[axis]) - 1) * dilation + 1
+        ends.append(crop_before + int(out[axis]))
+        to_append.append(int(out[axis]) - max(0, min(full_size, ends[-1]) - crop_before))
+    return ends, [0, to_append[1], 0, to_append[0]]
 
 
 @makes(Pooling2d)
@@ -142,36 +142,38 @@ def pooling(op: Pooling2d, layer: Layer) -> Function:
     An average is divided by the number of elements that the padding method counts; see `_counts`.
     """
     h, w, _ = op.data_layout.axes()
-    before, after = layer.values[0].known.shape, layer.output_infos[0].shape
-    rows, columns = op.windows(int(before[h]), int(before[w]))
-    ends = [_behind(item, int(before[axis]), int(after[axis])) for item, axis in ((rows, h), (columns, w))]
-    if min(ends) < 0 or 0 in before or 0 in after:
+    input_shape, output_shape = layer.values[0].known.shape, layer.output_infos[0].shape
+    rows, columns = op.windows(int(input_shape[h]), int(input_shape[w]))
+    pads_after = [
+        _excess(window, int(input_shape[axis]), int(output_shape[axis])) for window, axis in ((rows, h), (columns, w))
+    ]
+    if min(pads_after) < 0 or 0 in input_shape or 0 in output_shape:
         raise RefusedError("a part of the image is in no window, or the image is empty")
-    pads = [columns.pad_before, ends[1], rows.pad_before, ends[0]]
-    how = {"kernel_size": (rows.size, columns.size), "stride": (rows.stride, columns.stride)}
+    pads = [columns.pad_before, pads_after[1], rows.pad_before, pads_after[0]]
+    options = {"kernel_size": (rows.size, columns.size), "stride": (rows.stride, columns.stride)}
     if op.pool_type is PoolingAlgorithm.MAX:
         dilation = (rows.dilation, columns.dilation)
         return _with_channels_first(
             op.data_layout,
-            lambda x: functional.max_pool2d(_padded(x, pads, -torch.inf), dilation=dilation, **how),
+            lambda x: functional.max_pool2d(_padded(x, pads, -torch.inf), dilation=dilation, **options),
         )
     if rows.dilation != 1 or columns.dilation != 1:
         raise RefusedError("torch has no dilated average pooling")
-    counts = _counts(op, (rows, columns), (int(before[h]), int(before[w])), pads, how)
+    counts = _counts(op, (rows, columns), (int(input_shape[h]), int(input_shape[w])), pads, options)
     kind = getattr(torch, str(kind_of(layer.values[0])))
-    mean = _mean(counts, pads, how, rows.size * columns.size, kind)
+    mean = _mean(counts, pads, options, rows.size * columns.size, kind)
     if op.pool_type is PoolingAlgorithm.L2:
         return _with_channels_first(op.data_layout, lambda x: torch.sqrt(mean(torch.square(x))))
     return _with_channels_first(op.data_layout, mean)
 
 
-def _behind(window: Any, size: int, places: int) -> int:
-    """Return how many elements the last of `places` windows along an axis extends beyond an image of this size."""
-    consumers: int = (places - 1) * window.stride + (window.size - 1) * window.dilation + 1 - size - window.pad_before
-    return consumers
+def _excess(window: Any, size: int, count: int) -> int:
+    """Return how many elements the last of `count` windows along an axis extends beyond an image of this size."""
+    excess: int = (count - 1) * window.stride + (window.size - 1) * window.dilation + 1 - size - window.pad_before
+    return excess
 
 
-def _counts(op: Pooling2d, windows: Any, sizes: tuple[int, int], pads: list[int], how: dict[str, Any]) -> Any:
+def _counts(op: Pooling2d, windows: Any, sizes: tuple[int, int], pads: list[int], options: dict[str, Any]) -> Any:
     """Return how many elements of each window count for its average; None if all elements of all windows do.
 
     With IGNORE_VALUE, elements of the declared padding count too, otherwise only those of the image.
@@ -181,23 +183,28 @@ def _counts(op: Pooling2d, windows: Any, sizes: tuple[int, int], pads: list[int]
         windows: its windows along height and width.
         sizes: the height and the width of the image.
         pads: the padding in the order of torch's `pad`.
-        how: the kernel size and the stride, as arguments of torch's pooling.
+        options: the kernel size and the stride, as arguments of torch's pooling.
     """
     rows, columns = windows
     ones = torch.ones(1, 1, *sizes)
     if op.padding_method is PaddingMethod.IGNORE_VALUE:
-        inner = [columns.pad_before, min(columns.pad_after, pads[1]), rows.pad_before, min(rows.pad_after, pads[3])]
-        ones = functional.pad(ones, inner, value=1.0)
-        pads = [whole - part for whole, part in zip(pads, inner, strict=True)]
-    counts = functional.avg_pool2d(functional.pad(ones, pads), divisor_override=1, **how)
+        declared_pads = [
+            columns.pad_before,
+            min(columns.pad_after, pads[1]),
+            rows.pad_before,
+            min(rows.pad_after, pads[3]),
+        ]
+        ones = functional.pad(ones, declared_pads, value=1.0)
+        pads = [total - declared for total, declared in zip(pads, declared_pads, strict=True)]
+    counts = functional.avg_pool2d(functional.pad(ones, pads), divisor_override=1, **options)
     return None if bool((counts == rows.size * columns.size).all()) else counts.clamp(min=1)
 
 
-def _mean(counts: Any, pads: list[int], how: dict[str, Any], area: int, kind: Any) -> Function:
+def _mean(counts: Any, pads: list[int], options: dict[str, Any], area: int, kind: Any) -> Function:
     if counts is None:
-        return lambda x: functional.avg_pool2d(_padded(x, pads), **how)
+        return lambda x: functional.avg_pool2d(_padded(x, pads), **options)
     factors = (area / counts).to(kind)
-    return lambda x: functional.avg_pool2d(_padded(x, pads), **how) * factors
+    return lambda x: functional.avg_pool2d(_padded(x, pads), **options) * factors
 
 
 @makes(Resize)
@@ -210,5 +217,5 @@ def resize(op: Resize, layer: Layer) -> Function:
         return _with_channels_first(op.data_layout, lambda x: functional.interpolate(x, size, mode="nearest"))
     if op.align_corners == op.half_pixel_centers:
         raise RefusedError("torch supports bilinear resizing only with aligned corners or pixel centers")
-    how: dict[str, Any] = {"mode": "bilinear", "align_corners": op.align_corners}
-    return _with_channels_first(op.data_layout, lambda x: functional.interpolate(x, size, **how))
+    options: dict[str, Any] = {"mode": "bilinear", "align_corners": op.align_corners}
+    return _with_channels_first(op.data_layout, lambda x: functional.interpolate(x, size, **options))

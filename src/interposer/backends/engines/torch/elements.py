@@ -179,8 +179,8 @@ def binary(op: ElementwiseBinary, layer: Layer) -> Function:
     first, second = map(kind_of, layer.values)
     if first is not second:
         raise RefusedError(f"its operands are {first} and {second}; takes two of one type")
-    known = _of_numbers() | (_of_floats() if first in FLOATS else _of_integers())
-    return _found(known, op.operation, first)
+    functions = _of_numbers() | (_of_floats() if first in FLOATS else _of_integers())
+    return _function_for(functions, op.operation, first)
 
 
 @makes(ElementwiseUnary, types=NUMBERS)
@@ -189,23 +189,23 @@ def unary(op: ElementwiseUnary, layer: Layer) -> Function:
     dtype = kind_of(layer.values[0])
     if op.operation in (_U.EXP, _U.LOG) and _is_wide(layer.output_infos[0]):
         raise RefusedError("torch does not interpolate in lookup tables as TFLite does")
-    known = _unary() if dtype in FLOATS else {name: _unary()[name] for name in _UNARY_OF_INTEGERS}
-    return _found(known, op.operation, dtype)
+    functions = _unary() if dtype in FLOATS else {name: _unary()[name] for name in _UNARY_OF_INTEGERS}
+    return _function_for(functions, op.operation, dtype)
 
 
 def _is_wide(info: TensorInfo) -> bool:
     return info.is_quantized and info.dtype is DataType.INT16
 
 
-def _found(known: dict[Any, Any], operation: Any, dtype: DataType) -> Function:
-    if operation not in known:
+def _function_for(functions: dict[Any, Any], operation: Any, dtype: DataType) -> Function:
+    if operation not in functions:
         raise RefusedError(f"there is no torch function for {operation.name} of {dtype}")
-    return _as_is(known[operation])
+    return _as_is(functions[operation])
 
 
 def _as_is(function: Any) -> Function:
-    result: Function = function
-    return result
+    typed_function: Function = function
+    return typed_function
 
 
 @makes(Floor)

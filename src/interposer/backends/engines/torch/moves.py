@@ -57,8 +57,8 @@ def transpose(op: Transpose, layer: Layer) -> Function:
 @makes(Permute, types=ANY, moves=True)
 def permute(op: Permute, layer: Layer) -> Function:
     """Return a function that permutes the axes of a tensor, as a view, by a map from source axes to target axes."""
-    places = [op.dim_mappings.index(axis) for axis in range(len(op.dim_mappings))]
-    return lambda x: x.permute(places)
+    order = [op.dim_mappings.index(axis) for axis in range(len(op.dim_mappings))]
+    return lambda x: x.permute(order)
 
 
 @makes(Concat, types=ANY, moves=True)
@@ -77,7 +77,7 @@ def stack(op: Stack, layer: Layer) -> Function:
 def split(op: Splitter, layer: Layer) -> Function:
     """Return a function that splits a tensor into views along an axis."""
     sizes = [int(info.shape[op.axis]) for info in layer.output_infos]
-    starts = [sum(sizes[:number]) for number in range(len(sizes))]
+    starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return lambda x: [x.narrow(op.axis, start, size) for start, size in zip(starts, sizes, strict=True)]
 
 
@@ -85,8 +85,8 @@ def split(op: Splitter, layer: Layer) -> Function:
 def slice_(op: Slice, layer: Layer) -> Function:
     """Return a function that slices a tensor, as a view."""
     shape = _shape(layer)
-    pieces = tuple(slice(start, start + size) for start, size in zip(op.begin, shape, strict=True))
-    return lambda x: x[pieces]
+    slices = tuple(slice(start, start + size) for start, size in zip(op.begin, shape, strict=True))
+    return lambda x: x[slices]
 
 
 @makes(StridedSlice, types=ANY, moves=True)
@@ -96,8 +96,8 @@ def strided_slice(op: StridedSlice, layer: Layer) -> Function:
         raise RefusedError("torch supports only slices of all axes with positive steps")
     begins = [None if op.begin_mask >> i & 1 else begin for i, begin in enumerate(op.begin)]
     ends = [None if op.end_mask >> i & 1 else end for i, end in enumerate(op.end)]
-    pieces = tuple(map(slice, begins, ends, op.stride))
-    return lambda x: x[pieces]
+    slices = tuple(map(slice, begins, ends, op.stride))
+    return lambda x: x[slices]
 
 
 @makes(Pad, types=ANY)
@@ -150,10 +150,10 @@ def between_depth_and_space(op: DepthToSpace | SpaceToDepth, layer: Layer) -> Fu
     if isinstance(op, DepthToSpace):
         if getattr(op, "mode", None) is not None and op.mode.name != "DCR":
             raise RefusedError(f"torch supports only the depth order DCR, not {op.mode.name}")
-        last = (n, height, width, b, b, depth // b**2), (0, 1, 3, 2, 4, 5)
-        first = (n, b, b, depth // b**2, height, width), (0, 3, 4, 1, 5, 2)
+        blocks_channels_last = (n, height, width, b, b, depth // b**2), (0, 1, 3, 2, 4, 5)
+        blocks_channels_first = (n, b, b, depth // b**2, height, width), (0, 3, 4, 1, 5, 2)
     else:
-        last = (n, height // b, b, width // b, b, depth), (0, 1, 3, 2, 4, 5)
-        first = (n, depth, height // b, b, width // b, b), (0, 3, 5, 1, 2, 4)
-    blocks, order = last if c == 3 else first
+        blocks_channels_last = (n, height // b, b, width // b, b, depth), (0, 1, 3, 2, 4, 5)
+        blocks_channels_first = (n, depth, height // b, b, width // b, b), (0, 3, 5, 1, 2, 4)
+    blocks, order = blocks_channels_last if c == 3 else blocks_channels_first
     return lambda x: x.reshape(blocks).permute(order).reshape(shape)

@@ -17,9 +17,9 @@ class _Package:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # introspection of this module, which must not import torch
             raise AttributeError(name)
-        result = getattr(import_module(self._name), name)
-        setattr(self, name, result)
-        return result
+        attribute = getattr(import_module(self._name), name)
+        setattr(self, name, attribute)
+        return attribute
 
 
 torch: Final[Any] = _Package("torch")

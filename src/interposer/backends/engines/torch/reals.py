@@ -15,7 +15,7 @@ from interposer.core.types import TensorInfo
 from interposer.ir.graph import Layer
 from interposer.ops import Dequantize, Quantize
 
-__all__ = ["as_codes", "as_reals", "rounded"]
+__all__ = ["as_floats", "as_quantized", "rounded"]
 
 
 @makes(Quantize, Dequantize)
@@ -29,13 +29,13 @@ def convert(op: Quantize | Dequantize, layer: Layer) -> Function:
     return lambda x: x.to(kind)
 
 
-def as_reals(x: Any, info: TensorInfo) -> Any:
+def as_floats(x: Any, info: TensorInfo) -> Any:
     """Return the float values of a quantized tensor: its stored integers minus the zero point, times the scale."""
     scale, zero = _parameters(info)
     return x.to(torch.float32).sub_(zero).mul_(scale)
 
 
-def as_codes(x: Any, info: TensorInfo) -> Any:
+def as_quantized(x: Any, info: TensorInfo) -> Any:
     """Quantize floats: return the integers that a tensor with this info stores.
 
     Floats are unchanged if it is not quantized.
@@ -44,8 +44,8 @@ def as_codes(x: Any, info: TensorInfo) -> Any:
         return x
     scale, zero = _parameters(info)
     limits = np.iinfo(info.dtype.numpy)
-    codes = (x / scale).round_().add_(zero).clamp_(int(limits.min), int(limits.max))
-    return codes.to(getattr(torch, str(info.dtype)))
+    quantized = (x / scale).round_().add_(zero).clamp_(int(limits.min), int(limits.max))
+    return quantized.to(getattr(torch, str(info.dtype)))
 
 
 def rounded(x: Any, info: TensorInfo) -> Any:
@@ -62,10 +62,13 @@ def rounded(x: Any, info: TensorInfo) -> Any:
 
 def _parameters(info: TensorInfo) -> tuple[Any, Any]:
     """Return the scale and the zero point: numbers, or tensors that broadcast with their tensor."""
-    q = info.quantization
-    assert q is not None
-    if not q.per_axis:
-        return float(np.float32(q.scales[0])), float(q.zero_points[0])
-    shape = [len(q.scales) if axis == q.axis else 1 for axis in range(info.rank)]
-    scales, zeros = (np.asarray(value, np.float32).reshape(shape) for value in (q.scales, q.zero_points))
+    quantization = info.quantization
+    assert quantization is not None
+    if not quantization.per_axis:
+        return float(np.float32(quantization.scales[0])), float(quantization.zero_points[0])
+    shape = [len(quantization.scales) if axis == quantization.axis else 1 for axis in range(info.rank)]
+    scales, zeros = (
+        np.asarray(parameter, np.float32).reshape(shape)
+        for parameter in (quantization.scales, quantization.zero_points)
+    )
     return torch.from_numpy(scales), torch.from_numpy(zeros)

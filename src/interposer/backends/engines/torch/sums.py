@@ -118,7 +118,7 @@ def batch_normalization(op: BatchNormalization, layer: Layer) -> Function:
     shape = _channels(op.data_layout, layer)
 
     def compute(x: Any, mean: Any, variance: Any, beta: Any, gamma: Any) -> Any:
-        mean, variance, beta, gamma = (item.reshape(shape) for item in (mean, variance, beta, gamma))
+        mean, variance, beta, gamma = (parameter.reshape(shape) for parameter in (mean, variance, beta, gamma))
         return (x - mean) * (gamma * torch.rsqrt(variance + op.eps)) + beta
 
     return compute
@@ -133,9 +133,9 @@ def instance_normalization(op: InstanceNormalization, layer: Layer) -> Function:
         raise RefusedError("there is nothing to normalize")
 
     def compute(x: Any, gamma: Any, beta: Any) -> Any:
-        result = (x - x.mean(axes, keepdim=True)) * torch.rsqrt(x.var(axes, correction=0, keepdim=True) + op.eps)
-        result = result if gamma is None else result * gamma.reshape(shape)
-        return result if beta is None else result + beta.reshape(shape)
+        normalized = (x - x.mean(axes, keepdim=True)) * torch.rsqrt(x.var(axes, correction=0, keepdim=True) + op.eps)
+        normalized = normalized if gamma is None else normalized * gamma.reshape(shape)
+        return normalized if beta is None else normalized + beta.reshape(shape)
 
     return compute
 

@@ -18,9 +18,9 @@ __all__ = [
     "FLOATS",
     "NUMBERS",
     "Function",
+    "computes_in_floats",
     "kind_of",
     "makes",
-    "needs_reals",
     "only_moves",
     "refusals",
     "torch_function",
@@ -37,7 +37,7 @@ M = TypeVar("M", bound=Maker)
 FLOATS: Final = frozenset(DataType.of(name) for name in ("float32", "float64", "float16", "bfloat16"))
 NUMBERS: Final = FLOATS | {DataType.of(name) for name in ("int8", "uint8", "int16", "int32", "int64")}
 ANY: Final = NUMBERS | {DataType.BOOL}
-CODES: Final = frozenset({DataType.INT8, DataType.UINT8, DataType.INT16})
+QUANTIZED: Final = frozenset({DataType.INT8, DataType.UINT8, DataType.INT16})
 """The quantized types whose values float32 represents exactly."""
 
 
@@ -72,26 +72,26 @@ def refusals(layer: Layer) -> list[str]:
     if entry is None:
         return [f"there is no torch function for {layer.kind}"]
     first = layer.values[0] if layer.values else None
-    in_reals = needs_reals(layer)
-    kind = None if first is None else first.known.dtype if entry.moves and not in_reals else kind_of(first)
+    in_floats = computes_in_floats(layer)
+    kind = None if first is None else first.known.dtype if entry.moves and not in_floats else kind_of(first)
     if first is not None and kind not in entry.types:
         return [f"{first.name!r} is {kind}; takes {', '.join(sorted(map(str, entry.types)))}"]
-    if in_reals and entry.moves and not layer.output_infos[0].is_quantized:
+    if in_floats and entry.moves and not layer.output_infos[0].is_quantized:
         return ["quantized inputs are moved to an output that is not quantized"]
-    return list(_wide_codes(layer)) if in_reals else []
+    return list(_wide_quantized(layer)) if in_floats else []
 
 
-def _wide_codes(layer: Layer) -> Iterator[str]:
+def _wide_quantized(layer: Layer) -> Iterator[str]:
     """Yield a reason for each tensor whose quantized type has more values than float32 can represent.
 
     Only the first two operands and the outputs are checked, as a bias may be int32.
     """
     for value in (*layer.values[:2], *layer.outputs):
-        if value.known.is_quantized and value.known.dtype not in CODES:
-            yield f"{value.name!r} is quantized {value.known.dtype}; takes {', '.join(sorted(map(str, CODES)))}"
+        if value.known.is_quantized and value.known.dtype not in QUANTIZED:
+            yield f"{value.name!r} is quantized {value.known.dtype}; takes {', '.join(sorted(map(str, QUANTIZED)))}"
 
 
-def needs_reals(layer: Layer) -> bool:
+def computes_in_floats(layer: Layer) -> bool:
     """Return True if a layer has quantized tensors, and does more than move their elements."""
     infos = [value.known for value in (*layer.values, *layer.outputs)]
     return any(info.is_quantized for info in infos) and not only_moves(layer)
@@ -108,11 +108,11 @@ def _is_moved(layer: Layer) -> bool:
 
     It must be per-tensor, not per-axis.
     """
-    held = [
+    infos = [
         value.known for value in (*layer.values, *layer.outputs) if value.known.dtype is layer.output_infos[0].dtype
     ]
-    return len({info.quantization for info in held}) == 1 and not any(
-        info.quantization and info.quantization.per_axis for info in held
+    return len({info.quantization for info in infos}) == 1 and not any(
+        info.quantization and info.quantization.per_axis for info in infos
     )
 
 
@@ -123,7 +123,7 @@ def kind_of(value: Value) -> DataType:
 
 def torch_function(layer: Layer) -> Function:
     """Return the function for a layer; raise `RefusedError` if there is none."""
-    result = refusals(layer)
-    if result:
-        raise RefusedError("; ".join(result))
+    reasons = refusals(layer)
+    if reasons:
+        raise RefusedError("; ".join(reasons))
     return _TABLE[layer.kind].make(layer.op, layer)

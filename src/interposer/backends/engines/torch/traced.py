@@ -14,8 +14,8 @@ from typing import Any, Final
 from interposer.backend import SubgraphView
 from interposer.backends.engines.engine import RefusedError, shortened
 from interposer.backends.engines.torch.package import fx, nn, torch
-from interposer.backends.engines.torch.reals import as_codes, as_reals, rounded
-from interposer.backends.engines.torch.table import Function, needs_reals, only_moves, torch_function
+from interposer.backends.engines.torch.reals import as_floats, as_quantized, rounded
+from interposer.backends.engines.torch.table import Function, computes_in_floats, only_moves, torch_function
 from interposer.ir.graph import Layer, Value
 
 __all__ = ["LAYER", "traced"]
@@ -32,7 +32,7 @@ def traced(view: SubgraphView, constants: dict[Value, Any]) -> Any:
     """
     tracer = _tracer_type()()
     tensors = _Tensors(
-        {**constants, **{value: tracer.input(value.name, place) for place, value in enumerate(view.inputs)}}
+        {**constants, **{value: tracer.input(value.name, index) for index, value in enumerate(view.inputs)}}
     )
     for layer in view:
         tracer.layer = layer.name
@@ -51,45 +51,45 @@ def traced(view: SubgraphView, constants: dict[Value, Any]) -> Any:
 class _Tensors:
     """The torch tensors of a subgraph's values while it is traced.
 
-    `stored` has them in their stored types, and `reals` the float values of quantized ones.
+    `stored` has them in their stored types, and `floats` the float values of quantized ones.
     """
 
     def __init__(self, stored: dict[Value, Any]) -> None:
         self.stored = stored
-        self.reals: dict[Value, Any] = {}
+        self.floats: dict[Value, Any] = {}
 
-    def real(self, value: Value) -> Any:
+    def as_float(self, value: Value) -> Any:
         """Return the float values of a tensor, as the argument of a function that computes with floats."""
         if not value.known.is_quantized:
             return self.stored[value]
-        if value not in self.reals:
-            self.reals[value] = as_reals(self.stored[value], value.known)
-        return self.reals[value]
+        if value not in self.floats:
+            self.floats[value] = as_floats(self.stored[value], value.known)
+        return self.floats[value]
 
 
 def _trace(layer: Layer, tensors: _Tensors) -> None:
     function = torch_function(layer)
-    if needs_reals(layer):
-        created = _called(function, layer, tensors.real)
-        tensors.reals.update(
-            {output: rounded(x, output.known) for output, x in zip(layer.outputs, created, strict=True)}
+    if computes_in_floats(layer):
+        results = _results_of(function, layer, tensors.as_float)
+        tensors.floats.update(
+            {output: rounded(x, output.known) for output, x in zip(layer.outputs, results, strict=True)}
         )
-        created = [as_codes(x, value.known) for value, x in zip(layer.outputs, created, strict=True)]
+        results = [as_quantized(x, value.known) for value, x in zip(layer.outputs, results, strict=True)]
     else:
-        created = _called(function, layer, tensors.stored.__getitem__)
-        if only_moves(layer) and any(value in tensors.reals for value in layer.values):
-            tensors.reals.update(zip(layer.outputs, _called(function, layer, tensors.real), strict=True))
-    tensors.stored.update(zip(layer.outputs, created, strict=True))
+        results = _results_of(function, layer, tensors.stored.__getitem__)
+        if only_moves(layer) and any(value in tensors.floats for value in layer.values):
+            tensors.floats.update(zip(layer.outputs, _results_of(function, layer, tensors.as_float), strict=True))
+    tensors.stored.update(zip(layer.outputs, results, strict=True))
 
 
-def _called(function: Function, layer: Layer, read: Callable[[Value], Any]) -> Sequence[Any]:
+def _results_of(function: Function, layer: Layer, read: Callable[[Value], Any]) -> Sequence[Any]:
     """Return the results of a layer's torch function, one for each output.
 
     `read` returns the torch tensor of an operand; absent operands are passed as None.
     """
-    result = [None if value is None else read(value) for value in layer.inputs]
-    created = function(*result, *[None] * (len(layer.op.operands) - len(result)))
-    return created if isinstance(created, tuple | list) else (created,)
+    operands = [None if value is None else read(value) for value in layer.inputs]
+    results = function(*operands, *[None] * (len(layer.op.operands) - len(operands)))
+    return results if isinstance(results, tuple | list) else (results,)
 
 
 @cache

@@ -72,7 +72,8 @@ class Identity(NamedTuple):
 def version_problem(version: tuple[int, int], supported: tuple[int, int] | None = None) -> str | None:
     """Return why a plug-in's version (major, minor) is not compatible with `supported`, or None if it is.
 
-    It must have the same major version, and no greater minor version. By default, `supported` is the version of this package.
+    It must have the same major version, and no greater minor version. By default, `supported` is the version of this
+    package.
     """
     supported = abi.API_VERSION if supported is None else supported
     if version[0] == supported[0] and version[1] <= supported[1]:

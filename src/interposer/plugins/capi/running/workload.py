@@ -103,7 +103,7 @@ class DynamicWorkload(Workload):
         """
         input_handles = [inputs[operand] for operand in self.operands]
         run = RunTables(self.executable, self._input_infos, self._output_infos, workspace=False)
-        arrays = [_seen(handle) for handle in (*input_handles, *outputs) if type(handle) is ArrayHandle]
+        arrays = [_mapped_array(handle) for handle in (*input_handles, *outputs) if type(handle) is ArrayHandle]
         if run.open or self.executable.library.checking or len(arrays) < len(input_handles) + len(outputs):
             return super().prepare(inputs, outputs)
         if not run.bind(arrays[: len(input_handles)], arrays[len(input_handles) :]):
@@ -131,7 +131,7 @@ def _map(handle: TensorHandle | None, mapped: list[TensorHandle]) -> Array:
     return array
 
 
-def _seen(handle: ArrayHandle) -> Array:
+def _mapped_array(handle: ArrayHandle) -> Array:
     """Return the mapped array of a handle.
 
     The same object is returned as long as the handle's memory does not change.
