@@ -36,14 +36,20 @@ def estimate(graph: Graph) -> Estimate:
     """
     order = graph.topological()
     constants = [layer.output.known for layer in order if isinstance(layer.op, Constant)]
-    inner = {layer: [estimate(region) for region in layer.regions] for layer in order if layer.regions}
+    region_estimates = {layer: [estimate(region) for region in layer.regions] for layer in order if layer.regions}
     constant_bytes = sum(map(_bytes, constants)) + sum(
-        item.constant_bytes for result in inner.values() for item in result
+        region_estimate.constant_bytes for estimates in region_estimates.values() for region_estimate in estimates
     )
-    peaks = {layer: max(item.peak_bytes - item.constant_bytes for item in result) for layer, result in inner.items()}
-    counted = sum(operations(layer) for layer in order if layer not in inner)
-    counted += sum(_of_regions(layer, (item.operations for item in result)) for layer, result in inner.items())
-    return Estimate(constant_bytes + _peak(order, peaks), constant_bytes, counted)
+    peaks = {
+        layer: max(region_estimate.peak_bytes - region_estimate.constant_bytes for region_estimate in estimates)
+        for layer, estimates in region_estimates.items()
+    }
+    num_operations = sum(operations(layer) for layer in order if layer not in region_estimates)
+    num_operations += sum(
+        _of_regions(layer, (region_estimate.operations for region_estimate in estimates))
+        for layer, estimates in region_estimates.items()
+    )
+    return Estimate(constant_bytes + _peak(order, peaks), constant_bytes, num_operations)
 
 
 _FREE: Final = (Input, Output, Constant)
@@ -63,31 +69,33 @@ def operations(layer: Layer) -> int:
 def _of_regions(layer: Layer, counts: Iterable[int]) -> int:
     if isinstance(layer.op, If):
         return max(counts)
-    known = layer.op.iterations(layer.op.arguments(layer.input_infos)) if isinstance(layer.op, ControlFlow) else 1
-    return sum(counts) * (1 if known is None else known)
+    iterations = layer.op.iterations(layer.op.arguments(layer.input_infos)) if isinstance(layer.op, ControlFlow) else 1
+    return sum(counts) * (1 if iterations is None else iterations)
 
 
-def _peak(order: list[Layer], inner: dict[Layer, int]) -> int:
+def _peak(order: list[Layer], region_peaks: dict[Layer, int]) -> int:
     """Return the largest total size in bytes of tensors that are alive at the same time during a run.
 
-    `order` are the layers in running order, and `inner` has the peak of the regions of each control flow layer.
+    `order` are the layers in running order, and `region_peaks` has the peak of the regions of each control flow layer.
     """
-    last = {value: layer for layer in order for value in layer.values}
-    sizes = {id(value.info): _bytes(value.info) for value in last if value.info is not None}
+    last_reader = {value: layer for layer in order for value in layer.values}
+    sizes = {id(value.info): _bytes(value.info) for value in last_reader if value.info is not None}
 
     def size(value: Value) -> int:
-        known = sizes.get(id(value.info))
-        return _bytes(value.known) if known is None else known
+        known_size = sizes.get(id(value.info))
+        return _bytes(value.known) if known_size is None else known_size
 
     live = peak = 0
     for layer in order:
         if isinstance(layer.op, Constant):
             continue
         live += sum(map(size, layer.outputs))
-        peak = max(peak, live + inner.get(layer, 0) + _scratch(layer))
-        ends = dict.fromkeys([value for value in layer.values if last[value] is layer and not value.is_constant])
-        unused = [value for value in layer.outputs if value not in last]
-        live -= sum(map(size, (*ends, *unused)))
+        peak = max(peak, live + region_peaks.get(layer, 0) + _scratch(layer))
+        dying_inputs = dict.fromkeys(
+            [value for value in layer.values if last_reader[value] is layer and not value.is_constant]
+        )
+        unused = [value for value in layer.outputs if value not in last_reader]
+        live -= sum(map(size, (*dying_inputs, *unused)))
     return peak
 
 

@@ -86,20 +86,20 @@ class Explanation:
             | self._layer_facts(placement).to_dict()
             for placement, verdicts in self.rows
         ]
-        known = {} if self.times is None else self.times.units
-        crossings = [crossing.to_dict() | {"ms": known.get(crossing.layer)} for crossing in self.crossings]
+        unit_times = {} if self.times is None else self.times.units
+        crossings = [crossing.to_dict() | {"ms": unit_times.get(crossing.layer)} for crossing in self.crossings]
         return {
             "explanation": VERSION,
             "network": self.network,
             "backends": list(self.preferences),
             "absent": [{"id": backend, "reason": reason} for backend, reason in self.absent],
             "times": self._times_to_dict(),
-            "inputs": [_bare(item) for item in self.facts.inputs],
-            "outputs": [_bare(output) for output in self.facts.outputs],
+            "inputs": [_border_tensor(hosted) for hosted in self.facts.inputs],
+            "outputs": [_border_tensor(tensor) for tensor in self.facts.outputs],
             "layers": layers,
             "run by the runtime": [
-                {"layer": item.name, "kind": item.kind} | item.to_dict() | {"ms": known.get(item.name)}
-                for item in self.facts.hosted
+                {"layer": hosted.name, "kind": hosted.kind} | hosted.to_dict() | {"ms": unit_times.get(hosted.name)}
+                for hosted in self.facts.hosted
             ],
             "parts": [_part_to_dict(part) | {"time": clock.part(part).to_dict()} for part in self.facts.parts],
             "counts": self.counts(),
@@ -109,8 +109,8 @@ class Explanation:
         }
 
     def _layer_facts(self, placement: Placement) -> LayerFacts:
-        known = self.facts.layers.get(placement.layer)
-        return known or LayerFacts(placement.layer, placement.kind, {}, (), (), 0, 0)
+        facts = self.facts.layers.get(placement.layer)
+        return facts or LayerFacts(placement.layer, placement.kind, {}, (), (), 0, 0)
 
     def _times_to_dict(self) -> dict[str, Any]:
         times = self.times or Times()
@@ -134,11 +134,11 @@ class Explanation:
 
     def refusals(self) -> dict[Verdict, Counter[str]]:
         """Return each refusal once, with the number of refused layers by operator, in order of preference."""
-        result: dict[Verdict, Counter[str]] = {}
+        refused_by_kind: dict[Verdict, Counter[str]] = {}
         for placement, verdicts in self.rows:
             for verdict in filter(_is_refusal, verdicts):
-                result.setdefault(verdict, Counter())[placement.kind] += 1
-        return dict(sorted(result.items(), key=lambda item: self.preferences.index(item[0].backend)))
+                refused_by_kind.setdefault(verdict, Counter())[placement.kind] += 1
+        return dict(sorted(refused_by_kind.items(), key=lambda item: self.preferences.index(item[0].backend)))
 
     def table(self) -> list[tuple[str, ...]]:
         """Return a row of titles and one row per layer, without empty columns.
@@ -166,10 +166,10 @@ class Explanation:
     def _part_cells(self, part: Part, clock: Clock) -> tuple[str, ...]:
         first, last = (part.layers or part.units)[0], (part.layers or part.units)[-1]
         layers = first if len(part.layers) < 2 else f"{first} .. {last} ({len(part.layers)})"
-        moves = self._moved(part.incoming), self._moved(part.outgoing)
+        moves = self._moved_bytes(part.incoming), self._moved_bytes(part.outgoing)
         return str(part.number), part.backend, layers, str(clock.part(part)), *moves
 
-    def _moved(self, crossings: tuple[int, ...]) -> str:
+    def _moved_bytes(self, crossings: tuple[int, ...]) -> str:
         sizes: Counter[str] = Counter()
         for number in crossings:
             sizes[_MOVES[self.crossings[number].how]] += self.crossings[number].num_bytes
@@ -182,43 +182,45 @@ class Explanation:
         copied = f", {_counted(count, 'copy', 'copies') if count else 'no copies'} between backends" if several else ""
         yield f"network {self.network!r}: {_counted(len(self.rows), 'layer')}{copied}"
         for backend, count in self.counts().items():
-            yield from self._standing(backend, count)
-        yield from self._crossings()
-        yield from self._timing()
+            yield from self._backend_lines(backend, count)
+        yield from self._crossing_lines()
+        yield from self._timing_lines()
         for remark in self.remarks:
             yield f"  {remark}"
 
-    def _standing(self, backend: str, count: int) -> Iterator[str]:
-        others = [verdict for _, verdicts in self.rows for verdict in verdicts if verdict.backend == backend]
-        refused = sum(map(_is_refusal, others))
+    def _backend_lines(self, backend: str, count: int) -> Iterator[str]:
+        verdicts_of_backend = [
+            verdict for _, verdicts in self.rows for verdict in verdicts if verdict.backend == backend
+        ]
+        refused = sum(map(_is_refusal, verdicts_of_backend))
         parts = [_counted(count, "layer")]
         parts += [f"refuses {refused}"] if refused else []
-        parts += [f"could run {len(others) - refused} more"] if len(others) > refused else []
+        parts += [f"could run {len(verdicts_of_backend) - refused} more"] if len(verdicts_of_backend) > refused else []
         yield f"  {backend}: {', '.join(parts)}"
         for number, (verdict, kinds) in enumerate(self.refusals().items(), 1):
             if verdict.backend == backend:
-                named = ", ".join(f"{kind} ({times})" for kind, times in kinds.most_common())
-                yield f"    [{number}] {named}: {'; '.join(verdict.reasons)}"
+                kind_counts = ", ".join(f"{kind} ({times})" for kind, times in kinds.most_common())
+                yield f"    [{number}] {kind_counts}: {'; '.join(verdict.reasons)}"
 
-    def _crossings(self) -> Iterator[str]:
+    def _crossing_lines(self) -> Iterator[str]:
         groups: dict[tuple[str, str, str], list[Crossing]] = {}
         for crossing in self.crossings:
             groups.setdefault((crossing.how, crossing.source or CALLER, crossing.target or CALLER), []).append(crossing)
-        for (how, source, target), together in groups.items():
-            size = sum(item.num_bytes for item in together)
-            names = ", ".join(item.value for item in together)
+        for (how, source, target), similar in groups.items():
+            size = sum(crossing_.num_bytes for crossing_ in similar)
+            names = ", ".join(crossing_.value for crossing_ in similar)
             yield f"  {_HOW[how].format(source=source, target=target)} ({size:,} bytes): {names}"
 
-    def _timing(self) -> Iterator[str]:
+    def _timing_lines(self) -> Iterator[str]:
         times = self.times
         if times is None or times.whole is None:
             return
-        said = f"{times.source}, {_counted(times.runs, 'run')}" if times.runs else times.source
-        yield f"  one run takes {time_text(times.whole)} ({said}); ~ stands before estimates, by work ({BASIS})"
-        together = sum(times.units.values())
-        if together > _DISAGREES * times.whole:
+        basis = f"{times.source}, {_counted(times.runs, 'run')}" if times.runs else times.source
+        yield f"  one run takes {time_text(times.whole)} ({basis}); ~ stands before estimates, by work ({BASIS})"
+        layers_total = sum(times.units.values())
+        if layers_total > _DISAGREES * times.whole:
             yield (
-                f"  the layers took {time_text(together)} together when each was timed, more than a whole run: "
+                f"  the layers took {time_text(layers_total)} together when each was timed, more than a whole run: "
                 "the machine was busy, or layers ran concurrently; measure again on an idle machine"
             )
         if times.candidates:
@@ -246,13 +248,17 @@ def _is_refusal(verdict: Verdict) -> bool:
     return bool(verdict.reasons)
 
 
-def _counted(count: int, text: str, many: str = "") -> str:
-    return f"{count} {text if count == 1 else many or f'{text}s'}"
+def _counted(count: int, singular: str, plural: str = "") -> str:
+    return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
 
 
-def _without_empty(titles: tuple[str, ...], rows: list[tuple[str, ...]], always: int) -> list[tuple[str, ...]]:
-    cached = [column for column in range(len(titles)) if column < always or any(row[column] for row in rows)]
-    return [tuple(row[column] for column in cached) for row in (titles, *rows)]
+def _without_empty(
+    titles: tuple[str, ...], rows: list[tuple[str, ...]], num_always_shown: int
+) -> list[tuple[str, ...]]:
+    shown_columns = [
+        column for column in range(len(titles)) if column < num_always_shown or any(row[column] for row in rows)
+    ]
+    return [tuple(row[column] for column in shown_columns) for row in (titles, *rows)]
 
 
 def _cells(
@@ -269,13 +275,13 @@ def _cells(
     return placement.layer, placement.kind, placement.backend, time, inside, merged, refused
 
 
-def _bare(tensor: Tensor) -> dict[str, Any]:
+def _border_tensor(tensor: Tensor) -> dict[str, Any]:
     """Return an input or output of the network as JSON-compatible data.
 
     The fields of `Tensor` that only apply to operands of layers are left out.
     """
-    reported = {name: getattr(tensor, name) for name in ("name", "type", "shape", "bytes", "quantization", "layer")}
-    return reported | {"name": tensor.role, "crossing": tensor.crossing}
+    fields = {name: getattr(tensor, name) for name in ("name", "type", "shape", "bytes", "quantization", "layer")}
+    return fields | {"name": tensor.role, "crossing": tensor.crossing}
 
 
 def _part_to_dict(part: Part) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class LayerFacts:
         """Return the facts about the layer as JSON-compatible data, without its name and operator."""
         return {
             "attributes": dict(self.attributes),
-            "inputs": [asdict(item) for item in self.inputs],
+            "inputs": [asdict(tensor) for tensor in self.inputs],
             "outputs": [asdict(output) for output in self.outputs],
             "operations": self.operations,
             "bytes": self.bytes,
@@ -123,14 +123,16 @@ def facts_of(graph: Graph, divided: Graph, names: Collection[str], crossings: Se
         names: the names of the layers that backends were asked about.
         crossings: the places where data goes from backend to backend.
     """
-    everywhere = (*places(graph), *places(divided))
-    result = {item.name: item for item in everywhere if item.name in names or isinstance(item.layer.op, ControlFlow)}
+    all_places = (*places(graph), *places(divided))
+    place_of = {
+        facts.name: facts for facts in all_places if facts.name in names or isinstance(facts.layer.op, ControlFlow)
+    }
     borders = _Borders(graph, crossings)
-    units = _units(graph, [name for name in result if name in names])
-    layers = {name: _layer_facts(place, borders, units) for name, place in result.items()}
-    hosted = tuple(layers[name] for name, place in result.items() if isinstance(place.layer.op, ControlFlow))
+    units = _units(graph, [name for name in place_of if name in names])
+    layers = {name: _layer_facts(place, borders, units) for name, place in place_of.items()}
+    hosted = tuple(layers[name] for name, place in place_of.items() if isinstance(place.layer.op, ControlFlow))
     return Facts(
-        {name: item for name, item in layers.items() if name in names},
+        {name: facts for name, facts in layers.items() if name in names},
         hosted,
         tuple(_tensor(layer.name, layer.output, layer.name) for layer in divided.inputs),
         tuple(_output(layer, borders, units) for layer in divided.outputs),
@@ -145,14 +147,14 @@ def _units(graph: Graph, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     `graph` is the graph that runs. A layer that was not replaced runs itself; a layer that was fused or compiled runs
     in the layer that has replaced it.
     """
-    result: dict[str, list[str]] = {name: [] for name in names}
-    running = [(prefix, layer) for prefix, each in named_graphs(graph) for layer in each.topological()]
+    units_of: dict[str, list[str]] = {name: [] for name in names}
+    running = [(prefix, layer) for prefix, subgraph in named_graphs(graph) for layer in subgraph.topological()]
     placed = [(prefix, layer) for prefix, layer in running if is_placed_by_a_backend(layer)]
     for prefix, layer in placed:
         for name in dict.fromkeys((layer.name, *layer.replaced)):
-            if f"{prefix}{name}" in result:
-                result[f"{prefix}{name}"].append(f"{prefix}{layer.name}")
-    return {name: tuple(units) for name, units in result.items()}
+            if f"{prefix}{name}" in units_of:
+                units_of[f"{prefix}{name}"].append(f"{prefix}{layer.name}")
+    return {name: tuple(units) for name, units in units_of.items()}
 
 
 # --- tensors ----------------------------------------------------------------------------------------------------------
@@ -160,7 +162,7 @@ def _units(graph: Graph, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 def _layer_facts(place: Place, borders: _Borders, units: Mapping[str, Sequence[str]]) -> LayerFacts:
     layer, prefix = place.layer, place.name.removesuffix(place.layer.name)
-    attributes = {name: _shown(value) for name, value in layer.op.to_plain().items() if name != "op"}
+    attributes = {name: _short_text(value) for name, value in layer.op.to_plain().items() if name != "op"}
     inputs = tuple(
         _operand(place, index, value, prefix, borders, units)
         for index, value in enumerate(layer.inputs)
@@ -169,11 +171,11 @@ def _layer_facts(place: Place, borders: _Borders, units: Mapping[str, Sequence[s
     outputs = tuple(
         _tensor(layer.op.result_name(index), value, place.name, prefix) for index, value in enumerate(layer.outputs)
     )
-    size = sum(item.bytes for item in {item.name: item for item in (*inputs, *outputs)}.values())
+    size = sum(tensor.bytes for tensor in {tensor.name: tensor for tensor in (*inputs, *outputs)}.values())
     return LayerFacts(place.name, layer.kind, attributes, inputs, outputs, operations(layer), size)
 
 
-def _shown(value: Any) -> str:
+def _short_text(value: Any) -> str:
     return _short.repr(value).strip("'") if isinstance(value, str) else _short.repr(value)
 
 
@@ -182,12 +184,14 @@ def _operand(
 ) -> Tensor:
     role = place.layer.op.operand_name(index)
     if value.is_constant:
-        return _tensor(role, value, "", prefix, _small(value))
-    giver = f"{prefix}{value.producer.name}"
+        return _tensor(role, value, "", prefix, _small_constant(value))
+    producer_name = f"{prefix}{value.producer.name}"
     if place.graph.owner is not None and isinstance(value.producer.op, Input):
         return _tensor(role, value, _owner(prefix), prefix)
-    crossing = borders.between(units.get(giver, (giver,)), units.get(place.name, (place.name,)), _bytes(value.info))
-    return _tensor(role, value, giver, prefix, crossing=crossing)
+    crossing = borders.between(
+        units.get(producer_name, (producer_name,)), units.get(place.name, (place.name,)), _bytes(value.info)
+    )
+    return _tensor(role, value, producer_name, prefix, crossing=crossing)
 
 
 def _owner(prefix: str) -> str:
@@ -197,9 +201,9 @@ def _owner(prefix: str) -> str:
 
 def _output(layer: Layer, borders: _Borders, units: Mapping[str, Sequence[str]]) -> Tensor:
     [value] = layer.values
-    giver = "" if value.is_constant else value.producer.name
-    crossing = borders.between(units.get(giver, (giver,)), (layer.name,), _bytes(value.info))
-    return _tensor(layer.name, value, giver, crossing=crossing)
+    producer_name = "" if value.is_constant else value.producer.name
+    crossing = borders.between(units.get(producer_name, (producer_name,)), (layer.name,), _bytes(value.info))
+    return _tensor(layer.name, value, producer_name, crossing=crossing)
 
 
 def _tensor(
@@ -219,7 +223,7 @@ def _bytes(info: TensorInfo | None) -> int:
     return 0 if isinstance(size, Dim) else int(size)
 
 
-def _small(value: Value) -> str:
+def _small_constant(value: Value) -> str:
     array = value.constant
     if array is None or array.size > _SHOWN_ELEMENTS or array.dtype == object:
         return ""
@@ -251,11 +255,11 @@ class _Borders:
             (crossing.value, crossing.target): number for number, crossing in enumerate(crossings) if not crossing.layer
         }
         self._between: dict[tuple[str, str], list[int]] = {}
-        for prefix, each in named_graphs(graph):
-            for layer in each:
-                self._note(prefix, layer)
+        for prefix, subgraph in named_graphs(graph):
+            for layer in subgraph:
+                self._record_paths(prefix, layer)
 
-    def _note(self, prefix: str, layer: Layer) -> None:
+    def _record_paths(self, prefix: str, layer: Layer) -> None:
         if isinstance(layer.op, MemCopy | MemImport | Debug):
             return
         for value in layer.values:
@@ -268,15 +272,15 @@ class _Borders:
         Returns the name of this layer, and the indices of the crossings on the path to the backend `target`, the last
         one first. `prefix` is that of the names of the graph's layers.
         """
-        numbers: list[int] = []
+        crossing_indices: list[int] = []
         while True:
             producer = value.producer
-            direct = self._direct.get((f"{prefix}{value.name}", target))
-            numbers += [direct] if direct is not None and not numbers else []
+            direct_crossing = self._direct.get((f"{prefix}{value.name}", target))
+            crossing_indices += [direct_crossing] if direct_crossing is not None and not crossing_indices else []
             if not isinstance(producer.op, MemCopy | MemImport | Debug):
-                return f"{prefix}{producer.name}", numbers
+                return f"{prefix}{producer.name}", crossing_indices
             crossing = self._by_layer.get(f"{prefix}{producer.name}")
-            numbers += [crossing] if crossing is not None else []
+            crossing_indices += [crossing] if crossing is not None else []
             [value] = producer.values
 
     def between(self, givers: Sequence[str], takers: Sequence[str], size: int) -> int | None:
@@ -284,19 +288,21 @@ class _Borders:
 
         If there are several, one of `size` bytes is preferred. None if no tensor passes between backends there.
         """
-        result = [item for giver in givers for taker in takers for item in self._between.get((giver, taker), ())]
-        fitting = [item for item in result if self._crossings[item].num_bytes == size]
-        return next(iter(fitting or result), None)
+        candidates = [
+            crossing for giver in givers for taker in takers for crossing in self._between.get((giver, taker), ())
+        ]
+        same_size = [crossing for crossing in candidates if self._crossings[crossing].num_bytes == size]
+        return next(iter(same_size or candidates), None)
 
 
 def _parts(graph: Graph, borders: _Borders, units: Mapping[str, Sequence[str]]) -> Iterator[Part]:
     stands_for: dict[str, list[str]] = {}
-    for name, together in units.items():
-        for unit in together:
+    for name, layer_units in units.items():
+        for unit in layer_units:
             stands_for.setdefault(unit, []).append(name)
     number = 0
-    for prefix, each in named_graphs(graph):
-        for view in select(each, lambda layer: layer.backend if is_placed_by_a_backend(layer) else None):
+    for prefix, subgraph in named_graphs(graph):
+        for view in select(subgraph, lambda layer: layer.backend if is_placed_by_a_backend(layer) else None):
             number += 1
             yield _part(number, prefix, view, borders, stands_for)
 
@@ -306,15 +312,19 @@ def _part(
 ) -> Part:
     backend, names = str(view.layers[0].backend), tuple(f"{prefix}{layer.name}" for layer in view)
     layers = dict.fromkeys(layer for name in names for layer in stands_for.get(name, ()))
-    incoming = dict.fromkeys(item for value in view.inputs for item in borders.way(prefix, value, backend)[1])
+    incoming = dict.fromkeys(crossing for value in view.inputs for crossing in borders.way(prefix, value, backend)[1])
     leaving = ((value, use.layer) for value in view.outputs for use in value.uses if use.layer not in view)
-    outgoing = dict.fromkeys(item for value, layer in leaving for item in _ways_out(prefix, value, layer, borders))
+    outgoing = dict.fromkeys(
+        crossing for value, layer in leaving for crossing in _crossings_after(prefix, value, layer, borders)
+    )
     return Part(number, backend, tuple(layers), names, tuple(incoming), tuple(outgoing))
 
 
-def _ways_out(prefix: str, value: Value, layer: Layer, borders: _Borders) -> list[int]:
+def _crossings_after(prefix: str, value: Value, layer: Layer, borders: _Borders) -> list[int]:
     if not isinstance(layer.op, MemCopy | MemImport | Debug):
         return borders.way(prefix, value, str(layer.backend))[1]
-    [created] = layer.outputs
-    further = [item for use in created.uses for item in _ways_out(prefix, created, use.layer, borders)]
-    return further or borders.way(prefix, created, str(layer.backend))[1]
+    [copied] = layer.outputs
+    later_crossings = [
+        crossing for use in copied.uses for crossing in _crossings_after(prefix, copied, use.layer, borders)
+    ]
+    return later_crossings or borders.way(prefix, copied, str(layer.backend))[1]

@@ -88,7 +88,7 @@ class OptimizedNetwork:
             self.preferences,
             tuple((placement, tuple(self._verdicts(placement, refusals))) for placement in self.placements),
             self.crossings,
-            tuple((item.id, item.reason) for item in self.absent),
+            tuple((backend.id, backend.reason) for backend in self.absent),
             tuple(map(str, self.messages)),
             tuple(message.text for message in self.messages if not message.refusals),
             facts_of(self.graph, self.divided(), {placement.layer for placement in self.placements}, self.crossings),

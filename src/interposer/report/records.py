@@ -105,8 +105,8 @@ class Crossing:
     @property
     def num_bytes(self) -> int:
         """The size of the tensor in bytes; 0 if it is unknown before running."""
-        result = self.info.num_bytes
-        return 0 if isinstance(result, Dim) else int(result)
+        size = self.info.num_bytes
+        return 0 if isinstance(size, Dim) else int(size)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON-compatible data."""

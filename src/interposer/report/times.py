@@ -70,14 +70,18 @@ class Clock:
     def __init__(self, facts: Facts, times: Times | None) -> None:
         self._facts = facts
         self._times = Times() if times is None else times
-        self._work = {name: item.work for name, item in facts.layers.items()}
-        self._inside: dict[str, list[str]] = {}
+        self._work = {name: layer_facts.work for name, layer_facts in facts.layers.items()}
+        self._layers_of_unit: dict[str, list[str]] = {}
         for name, units in facts.units.items():
             for unit in units:
-                self._inside.setdefault(unit, []).append(name)
-        self._rest = {unit: [name for name in them if not self._is_inside(name)] for unit, them in self._inside.items()}
-        self._rest_work = {unit: sum(self._work.get(name, 0.0) for name in them) for unit, them in self._rest.items()}
-        measured = sum(map(self._of_unit, self._inside))
+                self._layers_of_unit.setdefault(unit, []).append(name)
+        self._unmeasured_layers = {
+            unit: [name for name in names if not self._is_inside(name)] for unit, names in self._layers_of_unit.items()
+        }
+        self._unmeasured_work = {
+            unit: sum(self._work.get(name, 0.0) for name in names) for unit, names in self._unmeasured_layers.items()
+        }
+        measured = sum(map(self._unit_time, self._layers_of_unit))
         self._total_work = sum(self._work.values()) or 1.0
         self._total = measured or self._times.whole
 
@@ -89,33 +93,33 @@ class Clock:
         """
         units = self._facts.units.get(name, ())
         if not self._times.units:
-            return self._estimated([name])
+            return self._estimated_time([name])
         if self._is_inside(name):
-            return self._known(self._times.layers[name], True)
-        ms = sum(self._rest_of(unit) * self._share_in(unit, name) for unit in units)
-        return self._known(ms, all(len(self._inside[unit]) == 1 for unit in units))
+            return self._measured_time(self._times.layers[name], True)
+        ms = sum(self._unmeasured_time(unit) * self._share_in(unit, name) for unit in units)
+        return self._measured_time(ms, all(len(self._layers_of_unit[unit]) == 1 for unit in units))
 
     def _is_inside(self, name: str) -> bool:
         """Return True if a backend measured the layer inside of a running layer with several."""
         units = self._facts.units.get(name, ())
-        return name in self._times.layers and any(len(self._inside[unit]) > 1 for unit in units)
+        return name in self._times.layers and any(len(self._layers_of_unit[unit]) > 1 for unit in units)
 
-    def _of_unit(self, unit: str) -> float:
+    def _unit_time(self, unit: str) -> float:
         """Return the measured milliseconds of a running layer; 0 if it did not run, as in a branch not taken."""
         return self._times.units.get(unit, 0.0)
 
-    def _rest_of(self, unit: str) -> float:
+    def _unmeasured_time(self, unit: str) -> float:
         """Return the milliseconds of a running layer that are divided among those of its layers that are not measured.
 
         If the backend measured some layers, the others were computed in the steps of these, or in steps of no layer.
         """
-        if any(map(self._is_inside, self._inside[unit])):
+        if any(map(self._is_inside, self._layers_of_unit[unit])):
             return self._times.others.get(unit, 0.0)
-        return self._of_unit(unit)
+        return self._unit_time(unit)
 
     def _share_in(self, unit: str, name: str) -> float:
-        together = self._rest_work[unit]
-        return self._work.get(name, 0.0) / together if together else 1 / len(self._rest[unit])
+        total_work = self._unmeasured_work[unit]
+        return self._work.get(name, 0.0) / total_work if total_work else 1 / len(self._unmeasured_layers[unit])
 
     def part(self, part: Part) -> Time:
         """Return the time of a part: the sum of its running layers if these were timed, else an estimate.
@@ -123,12 +127,12 @@ class Clock:
         The estimate is the part's share of the time of the whole run, in proportion to its work.
         """
         if part.units and self._times.units:
-            return self._known(sum(map(self._of_unit, part.units)), True)
-        return self._estimated(part.layers)
+            return self._measured_time(sum(map(self._unit_time, part.units)), True)
+        return self._estimated_time(part.layers)
 
-    def _known(self, ms: float, measured: bool) -> Time:
+    def _measured_time(self, ms: float, measured: bool) -> Time:
         return Time(ms, ms / self._total if self._total else 0.0, measured)
 
-    def _estimated(self, layers: Iterable[str]) -> Time:
+    def _estimated_time(self, layers: Iterable[str]) -> Time:
         share = sum(self._work.get(name, 0.0) for name in layers) / self._total_work
         return Time(None if self._total is None else self._total * share, share, False)

@@ -76,8 +76,8 @@ class Header:
 
     def to_bytes(self) -> bytes:
         """Return the bytes at the beginning of a file."""
-        number = _ED25519 if self.signature else 0
-        signed = _SIGNATURE.pack(number, 0, self.key, self.signature)
+        algorithm = _ED25519 if self.signature else 0
+        signed = _SIGNATURE.pack(algorithm, 0, self.key, self.signature)
         return (self._fields() + signed).ljust(HEADER_BYTES, b"\0")
 
     def _fields(self) -> bytes:
@@ -110,14 +110,14 @@ class Header:
                 "save the network again with this version of interposer",
                 path=path,
             )
-        number, reserved, key, signature = _SIGNATURE.unpack_from(head, _FIELDS.size)
-        rest = head[_FIELDS.size + _SIGNATURE.size : HEADER_BYTES]
-        if size != HEADER_BYTES or reserved or any(rest) or number not in (0, _ED25519):
+        algorithm, reserved, key, signature = _SIGNATURE.unpack_from(head, _FIELDS.size)
+        padding = head[_FIELDS.size + _SIGNATURE.size : HEADER_BYTES]
+        if size != HEADER_BYTES or reserved or any(padding) or algorithm not in (0, _ED25519):
             raise _damaged(path, "header", "reserved bytes are not zero")
-        if not number and any(key + signature):
+        if not algorithm and any(key + signature):
             raise _damaged(path, "header", "it has a signature of an unknown kind")
-        created = cls(index_offset, index_size, file_size, sha256)
-        return replace(created, key=key, signature=signature) if number else created
+        header = cls(index_offset, index_size, file_size, sha256)
+        return replace(header, key=key, signature=signature) if algorithm else header
 
 
 def is_saved(head: bytes) -> bool:
@@ -148,7 +148,7 @@ class Container:
         self.header = Header.of(self._read(0, min(HEADER_BYTES, self.size)), self.path)
         self.index = self._index()
         self._sections = self._table()
-        self._good: set[tuple[int, bool]] = set()
+        self._verified: set[tuple[int, bool]] = set()
 
     @property
     def size(self) -> int:
@@ -190,8 +190,8 @@ class Container:
         return sections
 
     def _row(self, number: int, row: Any) -> _Section:
-        kinds = (str, int, int, str, str)
-        if not isinstance(row, list) or len(row) != len(kinds) or list(map(type, row)) != list(kinds):
+        field_types = (str, int, int, str, str)
+        if not isinstance(row, list) or len(row) != len(field_types) or list(map(type, row)) != list(field_types):
             raise _damaged(self.path, "index", f"entry {number} of the table of sections is damaged")
         section = _Section(*row)
         if section.offset < 0 or section.size < 0 or section.offset % ALIGNMENT:
@@ -219,12 +219,12 @@ class Container:
         if self._fd is None:
             yield self._content[offset : offset + size].data
             return
-        done = 0
+        bytes_read = 0
         for piece in chunks_of_file(self._fd.fd, self._fd.offset + offset, size):
             yield piece
-            done += len(piece)
-        if done != size:
-            raise _damaged(self.path, f"byte {offset + done:,}", "the file was truncated while it was read")
+            bytes_read += len(piece)
+        if bytes_read != size:
+            raise _damaged(self.path, f"byte {offset + bytes_read:,}", "the file was truncated while it was read")
 
     def verify(self, number: int, *, strictly: bool = False) -> None:
         """Compare the checksum of a section with its bytes, once; `strictly` compares the SHA-256.
@@ -233,7 +233,7 @@ class Container:
             ParseError: they differ.
         """
         section = self._section(number)
-        if (number, strictly) not in self._good:
+        if (number, strictly) not in self._verified:
             self._compare(number, self._sha256(section) if strictly else self._checksum(section), strictly)
 
     def _compare(self, number: int, actual: str, strictly: bool) -> None:
@@ -241,7 +241,7 @@ class Container:
         section = self._sections[number]
         if actual != (section.sha256 if strictly else section.checksum):
             raise _damaged(self.path, f"section {number} ({section.kind})", "its checksum is wrong")
-        self._good.add((number, strictly))
+        self._verified.add((number, strictly))
 
     def _sha256(self, section: _Section) -> str:
         digest = hashlib.sha256()
@@ -251,12 +251,12 @@ class Container:
 
     def _checksum(self, section: _Section) -> str:
         """Return the checksum of a section; several threads read a large one."""
-        most = section.size // _BYTES_PER_THREAD
-        count = min(most, thread_budget()) if most > 1 else 1
-        if count < 2:
+        full_tasks = section.size // _BYTES_PER_THREAD
+        num_threads = min(full_tasks, thread_budget()) if full_tasks > 1 else 1
+        if num_threads < 2:
             return checksum(self._pieces(section.offset, section.size))
         total = Checksum()
-        with ThreadPoolExecutor(count) as threads:
+        with ThreadPoolExecutor(num_threads) as threads:
             for sums in threads.map(
                 lambda start: self._sums(section, start), range(0, section.size, _VERIFIED_AT_ONCE)
             ):
@@ -277,9 +277,9 @@ class Container:
         for number in range(len(self._sections)):
             self.verify(number, strictly=True)
         end = HEADER_BYTES
-        borders = sorted((item.offset, item.size) for item in self._sections)
-        last = (self.header.index_offset, self.header.index_size)
-        for offset, size in (*borders, last, (self.size, 0)):
+        section_ranges = sorted((section.offset, section.size) for section in self._sections)
+        index_range = (self.header.index_offset, self.header.index_size)
+        for offset, size in (*section_ranges, index_range, (self.size, 0)):
             if any(any(piece) for piece in self._pieces(end, offset - end)):
                 raise _damaged(self.path, f"byte {end:,}", "the bytes between sections are not zero")
             end = offset + size
@@ -303,7 +303,7 @@ class Container:
         Raises:
             ParseError: there are no such bytes, or their section is damaged.
         """
-        if not (isinstance(ref, list | tuple) and len(ref) == 3 and all(type(item) is int for item in ref)):
+        if not (isinstance(ref, list | tuple) and len(ref) == 3 and all(type(number_) is int for number_ in ref)):
             raise _damaged(self.path, "index", f"a place of data is {ref!r}; expected three numbers")
         number, offset, size = ref
         section = self._section(number)
@@ -344,10 +344,10 @@ class SectionWriter:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._file.write(bytes(HEADER_BYTES))
-        self._at = HEADER_BYTES
+        self._position = HEADER_BYTES
         self._sections: list[_Section | None] = [None]
         self._small = bytearray()
-        self._known: dict[bytes, Ref] = {}
+        self._stored: dict[bytes, Ref] = {}
         self._numbers: dict[tuple[str, str], int] = {}
 
     def facts(self, kind: str, facts: Any) -> int:
@@ -358,16 +358,16 @@ class SectionWriter:
     def data(self, raw: memoryview) -> Ref:
         """Write bytes, and return their place."""
         digest = hashlib.sha256(raw).digest()
-        known = self._known.get(digest)
-        if known is not None:
-            return known
+        stored_ref = self._stored.get(digest)
+        if stored_ref is not None:
+            return stored_ref
         if raw.nbytes >= PAGE:
             ref = self._section("data", raw, digest, PAGE), 0, raw.nbytes
         else:
             self._small += bytes(-len(self._small) % ALIGNMENT)
             ref = 0, len(self._small), raw.nbytes
             self._small += raw
-        self._known[digest] = ref
+        self._stored[digest] = ref
         return ref
 
     def _section(self, kind: str, raw: memoryview, sha256: bytes, alignment: int, number: int | None = None) -> int:
@@ -379,15 +379,15 @@ class SectionWriter:
             self._sections.append(None)
         self._pad(alignment)
         self._file.write(raw)
-        self._sections[number] = _Section(kind, self._at, raw.nbytes, sha256.hex(), checksum(raw))
+        self._sections[number] = _Section(kind, self._position, raw.nbytes, sha256.hex(), checksum(raw))
         self._numbers[key] = number
-        self._at += raw.nbytes
+        self._position += raw.nbytes
         return number
 
     def _pad(self, alignment: int) -> None:
-        gap = -self._at % alignment
+        gap = -self._position % alignment
         self._file.write(bytes(gap))
-        self._at += gap
+        self._position += gap
 
     def finish(self, facts: Mapping[str, Any]) -> Header:
         """Write the index, which has `facts` and the table of sections, and the header; return the header."""
@@ -396,7 +396,7 @@ class SectionWriter:
         raw = json.dumps({**facts, "sections": self._sections}, separators=(",", ":"), allow_nan=False).encode()
         self._pad(ALIGNMENT)
         self._file.write(raw)
-        header = Header(self._at, len(raw), self._at + len(raw), hashlib.sha256(raw).digest())
+        header = Header(self._position, len(raw), self._position + len(raw), hashlib.sha256(raw).digest())
         self.sign(header)
         return header
 

@@ -63,10 +63,10 @@ class SavedNetwork:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description as JSON-compatible data."""
-        shown = {name: None if info is None else str(info) for name, info in self.outputs.items()}
+        output_texts = {name: None if info is None else str(info) for name, info in self.outputs.items()}
         return asdict(self) | {
             "inputs": {name: str(info) for name, info in self.inputs.items()},
-            "outputs": shown,
+            "outputs": output_texts,
             "variants": [asdict(variant) for variant in self.variants],
         }
 
@@ -89,9 +89,9 @@ def _described(file: SavedFile) -> SavedNetwork:
     index, sizes = file.index, Counter[str]()
     for section in file.sections:
         sizes[section.kind] += section.size
-    plain = [item for item in index["variants"] if isinstance(item, dict)]
+    plain_variants = [variant for variant in index["variants"] if isinstance(variant, dict)]
     with reading_facts(file.path):
-        variants = tuple(_variant(*pair) for pair in zip(file.variants(), plain, strict=True))
+        variants = tuple(_variant(*pair) for pair in zip(file.variants(), plain_variants, strict=True))
         inputs = {str(name): info_from_plain(info) for name, info in index["inputs"]}
         outputs = {str(name): info and info_from_plain(info) for name, info in index["outputs"]}
         return SavedNetwork(
@@ -103,10 +103,10 @@ def _described(file: SavedFile) -> SavedNetwork:
 def _variant(variant: Variant, plain: Mapping[str, Any]) -> SavedVariant:
     return SavedVariant(
         variant.shapes, variant.preferences, {str(name): int(count) for name, count in plain["layers"].items()},
-        {name: str(item["version"]) for name, item in variant.backends.items()},
-        {name: str(item["fingerprint"]) for name, item in variant.backends.items()},
+        {name: str(facts["version"]) for name, facts in variant.backends.items()},
+        {name: str(facts["fingerprint"]) for name, facts in variant.backends.items()},
         variant.parts, variant.compiled,
-        {str(name): int(item["bytes"]) for name, item in plain["parts"].items() if item["bytes"]},
+        {str(name): int(facts["bytes"]) for name, facts in plain["parts"].items() if facts["bytes"]},
         str(plain["machine"]), variant.interposer,
     )  # fmt: skip
 

@@ -63,8 +63,8 @@ class SavedFile(Container):
                            ("usual", dict), ("signatures", dict), ("variants", list)):  # fmt: skip
             if not isinstance(index[name], kind):
                 raise TypeError(f"{name!r} is {index[name]!r}")
-        for item in index["signatures"].values():
-            self._check_index(item)
+        for signature_index in index["signatures"].values():
+            self._check_index(signature_index)
 
     @property
     def title(self) -> str:
@@ -86,14 +86,17 @@ class SavedFile(Container):
             ParseError: their facts are damaged.
         """
         with reading_facts(self.path):
-            return [Variant.of(self, item) for item in (self.index if index is None else index)["variants"]]
+            return [
+                Variant.of(self, plain_variant)
+                for plain_variant in (self.index if index is None else index)["variants"]
+            ]
 
     def metadata(self, number: Any) -> tuple[str, dict[str, bytes], dict[str, bytes]]:
         """Return the description, the entries and the files that the model file contained."""
         facts = self.facts(number, "metadata")
         with reading_facts(self.path):
             entries, files = (
-                {str(name): base64.b64decode(item["bytes"]) for name, item in facts[key].items()}
+                {str(name): base64.b64decode(encoded["bytes"]) for name, encoded in facts[key].items()}
                 for key in ("entries", "files")
             )
             return str(facts["description"]), entries, files
@@ -126,9 +129,9 @@ class Variant:
     @classmethod
     def of(cls, file: SavedFile, plain: Mapping[str, Any]) -> Variant:
         """Return the variant that an index describes; raise KeyError, TypeError or ValueError if it is damaged."""
-        backends = {str(name): dict(item) for name, item in plain["backends"].items()}
-        for item in backends.values():
-            str(item["version"]), str(item["fingerprint"]), list(item["memory"])
+        backends = {str(name): dict(facts) for name, facts in plain["backends"].items()}
+        for facts in backends.values():
+            str(facts["version"]), str(facts["fingerprint"]), list(facts["memory"])
         options = plain["options"]
         if options is not None:
             dict(options["model_options"])
@@ -138,8 +141,8 @@ class Variant:
             tuple((str(name), _value(value)) for name, value in plain["values"]),
             tuple(map(str, plain["preferences"])),
             backends,
-            {str(name): int(item["compiled"]) for name, item in plain["parts"].items() if item["compiled"]},
-            {str(name): int(item["parts"]) for name, item in plain["parts"].items()},
+            {str(name): int(facts["compiled"]) for name, facts in plain["parts"].items() if facts["compiled"]},
+            {str(name): int(facts["parts"]) for name, facts in plain["parts"].items()},
             str(plain["interposer"]), options, None if plain["plan"] is None else str(plain["plan"]),
             plain["section"], plain["divided"], plain["network"],
         )  # fmt: skip

@@ -43,21 +43,21 @@ class ArrayWriter:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[tuple[int, int], tuple[Ref, Array]] = {}
+        self._refs: dict[tuple[int, int], tuple[Ref, Array]] = {}
 
     def ref(self, array: Array) -> Ref:
         """Store the bytes of a contiguous array, and return their place."""
         key = address_of(array), array.nbytes
-        if key not in self._known:
-            self._known[key] = self._store.data(array.reshape(-1).view(np.uint8).data), array
-        return self._known[key][0]
+        if key not in self._refs:
+            self._refs[key] = self._store.data(array.reshape(-1).view(np.uint8).data), array
+        return self._refs[key][0]
 
     def plain(self, array: Array) -> dict[str, Any]:
         """Return an array as JSON-compatible data: its type, its shape and the place of its bytes, or its texts."""
-        head: list[Any] = [str(DataType.of(array.dtype)), list(array.shape)]
+        type_and_shape: list[Any] = [str(DataType.of(array.dtype)), list(array.shape)]
         if array.dtype.kind == "O":
-            return {_ARRAY: [*head, array.reshape(-1).tolist()]}
-        return {_ARRAY: [*head, self.ref(_little(np.ascontiguousarray(array)))]}
+            return {_ARRAY: [*type_and_shape, array.reshape(-1).tolist()]}
+        return {_ARRAY: [*type_and_shape, self.ref(_little(np.ascontiguousarray(array)))]}
 
 
 def _little(array: Array) -> Array:
@@ -70,29 +70,33 @@ def array_of(plain: Mapping[str, Any], data: Callable[[Any], Array]) -> Array:
     Raises:
         ValueError: the description is damaged.
     """
-    name, sizes, where = plain[_ARRAY]
+    name, sizes, place_or_texts = plain[_ARRAY]
     dtype, shape = DataType.of(name).numpy, tuple(map(int, TensorShape(sizes)))
     if dtype.kind == "O":
-        if not isinstance(where, list) or len(where) > _MOST_TEXTS or not all(isinstance(item, str) for item in where):
+        if (
+            not isinstance(place_or_texts, list)
+            or len(place_or_texts) > _MOST_TEXTS
+            or not all(isinstance(text, str) for text in place_or_texts)
+        ):
             raise ValueError("an array of texts has no list of texts")
-        texts = np.empty(len(where), dtype)
-        texts[:] = where
-        return _shaped(texts, shape)
-    raw = data(where)
+        texts = np.empty(len(place_or_texts), dtype)
+        texts[:] = place_or_texts
+        return _reshaped(texts, shape)
+    raw = data(place_or_texts)
     if raw.nbytes % dtype.itemsize:
         raise ValueError(f"{raw.nbytes} bytes are no array of {name}")
-    return _shaped(raw.view(dtype), shape)
+    return _reshaped(raw.view(dtype), shape)
 
 
-def _shaped(flat: Array, shape: tuple[int, ...]) -> Array:
+def _reshaped(flat: Array, shape: tuple[int, ...]) -> Array:
     count = 1
     for size in shape:
         count *= size
     if flat.size != count:
         raise ValueError(f"an array of {flat.size} elements cannot have the shape {list(shape)}")
-    result = flat.reshape(shape)
-    result.flags.writeable = False
-    return result
+    array = flat.reshape(shape)
+    array.flags.writeable = False
+    return array
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -130,8 +134,13 @@ def _layer(
         "in": [None if value is None else numbers[value] for value in layer.inputs],
         "out": [_value(value) for value in layer.outputs],
     }
-    others = {"backend": layer.backend, "hint": layer.hint, "source": layer.source, "replaced": list(layer.replaced)}
-    plain |= {name: item for name, item in others.items() if item}
+    optional_facts = {
+        "backend": layer.backend,
+        "hint": layer.hint,
+        "source": layer.source,
+        "replaced": list(layer.replaced),
+    }
+    plain |= {name: fact for name, fact in optional_facts.items() if fact}
     if layer.regions:
         plain["regions"] = [graph_to_plain(region, arrays, compiled) for region in layer.regions]
     return plain
@@ -159,9 +168,9 @@ def _op(layer: Layer, arrays: ArrayWriter, compiled: Compiled | None) -> dict[st
         return {"op": op.op_name(), "num_outputs": op.num_outputs, "object": compiled(layer)}
     codecs = op.codecs()
     plain = {"op": op.op_name()}
-    for name, item in op.changed_attributes().items():
+    for name, value in op.changed_attributes().items():
         try:
-            plain[name] = _attribute(item, codecs[name], arrays)
+            plain[name] = _attribute(value, codecs[name], arrays)
         except (TypeError, ValueError) as error:
             reason = f"its attribute {name!r} has a value of the type {error}"
             raise UnwritableError("a saved network", {layer.name: (layer.kind, reason)}) from error
@@ -174,8 +183,8 @@ _ANY: Final = type(codec_of(Any))
 def _attribute(value: Any, codec: Any, arrays: ArrayWriter) -> Any:
     if isinstance(value, np.ndarray):
         return arrays.plain(value)
-    if isinstance(value, tuple) and value and all(isinstance(item, np.ndarray) for item in value):
-        return [arrays.plain(item) for item in value]
+    if isinstance(value, tuple) and value and all(isinstance(array, np.ndarray) for array in value):
+        return [arrays.plain(array) for array in value]
     if isinstance(value, bytes):
         return {_BYTES: base64.b64encode(value).decode("ascii")}
     if isinstance(codec, _ANY) and not isinstance(value, bool | int | str | type(None)):
@@ -223,10 +232,10 @@ class GraphReader:
 
     def _graph(self, plain: Any) -> Graph:
         graph = Graph(_text(plain["name"]))
-        graph.folded = {_text(name): self._folded(item) for name, item in plain.get("folded", {}).items()}
+        graph.folded = {_text(name): self._folded(plain_layer) for name, plain_layer in plain.get("folded", {}).items()}
         values: list[Value] = []
-        for item in plain["layers"]:
-            values += self._layer(graph, item, values).outputs
+        for plain_layer in plain["layers"]:
+            values += self._layer(graph, plain_layer, values).outputs
         return graph
 
     def _folded(self, plain: Mapping[str, Any]) -> TensorInfo:
@@ -234,7 +243,7 @@ class GraphReader:
         return info.with_constant(array_of(plain["value"], self._data)) if "value" in plain else info
 
     def _layer(self, graph: Graph, plain: Mapping[str, Any], values: list[Value]) -> Layer:
-        regions = [self._graph(item) for item in plain.get("regions", ())]
+        regions = [self._graph(plain_value) for plain_value in plain.get("regions", ())]
         op = self._op(plain["op"], plain["out"])
         name = _text(plain["name"])
         inputs = [None if number is None else values[_index(number)] for number in plain["in"]]
@@ -243,8 +252,8 @@ class GraphReader:
             raise ValueError(f"layer {name!r} is described twice, or has another number of outputs")
         layer.backend, layer.hint = _text(plain.get("backend", "")) or None, _text(plain.get("hint", "")) or None
         layer.source, layer.replaced = _text(plain.get("source", "")), _texts(plain.get("replaced", ()))
-        for value, item in zip(layer.outputs, plain["out"], strict=True):
-            self._set_facts(value, item)
+        for value, plain_value in zip(layer.outputs, plain["out"], strict=True):
+            self._set_facts(value, plain_value)
         return layer
 
     def _set_facts(self, value: Value, plain: Mapping[str, Any]) -> None:
@@ -262,12 +271,16 @@ class GraphReader:
 
     def _op(self, plain: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]]) -> Op:
         if plain["op"] == "PreCompiled" and self._restored is not None:
-            known = [info for info in map(_info, outputs) if info is not None]
-            created = self._restored(plain["object"], known)
-            return PreCompiled(num_outputs=plain["num_outputs"], object=created)
+            output_infos = [info for info in map(_info, outputs) if info is not None]
+            compiled_object = self._restored(plain["object"], output_infos)
+            return PreCompiled(num_outputs=plain["num_outputs"], object=compiled_object)
         cls = op_class(_text(plain["op"]))
         codecs = cls.codecs()
-        attributes = {name: self._attribute(item, codecs[name]) for name, item in plain.items() if name != "op"}
+        attributes = {
+            name: self._attribute(plain_attribute, codecs[name])
+            for name, plain_attribute in plain.items()
+            if name != "op"
+        }
         return cls(**attributes)
 
     def _attribute(self, plain: Any, codec: Any) -> Any:
@@ -275,8 +288,12 @@ class GraphReader:
             return array_of(plain, self._data)
         if isinstance(plain, dict) and _BYTES in plain:
             return base64.b64decode(plain[_BYTES], validate=True)
-        if isinstance(plain, list) and plain and all(isinstance(item, dict) and _ARRAY in item for item in plain):
-            return tuple(array_of(item, self._data) for item in plain)
+        if (
+            isinstance(plain, list)
+            and plain
+            and all(isinstance(plain_array, dict) and _ARRAY in plain_array for plain_array in plain)
+        ):
+            return tuple(array_of(plain_array, self._data) for plain_array in plain)
         return codec.from_plain(plain)
 
 
@@ -284,14 +301,14 @@ def _info(plain: Mapping[str, Any]) -> TensorInfo | None:
     return info_from_plain(plain["info"]) if "info" in plain else None
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected a text, not {value!r}")
-    return value
+def _text(text: Any) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"expected a text, not {text!r}")
+    return text
 
 
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(map(_text, value))
+def _texts(texts: Any) -> tuple[str, ...]:
+    return tuple(map(_text, texts))
 
 
 def _index(number: Any) -> int:

@@ -60,14 +60,14 @@ def _private_key(path: str | os.PathLike[str]) -> Any:
     return key
 
 
-def _content(path: str | os.PathLike[str], what: str) -> bytes:
+def _content(path: str | os.PathLike[str], description: str) -> bytes:
     try:
         check_regular(path)
         with open(path, "rb") as file:
             return file.read(1 << 20)
     except (OSError, ValueError, TypeError) as error:
         reason = reason_of(error) if isinstance(error, OSError | ValueError) else str(error)
-        raise InvalidArgumentError(f"{path}: {what} cannot be read: {reason}") from error
+        raise InvalidArgumentError(f"{path}: {description} cannot be read: {reason}") from error
 
 
 def public_keys(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> dict[bytes, str]:

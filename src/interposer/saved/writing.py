@@ -146,10 +146,10 @@ def save_optimized(path: Path, optimized: Divided, sign_key: Path | None = None)
     graph = unplaced(optimized.divided())
     inputs = {layer.name: layer.output.known.with_constant(None) for layer in graph.inputs}
     outputs = {layer.name: layer.values[0].known.with_constant(None) for layer in graph.outputs}
-    lacking = [name for name, info in inputs.items() if not info.is_concrete]
-    if lacking:
+    open_inputs = [name for name, info in inputs.items() if not info.is_concrete]
+    if open_inputs:
         raise InvalidArgumentError(
-            f"the shape of input {lacking[0]!r} is not known, so that the network cannot be loaded; "
+            f"the shape of input {open_inputs[0]!r} is not known, so that the network cannot be loaded; "
             "save the model instead, or give the network shapes before it is optimized"
         )
     shapes = {name: list(map(int, info.shape)) for name, info in inputs.items()}
@@ -168,10 +168,10 @@ def _options_of(optimized: Divided) -> dict[str, Any]:
 
 def unplaced(graph: Graph) -> Graph:
     """Return a copy of a graph whose layers have no backends."""
-    result = graph.clone()
-    for place in places(result):
+    copy = graph.clone()
+    for place in places(copy):
         place.layer.backend = None
-    return result
+    return copy
 
 
 def write(path: Path, network: NetworkToSave, sign_key: Path | None = None) -> None:
@@ -206,7 +206,9 @@ class _Writer:
             "usual": {name: list(shape) for name, shape in network.usual.items()},
             "network": self._graph(network.graph),
             "metadata": None if network.metadata is None else self._metadata(*network.metadata),
-            "signatures": {key: self.network(item) for key, item in network.signatures.items()},
+            "signatures": {
+                key: self.network(signature_network) for key, signature_network in network.signatures.items()
+            },
             "variants": [self._variant(variant) for variant in network.variants],
         }
 
@@ -214,25 +216,25 @@ class _Writer:
         return None if graph is None else self._sections.facts("graph", graph_to_plain(graph, self._arrays))
 
     def _metadata(self, description: str, entries: Mapping[str, bytes], files: Mapping[str, bytes]) -> int:
-        named = {
-            key: {name: {"bytes": base64.b64encode(content).decode("ascii")} for name, content in items.items()}
-            for key, items in (("entries", entries), ("files", files))
+        encoded = {
+            key: {name: {"bytes": base64.b64encode(content).decode("ascii")} for name, content in contents.items()}
+            for key, contents in (("entries", entries), ("files", files))
         }
-        return self._sections.facts("metadata", {"description": description, **named})
+        return self._sections.facts("metadata", {"description": description, **encoded})
 
     def _variant(self, variant: VariantToSave) -> dict[str, Any]:
         optimized = variant.optimized
         divided = optimized.divided()
         parts = _Parts(optimized, divided, self._arrays)
         graph = graph_to_plain(optimized.graph, self._arrays, parts.describe)
-        counted = Counter(placement.backend for placement in optimized.placements)
+        layers_by_backend = Counter(placement.backend for placement in optimized.placements)
         facts = {
             "graph": graph,
-            "placements": [item.to_dict() for item in optimized.placements],
-            "refusals": [item.to_dict() for item in optimized.refusals],
-            "messages": [_message(item) for item in optimized.messages if not item.passing],
-            "crossings": [_crossing(item) for item in optimized.crossings],
-            "absent": [[item.id, item.reason] for item in optimized.absent],
+            "placements": [record.to_dict() for record in optimized.placements],
+            "refusals": [record.to_dict() for record in optimized.refusals],
+            "messages": [_message(record) for record in optimized.messages if not record.passing],
+            "crossings": [_crossing(record) for record in optimized.crossings],
+            "absent": [[record.id, record.reason] for record in optimized.absent],
             "verdicts": _verdicts(optimized),
             "import_enabled": optimized.import_enabled,
             "export_enabled": optimized.export_enabled,
@@ -246,7 +248,7 @@ class _Writer:
             "preferences": list(optimized.preferences),
             "options": _plain_options(variant.options),
             "plan": variant.plan,
-            "layers": {name: counted[name] for name in optimized.preferences},
+            "layers": {name: layers_by_backend[name] for name in optimized.preferences},
             "backends": {name: _origin(optimized, name) for name in sorted(_used(optimized))},
             "interposer": __version__,
             "machine": platform.machine(),
@@ -272,10 +274,10 @@ def _origin(optimized: Divided, name: str) -> dict[str, Any]:
 def fingerprint_of(backend: Any, options: Mapping[str, Any]) -> str:
     """Return what a backend says about this machine and its options; empty if it fails, or exports nothing."""
     try:
-        result = backend.fingerprint(options)
+        fingerprint = backend.fingerprint(options)
     except Exception:  # a backend that fails here exports nothing, and its parts are compiled again
         return ""
-    return result if isinstance(result, str) else ""
+    return fingerprint if isinstance(fingerprint, str) else ""
 
 
 def _verdicts(optimized: Divided) -> dict[str, dict[str, list[str]]]:
@@ -288,7 +290,11 @@ def _verdicts(optimized: Divided) -> dict[str, dict[str, list[str]]]:
 
 
 def _message(message: Any) -> dict[str, Any]:
-    return {"level": message.level, "text": message.text, "refusals": [item.to_dict() for item in message.refusals]}
+    return {
+        "level": message.level,
+        "text": message.text,
+        "refusals": [refusal.to_dict() for refusal in message.refusals],
+    }
 
 
 def _crossing(crossing: Any) -> dict[str, Any]:
@@ -302,12 +308,12 @@ def _fingerprint(value: Any) -> Any:
     """Return the fingerprint of an input's value as JSON-compatible data: bytes, or nested tuples of texts."""
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode("ascii")}
-    return [_fingerprint(item) for item in value] if isinstance(value, tuple) else value
+    return [_fingerprint(element) for element in value] if isinstance(value, tuple) else value
 
 
 def _plain_options(options: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    for backend, items in (options or {}).get("model_options", {}).items():
-        for name, value in items.items():
+    for backend, backend_options in (options or {}).get("model_options", {}).items():
+        for name, value in backend_options.items():
             if not isinstance(value, bool | int | float | str | type(None)):
                 raise InvalidArgumentError(
                     f"option {name!r} of backend {backend} cannot be saved: it is {type(value).__name__}; expected a "
@@ -321,7 +327,7 @@ class _Parts:
 
     def __init__(self, optimized: Divided, divided: Graph, arrays: ArrayWriter) -> None:
         self._optimized, self._arrays = optimized, arrays
-        self._before = dict(named_graphs(divided))
+        self._divided_graphs = dict(named_graphs(divided))
         self._prefixes = {layer: prefix for prefix, graph in named_graphs(optimized.graph) for layer in graph}
         self._counts: dict[str, list[int]] = {}
 
@@ -338,13 +344,13 @@ class _Parts:
         return {
             "backend": backend,
             "graph": prefix,
-            "layers": None if view is None else [item.name for item in view.layers],
+            "layers": None if view is None else [layer_.name for layer_ in view.layers],
             "blob": blob,
         }
 
     def _view(self, layer: Layer, prefix: str) -> SubgraphView | None:
         """Return the layers that a compiled layer stands for; None if the graph before does not have them all."""
-        graph = self._before.get(prefix)
+        graph = self._divided_graphs.get(prefix)
         return None if graph is None else part_view(graph, layer.replaced, layer)
 
     def _blob(self, layer: Layer, backend: str) -> dict[str, Any] | None:
@@ -409,7 +415,7 @@ def combine(path: Path, sources: Sequence[Container], sign_key: Path | None = No
         copiers = [_Copier(source, writer) for source in sources]
         facts = copiers[0].network(first)
         for copier, source in zip(copiers[1:], sources[1:], strict=True):
-            facts["variants"] += [copier.variant(item) for item in source.index["variants"]]
+            facts["variants"] += [copier.variant(variant_facts) for variant_facts in source.index["variants"]]
         writer.sign(sign(writer.finish(facts)))
 
 
@@ -421,12 +427,12 @@ class _Copier:
 
     def network(self, index: Mapping[str, Any]) -> dict[str, Any]:
         """Copy a network with its variants, and return its facts for the index."""
-        facts = {name: item for name, item in index.items() if name != "sections"}
+        facts = {name: fact for name, fact in index.items() if name != "sections"}
         return facts | {
             "network": self._section(index["network"], "graph"),
             "metadata": self._section(index["metadata"], "metadata"),
-            "signatures": {key: self.network(item) for key, item in index["signatures"].items()},
-            "variants": [self.variant(item) for item in index["variants"]],
+            "signatures": {key: self.network(fact) for key, fact in index["signatures"].items()},
+            "variants": [self.variant(fact) for fact in index["variants"]],
         }
 
     def variant(self, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -440,22 +446,22 @@ class _Copier:
     def _section(self, number: int | None, kind: str) -> int | None:
         if number is None:
             return None
-        return self._target.facts(kind, self._moved(self._source.facts(number, kind)))
+        return self._target.facts(kind, self._relocated(self._source.facts(number, kind)))
 
-    def _moved(self, plain: Any) -> Any:
+    def _relocated(self, plain: Any) -> Any:
         """Return JSON data with the places of data in the new file."""
         if isinstance(plain, list):
-            return [self._moved(item) for item in plain]
+            return [self._relocated(element) for element in plain]
         if not isinstance(plain, dict):
             return plain
-        return {key: self._item(key, item) for key, item in plain.items()}
+        return {key: self._item(key, element) for key, element in plain.items()}
 
-    def _item(self, key: str, item: Any) -> Any:
-        if key == "array" and isinstance(item, list) and item[0] != "string":
-            return [item[0], item[1], self._copied(item[2])]
+    def _item(self, key: str, content: Any) -> Any:
+        if key == "array" and isinstance(content, list) and content[0] != "string":
+            return [content[0], content[1], self._copied_ref(content[2])]
         if key == "pieces":
-            return list(map(self._copied, item))
-        return self._moved(item)
+            return list(map(self._copied_ref, content))
+        return self._relocated(content)
 
-    def _copied(self, ref: Any) -> Any:
+    def _copied_ref(self, ref: Any) -> Any:
         return self._target.data(self._source.data(ref).data)
