@@ -35,15 +35,17 @@ class DropActivationRounding:
                 replace(graph, layer, layer.values[0], by="drop_activation_rounding")
                 counts["drop_activation_rounding"] += 1
         for layer in graph:
-            plain = without_rounding(layer.op)
-            if plain is not None and not (self.keep and self._rank(layer) <= self._rank(layer, plain)):
-                layer.op = plain
+            op_without_rounding = without_rounding(layer.op)
+            if op_without_rounding is not None and not (
+                self.keep and self._rank(layer) <= self._rank(layer, op_without_rounding)
+            ):
+                layer.op = op_without_rounding
                 counts["drop_activation_rounding"] += 1
         return Rewritten(counts)
 
     def _is_welcome(self, layer: Layer) -> bool:
-        place = self._rank(layer)
-        return all(place <= self._rank(use.layer) for use in layer.output.uses if use.layer.op.executable)
+        rank = self._rank(layer)
+        return all(rank <= self._rank(use.layer) for use in layer.output.uses if use.layer.op.executable)
 
     def _rank(self, layer: Layer, op: Op | None = None) -> int:
         return self.preference.rank(op or layer.op, layer.input_infos, layer.output_infos)

@@ -32,12 +32,12 @@ def query(backend: Backend, view: SubgraphView, options: Options) -> list[Suppor
         BackendContractError: the answer has the wrong type or length.
         InvalidArgumentError: the backend rejects the options.
     """
-    beyond = _layers_beyond(backend, view)
-    if beyond:
-        known = [layer for layer in view if layer not in beyond]
-        value = iter(_asked(backend, SubgraphView(view.graph, known, view.layers), options) if known else ())
-        return [Support.no(beyond[layer]) if layer in beyond else next(value) for layer in view]
-    return _asked(backend, view, options)
+    refusals = _layers_beyond(backend, view)
+    if refusals:
+        askable = [layer for layer in view if layer not in refusals]
+        answers = iter(_ask(backend, SubgraphView(view.graph, askable, view.layers), options) if askable else ())
+        return [Support.no(refusals[layer]) if layer in refusals else next(answers) for layer in view]
+    return _ask(backend, view, options)
 
 
 def _layers_beyond(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
@@ -52,12 +52,14 @@ def _layers_of_collections(backend: Backend, view: SubgraphView) -> dict[Layer, 
     """
     if backend.capabilities.has("Sequences"):
         return {}
-    result = ((layer, value) for layer in view for value in _tensors(layer) if value.known.element is not None)
+    layers_and_values = (
+        (layer, value) for layer in view for value in _inputs_and_outputs(layer) if value.known.element is not None
+    )
     text = "{0.name!r} is {0.known}, which is no tensor, and it lacks the capability Sequences"
-    return {layer: text.format(value) for layer, value in result}
+    return {layer: text.format(value) for layer, value in layers_and_values}
 
 
-def _tensors(layer: Layer) -> tuple[Value, ...]:
+def _inputs_and_outputs(layer: Layer) -> tuple[Value, ...]:
     return *layer.values, *layer.outputs
 
 
@@ -66,26 +68,26 @@ def _late_layers(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
 
     Empty if the backend has the capability DynamicShapes.
     """
-    known = {id(value.known.shape): value.known.shape for layer in view for value in _tensors(layer)}
-    if all([shape.is_concrete for shape in known.values()]) or backend.capabilities.has("DynamicShapes"):
+    shapes = {id(value.known.shape): value.known.shape for layer in view for value in _inputs_and_outputs(layer)}
+    if all([shape.is_concrete for shape in shapes.values()]) or backend.capabilities.has("DynamicShapes"):
         return {}
     late = shaped_by_data(view.graph)
-    first = {layer: next(filter(late.__contains__, (*layer.values, *layer.outputs)), None) for layer in view}
+    first_late = {layer: next(filter(late.__contains__, (*layer.values, *layer.outputs)), None) for layer in view}
     text = "the shape of {0.name!r}, {0.known.shape}, depends on data, and it lacks the capability DynamicShapes"
-    return {layer: text.format(value) for layer, value in first.items() if value is not None}
+    return {layer: text.format(value) for layer, value in first_late.items() if value is not None}
 
 
-def _asked(backend: Backend, view: SubgraphView, options: Options) -> list[Support]:
+def _ask(backend: Backend, view: SubgraphView, options: Options) -> list[Support]:
     try:
         support = backend.layer_support(options)
     except InvalidArgumentError:  # an invalid option is an error of the caller
         raise
     except Exception as error:
-        return _not_answered(backend, view, error)
+        return _all_refused(backend, view, error)
     try:
         answer = support.query(view)
     except Exception as error:
-        return _not_answered(backend, view, error)
+        return _all_refused(backend, view, error)
     verdicts: list[Support] = checked(answer, list, "query", backend.id)
     for verdict in verdicts:
         if not isinstance(verdict, Support):
@@ -97,7 +99,7 @@ def _asked(backend: Backend, view: SubgraphView, options: Options) -> list[Suppo
     return verdicts
 
 
-def _not_answered(backend: Backend, view: SubgraphView, error: Exception) -> list[Support]:
+def _all_refused(backend: Backend, view: SubgraphView, error: Exception) -> list[Support]:
     _log.warning("backend %s could not say what it supports", backend.id, exc_info=True)
     return [Support.no(f"{ASKING_RAISED} {type(error).__name__}: {error}")] * len(view)
 
@@ -146,9 +148,11 @@ class Assigner:
 
     def with_regions(self) -> list[Assigner]:
         """Return this assigner and one for every region in the graph, all with the same records."""
-        inner = [(prefix, graph) for prefix, graph in named_graphs(self.graph, self.prefix) if graph is not self.graph]
-        shared = self.backends, self._options, self._absent, self.records
-        return [self, *(Assigner(graph, *shared, prefix, self._exclude) for prefix, graph in inner)]
+        subgraphs = [
+            (prefix, graph) for prefix, graph in named_graphs(self.graph, self.prefix) if graph is not self.graph
+        ]
+        settings = self.backends, self._options, self._absent, self.records
+        return [self, *(Assigner(graph, *settings, prefix, self._exclude) for prefix, graph in subgraphs)]
 
     def name(self, layer: Layer) -> str:
         """Return the layer's name in the records."""
@@ -185,23 +189,23 @@ class Assigner:
         """
         for layer in layers:
             layer.backend = None
-            self._note(backend, layer, (reason,), "optimize")
+            self._record_refusal(backend, layer, (reason,), "optimize")
 
     def _offer(self, backend: Backend, offered: list[Layer], remaining: list[Layer], added: list[Layer]) -> list[Layer]:
-        asked = [layer for layer in offered if self._may_have(backend, layer)]
-        if not asked:
+        candidates = [layer for layer in offered if self._may_have(backend, layer)]
+        if not candidates:
             return remaining
-        view = SubgraphView(self.graph, asked)
+        view = SubgraphView(self.graph, candidates)
         verdicts = query(backend, view, self.options(backend))
         if backend.capabilities.has(ALL_OR_NOTHING):
             verdicts = self._all_or_nothing(view, verdicts)
         for layer, verdict in zip(view, verdicts, strict=True):
             if verdict:
                 self._place(backend, layer)
-            elif self._takes_in_fp32(backend, layer):
+            elif self._supports_in_fp32(backend, layer):
                 added += self._convert(backend, layer, verdict)
             else:
-                self._note(backend, layer, verdict.reasons, "support")
+                self._record_refusal(backend, layer, verdict.reasons, "support")
         return [layer for layer in remaining if layer.backend is None]
 
     def _all_or_nothing(self, view: SubgraphView, verdicts: list[Support]) -> list[Support]:
@@ -209,8 +213,8 @@ class Assigner:
         refused = [layer for layer, verdict in zip(view, verdicts, strict=True) if not verdict]
         if not refused and len(view) == sum(map(is_placed_by_a_backend, self.graph)):
             return verdicts
-        why = f"it refuses layer {self.title(refused[0])}" if refused else "other backends run layers of it"
-        reason = f"it runs a network only as a whole ({ALL_OR_NOTHING}), and {why}"
+        cause = f"it refuses layer {self.title(refused[0])}" if refused else "other backends run layers of it"
+        reason = f"it runs a network only as a whole ({ALL_OR_NOTHING}), and {cause}"
         return [Support.no(reason) if verdict else verdict for verdict in verdicts]
 
     def _may_have(self, backend: Backend, layer: Layer) -> bool:
@@ -218,7 +222,7 @@ class Assigner:
             return False
         excluded = backend.id in self._exclude.get(layer.kind, ())
         if excluded:
-            self._note(backend, layer, ("the options keep layers of this type from it",), "support")
+            self._record_refusal(backend, layer, ("the options keep layers of this type from it",), "support")
         return not excluded
 
     def _place(self, backend: Backend, layer: Layer) -> None:
@@ -226,7 +230,7 @@ class Assigner:
         name = self.name(layer)
         self.records.placements[name] = Placement(name, layer.kind, backend.id, name, layer.source, layer.replaced)
 
-    def _takes_in_fp32(self, backend: Backend, layer: Layer) -> bool:
+    def _supports_in_fp32(self, backend: Backend, layer: Layer) -> bool:
         if backend.capabilities.has(ALL_OR_NOTHING):
             return False
         if not has_half_types(layer) or _layers_beyond(backend, SubgraphView(self.graph, [layer], [layer])):
@@ -235,21 +239,23 @@ class Assigner:
         return all(query(backend, view, self.options(backend)))
 
     def _convert(self, backend: Backend, layer: Layer, verdict: Support) -> list[Layer]:
-        self._say("warning", f"layer {self.title(layer)} runs in float32 on {backend.id}: {'; '.join(verdict.reasons)}")
+        self._record_message(
+            "warning", f"layer {self.title(layer)} runs in float32 on {backend.id}: {'; '.join(verdict.reasons)}"
+        )
         added = convert_layer_to_fp32(self.graph, layer)
         self._place(backend, layer)
         return added
 
-    def _note(self, backend: Backend, layer: Layer, reasons: tuple[str, ...], stage: str) -> None:
+    def _record_refusal(self, backend: Backend, layer: Layer, reasons: tuple[str, ...], stage: str) -> None:
         refusal = Refusal(self.name(layer), layer.kind, backend.id, reasons, stage)
         self.records.refusals[layer.guid, backend.id] = refusal
         types = f"{_types(layer.input_infos)} to {_types(layer.output_infos)}"
         verb = "gave back" if stage == "optimize" else "refuses"
-        self._say(
+        self._record_message(
             "warning", f"{backend.id} {verb} layer {self.title(layer)}, {types}: {'; '.join(reasons)}", (refusal,)
         )
 
-    def _say(self, level: str, text: str, refusals: tuple[Refusal, ...] = ()) -> None:
+    def _record_message(self, level: str, text: str, refusals: tuple[Refusal, ...] = ()) -> None:
         self.records.messages.append(Message(level, text, refusals))
         _log.info("%s", text)
 
@@ -258,16 +264,16 @@ class Assigner:
         return f"{self.name(layer)!r} ({layer.kind})"
 
     def _unsupported(self, layers: Sequence[Layer]) -> UnsupportedLayerError:
-        said: dict[str, list[Refusal]] = {self.name(layer): [] for layer in layers}
+        refusals_by_layer: dict[str, list[Refusal]] = {self.name(layer): [] for layer in layers}
         for refusal in self.records.refusals.values():
-            if refusal.layer in said:
-                said[refusal.layer].append(refusal)
+            if refusal.layer in refusals_by_layer:
+                refusals_by_layer[refusal.layer].append(refusal)
         ids: list[str] = [backend.id for backend in self.backends]
-        texts = [_paragraph(layer, self.title(layer), said[self.name(layer)], ids) for layer in layers]
-        head = [] if len(texts) == 1 else [f"{len(texts)} layers cannot be run"]
-        absent = [f"  {item.id} is absent: {item.reason}" for item in self._absent]
-        cached = [refusal for result in said.values() for refusal in result]
-        return UnsupportedLayerError("\n".join(head + texts + absent), cached)
+        texts = [_paragraph(layer, self.title(layer), refusals_by_layer[self.name(layer)], ids) for layer in layers]
+        heading = [] if len(texts) == 1 else [f"{len(texts)} layers cannot be run"]
+        absent = [f"  {absent_backend.id} is absent: {absent_backend.reason}" for absent_backend in self._absent]
+        all_refusals = [refusal for refusals in refusals_by_layer.values() for refusal in refusals]
+        return UnsupportedLayerError("\n".join(heading + texts + absent), all_refusals)
 
     def verdicts(self, snapshot: Graph) -> Callable[[str], Mapping[str, tuple[str, ...]]]:
         """Return a function that answers why a backend does not run layers, for explanations.
@@ -275,16 +281,16 @@ class Assigner:
         The function takes a backend's id and returns its reasons against each layer of `snapshot`, by the layer's name;
         no reasons if it supports the layer. Each backend is asked once, when the function is first called for it.
         """
-        known: dict[str, dict[str, tuple[str, ...]]] = {}
+        reasons_by_backend: dict[str, dict[str, tuple[str, ...]]] = {}
         by_id: dict[str, Backend] = {backend.id: backend for backend in self.backends}
 
         def ask(backend_id: str) -> Mapping[str, tuple[str, ...]]:
-            if backend_id not in known:
+            if backend_id not in reasons_by_backend:
                 backend = by_id[backend_id]
-                known[backend_id] = {}
+                reasons_by_backend[backend_id] = {}
                 for prefix, graph in named_graphs(snapshot):
-                    known[backend_id] |= self._answers(backend, graph, prefix)
-            return known[backend_id]
+                    reasons_by_backend[backend_id] |= self._answers(backend, graph, prefix)
+            return reasons_by_backend[backend_id]
 
         return ask
 

@@ -39,8 +39,8 @@ def require_declared_shapes(network: Network) -> None:
 def _undeclared(value: Value) -> Iterator[str]:
     title = "its output" if len(value.producer.outputs) == 1 else f"its output {value.index}"
     if value.declared is None:
-        said = "has no declared shape, and shape_inference='validate' infers none"
-        yield f"{title} {said}; declare it with outputs=[...]"
+        problem = "has no declared shape, and shape_inference='validate' infers none"
+        yield f"{title} {problem}; declare it with outputs=[...]"
     elif not value.declared.is_concrete:
         yield f"{title} is declared as {value.declared}; shape_inference='validate' needs every dimension"
 
@@ -53,8 +53,8 @@ def with_expanded_dims(network: Network) -> Network:
     copy = Network(network.name, network.graph.clone())
     order, _ = copy.graph.schedule()
     for layer in order:
-        for value in () if isinstance(layer.op, ControlFlow) else _mismatched(layer):
-            _expand(copy.graph, *value)
+        for mismatch in () if isinstance(layer.op, ControlFlow) else _mismatched(layer):
+            _expand(copy.graph, *mismatch)
         infer_layer(layer)
     return copy
 

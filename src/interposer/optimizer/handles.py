@@ -43,7 +43,7 @@ def place_tensors(graph: Graph, default: str, offers: Offers) -> list[Crossing]:
         IncompatibleMemoryError: a tensor cannot be moved from one backend's memory to another's.
     """
     placer = _Placer(default, offers)
-    return [crossing for prefix, each in named_graphs(graph) for crossing in placer.place(each, prefix)]
+    return [crossing for prefix, subgraph in named_graphs(graph) for crossing in placer.place(subgraph, prefix)]
 
 
 class _Placer:
@@ -52,7 +52,7 @@ class _Placer:
         self._routes: dict[object, Route | None] = {}
         self._mappable = {kind.id: 0 for kind in offers.kinds.values() if kind.maps}
         borrowing = {kind.id for kind in offers.kinds.values() if kind.imports & MemorySource.MALLOC}
-        self._border_costs = {item: int(item not in borrowing) for item in self._mappable}
+        self._border_costs = {kind_id: int(kind_id not in borrowing) for kind_id in self._mappable}
 
     def place(self, graph: Graph, prefix: str) -> list[Crossing]:
         for layer in graph.topological():
@@ -64,32 +64,34 @@ class _Placer:
         for value in values:
             if value in late or not value.known.is_tensor:
                 value.factory = DEFAULT_FACTORY
-                crossings += _direct(value, _grouped(value), prefix)
+                crossings += _direct_crossings(value, _grouped(value), prefix)
             else:
                 crossings += self._cross(graph, value, prefix)
         return crossings
 
     def _cross(self, graph: Graph, value: Value, prefix: str) -> list[Crossing]:
         groups = _grouped(value)
-        giver = self._side(value.producer, value, graph)
-        takers = [self._side(layers[0], value, graph) for layers in groups]
-        route = self._route(value, giver, takers)
+        writer = self._side(value.producer, value, graph)
+        readers_ = [self._side(layers[0], value, graph) for layers in groups]
+        route = self._route(value, writer, readers_)
         if route is None:
-            raise IncompatibleMemoryError(self._no_way(value, groups, prefix), backend=str(value.producer.backend))
+            raise IncompatibleMemoryError(
+                self._refusal_text(value, groups, prefix), backend=str(value.producer.backend)
+            )
         value.factory = route.home
         if not route.hops:
-            return _direct(value, groups, prefix)
-        reading = dict(zip(map(id, groups), route.reads, strict=True))
-        result, copies = [], {route.home: value}
+            return _direct_crossings(value, groups, prefix)
+        kind_of_group = dict(zip(map(id, groups), route.reads, strict=True))
+        crossings, copies = [], {route.home: value}
         for hop in route.hops:
-            readers = [layer for layers in groups if reading[id(layers)] == hop.target for layer in layers]
-            copies[hop.target], crossing = _insert(graph, value, copies[hop.source], hop, readers, prefix)
-            result.append(crossing)
+            readers = [layer for layers in groups if kind_of_group[id(layers)] == hop.target for layer in layers]
+            copies[hop.target], crossing = _insert_transfer(graph, value, copies[hop.source], hop, readers, prefix)
+            crossings.append(crossing)
         for layers in groups:
-            kind = reading[id(layers)]
+            kind = kind_of_group[id(layers)]
             if kind != route.home:
                 graph.replace_uses(value, copies[kind], lambda use, layers=layers: use.layer in layers)  # type: ignore[misc]
-        return result
+        return crossings
 
     def _side(self, layer: Layer, value: Value, graph: Graph) -> Side:
         """Return the kinds of memory on which a layer of `graph` can write or read a value.
@@ -98,7 +100,7 @@ class _Placer:
         """
         if isinstance(layer.op, Input | Output) and graph.owner is None:
             return Side(_HOST, self._mappable, self._border_costs, guest_cost=int(isinstance(layer.op, Output)))
-        if _is_hosts(layer):
+        if _runs_on_host(layer):
             return Side(_HOST, self._mappable)
         border = isinstance(value.producer.op, Input) or any(
             isinstance(consumer.op, Output) for consumer in value.consumers
@@ -106,31 +108,31 @@ class _Placer:
         backend = str(layer.backend)
         return Side(backend, self._offers.at_the_border(backend) if border else self._offers.ranks(backend))
 
-    def _route(self, value: Value, giver: Side, takers: list[Side]) -> Route | None:
+    def _route(self, value: Value, writer: Side, readers: list[Side]) -> Route | None:
         padded = self._offers.padded(value.producer, value.consumers)
-        key = giver.key, tuple(taker.key for taker in takers), padded
+        key = writer.key, tuple(taker.key for taker in readers), padded
         if key not in self._routes:
             kinds = self._offers.kinds
             if len(kinds) > _MANY:
-                named = {kind for side in (giver, *takers) if side.name != _HOST for kind in side.ranks}
-                kinds = {kind: kinds[kind] for kind in kinds if kind in named or kind == DEFAULT_FACTORY}
-            self._routes[key] = find_route(kinds, giver, takers, padded)
+                preferred_kinds = {kind for side in (writer, *readers) if side.name != _HOST for kind in side.ranks}
+                kinds = {kind: kinds[kind] for kind in kinds if kind in preferred_kinds or kind == DEFAULT_FACTORY}
+            self._routes[key] = find_route(kinds, writer, readers, padded)
         return self._routes[key]
 
-    def _no_way(self, value: Value, groups: list[list[Layer]], prefix: str) -> str:
+    def _refusal_text(self, value: Value, groups: list[list[Layer]], prefix: str) -> str:
         lines = [f"the tensor {prefix}{value.name!r} cannot get to all who read it:"]
-        for layer, does in [(value.producer, "gives"), *((layers[0], "takes") for layers in groups)]:
-            if _is_hosts(layer):
+        for layer, verb in [(value.producer, "gives"), *((layers[0], "takes") for layers in groups)]:
+            if _runs_on_host(layer):
                 lines.append(
-                    f"{layer} ({does} it) is run by the host, which can only work on memory that can be mapped"
+                    f"{layer} ({verb} it) is run by the host, which can only work on memory that can be mapped"
                 )
             else:
                 offered = self._offers.described(str(layer.backend))
-                lines.append(f"{layer} on {layer.backend} ({does} it) works on {offered}")
+                lines.append(f"{layer} on {layer.backend} ({verb} it) works on {offered}")
         return "\n  - ".join(lines)
 
 
-def _is_hosts(layer: Layer) -> bool:
+def _runs_on_host(layer: Layer) -> bool:
     return isinstance(layer.op, Input | Output | ControlFlow | Debug | MemCopy | MemImport)
 
 
@@ -141,18 +143,18 @@ def _grouped(value: Value) -> list[list[Layer]]:
     """
     groups: dict[str, list[Layer]] = {}
     for layer in value.consumers:
-        groups.setdefault(type(layer.op).__name__ if _is_hosts(layer) else f"on {layer.backend}", []).append(layer)
+        groups.setdefault(type(layer.op).__name__ if _runs_on_host(layer) else f"on {layer.backend}", []).append(layer)
     return list(groups.values())
 
 
 def _backend_of(layer: Layer, default: str) -> str:
-    forward = isinstance(layer.op, Input | ControlFlow)
+    looks_forward = isinstance(layer.op, Input | ControlFlow)
     consumers = (use.layer for value in layer.outputs for use in value.uses)
-    near: Iterable[Layer] = consumers if forward else [layer.values[0].producer]
-    return next((item.backend for item in near if item.backend is not None), default)
+    neighbours: Iterable[Layer] = consumers if looks_forward else [layer.values[0].producer]
+    return next((neighbour.backend for neighbour in neighbours if neighbour.backend is not None), default)
 
 
-def _direct(value: Value, groups: list[list[Layer]], prefix: str) -> list[Crossing]:
+def _direct_crossings(value: Value, groups: list[list[Layer]], prefix: str) -> list[Crossing]:
     """Return a record for each backend, other than the producer's, that reads a value in place, without a copy.
 
     The list is empty for an input of the graph. `groups` has the layers that read the value, as `_grouped` returns
@@ -161,12 +163,12 @@ def _direct(value: Value, groups: list[list[Layer]], prefix: str) -> list[Crossi
     source, memory = str(value.producer.backend), (str(value.factory), str(value.factory))
     if isinstance(value.producer.op, Input):
         return []
-    targets = dict.fromkeys(str(layers[0].backend) for layers in groups if not _is_hosts(layers[0]))
+    targets = dict.fromkeys(str(layers[0].backend) for layers in groups if not _runs_on_host(layers[0]))
     name = f"{prefix}{value.name}"
     return [Crossing("", name, source, target, value.known, "direct", memory) for target in targets if target != source]
 
 
-def _insert(
+def _insert_transfer(
     graph: Graph, value: Value, source: Value, hop: Hop, readers: list[Layer], prefix: str
 ) -> tuple[Value, Crossing]:
     """Insert the layer that copies or imports a tensor in one step of its route to other memory.
@@ -183,15 +185,15 @@ def _insert(
         The output of the new layer, and the record of the step.
     """
     owner = next((layer for layer in readers if layer.backend is not None), value.producer)
-    last = readers[0].name if readers else hop.target
+    destination = readers[0].name if readers else hop.target
     op = MemImport() if hop.how == IMPORT else MemCopy()
-    name = f"[ {value.producer.name} ({value.index}) -> {last} ]"
+    name = f"[ {value.producer.name} ({value.index}) -> {destination} ]"
     layer = graph.add(op, [source], name=name, outputs=[value.known])
     layer.output.info, layer.output.factory = value.known.with_constant(None), hop.target
     layer.backend = owner.backend
-    giver = "" if isinstance(value.producer.op, Input) else str(value.producer.backend)
-    taker = str(owner.backend) if any(layer.backend is not None for layer in readers) else ""
+    source_backend = "" if isinstance(value.producer.op, Input) else str(value.producer.backend)
+    target_backend = str(owner.backend) if any(layer.backend is not None for layer in readers) else ""
     memory = hop.source, hop.target
     return layer.output, Crossing(
-        f"{prefix}{layer.name}", f"{prefix}{value.name}", giver, taker, value.known, hop.how, memory
+        f"{prefix}{layer.name}", f"{prefix}{value.name}", source_backend, target_backend, value.known, hop.how, memory
     )

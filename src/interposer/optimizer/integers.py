@@ -32,13 +32,13 @@ class ComputeInIntegers:
     def apply(self, graph: Graph) -> Rewritten:
         """Apply the rewrites to a graph, and return how often each was applied."""
         return apply_rewrites(
-            graph, [Rewrite(integer.name, integer.ops, self._careful(integer)) for integer in INTEGERS]
+            graph, [Rewrite(integer.name, integer.ops, self._checked(integer)) for integer in INTEGERS]
         )
 
-    def _careful(self, item: Rewrite) -> Any:
+    def _checked(self, integer_rewrite: Rewrite) -> Any:
         def rewrite(op: Op, layer: Layer) -> Replacement:
-            result = item(layer)
-            return result if isinstance(result, New) and self._is_welcome(result, layer) else None
+            replacement = integer_rewrite(layer)
+            return replacement if isinstance(replacement, New) and self._is_welcome(replacement, layer) else None
 
         return rewrite
 
@@ -46,12 +46,12 @@ class ComputeInIntegers:
         inner = computing_layer(layer)
         rank = self.preference.rank(inner.op, inner.input_infos, inner.output_infos)
         return all(
-            self.preference.rank(element.op, [info_of(item) for item in element.inputs], [info]) <= rank
-            for element, info in _made(new, layer.output.known)
+            self.preference.rank(new_layer.op, [info_of(operand) for operand in new_layer.inputs], [info]) <= rank
+            for new_layer, info in _computing_layers(new, layer.output.known)
         )
 
 
-def _made(new: New, info: TensorInfo | None) -> Iterator[tuple[New, TensorInfo | None]]:
+def _computing_layers(new: New, info: TensorInfo | None) -> Iterator[tuple[New, TensorInfo | None]]:
     """Yield the layers that a rewrite would create, each with the info of its output; constants are left out.
 
     `new` describes the layer that replaces the old one, and `info` its output. The others are the ones that it reads.
@@ -59,6 +59,6 @@ def _made(new: New, info: TensorInfo | None) -> Iterator[tuple[New, TensorInfo |
     if isinstance(new.op, Constant):
         return
     yield new, info
-    for item in new.inputs:
-        if isinstance(item, New):
-            yield from _made(item, info_of(item))
+    for operand in new.inputs:
+        if isinstance(operand, New):
+            yield from _computing_layers(operand, info_of(operand))

@@ -60,16 +60,18 @@ class Offers:
             if backend.id in used:
                 alone = len(used) == 1
                 preferences[backend.id] = _preferences(backend, registry, kinds, options.get(backend.id, {}), alone)
-        plain = all(type(item).capabilities is ArrayHandleFactory.capabilities for item in registry)
-        return cls(kinds, preferences, registry, not plain)
+        all_inherit = all(type(factory).capabilities is ArrayHandleFactory.capabilities for factory in registry)
+        return cls(kinds, preferences, registry, not all_inherit)
 
     def restricted(self, *, imports: bool, exports: bool) -> Offers:
         """Return the same kinds of memory; without `imports` or `exports`, none of them imports or exports memory."""
         if imports and exports:
             return self
-        none = MemorySource.UNDEFINED
+        no_source = MemorySource.UNDEFINED
         changed = {
-            name: replace(kind, imports=kind.imports if imports else none, exports=kind.exports if exports else none)
+            name: replace(
+                kind, imports=kind.imports if imports else no_source, exports=kind.exports if exports else no_source
+            )
             for name, kind in self.kinds.items()
         }
         return replace(self, kinds=changed)
@@ -99,10 +101,10 @@ class Offers:
             return frozenset()
         consumers = tuple(consumers)
         return frozenset(
-            item.id
-            for item in self.registry
+            factory.id
+            for factory in self.registry
             for connected in consumers
-            if any(item.capabilities(layer, connected).has(name) for name in _ALWAYS_COPIED)
+            if any(factory.capabilities(layer, connected).has(name) for name in _ALWAYS_COPIED)
         )
 
     def described(self, backend: str) -> str:
@@ -114,8 +116,8 @@ def _register(backend: Backend, registry: TensorHandleFactoryRegistry, options: 
     try:
         backend.register_tensor_handle_factories(registry, options)
     except Exception as error:
-        said = str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
-        text = f"backend {backend.id} could not register its tensor handle factories: {said}"
+        message = str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
+        text = f"backend {backend.id} could not register its tensor handle factories: {message}"
         raise BackendContractError(text, backend=backend.id) from error
 
 
@@ -123,32 +125,32 @@ def _preferences(
     backend: Backend, registry: TensorHandleFactoryRegistry, kinds: dict[str, Kind], options: Options, alone: bool
 ) -> tuple[str, ...]:
     try:
-        named = backend.handle_factory_preferences
+        preferred = backend.handle_factory_preferences
     except Exception as error:
         text = f"backend {backend.id} could not name its tensor handle factories: {type(error).__name__}: {error}"
         raise BackendContractError(text, backend=backend.id) from error
-    if isinstance(named, str) or not all(isinstance(item, str) for item in named):
-        text = f"backend {backend.id} prefers tensor handle factories {named!r}; expected a tuple of their ids"
+    if isinstance(preferred, str) or not all(isinstance(factory_id, str) for factory_id in preferred):
+        text = f"backend {backend.id} prefers tensor handle factories {preferred!r}; expected a tuple of their ids"
         raise BackendContractError(text, backend=backend.id)
-    there = tuple(dict.fromkeys(item for item in named if item in registry))
-    if named and not there:
+    registered = tuple(dict.fromkeys(factory_id for factory_id in preferred if factory_id in registry))
+    if preferred and not registered:
         text = (
-            f"backend {backend.id} takes only tensors of the handle factories {', '.join(named)}, and none of them is "
-            f"registered (registered: {', '.join(item.id for item in registry)})"
+            f"backend {backend.id} takes only tensors of the handle factories {', '.join(preferred)}, and none of them "
+            f"is registered (registered: {', '.join(factory.id for factory in registry)})"
         )
         raise BackendContractError(text, backend=backend.id)
-    return there or (_unnamed(backend, kinds, options, alone),)
+    return registered or (_default_kind(backend, kinds, options, alone),)
 
 
-def _unnamed(backend: Backend, kinds: dict[str, Kind], options: Options, alone: bool) -> str:
+def _default_kind(backend: Backend, kinds: dict[str, Kind], options: Options, alone: bool) -> str:
     """Return the id of the kind of memory of a backend that names no preferences.
 
-    This is ordinary memory, unless the backend's workload factory creates handles of its own; these then become a new
-    kind in `kinds`. `alone` is True if no other backend has layers, so that no tensor passes between backends.
+    This is ordinary memory (`DEFAULT_FACTORY`) for a backend with the default memory manager, if no other backend has
+    layers (`alone`) or its workload factory makes plain arrays. Otherwise its handles become a new kind in `kinds`.
     """
     if type(backend).create_memory_manager is Backend.create_memory_manager:
-        own = type(backend).create_workload_factory is not Backend.create_workload_factory
-        if not own or alone or _makes_arrays(backend, options):
+        overrides_factory = type(backend).create_workload_factory is not Backend.create_workload_factory
+        if not overrides_factory or alone or _makes_arrays(backend, options):
             return DEFAULT_FACTORY
     own_id = own_factory_id(backend.id)
     kinds[own_id] = Kind(own_id)

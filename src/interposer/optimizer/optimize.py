@@ -82,14 +82,17 @@ def optimize(
     ids = tuple(backend.id for backend in chosen)
     graph, messages = _prepared(network, options, chosen)
     records = Records()
-    records.messages += [Message("warning", f"backend {item.id!r} is skipped: {item.reason}") for item in absent]
+    records.messages += [
+        Message("warning", f"backend {absent_backend.id!r} is skipped: {absent_backend.reason}")
+        for absent_backend in absent
+    ]
     records.messages += messages
     assigner = Assigner(graph, chosen, options.model_options, absent, records, exclude=options.exclude)
     snapshot = _divided(assigner)
     if options.debug:
         insert_debug_layers(graph)
     with interval(Category.OPTIMIZE, "place tensors"):
-        crossings = _cross(graph, chosen, options)
+        crossings = _place_tensors(graph, chosen, options)
     verify(graph, after="placing tensors", placed=True)
     return OptimizedNetwork(
         graph=graph,
@@ -117,10 +120,12 @@ def _divided(assigner: Assigner) -> Graph:
     with interval(Category.OPTIMIZE, "assign layers to backends"):
         _assign(assigner.with_regions())
     verify(graph, after="assignment")
-    records.messages += map(_reported, (place for place in places(graph) if isinstance(place.layer.op, ControlFlow)))
+    records.messages += map(
+        _region_message, (place for place in places(graph) if isinstance(place.layer.op, ControlFlow))
+    )
     snapshot = graph.clone()
-    for each in assigner.with_regions():
-        let_backends_optimize(each)
+    for graph_assigner in assigner.with_regions():
+        let_backends_optimize(graph_assigner)
     verify(graph, after="the backends' optimization")
     return snapshot
 
@@ -146,13 +151,17 @@ def simplified(
     return Network(network.name, graph)
 
 
-def _cross(graph: Graph, backends: Sequence[Backend], options: OptimizerOptions) -> list[Crossing]:
+def _place_tensors(graph: Graph, backends: Sequence[Backend], options: OptimizerOptions) -> list[Crossing]:
     """Choose the kind of memory of every tensor, once the layers are assigned, and insert copies between backends.
 
     Returns a record of each tensor that passes from one backend to another. `backends` are in order of preference.
     """
-    used = {place.layer.backend for place in places(graph)} - {None} or {backends[0].id}
-    offers = Offers.of(backends, {str(item) for item in used} | {str(backends[0].id)}, options.model_options)
+    backends_with_layers = {place.layer.backend for place in places(graph)} - {None} or {backends[0].id}
+    offers = Offers.of(
+        backends,
+        {str(backend_id) for backend_id in backends_with_layers} | {str(backends[0].id)},
+        options.model_options,
+    )
     offers = offers.restricted(imports=options.import_enabled, exports=options.export_enabled)
     return place_tensors(graph, str(backends[0].id), offers)
 
@@ -177,7 +186,7 @@ def _assign(assigners: Sequence[Assigner]) -> None:
     run_passes(assigners[0].graph, INVERSE_CONVERSIONS)
 
 
-def _reported(place: Place) -> Message:
+def _region_message(place: Place) -> Message:
     text = f"layer {place.name!r} ({place.layer.kind}) is run by the runtime, and its regions' layers by their backends"
     return Message("info", text)
 

@@ -80,8 +80,8 @@ class OptimizerOptions:
             expect(backend, str, f"the hint for layer {layer!r} must be the id of a backend")
         object.__setattr__(self, "exclude", _exclusions(self.exclude))
         expect(self.model_options, Mapping, "model_options must be a mapping from backend's id to its options")
-        for backend, value in self.model_options.items():
-            expect(value, Mapping, f"the model options of backend {backend!r} must be a mapping")
+        for backend, backend_options in self.model_options.items():
+            expect(backend_options, Mapping, f"the model options of backend {backend!r} must be a mapping")
 
 
 def check_seconds(name: str, value: object) -> None:
@@ -129,7 +129,7 @@ def choose_backends(
 
 def _ids(preferences: object) -> tuple[str, ...]:
     ids = listed_ids(preferences)
-    if auto := [item for item in ids if item.lower() == "auto"]:
+    if auto := [backend_id for backend_id in ids if backend_id.lower() == "auto"]:
         raise InvalidArgumentError(
             f"backends: {auto[0]!r} measures which placement is fastest, which only interposer.load does; "
             "name backends here, or give None for all that are available"
@@ -140,12 +140,12 @@ def _ids(preferences: object) -> tuple[str, ...]:
 
 
 def _none_left(absent: Iterable[AbsentBackend], device_spec: DeviceSpec) -> str:
-    why = "; ".join(f"{item.id}: {item.reason}" for item in absent) or _all_absent(device_spec)
-    return f"{why} (available: {', '.join(device_spec.supported_backends) or 'none'})"
+    reasons = "; ".join(f"{backend.id}: {backend.reason}" for backend in absent) or _all_absent(device_spec)
+    return f"{reasons} (available: {', '.join(device_spec.supported_backends) or 'none'})"
 
 
 def _all_absent(device_spec: DeviceSpec) -> str:
     if device_spec.supported_backends:
         return f"none was named, and only by name are used {', '.join(device_spec.supported_backends)}"
-    result = [record for record in device_spec.registry.records() if not record.available]
-    return "; ".join(f"{item.id}: {item.reason}" for item in result) or "no backend is registered"
+    absent_records = [record for record in device_spec.registry.records() if not record.available]
+    return "; ".join(f"{record.id}: {record.reason}" for record in absent_records) or "no backend is registered"

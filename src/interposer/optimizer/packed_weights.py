@@ -32,9 +32,9 @@ class UnpackWeights:
         """Fold the layers."""
         counts: Counter[str] = Counter()
         for layer in filter(is_packed_weight, graph.topological()):
-            result = None if self._stays_packed(layer) else folded(layer)
-            if result is not None:
-                replace(graph, layer, result, by="unpack_weights")
+            replacement = None if self._stays_packed(layer) else folded(layer)
+            if replacement is not None:
+                replace(graph, layer, replacement, by="unpack_weights")
                 counts["unpack_weights"] += 1
         return Rewritten(counts)
 
@@ -42,6 +42,6 @@ class UnpackWeights:
         return all(map(self._computes_packed, products_of(layer) or ()))
 
     def _computes_packed(self, product: Layer) -> bool:
-        place = self.preference.rank(product.op, product.input_infos, product.output_infos)
+        rank = self.preference.rank(product.op, product.input_infos, product.output_infos)
         backends = self.preference.backends
-        return place < len(backends) and backends[place].capabilities.has(CAPABILITY)
+        return rank < len(backends) and backends[rank].capabilities.has(CAPABILITY)

@@ -71,7 +71,7 @@ def reduce_precision(graph: Graph, dtype: DataType) -> list[Message]:
     """
     if dtype not in _HALVES:
         raise InvalidArgumentError(f"precision can be reduced to float16 or bfloat16, not to {dtype}")
-    return [message for _, each in named_graphs(graph) for message in _reduce(each, dtype)]
+    return [message for _, subgraph in named_graphs(graph) for message in _reduce(subgraph, dtype)]
 
 
 def _reduce(graph: Graph, dtype: DataType) -> list[Message]:
@@ -93,26 +93,28 @@ class _Reducer:
     def __init__(self, graph: Graph, dtype: DataType) -> None:
         self.graph, self.dtype = graph, dtype
         self.messages: list[Message] = []
-        self._narrow: dict[Value, Value] = {}
-        self._wide: dict[Value, Value] = {}
+        self._narrowed: dict[Value, Value] = {}
+        self._widened: dict[Value, Value] = {}
         self._reduced: set[Value] = set()
 
     def visit(self, layer: Layer) -> None:
         """Change one layer to half precision, or convert its inputs to float32 if it must stay in float32."""
         if isinstance(layer.op, Input | Constant):
             return
-        if not any(info.dtype is FP32 for info in (*_infos(layer), *layer.output_infos)) and not self._took(layer):
+        if not any(info.dtype is FP32 for info in (*_infos(layer), *layer.output_infos)) and not self._reads_reduced(
+            layer
+        ):
             return
         op = self._reduced_op(layer)
         for position, value in enumerate(layer.inputs):
             if value is not None:
-                taken = self._widened(value, layer, position) if op is None else self._narrowed(value)
-                self.graph.set_input(layer, position, taken)
+                operand = self._in_float32(value, layer, position) if op is None else self._in_half(value)
+                self.graph.set_input(layer, position, operand)
         if op is not None:
             _change_type(layer, op, {FP32: self.dtype})
             self._reduced |= {value for value in layer.outputs if value.known.dtype is self.dtype}
 
-    def _took(self, layer: Layer) -> bool:
+    def _reads_reduced(self, layer: Layer) -> bool:
         return any(value in self._reduced for value in layer.values)
 
     def _reduced_op(self, layer: Layer) -> Op | None:
@@ -123,31 +125,33 @@ class _Reducer:
         if isinstance(layer.op, Output) or not layer.op.executable or layer.regions or not _on_tensors(layer):
             return None
         reduced = _retyped(layer, {FP32: self.dtype})
-        too_big = reduced and next((value for value in layer.values if self._overflows(value)), None)
-        if too_big:
-            text = f"layer {layer} stays in float32: its constant {too_big.name!r} is beyond the range of {self.dtype}"
+        overflowing = reduced and next((value for value in layer.values if self._overflows(value)), None)
+        if overflowing:
+            text = (
+                f"layer {layer} stays in float32: its constant {overflowing.name!r} is beyond the range of {self.dtype}"
+            )
             self.messages.append(Message("warning", text))
-        return None if too_big else reduced
+        return None if overflowing else reduced
 
     def _overflows(self, value: Value) -> bool:
-        if not value.is_constant or value.known.dtype is not FP32 or value in self._narrow:
+        if not value.is_constant or value.known.dtype is not FP32 or value in self._narrowed:
             return False
         array = np.asarray(value.constant)
         return bool((np.isinf(_cast(array, self.dtype)) & np.isfinite(array)).any())
 
-    def _narrowed(self, value: Value) -> Value:
+    def _in_half(self, value: Value) -> Value:
         if value.known.dtype is not FP32:
             return value
-        if value not in self._narrow:
-            self._narrow[value] = _convert(self.graph, value, self.dtype, value.index, value.producer.name)
-        return self._narrow[value]
+        if value not in self._narrowed:
+            self._narrowed[value] = _convert(self.graph, value, self.dtype, value.index, value.producer.name)
+        return self._narrowed[value]
 
-    def _widened(self, value: Value, user: Layer, position: int) -> Value:
+    def _in_float32(self, value: Value, user: Layer, position: int) -> Value:
         if value not in self._reduced:
             return value
-        if value not in self._wide:
-            self._wide[value] = _convert(self.graph, value, FP32, position, user.name)
-        return self._wide[value]
+        if value not in self._widened:
+            self._widened[value] = _convert(self.graph, value, FP32, position, user.name)
+        return self._widened[value]
 
 
 # --- one layer in float32 ---------------------------------------------------------------------------------------------
@@ -169,14 +173,14 @@ def in_fp32(layer: Layer) -> SubgraphView:
     """
     op = _op_in_fp32(layer)
     graph = Graph(layer.name)
-    inputs = [None if value is None else _outside(graph, value) for value in layer.inputs]
+    inputs = [None if value is None else _input_copy(graph, value) for value in layer.inputs]
     outputs = [_with_types(info, _TO_FP32) for info in layer.output_infos]
     copy = graph.add(op, inputs, name=layer.name, outputs=outputs, source=layer.source)
     infer_layer(copy)
     return SubgraphView(graph, [copy])
 
 
-def _outside(graph: Graph, value: Value) -> Value:
+def _input_copy(graph: Graph, value: Value) -> Value:
     info = _with_types(value.known, _TO_FP32)
     if value.is_constant:
         return graph.constant(_cast(np.asarray(value.constant), info.dtype), like=info, name=value.name)
@@ -194,12 +198,14 @@ def convert_layer_to_fp32(graph: Graph, layer: Layer) -> list[Layer]:
         InvalidArgumentError: the layer cannot be in float32 (see `has_half_types`).
     """
     op = _op_in_fp32(layer)
-    before = _widen_inputs(graph, layer)
+    input_conversions = _widen_inputs(graph, layer)
     types = [value.known.dtype for value in layer.outputs]
     _change_type(layer, op, _TO_FP32)
-    pairs = zip(layer.outputs, types, strict=True)
-    consumers = [_convert_uses(graph, value, dtype) for value, dtype in pairs if value.known.dtype is not dtype]
-    return [value.producer for value in (*before, *consumers) if not value.is_constant]
+    outputs_and_types = zip(layer.outputs, types, strict=True)
+    output_conversions = [
+        _convert_uses(graph, value, dtype) for value, dtype in outputs_and_types if value.known.dtype is not dtype
+    ]
+    return [value.producer for value in (*input_conversions, *output_conversions) if not value.is_constant]
 
 
 def _op_in_fp32(layer: Layer) -> Op:
@@ -210,15 +216,15 @@ def _op_in_fp32(layer: Layer) -> Op:
 
 
 def _widen_inputs(graph: Graph, layer: Layer) -> list[Value]:
-    created: dict[Value, Value] = {}
+    widened: dict[Value, Value] = {}
     for position, value in enumerate(layer.inputs):
         if value is None or value.known.dtype not in _HALVES:
             continue
-        if value not in created:
-            created[value] = _convert(graph, value, FP32, position, layer.name)
-        graph.set_input(layer, position, created[value])
-    graph.erase_dead(value.producer for value in created if value.is_constant)
-    return list(created.values())
+        if value not in widened:
+            widened[value] = _convert(graph, value, FP32, position, layer.name)
+        graph.set_input(layer, position, widened[value])
+    graph.erase_dead(value.producer for value in widened if value.is_constant)
+    return list(widened.values())
 
 
 def _convert_uses(graph: Graph, value: Value, dtype: DataType) -> Value:
@@ -279,10 +285,10 @@ def _cast(array: Array, dtype: DataType) -> Array:
         return array.astype(dtype.numpy)
 
 
-def _convert(graph: Graph, value: Value, dtype: DataType, slot: int, name: str) -> Value:
+def _convert(graph: Graph, value: Value, dtype: DataType, index: int, name: str) -> Value:
     """Return a value in the type `dtype`: a constant is converted immediately, anything else by a new layer.
 
-    `slot` and `name` go into the new layer's name: the number of the operand or result, and its layer's name.
+    `index` and `name` go into the new layer's name: the number of the operand or result, and its layer's name.
     """
     info = value.known
     if value.is_constant:
@@ -291,6 +297,6 @@ def _convert(graph: Graph, value: Value, dtype: DataType, slot: int, name: str) 
     half = _HALVES[info.dtype if widening else dtype]
     title = f"convert_{half.title}_to_fp32" if widening else f"convert_fp32_to_{half.title}"
     op = half.widen() if widening else half.narrow()
-    layer = graph.add(op, [value], name=f"{title}-{slot}-{name}", source=INSERTED)
+    layer = graph.add(op, [value], name=f"{title}-{index}-{name}", source=INSERTED)
     infer_layer(layer)
     return layer.output

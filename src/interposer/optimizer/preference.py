@@ -31,23 +31,25 @@ class Preference:
         """
         key = (op, tuple(inputs), tuple(outputs))
         if key not in self._ranks:
-            view = _alone(op, inputs, outputs)
+            view = _view_of_one_layer(op, inputs, outputs)
             verdicts = (query(backend, view, self.options.get(backend.id, {}))[0] for backend in self.backends)
             self._ranks[key] = next((i for i, verdict in enumerate(verdicts) if verdict), len(self.backends))
         return self._ranks[key]
 
 
-def _alone(op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo | None]) -> SubgraphView:
+def _view_of_one_layer(
+    op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo | None]
+) -> SubgraphView:
     """Return a view of a new graph with only one layer, to ask backends whether they support it.
 
     The layer has this operator, and inputs and outputs with these infos; None is an absent input or an info to infer.
     """
     network = Network("alone")
-    values: list[Layer | Value | None] = []
+    operands: list[Layer | Value | None] = []
     for index, info in enumerate(inputs):
         if info is None or info.constant is None:
-            values.append(None if info is None else network.add_input_layer(index, info))
+            operands.append(None if info is None else network.add_input_layer(index, info))
         else:
-            values.append(network.add_constant_layer(info.constant, info.quantization))
-    layer = network.add_layer(op, *values, outputs=list(outputs))
+            operands.append(network.add_constant_layer(info.constant, info.quantization))
+    layer = network.add_layer(op, *operands, outputs=list(outputs))
     return SubgraphView(network.graph, [layer])

@@ -55,15 +55,15 @@ class Kind:
         return COPY if self.maps and other.maps else None
 
     def __str__(self) -> str:
-        able = ["can be mapped" if self.maps else "cannot be mapped"]
-        able += ["copies by itself"] if self.copies_itself else []
-        able += [f"imports {_named(self.imports)}"] if self.imports else []
-        able += [f"exports {_named(self.exports)}"] if self.exports else []
-        return f"{self.id} ({', '.join(able)})"
+        abilities = ["can be mapped" if self.maps else "cannot be mapped"]
+        abilities += ["copies by itself"] if self.copies_itself else []
+        abilities += [f"imports {_named(self.imports)}"] if self.imports else []
+        abilities += [f"exports {_named(self.exports)}"] if self.exports else []
+        return f"{self.id} ({', '.join(abilities)})"
 
 
 def _named(sources: MemorySource) -> str:
-    return ", ".join(item.name or "" for item in MemorySource if item and item in sources)
+    return ", ".join(source.name or "" for source in MemorySource if source and source in sources)
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ class Side:
         The keys of `kinds` are ids; the values are True if the tensor is only imported there. None if this side works
         on none of them.
         """
-        able = [kind for kind in kinds if kind in self.ranks]
-        return min(((self._cost(kind, kinds[kind]), self.ranks[kind], kind) for kind in able), default=None)
+        usable = [kind for kind in kinds if kind in self.ranks]
+        return min(((self._cost(kind, kinds[kind]), self.ranks[kind], kind) for kind in usable), default=None)
 
     def _cost(self, kind: str, imported: bool) -> int:
         return max(self.costs.get(kind, 0), self.guest_cost if imported else 0)
@@ -123,7 +123,7 @@ class Route:
 
 
 def find_route(
-    kinds: Mapping[str, Kind], giver: Side, takers: Sequence[Side], padded: frozenset[str] = frozenset()
+    kinds: Mapping[str, Kind], writer: Side, readers: Sequence[Side], padded: frozenset[str] = frozenset()
 ) -> Route | None:
     """Return the best route of a tensor, or None if there is none.
 
@@ -131,27 +131,29 @@ def find_route(
 
     Args:
         kinds: all kinds of memory by id.
-        giver: the writer of the tensor.
-        takers: the readers of the tensor.
+        writer: the writer of the tensor.
+        readers: the readers of the tensor.
         padded: kinds that can neither import nor export this tensor.
     """
-    routes = (_route(giver, takers, *state) for state in _states(kinds, giver, padded))
-    result = [route for route in routes if route is not None]
-    return min(result, key=lambda item: (item.copies, item.ranks, len(item.hops), item.home, item.reads), default=None)
+    routes = (_route(writer, readers, *state) for state in _states(kinds, writer, padded))
+    possible = [route for route in routes if route is not None]
+    return min(
+        possible, key=lambda item: (item.copies, item.ranks, len(item.hops), item.home, item.reads), default=None
+    )
 
 
 _State = tuple[int, int, tuple[str, ...], tuple[Hop, ...]]
 
 
 def _states(
-    kinds: Mapping[str, Kind], giver: Side, padded: frozenset[str]
+    kinds: Mapping[str, Kind], writer: Side, padded: frozenset[str]
 ) -> Iterator[tuple[int, str, tuple[Hop, ...]]]:
     """Yield every combination of kinds of memory that can hold the tensor, reached with the fewest copies, best first.
 
     Each is the number of copies, the kind in which the writer computes the tensor, and the copies and imports from
     there.
     """
-    queue: list[_State] = [(giver.costs.get(home, 0), 0, (home,), ()) for home in giver.ranks if home in kinds]
+    queue: list[_State] = [(writer.costs.get(home, 0), 0, (home,), ()) for home in writer.ranks if home in kinds]
     heapq.heapify(queue)
     seen = set()
     while queue:
@@ -173,18 +175,18 @@ def _cheapest(kinds: Mapping[str, Kind], reached: Sequence[str], target: str, pa
     `reached` has the kinds that the tensor is in already, and `padded` those that can neither import nor export it.
     Both ways matter, as an imported tensor may need a copy later that a copied one does not need.
     """
-    ways = [(item, kinds[item].way_to(kinds[target], item in padded or target in padded)) for item in reached]
-    hops = [Hop(item, target, how) for item, how in ways if how is not None]
+    ways = [(kind_, kinds[kind_].way_to(kinds[target], kind_ in padded or target in padded)) for kind_ in reached]
+    hops = [Hop(kind_, target, how) for kind_, how in ways if how is not None]
     hops.sort(key=lambda hop: (IMPORT, DEVICE_COPY, COPY).index(hop.how))
     return list({hop.how == IMPORT: hop for hop in reversed(hops)}.values())
 
 
-def _route(giver: Side, takers: Sequence[Side], copies: int, home: str, hops: tuple[Hop, ...]) -> Route | None:
+def _route(writer: Side, readers: Sequence[Side], copies: int, home: str, hops: tuple[Hop, ...]) -> Route | None:
     reached = {home: False} | {hop.target: hop.how == IMPORT for hop in hops}
-    best = [taker.best(reached) for taker in takers]
-    taken = [item for item in best if item is not None]
-    if len(taken) < len(best):
+    best = [reader.best(reached) for reader in readers]
+    choices = [choice for choice in best if choice is not None]
+    if len(choices) < len(best):
         return None
-    total = copies + sum(cost for cost, _, _ in taken)
-    ranks = giver.ranks[home] + sum(rank for _, rank, _ in taken)
-    return Route(home, hops, tuple(kind for _, _, kind in taken), total, ranks)
+    total = copies + sum(cost for cost, _, _ in choices)
+    ranks = writer.ranks[home] + sum(rank for _, rank, _ in choices)
+    return Route(home, hops, tuple(kind for _, _, kind in choices), total, ranks)

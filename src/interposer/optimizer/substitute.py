@@ -42,8 +42,8 @@ def let_backends_optimize(assigner: Assigner) -> None:
 
 def _offer_parts(assigner: Assigner, backend: Backend, offered: set[tuple[int, str]]) -> bool:
     def waiting(layer: Layer) -> str | None:
-        fresh = layer.backend == backend.id and (layer.guid, backend.id) not in offered
-        return backend.id if fresh and is_placed_by_a_backend(layer) else None
+        is_new = layer.backend == backend.id and (layer.guid, backend.id) not in offered
+        return backend.id if is_new and is_placed_by_a_backend(layer) else None
 
     parts = select(assigner.graph, waiting)
     given_back: list[Layer] = []
@@ -74,9 +74,9 @@ def _answers(assigner: Assigner, backend: Backend, parts: Sequence[SubgraphView]
 def _without_all(answer: OptimizationViews, reason: str) -> OptimizationViews:
     """Return the answer that the backend runs no layer; `reason` is for those that it did not give back itself."""
     failed = {layer.guid for failure in answer.failed for layer in failure.part}
-    rest = [layer for layer in answer.view if layer.guid not in failed]
-    others = [Failure(answer.view.part(rest), reason)] if rest else []
-    return OptimizationViews(answer.view, failed=[*answer.failed, *others])
+    other_layers = [layer for layer in answer.view if layer.guid not in failed]
+    other_failures = [Failure(answer.view.part(other_layers), reason)] if other_layers else []
+    return OptimizationViews(answer.view, failed=[*answer.failed, *other_failures])
 
 
 def _ask(assigner: Assigner, backend: Backend, view: SubgraphView) -> OptimizationViews:
@@ -84,10 +84,10 @@ def _ask(assigner: Assigner, backend: Backend, view: SubgraphView) -> Optimizati
         with interval(Category.OPTIMIZE, "optimize_subgraph", backend=backend.id):
             answer = backend.optimize_subgraph(view, assigner.options(backend))
     except Exception as error:
-        known = any(
+        has_failed_before = any(
             refusal.is_problem for refusal in assigner.records.refusals.values() if refusal.backend == backend.id
         )
-        level = logging.DEBUG if known else logging.WARNING  # once for each network
+        level = logging.DEBUG if has_failed_before else logging.WARNING  # once for each network
         _log.log(level, "backend %s could not optimize a part", backend.id, exc_info=True)
         return OptimizationViews.all_failed(view, f"{COMPILING_RAISED} {type(error).__name__}: {error}")
     views: OptimizationViews = checked(answer, OptimizationViews, "optimize_subgraph", backend.id)
@@ -95,13 +95,13 @@ def _ask(assigner: Assigner, backend: Backend, view: SubgraphView) -> Optimizati
         raise BackendContractError(
             f"backend {backend.id!r}: optimize_subgraph gave an answer for another view", backend=backend.id
         )
-    with _blaming(backend):
+    with _as_contract_errors(backend):
         views.validate()
     return views
 
 
 @contextmanager
-def _blaming(backend: Backend) -> Iterator[None]:
+def _as_contract_errors(backend: Backend) -> Iterator[None]:
     try:
         yield
     except InterposerError as error:
@@ -121,13 +121,13 @@ def _apply(
     """
     stands_for: dict[Value, Value] = {}
     for substitution in answer.substitutions:
-        with _blaming(backend):
+        with _as_contract_errors(backend):
             created = _substitute(assigner.graph, backend, substitution, stands_for)
         offered |= {(layer.guid, backend.id) for layer in created}
         placements, unit = assigner.records.placements, assigner.name(created[0]) if len(created) == 1 else ""
         for layer in substitution.part if unit else ():
-            known = placements[assigner.name(layer)]
-            placements[known.layer] = known.running_in(unit)
+            placement = placements[assigner.name(layer)]
+            placements[placement.layer] = placement.running_in(unit)
     for failure in answer.failed:
         assigner.refuse(backend, failure.part, failure.reason)
     return [layer for failure in answer.failed for layer in failure.part]
@@ -144,7 +144,7 @@ def _substitute(
         created, outputs = _layer_in_place(graph, substitution.replacement, entering, part)
     for layer in created:
         layer.backend = backend.id
-        layer.replaced = tuple(item.name for item in part)
+        layer.replaced = tuple(layer_.name for layer_ in part)
     for old, new in zip(part.outputs, outputs, strict=True):
         _check_same_info(old, new)
         graph.replace_uses(old, new, lambda use: use.layer not in part)
@@ -172,16 +172,21 @@ def _layer_in_place(
 
 
 def _graph_in_place(graph: Graph, body: Graph, entering: list[Value]) -> tuple[list[Layer], tuple[Value, ...]]:
-    arguments: Mapping[Value, Value] = {layer.output: value for layer, value in zip(body.inputs, entering, strict=True)}
-    inner = [layer for layer in body.topological() if not isinstance(layer.op, Input | Output)]
-    known = graph.absorb(inner, arguments)
-    layers = [layer for layer in dict.fromkeys(known[v].producer for item in inner for v in item.outputs)]
+    bound_inputs: Mapping[Value, Value] = {
+        layer.output: value for layer, value in zip(body.inputs, entering, strict=True)
+    }
+    inner_layers = [layer for layer in body.topological() if not isinstance(layer.op, Input | Output)]
+    copied = graph.absorb(inner_layers, bound_inputs)
+    layers = [
+        layer
+        for layer in dict.fromkeys(copied[v].producer for inner_layer in inner_layers for v in inner_layer.outputs)
+    ]
     for layer in layers:
         errors = infer_layer(layer)
         if errors:
             raise BackendContractError(f"in the substituted graph, layer {layer} does not fit: {'; '.join(errors)}")
-    return [item for item in layers if is_placed_by_a_backend(item)], tuple(
-        known[output.values[0]] for output in body.outputs
+    return [inner_layer for inner_layer in layers if is_placed_by_a_backend(inner_layer)], tuple(
+        copied[output.values[0]] for output in body.outputs
     )
 
 
