@@ -120,7 +120,7 @@ def _live_bytes(lifetimes: Sequence[Lifetime], padded_sizes: Sequence[int]) -> l
     `padded_sizes` has the size of each tensor in bytes, rounded up to the alignment.
     """
     first = _first_moment(lifetimes)
-    change = [0] * (max((lifetime_.ends for lifetime_ in lifetimes), default=-1) - first + 2)
+    change = [0] * (max((lifetime.ends for lifetime in lifetimes), default=-1) - first + 2)
     for lifetime, padded_size in zip(lifetimes, padded_sizes, strict=True):
         change[lifetime.begins - first] += padded_size
         change[lifetime.ends - first + 1] -= padded_size
@@ -243,7 +243,7 @@ def problems(lifetimes: Sequence[Lifetime], memory_plan: MemoryPlan) -> Iterator
 
     Errors are two tensors that are alive at the same time and overlap, and tensors outside of the arena.
     """
-    ends = [offset + lifetime_.size for offset, lifetime_ in zip(memory_plan.offsets, lifetimes, strict=True)]
+    ends = [offset + lifetime.size for offset, lifetime in zip(memory_plan.offsets, lifetimes, strict=True)]
     for i, lifetime in enumerate(lifetimes):
         if memory_plan.offsets[i] < 0 or ends[i] > memory_plan.size:
             place = f"tensor {i} is at {memory_plan.offsets[i]} to {ends[i]}"

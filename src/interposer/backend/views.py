@@ -125,7 +125,7 @@ class OptimizationViews:
 
 def _type_problem(value: object, kind: Any, what: str) -> Iterator[str]:
     if not isinstance(value, kind):
-        expected = " or ".join(kind_.__name__ for kind_ in getattr(kind, "__args__", (kind,)))
+        expected = " or ".join(expected_type.__name__ for expected_type in getattr(kind, "__args__", (kind,)))
         yield f"{what} is {value!r}; expected {expected}"
 
 

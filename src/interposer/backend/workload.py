@@ -177,7 +177,7 @@ class KernelWorkload(Workload):
         Handles in ordinary memory are mapped only once; with others, the function maps them in every call.
         """
         if self._has_unknown_shapes or any(
-            type(handle_) is not ArrayHandle for handle_ in (*inputs, *outputs) if handle_ is not None
+            type(handle) is not ArrayHandle for handle in (*inputs, *outputs) if handle is not None
         ):
             return super().prepare(inputs, outputs)
         arrays = [None if handle is None else _mapped_array(handle) for handle in inputs]
@@ -185,8 +185,8 @@ class KernelWorkload(Workload):
         return partial(self.kernel.call, self.op, arrays, self.info, out, self.prepared)
 
     def _compute_unknown_shapes(self, arrays: Sequence[Array | None], outputs: Sequence[TensorHandle]) -> None:
-        arrays_ = self.kernel.values(self.op, arrays, self.info, self.prepared)
-        for handle, array in zip(outputs, arrays_, strict=True):
+        output_arrays = self.kernel.values(self.op, arrays, self.info, self.prepared)
+        for handle, array in zip(outputs, output_arrays, strict=True):
             if not handle.info.is_concrete:
                 handle.resize(array.shape)
             handle.copy_in(array)

@@ -305,9 +305,9 @@ class Served:
 
 def _late_output(network: ServedNetwork, reader: Reader, operand: Any) -> TensorHandle:
     if isinstance(operand, int):
-        handle_ = network.handle(operand)
-        assert handle_ is not None
-        return handle_
+        bound_handle = network.handle(operand)
+        assert bound_handle is not None
+        return bound_handle
     [info] = _infos(reader, [operand])
     handle = ArrayHandle(info)
     if info.is_concrete:

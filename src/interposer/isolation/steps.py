@@ -381,7 +381,7 @@ class Steps:
         late_outputs = [handle for handle in outputs if not self._is_own(handle)]
         with reading(f"the answer of layer {workload.title}"):
             infos = [
-                _actual_info(handle_.info, shape) for handle_, shape in zip(late_outputs, answer["shapes"], strict=True)
+                _actual_info(handle.info, shape) for handle, shape in zip(late_outputs, answer["shapes"], strict=True)
             ]
         return list(zip(late_outputs, self._collect(life, infos), strict=True))
 

@@ -266,11 +266,11 @@ class Constants:
             return
         region, offset = Region(size, writable=False), 0
         for key, array in new_arrays.items():
-            size_ = array_bytes(array)
-            np.copyto(region.bytes[offset : offset + size_].view(array.dtype).reshape(array.shape), array)
+            num_bytes = array_bytes(array)
+            np.copyto(region.bytes[offset : offset + num_bytes].view(array.dtype).reshape(array.shape), array)
             self._regions[key] = (region, offset)
             weakref.finalize(array, _forget, weakref.ref(self), key).atexit = False
-            offset += aligned(size_)
+            offset += aligned(num_bytes)
 
     def clear(self) -> None:
         """Release all arrays; they are copied again when they are needed."""

@@ -71,9 +71,9 @@ class _Placer:
 
     def _cross(self, graph: Graph, value: Value, prefix: str) -> list[Crossing]:
         groups = _grouped(value)
-        writer = self._side(value.producer, value, graph)
-        readers_ = [self._side(layers[0], value, graph) for layers in groups]
-        route = self._route(value, writer, readers_)
+        writer_side = self._side(value.producer, value, graph)
+        reader_sides = [self._side(layers[0], value, graph) for layers in groups]
+        route = self._route(value, writer_side, reader_sides)
         if route is None:
             raise IncompatibleMemoryError(
                 self._refusal_text(value, groups, prefix), backend=str(value.producer.backend)

@@ -82,10 +82,7 @@ def optimize(
     ids = tuple(backend.id for backend in chosen)
     graph, messages = _prepared(network, options, chosen)
     records = Records()
-    records.messages += [
-        Message("warning", f"backend {absent_backend.id!r} is skipped: {absent_backend.reason}")
-        for absent_backend in absent
-    ]
+    records.messages += [Message("warning", f"backend {b.id!r} is skipped: {b.reason}") for b in absent]
     records.messages += messages
     assigner = Assigner(graph, chosen, options.model_options, absent, records, exclude=options.exclude)
     snapshot = _divided(assigner)

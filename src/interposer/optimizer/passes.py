@@ -191,8 +191,8 @@ class PassRecord:
         }
 
     def __str__(self) -> str:
-        done = ", ".join(f"{count} x {name}" for name, count in self.counts.items() if count)
-        return f"{self.name}: {self.layers_before} -> {self.layers_after} layers ({done or 'nothing to do'})"
+        counts = ", ".join(f"{count} x {name}" for name, count in self.counts.items() if count)
+        return f"{self.name}: {self.layers_before} -> {self.layers_after} layers ({counts or 'nothing to do'})"
 
 
 def run_passes(graph: Graph, passes: Iterable[Pass], rounds: int = 8) -> list[PassRecord]:
@@ -205,34 +205,36 @@ def run_passes(graph: Graph, passes: Iterable[Pass], rounds: int = 8) -> list[Pa
         VerificationError: a pass violated an invariant of the graph; names the pass and the violations.
     """
     order = tuple(passes)
-    latest = [_run(item, graph) for item in order]
-    records = list(latest)
+    latest_records = [_run(pass_, graph) for pass_ in order]
+    records = list(latest_records)
     for _ in range(rounds - 1):
-        if not any(item.changed for item in latest) or not all(item.finished for item in latest):
+        if not any(pass_.changed for pass_ in latest_records) or not all(pass_.finished for pass_ in latest_records):
             break
-        latest = [_run(item, graph) for item in order]
-        records += [item for item in latest if item.changed]
+        latest_records = [_run(pass_, graph) for pass_ in order]
+        records += [pass_ for pass_ in latest_records if pass_.changed]
     return records
 
 
-def _run(item: Pass, graph: Graph) -> PassRecord:
-    before = len(graph)
-    with interval(Category.OPTIMIZE, f"pass {item.name}"):
-        done = _apply(item, graph)
-    counts = {name: count for name, count in done.counts.items() if count}
-    record = PassRecord(item.name, counts, before, len(graph), done.finished)
+def _run(pass_: Pass, graph: Graph) -> PassRecord:
+    layers_before = len(graph)
+    with interval(Category.OPTIMIZE, f"pass {pass_.name}"):
+        rewritten = _apply(pass_, graph)
+    counts = {name: count for name, count in rewritten.counts.items() if count}
+    record = PassRecord(pass_.name, counts, layers_before, len(graph), rewritten.finished)
     if record.changed:
-        verify(graph, after=f"the pass {item.name!r}")
+        verify(graph, after=f"the pass {pass_.name!r}")
         _log.info("%s", record)
     return record
 
 
-def _apply(item: Pass, graph: Graph) -> Rewritten:
-    done = item.apply(graph)
+def _apply(pass_: Pass, graph: Graph) -> Rewritten:
+    rewritten = pass_.apply(graph)
     for region in [region for layer in graph.layers_with_regions for region in layer.regions]:
-        inner = _apply(item, region)
-        done = Rewritten(done.counts + inner.counts, done.finished and inner.finished)
-    return done
+        rewritten_region = _apply(pass_, region)
+        rewritten = Rewritten(
+            rewritten.counts + rewritten_region.counts, rewritten.finished and rewritten_region.finished
+        )
+    return rewritten
 
 
 def insert_debug_layers(graph: Graph) -> list[Layer]:
@@ -240,11 +242,11 @@ def insert_debug_layers(graph: Graph) -> list[Layer]:
 
     This includes layers in regions, whose names are preceded by the names of the layers and regions around them.
     """
-    result = []
-    for prefix, each in list(named_graphs(graph)):
-        watched = [layer for layer in each.topological() if not isinstance(layer.op, Output | Debug | Constant)]
-        result += [_watch(each, value, prefix) for layer in watched for value in layer.outputs]
-    return result
+    debug_layers = []
+    for prefix, subgraph in list(named_graphs(graph)):
+        watched = [layer for layer in subgraph.topological() if not isinstance(layer.op, Output | Debug | Constant)]
+        debug_layers += [_watch(subgraph, value, prefix) for layer in watched for value in layer.outputs]
+    return debug_layers
 
 
 def _watch(graph: Graph, value: Value, prefix: str) -> Layer:

@@ -175,8 +175,8 @@ def _cheapest(kinds: Mapping[str, Kind], reached: Sequence[str], target: str, pa
     `reached` has the kinds that the tensor is in already, and `padded` those that can neither import nor export it.
     Both ways matter, as an imported tensor may need a copy later that a copied one does not need.
     """
-    ways = [(kind_, kinds[kind_].way_to(kinds[target], kind_ in padded or target in padded)) for kind_ in reached]
-    hops = [Hop(kind_, target, how) for kind_, how in ways if how is not None]
+    ways = [(source, kinds[source].way_to(kinds[target], source in padded or target in padded)) for source in reached]
+    hops = [Hop(source, target, how) for source, how in ways if how is not None]
     hops.sort(key=lambda hop: (IMPORT, DEVICE_COPY, COPY).index(hop.how))
     return list({hop.how == IMPORT: hop for hop in reversed(hops)}.values())
 

@@ -144,7 +144,7 @@ def _substitute(
         created, outputs = _layer_in_place(graph, substitution.replacement, entering, part)
     for layer in created:
         layer.backend = backend.id
-        layer.replaced = tuple(layer_.name for layer_ in part)
+        layer.replaced = tuple(part_layer.name for part_layer in part)
     for old, new in zip(part.outputs, outputs, strict=True):
         _check_same_info(old, new)
         graph.replace_uses(old, new, lambda use: use.layer not in part)

@@ -207,8 +207,8 @@ class Explanation:
         for crossing in self.crossings:
             groups.setdefault((crossing.how, crossing.source or CALLER, crossing.target or CALLER), []).append(crossing)
         for (how, source, target), similar in groups.items():
-            size = sum(crossing_.num_bytes for crossing_ in similar)
-            names = ", ".join(crossing_.value for crossing_ in similar)
+            size = sum(crossing.num_bytes for crossing in similar)
+            names = ", ".join(crossing.value for crossing in similar)
             yield f"  {_HOW[how].format(source=source, target=target)} ({size:,} bytes): {names}"
 
     def _timing_lines(self) -> Iterator[str]:

@@ -122,9 +122,9 @@ def _refuse_overlaps(
 
     `arrays` and `targets` are the inputs and outputs of the run by binding id, imported ones included.
     """
-    not_imported = [("input", binding, array_) for binding, array_ in arrays.items() if binding not in imported.inputs]
+    not_imported = [("input", binding, array) for binding, array in arrays.items() if binding not in imported.inputs]
     not_imported += [
-        ("output", binding, array_) for binding, array_ in (targets or {}).items() if binding not in imported.outputs
+        ("output", binding, array) for binding, array in (targets or {}).items() if binding not in imported.outputs
     ]
     for binding, target in imported.outputs.items():
         for kind, other_binding, array in not_imported:

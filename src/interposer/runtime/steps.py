@@ -91,7 +91,7 @@ class Steps:
         if len(program.running) != 1 or program.late or self._regions or program.layout.pieces:
             return None
         [layer] = program.running
-        step, inputs_read = program.step(layer), [layer_.output for layer_ in self.inputs]
+        step, inputs_read = program.step(layer), [input_layer.output for input_layer in self.inputs]
         outputs_written = [output.values[0] for output in direct_sinks(program.graph)]
         writes_only_outputs = sorted(map(id, outputs_written)) == sorted(map(id, layer.outputs))
         used = {value for value in layer.inputs if value is not None}

@@ -125,7 +125,7 @@ class NetworkSites:
 
     def _new_layer(self, layer: Layer, name: str) -> Site:
         prefix = name.removesuffix(layer.name)
-        replaced_names = tuple(f"{prefix}{name_}" for name_ in layer.replaced)
+        replaced_names = tuple(f"{prefix}{inner_name}" for inner_name in layer.replaced)
         is_transfer = isinstance(layer.op, MemCopy | MemImport)
         return Site(
             Category.COPY if is_transfer else Category.LAYER,
@@ -137,9 +137,9 @@ class NetworkSites:
             str(layer.backend),
             "",
             replaced_names,
-            tuple(f"{prefix}{name_.name}" for name_ in _producers(layer)),
+            tuple(f"{prefix}{producer.name}" for producer in _producers(layer)),
             sum(_bytes(value) for value in {*layer.values, *layer.outputs}),
-            sum(self._operations.get(name_, 0) for name_ in replaced_names or (name,)) or None,
+            sum(self._operations.get(inner_name, 0) for inner_name in replaced_names or (name,)) or None,
         )
 
 

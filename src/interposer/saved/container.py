@@ -303,7 +303,7 @@ class Container:
         Raises:
             ParseError: there are no such bytes, or their section is damaged.
         """
-        if not (isinstance(ref, list | tuple) and len(ref) == 3 and all(type(number_) is int for number_ in ref)):
+        if not (isinstance(ref, list | tuple) and len(ref) == 3 and all(type(element) is int for element in ref)):
             raise _damaged(self.path, "index", f"a place of data is {ref!r}; expected three numbers")
         number, offset, size = ref
         section = self._section(number)

@@ -344,7 +344,7 @@ class _Parts:
         return {
             "backend": backend,
             "graph": prefix,
-            "layers": None if view is None else [layer_.name for layer_ in view.layers],
+            "layers": None if view is None else [part_layer.name for part_layer in view.layers],
             "blob": blob,
         }
 

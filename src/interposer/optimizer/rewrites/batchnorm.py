@@ -24,24 +24,24 @@ Convolution: TypeAlias = Convolution2d | DepthwiseConvolution2d | TransposeConvo
 @rewrite(BatchNormalization)
 def fold_batch_normalization(op: BatchNormalization, layer: Layer) -> Replacement:
     """Replace a convolution and the BatchNormalization that alone reads it by a convolution."""
-    result = above(layer.inputs[0], Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
-    if result is None or not _can_fold(result, op, layer):
+    producer = above(layer.inputs[0], Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
+    if producer is None or not _can_fold(producer, op, layer):
         return None
-    image, weights, *rest = result.layer.values
-    created = _folded(result.op, weights, rest[0] if rest else None, op, layer)
-    if not all(np.isfinite(array).all() for array in created):
+    image, weights, *bias_or_empty = producer.layer.values
+    folded_parameters = _folded(producer.op, weights, bias_or_empty[0] if bias_or_empty else None, op, layer)
+    if not all(np.isfinite(array).all() for array in folded_parameters):
         return None
-    names = (weights.name, rest[0].name if rest else f"bias-{result.layer.name}")
-    constants = [constant(array, name=name) for array, name in zip(created, names, strict=True)]
-    return New(result.op, [image, *constants], like=result.layer)
+    names = (weights.name, bias_or_empty[0].name if bias_or_empty else f"bias-{producer.layer.name}")
+    constants = [constant(array, name=name) for array, name in zip(folded_parameters, names, strict=True)]
+    return New(producer.op, [image, *constants], like=producer.layer)
 
 
 def _can_fold(producer: Producer[Convolution], op: BatchNormalization, layer: Layer) -> bool:
     parameters = (*producer.layer.values[1:], *layer.values[1:])
-    same_channels = op.data_layout.channels_last == producer.op.data_layout.channels_last
+    same_channel_axis = op.data_layout.channels_last == producer.op.data_layout.channels_last
     grouped = isinstance(producer.op, TransposeConvolution2d) and producer.op.groups > 1
     return (
-        same_channels
+        same_channel_axis
         and not grouped
         and len(producer.layer.output.uses) == 1
         and layer.output.known == producer.layer.output.known

@@ -17,11 +17,11 @@ __all__ = ["BROADCASTS"]
 def drop_broadcast(op: Op, layer: Layer) -> Replacement:
     """Remove a BroadcastTo before an elementwise layer whose own broadcasting gives the same shape."""
     for position, value in enumerate(layer.values):
-        narrow = [*layer.values]
-        narrow[position] = _before_broadcast(value)
-        info = gives(op, narrow) if narrow[position] is not value else None
+        narrow_inputs = [*layer.values]
+        narrow_inputs[position] = _before_broadcast(value)
+        info = gives(op, narrow_inputs) if narrow_inputs[position] is not value else None
         if info is not None and info.shape == layer.output.known.shape:
-            return New(op, narrow)
+            return New(op, narrow_inputs)
     return None
 
 

@@ -40,8 +40,8 @@ class Limit(NamedTuple):
 def bound_by_activation(op: Minimum | Maximum, layer: Layer) -> Replacement:
     """Replace a Minimum and a Maximum with constant numbers, in either order, by a bounded ReLU."""
     outer = _limit(layer)
-    below = above(outer.value, Maximum if isinstance(op, Minimum) else Minimum) if outer else None
-    inner = _limit(below.layer) if below else None
+    inner_layer = above(outer.value, Maximum if isinstance(op, Minimum) else Minimum) if outer else None
+    inner = _limit(inner_layer.layer) if inner_layer else None
     if outer is None or inner is None:
         return None
     bounds = Bounds(inner.bound, outer.bound) if isinstance(op, Minimum) else Bounds(outer.bound, inner.bound)
@@ -54,10 +54,10 @@ def _limit(layer: Layer) -> Limit | None:
 
     None if there is no such constant, or if the layer changes the operand's shape or quantization.
     """
-    for value, other in (layer.values, reversed(layer.values)):
-        bound, info = scalar(other), value.known
-        alike = layer.output.known == info and other.known.quantization == info.quantization
-        if bound is not None and alike and (info.dtype.is_float or info.is_quantized):
+    for value, number in (layer.values, reversed(layer.values)):
+        bound, info = scalar(number), value.known
+        same_info = layer.output.known == info and number.known.quantization == info.quantization
+        if bound is not None and same_info and (info.dtype.is_float or info.is_quantized):
             return Limit(value, bound)
     return None
 
@@ -76,8 +76,8 @@ def join_clamps(op: Activation, layer: Layer) -> Replacement:
     if merged == inner_bounds:
         return inner.layer.output
     activation = merged.activation()
-    same = inner.layer.values[0].known == layer.output.known
-    return New(activation, inner.layer.inputs) if activation and same else None
+    same_info = inner.layer.values[0].known == layer.output.known
+    return New(activation, inner.layer.inputs) if activation and same_info else None
 
 
 def _bounds(op: Activation) -> Bounds | None:

@@ -49,19 +49,19 @@ def is_packed_weight(layer: Layer) -> bool:
     """Return True if a layer dequantizes a large constant of at most 8 bits that only matrix products read."""
     if not isinstance(layer.op, BlockDequantize | Dequantize) or not layer.values[0].is_constant:
         return False
-    codes = layer.values[0].known
-    return codes.dtype.bits <= 8 and codes.num_elements >= _FEWEST_PACKED and products_of(layer) is not None
+    weights = layer.values[0].known
+    return weights.dtype.bits <= 8 and weights.num_elements >= _FEWEST_PACKED and products_of(layer) is not None
 
 
 def products_of(layer: Layer) -> list[Layer] | None:
     """Return the matrix products whose weights are the output of a layer; None if anything else reads it."""
-    result: list[Layer] = []
+    all_products: list[Layer] = []
     for use in layer.output.uses:
         products = [use.layer] if _is_weight(use) else products_of(use.layer) if _is_conversion(use) else None
         if products is None:
             return None
-        result += products
-    return result or None
+        all_products += products
+    return all_products or None
 
 
 def _is_weight(use: Use) -> bool:
@@ -80,8 +80,8 @@ def folded(layer: Layer) -> Replacement:
     if values is None:
         return None
     pairs = zip(values, layer.output_infos, strict=True)
-    created = tuple(constant(value, info.quantization) for value, info in pairs)
-    return created[0] if len(created) == 1 else created
+    constants = tuple(constant(value, info.quantization) for value, info in pairs)
+    return constants[0] if len(constants) == 1 else constants
 
 
 def _is_known(layer: Layer) -> bool:
@@ -96,17 +96,19 @@ def _is_small(layer: Layer) -> bool:
     outputs = layer.output_infos
     if not outputs or not all(info.is_tensor and info.is_concrete for info in outputs):
         return False
-    size = sum(info.num_bytes for info in outputs)
-    total = sum(value.known.num_bytes for value in layer.values if value.known.is_concrete)
-    if Trait.CONVERTS in layer.op.traits and (layer.values[0].known.dtype.bits >= _FEW_BITS or size <= MAX_REALS):
+    output_bytes = sum(info.num_bytes for info in outputs)
+    input_bytes = sum(value.known.num_bytes for value in layer.values if value.known.is_concrete)
+    if Trait.CONVERTS in layer.op.traits and (
+        layer.values[0].known.dtype.bits >= _FEW_BITS or output_bytes <= MAX_REALS
+    ):
         return True
-    return size <= max(MAX_GROWTH, total)
+    return output_bytes <= max(MAX_GROWTH, input_bytes)
 
 
 def _values(layer: Layer) -> list[Array] | None:
-    known = [value.constant for value in layer.outputs]
-    if all(array is not None for array in known):
-        return [array for array in known if array is not None]
+    known_arrays = [value.constant for value in layer.outputs]
+    if all(array is not None for array in known_arrays):
+        return [array for array in known_arrays if array is not None]
     arrays = [None if value is None else value.constant for value in layer.inputs]
     try:
         return evaluate(layer.op, arrays, layer.input_infos, layer.output_infos)

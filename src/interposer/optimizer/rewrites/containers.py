@@ -36,8 +36,8 @@ def _tensors(sequence: Value | None) -> list[Value] | None:
     """
     if above(sequence, SequenceEmpty):
         return []
-    created = above(sequence, SequenceConstruct)
-    return list(created.layer.values) if created and len(created.layer.values) <= _MOST else None
+    construct = above(sequence, SequenceConstruct)
+    return list(construct.layer.values) if construct and len(construct.layer.values) <= _MOST else None
 
 
 def _place(position: Value | None, low: int, high: int, default: int) -> int | None:
@@ -49,18 +49,18 @@ def _place(position: Value | None, low: int, high: int, default: int) -> int | N
     constant = None if position is None else position.constant
     if position is not None and (constant is None or constant.size != 1):
         return None
-    place = default if constant is None else int(constant.reshape(-1)[0])
-    if not low <= place <= high:
+    index = default if constant is None else int(constant.reshape(-1)[0])
+    if not low <= index <= high:
         return None
-    return place - low if place < 0 else place
+    return index - low if index < 0 else index
 
 
 @rewrite(SequenceAt)
 def take_known_tensor(op: SequenceAt, layer: Layer) -> Replacement:
     """Replace the reading of an element of a known sequence by the element itself."""
     tensors = _tensors(layer.inputs[0]) or []
-    place = _place(layer.inputs[1], -len(tensors), len(tensors) - 1, 0)
-    return None if place is None else tensors[place]
+    index = _place(layer.inputs[1], -len(tensors), len(tensors) - 1, 0)
+    return None if index is None else tensors[index]
 
 
 @rewrite(ConcatFromSequence)
@@ -78,8 +78,8 @@ def insert_into_known_tensors(op: SequenceInsert, layer: Layer) -> Replacement:
     tensors, tensor = _tensors(layer.inputs[0]), layer.inputs[1]
     if tensors is None or tensor is None or len(tensors) == _MOST:
         return None
-    place = _place(layer.inputs[2] if len(layer.inputs) > 2 else None, -len(tensors), len(tensors), len(tensors))
-    return None if place is None else New(SequenceConstruct(), [*tensors[:place], tensor, *tensors[place:]])
+    index = _place(layer.inputs[2] if len(layer.inputs) > 2 else None, -len(tensors), len(tensors), len(tensors))
+    return None if index is None else New(SequenceConstruct(), [*tensors[:index], tensor, *tensors[index:]])
 
 
 @rewrite(SequenceErase)
@@ -89,15 +89,15 @@ def erase_from_known_tensors(op: SequenceErase, layer: Layer) -> Replacement:
     if not tensors or len(tensors) == 1:
         return None
     position = layer.inputs[1] if len(layer.inputs) > 1 else None
-    place = _place(position, -len(tensors), len(tensors) - 1, len(tensors) - 1)
-    return None if place is None else New(SequenceConstruct(), [*tensors[:place], *tensors[place + 1 :]])
+    index = _place(position, -len(tensors), len(tensors) - 1, len(tensors) - 1)
+    return None if index is None else New(SequenceConstruct(), [*tensors[:index], *tensors[index + 1 :]])
 
 
 @rewrite(OptionalGetElement)
 def take_known_element(op: OptionalGetElement, layer: Layer) -> Replacement:
     """Replace the reading of an optional that was constructed from a known element by the element itself."""
-    created = above(layer.inputs[0], OptionalConstruct)
-    return created.layer.inputs[0] if created else None
+    construct = above(layer.inputs[0], OptionalConstruct)
+    return construct.layer.inputs[0] if construct else None
 
 
 CONTAINERS: Final = (
@@ -118,9 +118,9 @@ def take_apart(graph: Graph) -> Rewritten:
     Raises:
         InvalidNetworkError: dimensions that became known do not fit a layer.
     """
-    done = apply_rewrites(graph, CONTAINERS)
-    for layer in graph.topological() if done.counts else ():
+    rewritten = apply_rewrites(graph, CONTAINERS)
+    for layer in graph.topological() if rewritten.counts else ():
         errors = [] if isinstance(layer.op, Input) else infer_layer(layer)
         if errors:
             raise InvalidNetworkError([f"layer {layer}: {error}" for error in errors], graph.name)
-    return done
+    return rewritten

@@ -50,8 +50,8 @@ def drop_inserted_conversions(op: ConvertFp16ToFp32 | ConvertBf16ToFp32, layer: 
 def _shows_rounding(reader: Layer) -> bool:
     if isinstance(reader.op, Output):
         return False
-    users = (user for value in reader.outputs for user in value.consumers)
-    return is_discontinuous(reader) or not all(map(_is_inserted_narrowing, users))
+    readers_of_result = (user for value in reader.outputs for user in value.consumers)
+    return is_discontinuous(reader) or not all(map(_is_inserted_narrowing, readers_of_result))
 
 
 def _is_inserted_narrowing(layer: Layer) -> bool:
@@ -67,10 +67,10 @@ def drop_dequantize_and_quantize(op: Quantize, layer: Layer) -> Replacement:
     inner = above(layer.inputs[0], Dequantize)
     if inner is None or inner.layer.values[0].known != layer.output.known:
         return None
-    codes, reals = layer.output.known, layer.values[0].known
+    quantized, dequantized = layer.output.known, layer.values[0].known
     low, high = _EXACT_SCALES
-    exact = codes.quantization is not None and all(low < scale < high for scale in codes.quantization.scales)
-    fits = codes.dtype.itemsize <= 2 and reals.dtype in (DataType.FLOAT32, DataType.FLOAT64)
+    exact = quantized.quantization is not None and all(low < scale < high for scale in quantized.quantization.scales)
+    fits = quantized.dtype.itemsize <= 2 and dequantized.dtype in (DataType.FLOAT32, DataType.FLOAT64)
     return inner.layer.inputs[0] if exact and fits else None
 
 

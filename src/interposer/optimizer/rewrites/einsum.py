@@ -62,14 +62,14 @@ def einsum_as_products(op: Einsum, layer: Layer) -> Replacement:
         return None
     names, output = _axis_names(op, infos)
     sizes = _full_sizes(names, infos)
-    terms = [_simple(*item, sizes) for item in zip(layer.values, names, strict=True)]
+    terms = [_simple(*value_and_names, sizes) for value_and_names in zip(layer.values, names, strict=True)]
     if len(sizes) > MAX_RANK or None in terms:
         return None
-    free = [name for name in output if sizes[name] != 1]
-    term = _contracted([term for term in terms if term is not None], free)
+    output_names = [name for name in output if sizes[name] != 1]
+    term = _contracted([term for term in terms if term is not None], output_names)
     if term.roundings > 1 and infos[0].dtype in _NARROW:
         return None
-    return _reshaped(_transposed(term, free), layer.output.known.shape)
+    return _reshaped(_transposed(term, output_names), layer.output.known.shape)
 
 
 def _is_float(info: TensorInfo) -> bool:
@@ -91,10 +91,10 @@ def _axis_names(op: Einsum, infos: Sequence[TensorInfo]) -> tuple[list[tuple[str
     return names, _spelled(output, max(ranks))
 
 
-def _spelled(word: str, hidden: int) -> tuple[str, ...]:
-    before, dots, after = word.partition(_ELLIPSIS)
-    middle = [f".{distance}" for distance in range(hidden, 0, -1)] if dots else []
-    return (*before, *middle, *after)
+def _spelled(word: str, ellipsis_rank: int) -> tuple[str, ...]:
+    leading, ellipsis, trailing = word.partition(_ELLIPSIS)
+    middle = [f".{distance}" for distance in range(ellipsis_rank, 0, -1)] if ellipsis else []
+    return (*leading, *middle, *trailing)
 
 
 def _full_sizes(names: Iterable[tuple[str, ...]], infos: Iterable[TensorInfo]) -> dict[str, int]:
@@ -137,70 +137,79 @@ def _diagonal(term: _Term, name: str) -> _Term:
     """Return a term in which the first two axes with this name are replaced by their diagonal, its last axis."""
     first = term.names.index(name)
     second = term.names.index(name, first + 1)
-    others = tuple(axis for axis in range(len(term.names)) if axis not in (first, second))
-    size, lead = term.sizes[first], tuple(term.sizes[axis] for axis in others)
-    order = (*others, first, second)
-    turned = New(Transpose(order), [term.value]) if order != tuple(sorted(order)) else term.value
-    flat = New(Reshape((*lead, size * size)), [turned])
-    count = len(lead)
-    begin, end, stride = (0,) * (count + 1), (*lead, size * size), (*[1] * count, size + 1)
-    names = (*(term.names[axis] for axis in others), name)
-    return term._replace(value=New(StridedSlice(begin, end, stride), [flat]), names=names, sizes=(*lead, size))
+    other_axes = tuple(axis for axis in range(len(term.names)) if axis not in (first, second))
+    size, leading_sizes = term.sizes[first], tuple(term.sizes[axis] for axis in other_axes)
+    order = (*other_axes, first, second)
+    transposed = New(Transpose(order), [term.value]) if order != tuple(sorted(order)) else term.value
+    flat = New(Reshape((*leading_sizes, size * size)), [transposed])
+    num_leading = len(leading_sizes)
+    begin, end, stride = (0,) * (num_leading + 1), (*leading_sizes, size * size), (*[1] * num_leading, size + 1)
+    names = (*(term.names[axis] for axis in other_axes), name)
+    return term._replace(value=New(StridedSlice(begin, end, stride), [flat]), names=names, sizes=(*leading_sizes, size))
 
 
 # --- contraction ------------------------------------------------------------------------------------------------------
 
 
-def _contracted(terms: list[_Term], free: Sequence[str]) -> _Term:
-    """Multiply all terms, pair by pair, and sum over the axes that are not in `free`, the axes of the result."""
-    for places in _path(terms, free):
-        chosen = [terms[place] for place in places]
-        terms = [term for place, term in enumerate(terms) if place not in places]
-        for position in range(1, len(chosen)):
-            rest = [*terms, *chosen[position + 1 :]]
-            needed = [*free, *dict.fromkeys(name for term in rest for name in term.names if name not in free)]
-            chosen[position] = _product(chosen[position - 1], chosen[position], needed)
-        terms.append(chosen[-1])
-    return _summed(reduce(lambda a, b: _product(a, b, free), terms), free)
+def _contracted(terms: list[_Term], output_names: Sequence[str]) -> _Term:
+    """Multiply all terms, pair by pair, and sum over the axes that are not in `output_names`."""
+    for positions in _path(terms, output_names):
+        factors = [terms[index] for index in positions]
+        terms = [term for index, term in enumerate(terms) if index not in positions]
+        for position in range(1, len(factors)):
+            later_terms = [*terms, *factors[position + 1 :]]
+            needed_names = [
+                *output_names,
+                *dict.fromkeys(name for term in later_terms for name in term.names if name not in output_names),
+            ]
+            factors[position] = _product(factors[position - 1], factors[position], needed_names)
+        terms.append(factors[-1])
+    return _summed(reduce(lambda a, b: _product(a, b, output_names), terms), output_names)
 
 
-def _path(terms: Sequence[_Term], free: Sequence[str]) -> list[tuple[int, ...]]:
+def _path(terms: Sequence[_Term], output_names: Sequence[str]) -> list[tuple[int, ...]]:
     """Return the positions of the terms to multiply in each step, in an order that needs few operations.
 
-    The product of each step is appended to the remaining terms. `free` are the axes of the result. The list is empty
-    for fewer than three terms.
+    The product of each step is appended to the remaining terms. `output_names` are the axes of the result. The list is
+    empty for fewer than three terms.
     """
     if len(terms) < 3:
         return []
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(name for term in terms for name in term.names))}
+    number_of_name = {
+        name: number for number, name in enumerate(dict.fromkeys(name for term in terms for name in term.names))
+    }
     operands: list[Any] = [
-        item
+        operand
         for term in terms
-        for item in (np.broadcast_to(np.float32(0), term.sizes), [numbers[name] for name in term.names])
+        for operand in (np.broadcast_to(np.float32(0), term.sizes), [number_of_name[name] for name in term.names])
     ]
-    path, _ = np.einsum_path(*operands, [numbers[name] for name in free], optimize="greedy")
-    return [tuple(places) for places in path[1:]]
+    path, _ = np.einsum_path(*operands, [number_of_name[name] for name in output_names], optimize="greedy")
+    return [tuple(positions) for positions in path[1:]]
 
 
-def _product(a: _Term, b: _Term, free: Sequence[str]) -> _Term:
-    """Multiply two terms, and sum over the axes that are not in `free`: as a matrix product where one is of use."""
-    a, b = _summed(a, {*b.names, *free}), _summed(b, {*a.names, *free})
-    rows, columns = ([name for name in free if name in x.names and name not in y.names] for x, y in ((a, b), (b, a)))
-    if rows and columns and free.index(columns[0]) < free.index(rows[0]):
+def _product(a: _Term, b: _Term, needed_names: Sequence[str]) -> _Term:
+    """Multiply two terms, and sum over the axes that are not in `needed_names`; use a matrix product if possible."""
+    a, b = _summed(a, {*b.names, *needed_names}), _summed(b, {*a.names, *needed_names})
+    rows, columns = (
+        [name for name in needed_names if name in x.names and name not in y.names] for x, y in ((a, b), (b, a))
+    )
+    if rows and columns and needed_names.index(columns[0]) < needed_names.index(rows[0]):
         a, b, rows, columns = b, a, columns, rows
-    batch = [name for name in free if name in a.names and name in b.names]
-    summed = [name for name in a.names if name in b.names and name not in free]
+    batch = [name for name in needed_names if name in a.names and name in b.names]
+    summed = [name for name in a.names if name in b.names and name not in needed_names]
     if not summed or (batch and not rows and not columns):
-        return _summed(_multiplied(a, b, [*(name for name in free if name in {*a.names, *b.names}), *summed]), free)
+        return _summed(
+            _multiplied(a, b, [*(name for name in needed_names if name in {*a.names, *b.names}), *summed]), needed_names
+        )
     return _matrix_product(a, b, batch, rows, columns)
 
 
-def _summed(term: _Term, free: Collection[str]) -> _Term:
-    """Sum a term over the axes that are not in `free`; return it unchanged if there are none."""
-    axes = tuple(axis for axis, name in enumerate(term.names) if name not in free)
+def _summed(term: _Term, kept_names: Collection[str]) -> _Term:
+    """Sum a term over the axes that are not in `kept_names`; return it unchanged if there are none."""
+    axes = tuple(axis for axis, name in enumerate(term.names) if name not in kept_names)
     if not axes:
         return term
-    names = [name for name in term.names if name in free]
+    names = [name for name in term.names if name in kept_names]
     return term.with_value(
         New(Reduce(operation=ReduceOperation.SUM, axis=axes), [term.value]), names, term.roundings + 1
     )
@@ -220,8 +229,8 @@ def _spread(term: _Term, names: Sequence[str]) -> Value | New:
     Names before the first axis of the term are left out, because broadcasting adds them.
     """
     size = dict(zip(term.names, term.sizes, strict=True))
-    missing = next((place for place, name in enumerate(names) if name in size), len(names))
-    return _reshaped(term, [size.get(name, 1) for name in names[missing:]])
+    first_present = next((index for index, name in enumerate(names) if name in size), len(names))
+    return _reshaped(term, [size.get(name, 1) for name in names[first_present:]])
 
 
 def _matrix_product(a: _Term, b: _Term, batch: list[str], rows: list[str], columns: list[str]) -> _Term:
@@ -235,8 +244,8 @@ def _matrix_product(a: _Term, b: _Term, batch: list[str], rows: list[str], colum
         key=lambda order: _moves(a, batch, rows, order) + _moves(b, batch, columns, order),
     )
     left, transpose_x = _matrices(a, batch, rows, summed)
-    right, swapped = _matrices(b, batch, columns, summed)
-    product = New(BatchMatMul(transpose_x=transpose_x, transpose_y=not swapped), [left, right])
+    right, rows_last = _matrices(b, batch, columns, summed)
+    product = New(BatchMatMul(transpose_x=transpose_x, transpose_y=not rows_last), [left, right])
     names = (*batch, *rows, *columns)
     size = {**dict(zip(a.names, a.sizes, strict=True)), **dict(zip(b.names, b.sizes, strict=True))}
     sizes = tuple(size[name] for name in names)
@@ -258,13 +267,13 @@ def _matrices(term: _Term, batch: list[str], rows: list[str], summed: list[str])
     The groups of axes `batch`, `rows` and `summed` are merged into one axis each. If the term has to be transposed, the
     group with its last axis stays last.
     """
-    moves = _moves(term, batch, rows, summed)
-    rows_last = term.names[-1] in rows if moves else bool(rows) and term.names == (*batch, *summed, *rows)
+    must_transpose = _moves(term, batch, rows, summed)
+    rows_last = term.names[-1] in rows if must_transpose else bool(rows) and term.names == (*batch, *summed, *rows)
     order = [*batch, *summed, *rows] if rows_last else [*batch, *rows, *summed]
     arranged = _transposed(term, order)
-    inner = [summed, rows] if rows_last else [rows, summed]
+    groups = [summed, rows] if rows_last else [rows, summed]
     size = dict(zip(term.names, term.sizes, strict=True))
-    shape = [*(size[name] for name in batch), *(math.prod(size[name] for name in group) for group in inner)]
+    shape = [*(size[name] for name in batch), *(math.prod(size[name] for name in group) for group in groups)]
     return _reshaped(arranged, shape), rows_last
 
 

@@ -38,8 +38,8 @@ def drop_idle_transpose(op: Transpose | Permute, layer: Layer) -> Replacement:
 @rewrite(Reshape, BroadcastTo, Tile)
 def drop_idle_reshape(op: Reshape | BroadcastTo | Tile, layer: Layer) -> Replacement:
     """Remove a Reshape, BroadcastTo or Tile whose result has the shape of its input."""
-    before, after = layer.inputs[0], layer.output.known.shape
-    same = before is not None and before.known.shape == after and after.count(UNKNOWN) <= 1
+    source, output_shape = layer.inputs[0], layer.output.known.shape
+    same = source is not None and source.known.shape == output_shape and output_shape.count(UNKNOWN) <= 1
     return _input(layer) if same else None
 
 
@@ -60,21 +60,24 @@ def drop_idle_block(op: SpaceToDepth | DepthToSpace, layer: Layer) -> Replacemen
 @rewrite(Slice)
 def drop_idle_slice(op: Slice, layer: Layer) -> Replacement:
     """Remove a Slice of the whole tensor."""
-    before = layer.values[0].known.shape
-    whole = not any(op.begin) and all(size in (-1, dim) for size, dim in zip(op.size, before, strict=True))
-    return _input(layer) if whole else None
+    shape = layer.values[0].known.shape
+    is_whole = not any(op.begin) and all(size in (-1, dim) for size, dim in zip(op.size, shape, strict=True))
+    return _input(layer) if is_whole else None
 
 
 @rewrite(StridedSlice)
 def drop_idle_strided_slice(op: StridedSlice, layer: Layer) -> Replacement:
     """Remove a StridedSlice of the whole tensor with strides of 1."""
-    before = layer.values[0].known
-    index = op.index(before.rank)
-    whole = all(
-        isinstance(item, slice) and item.step in (1, None) and not item.start and _reaches(item.stop, dim)
-        for item, dim in zip(index, before.shape, strict=False)
+    info = layer.values[0].known
+    index = op.index(info.rank)
+    is_whole = all(
+        isinstance(axis_index, slice)
+        and axis_index.step in (1, None)
+        and not axis_index.start
+        and _reaches(axis_index.stop, dim)
+        for axis_index, dim in zip(index, info.shape, strict=False)
     )
-    return _input(layer) if whole and len(index) == before.rank else None
+    return _input(layer) if is_whole and len(index) == info.rank else None
 
 
 def _reaches(stop: int | None, dim: int) -> bool:
@@ -98,16 +101,16 @@ def drop_idle_cast(op: Cast | Quantize, layer: Layer) -> Replacement:
 
     Quantized values of more than 16 bits are not affected, since requantizing them need not be exact.
     """
-    before = layer.values[0].known
-    wide = isinstance(op, Quantize) and before.dtype.itemsize > 2
-    return None if wide or before != layer.output.known else layer.inputs[0]
+    info = layer.values[0].known
+    is_wide = isinstance(op, Quantize) and info.dtype.itemsize > 2
+    return None if is_wide or info != layer.output.known else layer.inputs[0]
 
 
 @rewrite(Activation)
 def drop_linear(op: Activation, layer: Layer) -> Replacement:
     """Remove the linear activation 1 * x + 0."""
-    idle = op.function is ActivationFunction.LINEAR and op.a == 1 and op.b == 0
-    return layer.inputs[0] if idle and layer.values[0].known == layer.output.known else None
+    is_identity = op.function is ActivationFunction.LINEAR and op.a == 1 and op.b == 0
+    return layer.inputs[0] if is_identity and layer.values[0].known == layer.output.known else None
 
 
 def _input(layer: Layer) -> Replacement:

@@ -47,8 +47,8 @@ def _border(value: Value | None, layout: DataLayout) -> Border | None:
         return None
     height, width, _ = layout.axes()
     pads = pad.op.pad_list
-    others = [pair for axis, pair in enumerate(pads) if axis not in (height, width)]
-    if any(map(any, others)):
+    other_pads = [pair for axis, pair in enumerate(pads) if axis not in (height, width)]
+    if any(map(any, other_pads)):
         return None
     return Border(pad.layer.values[0], pad.op.pad_value, *pads[height], *pads[width])
 
@@ -92,29 +92,29 @@ def _never_wins(op: Pooling2d, border: Border, pads: dict[str, int]) -> bool:
     Every window must have an element of the image, and no element of the image may be less than the pad value. `pads`
     has the padding of the merged pooling, by attribute.
     """
-    high = max(pads["pad_top"], pads["pad_bottom"]) < op.pool_height
-    wide = max(pads["pad_left"], pads["pad_right"]) < op.pool_width
-    return high and wide and op.dilation_x == op.dilation_y == 1 and border.value <= _least(border.image)
+    has_rows = max(pads["pad_top"], pads["pad_bottom"]) < op.pool_height
+    has_columns = max(pads["pad_left"], pads["pad_right"]) < op.pool_width
+    return has_rows and has_columns and op.dilation_x == op.dilation_y == 1 and border.value <= _least(border.image)
 
 
 def _counts_as_zero(op: Pooling2d, border: Border) -> bool:
-    own = op.pad_top or op.pad_bottom or op.pad_left or op.pad_right
-    same = op.padding_method is PaddingMethod.IGNORE_VALUE or not own
-    return same and border.value == 0 and not border.image.known.is_quantized
+    has_padding = op.pad_top or op.pad_bottom or op.pad_left or op.pad_right
+    same_divisor = op.padding_method is PaddingMethod.IGNORE_VALUE or not has_padding
+    return same_divisor and border.value == 0 and not border.image.known.is_quantized
 
 
 def _least(value: Value) -> float:
     """Return a lower bound of the elements of a value."""
     info = value.known
-    least = -math.inf
+    lower_bound = -math.inf
     if info.is_quantized:
-        least = (np.iinfo(info.dtype.numpy).min - info.zero_point) * info.scale
+        lower_bound = (np.iinfo(info.dtype.numpy).min - info.zero_point) * info.scale
     activation = above(value, Activation)
     if activation is None:
-        return least
+        return lower_bound
     bounds = {ActivationFunction.RELU: 0.0, ActivationFunction.SIGMOID: 0.0}
     bounds[ActivationFunction.BOUNDED_RELU] = activation.op.b
-    return max(least, bounds.get(activation.op.function, least))
+    return max(lower_bound, bounds.get(activation.op.function, lower_bound))
 
 
 PADS: Final = (fold_pad_into_convolution, fold_pad_into_pooling)

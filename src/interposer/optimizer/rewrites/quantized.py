@@ -60,10 +60,10 @@ _BIAS_ERROR: Final = 1 / 128
 """The maximum quantization error of a float bias, as a fraction of the output's scale."""
 
 
-def codes_of(value: Value | None) -> Value | None:
+def quantized_source(value: Value | None) -> Value | None:
     """Return the quantized values from which a float32 value was dequantized, or None."""
-    result = above(value, Dequantize)
-    return result.layer.inputs[0] if result and result.op.dtype is DataType.FLOAT32 else None
+    source = above(value, Dequantize)
+    return source.layer.inputs[0] if source and source.op.dtype is DataType.FLOAT32 else None
 
 
 def computing_layer(layer: Layer) -> Layer:
@@ -85,14 +85,14 @@ def dequantize_later(op: Op, layer: Layer) -> Replacement:
     The layer then works on the quantized values, which are smaller. It must not repeat them.
     """
     place = _data(layer)
-    codes = None if place is None else codes_of(layer.inputs[place])
-    if place is None or codes is None or not _commutes(op, codes.known):
+    quantized = None if place is None else quantized_source(layer.inputs[place])
+    if place is None or quantized is None or not _commutes(op, quantized.known):
         return None
-    inputs = [*layer.inputs[:place], codes, *layer.inputs[place + 1 :]]
-    moved = _moved(op, codes.known, inputs)
+    inputs = [*layer.inputs[:place], quantized, *layer.inputs[place + 1 :]]
+    moved = _moved(op, quantized.known, inputs)
     if moved is None or moved.shape != layer.output.known.shape:
         return None
-    if not codes.is_constant and moved.num_elements > codes.known.num_elements:
+    if not quantized.is_constant and moved.num_elements > quantized.known.num_elements:
         return None
     return New(Dequantize(), [New(op, inputs, info=moved, like=layer)])
 
@@ -103,34 +103,36 @@ def _data(layer: Layer) -> int | None:
     return places[0] if len(places) == len(layer.outputs) == 1 else None
 
 
-def _commutes(op: Op, codes: TensorInfo) -> bool:
+def _commutes(op: Op, quantized: TensorInfo) -> bool:
     """Return True if an operator that moves or selects elements does the same with quantized values."""
     if Trait.MOVES in op.traits:
         return Trait.FILLS not in op.traits
-    return codes.dtype in _TYPES and _one_scale(codes)
+    return quantized.dtype in _TYPES and _one_scale(quantized)
 
 
-def _moved(op: Op, codes: TensorInfo, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
+def _moved(op: Op, quantized: TensorInfo, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
     """Return the info of the result if an operator works on quantized values instead of floats.
 
-    `codes` is the info of the quantized values, which are among `inputs`. None if their quantization would change or
-    become invalid, or if there is no kernel for their type.
+    `quantized` is the info of the quantized values, which are among `inputs`. None if their quantization would change
+    or become invalid, or if there is no kernel for their type.
     """
     info = gives(op, inputs)
     if info is None or info.quantization is None:
         return None
     if reference().reasons(op, KernelInfo.of(op, [info_of(value) for value in inputs], [info])):
         return None
-    if _one_scale(codes):
-        return info if info.quantization == codes.quantization else None
+    if _one_scale(quantized):
+        return info if info.quantization == quantized.quantization else None
     if isinstance(op, Transpose | Permute):
         return info
-    return info if isinstance(op, Reshape) and _keeps_first_axis(codes, info) else None
+    return info if isinstance(op, Reshape) and _keeps_first_axis(quantized, info) else None
 
 
-def _keeps_first_axis(before: TensorInfo, after: TensorInfo) -> bool:
+def _keeps_first_axis(input_info: TensorInfo, output_info: TensorInfo) -> bool:
     return (
-        before.quantization == after.quantization and before.quantization is not None and before.quantization.axis == 0
+        input_info.quantization == output_info.quantization
+        and input_info.quantization is not None
+        and input_info.quantization.axis == 0
     )
 
 
@@ -141,26 +143,26 @@ def move_stored_weights(op: Op, layer: Layer) -> Replacement:
     The weights are then dequantized after the move, and stay small in memory.
     """
     place = _data(layer)
-    codes = None if place is None else layer.inputs[place]
-    return fold_constants(layer) if codes is not None and codes.known.is_quantized else None
+    quantized = None if place is None else layer.inputs[place]
+    return fold_constants(layer) if quantized is not None and quantized.known.is_quantized else None
 
 
 @rewrite(Quantize)
 def quantize_before_clamping(op: Quantize, layer: Layer) -> Replacement:
     """Replace a clamp and a Quantize by a clamp of quantized values; no clamp is needed if its bounds span the type."""
-    result, info = above(layer.inputs[0], Activation), layer.output.known
-    if result is None or not _alone(result.layer) or info.dtype not in _TYPES or not _one_scale(info):
+    clamp, info = above(layer.inputs[0], Activation), layer.output.known
+    if clamp is None or not _alone(clamp.layer) or info.dtype not in _TYPES or not _one_scale(info):
         return None
-    if result.op.function not in _CLAMPS or _rule(result.layer.values[0]) is None:
+    if clamp.op.function not in _CLAMPS or _rule(clamp.layer.values[0]) is None:
         return None
-    low, high = (0.0, np.inf) if result.op.function is ActivationFunction.RELU else (result.op.b, result.op.a)
+    low, high = (0.0, np.inf) if clamp.op.function is ActivationFunction.RELU else (clamp.op.b, clamp.op.a)
     limits = np.iinfo(info.dtype.numpy)
-    codes = [bound / info.scale + info.zero_point for bound in (low, high)]
-    if any(code % 1 == 0.5 for code in codes):
+    quantized_bounds = [bound / info.scale + info.zero_point for bound in (low, high)]
+    if any(bound % 1 == 0.5 for bound in quantized_bounds):
         return None
-    if codes[0] < limits.min + 0.5 and codes[1] > limits.max - 0.5:
-        return New(op, result.layer.inputs)
-    return New(result.op, [New(op, result.layer.inputs, info=info, like=layer)], like=result.layer)
+    if quantized_bounds[0] < limits.min + 0.5 and quantized_bounds[1] > limits.max - 0.5:
+        return New(op, clamp.layer.inputs)
+    return New(clamp.op, [New(op, clamp.layer.inputs, info=info, like=layer)], like=clamp.layer)
 
 
 @rewrite(Quantize)
@@ -189,15 +191,21 @@ def slice_stored_integers(op: Quantize, layer: Layer) -> Replacement:
     The Quantize must restore the type and quantization of the dequantized tensor.
     """
     value = layer.inputs[0]
-    result = above(value, Splitter)
-    codes = codes_of(result.layer.inputs[0]) if result else None
-    if result is None or codes is None or value is None or not _one_scale(codes.known):
+    splitter = above(value, Splitter)
+    quantized = quantized_source(splitter.layer.inputs[0]) if splitter else None
+    if splitter is None or quantized is None or value is None or not _one_scale(quantized.known):
         return None
-    if (codes.known.dtype, codes.known.quantization) != (layer.output.known.dtype, layer.output.known.quantization):
+    if (quantized.known.dtype, quantized.known.quantization) != (
+        layer.output.known.dtype,
+        layer.output.known.quantization,
+    ):
         return None
-    begin, size = [0] * codes.known.rank, [-1] * codes.known.rank
-    begin[result.op.axis], size[result.op.axis] = sum(result.op.sizes[: value.index]), result.op.sizes[value.index]
-    return New(Slice(tuple(begin), tuple(size)), [codes]) if min(result.op.sizes) >= 0 else None
+    begin, size = [0] * quantized.known.rank, [-1] * quantized.known.rank
+    begin[splitter.op.axis], size[splitter.op.axis] = (
+        sum(splitter.op.sizes[: value.index]),
+        splitter.op.sizes[value.index],
+    )
+    return New(Slice(tuple(begin), tuple(size)), [quantized]) if min(splitter.op.sizes) >= 0 else None
 
 
 # --- what computes ----------------------------------------------------------------------------------------------------
@@ -215,10 +223,10 @@ def compute_in_integers(op: Quantize, layer: Layer) -> Replacement:
         return None
     if output.dtype not in _TYPES or not _one_scale(output) or inner.output.known.dtype is not DataType.FLOAT32:
         return None
-    created = rule(inner.op, inner, output)
-    if created is None or gives(created.op, created.inputs) is None:
+    integer_layer = rule(inner.op, inner, output)
+    if integer_layer is None or gives(integer_layer.op, integer_layer.inputs) is None:
         return None
-    return New(created.op, created.inputs, like=inner)
+    return New(integer_layer.op, integer_layer.inputs, like=inner)
 
 
 def _rule(value: Value) -> Rule | None:
@@ -253,8 +261,12 @@ def _operand(value: Value | None, output: TensorInfo) -> Value | None:
 
     None if it was not, or if they have another type than `output`, the result's info, or one scale per channel.
     """
-    codes = codes_of(value)
-    return codes if codes is not None and codes.known.dtype is output.dtype and _one_scale(codes.known) else None
+    quantized = quantized_source(value)
+    return (
+        quantized
+        if quantized is not None and quantized.known.dtype is output.dtype and _one_scale(quantized.known)
+        else None
+    )
 
 
 def _all_operands(op: Op, layer: Layer, output: TensorInfo) -> New | None:
@@ -268,11 +280,13 @@ def _joined(op: Concat, layer: Layer, output: TensorInfo) -> New | None:
     if any(operand is None for operand in operands):
         return None
     pairs = zip(operands, layer.values, strict=True)
-    return New(op, [codes if _is_like(codes, output) else _requantized(real, output) for codes, real in pairs])
+    return New(
+        op, [quantized if _is_like(quantized, output) else _requantized(real, output) for quantized, real in pairs]
+    )
 
 
-def _is_like(codes: Value | None, output: TensorInfo) -> bool:
-    return codes is not None and codes.known.quantization == output.quantization
+def _is_like(quantized: Value | None, output: TensorInfo) -> bool:
+    return quantized is not None and quantized.known.quantization == output.quantization
 
 
 def _requantized(real: Value, output: TensorInfo) -> New:
@@ -310,15 +324,15 @@ def _weights(value: Value | None) -> Constant | None:
 
     None unless they have 8 bits and all the same zero point.
     """
-    codes = codes_of(value)
-    if codes is None or codes.constant is None or codes.known.dtype.bits > 8:
+    quantized = quantized_source(value)
+    if quantized is None or quantized.constant is None or quantized.known.dtype.bits > 8:
         return None
-    q = codes.known.quantization
-    assert q is not None
-    if len(set(q.zero_points)) > 1:
+    quantization = quantized.known.quantization
+    assert quantization is not None
+    if len(set(quantization.zero_points)) > 1:
         return None
-    wide = np.uint8 if str(codes.known.dtype).startswith("uint") else np.int8
-    return Constant(codes.constant.astype(wide, copy=False), q)
+    numpy_dtype = np.uint8 if str(quantized.known.dtype).startswith("uint") else np.int8
+    return Constant(quantized.constant.astype(numpy_dtype, copy=False), quantization)
 
 
 def _bias(value: Value, x: TensorInfo, weights: Quantization, output: TensorInfo) -> New | None:
@@ -327,23 +341,23 @@ def _bias(value: Value, x: TensorInfo, weights: Quantization, output: TensorInfo
     `x` and `output` are the infos of the quantized input and result. None if it is not constant, does not fit into 32
     bits, or would not be accurate enough for the scale of the result.
     """
-    real = _real(value)
-    if real is None or real.ndim != 1 or len(weights.scales) not in (1, len(real)):
+    values = _real(value)
+    if values is None or values.ndim != 1 or len(weights.scales) not in (1, len(values)):
         return None
     scales = np.float64(np.float32(x.scale)) * np.asarray(weights.scales, np.float32)
-    codes = np.rint(real / scales)
-    wide = np.int64 if output.dtype is DataType.INT16 else np.int32
-    fits = np.abs(codes).max(initial=0) < 2**31 and np.isfinite(codes).all()
-    if not fits or np.abs(codes * scales - real).max(initial=0) > output.scale * _BIAS_ERROR:
+    quantized = np.rint(values / scales)
+    numpy_dtype = np.int64 if output.dtype is DataType.INT16 else np.int32
+    fits = np.abs(quantized).max(initial=0) < 2**31 and np.isfinite(quantized).all()
+    if not fits or np.abs(quantized * scales - values).max(initial=0) > output.scale * _BIAS_ERROR:
         return None
-    q = Quantization(scales.tolist(), 0, 0 if weights.per_axis else None)
-    return constant(codes.astype(wide), q, name=value.name)
+    quantization = Quantization(scales.tolist(), 0, 0 if weights.per_axis else None)
+    return constant(quantized.astype(numpy_dtype), quantization, name=value.name)
 
 
 def _real(value: Value) -> Array | None:
-    codes = codes_of(value)
-    if codes is not None and codes.constant is not None and codes.known.quantization is not None:
-        return dequantize(codes.constant, codes.known.quantization)
+    quantized = quantized_source(value)
+    if quantized is not None and quantized.constant is not None and quantized.known.quantization is not None:
+        return dequantize(quantized.constant, quantized.known.quantization)
     return value.constant.astype(np.float64) if value.constant is not None else None
 
 
@@ -353,26 +367,37 @@ def _product(op: BatchMatMul, layer: Layer, output: TensorInfo) -> New | None:
     A product with a constant matrix becomes a FullyConnected; a product of two tensors remains a BatchMatMul. `output`
     is the info of the quantized result.
     """
-    known = codes_of(layer.inputs[1])
+    weights = quantized_source(layer.inputs[1])
     a = layer.values[0].known
-    if known is None or known.constant is None or known.known.rank != 2 or a.rank < 2 or op.transpose_x or op.adjoint_y:
+    if (
+        weights is None
+        or weights.constant is None
+        or weights.known.rank != 2
+        or a.rank < 2
+        or op.transpose_x
+        or op.adjoint_y
+    ):
         return _all_operands(op, layer, output) if output.dtype in EIGHT_BITS else None
-    dense = FullyConnected(transpose_weight_matrix=op.transpose_y, keep_dims=a.rank > 2)
-    return _weighted(dense, layer, output)
+    fully_connected = FullyConnected(transpose_weight_matrix=op.transpose_y, keep_dims=a.rank > 2)
+    return _weighted(fully_connected, layer, output)
 
 
 def _arithmetic(op: ElementwiseBinary, layer: Layer, output: TensorInfo) -> New | None:
-    created = _all_operands(op, layer, output)
-    if created is None:
+    integer_layer = _all_operands(op, layer, output)
+    if integer_layer is None:
         return None
-    infos = [v.known for v in created.inputs if isinstance(v, Value)]
+    infos = [operand.known for operand in integer_layer.inputs if isinstance(operand, Value)]
     if op.operation is BinaryOperation.MUL:
         steps = infos[0].scale * infos[1].scale / output.scale
-        return created if _fits(4.0**output.dtype.bits, steps) else None
+        return integer_layer if _fits(4.0**output.dtype.bits, steps) else None
     if op.operation in (BinaryOperation.ADD, BinaryOperation.SUB):
-        return created
-    alike = all(info.quantization == output.quantization for info in infos)
-    return created if alike and op.operation in (BinaryOperation.MAXIMUM, BinaryOperation.MINIMUM) else None
+        return integer_layer
+    same_quantization = all(info.quantization == output.quantization for info in infos)
+    return (
+        integer_layer
+        if same_quantization and op.operation in (BinaryOperation.MAXIMUM, BinaryOperation.MINIMUM)
+        else None
+    )
 
 
 def _average(op: Pooling2d, layer: Layer, output: TensorInfo) -> New | None:
@@ -391,8 +416,8 @@ def _average(op: Pooling2d, layer: Layer, output: TensorInfo) -> New | None:
 
 
 def _mean(op: Mean | Reduce, layer: Layer, output: TensorInfo) -> New | None:
-    means = isinstance(op, Mean) or op.operation in (ReduceOperation.MEAN, ReduceOperation.SUM)
-    return _all_operands(op, layer, output) if means else None
+    is_mean_or_sum = isinstance(op, Mean) or op.operation in (ReduceOperation.MEAN, ReduceOperation.SUM)
+    return _all_operands(op, layer, output) if is_mean_or_sum else None
 
 
 def _function(op: Activation, layer: Layer, output: TensorInfo) -> New | None:
@@ -401,8 +426,8 @@ def _function(op: Activation, layer: Layer, output: TensorInfo) -> New | None:
     `output` is the info of the quantized result. Only smooth functions are replaced. The results of functions that are
     linear in parts often lie halfway between two quantized values, which the integer rules round away from zero.
     """
-    known = output.dtype in EIGHT_BITS and op.function in _SMOOTH
-    return _all_operands(op, layer, output) if known else None
+    has_rule = output.dtype in EIGHT_BITS and op.function in _SMOOTH
+    return _all_operands(op, layer, output) if has_rule else None
 
 
 _SMOOTH: Final = frozenset(

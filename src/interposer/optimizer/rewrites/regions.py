@@ -20,15 +20,15 @@ def tidy_regions(graph: Graph) -> Rewritten:
     regions, which backends can prepare once. Operands that the regions do not read are removed.
     """
     counts: Counter[str] = Counter()
-    for value in graph:
-        layer = _with_unchanged_captured(graph, value, counts)
+    for original in graph:
+        layer = _with_unchanged_captured(graph, original, counts)
         if isinstance(layer.op, ControlFlow):
             counts["sink_constants"] += sum(1 for _ in _sink_constants(layer, layer.op))
             counts["drop_operands"] += sum(1 for _ in _drop_operands(graph, layer, layer.op))
     return Rewritten(counts)
 
 
-def _takers(layer: Layer, op: ControlFlow, position: int) -> list[Layer]:
+def _region_inputs(layer: Layer, op: ControlFlow, position: int) -> list[Layer]:
     """Return the Input layer in each region to which operand number `position` of a control flow layer is bound.
 
     The operand must be a captured one, which has the same place in all regions.
@@ -41,20 +41,22 @@ def _sink_constants(layer: Layer, op: ControlFlow) -> Iterator[Value]:
         value = layer.inputs[position]
         if value is None or not isinstance(value.producer.op, Constant):
             continue
-        for region, taker in zip(layer.regions, _takers(layer, op, position), strict=True):
-            if taker.output.uses:
+        for region, region_input in zip(layer.regions, _region_inputs(layer, op, position), strict=True):
+            if region_input.output.uses:
                 like = value.known
-                region.replace_uses(taker.output, region.constant(value.producer.op.value, like=like, name=value.name))
+                region.replace_uses(
+                    region_input.output, region.constant(value.producer.op.value, like=like, name=value.name)
+                )
                 yield value
 
 
 def _drop_operands(graph: Graph, layer: Layer, op: ControlFlow) -> Iterator[int]:
     for position in reversed(range(op.first_captured, len(layer.inputs))):
-        takers = _takers(layer, op, position)
-        if any(taker.output.uses for taker in takers):
+        region_inputs = _region_inputs(layer, op, position)
+        if any(region_input.output.uses for region_input in region_inputs):
             continue
-        for region, taker in zip(layer.regions, takers, strict=True):
-            region.erase(taker)
+        for region, region_input in zip(layer.regions, region_inputs, strict=True):
+            region.erase(region_input)
             _number(region, position - op.offset, -1)
         graph.set_inputs(layer, [*layer.inputs[:position], *layer.inputs[position + 1 :]])
         yield position
@@ -77,52 +79,52 @@ def _with_unchanged_captured(graph: Graph, layer: Layer, counts: Counter[str]) -
         index = _unchanged(layer, layer.op)
         if index is None:
             break
-        layer = _captured(graph, layer, layer.op, index)
+        layer = _with_captured(graph, layer, layer.op, index)
         counts["capture_unchanged"] += 1
     return layer
 
 
 def _unchanged(layer: Layer, op: Loop | While) -> int | None:
     body, first = layer.regions[-1], op.first_captured - op.num_carried
-    head = 1 if isinstance(op, Loop) else 0
+    num_conditions = 1 if isinstance(op, Loop) else 0
     for index in range(op.num_carried if op.num_results() > 1 else 0):
-        value, arguments = layer.inputs[first + index], body.outputs[head + index].values[0]
-        unchanged = arguments is body.inputs[first + index].output
+        value, body_result = layer.inputs[first + index], body.outputs[num_conditions + index].values[0]
+        unchanged = body_result is body.inputs[first + index].output
         if unchanged and value is not None and value.known == layer.outputs[index].known:
             return index
     return None
 
 
-def _captured(graph: Graph, layer: Layer, op: Loop | While, index: int) -> Layer:
+def _with_captured(graph: Graph, layer: Layer, op: Loop | While, index: int) -> Layer:
     """Replace a loop by a copy in which the carried value number `index` is a captured value; return the copy.
 
     The loop's output for this value is replaced by the operand with which it began.
     """
-    first, head = op.first_captured - op.num_carried, 1 if isinstance(op, Loop) else 0
-    count, value = len(layer.inputs), layer.inputs[first + index]
+    first, num_conditions = op.first_captured - op.num_carried, 1 if isinstance(op, Loop) else 0
+    num_operands, value = len(layer.inputs), layer.inputs[first + index]
     assert value is not None
     regions = layer.regions
     for region in regions:
-        taker = region.inputs[first + index]
+        region_input = region.inputs[first + index]
         _number(region, first + index, -1)
-        taker.op = Input(count - 1)
+        region_input.op = Input(num_operands - 1)
     body = regions[-1]
-    body.erase(body.outputs[head + index])
-    for arguments in body.outputs:
-        if isinstance(arguments.op, Output) and arguments.op.binding_id > head + index:
-            arguments.op = Output(arguments.op.binding_id - 1)
+    body.erase(body.outputs[num_conditions + index])
+    for body_output in body.outputs:
+        if isinstance(body_output.op, Output) and body_output.op.binding_id > num_conditions + index:
+            body_output.op = Output(body_output.op.binding_id - 1)
     operands = [*layer.inputs[: first + index], *layer.inputs[first + index + 1 :], value]
-    cached = [output for output in layer.outputs if output.index != index]
-    created = graph.add(
-        op.replace(num_carried=op.num_carried - 1), operands, outputs=[item.declared for item in cached],
-        source=layer.source, regions=regions,
+    remaining_outputs = [output for output in layer.outputs if output.index != index]
+    new_loop = graph.add(
+        op.replace(num_carried=op.num_carried - 1), operands,
+        outputs=[output.declared for output in remaining_outputs], source=layer.source, regions=regions,
     )  # fmt: skip
-    created.hint, created.backend, created.merged = layer.hint, layer.backend, layer.merged
-    for old, new in zip(cached, created.outputs, strict=True):
+    new_loop.hint, new_loop.backend, new_loop.merged = layer.hint, layer.backend, layer.merged
+    for old, new in zip(remaining_outputs, new_loop.outputs, strict=True):
         new.info = old.info
         graph.replace_uses(old, new)
     graph.replace_uses(layer.outputs[index], value)
     name, layer.regions = layer.name, ()
     graph.erase(layer)
-    graph.rename(created, name)
-    return created
+    graph.rename(new_loop, name)
+    return new_loop

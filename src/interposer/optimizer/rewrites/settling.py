@@ -32,10 +32,10 @@ def settle_layers(graph: Graph) -> Rewritten:
     for layer in graph.topological() if any(isinstance(layer.op, DynamicOp) for layer in graph) else ():
         if layer in stale:
             _infer_again(graph, layer)
-        users = {use.layer for value in layer.outputs for use in value.uses}
+        readers = {use.layer for value in layer.outputs for use in value.uses}
         name = _settle(graph, layer)
         counts[name] += 1 if name else 0
-        stale |= users if name or layer in stale else set()
+        stale |= readers if name or layer in stale else set()
     return Rewritten(counts)
 
 
@@ -51,20 +51,20 @@ def _settle(graph: Graph, layer: Layer) -> str:
     Returns the name of the replacement for the counts, or an empty text if the layer stays.
     """
     if isinstance(layer.op, DynamicOp):
-        static = layer.op.settled(*layer.input_infos)
-        if static is None:
+        fixed_op = layer.op.settled(*layer.input_infos)
+        if fixed_op is None:
             return ""
-        created = graph.add(static, layer.inputs[:1], outputs=layer.output_infos, source=layer.source)
-        created.hint, created.merged = layer.hint, layer.merged
-        _infer_again(graph, created)
-        for old, new in zip(layer.outputs, created.outputs, strict=True):
+        new_layer = graph.add(fixed_op, layer.inputs[:1], outputs=layer.output_infos, source=layer.source)
+        new_layer.hint, new_layer.merged = layer.hint, layer.merged
+        _infer_again(graph, new_layer)
+        for old, new in zip(layer.outputs, new_layer.outputs, strict=True):
             graph.replace_uses(old, new)
         name = layer.name
         graph.erase_dead([layer])
-        graph.rename(created, name)
+        graph.rename(new_layer, name)
         return NAME
-    result = fold_constants(layer)
-    if result is None:
+    constants = fold_constants(layer)
+    if constants is None:
         return ""
-    replace(graph, layer, result, by=fold_constants.name)
+    replace(graph, layer, constants, by=fold_constants.name)
     return fold_constants.name

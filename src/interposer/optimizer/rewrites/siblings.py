@@ -24,23 +24,25 @@ def equal_layers(graph: Graph) -> Iterator[tuple[Layer, tuple[Value, ...]]]:
     The graph is not changed. The earlier layers are never replaced themselves, so the order of the pairs is arbitrary.
     """
     order = graph.topological()
-    looks = {layer: _look(layer.op, layer.output.info) for layer in order if isinstance(layer.op, Constant)}
-    alike = Counter(looks.values())
-    same: dict[Value, Value] = {}
-    similar: dict[Hashable, Layer] = {}
-    first: dict[Hashable, Layer] = {}
+    constant_keys = {
+        layer: _constant_key(layer.op, layer.output.info) for layer in order if isinstance(layer.op, Constant)
+    }
+    key_counts = Counter(constant_keys.values())
+    replaced_by: dict[Value, Value] = {}
+    first_by_cheap_key: dict[Hashable, Layer] = {}
+    first_by_full_key: dict[Hashable, Layer] = {}
     for layer in order:
-        if not _may_be_shared(layer) or (layer in looks and alike[looks[layer]] == 1):
+        if not _may_be_shared(layer) or (layer in constant_keys and key_counts[constant_keys[layer]] == 1):
             continue
-        look = _key(layer, same)
-        other = similar.setdefault(look, layer)
-        if other is layer:
+        cheap_key = _cheap_key(layer, replaced_by)
+        earlier = first_by_cheap_key.setdefault(cheap_key, layer)
+        if earlier is layer:
             continue
-        first.setdefault((look, _rest_of_key(other)), other)
-        cached = first.setdefault((look, _rest_of_key(layer)), layer)
-        if cached is not layer:
-            same.update(zip(layer.outputs, cached.outputs, strict=True))
-            yield layer, cached.outputs
+        first_by_full_key.setdefault((cheap_key, _expensive_key(earlier)), earlier)
+        original = first_by_full_key.setdefault((cheap_key, _expensive_key(layer)), layer)
+        if original is not layer:
+            replaced_by.update(zip(layer.outputs, original.outputs, strict=True))
+            yield layer, original.outputs
 
 
 def _may_be_shared(layer: Layer) -> bool:
@@ -49,7 +51,7 @@ def _may_be_shared(layer: Layer) -> bool:
     return bool(layer.outputs) and not layer.regions
 
 
-def _look(op: Constant, info: TensorInfo | None) -> Hashable:
+def _constant_key(op: Constant, info: TensorInfo | None) -> Hashable:
     """Return a hash key that is cheap to compute and the same for equal constants: info and some of the elements."""
     array = op.value
     if array.dtype.kind == "O":
@@ -57,17 +59,17 @@ def _look(op: Constant, info: TensorInfo | None) -> Hashable:
     return info, array.reshape(-1)[:: max(1, array.size // SAMPLED)].tobytes()
 
 
-def _key(layer: Layer, same: Mapping[Value, Value]) -> Hashable:
+def _cheap_key(layer: Layer, replaced_by: Mapping[Value, Value]) -> Hashable:
     """Return the part of a layer's key that is cheap, and that few layers have in common."""
     if isinstance(layer.op, Constant):
         return _digest(layer.op.value)
-    inputs = [None if value is None else same.get(value, value) for value in layer.inputs]
+    inputs = [None if value is None else replaced_by.get(value, value) for value in layer.inputs]
     if len(inputs) > 1 and Trait.COMMUTATIVE in layer.op.traits:
         inputs[:2] = sorted(inputs[:2], key=id)
     return type(layer.op), tuple(inputs)
 
 
-def _rest_of_key(layer: Layer) -> Hashable:
+def _expensive_key(layer: Layer) -> Hashable:
     op = Constant if isinstance(layer.op, Constant) else layer.op
     return op, layer.output_infos, layer.hint, layer.backend
 

@@ -37,13 +37,13 @@ def unroll(graph: Graph) -> Rewritten:
     stale: set[Layer] = set()
     for layer in graph.topological() if any(isinstance(layer.op, ControlFlow) for layer in graph) else ():
         if layer in stale:
-            stale |= _inferred_anew(graph, layer)
-        result = _unrolled(graph, layer)
-        if result is None:
+            stale |= _infer_again(graph, layer)
+        new_values = _unrolled(graph, layer)
+        if new_values is None:
             continue
         counts[unroll.__name__] += 1
         stale |= {use.layer for value in layer.outputs for use in value.uses}
-        for old, new in zip(layer.outputs, result, strict=True):
+        for old, new in zip(layer.outputs, new_values, strict=True):
             graph.replace_uses(old, new)
         graph.erase_dead([layer])
         if layer in graph:
@@ -51,14 +51,14 @@ def unroll(graph: Graph) -> Rewritten:
     return Rewritten(counts)
 
 
-def _inferred_anew(graph: Graph, layer: Layer) -> set[Layer]:
+def _infer_again(graph: Graph, layer: Layer) -> set[Layer]:
     """Infer the outputs of a layer again, and return the layers to infer next.
 
     These are the layers that read its outputs, if an output's info has changed; none otherwise.
     """
-    before = [(value.info, value.constant is None) for value in layer.outputs]
+    earlier_facts = [(value.info, value.constant is None) for value in layer.outputs]
     _infer(graph, layer)
-    if before == [(value.info, value.constant is None) for value in layer.outputs]:
+    if earlier_facts == [(value.info, value.constant is None) for value in layer.outputs]:
         return set()
     return {use.layer for value in layer.outputs for use in value.uses}
 
@@ -89,20 +89,20 @@ def _branch(graph: Graph, layer: Layer, op: If) -> list[Value] | None:
 
 def _loop(graph: Graph, layer: Layer, op: Loop) -> list[Value] | None:
     body = layer.regions[0]
-    count, goes_on = _count(layer, op), body.outputs[0].values[0].constant
-    endless = goes_on is None or goes_on.size != 1 or not goes_on.reshape(-1)[0]
-    if count is None or (count > 1 and endless) or (count == 0 and op.num_scan_outputs):
+    trips, next_condition = _count(layer, op), body.outputs[0].values[0].constant
+    is_endless = next_condition is None or next_condition.size != 1 or not next_condition.reshape(-1)[0]
+    if trips is None or (trips > 1 and is_endless) or (trips == 0 and op.num_scan_outputs):
         return None
-    if count * _size(body) > MOST_LAYERS:
+    if trips * _size(body) > MOST_LAYERS:
         return None
     inputs = [value for value in layer.inputs[2:] if value is not None]
     carried, captured, collected = inputs[: op.num_carried], inputs[op.num_carried :], list[list[Value]]()
-    for number in range(count):
-        head = [graph.constant(np.array(number, np.int64)), graph.constant(np.array(True))]
-        result = _in_place(graph, layer, 0, [*head, *carried, *captured])
-        carried = result[1 : 1 + op.num_carried]
-        collected.append(result[1 + op.num_carried :])
-    return [*carried, *(_made(graph, layer, Stack(0), *values) for values in zip(*collected, strict=True))]
+    for iteration in range(trips):
+        iteration_and_condition = [graph.constant(np.array(iteration, np.int64)), graph.constant(np.array(True))]
+        region_results = _in_place(graph, layer, 0, [*iteration_and_condition, *carried, *captured])
+        carried = region_results[1 : 1 + op.num_carried]
+        collected.append(region_results[1 + op.num_carried :])
+    return [*carried, *(_added(graph, layer, Stack(0), *values) for values in zip(*collected, strict=True))]
 
 
 def _count(layer: Layer, op: Loop) -> int | None:
@@ -113,21 +113,25 @@ def _count(layer: Layer, op: Loop) -> int | None:
 
 
 def _scan(graph: Graph, layer: Layer, op: Scan) -> list[Value] | None:
-    count, values = op.iterations(op.arguments(layer.input_infos)), layer.values
+    trips, values = op.iterations(op.arguments(layer.input_infos)), layer.values
     scanned = values[op.num_states : op.first_captured]
-    if not count or count * _size(layer.regions[0]) > MOST_LAYERS or not all(item.known.is_ranked for item in scanned):
+    if (
+        not trips
+        or trips * _size(layer.regions[0]) > MOST_LAYERS
+        or not all(array.known.is_ranked for array in scanned)
+    ):
         return None
     axes = [op.axis(index, value.known.rank) for index, value in enumerate(scanned)]
     backwards = op.reverse_inputs or (False,) * len(scanned)
     carried, collected = list(values[: op.num_states]), list[list[Value]]()
-    for number in range(count):
+    for iteration in range(trips):
         slices = []
-        for value, axis, back in zip(scanned, axes, backwards, strict=True):
-            place = graph.constant(np.array(count - 1 - number if back else number))
-            slices.append(_made(graph, layer, Gather(axis), value, place))
-        result = _in_place(graph, layer, 0, [*carried, *slices, *values[op.first_captured :]])
-        carried = result[: op.num_states]
-        collected.append(result[op.num_states :])
+        for value, axis, backward in zip(scanned, axes, backwards, strict=True):
+            place = graph.constant(np.array(trips - 1 - iteration if backward else iteration))
+            slices.append(_added(graph, layer, Gather(axis), value, place))
+        region_results = _in_place(graph, layer, 0, [*carried, *slices, *values[op.first_captured :]])
+        carried = region_results[: op.num_states]
+        collected.append(region_results[op.num_states :])
     columns = enumerate(zip(*collected, strict=True))
     return [*carried, *(_collected(graph, layer, op, index, column) for index, column in columns)]
 
@@ -135,7 +139,7 @@ def _scan(graph: Graph, layer: Layer, op: Scan) -> list[Value] | None:
 def _collected(graph: Graph, layer: Layer, op: Scan, index: int, values: Sequence[Value]) -> Value:
     axis = op.output_axes[index] if op.output_axes else 0
     backwards = bool(op.reverse_outputs) and op.reverse_outputs[index]
-    return _made(graph, layer, Stack(axis), *(values[::-1] if backwards else values))
+    return _added(graph, layer, Stack(axis), *(values[::-1] if backwards else values))
 
 
 _UNROLLED: Final[dict[type[Op], Callable[[Graph, Layer, Any], list[Value] | None]]] = {
@@ -152,19 +156,21 @@ def _in_place(graph: Graph, layer: Layer, index: int, values: Sequence[Value]) -
     the values that the region's outputs have in the graph.
     """
     region = layer.regions[index]
-    known = dict(zip((inner.output for inner in region.inputs), values, strict=True))
-    inner = [item for item in region.topological() if not isinstance(item.op, Input | Output)]
-    result = graph.absorb(inner, known)
-    for fromkey in dict.fromkeys(result[value].producer for item in inner for value in item.outputs):
-        graph.rename(fromkey, f"{layer.name}/{region_title(layer, index)}/{fromkey.name}")
-        _infer(graph, fromkey)
-    return [result[output.values[0]] for output in region.outputs]
+    argument_of = dict(zip((layers_inside.output for layers_inside in region.inputs), values, strict=True))
+    layers_inside = [
+        inner_layer for inner_layer in region.topological() if not isinstance(inner_layer.op, Input | Output)
+    ]
+    copied = graph.absorb(layers_inside, argument_of)
+    for copy in dict.fromkeys(copied[value].producer for inner_layer in layers_inside for value in inner_layer.outputs):
+        graph.rename(copy, f"{layer.name}/{region_title(layer, index)}/{copy.name}")
+        _infer(graph, copy)
+    return [copied[output.values[0]] for output in region.outputs]
 
 
-def _made(graph: Graph, layer: Layer, op: Op, *values: Value) -> Value:
-    created = graph.add(op, values, name=f"{op.op_name().lower()}-{layer.name}", source=INSERTED)
-    _infer(graph, created)
-    return created.output
+def _added(graph: Graph, layer: Layer, op: Op, *values: Value) -> Value:
+    added = graph.add(op, values, name=f"{op.op_name().lower()}-{layer.name}", source=INSERTED)
+    _infer(graph, added)
+    return added.output
 
 
 def _size(graph: Graph) -> int:
@@ -173,5 +179,5 @@ def _size(graph: Graph) -> int:
 
 
 def _times(layer: Layer) -> int:
-    known = layer.op.iterations(layer.op.arguments(layer.input_infos)) if isinstance(layer.op, ControlFlow) else 1
-    return 1 if known is None else known
+    iterations = layer.op.iterations(layer.op.arguments(layer.input_infos)) if isinstance(layer.op, ControlFlow) else 1
+    return 1 if iterations is None else iterations
