@@ -14,13 +14,13 @@ __all__ = ["backend_problem", "checked"]
 _T = TypeVar("_T")
 
 
-def checked(returned: object, kind: Callable[..., _T], what: str, backend: str) -> _T:
+def checked(returned: object, kind: Callable[..., _T], method_name: str, backend: str) -> _T:
     """Return `returned` if it is an instance of `kind`.
 
     Args:
         returned: what a method of a backend returned.
         kind: the class that the plug-in interface requires.
-        what: the name of the method, for the error.
+        method_name: the name of the method, for the error.
         backend: the backend's id, for the error.
 
     Raises:
@@ -29,7 +29,8 @@ def checked(returned: object, kind: Callable[..., _T], what: str, backend: str) 
     if not isinstance(returned, kind):  # type: ignore[arg-type] # a class; mypy refuses abstract ones as type[_T]
         class_name = getattr(kind, "__name__", kind)
         raise BackendContractError(
-            f"{what} of backend {backend!r} returned {type(returned).__name__}; expected {class_name}", backend=backend
+            f"{method_name} of backend {backend!r} returned {type(returned).__name__}; expected {class_name}",
+            backend=backend,
         )
     return cast("_T", returned)
 

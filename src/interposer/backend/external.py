@@ -127,10 +127,10 @@ class ExternalMemory:
         status = os.fstat(descriptor.fd)
         self._file = status.st_dev, status.st_ino
         self.array: Array | None = _mapped(descriptor, info, self._tensor_bytes, writable)
-        cached = _descriptors_to_close(descriptor, may_shrink)
-        self._watched = cached[0] if may_shrink else None
-        self._fence = None if descriptor.fence is None else cached[-1]
-        self._close = weakref.finalize(self, _close_all, tuple(cached))
+        to_close = _descriptors_to_close(descriptor, may_shrink)
+        self._watched = to_close[0] if may_shrink else None
+        self._fence = None if descriptor.fence is None else to_close[-1]
+        self._close = weakref.finalize(self, _close_all, tuple(to_close))
         self._close.atexit = False
 
     def overlaps(self, other: ExternalMemory) -> bool:

@@ -264,12 +264,12 @@ def planned_by(strategy: MemoryOptimizerStrategy, lifetimes: Sequence[Lifetime],
     return MemoryPlan(tuple(offsets), start, lower_bound(lifetimes, alignment), strategy.name)
 
 
-def _integer(number: int, what: str) -> int:
+def _integer(number: int, subject: str) -> int:
     """Return a Python integer, which does not overflow; `number` may be one of NumPy."""
     try:
         return operator.index(number)
     except TypeError:
-        raise InvalidArgumentError(f"{what} must be an integer, not {number!r}") from None
+        raise InvalidArgumentError(f"{subject} must be an integer, not {number!r}") from None
 
 
 def _rounded(size: int, alignment: int) -> int:

@@ -123,10 +123,10 @@ class OptimizationViews:
                 seen.add(layer.guid)
 
 
-def _type_problem(value: object, kind: Any, what: str) -> Iterator[str]:
+def _type_problem(value: object, kind: Any, subject: str) -> Iterator[str]:
     if not isinstance(value, kind):
         expected = " or ".join(expected_type.__name__ for expected_type in getattr(kind, "__args__", (kind,)))
-        yield f"{what} is {value!r}; expected {expected}"
+        yield f"{subject} is {value!r}; expected {expected}"
 
 
 def _border_problems(substitution: Substitution) -> Iterator[str]:

@@ -72,7 +72,7 @@ class Channel:
         self._spins = thread_budget() > 1
 
     def send(self, kind: int, number: int, body: bytes, fds: Sequence[int] = ()) -> None:
-        """Send a message with the fields of `Message`.
+        """Send a message: its kind, the number of its request, its body, and file descriptors for the other process.
 
         Raises:
             OSError: the other end is closed.

@@ -44,9 +44,9 @@ _MOST_OUTPUT: Final = 1 << 24
 """The number of bytes that a process can write during one call; further writes fail."""
 
 
-def during(what: str, layer: str = "") -> str:
-    """Return what a process was doing, for error messages: `what`, with the layer if it is known."""
-    return f"{what} of layer {layer}" if layer else what
+def during(request_title: str, layer: str = "") -> str:
+    """Return what a process was doing, for error messages: `request_title`, with the layer if it is known."""
+    return f"{request_title} of layer {layer}" if layer else request_title
 
 
 class Life:
@@ -67,7 +67,7 @@ class Life:
         self._step = self._state.bytes.view(np.int64)
         self.last_words: deque[str] = deque(maxlen=60)
         self.ended = False
-        self._reason, self._request_title, self._layer = "was ended", "", ""
+        self._reason, self._failed_request, self._layer = "was ended", "", ""
         self._number = 0
         self._output = os.memfd_create("interposer-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self._output, _MOST_OUTPUT)
@@ -147,13 +147,13 @@ class Life:
         return numbers
 
     def ask(
-        self, request: Mapping[str, Any], what: str, seconds: float | None, *, fds: Sequence[int] = ()
+        self, request: Mapping[str, Any], request_title: str, seconds: float | None, *, fds: Sequence[int] = ()
     ) -> dict[str, Any]:
         """Send a request and return the answer.
 
         Args:
             request: the request as JSON-compatible data; its entry "do" names the method of `Served`.
-            what: a description of the request, for error messages.
+            request_title: a description of the request, for error messages.
             seconds: the time limit; None waits without limit.
             fds: file descriptors to pass to the process.
 
@@ -162,8 +162,8 @@ class Life:
             OptionError: the backend does not declare an option, or a value has the wrong type.
             BackendError: the backend raised another exception.
         """
-        answer = self._exchange(ASK, json.dumps(request).encode(), what, seconds, fds)
-        return self._plain(answer, what)
+        answer = self._exchange(ASK, json.dumps(request).encode(), request_title, seconds, fds)
+        return self._plain(answer, request_title)
 
     def run(self, body: bytes, layer_of: Callable[[int], str], seconds: float | None) -> None:
         """Run a plan, a sequence of workloads, in the process; raises the exceptions of `ask`.
@@ -185,7 +185,7 @@ class Life:
         self,
         kind: int,
         body: bytes,
-        what: str,
+        request_title: str,
         seconds: float | None,
         fds: Sequence[int],
         layer_of: Callable[[int], str] | None = None,
@@ -200,43 +200,45 @@ class Life:
             if answer.number != self._number or answer.kind not in (ANSWER, PROBLEM):
                 raise GarbageError("an answer to something else")
         except TimeoutError:
-            raise self._end_with(f"did not answer within {seconds:g} s", what, self._running(layer_of)) from None
+            raise self._end_with(
+                f"did not answer within {seconds:g} s", request_title, self._running(layer_of)
+            ) from None
         except (EOFError, OSError):
-            raise self._end_with("", what, self._running(layer_of)) from None
+            raise self._end_with("", request_title, self._running(layer_of)) from None
         except GarbageError as error:
-            raise self._end_with(f"gave {error}", what, self._running(layer_of)) from None
+            raise self._end_with(f"gave {error}", request_title, self._running(layer_of)) from None
         except BaseException:  # such as KeyboardInterrupt: a late answer would be taken for the next one
             self.kill()
             raise
         self.log_output()
         return answer
 
-    def _plain(self, answer: Message, what: str, layer: str = "") -> dict[str, Any]:
+    def _plain(self, answer: Message, request_title: str, layer: str = "") -> dict[str, Any]:
         try:
             content = answer.plain
         except GarbageError as error:
-            raise self._end_with(f"gave {error}", what, layer) from None
+            raise self._end_with(f"gave {error}", request_title, layer) from None
         if answer.kind == PROBLEM and content.get("is_option"):
             raise OptionError(str(content.get("text")))
         if answer.kind == PROBLEM:
             raise BackendError(str(content.get("text")), backend=self.backend)
         return content
 
-    def garbage(self, reason: str, what: str) -> BackendCrashedError:
-        """Kill the process, and return an error that says `reason` its answer to the request `what` is invalid."""
-        return self._end_with(f"gave an answer that makes no sense ({reason})", what, "")
+    def garbage(self, reason: str, request_title: str) -> BackendCrashedError:
+        """Kill the process, and return an error that says why its answer to a request is invalid."""
+        return self._end_with(f"gave an answer that makes no sense ({reason})", request_title, "")
 
-    def _end_with(self, reason: str, what: str, layer: str) -> BackendCrashedError:
+    def _end_with(self, reason: str, request_title: str, layer: str) -> BackendCrashedError:
         """Kill the process if it has not ended by itself, and return the error that describes its end.
 
         Args:
             reason: what the process did wrong; empty if it ended by itself, which the error then describes.
-            what: the request that the process was answering.
+            request_title: the request that the process was answering.
             layer: the layer that it was running; empty if it was running none.
         """
         reason = reason or _ending(self._process)
         self.kill()
-        self._reason, self._request_title, self._layer = reason, what, layer
+        self._reason, self._failed_request, self._layer = reason, request_title, layer
         return self._error()
 
     def _error(self) -> BackendCrashedError:
@@ -245,7 +247,7 @@ class Life:
         quoted_output = (
             "".join(f"\n  {line}" for line in ["its last words:", *selected_lines]) if selected_lines else ""
         )
-        where = f" during {during(self._request_title, self._layer)}" if self._request_title else ""
+        where = f" during {during(self._failed_request, self._layer)}" if self._failed_request else ""
         return BackendCrashedError(
             f"the child process of backend {self.backend!r} {self._reason}{where}{quoted_output}",
             backend=self.backend, reason=self._reason, layer=self._layer, output=tuple(self.last_words),

@@ -151,8 +151,8 @@ class RemoteWorkload(Workload):
         if self._configured and self._ready is not life:
             self.factory.describe(life)
             request = {"do": "configure", "workload": self.number}
-            what = f"post_allocation_configure for layer {self.title}"
-            life.ask(request, what, self.factory.supervisor.how.deadline_seconds)
+            request_title = f"post_allocation_configure for layer {self.title}"
+            life.ask(request, request_title, self.factory.supervisor.how.deadline_seconds)
             self._ready = life
 
     def post_allocation_configure(self) -> None:

@@ -362,7 +362,7 @@ class Steps:
                 self._memory.sort(output, MADE)
         self._catch_up(life)
         workload.factory.configure(life)
-        seconds, what = self._factory.supervisor.how.deadline_seconds, f"the run of layer {workload.title}"
+        seconds, request_title = self._factory.supervisor.how.deadline_seconds, f"the run of layer {workload.title}"
         brought = self._bring_in(life, [handle for handle in inputs if handle is not None and not self._is_own(handle)])
         request: Plain = {
             "do": "late",
@@ -374,7 +374,7 @@ class Steps:
         own_slots = {handle.slot for handle in inputs if isinstance(handle, SharedHandle) and self._is_own(handle)}
         request["bring"] = self._to_bring(life, own_slots)
         with self._factory.supervisor.stream.message(life, [mark()] if active else ()):
-            answer = life.ask(request, what, seconds)
+            answer = life.ask(request, request_title, seconds)
         self._forget_late(
             [handle.slot for handle in outputs if isinstance(handle, SharedHandle) and self._is_own(handle)]
         )

@@ -93,7 +93,7 @@ class Supervisor:
             raise
 
     def ask(
-        self, request: Mapping[str, Any], what: str, *needed: Lasting, arrays: Iterable[Array] = ()
+        self, request: Mapping[str, Any], request_title: str, *needed: Lasting, arrays: Iterable[Array] = ()
     ) -> dict[str, Any]:
         """Send a request to the process, and return the answer.
 
@@ -101,7 +101,7 @@ class Supervisor:
 
         Args:
             request: the request as JSON-compatible data.
-            what: a description of the request, for error messages.
+            request_title: a description of the request, for error messages.
             needed: proxies whose objects must exist in the process, and are created there before if they do not.
             arrays: arrays that the request refers to, which are copied to shared memory.
         """
@@ -111,7 +111,7 @@ class Supervisor:
             for proxy in needed:
                 proxy.ensure(life)
             places = {"arrays": self.constants.placed(arrays, life)} if arrays else {}
-            return life.ask({**request, **places}, what, self.how.deadline_seconds)
+            return life.ask({**request, **places}, request_title, self.how.deadline_seconds)
 
         return self.call(action)
 

@@ -34,12 +34,12 @@ class WireError(BackendContractError):
 
 
 @contextmanager
-def reading(what: str) -> Iterator[None]:
-    """Convert errors inside the block into `WireError`; `what` names the data in the message."""
+def reading(subject: str) -> Iterator[None]:
+    """Convert errors inside the block into `WireError`; `subject` names the data in the message."""
     try:
         yield
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError, InterposerError) as error:
-        raise WireError(f"{what} cannot be read: {type(error).__name__}: {error}") from error
+        raise WireError(f"{subject} cannot be read: {type(error).__name__}: {error}") from error
 
 
 def crossing_problem(layer: Layer) -> str | None:

@@ -122,9 +122,9 @@ def _apply(
     stands_for: dict[Value, Value] = {}
     for substitution in answer.substitutions:
         with _as_contract_errors(backend):
-            created = _substitute(assigner.graph, backend, substitution, stands_for)
-        offered |= {(layer.guid, backend.id) for layer in created}
-        placements, unit = assigner.records.placements, assigner.name(created[0]) if len(created) == 1 else ""
+            new_layers = _substitute(assigner.graph, backend, substitution, stands_for)
+        offered |= {(layer.guid, backend.id) for layer in new_layers}
+        placements, unit = assigner.records.placements, assigner.name(new_layers[0]) if len(new_layers) == 1 else ""
         for layer in substitution.part if unit else ():
             placement = placements[assigner.name(layer)]
             placements[placement.layer] = placement.running_in(unit)
@@ -139,10 +139,10 @@ def _substitute(
     part = substitution.part
     entering = [stands_for.get(value, value) for value in substitution.entering]
     if isinstance(substitution.replacement, Graph):
-        created, outputs = _graph_in_place(graph, substitution.replacement, entering)
+        new_layers, outputs = _graph_in_place(graph, substitution.replacement, entering)
     else:
-        created, outputs = _layer_in_place(graph, substitution.replacement, entering, part)
-    for layer in created:
+        new_layers, outputs = _layer_in_place(graph, substitution.replacement, entering, part)
+    for layer in new_layers:
         layer.backend = backend.id
         layer.replaced = tuple(part_layer.name for part_layer in part)
     for old, new in zip(part.outputs, outputs, strict=True):
@@ -152,8 +152,8 @@ def _substitute(
     for layer in reversed(part.layers):
         graph.erase(layer)
     if isinstance(substitution.replacement, Op):
-        graph.rename(created[0], _name(substitution))
-    return created
+        graph.rename(new_layers[0], _name(substitution))
+    return new_layers
 
 
 def _name(substitution: Substitution) -> str:

@@ -21,7 +21,7 @@ Verdicts = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class AbsentBackend:
-    """A backend that the caller asked for, but that is not available; it was skipped. It has the reason."""
+    """A backend that the caller named, but that was skipped because it is not available; `reason` says why."""
 
     id: str
     reason: str

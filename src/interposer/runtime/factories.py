@@ -489,14 +489,14 @@ def error_text(error: BaseException) -> str:
     return str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
 
 
-def guarded(layer: Layer, what: str, create: Callable[[], _T]) -> _T:
+def guarded(layer: Layer, failure_text: str, create: Callable[[], _T]) -> _T:
     """Return the result of `create`, which calls a method of the layer's backend.
 
-    An exception becomes a `LoadError` that names the layer and the backend. `what` says what failed, such as "got no
-    workload".
+    An exception becomes a `LoadError` that names the layer and the backend. `failure_text` says what failed,
+    such as "got no workload".
     """
     try:
         return create()
     except Exception as error:
-        text = f"layer {layer} {what} on backend {layer.backend}: {error_text(error)}"
+        text = f"layer {layer} {failure_text} on backend {layer.backend}: {error_text(error)}"
         raise LoadError(text, backend=str(layer.backend)) from error

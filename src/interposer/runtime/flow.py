@@ -25,16 +25,16 @@ Helpers = Callable[[Callable[[], None]], object]
 class Flow:
     """The order in which layers may run when several backends run concurrently.
 
-    `before` has for each layer, by its position in execution order, the positions of the layers that must be finished
-    first. At most `width` layers run at the same time.
+    `predecessors` has for each layer, by its position in execution order, the positions of the layers that must be
+    finished first. At most `width` layers run at the same time.
     """
 
-    def __init__(self, before: Sequence[set[int]], width: int) -> None:
-        self.before, self.width = tuple(before), width
-        self.after: list[list[int]] = [[] for _ in before]
-        for index, predecessors in enumerate(before):
-            for predecessor in predecessors:
-                self.after[predecessor].append(index)
+    def __init__(self, predecessors: Sequence[set[int]], width: int) -> None:
+        self.predecessors, self.width = tuple(predecessors), width
+        self.successors: list[list[int]] = [[] for _ in predecessors]
+        for index, earlier in enumerate(predecessors):
+            for predecessor in earlier:
+                self.successors[predecessor].append(index)
 
     def run(self, work: Work, help_with: Helpers) -> None:
         """Run every layer once, as soon as the layers before it are finished, on this thread and on others.
@@ -59,9 +59,9 @@ class _FlowRun:
 
     def __init__(self, flow: Flow, work: Work) -> None:
         self._flow, self._work = flow, work
-        self._waiting = [len(predecessors) for predecessors in flow.before]
+        self._waiting = [len(predecessors) for predecessors in flow.predecessors]
         self._ready = deque(index for index, waiting in enumerate(self._waiting) if not waiting)
-        self._unfinished = len(flow.before)
+        self._unfinished = len(flow.predecessors)
         self._active: set[int] = set()  # ids of threads that run a layer
         self._error: BaseException | None = None
         self._changed = threading.Condition()
@@ -106,7 +106,7 @@ class _FlowRun:
             self._active.discard(get_ident())
             self._unfinished -= 1
             self._error = self._error or error
-            for successor in self._flow.after[index] if error is None else ():
+            for successor in self._flow.successors[index] if error is None else ():
                 self._waiting[successor] -= 1
                 if not self._waiting[successor]:
                     self._ready.append(successor)
@@ -130,22 +130,22 @@ def flow_of(running: Sequence[Layer], root: Callable[[Value], Value] = lambda va
     if len(backends) < 2:
         return None
     position = {layer: index for index, layer in enumerate(running)}
-    before: list[set[int]] = [set() for _ in running]
+    predecessors: list[set[int]] = [set() for _ in running]
     latest: dict[str | None, int] = {}
     touched: dict[Hashable, set[int]] = {}
     for index, layer in enumerate(running):
-        before[index] |= {position[producer] for producer in _producers(layer, position)}
+        predecessors[index] |= {position[producer] for producer in _producers(layer, position)}
         if layer.backend in latest:
-            before[index].add(latest[layer.backend])
+            predecessors[index].add(latest[layer.backend])
         latest[layer.backend] = index
         for arena in {_arena(root(value)) for value in layer.outputs}:
-            before[index] |= touched.pop(arena, set())
+            predecessors[index] |= touched.pop(arena, set())
             touched[arena] = {index}
         for arena in {_arena(root(value)) for value in layer.values if not value.is_constant}:
             touched.setdefault(arena, set()).add(index)
-        before[index].discard(index)
-    wide = _is_parallel(running, before)
-    return Flow(before, len(backends)) if wide else None
+        predecessors[index].discard(index)
+    wide = _is_parallel(running, predecessors)
+    return Flow(predecessors, len(backends)) if wide else None
 
 
 def _arena(value: Value) -> Hashable:
@@ -167,16 +167,16 @@ def _producers(layer: Layer, position: dict[Layer, int]) -> set[Layer]:
     return producers
 
 
-def _is_parallel(running: Sequence[Layer], before: Sequence[set[int]]) -> bool:
+def _is_parallel(running: Sequence[Layer], predecessors: Sequence[set[int]]) -> bool:
     """Return True if two layers on different backends could run at the same time; copies and imports do not count.
 
-    `before` has for each layer the positions of the layers that must be finished first.
+    `predecessors` has for each layer the positions of the layers that must be finished first.
     """
     ancestors_of: list[int] = []
     computing: dict[str | None, int] = {}
     for index, layer in enumerate(running):
         ancestors = 0
-        for predecessor in before[index]:
+        for predecessor in predecessors[index]:
             ancestors |= ancestors_of[predecessor] | (1 << predecessor)
         ancestors_of.append(ancestors)
         if isinstance(layer.op, MemCopy | MemImport):

@@ -68,7 +68,7 @@ class RunControl:
             raise self.late()
 
     def ran(self, place: str, seconds: float) -> None:
-        """Called after each layer has run, with its full name and the seconds it took, by several threads.
+        """Take note that a layer has run, with its full name and the seconds that it took; called by several threads.
 
         The default does nothing; subclasses that measure override it.
         """

@@ -348,8 +348,8 @@ class Steps:
         handle = self.handles.get(value)
         if handle is None:
             if value in self.program.late:
-                own = array.copy() if self._factories.forbidden(value) else array
-                late[value] = ArrayHandle(value.known.with_shape(array.shape), own)
+                unaliased = array.copy() if self._factories.forbidden(value) else array
+                late[value] = ArrayHandle(value.known.with_shape(array.shape), unaliased)
             return
         try:
             if value not in self.imported:
@@ -536,14 +536,15 @@ def guarded_view(array: Array) -> Array:
     return view
 
 
-def failure(layer: Layer, what: str, error: Exception) -> ExecutionError:
-    """Return an `ExecutionError` for a layer whose run or memory failed with `error`; `what` says so, as in "failed".
+def failure(layer: Layer, failure_text: str, error: Exception) -> ExecutionError:
+    """Return an `ExecutionError` for a layer whose run or memory failed with `error`.
 
-    If the layer failed inside a region, the error names the inner layer too.
+    `failure_text` follows the name of the layer in the message, such as "failed". If the layer failed inside a region,
+    the error names the inner layer too.
     """
     inside = isinstance(error, ExecutionError) and error.layer
     return ExecutionError(
-        f"layer {layer} {what} on backend {layer.backend}: {error_text(error)}",
+        f"layer {layer} {failure_text} on backend {layer.backend}: {error_text(error)}",
         layer=f"{layer.name}/{inside}" if inside else layer.name,
         backend=error.backend if isinstance(error, ExecutionError) and inside else str(layer.backend),
     )

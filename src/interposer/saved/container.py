@@ -264,7 +264,7 @@ class Container:
         return total.hexdigest()
 
     def _sums(self, section: _Section, start: int) -> bytes:
-        """Return what the checksum needs of the bytes of a section that one task of a thread reads."""
+        """Return the condensed checksums of the part of a section from `start` on that one task of a thread reads."""
         size = min(_VERIFIED_AT_ONCE, section.size - start)
         return b"".join(map(condensed, self._pieces(section.offset + start, size)))
 

@@ -32,10 +32,10 @@ _MOST_TEXTS: Final = 1 << 26
 
 
 class Store(Protocol):
-    """Stores bytes, and returns their place."""
+    """The destination of a graph's constants, such as a `SectionWriter`: it stores their bytes in the file."""
 
     def data(self, raw: memoryview) -> Ref:
-        """Store bytes, and return their place."""
+        """Store bytes, and return their section, offset and size as a `Ref`."""
 
 
 class ArrayWriter:

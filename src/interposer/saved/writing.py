@@ -190,7 +190,7 @@ def write(path: Path, network: NetworkToSave, sign_key: Path | None = None) -> N
 
 
 class _Writer:
-    """Writes the documents of one file."""
+    """Writes networks and variants as JSON sections of one saved file."""
 
     def __init__(self, sections: SectionWriter) -> None:
         self._sections, self._arrays = sections, ArrayWriter(sections)
@@ -349,7 +349,7 @@ class _Parts:
         }
 
     def _view(self, layer: Layer, prefix: str) -> SubgraphView | None:
-        """Return the layers that a compiled layer stands for; None if the graph before does not have them all."""
+        """Return the layers that a compiled layer stands for; None if the divided graph lacks one of them."""
         graph = self._divided_graphs.get(prefix)
         return None if graph is None else part_view(graph, layer.replaced, layer)
 

@@ -150,15 +150,15 @@ class _refusing:  # noqa: N801 - reads as a statement
     The message is ``OpenVINO``, `what` (such as "cannot read it"), and the message of the exception.
     """
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, failure: str) -> None:
+        self.failure = failure
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, Exception) and not isinstance(error, RefusedError):
-            raise RefusedError(f"OpenVINO {self.what}: {_text(error)}") from error
+            raise RefusedError(f"OpenVINO {self.failure}: {_text(error)}") from error
 
 
 def _read(part: OnnxPart) -> Any:

@@ -40,19 +40,19 @@ def announce(name: str) -> None:
 class CallError(BackendError):
     """Raised if a function of a plug-in returned a status other than ``IPR_OK``.
 
-    `said` is the plug-in's message. `item_kind` (``abi.ITEM_...``) and `item` identify the defective layer or tensor;
-    `item` is -1 if the plug-in names none.
+    `message` is the plug-in's message. `item_kind` (``abi.ITEM_...``) and `item` identify the defective layer or
+    tensor; `item` is -1 if the plug-in names none.
     """
 
-    def __init__(self, backend: str, function: str, status: int, error: abi.Error, said: str) -> None:
+    def __init__(self, backend: str, function: str, status: int, error: abi.Error, message: str) -> None:
         self.status, self.code = status, int(error.code)
         self.item_kind, self.item = int(error.item_kind), int(error.item)
-        self.said, self._function, self._where = said, function, ""
+        self.message, self._function, self._where = message, function, ""
         super().__init__(f"{function}: {self.reason}", backend=backend)
 
     def locate(self, where: str) -> None:
         """Add `where`, the name of the defective layer or tensor, to the message, unless the message has it already."""
-        if where and where not in self.said:
+        if where and where not in self.message:
             self._where = f" (at {where})"
             self.args = (f"{self._function}: {self.reason}",)
 
@@ -64,10 +64,10 @@ class CallError(BackendError):
         """
         status = abi.STATUS.get(self.status, f"status {self.status}")
         tail = f"{self._where} (error {self.code})" if self.code else self._where
-        if not self.said:
+        if not self.message:
             return f"{status}, without a message{tail}"
         plain = self.status in (abi.FAILED, abi.UNSUPPORTED)
-        return f"{self.said}{tail}" if plain else f"{status}: {self.said}{tail}"
+        return f"{self.message}{tail}" if plain else f"{status}: {self.message}{tail}"
 
 
 class ErrorBuffer:

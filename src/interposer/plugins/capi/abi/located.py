@@ -42,5 +42,5 @@ def _name(flat: FlatGraph, error: CallError) -> str:
     return ""
 
 
-def _named(what: str, index: int, names: Sequence[str]) -> str:
-    return f"{what} {names[index]!r}" if 0 <= index < len(names) else ""
+def _named(noun: str, index: int, names: Sequence[str]) -> str:
+    return f"{noun} {names[index]!r}" if 0 <= index < len(names) else ""

@@ -54,18 +54,18 @@ def _copier() -> Any:
     return function
 
 
-def read(address: int | None, size: int, what: str) -> bytes:
+def read(address: int | None, size: int, subject: str) -> bytes:
     """Return a copy of `size` bytes of memory.
 
     Raises:
-        BackendContractError: the address is not mapped; the message begins with `what`.
+        BackendContractError: the address is not mapped; the message begins with `subject`.
     """
     if size == 0:
         return b""
     if not address:
-        raise BackendContractError(f"{what}: the pointer is NULL, but {size:,} bytes were announced")
+        raise BackendContractError(f"{subject}: the pointer is NULL, but {size:,} bytes were announced")
     if size > MAX_BYTES or address + size > 1 << 64:
-        raise BackendContractError(f"{what}: {size:,} bytes at {address:#x} cannot be meant")
+        raise BackendContractError(f"{subject}: {size:,} bytes at {address:#x} cannot be meant")
     copy = _copier()
     if copy is None:
         return ctypes.string_at(address, size)
@@ -76,41 +76,41 @@ def read(address: int | None, size: int, what: str) -> bytes:
         if copied <= 0 and ctypes.get_errno() in _NOT_ALLOWED:
             return ctypes.string_at(address, size)
         if copied <= 0:
-            raise BackendContractError(f"{what}: {size:,} bytes at {address:#x} cannot be read")
+            raise BackendContractError(f"{subject}: {size:,} bytes at {address:#x} cannot be read")
         done += copied
     return buffer.raw
 
 
-def read_struct(kind: type[_S], address: int | None, what: str) -> _S:
+def read_struct(kind: type[_S], address: int | None, subject: str) -> _S:
     """Return a copy of the struct of type `kind` at an address of the plug-in.
 
     Raises:
-        BackendContractError: the address is not aligned or not mapped; the message begins with `what`.
+        BackendContractError: the address is not aligned or not mapped; the message begins with `subject`.
     """
     if address and address % ctypes.alignment(kind):
-        raise BackendContractError(f"{what}: the pointer {address:#x} is not aligned")
-    return kind.from_buffer_copy(read(address, ctypes.sizeof(kind), what))
+        raise BackendContractError(f"{subject}: the pointer {address:#x} is not aligned")
+    return kind.from_buffer_copy(read(address, ctypes.sizeof(kind), subject))
 
 
-def read_versioned(kind: type[_S], address: int | None, least: int, what: str) -> _S:
+def read_versioned(kind: type[_S], address: int | None, least: int, subject: str) -> _S:
     """Return a copy of the struct of type `kind` at an address; the struct begins with its own size in bytes.
 
     A plug-in of another version may have a shorter or longer struct: missing members are zero.
 
     Raises:
         BackendContractError: the struct cannot be read, or its size is less than `least` or absurdly large. The message
-            begins with `what`.
+            begins with `subject`.
     """
-    declared_size = int.from_bytes(read(address, 8, what), "little")
+    declared_size = int.from_bytes(read(address, 8, subject), "little")
     if not least <= declared_size <= abi.MAX_STRUCT_SIZE:
         raise BackendContractError(
-            f"{what} has struct_size {declared_size:,}; expected {least} to {abi.MAX_STRUCT_SIZE:,}"
+            f"{subject} has struct_size {declared_size:,}; expected {least} to {abi.MAX_STRUCT_SIZE:,}"
         )
     size = ctypes.sizeof(kind)
-    return kind.from_buffer_copy(read(address, min(declared_size, size), what).ljust(size, b"\0"))
+    return kind.from_buffer_copy(read(address, min(declared_size, size), subject).ljust(size, b"\0"))
 
 
-def read_array(kind: type[_S], address: int | None, count: int, stride: int, what: str) -> list[_S]:
+def read_array(kind: type[_S], address: int | None, count: int, stride: int, subject: str) -> list[_S]:
     """Return copies of the `count` structs of type `kind` in an array of the plug-in; missing members are zero.
 
     Args:
@@ -118,21 +118,21 @@ def read_array(kind: type[_S], address: int | None, count: int, stride: int, wha
         address: the address of the first one.
         count: their number.
         stride: the distance in bytes between two of them, which depends on the plug-in's version of the struct.
-        what: a description for error messages.
+        subject: a description for error messages.
 
     Raises:
         BackendContractError: the array cannot be read, or the stride is impossible.
     """
-    raw, stride = _elements(kind, address, count, stride, what)
+    raw, stride = _elements(kind, address, count, stride, subject)
     return [kind.from_buffer_copy(raw, index * stride) for index in range(count)]
 
 
-def read_table(kind: type[ctypes.Structure], address: int | None, count: int, stride: int, what: str) -> Array:
+def read_table(kind: type[ctypes.Structure], address: int | None, count: int, stride: int, subject: str) -> Array:
     """Return what `read_array` returns, as one structured NumPy array with a field per member.
 
     Faster for long arrays.
     """
-    raw, stride = _elements(kind, address, count, stride, what)
+    raw, stride = _elements(kind, address, count, stride, subject)
     struct_dtype = np.dtype(kind)
     fields: Any = struct_dtype.fields or {}
     names = [*fields]
@@ -144,7 +144,7 @@ def read_table(kind: type[ctypes.Structure], address: int | None, count: int, st
 
 
 def _elements(
-    kind: type[ctypes.Structure], address: int | None, count: int, stride: int, what: str
+    kind: type[ctypes.Structure], address: int | None, count: int, stride: int, subject: str
 ) -> tuple[bytes, int]:
     """Return the bytes of an array of structs and the stride in them; see `read_array` for the arguments.
 
@@ -156,30 +156,30 @@ def _elements(
     least = abi.ELEMENT_SIZES.get(kind.__name__, size)
     if not least <= stride <= abi.MAX_STRUCT_SIZE or stride % alignment:
         raise BackendContractError(
-            f"{what} has the stride {stride:,}; expected a multiple of {alignment} from {least} to "
+            f"{subject} has the stride {stride:,}; expected a multiple of {alignment} from {least} to "
             f"{abi.MAX_STRUCT_SIZE:,}"
         )
-    raw = read(address, count * stride, what)
+    raw = read(address, count * stride, subject)
     if stride >= size:
         return raw, stride
     return b"".join(raw[at : at + stride].ljust(size, b"\0") for at in range(0, len(raw), stride)), size
 
 
-def read_integers(address: int | None, count: int, limit: int, what: str) -> Sequence[int]:
+def read_integers(address: int | None, count: int, limit: int, subject: str) -> Sequence[int]:
     """Return a copy of `count` numbers of type int64 at an address.
 
     Raises:
-        BackendContractError: the memory cannot be read, or `count` is above `limit`. The message begins with `what`.
+        BackendContractError: the memory cannot be read, or `count` is above `limit`. The message begins with `subject`.
     """
     if count > limit:
-        raise BackendContractError(f"{what}: {count:,} numbers; at most {limit:,} can be meant")
-    return struct.unpack(f"={count}q", read(address, 8 * count, what))
+        raise BackendContractError(f"{subject}: {count:,} numbers; at most {limit:,} can be meant")
+    return struct.unpack(f"={count}q", read(address, 8 * count, subject))
 
 
-def read_text(text: Any, what: str) -> str:
+def read_text(text: Any, subject: str) -> str:
     """Return the string in an ``ipr_string`` of the plug-in; invalid UTF-8 becomes replacement characters."""
     size = min(int(text.size), MAX_TEXT)
-    return read(text.data, size, what).decode("utf-8", "replace")
+    return read(text.data, size, subject).decode("utf-8", "replace")
 
 
 class CodeMap:

@@ -28,10 +28,10 @@ Memory = Callable[[int | None, int, str], bytes | memoryview]
 _DTYPES: Final = {number: dtype for dtype, number in abi.DTYPES.items()}
 
 
-def read_graph(address: int, inputs: Sequence[TensorInfo], num_outputs: int, what: str) -> Graph:
+def read_graph(address: int, inputs: Sequence[TensorInfo], num_outputs: int, subject: str) -> Graph:
     """Return the graph that a plug-in describes by an ``ipr_graph`` at this address, in the order of its tables.
 
-    It gets an Input layer for each info in `inputs`, and `num_outputs` Output layers. `what` describes the graph in
+    It gets an Input layer for each info in `inputs`, and `num_outputs` Output layers. `subject` describes the graph in
     error messages.
 
     Raises:
@@ -39,11 +39,11 @@ def read_graph(address: int, inputs: Sequence[TensorInfo], num_outputs: int, wha
             another number of inputs or outputs, or inputs that differ from `inputs`.
     """
     try:
-        return _Reader(address, what).graph(inputs, num_outputs)
+        return _Reader(address, subject).graph(inputs, num_outputs)
     except BackendContractError:
         raise
     except InterposerError as error:
-        raise BackendContractError(f"{what}: {error}") from error
+        raise BackendContractError(f"{subject}: {error}") from error
 
 
 def read_offered(address: int, memory: Memory) -> tuple[Graph, list[Layer]]:
@@ -60,11 +60,11 @@ def read_offered(address: int, memory: Memory) -> tuple[Graph, list[Layer]]:
 
 
 class _Reader:
-    def __init__(self, address: int, what: str, memory: Memory = read) -> None:
-        self._what, self._memory = what, memory
+    def __init__(self, address: int, subject: str, memory: Memory = read) -> None:
+        self._subject, self._memory = subject, memory
         self.layers: list[Layer] = []
-        versioned = read_versioned(abi.Graph, address, ctypes.sizeof(abi.Graph), what)
-        self._given = versioned
+        versioned = read_versioned(abi.Graph, address, ctypes.sizeof(abi.Graph), subject)
+        self._struct = versioned
         self._tensors = self._table(abi.TensorInfo, "tensor")
         self._layers = self._table(abi.Layer, "layer")
         self._constants = self._table(abi.Constant, "constant")
@@ -72,14 +72,14 @@ class _Reader:
         self._values: dict[int, Value] = {}
 
     def _table(self, kind: type[Any], name: str) -> list[Any]:
-        graph = self._given
+        graph = self._struct
         count, stride = getattr(graph, f"{name}_count"), getattr(graph, f"{name}_stride")
         if count > MOST:
             raise self._problem(f"it has {count:,} {name}s")
-        return read_array(kind, getattr(graph, f"{name}s"), count, stride, f"{self._what}: its {name}s")
+        return read_array(kind, getattr(graph, f"{name}s"), count, stride, f"{self._subject}: its {name}s")
 
     def graph(self, inputs: Sequence[TensorInfo] | None, outputs: int | None) -> Graph:
-        graph = self._given
+        graph = self._struct
         entering = self._indices(graph.inputs, graph.input_count, "inputs")
         leaving = self._indices(graph.outputs, graph.output_count, "outputs")
         inputs = [self._info(index) for index in entering] if inputs is None else inputs
@@ -101,9 +101,9 @@ class _Reader:
 
     def _add_layer(self, number: int) -> None:
         row = self._layers[number]
-        name = read_text(row.name, f"{self._what}: the name of layer {number}")
+        name = read_text(row.name, f"{self._subject}: the name of layer {number}")
         where = f"layer {number} ({name})"
-        cls = op_class(read_text(row.type, f"{self._what}: the type of {where}"))
+        cls = op_class(read_text(row.type, f"{self._subject}: the type of {where}"))
         inputs = self._indices(row.inputs, row.input_count, f"the inputs of {where}", absent=True)
         outputs = self._indices(row.outputs, row.output_count, f"the outputs of {where}")
         op = cls(**self._attributes(cls, row, where))
@@ -131,7 +131,7 @@ class _Reader:
         constant = self._constants[number]
         if not info.is_concrete or constant.size != info.num_bytes:
             raise self._problem(f"constant {number} has {constant.size:,} bytes, but tensor {index} is {info}")
-        raw = self._memory(constant.data, constant.size, f"{self._what}: constant {number}")
+        raw = self._memory(constant.data, constant.size, f"{self._subject}: constant {number}")
         array: Array = np.frombuffer(raw, info.dtype.numpy).reshape(tuple(info.shape))
         layer = self._graph.add(Constant(array, info.quantization))
         return layer.output
@@ -142,7 +142,7 @@ class _Reader:
             raise self._problem(f"tensor {index} has the type {tensor.dtype}")
         if tensor.rank < 0:
             raise self._problem(f"tensor {index} has the rank {tensor.rank}")
-        shape = read_integers(tensor.shape, tensor.rank, MAX_RANK, f"{self._what}: the shape of tensor {index}")
+        shape = read_integers(tensor.shape, tensor.rank, MAX_RANK, f"{self._subject}: the shape of tensor {index}")
         sizes = TensorShape(None if size < 0 else size for size in shape)
         return TensorInfo(sizes, _DTYPES[tensor.dtype], self._quantization(index))
 
@@ -152,7 +152,7 @@ class _Reader:
             return None
         if tensor.scale_count > MOST:
             raise self._problem(f"tensor {index} has {tensor.scale_count:,} scales")
-        where = f"{self._what}: the quantization of tensor {index}"
+        where = f"{self._subject}: the quantization of tensor {index}"
         scales = _floats(tensor.scales, tensor.scale_count, where)
         points = read_integers(tensor.zero_points, tensor.scale_count, MOST, where)
         return Quantization(scales, points, None if tensor.axis < 0 else tensor.axis)
@@ -160,80 +160,80 @@ class _Reader:
     def _attributes(self, cls: type[Op], layer: Any, where: str) -> Mapping[str, Any]:
         if layer.attribute_count > MOST:
             raise self._problem(f"{where} has {layer.attribute_count:,} attributes")
-        stride, what = self._given.attribute_stride, f"{self._what}: the attributes of {where}"
+        stride, subject = self._struct.attribute_stride, f"{self._subject}: the attributes of {where}"
         values = {}
-        for attribute in read_array(abi.Attribute, layer.attributes, layer.attribute_count, stride, what):
-            name = read_text(attribute.name, what)
+        for attribute in read_array(abi.Attribute, layer.attributes, layer.attribute_count, stride, subject):
+            name = read_text(attribute.name, subject)
             kind = kind_of(annotation(cls, name)) if name in cls.attributes else None
             if kind is None:
                 raise self._problem(f"{where}: {cls.op_name()} has no attribute {name!r}")
-            values[name] = _attribute(attribute, kind, f"{what}: {name}")
+            values[name] = _attribute(attribute, kind, f"{subject}: {name}")
         return values
 
-    def _indices(self, address: int | None, count: int, what: str, absent: bool = False) -> Sequence[int]:
+    def _indices(self, address: int | None, count: int, subject: str, absent: bool = False) -> Sequence[int]:
         least, most = -1 if absent else 0, len(self._tensors)
-        integers = read_integers(address, count, MOST, f"{self._what}: {what}")
+        integers = read_integers(address, count, MOST, f"{self._subject}: {subject}")
         for index in integers:
             if not least <= index < most:
-                raise self._problem(f"{what}: there is no tensor {index}")
+                raise self._problem(f"{subject}: there is no tensor {index}")
         return integers
 
     def _problem(self, text: str) -> BackendContractError:
-        return BackendContractError(f"{self._what}: {text}")
+        return BackendContractError(f"{self._subject}: {text}")
 
 
-def _floats(address: int | None, count: int, what: str) -> list[float]:
+def _floats(address: int | None, count: int, subject: str) -> list[float]:
     if count > MOST:
-        raise BackendContractError(f"{what}: {count:,} numbers")
-    return list(struct.unpack(f"={count}d", read(address, 8 * count, what)))
+        raise BackendContractError(f"{subject}: {count:,} numbers")
+    return list(struct.unpack(f"={count}d", read(address, 8 * count, subject)))
 
 
-def _attribute(attribute: Any, kind: Kind, what: str) -> Any:
+def _attribute(attribute: Any, kind: Kind, subject: str) -> Any:
     if attribute.kind == abi.KIND_NONE:
         return None
     if attribute.kind != kind.number:
-        raise BackendContractError(f"{what} is of kind {attribute.kind}; expected {kind.number} ({kind})")
+        raise BackendContractError(f"{subject} is of kind {attribute.kind}; expected {kind.number} ({kind})")
     readers: dict[int, Callable[[], Any]] = {
         abi.KIND_BOOL: lambda: bool(attribute.i),
         abi.KIND_INT: lambda: attribute.i,
         abi.KIND_FLOAT: lambda: attribute.f,
-        abi.KIND_TEXT: lambda: read_text(attribute.text, what),
-        abi.KIND_ENUM: lambda: _choice(kind, attribute.text, what),
-        abi.KIND_DTYPE: lambda: _dtype(attribute.i, what),
-        abi.KIND_FLOATS: lambda: _floats(attribute.floats, attribute.count, what),
-        abi.KIND_INTS: lambda: _integers(attribute, kind, what),
-        abi.KIND_ENUMS: lambda: _choices(attribute, kind, what),
+        abi.KIND_TEXT: lambda: read_text(attribute.text, subject),
+        abi.KIND_ENUM: lambda: _choice(kind, attribute.text, subject),
+        abi.KIND_DTYPE: lambda: _dtype(attribute.i, subject),
+        abi.KIND_FLOATS: lambda: _floats(attribute.floats, attribute.count, subject),
+        abi.KIND_INTS: lambda: _integers(attribute, kind, subject),
+        abi.KIND_ENUMS: lambda: _choices(attribute, kind, subject),
     }
     return readers[kind.number]()
 
 
-def _dtype(number: int, what: str) -> DataType:
+def _dtype(number: int, subject: str) -> DataType:
     if number not in _DTYPES:
-        raise BackendContractError(f"{what}: there is no type {number}")
+        raise BackendContractError(f"{subject}: there is no type {number}")
     return _DTYPES[number]
 
 
-def _choice(kind: Kind, text: Any, what: str) -> Enum:
+def _choice(kind: Kind, text: Any, subject: str) -> Enum:
     assert kind.choices is not None
-    name = read_text(text, what)
+    name = read_text(text, subject)
     if name not in kind.choices.__members__:
-        raise BackendContractError(f"{what} is {name!r}; expected one of {', '.join(kind.choices.__members__)}")
+        raise BackendContractError(f"{subject} is {name!r}; expected one of {', '.join(kind.choices.__members__)}")
     return kind.choices[name]
 
 
-def _choices(attribute: Any, kind: Kind, what: str) -> list[Enum]:
+def _choices(attribute: Any, kind: Kind, subject: str) -> list[Enum]:
     if attribute.count > MOST:
-        raise BackendContractError(f"{what}: {attribute.count:,} texts")
-    texts = read_array(abi.String, attribute.texts, attribute.count, ctypes.sizeof(abi.String), what)
-    return [_choice(kind, text, what) for text in texts]
+        raise BackendContractError(f"{subject}: {attribute.count:,} texts")
+    texts = read_array(abi.String, attribute.texts, attribute.count, ctypes.sizeof(abi.String), subject)
+    return [_choice(kind, text, subject) for text in texts]
 
 
-def _integers(attribute: Any, kind: Kind, what: str) -> Sequence[Any]:
-    integers = read_integers(attribute.ints, attribute.count, MOST, what)
+def _integers(attribute: Any, kind: Kind, subject: str) -> Sequence[Any]:
+    integers = read_integers(attribute.ints, attribute.count, MOST, subject)
     if not kind.columns:
         return integers
     if attribute.columns != kind.columns or attribute.count % kind.columns:
         raise BackendContractError(
-            f"{what} has {attribute.count} numbers in rows of {attribute.columns}, not of {kind.columns}"
+            f"{subject} has {attribute.count} numbers in rows of {attribute.columns}, not of {kind.columns}"
         )
     return [tuple(integers[start : start + kind.columns]) for start in range(0, len(integers), kind.columns)]

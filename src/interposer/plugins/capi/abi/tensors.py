@@ -34,12 +34,12 @@ class TensorTable:
         self._inputs, self._strided = inputs, strided
         self._strides: dict[int, ctypes.Array[ctypes.c_int64]] = {}
         self._memory = (abi.Tensor * len(self.infos))()
-        self._items = list(self._memory)
+        self._structs = list(self._memory)
         self._shapes = [(ctypes.c_int64 * info.rank)(*info.shape) for info in self.infos]
         self._alignment = [max(alignment, info.dtype.numpy.alignment) for info in self.infos]
         self._copies: dict[int, Array] = {}
         self.address = ctypes.addressof(self._memory)
-        for struct, info, shape in zip(self._items, self.infos, self._shapes, strict=True):
+        for struct, info, shape in zip(self._structs, self.infos, self._shapes, strict=True):
             describe(struct, info, shape, abi.TENSOR_READ_ONLY if inputs else 0)
 
     def bind(self, index: int, array: Array) -> None:
@@ -52,11 +52,11 @@ class TensorTable:
             address, compact = self._bind_copy(index, array), True
         if not compact or self._strides:
             self._bind_strides(index, array, compact=compact)
-        self._items[index].data = address
+        self._structs[index].data = address
 
     def bind_private(self, index: int, number: int) -> None:
         """Bind the tensor at an index to a tensor in the plug-in's private memory, which has this number there."""
-        struct = self._items[index]
+        struct = self._structs[index]
         struct.memory_kind, struct.native_handle, struct.data = abi.MEMORY_PRIVATE, number, None
         struct.strides = None
         self._strides.pop(index, None)
@@ -73,7 +73,7 @@ class TensorTable:
         )
 
     def _bind_strides(self, index: int, array: Array, *, compact: bool) -> None:
-        struct = self._items[index]
+        struct = self._structs[index]
         if not compact:
             byte_strides = [0 if size == 1 else stride for size, stride in zip(array.shape, array.strides, strict=True)]
             strides = (ctypes.c_int64 * array.ndim)(*(step // array.itemsize for step in byte_strides))
@@ -104,20 +104,20 @@ class TensorTable:
         `arrays` are the arrays that were passed to `bind`, by index.
         """
         for index, copy in self._copies.items():
-            if self._items[index].data == address_of(copy):
+            if self._structs[index].data == address_of(copy):
                 np.copyto(arrays[index], copy)
 
     def reshape(self, index: int, shape: Sequence[int]) -> None:
         """Set the shape of the tensor at an index for the next run; the rank does not change."""
         self._shapes[index][:] = list(shape)
-        self._items[index].size = self.infos[index].with_shape(shape).num_bytes
+        self._structs[index].size = self.infos[index].with_shape(shape).num_bytes
 
     def reset(self) -> None:
         """Prepare tensors of unknown shape for the next run: give them their declared shapes again, and no data."""
         for index, info in enumerate(self.infos):
             if not info.is_concrete:
                 self._shapes[index][:] = list(info.shape)
-                self._items[index].data, self._items[index].size = None, 0
+                self._structs[index].data, self._structs[index].size = None, 0
 
 
 def describe(struct: Any, info: TensorInfo, shape: Any, flags: int) -> None:

@@ -180,12 +180,12 @@ class _ServedBackend:
     def _properties(self) -> Any:
         """The array of the backend's capabilities."""
         capabilities = self._backend.capabilities
-        items = [
+        properties = [
             self._property(capability.name, capability.value, capability.doc)
             for capability in capabilities
             if capability.name not in _LEFT_OUT
         ]
-        return (abi.Property * len(items))(*items)
+        return (abi.Property * len(properties))(*properties)
 
     def _property(self, name: str, value: bool | int | float | str, doc: str) -> abi.Property:
         kinds = {bool: abi.KIND_BOOL, int: abi.KIND_INT, float: abi.KIND_FLOAT, str: abi.KIND_TEXT}
@@ -242,7 +242,7 @@ def _offered(address: int) -> tuple[Graph, list[Layer]]:
     return graph, layers
 
 
-def _memory(address: int | None, size: int, what: str) -> memoryview:
+def _memory(address: int | None, size: int, subject: str) -> memoryview:
     """Return the memory of the host itself, which stays valid as long as the interface says."""
     return memoryview((ctypes.c_char * size).from_address(address)).cast("B") if size and address else memoryview(b"")
 

@@ -90,9 +90,9 @@ def read_info(out: abi.Info) -> LibraryInfo:
     )
 
 
-def _properties(out: abi.Info, what: str) -> list[abi.Property]:
-    plural = "options" if what == "option" else "properties"
-    count, stride = getattr(out, f"{what}_count"), getattr(out, f"{what}_stride")
+def _properties(out: abi.Info, member: str) -> list[abi.Property]:
+    plural = "options" if member == "option" else "properties"
+    count, stride = getattr(out, f"{member}_count"), getattr(out, f"{member}_stride")
     if count > MAX_PROPERTIES:
         raise BackendContractError(f"{count:,} {plural}; at most {MAX_PROPERTIES:,} can be meant")
     array = read_array(abi.Property, getattr(out, plural), count, stride, f"the list of {plural}")

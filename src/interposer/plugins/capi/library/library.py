@@ -131,13 +131,13 @@ def _c_text(address: int) -> bytes:
 
     The memory is read in pieces that do not cross a page unless necessary, since the next page may not be mapped.
     """
-    result = b""
-    while len(result) <= _LONGEST_ID:
-        piece = read(address + len(result), min(64, 4096 - (address + len(result)) % 4096), "the id")
+    text = b""
+    while len(text) <= _LONGEST_ID:
+        piece = read(address + len(text), min(64, 4096 - (address + len(text)) % 4096), "the id")
         end = piece.find(b"\0")
         if end >= 0:
-            return result + piece[:end]
-        result += piece
+            return text + piece[:end]
+        text += piece
     raise BackendContractError(f"it is longer than {_LONGEST_ID} bytes")
 
 
@@ -279,7 +279,7 @@ class Library:
         except CallError as error:
             self.read_log()
             if error.status == abi.UNAVAILABLE:
-                raise BackendUnavailableError(self.id, error.said or error.reason) from error
+                raise BackendUnavailableError(self.id, error.message or error.reason) from error
             raise PluginError(self.path, "init", f"init: {error.reason}") from error
         except BackendContractError as error:
             raise PluginError(self.path, "init", str(error)) from error
@@ -482,15 +482,15 @@ class Library:
             address = ask(self.self, name)
         if not address:
             return None
-        what = f"the table of {name.decode()}"
+        subject = f"the table of {name.decode()}"
         least = min((getattr(kind, member).offset for member in optional), default=ctypes.sizeof(kind))
-        table = read_versioned(kind, address, least, what)
+        table = read_versioned(kind, address, least, subject)
         functions = {**functions, **{key: value for key, value in optional.items() if getattr(table, key)}}
         code = CodeMap()
         for member in functions:
             error = code.fault(getattr(table, member))
             if error is not None:
-                raise BackendContractError(f"{what}: its member {member} {error}", backend=self.id)
+                raise BackendContractError(f"{subject}: its member {member} {error}", backend=self.id)
         return {member: abi.FUNCTIONS[kind_of](getattr(table, member)) for member, kind_of in functions.items()}
 
     # --- what the plug-in gave ----------------------------------------------------------------------------------------

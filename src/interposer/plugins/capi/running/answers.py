@@ -69,52 +69,52 @@ class _Reader:
     def answer(self, out: abi.Answer) -> Answer:
         units, replaced, failed = [], [], []
         for number, substitution in enumerate(self._entries(abi.Substitution, out, "substitution")):
-            what = f"substitution {number}"
-            layers = self._layers(substitution, what)
+            subject = f"substitution {number}"
+            layers = self._layers(substitution, subject)
             if substitution.replacement:
-                replaced.append((layers, self._replacement(substitution, what)))
+                replaced.append((layers, self._replacement(substitution, subject)))
             else:
                 units.append(layers)
         for number, failure in enumerate(self._entries(abi.Failure, out, "failure")):
-            what = f"failure {number}"
-            reason = read_text(failure.reason, f"the reason of {what}") or "no reason was given"
-            failed.append((self._layers(failure, what), reason))
+            subject = f"failure {number}"
+            reason = read_text(failure.reason, f"the reason of {subject}") or "no reason was given"
+            failed.append((self._layers(failure, subject), reason))
         return Answer(tuple(units), tuple(replaced), tuple(failed))
 
-    def _entries(self, kind: type[Any], out: abi.Answer, what: str) -> Sequence[Any]:
-        count, stride = getattr(out, f"{what}_count"), getattr(out, f"{what}_stride")
+    def _entries(self, kind: type[Any], out: abi.Answer, subject: str) -> Sequence[Any]:
+        count, stride = getattr(out, f"{subject}_count"), getattr(out, f"{subject}_stride")
         if count > len(self._flat.layers):
-            raise self._problem(f"{count:,} {what}s for {len(self._flat.layers):,} layers")
-        return read_array(kind, getattr(out, f"{what}s"), count, stride, f"the list of {what}s")
+            raise self._problem(f"{count:,} {subject}s for {len(self._flat.layers):,} layers")
+        return read_array(kind, getattr(out, f"{subject}s"), count, stride, f"the list of {subject}s")
 
-    def _layers(self, row: Any, what: str) -> tuple[Layer, ...]:
+    def _layers(self, row: Any, subject: str) -> tuple[Layer, ...]:
         layers = self._flat.layers
-        integers = read_integers(row.layers, row.layer_count, len(layers), f"the layers of {what}")
+        integers = read_integers(row.layers, row.layer_count, len(layers), f"the layers of {subject}")
         if not integers:
-            raise self._problem(f"{what} has no layers")
+            raise self._problem(f"{subject} has no layers")
         for index in integers:
             if not 0 <= index < len(layers):
-                raise self._problem(f"{what} names layer {index}; there are {len(layers)}")
+                raise self._problem(f"{subject} names layer {index}; there are {len(layers)}")
             if index in self._taken:
-                raise self._problem(f"{what} names layer {index}, {layers[index]}, which is named already")
+                raise self._problem(f"{subject} names layer {index}, {layers[index]}, which is named already")
             self._taken.add(index)
         return tuple(layers[index] for index in sorted(integers))
 
-    def _replacement(self, substitution: Any, what: str) -> Replacement:
-        inputs = self._values(substitution.inputs, substitution.input_count, f"the inputs of {what}")
-        outputs = self._values(substitution.outputs, substitution.output_count, f"the outputs of {what}")
+    def _replacement(self, substitution: Any, subject: str) -> Replacement:
+        inputs = self._values(substitution.inputs, substitution.input_count, f"the inputs of {subject}")
+        outputs = self._values(substitution.outputs, substitution.output_count, f"the outputs of {subject}")
         if len(set(outputs)) < len(outputs):
-            raise self._problem(f"the outputs of {what} name a tensor twice")
+            raise self._problem(f"the outputs of {subject} name a tensor twice")
         infos = [value.known for value in inputs]
-        graph = read_graph(substitution.replacement, infos, len(outputs), f"the replacement in {what}")
+        graph = read_graph(substitution.replacement, infos, len(outputs), f"the replacement in {subject}")
         return Replacement(graph, inputs, outputs)
 
-    def _values(self, address: int | None, count: int, what: str) -> tuple[Value, ...]:
+    def _values(self, address: int | None, count: int, subject: str) -> tuple[Value, ...]:
         values = self._flat.values
-        integers = read_integers(address, count, len(values), what)
+        integers = read_integers(address, count, len(values), subject)
         for index in integers:
             if not 0 <= index < len(values):
-                raise self._problem(f"{what} name tensor {index}; there are {len(values)}")
+                raise self._problem(f"{subject} name tensor {index}; there are {len(values)}")
         return tuple(values[index] for index in integers)
 
     def _problem(self, text: str) -> BackendContractError:

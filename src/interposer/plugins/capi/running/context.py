@@ -55,9 +55,9 @@ class DynamicContext(BackendContext):
     def after_unload_network(self, network_id: int) -> bool:
         return self._notice("after_unload", network_id)
 
-    def _notice(self, what: str, network_id: int) -> bool:
+    def _notice(self, notice: str, network_id: int) -> bool:
         network = abi.Network(struct_size=ctypes.sizeof(abi.Network), id=network_id)
-        function, arguments = self._functions[what], (self._library.self, self._context)
+        function, arguments = self._functions[notice], (self._library.self, self._context)
         with self._library.serialized():
-            self._library.call(what, function, *arguments, ctypes.addressof(network))
+            self._library.call(notice, function, *arguments, ctypes.addressof(network))
         return True

@@ -34,7 +34,7 @@ class GuardedRun:
         self, executable: Executable, read: Sequence[Array], written: Sequence[Array], infos: Sequence[TensorInfo]
     ) -> None:
         self._executable, self._read, self._written = executable, read, written
-        self._before = [array.tobytes() for array in read]
+        self._inputs_before = [array.tobytes() for array in read]
         self._fields = [_field(array.nbytes) for array in written]
         self.outputs = [
             field[MARGIN : MARGIN + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -60,7 +60,7 @@ class GuardedRun:
                 raise BackendContractError(
                     f"execute wrote outside of output {index}, at byte {offset:,} of {array.nbytes:,}", backend=backend
                 )
-        for index, (array, before) in enumerate(zip(self._read, self._before, strict=True)):
+        for index, (array, before) in enumerate(zip(self._read, self._inputs_before, strict=True)):
             if array.tobytes() != before:
                 raise BackendContractError(f"execute wrote to input {index}", backend=backend)
         self._executable.check_constants()
