@@ -25,20 +25,20 @@ def rules() -> Iterator[Sample]:
     betas = {"": None, "-beta": (2, 5, 1), "-betas": (2, 5, 2)}
     for dtype in FLOATS:
         past = given((2, 2, 3, 4), dtype, low=-1, high=1)
-        for first, decay in decays.items():
-            for second, beta in betas.items():
+        for decay_suffix, decay in decays.items():
+            for beta_suffix, beta in betas.items():
                 gates = [
                     decay and given(decay, dtype, low=-2, high=0),
                     beta and given(beta, dtype, low=0, high=1),
                 ]
                 op = LinearAttention(4, 2)
-                yield Sample(op, [*_three(dtype), None, *gates], name=f"{dtype}{first}{second}")
-                yield Sample(op, [*_three(dtype), past, *gates], name=f"{dtype}-past{first}{second}")
+                yield Sample(op, [*_three(dtype), None, *gates], name=f"{dtype}{decay_suffix}{beta_suffix}")
+                yield Sample(op, [*_three(dtype), past, *gates], name=f"{dtype}-past{decay_suffix}{beta_suffix}")
     op = LinearAttention(4, 2, scale=2.0)
-    narrow = given((2, 2, 3, 4), DataType.FLOAT16, low=-1, high=1)
-    yield Sample(op, [*_three(DataType.FLOAT32), narrow], name="narrow-past")
-    nothing = [given((2, 0, 4)), given((2, 0, 4)), given((2, 0, 4))]
-    yield Sample(LinearAttention(2, 2), nothing, name="no-steps")
+    half_state = given((2, 2, 3, 4), DataType.FLOAT16, low=-1, high=1)
+    yield Sample(op, [*_three(DataType.FLOAT32), half_state], name="narrow-past")
+    no_steps = [given((2, 0, 4)), given((2, 0, 4)), given((2, 0, 4))]
+    yield Sample(LinearAttention(2, 2), no_steps, name="no-steps")
 
 
 @samples(LinearAttention)

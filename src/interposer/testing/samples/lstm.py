@@ -69,21 +69,21 @@ class Cell(NamedTuple):
         `inputs` is the number of elements of the input.
         """
         outputs = OUTPUTS if features.projection else UNITS
-        created = {
+        operands = {
             "output_state_in": given((BATCH, outputs), self.output, self.output_scale, low=-1, high=1),
             "cell_state_in": given((BATCH, UNITS), self.cell, self.cell_scale, low=-1, high=1),
         }
         for gate in GATES[features.cifg :]:
-            created[f"input_to_{gate}_weights"] = self._matrix(UNITS, inputs)
-            created[f"recurrent_to_{gate}_weights"] = self._matrix(UNITS, outputs)
-            created["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = self._bias(UNITS)
+            operands[f"input_to_{gate}_weights"] = self._matrix(UNITS, inputs)
+            operands[f"recurrent_to_{gate}_weights"] = self._matrix(UNITS, outputs)
+            operands["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = self._bias(UNITS)
             if features.peephole and gate != "cell":
-                created[f"cell_to_{gate}_weights"] = weights((UNITS,), self.vector, self.vector_scale)
+                operands[f"cell_to_{gate}_weights"] = weights((UNITS,), self.vector, self.vector_scale)
             if features.norm:
-                created[f"{gate}_layer_norm_weights"] = weights((UNITS,), self.vector, self.vector_scale)
+                operands[f"{gate}_layer_norm_weights"] = weights((UNITS,), self.vector, self.vector_scale)
         if features.projection:
-            created |= {"projection_weights": self._matrix(OUTPUTS, UNITS), "projection_bias": self._bias(OUTPUTS)}
-        return created
+            operands |= {"projection_weights": self._matrix(OUTPUTS, UNITS), "projection_bias": self._bias(OUTPUTS)}
+        return operands
 
     def _matrix(self, rows: int, columns: int) -> Given:
         return weights((rows, columns), self.matrix, self.matrix_scale)
@@ -177,13 +177,15 @@ def _both(
     crossed: bool = False,
     parallel: bool = False,
 ) -> Sample:
-    cell, created = cell or Cell(), dict[str, Given]()
+    cell, named = cell or Cell(), dict[str, Given]()
     for direction in ("forward", "backward"):
-        side = cell.operands(features, 7 if parallel and direction == "backward" else INPUTS)
+        direction_operands = cell.operands(features, 7 if parallel and direction == "backward" else INPUTS)
         if crossed:
-            side |= {f"aux_input_to_{gate}_weights": weights((UNITS, 7)) for gate in GATES[features.cifg :]}
-        created |= {f"{direction}_{name}": item for name, item in side.items()}
-    created["input"] = given((BATCH, STEPS, INPUTS), cell.output, low=-2, high=2)
+            direction_operands |= {
+                f"aux_input_to_{gate}_weights": weights((UNITS, 7)) for gate in GATES[features.cifg :]
+            }
+        named |= {f"{direction}_{name}": operand for name, operand in direction_operands.items()}
+    named["input"] = given((BATCH, STEPS, INPUTS), cell.output, low=-2, high=2)
     if crossed or parallel:
-        created["aux_input"] = given((BATCH, STEPS, 7), low=-2, high=2)
-    return Sample(op, operands(op, created), name=name)
+        named["aux_input"] = given((BATCH, STEPS, 7), low=-2, high=2)
+    return Sample(op, operands(op, named), name=name)

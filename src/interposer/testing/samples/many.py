@@ -43,9 +43,9 @@ SHAPE: Final = (6, 5, 37)
 NHWC: Final = DataLayout.NHWC
 
 
-def _one(op: Op, operands: list[Given | None], dtype: DataType, name: str, times: float = 1.0) -> Sample:
-    q = RESULT[dtype]
-    scaled = Quantization(q.scale * times, q.zero_point)
+def _one(op: Op, operands: list[Given | None], dtype: DataType, name: str, scale_factor: float = 1.0) -> Sample:
+    output_quantization = RESULT[dtype]
+    scaled = Quantization(output_quantization.scale * scale_factor, output_quantization.zero_point)
     return Sample(
         op, operands, [declared(op, *operands, q=scaled)], f"many-{name}-{dtype}" if name else f"many-{dtype}"
     )
@@ -56,8 +56,8 @@ def quantize() -> Iterator[Sample]:
     """Yield Quantize samples: conversions from float32, and from one quantization to another."""
     for dtype in INPUT:
         yield _one(ops.Quantize(dtype), [given(SHAPE)], dtype, "")
-        for source, q in INPUT.items():
-            yield _one(ops.Quantize(dtype), [given(SHAPE, source, q)], dtype, f"requantize-{source}-to")
+        for source, quantization in INPUT.items():
+            yield _one(ops.Quantize(dtype), [given(SHAPE, source, quantization)], dtype, f"requantize-{source}-to")
 
 
 @samples(Activation)
@@ -67,9 +67,9 @@ def activations() -> Iterator[Sample]:
         (A.RELU, 0.0, 0.0), (A.LEAKY_RELU, 0.173, 0.0), (A.BOUNDED_RELU, 2.9, -1.3), (A.TANH, 1.0, 1.0),
         (A.HARD_SWISH, 0.0, 0.0), (A.LINEAR, 0.83, 0.37),
     ):  # fmt: skip
-        for dtype, q in INPUT.items():
+        for dtype, quantization in INPUT.items():
             op = Activation(function, a, b)
-            yield _one(op, [given(SHAPE, dtype, q)], dtype, function.name.lower(), 0.7)
+            yield _one(op, [given(SHAPE, dtype, quantization)], dtype, function.name.lower(), 0.7)
 
 
 @samples(ops.Addition, ops.Subtraction, ops.Multiplication, ops.Maximum, ops.Minimum)
@@ -77,15 +77,15 @@ def arithmetic() -> Iterator[Sample]:
     """Yield quantized samples of arithmetic on operands of different scales, some with extreme zero points."""
     for kind in (ops.Addition, ops.Subtraction, ops.Multiplication, ops.Maximum, ops.Minimum):
         op = kind()
-        for dtype, q in INPUT.items():
-            other = Quantization(q.scale * 0.83, q.zero_point)
-            yield _one(op, [given(SHAPE, dtype, q), given((5, 1), dtype, other)], dtype, "")
+        for dtype, quantization in INPUT.items():
+            second_quantization = Quantization(quantization.scale * 0.83, quantization.zero_point)
+            yield _one(op, [given(SHAPE, dtype, quantization), given((5, 1), dtype, second_quantization)], dtype, "")
         for dtype, (low, high) in ENDS.items():
-            end = low if kind in (ops.Maximum, ops.Subtraction) else high
-            end = RESULT[dtype] if kind is ops.Addition else end
-            pair: list[Given | None] = [given(SHAPE, dtype, low, low=0), given(SHAPE, dtype, high, high=0)]
-            output = declared(op, *pair, q=Quantization(0.0127, end.zero_point))
-            yield Sample(op, pair, [output], f"many-ends-{dtype}")
+            output_end = low if kind in (ops.Maximum, ops.Subtraction) else high
+            output_end = RESULT[dtype] if kind is ops.Addition else output_end
+            operands: list[Given | None] = [given(SHAPE, dtype, low, low=0), given(SHAPE, dtype, high, high=0)]
+            output = declared(op, *operands, q=Quantization(0.0127, output_end.zero_point))
+            yield Sample(op, operands, [output], f"many-ends-{dtype}")
 
 
 @samples(ops.Prelu)
@@ -101,97 +101,115 @@ def convolutions() -> Iterator[Sample]:
 
     They have channel counts that are no multiple of a vector, per-channel scales, and extreme zero points.
     """
-    for dtype, q in INPUT.items():
+    for dtype, quantization in INPUT.items():
         for per_axis in (False, True):
             label = "channels" if per_axis else "tensor"
-            yield _convolved(ops.Convolution2d(pad_left=1, pad_bottom=2, stride_x=2, data_layout=NHWC), dtype, q, label)
-            yield _convolved(ops.DepthwiseConvolution2d(pad_right=2, pad_top=1, data_layout=NHWC), dtype, q, label)
-            yield _convolved(ops.TransposeConvolution2d(stride_y=2, pad_left=1, data_layout=NHWC), dtype, q, label)
+            yield _convolved(
+                ops.Convolution2d(pad_left=1, pad_bottom=2, stride_x=2, data_layout=NHWC), dtype, quantization, label
+            )
+            yield _convolved(
+                ops.DepthwiseConvolution2d(pad_right=2, pad_top=1, data_layout=NHWC), dtype, quantization, label
+            )
+            yield _convolved(
+                ops.TransposeConvolution2d(stride_y=2, pad_left=1, data_layout=NHWC), dtype, quantization, label
+            )
     for dtype, (low, high) in ENDS.items():
         op = ops.Convolution2d(pad_left=1, pad_top=2, data_layout=NHWC)
         yield _convolved(op, dtype, low, "low-end")
         yield _convolved(op, dtype, high, "high-end")
 
 
-def _convolved(op: Any, dtype: DataType, q: Quantization, label: str) -> Sample:
+def _convolved(op: Any, dtype: DataType, quantization: Quantization, label: str) -> Sample:
     channels, outputs, per_axis = 11, 21, label == "channels"
     shape, axis = (outputs, 3, 2, channels), 0
     if isinstance(op, ops.DepthwiseConvolution2d):
         shape, axis, outputs = (1, 3, 2, channels), 3, channels
-    kind = UINT8 if dtype is UINT8 and not per_axis else INT8
+    weights_type = UINT8 if dtype is UINT8 and not per_axis else INT8
     scales = [0.0071 * (1 + (index % 5) / 2) for index in range(outputs)] if per_axis else [0.0113]
-    of_weights = Quantization(scales, 128 if kind is UINT8 else 0, axis if per_axis else None)
-    of_bias = Quantization([q.scale * scale for scale in scales], 0, 0 if per_axis else None)
+    weights_quantization = Quantization(scales, 128 if weights_type is UINT8 else 0, axis if per_axis else None)
+    bias_quantization = Quantization([quantization.scale * scale for scale in scales], 0, 0 if per_axis else None)
     low, high = (
-        (0.0 if q.zero_point in (-128, 0) and dtype is not INT16 else -4.0),
+        (0.0 if quantization.zero_point in (-128, 0) and dtype is not INT16 else -4.0),
         (0.0 if label == "high-end" else 4.0),
     )
     operands: list[Given | None] = [
-        given((2, 7, 6, channels), dtype, q, low=low, high=high), weights(shape, kind, of_weights),
-        weights((outputs,), DataType.INT64 if dtype is INT16 else INT32, of_bias),
-    ]  # fmt: skip
+        given((2, 7, 6, channels), dtype, quantization, low=low, high=high),
+        weights(shape, weights_type, weights_quantization),
+        weights((outputs,), DataType.INT64 if dtype is INT16 else INT32, bias_quantization),
+    ]
     return _one(op, operands, dtype, label, 1.7 if isinstance(op, ops.DepthwiseConvolution2d) else 4.3)
 
 
 @samples(ops.FullyConnected, ops.BatchMatMul)
 def products() -> Iterator[Sample]:
     """Yield FullyConnected and BatchMatMul samples: sums of 75 products that do not cancel out and exceed 16 bits."""
-    for dtype, q in INPUT.items():
-        kind = UINT8 if dtype is UINT8 else INT8
-        of_weights = Quantization(0.0091, 128 if kind is UINT8 else 0)
+    for dtype, quantization in INPUT.items():
+        weights_type = UINT8 if dtype is UINT8 else INT8
+        weights_quantization = Quantization(0.0091, 128 if weights_type is UINT8 else 0)
         operands: list[Given | None] = [
-            given((43, 75), dtype, q, low=1), weights((75, 19), kind, of_weights, low=-0.2),
-        ]  # fmt: skip
+            given((43, 75), dtype, quantization, low=1),
+            weights((75, 19), weights_type, weights_quantization, low=-0.2),
+        ]
         yield _one(ops.FullyConnected(), operands, dtype, "", 41.3)
-        pair: list[Given | None] = [given((2, 23, 75), dtype, q, low=1), given((2, 75, 19), dtype, q, low=-1)]
-        yield _one(ops.BatchMatMul(), pair, dtype, "", 163.1)
+        matrices: list[Given | None] = [
+            given((2, 23, 75), dtype, quantization, low=1),
+            given((2, 75, 19), dtype, quantization, low=-1),
+        ]
+        yield _one(ops.BatchMatMul(), matrices, dtype, "", 163.1)
 
 
 @samples(ops.Pooling2d)
 def pools() -> Iterator[Sample]:
     """Yield Pooling2d samples: averages and maxima with another output scale."""
-    for dtype, q in INPUT.items():
+    for dtype, quantization in INPUT.items():
         for pool_type in (PoolingAlgorithm.AVERAGE, PoolingAlgorithm.MAX):
             window: dict[str, Any] = {"pool_width": 2, "pool_height": 3, "stride_x": 1, "stride_y": 2, "pad_left": 1}
             op = ops.Pooling2d(pool_type, data_layout=NHWC, **window)
             yield _one(
                 op,
-                [given((3, 9, 6, 13), dtype, q)],
+                [given((3, 9, 6, 13), dtype, quantization)],
                 dtype,
                 pool_type.name.lower(),
                 1.37 if pool_type is PoolingAlgorithm.AVERAGE else 1.21,
             )
-            same: list[Given | None] = [given((3, 9, 6, 13), dtype, q)]
-            yield Sample(op, same, [declared(op, *same, q=q)], f"many-{pool_type.name.lower()}-one-scale-{dtype}")
+            operands: list[Given | None] = [given((3, 9, 6, 13), dtype, quantization)]
+            yield Sample(
+                op,
+                operands,
+                [declared(op, *operands, q=quantization)],
+                f"many-{pool_type.name.lower()}-one-scale-{dtype}",
+            )
 
 
 @samples(ops.Mean, ops.Reduce)
 def reductions() -> Iterator[Sample]:
     """Yield Mean and Reduce samples: means, sums and maxima of 7 elements."""
-    for dtype, q in INPUT.items():
-        givens: list[Given | None] = [given((19, 7, 37), dtype, q)]
-        yield _one(ops.Mean((1,)), givens, dtype, "", 0.43)
+    for dtype, quantization in INPUT.items():
+        operands: list[Given | None] = [given((19, 7, 37), dtype, quantization)]
+        yield _one(ops.Mean((1,)), operands, dtype, "", 0.43)
         for operation in (R.SUM, R.MAX, R.MIN):
-            times = 3.7 if operation is R.SUM else 1.21
-            yield _one(ops.Reduce((1,), operation=operation), givens, dtype, operation.name.lower(), times)
+            scale_factor = 3.7 if operation is R.SUM else 1.21
+            yield _one(ops.Reduce((1,), operation=operation), operands, dtype, operation.name.lower(), scale_factor)
 
 
 @samples(ops.BatchNormalization, ops.L2Normalization, ops.Resize, ops.Softmax)
 def others() -> Iterator[Sample]:
     """Yield quantized samples of normalizations, interpolated images, and softmax, with many elements."""
     for dtype in (INT8, UINT8):
-        q = INPUT[dtype]
-        statistics: list[Given | None] = [Given(TensorInfo((7,), dtype, q), low=low, high=high, constant=True)
-                                          for low, high in ((-1, 1), (0.5, 2), (-1, 1), (0.5, 2))]  # fmt: skip
-        image = given((2, 7, 6, 7), dtype, q)
+        quantization = INPUT[dtype]
+        statistics: list[Given | None] = [
+            Given(TensorInfo((7,), dtype, quantization), low=low, high=high, constant=True)
+            for low, high in ((-1, 1), (0.5, 2), (-1, 1), (0.5, 2))
+        ]
+        image = given((2, 7, 6, 7), dtype, quantization)
         op = ops.BatchNormalization(eps=0.01, data_layout=NHWC)
         yield _one(op, [image, *statistics], dtype, "", 2.3)
         unit = Quantization(1 / 128, 128 if dtype is UINT8 else 0)
         l2 = ops.L2Normalization(axis=2)
-        yield Sample(l2, [given(SHAPE, dtype, q)], [TensorInfo(SHAPE, dtype, unit)], f"many-{dtype}")
+        yield Sample(l2, [given(SHAPE, dtype, quantization)], [TensorInfo(SHAPE, dtype, unit)], f"many-{dtype}")
         resize = ops.Resize(target_height=11, target_width=9, data_layout=NHWC, method=ops.ResizeMethod.BILINEAR)
-        yield Sample(resize, [image], [declared(resize, image, q=q)], f"many-{dtype}")
-        yield Sample(ops.Softmax(), [given((41, 13), dtype, q)], name=f"many-{dtype}")
+        yield Sample(resize, [image], [declared(resize, image, q=quantization)], f"many-{dtype}")
+        yield Sample(ops.Softmax(), [given((41, 13), dtype, quantization)], name=f"many-{dtype}")
 
 
 # --- long sums --------------------------------------------------------------------------------------------------------
@@ -229,9 +247,9 @@ def whole_sums() -> Iterator[Sample]:
     """Yield samples of integer sums that exceed 16 bits, and of sums that exceed 32 bits and wrap around."""
     small = np.arange(1, 112).reshape(3, 37) * 1009
     large = small * 20_011_003
-    for title, rows in {"16": small, "32": large}.items():
+    for bits, rows in {"16": small, "32": large}.items():
         x = of(rows.astype(np.int32), INT32)
-        yield Sample(ops.Reduce((1,), operation=R.SUM), [x], name=f"beyond-{title}-bits")
-        yield Sample(ops.CumSum(axis=1), [x], name=f"beyond-{title}-bits")
-        column = of(np.arange(1, 75).reshape(37, 2), INT32)
-        yield Sample(ops.BatchMatMul(), [x, column], name=f"beyond-{title}-bits")
+        yield Sample(ops.Reduce((1,), operation=R.SUM), [x], name=f"beyond-{bits}-bits")
+        yield Sample(ops.CumSum(axis=1), [x], name=f"beyond-{bits}-bits")
+        matrix = of(np.arange(1, 75).reshape(37, 2), INT32)
+        yield Sample(ops.BatchMatMul(), [x, matrix], name=f"beyond-{bits}-bits")

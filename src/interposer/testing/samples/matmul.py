@@ -74,11 +74,16 @@ def _quantized(transpose: bool, dtype: DataType, bias: DataType | None, per_axis
     op = FullyConnected(transpose_weight_matrix=transpose)
     weight_type = UINT8 if dtype is UINT8 and not per_axis else INT8
     scales = [0.01 * (1 + index / 2) for index in range(4)] if per_axis else [0.01]
-    q = Quantization(scales, 128 if weight_type is UINT8 else 0, op.output_axis if per_axis else None)
-    operands = [given((3, 6), dtype, INPUT[dtype]), weights((4, 6) if transpose else (6, 4), weight_type, q)]
+    weights_quantization = Quantization(
+        scales, 128 if weight_type is UINT8 else 0, op.output_axis if per_axis else None
+    )
+    operands = [
+        given((3, 6), dtype, INPUT[dtype]),
+        weights((4, 6) if transpose else (6, 4), weight_type, weights_quantization),
+    ]
     if bias is not None:
-        both = Quantization([INPUT[dtype].scale * scale for scale in scales], axis=0 if per_axis else None)
-        operands.append(weights((4,), bias, both))
+        bias_quantization = Quantization([INPUT[dtype].scale * scale for scale in scales], axis=0 if per_axis else None)
+        operands.append(weights((4,), bias, bias_quantization))
     title = f"{'transposed' if transpose else 'plain'}-{dtype}-bias-{bias}-{'outputs' if per_axis else 'tensor'}"
     return Sample(op, operands, [TensorInfo((3, 4), dtype, OUTPUT[dtype])], title)
 
@@ -89,9 +94,9 @@ def worked_fully_connected() -> Iterator[Sample]:
     rows, matrix, bias = of([[1, 2], [3, 4]]), [[1, 0, -1], [2, 1, 0]], of([10, 20, 30], constant=True)
     expected = [f32([[15, 22, 29], [21, 24, 27]])]
     yield Sample(FullyConnected(), [rows, of(matrix, constant=True), bias], name="worked", expected=expected)
-    turned = of(np.transpose(matrix), constant=True)
+    transposed = of(np.transpose(matrix), constant=True)
     op = FullyConnected(transpose_weight_matrix=True)
-    yield Sample(op, [rows, turned, bias], name="worked-transposed", expected=expected)
+    yield Sample(op, [rows, transposed, bias], name="worked-transposed", expected=expected)
 
 
 # --- BatchMatMul ------------------------------------------------------------------------------------------------------
@@ -125,13 +130,19 @@ def matmul_types() -> Iterator[Sample]:
     """Yield BatchMatMul samples: all types that can be summed."""
     for dtype in NUMBERS:
         bounds = (-2.0, 2.0)
-        pair = [plain(shape, dtype, low=bounds[0], high=bounds[1]) for shape in ((2, 3, 4), (2, 4, 2))]
-        yield Sample(BatchMatMul(), pair, name=f"type-{dtype}")
-    for dtype, q in INPUT.items():
+        operands = [plain(shape, dtype, low=bounds[0], high=bounds[1]) for shape in ((2, 3, 4), (2, 4, 2))]
+        yield Sample(BatchMatMul(), operands, name=f"type-{dtype}")
+    for dtype, quantization in INPUT.items():
         for label, (a, b) in PRODUCTS.items():
-            op, pair = BatchMatMul(), [given(a, dtype, q), given(b, dtype, Quantization(q.scale / 2, q.zero_point))]
-            output = declared(op, *pair, q=OUTPUT[dtype])
-            yield Sample(op, pair, [output], f"{label}-quantized-{dtype}")
+            op, operands = (
+                BatchMatMul(),
+                [
+                    given(a, dtype, quantization),
+                    given(b, dtype, Quantization(quantization.scale / 2, quantization.zero_point)),
+                ],
+            )
+            output = declared(op, *operands, q=OUTPUT[dtype])
+            yield Sample(op, operands, [output], f"{label}-quantized-{dtype}")
 
 
 @samples(BatchMatMul)
@@ -143,13 +154,13 @@ def transposed_matmul() -> Iterator[Sample]:
             op = BatchMatMul(transpose_x=x, transpose_y=y)
             for dtype in (DataType.FLOAT32, DataType.BFLOAT16):
                 yield Sample(op, [given(shape, dtype) for shape in shapes], name=f"transposed-{x:d}{y:d}-{dtype}")
-            pair = [given(shape, INT8, INPUT[INT8]) for shape in shapes]
+            operands = [given(shape, INT8, INPUT[INT8]) for shape in shapes]
             output = TensorInfo((2, 3, 2), INT8, OUTPUT[INT8])
-            yield Sample(op, pair, [output], name=f"transposed-{x:d}{y:d}-quantized")
+            yield Sample(op, operands, [output], name=f"transposed-{x:d}{y:d}-quantized")
     for dtype in (*FLOATS, *SMALL_FLOATS):
         for label, op in {"x": BatchMatMul(adjoint_x=True), "y": BatchMatMul(adjoint_y=True)}.items():
-            pair = [given((2, 3, 3), dtype, low=-2, high=2), given((2, 3, 3), dtype, low=-2, high=2)]
-            yield Sample(op, pair, name=f"adjoint-{label}-{dtype}")
+            operands = [given((2, 3, 3), dtype, low=-2, high=2), given((2, 3, 3), dtype, low=-2, high=2)]
+            yield Sample(op, operands, name=f"adjoint-{label}-{dtype}")
 
 
 @samples(BatchMatMul)
@@ -159,8 +170,8 @@ def worked_matmul() -> Iterator[Sample]:
     yield Sample(BatchMatMul(), [a, b], name="worked", expected=[f32([[19, 22], [43, 50]])])
     determinants = [f32([[-2, 0], [0, -2]])]
     yield Sample(BatchMatMul(adjoint_y=True), [a, a], name="worked-adjoint", expected=determinants)
-    turned = [f32([[26, 30], [38, 44]])]
-    yield Sample(BatchMatMul(transpose_x=True), [a, b], name="worked-transposed", expected=turned)
+    product_of_transposed = [f32([[26, 30], [38, 44]])]
+    yield Sample(BatchMatMul(transpose_x=True), [a, b], name="worked-transposed", expected=product_of_transposed)
 
 
 # --- IntegerMatMul ----------------------------------------------------------------------------------------------------
@@ -174,23 +185,23 @@ def _bytes(shape: tuple[int, ...], dtype: DataType, *, constant: bool = False) -
 @samples(IntegerMatMul)
 def integer_matmul() -> Iterator[Sample]:
     """Yield IntegerMatMul samples: pairs of types, input and constant matrices, zero points, vectors and batches."""
-    for left, right in ((UINT8, INT8), (UINT8, UINT8), (INT8, INT8), (INT8, UINT8)):
+    for type_a, type_b in ((UINT8, INT8), (UINT8, UINT8), (INT8, INT8), (INT8, UINT8)):
         for constant in (False, True):
-            operands = [_bytes((3, 5), left), _bytes((5, 4), right, constant=constant)]
-            name = f"{left}-{right}{'-constant' if constant else ''}"
+            operands = [_bytes((3, 5), type_a), _bytes((5, 4), type_b, constant=constant)]
+            name = f"{type_a}-{type_b}{'-constant' if constant else ''}"
             yield Sample(IntegerMatMul(), operands, name=name)
-            points = [_bytes((), left), _bytes((), right, constant=constant)]
-            yield Sample(IntegerMatMul(), [*operands, *points], name=f"{name}-zero-points")
-            columns = [None, _bytes((4,), right, constant=constant)]
-            yield Sample(IntegerMatMul(), [*operands, *columns], name=f"{name}-columns")
-            rows = [_bytes((3, 1), left), _bytes((), right)]
-            yield Sample(IntegerMatMul(), [*operands, *rows], name=f"{name}-rows")
+            zero_points = [_bytes((), type_a), _bytes((), type_b, constant=constant)]
+            yield Sample(IntegerMatMul(), [*operands, *zero_points], name=f"{name}-zero-points")
+            column_zero_points = [None, _bytes((4,), type_b, constant=constant)]
+            yield Sample(IntegerMatMul(), [*operands, *column_zero_points], name=f"{name}-columns")
+            row_zero_points = [_bytes((3, 1), type_a), _bytes((), type_b)]
+            yield Sample(IntegerMatMul(), [*operands, *row_zero_points], name=f"{name}-rows")
     for a, b in (
         ((6,), (6, 5)), ((2, 6), (6,)), ((6,), (6,)), ((2, 1, 3, 6), (4, 6, 5)), ((0, 6), (6, 5)), ((2, 0), (0, 3)),
     ):  # fmt: skip
         title = f"{'x'.join(map(str, a))}-by-{'x'.join(map(str, b))}"
-        pair = [_bytes(a, UINT8), _bytes(b, INT8)]
-        yield Sample(IntegerMatMul(), [*pair, _bytes((), UINT8)], name=title)
+        matrices = [_bytes(a, UINT8), _bytes(b, INT8)]
+        yield Sample(IntegerMatMul(), [*matrices, _bytes((), UINT8)], name=title)
     for count, depth, width in ((1, 64, 70), (37, 130, 33), (2, 3, 1), (2, 0, 3)):
-        pair = [_bytes((2, count, depth), UINT8), _bytes((depth, width), INT8, constant=True)]
-        yield Sample(IntegerMatMul(), [*pair, _bytes((1,), UINT8)], name=f"constant-{count}x{depth}x{width}")
+        matrices = [_bytes((2, count, depth), UINT8), _bytes((depth, width), INT8, constant=True)]
+        yield Sample(IntegerMatMul(), [*matrices, _bytes((1,), UINT8)], name=f"constant-{count}x{depth}x{width}")

@@ -23,8 +23,8 @@ def triangles() -> Iterator[Sample]:
         side = "upper" if upper else "lower"
         for k in (-9, -1, 0, 1, 9):
             yield Sample(Trilu(k, upper), [given((3, 4))], name=f"{side}-{k}")
-        for label, item in typed((2, 3, 2), [DataType.STRING]):
-            yield Sample(Trilu(upper=upper), [item], name=f"{side}-type-{label}")
+        for label, x in typed((2, 3, 2), [DataType.STRING]):
+            yield Sample(Trilu(upper=upper), [x], name=f"{side}-type-{label}")
         for shape in ((1, 1), (2, 0), (2, 1, 2, 4, 4)):
             yield Sample(Trilu(upper=upper), [given(shape)], name=f"{side}-{'x'.join(map(str, shape))}")
     square = of([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
@@ -48,8 +48,8 @@ def identities() -> Iterator[Sample]:
 @samples(MatrixDiag)
 def diagonal_matrices() -> Iterator[Sample]:
     """Yield MatrixDiag samples: every type, and several ranks."""
-    for label, item in typed((2, 3), [DataType.STRING]):
-        yield Sample(MatrixDiag(), [item], name=f"type-{label}")
+    for label, x in typed((2, 3), [DataType.STRING]):
+        yield Sample(MatrixDiag(), [x], name=f"type-{label}")
     for shape in ((4,), (0,), (1, 2, 1, 3)):
         yield Sample(MatrixDiag(), [given(shape)], name="x".join(map(str, shape)))
     yield Sample(MatrixDiag(), [of([1, 2])], name="worked", expected=[f32([[1, 0], [0, 2]])])
@@ -58,8 +58,8 @@ def diagonal_matrices() -> Iterator[Sample]:
 @samples(MatrixSetDiag)
 def other_diagonals() -> Iterator[Sample]:
     """Yield MatrixSetDiag samples: every type, and matrices that are wide, high and square."""
-    for label, item in typed((2, 3, 4)):
-        yield Sample(MatrixSetDiag(), [item, retyped(item, (2, 3))], name=f"type-{label}")
+    for label, x in typed((2, 3, 4)):
+        yield Sample(MatrixSetDiag(), [x, retyped(x, (2, 3))], name=f"type-{label}")
     for rows, columns in ((3, 3), (4, 2), (1, 5)):
         operands = [given((rows, columns)), given((min(rows, columns),))]
         yield Sample(MatrixSetDiag(), operands, name=f"{rows}x{columns}")

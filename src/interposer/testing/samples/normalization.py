@@ -40,17 +40,17 @@ def _in_all_types(shape: tuple[int, ...], sample: Bare) -> Iterator[Sample]:
     whose scale is twice that of the input.
     """
     for dtype in (*FLOATS, *SMALL_FLOATS):
-        created = sample(given(shape, dtype))
-        yield Sample(created.op, created.inputs, name=f"{created.name}-{dtype}")
-    for dtype, q in QUANTIZED.items():
-        created = sample(given(shape, dtype, q))
-        output = TensorInfo(shape, dtype, Quantization(q.scale * 2, q.zero_point))
-        yield Sample(created.op, created.inputs, [output], f"{created.name}-quantized-{dtype}")
+        unnamed = sample(given(shape, dtype))
+        yield Sample(unnamed.op, unnamed.inputs, name=f"{unnamed.name}-{dtype}")
+    for dtype, quantization in QUANTIZED.items():
+        unnamed = sample(given(shape, dtype, quantization))
+        output = TensorInfo(shape, dtype, Quantization(quantization.scale * 2, quantization.zero_point))
+        yield Sample(unnamed.op, unnamed.inputs, [output], f"{unnamed.name}-quantized-{dtype}")
 
 
-def _parameters(item: Given, count: int) -> list[Given]:
-    """Return two constants of `count` elements for gamma and beta, with the type and quantization of `item`."""
-    info = TensorInfo((count,), item.info.dtype, item.info.quantization)
+def _parameters(x: Given, count: int) -> list[Given]:
+    """Return two constants of `count` elements for gamma and beta, with the type and quantization of `x`."""
+    info = TensorInfo((count,), x.info.dtype, x.info.quantization)
     return [Given(info, low=0.5, high=2, constant=True), Given(info, low=-1, high=1, constant=True)]
 
 
@@ -121,8 +121,8 @@ def layer_normalization() -> Iterator[Sample]:
 
         def one(x: Given, op: LayerNormalization = op, shape: tuple[int, ...] = shape) -> Sample:
             info = TensorInfo(shape, x.info.dtype, x.info.quantization)
-            both = [Given(info, low=0.5, high=2, constant=True), Given(info, low=-1, high=1, constant=True)]
-            return Sample(op, [x, *both], name=f"axis-{op.axis}")
+            parameters = [Given(info, low=0.5, high=2, constant=True), Given(info, low=-1, high=1, constant=True)]
+            return Sample(op, [x, *parameters], name=f"axis-{op.axis}")
 
         yield from _in_all_types((2, 3, 4), one)
         yield Sample(op, [given((2, 3, 4))], name=f"axis-{axis}-bare")

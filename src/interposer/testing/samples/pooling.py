@@ -52,9 +52,9 @@ def windows() -> Iterator[Sample]:
 def _in_common_types(op: Pooling2d, shape: tuple[int, ...], title: str) -> Iterator[Sample]:
     for dtype in (DataType.FLOAT32, DataType.FLOAT16):
         yield Sample(op, [given(shape, dtype)], name=f"{title}-{dtype}")
-    for dtype, q in QUANTIZED.items():
-        item = given(shape, dtype, q)
-        yield Sample(op, [item], [declared(op, item, q=q)], f"{title}-{dtype}")
+    for dtype, quantization in QUANTIZED.items():
+        image = given(shape, dtype, quantization)
+        yield Sample(op, [image], [declared(op, image, q=quantization)], f"{title}-{dtype}")
 
 
 @samples(Pooling2d)
@@ -88,10 +88,12 @@ def types() -> Iterator[Sample]:
 def rescaled() -> Iterator[Sample]:
     """Yield quantized Pooling2d samples whose output has another scale than the input."""
     for pool_type in PoolingAlgorithm:
-        for dtype, q in QUANTIZED.items():
+        for dtype, quantization in QUANTIZED.items():
             op = Pooling2d(pool_type, data_layout=NHWC, **SQUARE)
-            output = TensorInfo((1, 2, 2, 2), dtype, Quantization(q.scale * 1.5, q.zero_point))
-            yield Sample(op, [given((1, 5, 5, 2), dtype, q)], [output], f"rescaled-{pool_type.name.lower()}-{dtype}")
+            output = TensorInfo((1, 2, 2, 2), dtype, Quantization(quantization.scale * 1.5, quantization.zero_point))
+            yield Sample(
+                op, [given((1, 5, 5, 2), dtype, quantization)], [output], f"rescaled-{pool_type.name.lower()}-{dtype}"
+            )
 
 
 @samples(Pooling2d)
@@ -108,8 +110,8 @@ def worked() -> Iterator[Sample]:
     """Yield worked Pooling2d examples: a window over the numbers 1 to 9, and the corner of a padded image."""
     image = of(np.arange(1, 10).reshape(1, 1, 3, 3))
     for pool_type, expected in {MAX: 9, AVERAGE: 5, L2: np.sqrt(285 / 9)}.items():
-        result = [np.full((1, 1, 1, 1), expected, np.float32)]
-        yield Sample(Pooling2d(pool_type), [image], name=f"worked-{pool_type.name.lower()}", expected=result)
+        expected_arrays = [np.full((1, 1, 1, 1), expected, np.float32)]
+        yield Sample(Pooling2d(pool_type), [image], name=f"worked-{pool_type.name.lower()}", expected=expected_arrays)
     corner: dict[str, Any] = {
         "pool_width": 2,
         "pool_height": 2,
@@ -120,9 +122,9 @@ def worked() -> Iterator[Sample]:
     }
     for method, expected in {PaddingMethod.EXCLUDE: 1.0, PaddingMethod.IGNORE_VALUE: 0.25}.items():
         op = Pooling2d(AVERAGE, padding_method=method, **corner)
-        result = [np.full((1, 1, 1, 1), expected, np.float32)]
-        yield Sample(op, [image], name=f"worked-corner-{method.name.lower()}", expected=result)
-    below = of(f32([[-3, -2], [-5, -4]]).reshape(1, 1, 2, 2))
+        expected_arrays = [np.full((1, 1, 1, 1), expected, np.float32)]
+        yield Sample(op, [image], name=f"worked-corner-{method.name.lower()}", expected=expected_arrays)
+    negative_image = of(f32([[-3, -2], [-5, -4]]).reshape(1, 1, 2, 2))
     op = Pooling2d(MAX, pool_width=2, pool_height=2, stride_x=2, stride_y=2, pad_left=1, pad_right=1)
     expected = f32([-3, -2]).reshape(1, 1, 1, 2)
-    yield Sample(op, [below], name="worked-padding-never-wins", expected=[expected])
+    yield Sample(op, [negative_image], name="worked-padding-never-wins", expected=[expected])

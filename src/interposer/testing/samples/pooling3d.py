@@ -44,8 +44,8 @@ def pooling3d() -> Iterator[Sample]:
                 title = f"{algorithm.name.lower()}-{name}-{layout}"
                 for dtype in FLOATS:
                     yield Sample(op, [given(shape, dtype)], name=f"{title}-{dtype}")
-                for dtype, q in QUANTIZED.items():
-                    yield Sample(op, [given(shape, dtype, q)], name=f"{title}-quantized-{dtype}")
+                for dtype, quantization in QUANTIZED.items():
+                    yield Sample(op, [given(shape, dtype, quantization)], name=f"{title}-quantized-{dtype}")
                 if algorithm is PoolingAlgorithm.MAX:
                     yield Sample(op, [given(shape, DataType.INT32, high=90)], name=f"{title}-int32")
 

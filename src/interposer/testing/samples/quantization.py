@@ -86,8 +86,8 @@ def dynamic_fake_quantization() -> Iterator[Sample]:
 @samples(Quantize)
 def quantize() -> Iterator[Sample]:
     """Yield Quantize samples: every float type with every integer type, both rounding modes, and per-axis scales."""
-    for dtype, q in ALL_QUANTIZED.items():
-        info = TensorInfo(SHAPE, dtype, q)
+    for dtype, quantization in ALL_QUANTIZED.items():
+        info = TensorInfo(SHAPE, dtype, quantization)
         for source in (*FLOATS, *SMALL_FLOATS):
             yield Sample(Quantize(dtype), [given(SHAPE, source)], [info], f"{source}-to-{dtype}")
         to_even = Quantize(dtype, RoundingMethod.HALF_TO_EVEN)
@@ -111,12 +111,12 @@ def requantize() -> Iterator[Sample]:
 
     They cover every quantized type with every 8- and 16-bit type, with finer and coarser output scales.
     """
-    for source, q in ALL_QUANTIZED.items():
+    for source, quantization in ALL_QUANTIZED.items():
         for target in (INT8, UINT8, DataType.INT16, DataType.INT32):
-            for label, times in {"finer": 0.6, "coarser": 2.5}.items():
-                output = TensorInfo(SHAPE, target, Quantization(QUANTIZED[target].scale * times))
+            for label, scale_factor in {"finer": 0.6, "coarser": 2.5}.items():
+                output = TensorInfo(SHAPE, target, Quantization(QUANTIZED[target].scale * scale_factor))
                 title = f"requantize-{source}-to-{target}-{label}"
-                yield Sample(Quantize(target), [given(SHAPE, source, q)], [output], title)
+                yield Sample(Quantize(target), [given(SHAPE, source, quantization)], [output], title)
     for target in ALL_QUANTIZED:
         output = TensorInfo(SHAPE, target, ALL_QUANTIZED[target])
         yield Sample(Quantize(target), [given(SHAPE, INT8, QUANTIZED[INT8])], [output], f"requantize-{target}")
@@ -136,14 +136,14 @@ def worked_quantize() -> Iterator[Sample]:
 @samples(Dequantize)
 def dequantize() -> Iterator[Sample]:
     """Yield Dequantize samples: every integer type with every float type."""
-    for dtype, q in ALL_QUANTIZED.items():
+    for dtype, quantization in ALL_QUANTIZED.items():
         for target in (*FLOATS, *SMALL_FLOATS):
-            yield Sample(Dequantize(target), [given(SHAPE, dtype, q)], name=f"{dtype}-to-{target}")
+            yield Sample(Dequantize(target), [given(SHAPE, dtype, quantization)], name=f"{dtype}-to-{target}")
     for axis in (0, 1, 2):
         for dtype in (INT8, UINT8):
             yield Sample(Dequantize(), [Given(_per_axis(dtype, axis))], name=f"axis-{axis}-{dtype}")
-    codes = Given(TensorInfo((3,), INT8, Quantization(0.5, -2)), i8([-2, 0, 127]))
-    yield Sample(Dequantize(), [codes], name="worked", expected=[f32([0, 1, 64.5])])
+    integers = Given(TensorInfo((3,), INT8, Quantization(0.5, -2)), i8([-2, 0, 127]))
+    yield Sample(Dequantize(), [integers], name="worked", expected=[f32([0, 1, 64.5])])
 
 
 @samples(BlockDequantize)
@@ -173,10 +173,10 @@ def _blocks(
 ) -> list[Given]:
     """Return integers, and a scale and a zero point for each block."""
     high = 2.0 ** (min(dtype.bits, 8) - (str(dtype).startswith("int")))
-    codes = Given(TensorInfo(shape, dtype), low=high - 2.0 ** min(dtype.bits, 8), high=high - 1, constant=constant)
-    counts = BlockDequantize(size, axis).shape_of_scales(codes.info)
+    integers = Given(TensorInfo(shape, dtype), low=high - 2.0 ** min(dtype.bits, 8), high=high - 1, constant=constant)
+    counts = BlockDequantize(size, axis).shape_of_scales(integers.info)
     scales = Given(TensorInfo(counts, scale), low=0.25, high=2, constant=constant)
-    return [codes, scales, Given(TensorInfo(counts, dtype), low=0, high=high / 2, constant=constant)]
+    return [integers, scales, Given(TensorInfo(counts, dtype), low=0, high=high / 2, constant=constant)]
 
 
 @samples(FakeQuantization)
@@ -204,16 +204,16 @@ def cast() -> Iterator[Sample]:
             if DataType.STRING not in (source, target):
                 high = min(100.0, 2.0 ** (target.bits - 1))
                 low = 0.0 if str(source).startswith("uint") else -high
-                item = plain(SHAPE, source, low=low, high=high)
-                yield Sample(Cast(target), [item], name=f"{source}-to-{target}")
-    for dtype, q in ALL_QUANTIZED.items():
-        yield Sample(Cast(FLOAT32), [given(SHAPE, dtype, q)], name=f"quantized-{dtype}")
+                x = plain(SHAPE, source, low=low, high=high)
+                yield Sample(Cast(target), [x], name=f"{source}-to-{target}")
+    for dtype, quantization in ALL_QUANTIZED.items():
+        yield Sample(Cast(FLOAT32), [given(SHAPE, dtype, quantization)], name=f"quantized-{dtype}")
     numbers = of([1.9, -1.9, 300, -300, np.nan, 0])
     yield Sample(Cast(INT8), [numbers], name="worked", expected=[i8([1, -1, 127, -128, 0, 0])])
-    truths = [np.array([1, 1, 1, 1, 1, 0], bool)]
-    yield Sample(Cast(DataType.BOOL), [numbers], name="worked-truth", expected=truths)
-    wraps = [u8([44, 255, 7])]
-    yield Sample(Cast(UINT8), [of([300, -1, 7], DataType.INT32)], name="worked-lowest-bits", expected=wraps)
+    expected_truths = [np.array([1, 1, 1, 1, 1, 0], bool)]
+    yield Sample(Cast(DataType.BOOL), [numbers], name="worked-truth", expected=expected_truths)
+    wrapped = [u8([44, 255, 7])]
+    yield Sample(Cast(UINT8), [of([300, -1, 7], DataType.INT32)], name="worked-lowest-bits", expected=wrapped)
 
 
 @samples(ConvertFp16ToFp32, ConvertFp32ToFp16, ConvertBf16ToFp32, ConvertFp32ToBf16)
@@ -232,8 +232,8 @@ def conversions() -> Iterator[Sample]:
             yield Sample(op, [given(shape, source)], name=f"shape-{'x'.join(map(str, shape)) or 'scalar'}")
     halves = [f16([2048, 2052, np.inf, -0.0])]
     yield Sample(ConvertFp32ToFp16(), [of([2049, 2051, 1e6, -1e-9])], name="worked", expected=halves)
-    brains = [np.array([256, 260, np.inf], DataType.BFLOAT16.numpy)]
-    yield Sample(ConvertFp32ToBf16(), [of([257, 259, np.inf])], name="worked", expected=brains)
+    bfloat16s = [np.array([256, 260, np.inf], DataType.BFLOAT16.numpy)]
+    yield Sample(ConvertFp32ToBf16(), [of([257, 259, np.inf])], name="worked", expected=bfloat16s)
 
 
 @samples(Bitcast)
@@ -244,11 +244,11 @@ def bitcasts() -> Iterator[Sample]:
     """
     for source in PLAIN:
         for target in PLAIN:
-            bits = source.bits == target.bits
-            if bits and not {DataType.STRING, DataType.BOOL} & {source, target} and not target.is_float:
+            same_width = source.bits == target.bits
+            if same_width and not {DataType.STRING, DataType.BOOL} & {source, target} and not target.is_float:
                 yield Sample(Bitcast(target), [plain(SHAPE, source)], name=f"{source}-to-{target}")
-    for dtype, q in ALL_QUANTIZED.items():
-        yield Sample(Bitcast(dtype), [given(SHAPE, dtype, q)], name=f"quantized-{dtype}")
+    for dtype, quantization in ALL_QUANTIZED.items():
+        yield Sample(Bitcast(dtype), [given(SHAPE, dtype, quantization)], name=f"quantized-{dtype}")
     for target in (FLOAT32, DataType.UINT32):
         for shape in ((), (0, 2)):
             yield Sample(Bitcast(target), [given(shape)], name=f"to-{target}-shape-{len(shape)}")

@@ -57,16 +57,16 @@ def unidirectional() -> Iterator[Sample]:
 @samples(QuantizedLstm)
 def quantized_lstm() -> Iterator[Sample]:
     """Yield QuantizedLstm samples: layers with as many, fewer and more inputs than units."""
-    data, kind = Quantization(1 / 128, 128), Quantization(1 / 128, 120)
+    data_quantization, weights_quantization = Quantization(1 / 128, 128), Quantization(1 / 128, 120)
     for inputs in (2, UNITS, 9):
-        created = {
-            "input": given((BATCH, inputs), DataType.UINT8, data, low=-1, high=1),
+        named = {
+            "input": given((BATCH, inputs), DataType.UINT8, data_quantization, low=-1, high=1),
             "cell_state_in": given((BATCH, UNITS), DataType.INT16, Quantization(2**-11)),
-            "output_state_in": given((BATCH, UNITS), DataType.UINT8, data, low=-1, high=1),
+            "output_state_in": given((BATCH, UNITS), DataType.UINT8, data_quantization, low=-1, high=1),
         }
         for gate in GATES:
-            created[f"input_to_{gate}_weights"] = weights((UNITS, inputs), DataType.UINT8, kind)
-            created[f"recurrent_to_{gate}_weights"] = weights((UNITS, UNITS), DataType.UINT8, kind)
+            named[f"input_to_{gate}_weights"] = weights((UNITS, inputs), DataType.UINT8, weights_quantization)
+            named[f"recurrent_to_{gate}_weights"] = weights((UNITS, UNITS), DataType.UINT8, weights_quantization)
             bias = weights((UNITS,), DataType.INT32, Quantization(1 / 128 / 128))
-            created["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = bias
-        yield Sample(QuantizedLstm(), operands(QuantizedLstm(), created), name=f"{inputs}-inputs")
+            named["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = bias
+        yield Sample(QuantizedLstm(), operands(QuantizedLstm(), named), name=f"{inputs}-inputs")

@@ -35,8 +35,8 @@ TABLE: Final = of([[1, 2, 3], [4, 5, 6]])
 
 def _along(axis: int, shape: tuple[int, ...] = SHAPE) -> Given:
     """Return a quantized operand with one scale for each index along an axis."""
-    q = Quantization([0.1 * (1 + index) for index in range(shape[axis])], axis=axis)
-    return Given(TensorInfo(shape, INT8, q))
+    quantization = Quantization([0.1 * (1 + index) for index in range(shape[axis])], axis=axis)
+    return Given(TensorInfo(shape, INT8, quantization))
 
 
 def _expect(op: Op, rows: Any, name: str = "worked", operands: tuple[Given, ...] = (TABLE,)) -> Sample:
@@ -58,8 +58,8 @@ def permutations() -> Iterator[Sample]:
             yield Sample(op, [given(SHAPE)], name=f"order-{title}")
             yield Sample(op, [given(SHAPE, UINT8, QUANTIZED[UINT8])], name=f"order-{title}-quantized")
             yield Sample(op, [_along(1)], name=f"order-{title}-axis")
-    for label, item in typed(SHAPE):
-        yield from (Sample(op, [item], name=f"type-{label}") for op in (Transpose((1, 2, 0)), Permute((1, 2, 0))))
+    for label, x in typed(SHAPE):
+        yield from (Sample(op, [x], name=f"type-{label}") for op in (Transpose((1, 2, 0)), Permute((1, 2, 0))))
     for shape, order in [
         ((), ()),
         ((3,), (0,)),
@@ -82,8 +82,8 @@ def reverse() -> Iterator[Sample]:
     """Yield ReverseV2 samples: no axis, each axis and all axes, and all types."""
     for axis in ((), (0,), (1,), (-1,), (0, 2), (0, 1, 2)):
         yield Sample(ReverseV2(axis), [given(SHAPE)], name=f"axis-{'-'.join(map(str, axis)) or 'none'}")
-    for label, item in typed(SHAPE):
-        yield Sample(ReverseV2((1,)), [item], name=f"type-{label}")
+    for label, x in typed(SHAPE):
+        yield Sample(ReverseV2((1,)), [x], name=f"type-{label}")
     yield Sample(ReverseV2((0,)), [_along(1)], name="other-axis")
     yield Sample(ReverseV2((0,)), [given((0, 3))], name="empty")
     yield _expect(ReverseV2((1,)), [[3, 2, 1], [6, 5, 4]])
@@ -102,19 +102,19 @@ def concat() -> Iterator[Sample]:
         for count in (1, 2, 4):
             shapes = [_with(SHAPE, axis, 1 + index) for index in range(count)]
             yield Sample(Concat(axis), [given(shape) for shape in shapes], name=f"axis{axis}-of-{count}")
-    for label, item in typed(SHAPE):
-        yield Sample(Concat(0), [item, retyped(item, (1, 3, 4))], [_merged(item)], f"type-{label}")
-    for dtype, q in {**QUANTIZED, **TINY_QUANTIZED}.items():
-        coarser = Quantization(q.scale * 2, q.zero_point)
-        pair = [given(SHAPE, dtype, q), given(SHAPE, dtype, coarser)]
-        yield Sample(Concat(0), pair, [TensorInfo((4, 3, 4), dtype, coarser)], f"two-scales-{dtype}")
+    for label, x in typed(SHAPE):
+        yield Sample(Concat(0), [x, retyped(x, (1, 3, 4))], [_merged(x)], f"type-{label}")
+    for dtype, quantization in {**QUANTIZED, **TINY_QUANTIZED}.items():
+        coarser = Quantization(quantization.scale * 2, quantization.zero_point)
+        operands = [given(SHAPE, dtype, quantization), given(SHAPE, dtype, coarser)]
+        yield Sample(Concat(0), operands, [TensorInfo((4, 3, 4), dtype, coarser)], f"two-scales-{dtype}")
     yield Sample(Concat(0), [given((0, 3)), given((2, 3)), given((0, 3))], name="empty")
     yield Sample(Concat(1), [given((2, 3)), weights((2, 1))], name="constant")
     yield _expect(Concat(1), [[1, 2, 3, 7], [4, 5, 6, 8]], operands=(TABLE, of([[7], [8]])))
 
 
-def _merged(item: Given) -> TensorInfo:
-    return TensorInfo((3, 3, 4), item.info.dtype, item.info.quantization)
+def _merged(x: Given) -> TensorInfo:
+    return TensorInfo((3, 3, 4), x.info.dtype, x.info.quantization)
 
 
 def _with(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
@@ -128,15 +128,15 @@ def stack() -> Iterator[Sample]:
     """Yield Stack samples: every position of the new axis, all types, scalars, and different scales."""
     for axis in (0, 1, 2, -1, -3):
         yield Sample(Stack(axis), [given((2, 3)), given((2, 3)), given((2, 3))], name=f"axis{axis}")
-    for label, item in typed((2, 3)):
-        info = TensorInfo((2, 2, 3), item.info.dtype, item.info.quantization)
-        yield Sample(Stack(), [item, retyped(item, (2, 3))], [info], f"type-{label}")
+    for label, x in typed((2, 3)):
+        info = TensorInfo((2, 2, 3), x.info.dtype, x.info.quantization)
+        yield Sample(Stack(), [x, retyped(x, (2, 3))], [info], f"type-{label}")
     yield Sample(Stack(), [given(()), given(())], name="scalars")
     yield Sample(Stack(1), [given((2, 0)), given((2, 0))], name="empty")
     yield Sample(Stack(), [given((2, 3))], name="single")
     coarser = Quantization(1 / 8, -3)
-    pair = [quantized((2, 3), INT8), quantized((2, 3), INT8, coarser)]
-    yield Sample(Stack(), pair, [TensorInfo((2, 2, 3), INT8, coarser)], "two-scales")
+    operands = [quantized((2, 3), INT8), quantized((2, 3), INT8, coarser)]
+    yield Sample(Stack(), operands, [TensorInfo((2, 2, 3), INT8, coarser)], "two-scales")
     yield _expect(Stack(1), [[1, 3], [2, 4]], operands=(of([1, 2]), of([3, 4])))
 
 
@@ -147,8 +147,8 @@ def split() -> Iterator[Sample]:
         title = f"axis{axis}-{'-'.join(map(str, sizes))}"
         yield Sample(Splitter(axis, sizes), [given(SHAPE)], name=title)
         yield Sample(Splitter(axis, sizes), [quantized(SHAPE, INT8)], name=f"{title}-quantized")
-    for label, item in typed(SHAPE):
-        yield Sample(Splitter(1, (1, 2)), [item], name=f"type-{label}")
+    for label, x in typed(SHAPE):
+        yield Sample(Splitter(1, (1, 2)), [x], name=f"type-{label}")
     yield Sample(Splitter(1, (1, 2)), [_along(2)], name="other-axis")
     halves = [f32([[1], [4]]), f32([[2, 3], [5, 6]])]
     yield Sample(Splitter(1, (1, 2)), [TABLE], name="worked", expected=halves)
@@ -167,8 +167,8 @@ def slices() -> Iterator[Sample]:
         title = f"{'-'.join(map(str, begin))}-size-{'_'.join(map(str, size))}"
         yield Sample(Slice(begin, size), [given(SHAPE)], name=title)
         yield Sample(Slice(begin, size), [quantized(SHAPE, UINT8)], name=f"{title}-quantized")
-    for label, item in typed(SHAPE):
-        yield Sample(Slice((0, 1, 1), (2, 2, 3)), [item], name=f"type-{label}")
+    for label, x in typed(SHAPE):
+        yield Sample(Slice((0, 1, 1), (2, 2, 3)), [x], name=f"type-{label}")
     yield Sample(Slice((1, 0, 0), (1, 3, 4)), [_along(2)], name="other-axis")
     yield Sample(Slice((), ()), [given(())], name="scalar")
     yield _expect(Slice((0, 1), (2, 2)), [[2, 3], [5, 6]])
@@ -201,8 +201,8 @@ def strided_slices() -> Iterator[Sample]:
         yield Sample(op, [given(SHAPE)], name=f"{title}-float32")
         yield Sample(op, [quantized(SHAPE, INT8)], name=f"{title}-quantized")
         yield Sample(op, [given(SHAPE, DataType.INT32)], name=f"{title}-int32")
-    for label, item in typed(SHAPE):
-        yield Sample(StridedSlice((0, 2, 0), (2, 0, 4), (1, -1, 2)), [item], name=f"type-{label}")
+    for label, x in typed(SHAPE):
+        yield Sample(StridedSlice((0, 2, 0), (2, 0, 4), (1, -1, 2)), [x], name=f"type-{label}")
     yield _expect(StridedSlice((0, 2), (2, -4), (1, -1)), [[3, 2, 1], [6, 5, 4]])
     yield _expect(StridedSlice((1, 0), (2, 3), (1, 2), shrink_axis_mask=1), [4, 6], "worked-shrink")
 
@@ -215,13 +215,13 @@ def pad() -> Iterator[Sample]:
     """Yield Pad samples: every padding mode in every type, and float pad values for quantized tensors."""
     pads = ((1, 0), (0, 2), (1, 1))
     for mode in PaddingMode:
-        for label, item in typed(SHAPE, [DataType.STRING]):
-            yield Sample(Pad(pads, padding_mode=mode), [item], name=f"{mode.name.lower()}-{label}")
+        for label, x in typed(SHAPE, [DataType.STRING]):
+            yield Sample(Pad(pads, padding_mode=mode), [x], name=f"{mode.name.lower()}-{label}")
         yield Sample(Pad(((0, 0), (0, 0)), padding_mode=mode), [given((2, 3))], name=f"{mode.name.lower()}-none")
     for value in (1.0, -2.0):
-        for label, item in typed(SHAPE, [DataType.STRING]):
+        for label, x in typed(SHAPE, [DataType.STRING]):
             if "uint" not in label or "quantized" in label or value > 0:
-                yield Sample(Pad(pads, value), [item], name=f"value{value:g}-{label}")
+                yield Sample(Pad(pads, value), [x], name=f"value{value:g}-{label}")
     yield Sample(Pad(((2, 1),)), [given((0,))], name="empty")
     yield Sample(Pad(()), [given(())], name="scalar")
     for title, axis in (("other-axis", 2), ("one-axis", 0)):
@@ -244,8 +244,8 @@ def tile() -> Iterator[Sample]:
     """Yield Tile samples: repeats along some axes, all axes and no axis, zero repeats, and all types."""
     for multiples in ((1, 1, 1), (2, 1, 1), (1, 3, 2), (0, 1, 1), (2, 2, 2)):
         yield Sample(Tile(multiples), [given(SHAPE)], name=f"times-{'-'.join(map(str, multiples))}")
-    for label, item in typed(SHAPE):
-        yield Sample(Tile((1, 2, 1)), [item], name=f"type-{label}")
+    for label, x in typed(SHAPE):
+        yield Sample(Tile((1, 2, 1)), [x], name=f"type-{label}")
     yield Sample(Tile((2, 1, 1)), [_along(2)], name="other-axis")
     yield Sample(Tile(()), [given(())], name="scalar")
     yield _expect(Tile((1, 2)), [[1, 2, 3, 1, 2, 3], [4, 5, 6, 4, 5, 6]])

@@ -64,12 +64,12 @@ def bidirectional() -> Iterator[Sample]:
     x, aux = given((BATCH, STEPS, INPUTS)), given((BATCH, STEPS, 7))
     forward, backward = _cell(DataType.FLOAT32), _cell(DataType.FLOAT32, 4)
     parallel = _cell(DataType.FLOAT32, 4, inputs=7)
-    crossing = [weights((UNITS, 7)), weights((4, 7))]
+    aux_weights = [weights((UNITS, 7)), weights((4, 7))]
     for merge in (False, True):
         op = BidirectionalSequenceRnn(merge_outputs=merge)
         title = "merged" if merge else "apart"
         yield Sample(op, [x, *forward, *backward], name=title)
-        yield Sample(op, [x, *forward, *backward, aux, *crossing], name=f"{title}-crossed")
+        yield Sample(op, [x, *forward, *backward, aux, *aux_weights], name=f"{title}-crossed")
         yield Sample(op, [x, *forward, *parallel, aux], name=f"{title}-parallel")
     x = given((STEPS, BATCH, INPUTS))
     yield Sample(BidirectionalSequenceRnn(time_major=True), [x, *forward, *backward], name="time-first")
@@ -96,16 +96,16 @@ def svdf() -> Iterator[Sample]:
 
 
 def _integers(op: Svdf) -> Sample:
-    x, state = Quantization(1 / 32, -3), Quantization(1 / 4096)
+    input_quantization, state_quantization = Quantization(1 / 32, -3), Quantization(1 / 4096)
     operands = [
-        given((BATCH, INPUTS), DataType.INT8, x),
+        given((BATCH, INPUTS), DataType.INT8, input_quantization),
         weights((4, INPUTS), DataType.INT8, Quantization(1 / 128)),
         weights((4, 6), DataType.INT16, Quantization(1 / 32768)),
         weights((4 // op.rank,), DataType.INT32, Quantization(1 / 4096 / 32768)),
-        given((BATCH, 24), DataType.INT16, state),
+        given((BATCH, 24), DataType.INT16, state_quantization),
     ]
     outputs = [
-        TensorInfo((BATCH, 24), DataType.INT16, state),
+        TensorInfo((BATCH, 24), DataType.INT16, state_quantization),
         TensorInfo((BATCH, 4 // op.rank), DataType.INT8, Quantization(1 / 16, 5)),
     ]
     return Sample(op, operands, outputs, f"rank-{op.rank}-integers")

@@ -21,18 +21,18 @@ def _operands(op: Layer, dtype: DataType = DataType.FLOAT32, *, states: bool = T
     directions, rows = op.directions, op.gates * HIDDEN
     frame = (STEPS, BATCH) if op.time_major else (BATCH, STEPS)
     state = (directions, BATCH, HIDDEN) if op.time_major else (BATCH, directions, HIDDEN)
-    created = {
+    named = {
         "input": given((*frame, INPUTS), dtype, low=-2, high=2),
         "weights": weights((directions, rows, INPUTS), dtype),
         "recurrent_weights": weights((directions, rows, HIDDEN), dtype),
         "bias": weights((directions, 2 * rows), dtype),
     }
     if states:
-        created["hidden_state_in"] = given(state, dtype, low=-1, high=1)
+        named["hidden_state_in"] = given(state, dtype, low=-1, high=1)
     if states and isinstance(op, LstmSequence):
-        created["cell_state_in"] = given(state, dtype, low=-1, high=1)
-        created["peephole_weights"] = weights((directions, 3 * HIDDEN), dtype)
-    return created
+        named["cell_state_in"] = given(state, dtype, low=-1, high=1)
+        named["peephole_weights"] = weights((directions, 3 * HIDDEN), dtype)
+    return named
 
 
 def _sample(op: Layer, named: dict[str, Given], name: str) -> Sample:
@@ -41,15 +41,17 @@ def _sample(op: Layer, named: dict[str, Given], name: str) -> Sample:
 
 def _of_all_layers(op: Layer) -> Iterator[Sample]:
     for direction in RecurrentDirection:
-        turned = op.replace(direction=direction)
-        yield _sample(turned, _operands(turned), direction.value)
+        directed = op.replace(direction=direction)
+        yield _sample(directed, _operands(directed), direction.value)
         lengths = {"sequence_lengths": of([STEPS, 2], DataType.INT32)}
-        yield _sample(turned, _operands(turned) | lengths, f"{direction.value}-lengths")
+        yield _sample(directed, _operands(directed) | lengths, f"{direction.value}-lengths")
     yield _sample(op, _operands(op, states=False), "stateless")
     batch_first = op.replace(time_major=False)
     yield _sample(batch_first, _operands(batch_first), "batch-first")
-    other = op.replace(activations=FUNCTIONS[: len(op.defaults)], activation_a=(0.25,) * len(op.defaults), clip=0.7)
-    yield _sample(other, _operands(other), "functions")
+    with_functions = op.replace(
+        activations=FUNCTIONS[: len(op.defaults)], activation_a=(0.25,) * len(op.defaults), clip=0.7
+    )
+    yield _sample(with_functions, _operands(with_functions), "functions")
     for dtype in FLOATS:
         yield _sample(op, _operands(op, dtype), f"{dtype}")
 

@@ -58,8 +58,8 @@ def axes() -> Iterator[Sample]:
             yield from _mean(Mean(axis, keep), title)
             for operation in NUMERIC:
                 op = Reduce(axis, keep, operation)
-                item = given(SHAPE, low=_low(operation), high=2)
-                yield Sample(op, [item], name=f"{operation.name.lower()}-{title}")
+                x = given(SHAPE, low=_low(operation), high=2)
+                yield Sample(op, [x], name=f"{operation.name.lower()}-{title}")
             for operation in TRUTHS:
                 yield Sample(
                     Reduce(axis, keep, operation), [given(SHAPE, DataType.BOOL)],
@@ -70,9 +70,9 @@ def axes() -> Iterator[Sample]:
 def _mean(op: Mean, title: str) -> Iterator[Sample]:
     yield Sample(op, [given(SHAPE)], name=f"{title}-float32")
     yield Sample(op, [plain(SHAPE, DataType.INT32)], name=f"{title}-int32")
-    for dtype, q in BYTES.items():
-        item = given(SHAPE, dtype, q)
-        yield Sample(op, [item], [declared(op, item, q=q)], f"{title}-quantized-{dtype}")
+    for dtype, quantization in BYTES.items():
+        x = given(SHAPE, dtype, quantization)
+        yield Sample(op, [x], [declared(op, x, q=quantization)], f"{title}-quantized-{dtype}")
 
 
 @samples(Mean, Reduce)
@@ -81,8 +81,8 @@ def types() -> Iterator[Sample]:
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(Mean((1,)), [plain(SHAPE, dtype, low=-3, high=3)], name=f"type-{dtype}")
         for operation in NUMERIC if dtype.is_float else OF_INTEGERS:
-            item = plain(SHAPE, dtype, low=-3 if dtype.is_integer else _low(operation), high=3)
-            yield Sample(Reduce((1,), operation=operation), [item], name=f"type-{operation.name.lower()}-{dtype}")
+            x = plain(SHAPE, dtype, low=-3 if dtype.is_integer else _low(operation), high=3)
+            yield Sample(Reduce((1,), operation=operation), [x], name=f"type-{operation.name.lower()}-{dtype}")
     for operation in (*TRUTHS, *CHOICES):
         title = f"type-{operation.name.lower()}-bool"
         yield Sample(Reduce((1,), operation=operation), [given(SHAPE, DataType.BOOL)], name=title)
@@ -91,19 +91,26 @@ def types() -> Iterator[Sample]:
 @samples(Mean, Reduce)
 def quantized_types() -> Iterator[Sample]:
     """Yield Mean and Reduce samples: quantized tensors with another output scale, and MAX and MIN with equal scales."""
-    for dtype, q in QUANTIZED.items():
+    for dtype, quantization in QUANTIZED.items():
         for operation in NUMERIC:
-            item = given(SHAPE, dtype, q, low=_low(operation), high=2)
-            for label, times in (("", 4.0), ("-one-scale", 1.0)):
-                if times == 4.0 or operation in (*CHOICES, R.MEAN):
+            x = given(SHAPE, dtype, quantization, low=_low(operation), high=2)
+            for label, scale_factor in (("", 4.0), ("-one-scale", 1.0)):
+                if scale_factor == 4.0 or operation in (*CHOICES, R.MEAN):
                     op = Reduce((1,), operation=operation)
                     title = f"{operation.name.lower()}-quantized-{dtype}{label}"
-                    yield _rescaled(op, item, Quantization(q.scale * times, q.zero_point), title)
-        yield _rescaled(Mean((0, 2)), given(SHAPE, dtype, q), Quantization(q.scale / 2, q.zero_point), f"finer-{dtype}")
+                    yield _rescaled(
+                        op, x, Quantization(quantization.scale * scale_factor, quantization.zero_point), title
+                    )
+        yield _rescaled(
+            Mean((0, 2)),
+            given(SHAPE, dtype, quantization),
+            Quantization(quantization.scale / 2, quantization.zero_point),
+            f"finer-{dtype}",
+        )
 
 
-def _rescaled(op: Mean | Reduce, item: Given, q: Quantization, title: str) -> Sample:
-    return Sample(op, [item], [declared(op, item, q=q)], title)
+def _rescaled(op: Mean | Reduce, x: Given, quantization: Quantization, title: str) -> Sample:
+    return Sample(op, [x], [declared(op, x, q=quantization)], title)
 
 
 @samples(Mean, Reduce)
@@ -135,11 +142,11 @@ def worked() -> Iterator[Sample]:
     }.items():
         op, title = Reduce((1,), operation=operation), f"worked-{operation.name.lower()}"
         yield Sample(op, [table], name=title, expected=[f32(expected)])
-    whole = of([[7, -8], [-7, 2]], DataType.INT32)
-    yield Sample(Mean((1,)), [whole], name="worked", expected=[i32([0, -2])])
-    huge = of([[1000, 1000]])
+    integers = of([[7, -8], [-7, 2]], DataType.INT32)
+    yield Sample(Mean((1,)), [integers], name="worked", expected=[i32([0, -2])])
+    large_numbers = of([[1000, 1000]])
     expected = [f32([1000 + np.log(2)])]
-    yield Sample(Reduce((1,), operation=R.LOG_SUM_EXP), [huge], name="worked-no-overflow", expected=expected)
+    yield Sample(Reduce((1,), operation=R.LOG_SUM_EXP), [large_numbers], name="worked-no-overflow", expected=expected)
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
@@ -157,8 +164,8 @@ def arg_min_max() -> Iterator[Sample]:
                     yield Sample(ArgMinMax(function, axis, keep, dtype), [given(SHAPE)], name=label)
         for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS, DataType.BOOL):
             yield Sample(ArgMinMax(function), [plain(SHAPE, dtype)], name=f"{title}-type-{dtype}")
-        for dtype, q in QUANTIZED.items():
-            yield Sample(ArgMinMax(function), [given(SHAPE, dtype, q)], name=f"{title}-quantized-{dtype}")
+        for dtype, quantization in QUANTIZED.items():
+            yield Sample(ArgMinMax(function), [given(SHAPE, dtype, quantization)], name=f"{title}-quantized-{dtype}")
         yield Sample(ArgMinMax(function, axis=1), [given((0, 3))], name=f"{title}-no-results")
 
 

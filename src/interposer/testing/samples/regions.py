@@ -27,8 +27,8 @@ def _regions(dtype: DataType) -> list[Given]:
     """
     boxes = boxes_in(Draw("regions"), 5, 14.0)
     boxes[4] = [6, 6, 6, 6]
-    places = of(boxes, dtype) if dtype.is_float else quantized_as(boxes, DataType.UINT16, EIGHTHS)
-    return [places, of([0, 0, 1, 1, 0], DataType.INT32)]
+    regions = of(boxes, dtype) if dtype.is_float else quantized_as(boxes, DataType.UINT16, EIGHTHS)
+    return [regions, of([0, 0, 1, 1, 0], DataType.INT32)]
 
 
 @samples(RoiAlign)
@@ -45,8 +45,8 @@ def roi_align() -> Iterator[Sample]:
                     title = f"{layout}-{ratio}-{mode.name.lower()}-{'half' if half else 'whole'}"
                     for dtype in FLOATS:
                         yield Sample(op, [given(shape, dtype), *_regions(dtype)], name=f"{title}-{dtype}")
-                    for dtype, q in BYTES.items():
-                        yield Sample(op, [given(shape, dtype, q), *_regions(dtype)], name=f"{title}-{dtype}")
+                    for dtype, quantization in BYTES.items():
+                        yield Sample(op, [given(shape, dtype, quantization), *_regions(dtype)], name=f"{title}-{dtype}")
 
 
 @samples(RoiPooling)
@@ -57,8 +57,8 @@ def roi_pooling() -> Iterator[Sample]:
             op = RoiPooling(bins, 2, 2.0, 2.0, layout)
             for dtype in FLOATS:
                 yield Sample(op, [given(shape, dtype), *_regions(dtype)], name=f"{layout}-{bins}-{dtype}")
-            for dtype, q in BYTES.items():
-                yield Sample(op, [given(shape, dtype, q), *_regions(dtype)], name=f"{layout}-{bins}-{dtype}")
+            for dtype, quantization in BYTES.items():
+                yield Sample(op, [given(shape, dtype, quantization), *_regions(dtype)], name=f"{layout}-{bins}-{dtype}")
 
 
 @samples(RoiAlign, RoiPooling)
@@ -80,8 +80,8 @@ def keypoints() -> Iterator[Sample]:
         op = HeatmapMaxKeypoint(layout)
         for dtype in FLOATS:
             yield Sample(op, [given(shape, dtype), of(boxes, dtype)], name=f"{layout}-{dtype}")
-        for dtype, q in BYTES.items():
-            operands = [given(shape, dtype, q), quantized_as(boxes, DataType.UINT16, EIGHTHS)]
+        for dtype, quantization in BYTES.items():
+            operands = [given(shape, dtype, quantization), quantized_as(boxes, DataType.UINT16, EIGHTHS)]
             yield Sample(op, operands, name=f"{layout}-{dtype}")
 
 

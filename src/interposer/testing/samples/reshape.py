@@ -21,8 +21,8 @@ PER_AXIS: Final = Given(TensorInfo((2, 3, 4), INT8, Quantization([0.1, 0.2], axi
 @samples(Reshape)
 def reshape() -> Iterator[Sample]:
     """Yield Reshape samples: all types, shapes with a size of -1, with copied sizes, scalars, and empty tensors."""
-    for label, item in typed((2, 3, 4)):
-        yield Sample(Reshape((4, 6)), [item], [like(item, (4, 6))], label)
+    for label, x in typed((2, 3, 4)):
+        yield Sample(Reshape((4, 6)), [x], [like(x, (4, 6))], label)
     for source, target in [
         ((2, 3, 4), (-1,)),
         ((2, 3, 4), (2, -1)),
@@ -49,8 +49,8 @@ def _rows(*shape: int) -> np.ndarray:
 @samples(BroadcastTo)
 def broadcast_to() -> Iterator[Sample]:
     """Yield BroadcastTo samples: all types, new axes, scalars, and empty tensors."""
-    for label, item in typed((3, 1)):
-        yield Sample(BroadcastTo((2, 3, 4)), [item], [like(item, (2, 3, 4))], label)
+    for label, x in typed((3, 1)):
+        yield Sample(BroadcastTo((2, 3, 4)), [x], [like(x, (2, 3, 4))], label)
     for source, target in [((), (2, 3)), ((1,), (5,)), ((2, 3), (2, 3)), ((1, 3), (0, 3)), ((3,), (2, 1, 2, 3))]:
         name = f"{'x'.join(map(str, source)) or 'scalar'}-to-{'x'.join(map(str, target))}"
         yield Sample(BroadcastTo(target), [given(source)], name=name)
@@ -65,8 +65,8 @@ def shape() -> Iterator[Sample]:
         for dims in ((), (3,), (2, 0), (2, 3, 4), (1, 2, 1, 2, 1, 2, 1, 2)):
             label = f"{'x'.join(map(str, dims)) or 'scalar'}-{dtype}"
             yield Sample(Shape(dtype), [given(dims)], name=label, expected=[np.array(dims, dtype.numpy)])
-    for label, item in typed((2, 3)):
-        yield Sample(Shape(), [item], name=f"type-{label}", expected=[i32([2, 3])])
+    for label, x in typed((2, 3)):
+        yield Sample(Shape(), [x], name=f"type-{label}", expected=[i32([2, 3])])
 
 
 @samples(Rank)
@@ -74,8 +74,8 @@ def rank() -> Iterator[Sample]:
     """Yield Rank samples: tensors of rank 0 to 8, of every type."""
     for count in range(9):
         yield Sample(Rank(), [given((1,) * count)], name=str(count), expected=[np.array(count, np.int32)])
-    for label, item in typed((2, 3)):
-        yield Sample(Rank(), [item], name=f"type-{label}", expected=[np.array(2, np.int32)])
+    for label, x in typed((2, 3)):
+        yield Sample(Rank(), [x], name=f"type-{label}", expected=[np.array(2, np.int32)])
 
 
 @samples(Fill)
@@ -87,8 +87,8 @@ def fill() -> Iterator[Sample]:
     for dtype in PLAIN:
         if dtype is not DataType.STRING:
             yield Sample(Fill(3.0, dtype), [of([2, 3], INT32, constant=True)], name=str(dtype))
-    for dtype, q in {**QUANTIZED, **TINY_QUANTIZED}.items():
-        dims, output = of([2, 3], INT64, constant=True), TensorInfo((2, 3), dtype, q)
+    for dtype, quantization in {**QUANTIZED, **TINY_QUANTIZED}.items():
+        dims, output = of([2, 3], INT64, constant=True), TensorInfo((2, 3), dtype, quantization)
         yield Sample(Fill(1.5, dtype), [dims], [output], f"quantized-{dtype}")
     for sizes in ((), (0,), (2, 0, 3), (1, 2, 1, 2, 1, 2, 1, 2)):
         label = f"dims-{'x'.join(map(str, sizes)) or 'scalar'}"

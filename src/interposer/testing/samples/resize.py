@@ -35,24 +35,24 @@ def sizes() -> Iterator[Sample]:
     """
     for label, layout in LAYOUTS.items():
         for method in ResizeMethod:
-            for place, options in PLACES.items():
+            for convention, options in PLACES.items():
                 for height, width in SIZES:
                     op = Resize(width, height, method, layout, **options)
-                    title = f"{method.name.lower()}-{place}-{height}x{width}-{label}"
+                    title = f"{method.name.lower()}-{convention}-{height}x{width}-{label}"
                     yield Sample(op, [given(_shape(layout, 2, 4, 6, 2))], name=title)
                     if layout is NHWC:
                         for dtype in (DataType.INT8, DataType.UINT8):
-                            item = quantized((1, 4, 6, 2), dtype)
-                            yield Sample(op, [item], name=f"{title}-quantized-{dtype}")
+                            image = quantized((1, 4, 6, 2), dtype)
+                            yield Sample(op, [image], name=f"{title}-quantized-{dtype}")
 
 
 @samples(Resize)
 def types() -> Iterator[Sample]:
     """Yield Resize samples: all types; booleans and strings only with NEAREST."""
-    for label, item in typed((1, 3, 4, 2)):
-        yield Sample(Resize(6, 5, NEAREST, NHWC), [item], name=f"type-nearest-{label}")
-    for label, item in typed((1, 3, 4, 2), [DataType.STRING, DataType.BOOL]):
-        yield Sample(Resize(6, 5, BILINEAR, NHWC), [item], name=f"type-bilinear-{label}")
+    for label, image in typed((1, 3, 4, 2)):
+        yield Sample(Resize(6, 5, NEAREST, NHWC), [image], name=f"type-nearest-{label}")
+    for label, image in typed((1, 3, 4, 2), [DataType.STRING, DataType.BOOL]):
+        yield Sample(Resize(6, 5, BILINEAR, NHWC), [image], name=f"type-bilinear-{label}")
     for method in ResizeMethod:
         for title, shape in {"no-images": (0, 2, 2, 1), "pixel": (1, 1, 1, 2)}.items():
             yield Sample(Resize(3, 3, method, NHWC), [given(shape)], name=f"{title}-{method.name.lower()}")
@@ -62,7 +62,7 @@ def types() -> Iterator[Sample]:
 def worked() -> Iterator[Sample]:
     """Yield a worked Resize example: a row of two pixels resized to four, by every coordinate convention."""
     row = of(f32([0, 3]).reshape(1, 1, 2, 1))
-    for method, place, expected in [
+    for method, convention, expected in [
         (NEAREST, "corners", [0, 0, 3, 3]),
         (NEAREST, "aligned", [0, 0, 3, 3]),
         (NEAREST, "centers", [0, 0, 3, 3]),
@@ -71,5 +71,5 @@ def worked() -> Iterator[Sample]:
         (BILINEAR, "centers", [0, 0.75, 2.25, 3]),
     ]:
         array = f32(expected).reshape(1, 1, 4, 1)
-        op, title = Resize(4, 1, method, NHWC, **PLACES[place]), f"worked-{method.name.lower()}-{place}"
+        op, title = Resize(4, 1, method, NHWC, **PLACES[convention]), f"worked-{method.name.lower()}-{convention}"
         yield Sample(op, [row], name=title, expected=[array])

@@ -56,8 +56,11 @@ def combined() -> Iterator[Sample]:
         for dtype in NUMBERS if function is not ScatterFunction.UPDATE else ():
             operands = [plain((3, 4, 2), dtype, high=3.0), indices, plain(shape, dtype, low=-2.0, high=2.0)]
             yield Sample(op, operands, name=f"{function.name.lower()}-{dtype}")
-        for dtype, q in BYTES.items():
-            finer, name = quantized(shape, dtype, Quantization(q.scale / 2, q.zero_point)), f"{function.name.lower()}"
+        for dtype, quantization in BYTES.items():
+            finer, name = (
+                quantized(shape, dtype, Quantization(quantization.scale / 2, quantization.zero_point)),
+                f"{function.name.lower()}",
+            )
             yield Sample(op, [quantized((3, 4, 2), dtype), indices, finer], name=f"{name}-quantized-{dtype}")
             zeros = [base, indices, quantized(shape, dtype)]
             yield Sample(op.replace(input_enabled=False), zeros, name=f"{name}-zeros-quantized-{dtype}")
@@ -95,20 +98,20 @@ def elements() -> Iterator[Sample]:
         for function in (ScatterFunction.UPDATE, ScatterFunction.ADD):
             name = f"{function.name.lower()}-axis{axis}"
             yield Sample(ScatterElements(axis, function), [plain((2, 3, 2)), indices, plain(shape)], name=name)
-    apart = of([[1, 0, 2], [-1, 1, 0]], DataType.INT32)
+    distinct_indices = of([[1, 0, 2], [-1, 1, 0]], DataType.INT32)
     for name, x in typed((3, 3)):
-        yield Sample(ScatterElements(), [x, apart, retyped(x, (2, 3))], name=f"type-{name}")
-    together = of([[1, 1, 1], [1, -2, 0]], DataType.INT32)
+        yield Sample(ScatterElements(), [x, distinct_indices, retyped(x, (2, 3))], name=f"type-{name}")
+    repeated_indices = of([[1, 1, 1], [1, -2, 0]], DataType.INT32)
     for function in ScatterFunction:
         op, title = ScatterElements(1, function), function.name.lower()
         for dtype in NUMBERS if function is not ScatterFunction.UPDATE else ():
-            operands = [plain((2, 3), dtype, high=3.0), together, plain((2, 3), dtype, low=-2.0, high=2.0)]
+            operands = [plain((2, 3), dtype, high=3.0), repeated_indices, plain((2, 3), dtype, low=-2.0, high=2.0)]
             yield Sample(op, operands, name=f"{title}-{dtype}")
-        for dtype, q in BYTES.items():
-            finer = quantized((2, 3), dtype, Quantization(q.scale / 2, q.zero_point))
-            yield Sample(op, [quantized((2, 3), dtype), together, finer], name=f"{title}-quantized-{dtype}")
-    nothing = [plain((2, 3)), Given(TensorInfo((0, 3), DataType.INT64)), plain((0, 3))]
-    yield Sample(ScatterElements(), nothing, name="nothing")
+        for dtype, quantization in BYTES.items():
+            finer = quantized((2, 3), dtype, Quantization(quantization.scale / 2, quantization.zero_point))
+            yield Sample(op, [quantized((2, 3), dtype), repeated_indices, finer], name=f"{title}-quantized-{dtype}")
+    no_updates = [plain((2, 3)), Given(TensorInfo((0, 3), DataType.INT64)), plain((0, 3))]
+    yield Sample(ScatterElements(), no_updates, name="nothing")
     worked = [of([[1, 2, 3]]), of([[2, 0, 2]], DataType.INT64), of([[10, 20, 30]])]
     for function, expected in (
         (ScatterFunction.ADD, [[21, 2, 43]]),

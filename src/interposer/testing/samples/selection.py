@@ -21,8 +21,12 @@ def places() -> Iterator[Sample]:
         if dtype is not DataType.STRING:
             low = 0.0 if str(dtype).startswith("uint") else -1.0
             yield Sample(NonZero(), [plain((3, 4), dtype, low=low, high=1.0)], name=f"type-{dtype}")
-    for dtype, q in QUANTIZED.items():
-        yield Sample(NonZero(), [given((3, 4), dtype, q, low=-q.scale, high=q.scale)], name=f"quantized-{dtype}")
+    for dtype, quantization in QUANTIZED.items():
+        yield Sample(
+            NonZero(),
+            [given((3, 4), dtype, quantization, low=-quantization.scale, high=quantization.scale)],
+            name=f"quantized-{dtype}",
+        )
     for shape in ((5,), (2, 1, 2, 3), (0, 3)):
         yield Sample(NonZero(), [given(shape)], name="x".join(map(str, shape)))
     yield Sample(NonZero(), [of(np.zeros((2, 2)))], name="nothing")
@@ -39,8 +43,8 @@ def chosen() -> Iterator[Sample]:
                 name = f"axis{axis}-{''.join(str(int(bit)) for bit in bits)}-{'known' if constant else 'given'}"
                 condition = of(bits, DataType.BOOL, constant=constant)
                 yield Sample(Compress(axis), [given((3, 3, 3)), condition], name=name)
-    for label, item in typed((3, 2)):
-        yield Sample(Compress(0), [item, of([True, False, True], DataType.BOOL)], name=f"type-{label}")
+    for label, x in typed((3, 2)):
+        yield Sample(Compress(0), [x, of([True, False, True], DataType.BOOL)], name=f"type-{label}")
     worked = [of([[1, 2, 3], [4, 5, 6]]), of([True, False, True], DataType.BOOL)]
     yield Sample(Compress(1), worked, name="worked", expected=[f32([[1, 3], [4, 6]])])
 
@@ -58,15 +62,15 @@ def different() -> Iterator[Sample]:
         for dtype in (DataType.INT8, DataType.UINT8):
             yield Sample(Unique(sorted=order), [quantized((4, 4), dtype)], name=f"{title}-quantized-{dtype}")
         for axis in (0, 1, 2, -1):
-            item = plain((3, 3, 3), DataType.INT32, low=0.0, high=1.0)
-            yield Sample(Unique(axis, order), [item], name=f"{title}-axis{axis}")
+            x = plain((3, 3, 3), DataType.INT32, low=0.0, high=1.0)
+            yield Sample(Unique(axis, order), [x], name=f"{title}-axis{axis}")
         for shape in ((0,), (2, 0), (1, 1)):
             yield Sample(Unique(0, order), [given(shape)], name=f"{title}-shape-{'x'.join(map(str, shape))}")
     yield Sample(Unique(index_dtype=DataType.INT32), [plain((5,), DataType.INT32)], name="narrow-indices")
     worked = of([3, 1, 1, 3, 2])
-    for order, values, numbers in (
+    for order, values, index_rows in (
         (True, [1, 2, 3], ([1, 4, 0], [2, 0, 0, 2, 1], [2, 1, 2])),
         (False, [3, 1, 2], ([0, 1, 4], [0, 1, 1, 0, 2], [2, 2, 1])),
     ):
-        expected = [f32(values), *(np.array(row, np.int64) for row in numbers)]
+        expected = [f32(values), *(np.array(row, np.int64) for row in index_rows)]
         yield Sample(Unique(sorted=order), [worked], name=f"worked-{order}", expected=expected)

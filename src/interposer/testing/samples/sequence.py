@@ -26,15 +26,15 @@ def accumulations() -> Iterator[Sample]:
                 for axis in (-1, 0, 1):
                     yield Sample(kind(axis, exclusive, reverse), [given(SHAPE)], name=f"{title}-axis{axis}")
                 for dtype in (*FLOATS, *SMALL_FLOATS):
-                    item = plain(SHAPE, dtype, low=-2, high=2)
-                    yield Sample(kind(1, exclusive, reverse), [item], name=f"{title}-{dtype}")
+                    x = plain(SHAPE, dtype, low=-2, high=2)
+                    yield Sample(kind(1, exclusive, reverse), [x], name=f"{title}-{dtype}")
                 for dtype in INTEGERS:
-                    item = plain(SHAPE, dtype, low=-9, high=9)
-                    yield Sample(kind(1, exclusive, reverse), [item], name=f"{title}-{dtype}")
-                for dtype, q in QUANTIZED.items():
-                    result = TensorInfo(SHAPE, dtype, Quantization(q.scale * 3, q.zero_point))
-                    item = given(SHAPE, dtype, q, low=-1, high=1)
-                    yield Sample(kind(1, exclusive, reverse), [item], [result], f"{title}-quantized-{dtype}")
+                    x = plain(SHAPE, dtype, low=-9, high=9)
+                    yield Sample(kind(1, exclusive, reverse), [x], name=f"{title}-{dtype}")
+                for dtype, quantization in QUANTIZED.items():
+                    output = TensorInfo(SHAPE, dtype, Quantization(quantization.scale * 3, quantization.zero_point))
+                    x = given(SHAPE, dtype, quantization, low=-1, high=1)
+                    yield Sample(kind(1, exclusive, reverse), [x], [output], f"{title}-quantized-{dtype}")
         for shape in ((5,), (1, 1), (0, 3), (2, 0)):
             yield Sample(kind(), [given(shape)], name=f"shape-{'x'.join(map(str, shape))}")
 
@@ -58,8 +58,8 @@ def worked_accumulations() -> Iterator[Sample]:
 @samples(ReverseSequence)
 def reversed_sequences() -> Iterator[Sample]:
     """Yield ReverseSequence samples: every type, several axes, both types of lengths, and empty tensors."""
-    for label, item in typed((4, 3, 2)):
-        yield Sample(ReverseSequence(), [item, of([0, 4, 3], DataType.INT64)], name=f"type-{label}")
+    for label, x in typed((4, 3, 2)):
+        yield Sample(ReverseSequence(), [x, of([0, 4, 3], DataType.INT64)], name=f"type-{label}")
     for time, batch in ((1, 0), (0, 2), (-1, 1), (2, -3)):
         lengths = of([2, 1, 0, 2][: (4, 3, 2)[batch]], DataType.INT32)
         yield Sample(ReverseSequence(time, batch), [given((4, 3, 2)), lengths], name=f"axes{time}-{batch}")
@@ -76,7 +76,7 @@ def ranges() -> Iterator[Sample]:
             numbers = [of(number, dtype, constant=constant) for number in (3, 20, 4)]
             name = f"{'known' if constant else 'given'}-{dtype}"
             yield Sample(Range(), numbers, name=name, expected=[np.arange(3, 20, 4).astype(dtype.numpy)])
-    down = [of(number, DataType.INT32) for number in (5, -2, -3)]
-    yield Sample(Range(), down, name="worked-down", expected=[i32([5, 2, -1])])
+    descending = [of(number, DataType.INT32) for number in (5, -2, -3)]
+    yield Sample(Range(), descending, name="worked-down", expected=[i32([5, 2, -1])])
     yield Sample(Range(), [of(1.0), of(2.2), of(0.5)], name="worked-parts", expected=[f32([1, 1.5, 2])])
     yield Sample(Range(), [of([4]), of([1]), of([1])], name="worked-empty", expected=[f32([])])

@@ -95,11 +95,11 @@ def functions() -> Iterator[Sample]:
 @samples(*NAMED)
 def arithmetic() -> Iterator[Sample]:
     """Yield samples of binary arithmetic: all pairs of special values, and denormal operands and results."""
-    first, second = np.meshgrid(PAIRS, PAIRS, indexing="ij")
+    a, b = np.meshgrid(PAIRS, PAIRS, indexing="ij")
     for operation in LINEAR:
         op, title = _named(operation)
         for dtype in (FLOAT32, FLOAT16):
-            yield Sample(op, [of(first, dtype), of(second, dtype)], name=f"{title}special-pairs-{dtype}")
+            yield Sample(op, [of(a, dtype), of(b, dtype)], name=f"{title}special-pairs-{dtype}")
     small, zero = VALUES["denormal"], [0.0]
     for operation in (B.ADD, B.SUB, B.MAXIMUM):
         op, title = _named(operation)
@@ -116,16 +116,16 @@ def whole_numbers() -> Iterator[Sample]:
         for dtype in (*WHOLE, DataType.UINT32, DataType.UINT64):
             low, high = integer_range(dtype)
             ends = [low, high, low + 1, high - 1, 0, 1, 2]
-            first, second = np.meshgrid(np.arange(7), np.arange(7), indexing="ij")
+            index_a, index_b = np.meshgrid(np.arange(7), np.arange(7), indexing="ij")
             array = np.array(ends, dtype.numpy)
-            pair = [of(array[first], dtype), of(array[second], dtype)]
-            yield Sample(op, pair, name=f"{title}special-ends-{dtype}")
+            operands = [of(array[index_a], dtype), of(array[index_b], dtype)]
+            yield Sample(op, operands, name=f"{title}special-ends-{dtype}")
 
 
 def _named(operation: BinaryOperation) -> tuple[Op, str]:
     op = ElementwiseBinary(operation)
-    created = op.canonical()
-    return created, f"{operation.name.lower()}-" if type(created) is ElementwiseBinary else ""
+    canonical = op.canonical()
+    return canonical, f"{operation.name.lower()}-" if type(canonical) is ElementwiseBinary else ""
 
 
 def _integers(values: list[int], dtype: DataType) -> Given:
@@ -135,10 +135,10 @@ def _integers(values: list[int], dtype: DataType) -> Given:
 @samples(ops.Comparison)
 def comparisons() -> Iterator[Sample]:
     """Yield Comparison samples: all pairs of special values: NaN equals nothing, -0.0 equals 0.0."""
-    first, second = np.meshgrid(PAIRS, PAIRS, indexing="ij")
+    a, b = np.meshgrid(PAIRS, PAIRS, indexing="ij")
     for operation in C:
         op = ops.Comparison(operation)
-        yield Sample(op, [of(first), of(second)], name=f"special-pairs-{operation.name.lower()}")
+        yield Sample(op, [of(a), of(b)], name=f"special-pairs-{operation.name.lower()}")
 
 
 @samples(ops.Prelu)
@@ -218,10 +218,10 @@ def products() -> Iterator[Sample]:
         image[0, 2, 3, 1] = value
         window: dict[str, Any] = {"pad_left": 1, "data_layout": DataLayout.NHWC}
         filters = np.linspace(0.5, 1.5, 4 * 3 * 2 * 3, dtype=np.float32)
-        full = of(filters.reshape(4, 3, 2, 3), constant=True)
-        yield Sample(ops.Convolution2d(**window), [of(image), full], name=f"special-{title}")
-        deep = of(filters[:18].reshape(1, 3, 2, 3), constant=True)
-        yield Sample(ops.DepthwiseConvolution2d(**window), [of(image), deep], name=f"special-{title}")
+        filters_of_all_channels = of(filters.reshape(4, 3, 2, 3), constant=True)
+        yield Sample(ops.Convolution2d(**window), [of(image), filters_of_all_channels], name=f"special-{title}")
+        depthwise_filters = of(filters[:18].reshape(1, 3, 2, 3), constant=True)
+        yield Sample(ops.DepthwiseConvolution2d(**window), [of(image), depthwise_filters], name=f"special-{title}")
         matrix = of(np.linspace(0.5, 1.5, 28).reshape(7, 4), constant=True)
         yield Sample(ops.FullyConnected(), [of(_rows(value)), matrix], name=f"special-{title}")
         yield Sample(ops.BatchMatMul(), [of(_rows(value)), matrix], name=f"special-{title}")
@@ -239,12 +239,12 @@ def moved() -> Iterator[Sample]:
     values = [NAN, INF, -INF, -0.0, 0.0, 1e-40, -1e-40, 3.4e38, 1.5]
     x = of(np.resize(np.asarray(values, np.float32), 24).reshape(2, 3, 4))
     image = of(np.resize(np.asarray(values, np.float32), 48).reshape(1, 2, 3, 8))
-    spread = of(np.resize(np.asarray(values, np.float32), 48).reshape(1, 4, 6, 2))
+    wide_image = of(np.resize(np.asarray(values, np.float32), 48).reshape(1, 4, 6, 2))
     nhwc: dict[str, Any] = {"block_size": 2, "data_layout": DataLayout.NHWC}
     for op, operands in (
         (ops.Concat(axis=1), [x, x]),
         (ops.DepthToSpace(**nhwc), [image]),
-        (ops.SpaceToDepth(**nhwc), [spread]),
+        (ops.SpaceToDepth(**nhwc), [wide_image]),
         (ops.Gather(axis=1), [x, of([2, 0], INT32)]),
         (ops.Pad(pad_list=((0, 0), (1, 0), (0, 2))), [x]),
         (ops.Reshape(target_shape=(4, 6)), [x]),

@@ -84,6 +84,6 @@ def bands() -> Iterator[Sample]:
     for bins, length in ((0, 16), (9, 8), (3, 0)):
         integers = [of(number, INT32) for number in (bins, length, 8000)]
         yield Sample(MelWeightMatrix(), [*integers, of(0.0), of(4000.0)], name=f"{bins}-{length}")
-    item = [of(number, INT32) for number in (1, 8, 700)]
+    worked_integers = [of(number, INT32) for number in (1, 8, 700)]
     matrix = f32([[0], [1 / 2], [1], [2 / 3], [1 / 3]])
-    yield Sample(MelWeightMatrix(), [*item, of(0.0), of(700.0)], name="worked", expected=[matrix])
+    yield Sample(MelWeightMatrix(), [*worked_integers, of(0.0), of(700.0)], name="worked", expected=[matrix])

@@ -49,9 +49,9 @@ def string_split() -> Iterator[Sample]:
     texts = {"scalar": "a b", "row": ["a  b c", " a ", "", "a-b--c"], "table": [["a"], ["b-c d"]], "none": []}
     for label, value in texts.items():
         for separator in ("", "-", "--", " "):
-            for most in (None, 0, 1, 5):
-                name = f"{label}-{separator or 'space'}-{most}"
-                yield Sample(StringSplit(separator, most), [_texts(value)], name=name)
+            for max_splits in (None, 0, 1, 5):
+                name = f"{label}-{separator or 'space'}-{max_splits}"
+                yield Sample(StringSplit(separator, max_splits), [_texts(value)], name=name)
     pieces, counts = _expected([["a", "b"], ["", "c"], ["", ""]]), np.array([2, 2, 1])
     yield Sample(StringSplit(","), [_texts(["a,b", ",c", ""])], name="worked", expected=[pieces, counts])
 

@@ -57,10 +57,10 @@ def convolutions() -> Iterator[Sample]:
             filters = weights(_image(layout, inputs, (outputs, 5, 3)))
             op = ops.Convolution2d(data_layout=layout, **WINDOW)
             yield Sample(op, [image, filters, bias], name=title)
-            spread = ops.TransposeConvolution2d(data_layout=layout, **WINDOW)
-            yield Sample(spread, [image, filters, bias], name=title)
-            deep = ops.DepthwiseConvolution2d(data_layout=layout, **WINDOW)
-            yield Sample(deep, [image, weights((1, 5, 3, inputs)), weights((inputs,))], name=title)
+            transposed = ops.TransposeConvolution2d(data_layout=layout, **WINDOW)
+            yield Sample(transposed, [image, filters, bias], name=title)
+            depthwise = ops.DepthwiseConvolution2d(data_layout=layout, **WINDOW)
+            yield Sample(depthwise, [image, weights((1, 5, 3, inputs)), weights((inputs,))], name=title)
 
 
 @samples(ops.Pooling2d)
@@ -136,23 +136,23 @@ def rows_that_move() -> Iterator[Sample]:
     """Yield samples of operators that move or select elements, along each of three axes of different sizes."""
     x = given(ROWS)
     for axis, size in enumerate(ROWS):
-        last = tuple((0, size - 1 if at == axis else 0) for at in range(3))
-        begin = tuple(int(at == axis) for at in range(3))
-        rest = tuple(size - skipped for size, skipped in zip(ROWS, begin, strict=True))
-        steps = tuple(2 if at == axis else 1 for at in range(3))
-        alone = tuple(size if at == axis else 1 for at, size in enumerate(ROWS))
-        moving: tuple[Op, ...] = (
-            ops.ArgMinMax(axis=axis), ops.Pad(last), ops.ReverseV2((axis,)), ops.Slice(begin, rest),
+        end_pads = tuple((0, size - 1 if other_axis == axis else 0) for other_axis in range(3))
+        begin = tuple(int(other_axis == axis) for other_axis in range(3))
+        sizes = tuple(size - skipped for size, skipped in zip(ROWS, begin, strict=True))
+        steps = tuple(2 if other_axis == axis else 1 for other_axis in range(3))
+        single_axis_shape = tuple(size if other_axis == axis else 1 for other_axis, size in enumerate(ROWS))
+        moving_ops: tuple[Op, ...] = (
+            ops.ArgMinMax(axis=axis), ops.Pad(end_pads), ops.ReverseV2((axis,)), ops.Slice(begin, sizes),
             ops.Splitter(axis, (1, size - 1)), ops.StridedSlice(begin, ROWS, steps), ops.Tile(steps),
             ops.TopK(2, axis=axis),
         )  # fmt: skip
-        for op in moving:
+        for op in moving_ops:
             yield Sample(op, [x], name=f"tail-{axis}")
-        yield Sample(ops.BroadcastTo(ROWS), [given(alone)], name=f"tail-{axis}")
+        yield Sample(ops.BroadcastTo(ROWS), [given(single_axis_shape)], name=f"tail-{axis}")
         yield Sample(ops.Stack(axis), [x, x], name=f"tail-{axis}")
         yield Sample(ops.Gather(axis), [x, of([size - 1, 0, -1], DataType.INT32)], name=f"tail-{axis}")
-        places = np.arange(np.prod(ROWS)).reshape(ROWS) * 7 % size
-        yield Sample(ops.GatherElements(axis), [x, of(places, DataType.INT32)], name=f"tail-{axis}")
+        indices = np.arange(np.prod(ROWS)).reshape(ROWS) * 7 % size
+        yield Sample(ops.GatherElements(axis), [x, of(indices, DataType.INT32)], name=f"tail-{axis}")
     yield Sample(ops.Permute((1, 2, 0)), [x], name="tail")
     yield Sample(ops.Trilu(3), [x], name="tail")
 
@@ -161,13 +161,15 @@ def rows_that_move() -> Iterator[Sample]:
 def normalizations() -> Iterator[Sample]:
     """Yield samples of normalization operators on images and rows in which all sizes differ."""
     for label, layout in LAYOUTS.items():
-        image, both = given(_image(layout, 7)), (weights((7,), low=0.5, high=2), weights((7,)))
+        image, parameters = given(_image(layout, 7)), (weights((7,), low=0.5, high=2), weights((7,)))
         statistics: list[Given | None] = [weights((7,)), weights((7,), low=0.5, high=2), weights((7,)), weights((7,))]
         yield Sample(ops.BatchNormalization(data_layout=layout, eps=0.01), [image, *statistics], name=f"tail-{label}")
-        yield Sample(ops.InstanceNormalization(data_layout=layout, eps=0.01), [image, *both], name=f"tail-{label}")
-    item, other = weights((37,), low=0.5, high=2), weights((37,))
-    yield Sample(ops.LayerNormalization(eps=0.01), [given(ROWS), item, other], name="tail")
-    yield Sample(ops.RmsNormalization(eps=0.01), [given(ROWS), item], name="tail")
+        yield Sample(
+            ops.InstanceNormalization(data_layout=layout, eps=0.01), [image, *parameters], name=f"tail-{label}"
+        )
+    gamma, beta = weights((37,), low=0.5, high=2), weights((37,))
+    yield Sample(ops.LayerNormalization(eps=0.01), [given(ROWS), gamma, beta], name="tail")
+    yield Sample(ops.RmsNormalization(eps=0.01), [given(ROWS), gamma], name="tail")
 
 
 @samples(ops.Resize, ops.RoiAlign, ops.RoiPooling, ops.Pooling3d)

@@ -38,12 +38,12 @@ def maxima() -> Iterator[Sample]:
     for axes, (dimensions, shape) in enumerate(IMAGES.items(), start=1):
         for name in WINDOWS:
             op = MaxPoolingWithIndices(**_window(name, axes))
-            for label, other in (
+            for label, variant in (
                 ("", op),
                 ("-ceiling", op.replace(output_shape_rounding=CEILING)),
                 ("-columns", op.replace(column_major=True)),
             ):
-                yield Sample(other, [given(shape)], name=f"{dimensions}-{name}{label}")
+                yield Sample(variant, [given(shape)], name=f"{dimensions}-{name}{label}")
     op = MaxPoolingWithIndices(**_window("pads", 2))
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(op, [plain((1, 2, 4, 4), dtype)], name=f"type-{dtype}")
@@ -72,22 +72,22 @@ def norms() -> Iterator[Sample]:
     op = LpPooling(**_window("pads", 2))
     for dtype in (*FLOATS, *SMALL_FLOATS):
         yield Sample(op, [given((1, 2, 4, 4), dtype)], name=f"type-{dtype}")
-    for dtype, q in QUANTIZED.items():
-        item = given((1, 2, 4, 4), dtype, q)
-        coarser = declared(op, item, q=Quantization(q.scale * 4, q.zero_point))
-        yield Sample(op, [item], [coarser], f"quantized-{dtype}")
+    for dtype, quantization in QUANTIZED.items():
+        x = given((1, 2, 4, 4), dtype, quantization)
+        coarser = declared(op, x, q=Quantization(quantization.scale * 4, quantization.zero_point))
+        yield Sample(op, [x], [coarser], f"quantized-{dtype}")
     yield Sample(LpPooling(window_shape=(2,)), [of([[[3, 4, 0]]])], name="worked", expected=[f32([[[5, 4]]])])
 
 
 @samples(MaxUnpooling)
 def unpooled() -> Iterator[Sample]:
     """Yield MaxUnpooling samples: one, two and three axes, and every type."""
-    for label, item in typed((1, 1, 2, 2), [DataType.STRING]):
-        places = of([[[[0, 3], [10, 15]]]], DataType.INT64)
-        yield Sample(MaxUnpooling((4, 4)), [item, places], name=f"type-{label}")
+    for label, x in typed((1, 1, 2, 2), [DataType.STRING]):
+        indices = of([[[[0, 3], [10, 15]]]], DataType.INT64)
+        yield Sample(MaxUnpooling((4, 4)), [x, indices], name=f"type-{label}")
     for shape, sizes in (((2, 3, 2), (5,)), ((1, 2, 1, 2), (3, 4)), ((1, 1, 2, 1, 1), (4, 2, 2)), ((1, 0, 2), (4,))):
-        numbers = np.arange(math.prod(shape)).reshape(shape) * 2
-        operands = [given(shape), of(numbers, DataType.INT64)]
+        flat_indices = np.arange(math.prod(shape)).reshape(shape) * 2
+        operands = [given(shape), of(flat_indices, DataType.INT64)]
         yield Sample(MaxUnpooling(sizes), operands, name="x".join(map(str, shape)))
     worked = [of([[[3, 7]]]), of([[[1, 2]]], DataType.INT64)]
     yield Sample(MaxUnpooling((4,)), worked, name="worked", expected=[f32([[[0, 3, 7, 0]]])])
@@ -104,8 +104,13 @@ def overlaid() -> Iterator[Sample]:
     op = Col2Im(window_shape=(2, 2), image_shape=(3, 3))
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(op, [plain((2, 8, 4), dtype, low=-9, high=9)], name=f"type-{dtype}")
-    for dtype, q in QUANTIZED.items():
-        item = given((2, 8, 4), dtype, q)
-        yield Sample(op, [item], [declared(op, item, q=Quantization(q.scale * 4, q.zero_point))], f"quantized-{dtype}")
+    for dtype, quantization in QUANTIZED.items():
+        x = given((2, 8, 4), dtype, quantization)
+        yield Sample(
+            op,
+            [x],
+            [declared(op, x, q=Quantization(quantization.scale * 4, quantization.zero_point))],
+            f"quantized-{dtype}",
+        )
     op = Col2Im(window_shape=(2,), image_shape=(3,))
     yield Sample(op, [of([[[1, 2], [10, 20]]])], name="worked", expected=[f32([[[1, 12, 20]]])])
