@@ -23,9 +23,12 @@ PYTEST_ARGS ?=
 PYTEST := $(RUN) -m pytest
 TESTS  := tests compat/pyarmnn/tests
 
+# The sources and pages that differ from the last commit
+CHANGED = $(filter %.py %.md %.c %.cpp %.h %.hpp %.rs,$(shell git status --porcelain --no-renames -uall | grep -v '^ *D' | cut -c4-))
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all batch-test sanitize exports native native-test native-bench bench lint $(LINTS) format docs site clean
+.PHONY: help demo quick test test-all batch-test sanitize exports native native-test native-bench bench lint $(LINTS) format docs site clean
 
 help:  ## say what there is to make
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -33,6 +36,13 @@ help:  ## say what there is to make
 demo: $(STAMPS)-all  ## classify a handwritten digit, and show which backend ran what
 	$(BIN)/interposer run $(DIGITS)/digits.onnx --input $(DIGITS)/seven.png --labels $(DIGITS)/labels.txt --top 3
 	$(BIN)/interposer explain $(DIGITS)/digits.onnx
+
+quick: $(STAMPS)-dev  ## find most errors in a minute: lint what changed, and run the tests that find most in a second
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(if $(CHANGED),$(RUN) tools/words.py $(CHANGED))
+	$(RUN) -m mypy
+	$(PYTEST) -p tests.quick -n 2 --dist worksteal -m 'not slow' $(PYTEST_ARGS)
 
 test: lint  ## lint, type check, and run all tests but the slow ones; list the twenty that took longest
 	$(PYTEST) -n auto --dist worksteal --durations=20 -m 'not slow' $(TESTS) $(PYTEST_ARGS)
