@@ -160,8 +160,8 @@ def test_however_a_network_is_divided_it_computes_the_same(
         options = OptimizerOptions(rewrite=data.draw(st.booleans()))
         optimized = optimize(network, ["First", "Second", "Sums"], runtime.device_spec, options)
         result = runtime.enqueue_workload(runtime.load_network(optimized), {0: X})
-        for key, requested in enumerate(expected):
-            np.testing.assert_array_equal(result[key], requested)
+        for key, expected_output in enumerate(expected):
+            np.testing.assert_array_equal(result[key], expected_output)
         assert_sound(optimized)
 
 

@@ -409,8 +409,8 @@ def test_every_output_but_those_of_constants_is_watched():
         }
         """
     )
-    created = insert_debug_layers(graph)
-    assert [layer.name for layer in created] == [
+    debug_layers = insert_debug_layers(graph)
+    assert [layer.name for layer in debug_layers] == [
         "DebugLayerAfterx", "DebugLayerAfters", "DebugLayerAfters_1", "DebugLayerAftera",
     ]  # fmt: skip
     assert lines(graph).splitlines() == [

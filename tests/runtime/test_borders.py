@@ -58,8 +58,8 @@ def test_runs_leave_imports_constants_and_earlier_results_as_they_are(drawn: Ran
     with Runtime() as runtime:
         optimized = optimize(network, ["CpuRef"], runtime.device_spec, OptimizerOptions(rewrite=rewrite))
         number = runtime.load_network(optimized)
-        cached = {key: array.copy() for key, array in feeds[0].items()}
-        inputs = runtime.import_inputs(number, cached)
+        copies = {key: array.copy() for key, array in feeds[0].items()}
+        inputs = runtime.import_inputs(number, copies)
         results = {key: np.full_like(array, 7) for key, array in requested[0].items()}
         writable = {
             key: array
@@ -76,7 +76,7 @@ def test_runs_leave_imports_constants_and_earlier_results_as_they_are(drawn: Ran
             for key, array in right.items():
                 np.testing.assert_array_equal(result[key], array)
         for key, array in feeds[0].items():
-            np.testing.assert_array_equal(cached[key], array)
+            np.testing.assert_array_equal(copies[key], array)
     for array, before in zip(constants_of(network), constants, strict=True):
         np.testing.assert_array_equal(array, before)
 
@@ -129,7 +129,7 @@ def test_a_result_that_was_given_out_is_not_written_to_again() -> None:
     x = network.add_input_layer(0, TensorInfo((64,)), name="x")
     network.add_output_layer(0, network.add_layer(Addition(), x, x), name="y")
     with ip.load(network, ["CpuRef"]) as model:
-        cached = [model.run([np.full(64, number, np.float32)])[0] for number in range(20)]
-        views = [np.from_dlpack(item) for item in cached]
+        earlier_results = [model.run([np.full(64, number, np.float32)])[0] for number in range(20)]
+        views = [np.from_dlpack(item) for item in earlier_results]
         model.run([np.full(64, -1, np.float32)])
     assert [view[0] for view in views] == [2 * number for number in range(20)]

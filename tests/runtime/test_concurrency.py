@@ -112,18 +112,18 @@ class OpenGates(Gates):
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as created:
+    with Runtime() as new_runtime:
         for backend in (Sums, Device):
-            created.registry.register(backend.id, backend)
-        yield created
+            new_runtime.registry.register(backend.id, backend)
+        yield new_runtime
 
 
 @pytest.fixture
 def gates(runtime: Runtime) -> Iterator[Gates]:
-    created = Gates()
-    runtime.registry.register("Gates", lambda: created)
-    yield created
-    created.open.set()
+    new_gates = Gates()
+    runtime.registry.register("Gates", lambda: new_gates)
+    yield new_gates
+    new_gates.open.set()
 
 
 def sum_network() -> Network:

@@ -263,10 +263,10 @@ def device() -> Device:
 
 @pytest.fixture
 def runtime(device: Device) -> Runtime:
-    with Runtime() as created:
-        created.registry.register("Device", single(device))
-        created.registry.register("Sums", Sums)
-        yield created
+    with Runtime() as new_runtime:
+        new_runtime.registry.register("Device", single(device))
+        new_runtime.registry.register("Sums", Sums)
+        yield new_runtime
 
 
 def test_two_backends_share_a_region(runtime, device):

@@ -89,7 +89,7 @@ class Counting(Backend):
         return CountingFactory(self)
 
     def numbers(self, what: str) -> list[int]:
-        return [number for reported, number in self.log if reported == what]
+        return [number for event, number in self.log if event == what]
 
     def once(self) -> bool:
         """True if every handle was destroyed exactly once."""
@@ -103,18 +103,18 @@ def backend() -> Counting:
 
 @pytest.fixture
 def runtime(backend: Counting) -> Iterator[Runtime]:
-    with Runtime() as created:
-        created.registry.register("Counting", single(backend))
-        yield created
+    with Runtime() as new_runtime:
+        new_runtime.registry.register("Counting", single(backend))
+        yield new_runtime
 
 
 def network() -> Network:
     """Return a network that computes (x + c) * x, with one constant."""
-    created = Network()
-    x = created.add_input_layer(0, INFO)
-    c = created.add_constant_layer(X)
-    created.add_output_layer(0, created.add_layer(Multiplication(), created.add_layer(Addition(), x, c), x))
-    return created
+    new_network = Network()
+    x = new_network.add_input_layer(0, INFO)
+    c = new_network.add_constant_layer(X)
+    new_network.add_output_layer(0, new_network.add_layer(Multiplication(), new_network.add_layer(Addition(), x, c), x))
+    return new_network
 
 
 def load(runtime: Runtime, made: Network | None = None, *backends: str) -> int:
@@ -261,14 +261,14 @@ def test_a_sub_tensor_is_destroyed_before_its_parent() -> None:
 
     Splitting.kernels = reference()
     order: list[tuple[str, TensorHandle]] = []
-    created = Network()
-    x = created.add_input_layer(0, INFO)
-    parts = created.add_layer(Splitter(axis=0, sizes=(2, 2)), x)
-    y = created.add_layer(Addition(), *parts.outputs)
-    created.add_output_layer(0, y)
+    new_network = Network()
+    x = new_network.add_input_layer(0, INFO)
+    parts = new_network.add_layer(Splitter(axis=0, sizes=(2, 2)), x)
+    y = new_network.add_layer(Addition(), *parts.outputs)
+    new_network.add_output_layer(0, y)
     with Runtime() as runtime:
         runtime.registry.register("Splitting", Splitting)
-        runtime.unload_network(load(runtime, created, "Splitting"))
+        runtime.unload_network(load(runtime, new_network, "Splitting"))
     pieces = [at for at, (what, _) in enumerate(order) if what == "piece"]
     assert len(pieces) == 2
     parent = order[pieces[0]][1]

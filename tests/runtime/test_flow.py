@@ -63,10 +63,10 @@ def meeting(name: str, barrier: threading.Barrier) -> type[Backend]:
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as created:
+    with Runtime() as new_runtime:
         for backend in (Sums, Other):
-            created.registry.register(backend.id, backend)
-        yield created
+            new_runtime.registry.register(backend.id, backend)
+        yield new_runtime
 
 
 def two_branches() -> Network:

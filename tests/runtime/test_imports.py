@@ -44,10 +44,10 @@ def calculation() -> Network:
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as created:
+    with Runtime() as new_runtime:
         for backend in (Sums, Device):
-            created.registry.register(backend.id, backend)
-        yield created
+            new_runtime.registry.register(backend.id, backend)
+        yield new_runtime
 
 
 def load(runtime: Runtime, network: Network, *backends: str) -> int:

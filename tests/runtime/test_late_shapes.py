@@ -45,10 +45,10 @@ pytestmark = pytest.mark.needs_cpuref
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as created:
-        created.registry.register("Device", single(Device()))
-        created.registry.register("Sums", Sums)
-        yield created
+    with Runtime() as new_runtime:
+        new_runtime.registry.register("Device", single(Device()))
+        new_runtime.registry.register("Sums", Sums)
+        yield new_runtime
 
 
 def filled(value: float = -3.0) -> tuple[Network, Value]:

@@ -25,9 +25,9 @@ RELU = Activation(ActivationFunction.RELU)
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as created:
-        created.registry.register("Device", Device)
-        yield created
+    with Runtime() as new_runtime:
+        new_runtime.registry.register("Device", Device)
+        yield new_runtime
 
 
 def loaded(network: Network, *backends: str, runtime: Runtime | None = None) -> LoadedNetwork:
@@ -50,9 +50,9 @@ def test_a_single_layer_needs_no_memory_beside_the_callers() -> None:
     network = Network()
     x = network.add_input_layer(0, INFO)
     network.add_output_layer(0, network.add_layer(Addition(), x, x))
-    created = loaded(network)
-    assert planned(created) == 0
-    np.testing.assert_array_equal(run(created, X)[0], 2 * X)
+    loaded_network = loaded(network)
+    assert planned(loaded_network) == 0
+    np.testing.assert_array_equal(run(loaded_network, X)[0], 2 * X)
 
 
 def test_a_chain_of_elementwise_layers_runs_in_place() -> None:
@@ -61,9 +61,9 @@ def test_a_chain_of_elementwise_layers_runs_in_place() -> None:
     for _ in range(5):
         value = network.add_layer(RELU, value)
     network.add_output_layer(0, network.add_layer(Transpose((0, 2, 1)), value))
-    created = loaded(network)
-    assert planned(created) == X.nbytes
-    np.testing.assert_array_equal(run(created, X - 9)[0], np.maximum(X - 9, 0))
+    loaded_network = loaded(network)
+    assert planned(loaded_network) == X.nbytes
+    np.testing.assert_array_equal(run(loaded_network, X - 9)[0], np.maximum(X - 9, 0))
 
 
 def test_nothing_is_written_over_what_is_read_again_or_belongs_to_the_caller() -> None:
@@ -88,10 +88,10 @@ def test_what_is_joined_is_computed_where_it_belongs(axis: int) -> None:
     parts = [network.add_layer(op, x, x) for op in (Addition(), Multiplication())]
     whole = network.add_layer(Concat(axis=axis), *parts, name="join")
     network.add_output_layer(0, network.add_layer(RELU, whole))
-    created = loaded(network)
-    assert "join" not in [name for name, _ in created.steps]
-    assert planned(created) == 2 * X.nbytes
-    np.testing.assert_array_equal(run(created, X)[0], np.concatenate([2 * X, X * X], axis))
+    loaded_network = loaded(network)
+    assert "join" not in [name for name, _ in loaded_network.steps]
+    assert planned(loaded_network) == 2 * X.nbytes
+    np.testing.assert_array_equal(run(loaded_network, X)[0], np.concatenate([2 * X, X * X], axis))
 
 
 def test_pieces_of_pieces_lie_in_one_tensor() -> None:
@@ -100,9 +100,9 @@ def test_pieces_of_pieces_lie_in_one_tensor() -> None:
     for _ in range(3):
         value = network.add_layer(Concat(axis=1), value, network.add_layer(RELU, value))
     network.add_output_layer(0, value)
-    created = loaded(network)
-    assert planned(created) == 0, "all of it is the caller's output"
-    np.testing.assert_array_equal(run(created, X)[0], np.concatenate([X] * 8, 1))
+    loaded_network = loaded(network)
+    assert planned(loaded_network) == 0, "all of it is the caller's output"
+    np.testing.assert_array_equal(run(loaded_network, X)[0], np.concatenate([X] * 8, 1))
 
 
 def test_what_is_cut_is_not_copied() -> None:
@@ -111,9 +111,9 @@ def test_what_is_cut_is_not_copied() -> None:
     cut = network.add_layer(Splitter(axis=2, sizes=(3, 5)), x, name="cut")
     network.add_output_layer(0, network.add_layer(Addition(), cut.outputs[0], cut.outputs[0]))
     network.add_output_layer(1, network.add_layer(RELU, cut.outputs[1]))
-    created = loaded(network)
-    assert "cut" not in [name for name, _ in created.steps]
-    low, high = run(created, X)
+    loaded_network = loaded(network)
+    assert "cut" not in [name for name, _ in loaded_network.steps]
+    low, high = run(loaded_network, X)
     np.testing.assert_array_equal(low, 2 * X[..., :3])
     np.testing.assert_array_equal(high, X[..., 3:])
 
@@ -164,8 +164,8 @@ def test_a_device_with_a_heap_of_its_own_gets_copies(runtime: Runtime) -> None:
     x = network.add_input_layer(0, INFO)
     parts = [network.add_layer(RELU, x), network.add_layer(RELU, network.add_layer(Addition(), x, x))]
     network.add_output_layer(0, network.add_layer(Concat(axis=1), *parts))
-    created = loaded(network, "Device", "CpuRef", runtime=runtime)
-    np.testing.assert_array_equal(run(created, X - 5)[0], np.maximum(np.concatenate([X - 5, 2 * (X - 5)], 1), 0))
+    loaded_network = loaded(network, "Device", "CpuRef", runtime=runtime)
+    np.testing.assert_array_equal(run(loaded_network, X - 5)[0], np.maximum(np.concatenate([X - 5, 2 * (X - 5)], 1), 0))
 
 
 @st.composite
@@ -201,12 +201,12 @@ def test_wherever_tensors_lie_the_answer_is_that_of_one_layer_after_the_other(ne
     generator = np.random.default_rng(0)
     feeds = {f"x{index}": generator.normal(size=(2, 3, 4)).astype(np.float32) for index in range(2)}
     expected = run_network(network, feeds)
-    created = loaded(network)
+    loaded_network = loaded(network)
     for _ in range(2):
-        result = run(created, *feeds.values())
+        result = run(loaded_network, *feeds.values())
         for layer in network.graph.outputs:
             np.testing.assert_array_equal(result[layer.op.binding_id], expected[layer.name])
-    [memory] = created.idle_memories
+    [memory] = loaded_network.idle_memories
     for manager in memory.managers.values():
         assert list(problems(manager.lifetimes, manager.plan)) == []
 

@@ -60,10 +60,10 @@ class LoggingFactory(KernelWorkloadFactory):
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as created:
+    with Runtime() as new_runtime:
         for backend in (Sums, NoManager, Logging):
-            created.registry.register(backend.id, backend)
-        yield created
+            new_runtime.registry.register(backend.id, backend)
+        yield new_runtime
 
 
 def run(runtime: Runtime, network: Network, backend: str, x: np.ndarray = X) -> list[np.ndarray]:
@@ -142,8 +142,8 @@ def test_no_tensor_is_spoilt_before_it_was_read(made: tuple[Network, list[np.nda
     with Runtime() as runtime:
         runtime.registry.register("Sums", Sums)
         runtime.registry.register("NoManager", NoManager)
-        for result, requested in zip(run(runtime, network, backend), expected, strict=True):
-            np.testing.assert_array_equal(result, requested)
+        for result, expected_output in zip(run(runtime, network, backend), expected, strict=True):
+            np.testing.assert_array_equal(result, expected_output)
 
 
 def test_a_run_that_waited_while_the_network_was_unloaded_does_not_take_memory_again(runtime: Runtime) -> None:

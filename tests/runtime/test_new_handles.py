@@ -95,20 +95,20 @@ class OwnBackend(Backend):
 
 
 def network() -> Network:
-    created = Network()
-    x = created.add_input_layer(0, TensorInfo((1, 2, 2, 2)))
+    new_network = Network()
+    x = new_network.add_input_layer(0, TensorInfo((1, 2, 2, 2)))
     layout = DataLayout.NHWC
-    value = created.add_resize_layer(x, target_width=2, target_height=2, data_layout=layout, name="resize")
-    total = created.add_addition_layer(value, value, name="total")
-    created.add_output_layer(0, created.add_addition_layer(total, value, name="last"))
-    return created
+    value = new_network.add_resize_layer(x, target_width=2, target_height=2, data_layout=layout, name="resize")
+    total = new_network.add_addition_layer(value, value, name="total")
+    new_network.add_output_layer(0, new_network.add_addition_layer(total, value, name="last"))
+    return new_network
 
 
 def run(backend: Backend, **options: Any) -> Array:
     with Runtime() as runtime:
         runtime.registry.register(backend.id, single(backend))
-        created = optimize(network(), [backend.id], runtime.device_spec, OptimizerOptions(rewrite=False, **options))
-        return runtime.enqueue_workload(runtime.load_network(created), {0: X})[0]
+        optimized = optimize(network(), [backend.id], runtime.device_spec, OptimizerOptions(rewrite=False, **options))
+        return runtime.enqueue_workload(runtime.load_network(optimized), {0: X})[0]
 
 
 def test_factories_are_told_the_layout_and_whether_a_tensor_is_managed() -> None:
@@ -162,14 +162,14 @@ class TransferringBackend(OwnBackend):
 
 def test_transfers_of_all_outputs_begin_before_the_first_is_waited_for() -> None:
     Transferring.log.clear()
-    created = Network()
-    x = created.add_input_layer(0, TensorInfo((2,)))
+    new_network = Network()
+    x = new_network.add_input_layer(0, TensorInfo((2,)))
     for number in range(3):
-        created.add_output_layer(number, created.add_addition_layer(x, x, name=f"sum {number}"))
+        new_network.add_output_layer(number, new_network.add_addition_layer(x, x, name=f"sum {number}"))
     with Runtime() as runtime:
         runtime.registry.register("Transferring", TransferringBackend)
         options = OptimizerOptions(rewrite=False)
-        loaded = runtime.load_network(optimize(created, ["Transferring"], runtime.device_spec, options))
+        loaded = runtime.load_network(optimize(new_network, ["Transferring"], runtime.device_spec, options))
         result = runtime.enqueue_workload(loaded, {0: np.float32([1, 2])})
     assert [array.tolist() for array in result.values()] == [[2, 4]] * 3
     assert Transferring.log == ["begin"] * 3 + ["copy"] * 3

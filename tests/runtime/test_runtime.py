@@ -35,10 +35,10 @@ def device() -> Device:
 
 @pytest.fixture
 def runtime(device: Device) -> Iterator[Runtime]:
-    with Runtime(CreationOptions(backend_options={"Device": {"clock": 3}})) as created:
-        created.registry.register("Device", single(device))
-        created.registry.register("Sums", Sums)
-        yield created
+    with Runtime(CreationOptions(backend_options={"Device": {"clock": 3}})) as new_runtime:
+        new_runtime.registry.register("Device", single(device))
+        new_runtime.registry.register("Sums", Sums)
+        yield new_runtime
 
 
 def three_parts() -> Network:
@@ -288,11 +288,11 @@ def test_layers_of_the_runtime_may_be_added_by_hand(runtime: Runtime, op: Op) ->
 def test_a_context_can_keep_a_network_that_was_to_be_unloaded_later(
     runtime: Runtime, device: Device, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cached = load(runtime)
+    kept_network = load(runtime)
     device.notes.noes.add("before_unload")
-    runtime.unload_later(cached)
+    runtime.unload_later(kept_network)
     others = load(runtime), load(runtime)
-    assert runtime.loaded_networks == (cached, *others)
+    assert runtime.loaded_networks == (kept_network, *others)
     assert caplog.messages == [
         "network 0 stays loaded: the context of backend Device said no, though nobody runs it any more"
     ]

@@ -59,11 +59,11 @@ class Relus(Backend):
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as created:
-        created.registry.register("Sums", Sums)
-        created.registry.register("Relus", Relus)
-        created.registry.register("Device", Device)
-        yield created
+    with Runtime() as new_runtime:
+        new_runtime.registry.register("Sums", Sums)
+        new_runtime.registry.register("Relus", Relus)
+        new_runtime.registry.register("Device", Device)
+        yield new_runtime
 
 
 def chain(*ops: Any) -> Network:
@@ -123,31 +123,31 @@ def test_a_device_copies_in_and_out_by_itself_and_once_for_all_its_layers(runtim
     parts = [network.add_layer(RELU, total, name=f"relu {i}") for i in range(3)]
     first = network.add_layer(Multiplication(), parts[0], parts[1], name="product")
     network.add_output_layer(0, network.add_layer(Addition(), first, parts[2], name="sum"))
-    created = loaded(runtime, network, "Sums", "Discrete")
+    loaded_network = loaded(runtime, network, "Sums", "Discrete")
     relu = np.maximum(2 * X, 0)
-    np.testing.assert_array_equal(run(created, X)[0], relu * relu + relu)
-    assert crossings(created) == [
+    np.testing.assert_array_equal(run(loaded_network, X)[0], relu * relu + relu)
+    assert crossings(loaded_network) == [
         ("total", "Sums", "Discrete", "device copy"),
         *((f"relu {i}", "Discrete", "Sums", "device copy") for i in range(3)),
     ]
     assert (device.bus.uploads, device.bus.uploaded_bytes) == (1, SIZE)
     assert (device.bus.downloads, device.bus.downloaded_bytes) == (3, 3 * SIZE)
-    assert (created.transfers.device_copies, created.transfers.copied_bytes) == (4, 4 * SIZE)
+    assert (loaded_network.transfers.device_copies, loaded_network.transfers.copied_bytes) == (4, 4 * SIZE)
     assert device.bus.seconds > 4 * device.bus.latency
 
 
 def test_tensors_stay_on_a_device_and_are_converted_only_at_the_border(runtime: Runtime) -> None:
     device = DiscreteBackend()
     runtime.registry.register("Discrete", single(device))
-    created = loaded(runtime, chain(RELU, Addition(), Multiplication(), RELU), "Discrete")
+    loaded_network = loaded(runtime, chain(RELU, Addition(), Multiplication(), RELU), "Discrete")
     twice = 2 * np.maximum(X, 0)
-    np.testing.assert_array_equal(run(created, X)[0], twice * twice)
-    assert crossings(created) == [
+    np.testing.assert_array_equal(run(loaded_network, X)[0], twice * twice)
+    assert crossings(loaded_network) == [
         ("input_0", "", "Discrete", "device copy"),
         ("layer 3", "Discrete", "", "device copy"),
     ]
     assert (device.bus.uploads, device.bus.downloads) == (1, 1)
-    assert str(created.optimized.explain()).splitlines()[2:4] == [
+    assert str(loaded_network.optimized.explain()).splitlines()[2:4] == [
         "  copied by the device from the caller to Discrete (120 bytes): input_0",
         "  copied by the device from Discrete to the caller (120 bytes): layer 3",
     ]
@@ -159,9 +159,9 @@ def test_constants_go_to_the_device_once(runtime: Runtime) -> None:
     network = Network()
     x = network.add_input_layer(0, INFO)
     network.add_output_layer(0, network.add_layer(Addition(), x, network.add_constant_layer(X)))
-    created = loaded(runtime, network, "Discrete")
+    loaded_network = loaded(runtime, network, "Discrete")
     for _ in range(3):
-        np.testing.assert_array_equal(run(created, X)[0], 2 * X)
+        np.testing.assert_array_equal(run(loaded_network, X)[0], 2 * X)
     assert device.bus.uploads == 1 + 3
 
 
@@ -175,11 +175,11 @@ def test_joining_and_cutting_cost_nothing_where_the_device_has_sub_tensors(runti
     cut = network.add_layer(Splitter(1, (2, 4)), whole)
     for key, part in enumerate(cut.outputs):
         network.add_output_layer(key, network.add_layer(RELU, part))
-    created = loaded(runtime, network, "Discrete")
+    loaded_network = loaded(runtime, network, "Discrete")
     expected = np.maximum(np.concatenate([np.maximum(X, 0), 2 * X], 1), 0)
-    for result, piece in zip(run(created, X), np.split(expected, [2], 1), strict=True):
+    for result, piece in zip(run(loaded_network, X), np.split(expected, [2], 1), strict=True):
         np.testing.assert_array_equal(result, piece)
-    kinds = [created.optimized.graph.layer(name).kind for name, _ in created.steps]
+    kinds = [loaded_network.optimized.graph.layer(name).kind for name, _ in loaded_network.steps]
     assert ("Concat" in kinds, "Splitter" in kinds) == (not sub_tensors, not sub_tensors)
 
 
@@ -187,10 +187,10 @@ def test_two_devices_meet_in_the_memory_of_the_host(runtime: Runtime) -> None:
     item, other = DiscreteBackend(relu_table), DiscreteBackend(sums, id="Second")
     runtime.registry.register("Discrete", single(item))
     runtime.registry.register("Second", single(other))
-    created = loaded(runtime, chain(RELU, Addition()), "Discrete", "Second")
-    np.testing.assert_array_equal(run(created, X)[0], 2 * np.maximum(X, 0))
+    loaded_network = loaded(runtime, chain(RELU, Addition()), "Discrete", "Second")
+    np.testing.assert_array_equal(run(loaded_network, X)[0], 2 * np.maximum(X, 0))
     assert (item.bus.downloads, other.bus.uploads) == (1, 1)
-    assert created.transfers.copied_bytes == 4 * SIZE
+    assert loaded_network.transfers.copied_bytes == 4 * SIZE
 
 
 def test_a_memory_manager_that_is_given_to_a_single_backend_object_is_used(runtime: Runtime) -> None:
@@ -205,8 +205,8 @@ def test_a_memory_manager_that_is_given_to_a_single_backend_object_is_used(runti
 
     backend.create_memory_manager = create  # type: ignore[method-assign]
     runtime.registry.register("Alone", single(backend))
-    created = loaded(runtime, chain(RELU, RELU, RELU), "Alone")
-    np.testing.assert_array_equal(run(created, X)[0], np.maximum(X, 0))
+    loaded_network = loaded(runtime, chain(RELU, RELU, RELU), "Alone")
+    np.testing.assert_array_equal(run(loaded_network, X)[0], np.maximum(X, 0))
     assert [manager.planned_bytes > 0 for manager in managers] == [True]
 
 
@@ -310,8 +310,8 @@ def test_the_device_whose_other_side_can_be_mapped_copies(runtime: Runtime) -> N
     device = DiscreteBackend(relu_table)
     runtime.registry.register("Discrete", lambda: device)
     runtime.registry.register("Unified", lambda: Unified(sums, id="Unified"))
-    created = loaded(runtime, chain(RELU, Addition(), RELU), "Discrete", "Unified")
-    np.testing.assert_array_equal(run(created, X)[0], 2 * np.maximum(X, 0))
+    loaded_network = loaded(runtime, chain(RELU, Addition(), RELU), "Discrete", "Unified")
+    np.testing.assert_array_equal(run(loaded_network, X)[0], 2 * np.maximum(X, 0))
     assert (device.bus.uploads, device.bus.downloads) == (2, 2)
 
 
@@ -357,12 +357,14 @@ class Sharing(Relus):
 
 def test_memory_is_imported_in_place_and_lives_as_long_as_it_is_read(runtime: Runtime) -> None:
     runtime.registry.register("Sharing", Sharing)
-    created = loaded(runtime, chain(Addition(), RELU, Addition(), Multiplication(), Addition()), "Sums", "Sharing")
+    loaded_network = loaded(
+        runtime, chain(Addition(), RELU, Addition(), Multiplication(), Addition()), "Sums", "Sharing"
+    )
     for array in (X, -X):
         twice = 2 * np.maximum(2 * array, 0)
-        np.testing.assert_array_equal(run(created, array)[0], 2 * twice * twice)
-    assert [how for *_, how in crossings(created)] == ["import", "import"]
-    assert (created.transfers.imports, created.transfers.copies) == (4, 0)
+        np.testing.assert_array_equal(run(loaded_network, array)[0], 2 * twice * twice)
+    assert [how for *_, how in crossings(loaded_network)] == ["import", "import"]
+    assert (loaded_network.transfers.imports, loaded_network.transfers.copies) == (4, 0)
 
 
 def test_what_needs_padding_is_copied(runtime: Runtime) -> None:
@@ -371,9 +373,9 @@ def test_what_needs_padding_is_copied(runtime: Runtime) -> None:
         padding = True
 
     runtime.registry.register("Padding", Padding)
-    created = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Padding")
-    np.testing.assert_array_equal(run(created, X)[0], 2 * np.maximum(2 * X, 0))
-    assert [how for *_, how in crossings(created)] == ["copy", "copy"]
+    loaded_network = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Padding")
+    np.testing.assert_array_equal(run(loaded_network, X)[0], 2 * np.maximum(2 * X, 0))
+    assert [how for *_, how in crossings(loaded_network)] == ["copy", "copy"]
 
 
 def test_an_import_that_is_refused_becomes_a_copy(runtime: Runtime) -> None:
@@ -398,18 +400,18 @@ def test_an_import_that_is_refused_becomes_a_copy(runtime: Runtime) -> None:
             registry.register_factory(PickyFactory())
 
     runtime.registry.register("Picky", PickyBackend)
-    created = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Picky")
-    np.testing.assert_array_equal(run(created, X)[0], 2 * np.maximum(2 * X, 0))
-    assert created.transfers.refused_imports == 1
+    loaded_network = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Picky")
+    np.testing.assert_array_equal(run(loaded_network, X)[0], 2 * np.maximum(2 * X, 0))
+    assert loaded_network.transfers.refused_imports == 1
 
 
 @pytest.mark.parametrize("option", ["import_enabled", "export_enabled"])
 def test_memory_is_copied_if_imports_or_exports_are_forbidden(runtime: Runtime, option: str) -> None:
     runtime.registry.register("Sharing", Sharing)
-    created = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Sharing", **{option: False})
+    loaded_network = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Sharing", **{option: False})
     for array in (X, -X):
-        np.testing.assert_array_equal(run(created, array)[0], 2 * np.maximum(2 * array, 0))
-    assert [how for *_, how in crossings(created)] == ["copy", "copy"]
+        np.testing.assert_array_equal(run(loaded_network, array)[0], 2 * np.maximum(2 * array, 0))
+    assert [how for *_, how in crossings(loaded_network)] == ["copy", "copy"]
 
 
 @pytest.mark.parametrize("name", ["PaddingRequired", "FallbackImportDisabled"])
@@ -428,8 +430,8 @@ def test_capabilities_of_a_tensor_can_rule_out_imports(runtime: Runtime, name: s
             registry.register_factory(Choosy())
 
     runtime.registry.register("Choosy", ChoosyBackend)
-    created = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Choosy")
-    assert [how for *_, how in crossings(created)] == ["copy", "copy"]
+    loaded_network = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Choosy")
+    assert [how for *_, how in crossings(loaded_network)] == ["copy", "copy"]
 
 
 def test_a_backend_writes_into_the_memory_of_another_one_where_it_takes_that(runtime: Runtime) -> None:
@@ -439,10 +441,10 @@ def test_a_backend_writes_into_the_memory_of_another_one_where_it_takes_that(run
 
     runtime.registry.register("Writer", Writer)
     runtime.registry.register("Sharing", Sharing)
-    created = loaded(runtime, chain(Addition(), RELU, Addition()), "Writer", "Sharing")
-    np.testing.assert_array_equal(run(created, X)[0], 2 * np.maximum(2 * X, 0))
-    assert {how for *_, how in crossings(created)} <= {"direct", "import"}
-    assert created.transfers.copies == 0
+    loaded_network = loaded(runtime, chain(Addition(), RELU, Addition()), "Writer", "Sharing")
+    np.testing.assert_array_equal(run(loaded_network, X)[0], 2 * np.maximum(2 * X, 0))
+    assert {how for *_, how in crossings(loaded_network)} <= {"direct", "import"}
+    assert loaded_network.transfers.copies == 0
 
 
 def test_the_import_factory_of_a_pair_stands_in_at_the_border(runtime: Runtime) -> None:
@@ -466,11 +468,11 @@ def test_the_import_factory_of_a_pair_stands_in_at_the_border(runtime: Runtime) 
             registry.register_copy_and_import_pair(Copying.id, Shared.id)
 
     runtime.registry.register("Paired", Paired)
-    created = loaded(runtime, chain(RELU, RELU, RELU), "Paired")
-    np.testing.assert_array_equal(run(created, X)[0], np.maximum(X, 0))
-    factories = [created.optimized.graph.layer(f"layer {i}").output.factory for i in range(3)]
+    loaded_network = loaded(runtime, chain(RELU, RELU, RELU), "Paired")
+    np.testing.assert_array_equal(run(loaded_network, X)[0], np.maximum(X, 0))
+    factories = [loaded_network.optimized.graph.layer(f"layer {i}").output.factory for i in range(3)]
     assert factories == [Copying.id, Copying.id, Shared.id]
-    assert created.optimized.graph.inputs[0].output.factory == Shared.id
+    assert loaded_network.optimized.graph.inputs[0].output.factory == Shared.id
 
 
 # --- what cannot be ---------------------------------------------------------------------------------------------------

@@ -81,9 +81,9 @@ def test_the_constants_keep_their_names():
     network = Network()
     x = network.add_input_layer(0, TensorInfo((1, 1, 2, 2)))
     weights = network.add_constant_layer(np.ones((1, 1, 1, 1), np.float32), name="weights")
-    item = network.add_constant_layer(np.ones(1, np.float32), name="one")
+    ones = network.add_constant_layer(np.ones(1, np.float32), name="one")
     convolution = network.add_layer(Convolution2d(), x, weights, name="conv")
-    network.add_output_layer(0, network.add_layer(BatchNormalization(), convolution, item, item, item, item, name="bn"))
+    network.add_output_layer(0, network.add_layer(BatchNormalization(), convolution, ones, ones, ones, ones, name="bn"))
     fold(network.graph)
     assert [value.name for value in network.graph.layer("conv").values] == ["input_0", "weights", "bias-conv"]
 
@@ -111,9 +111,9 @@ def test_a_normalization_by_statistics_that_are_no_constants_stays():
     network = Network()
     x = network.add_input_layer(0, TensorInfo((1, 1, 2, 2)))
     mean = network.add_input_layer(1, TensorInfo((1,)))
-    item = network.add_constant_layer(np.ones(1, np.float32))
+    ones = network.add_constant_layer(np.ones(1, np.float32))
     weights = network.add_constant_layer(np.ones((1, 1, 1, 1), np.float32))
     convolution = network.add_layer(Convolution2d(), x, weights)
-    network.add_output_layer(0, network.add_layer(BatchNormalization(), convolution, mean, item, item, item))
+    network.add_output_layer(0, network.add_layer(BatchNormalization(), convolution, mean, ones, ones, ones))
     _, record = fold(network.graph)
     assert not record.changed

@@ -43,8 +43,8 @@ TO_HALF_AND_BACK = """
 
 
 def test_digits_that_a_conversion_takes_away_on_purpose_stay_away():
-    [item] = INVERSE_CONVERSIONS
-    assert_stays(TO_HALF_AND_BACK.format(source=""), *item.rewrites)
+    [inverse_pass] = INVERSE_CONVERSIONS
+    assert_stays(TO_HALF_AND_BACK.format(source=""), *inverse_pass.rewrites)
 
 
 def test_conversions_that_the_optimizer_inserted_are_dropped_in_pairs():
@@ -71,7 +71,7 @@ def test_conversions_that_the_optimizer_inserted_are_dropped_in_pairs():
     ids=lambda text: text.partition(" ")[0],
 )
 def test_inserted_conversions_stay_before_a_layer_that_shows_the_rounding(half, reader):
-    [item] = INVERSE_CONVERSIONS
+    [inverse_pass] = INVERSE_CONVERSIONS
     assert_stays(
         f"""
         graph {{
@@ -82,7 +82,7 @@ def test_inserted_conversions_stay_before_a_layer_that_shows_the_rounding(half, 
           Output %c as "y"
         }}
         """,
-        *item.rewrites,
+        *inverse_pass.rewrites,
     )
 
 

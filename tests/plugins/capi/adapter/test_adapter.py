@@ -151,23 +151,23 @@ def test_options_for_a_network_are_checked_when_support_is_asked(backend, runtim
 
 @pytest.mark.parametrize("source", ["arithmetic.cpp", "kernels.cpp"])
 def test_a_connected_part_becomes_one_unit_and_computes_the_same(source, backend, runtime_with):
-    item = backend(source)
-    optimized, result = run(runtime_with(item), branching(), [item.id])
-    assert [layer.kind for layer in optimized.graph if layer.backend == item.id] == ["Input", "PreCompiled"]
+    plugin = backend(source)
+    optimized, result = run(runtime_with(plugin), branching(), [plugin.id])
+    assert [layer.kind for layer in optimized.graph if layer.backend == plugin.id] == ["Input", "PreCompiled"]
     np.testing.assert_allclose(result, expected(X), rtol=1e-6)
 
 
 def test_options_for_a_network_reach_compile(backend, runtime_with):
-    item = backend("arithmetic.cpp")
-    _, result = run(runtime_with(item), branching(), ["Arithmetic"], {"Arithmetic": {"gain": 2}})
+    plugin = backend("arithmetic.cpp")
+    _, result = run(runtime_with(plugin), branching(), ["Arithmetic"], {"Arithmetic": {"gain": 2}})
     np.testing.assert_allclose(result, expected(X, 2.0), rtol=1e-6)
 
 
 def test_a_layer_that_cannot_be_compiled_is_given_back_and_the_rest_compiled_without_it(backend, runtime_with):
     network = branching()
     network.graph.rename(network.graph.layer("s"), "poison")
-    item = backend("arithmetic.cpp")
-    optimized, result = run(runtime_with(item), network, ["Arithmetic", "CpuRef"])
+    plugin = backend("arithmetic.cpp")
+    optimized, result = run(runtime_with(plugin), network, ["Arithmetic", "CpuRef"])
     backends = {placement.layer: placement.backend for placement in optimized.placements}
     assert {name: backends[name] for name in ("a", "r", "poison", "e")} == {
         "a": "Arithmetic", "r": "Arithmetic", "poison": "CpuRef", "e": "Arithmetic",
@@ -179,8 +179,8 @@ def test_a_layer_that_cannot_be_compiled_is_given_back_and_the_rest_compiled_wit
 
 def test_layers_alone_are_compiled_when_workloads_are_made(backend, runtime_with, monkeypatch):
     monkeypatch.setattr(DynamicBackend, "optimize_subgraph", lambda self, view, options: OptimizationViews(view))
-    item = backend("arithmetic.cpp")
-    optimized, result = run(runtime_with(item), branching(), ["Arithmetic"])
+    plugin = backend("arithmetic.cpp")
+    optimized, result = run(runtime_with(plugin), branching(), ["Arithmetic"])
     assert PreCompiled not in {type(layer.op) for layer in optimized.graph}
     np.testing.assert_allclose(result, expected(X), rtol=1e-6)
 
@@ -201,22 +201,22 @@ def test_a_unit_of_another_backend_is_refused(backend, runtime_with):
 
 def test_tensors_are_used_in_place(backend):
     """No copy: the plug-in is given the very memory of the handles."""
-    item = backend("kernels.cpp")
-    factory = item.create_workload_factory(None, {})
+    plugin = backend("kernels.cpp")
+    factory = plugin.create_workload_factory(None, {})
     layer, info = sum_layer(4)
     workload = factory.create_workload(layer, WorkloadInfo.of(layer))
     array, out = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
     workload.execute([ArrayHandle(info, array)] * 2, [ArrayHandle(info, out)])
     [created] = workload.free
-    assert created._inputs._items[0].data == array.ctypes.data
-    assert created._outputs._items[0].data == out.ctypes.data
+    assert created._inputs._structs[0].data == array.ctypes.data
+    assert created._outputs._structs[0].data == out.ctypes.data
     assert out.tolist() == [0, 2, 4, 6]
 
 
 def test_tensors_that_lie_oddly_are_copied(backend):
-    item = backend("arithmetic.cpp")  # wants 64 bytes
+    plugin = backend("arithmetic.cpp")  # wants 64 bytes
     layer, info = sum_layer(4)
-    workload = item.create_workload_factory(None, {}).create_workload(layer, WorkloadInfo.of(layer))
+    workload = plugin.create_workload_factory(None, {}).create_workload(layer, WorkloadInfo.of(layer))
     raw, target = np.arange(40, dtype=np.float32), np.zeros((4, 40), np.float32)
     for start in (1, 2):
         workload.execute([ArrayHandle(info, raw[start : start + 4])] * 2, [ArrayHandle(info, target[:, start])])
@@ -226,10 +226,10 @@ def test_tensors_that_lie_oddly_are_copied(backend):
 
 @pytest.mark.parametrize("concurrent", [False, True])
 def test_many_threads_may_run_one_executable(concurrent, backend):
-    item = backend("arithmetic.cpp")
+    plugin = backend("arithmetic.cpp")
     options = {"concurrent": concurrent}
     layer, info = sum_layer(64)
-    workload = item.create_workload_factory(None, options).create_workload(layer, WorkloadInfo.of(layer))
+    workload = plugin.create_workload_factory(None, options).create_workload(layer, WorkloadInfo.of(layer))
     assert workload.executable.concurrent is concurrent
     wrong = []
 
@@ -249,8 +249,8 @@ def test_many_threads_may_run_one_executable(concurrent, backend):
 
 
 def test_shapes_that_depend_on_data_are_asked_for_by_resize(backend, runtime_with):
-    item = backend("kernels.cpp")
-    runtime = runtime_with(item)
+    plugin = backend("kernels.cpp")
+    runtime = runtime_with(plugin)
     network = Network()
     x = network.add_input_layer(0, TensorInfo((6,)))
     network.add_output_layer(0, network.add_non_zero_layer(x, name="found"))
@@ -268,23 +268,23 @@ def test_shapes_that_depend_on_data_are_asked_for_by_resize(backend, runtime_wit
 
 
 def test_what_was_compiled_is_released_with_the_last_user(backend, runtime_with):
-    item = backend("arithmetic.cpp")
-    runtime = runtime_with(item)
+    plugin = backend("arithmetic.cpp")
+    runtime = runtime_with(plugin)
     optimized, _ = run(runtime, branching(), ["Arithmetic"])
-    assert len(item.library._held) == 2  # the unit, and the context
+    assert len(plugin.library._held) == 2  # the unit, and the context
     runtime.close()
     del optimized
     gc.collect()
-    assert item.library._held == {}
+    assert plugin.library._held == {}
 
 
 def test_closing_releases_what_is_left_and_later_uses_say_so(backend, runtime_with, caplog):
-    item = backend("arithmetic.cpp")
-    runtime = runtime_with(item)
+    plugin = backend("arithmetic.cpp")
+    runtime = runtime_with(plugin)
     optimized, _ = run(runtime, branching(), ["Arithmetic"])
-    item.library.close()
-    item.library.close()
-    assert item.library._held == {} and item.library.closed
+    plugin.library.close()
+    plugin.library.close()
+    assert plugin.library._held == {} and plugin.library.closed
     assert [record.getMessage() for record in caplog.records][-2:] == ["destroyed -1", "shut down"]
     with pytest.raises(ExecutionError, match="backend 'Arithmetic' is not available: it was shut down"):
         runtime.enqueue_workload(runtime.loaded_networks[0], {0: X})
@@ -300,13 +300,13 @@ def test_a_library_can_be_opened_again(built, caplog):
 
 
 def test_a_backend_in_a_forked_child_is_refused_unless_it_says_that_it_is_fork_safe(backend):
-    item = backend("kernels.cpp")
+    plugin = backend("kernels.cpp")
     layer, _ = sum_layer(2)
-    item.library._pid = -1  # as a child would find it
+    plugin.library._pid = -1  # as a child would find it
     with pytest.raises(BackendUnavailableError, match="it was opened before this process was forked"):
-        item.layer_support({}).is_layer_supported(layer)
-    item.library._pid = os.getpid()
-    assert item.layer_support({}).is_layer_supported(layer)
+        plugin.layer_support({}).is_layer_supported(layer)
+    plugin.library._pid = os.getpid()
+    assert plugin.layer_support({}).is_layer_supported(layer)
 
 
 def test_a_library_without_the_functions_is_refused(opened):

@@ -96,7 +96,7 @@ def test_a_damaged_blob_is_named_corrupt_through_each_binding(source, backend):
 
 @pytest.mark.parametrize("source", ["kernels.cpp", "kernels.rs"])
 def test_a_list_of_kernels_shares_its_scratch_memory_through_each_binding(source, backend, runtime_with):
-    item = backend(source)
+    plugin = backend(source)
     network = Network("chain")
     value = x = network.add_input_layer(0, TensorInfo((3,))).output
     constant = network.add_constant_layer(np.float32([2, 3, 4])).output
@@ -105,8 +105,8 @@ def test_a_list_of_kernels_shares_its_scratch_memory_through_each_binding(source
         add = network.add_addition_layer if number % 2 else network.add_multiplication_layer
         value = add(value, other, name=f"layer {number}").output
     network.add_output_layer(0, value)
-    runtime = runtime_with(item)
-    optimized = optimize(network, [item.id], runtime.device_spec, OptimizerOptions(rewrite=False))
+    runtime = runtime_with(plugin)
+    optimized = optimize(network, [plugin.id], runtime.device_spec, OptimizerOptions(rewrite=False))
     result = runtime.enqueue_workload(runtime.load_network(optimized), {0: X})
     a = X * X + np.float32([2, 3, 4])
     b = a * a + X
@@ -128,24 +128,24 @@ def test_a_list_of_kernels_shares_its_scratch_memory_through_each_binding(source
     ],
 )
 def test_safe_rust_cannot_misuse_the_memory_of_a_run(wish, said, backend, runtime_with):
-    item = backend("kernels.rs")
+    plugin = backend("kernels.rs")
     network = Network("careless")
     x, y = (network.add_input_layer(number, TensorInfo((3,))) for number in range(2))
     network.add_output_layer(0, network.add_addition_layer(x, y, name=wish))
     with pytest.raises(ExecutionError) as caught:
-        run(runtime_with(item), item, network)
+        run(runtime_with(plugin), plugin, network)
     assert said in str(caught.value)
 
 
 def test_a_list_of_kernels_in_rust_refuses_the_run_of_another_graph(backend, runtime_with):
-    item = backend("kernels.rs")
-    runtime = runtime_with(item)
+    plugin = backend("kernels.rs")
+    runtime = runtime_with(plugin)
 
     def part(size):
         network = Network("part")
         x = network.add_input_layer(0, TensorInfo((size,)))
         network.add_output_layer(0, network.add_addition_layer(x, x, name="the list of the first part"))
-        optimized = optimize(network, [item.id], runtime.device_spec)
+        optimized = optimize(network, [plugin.id], runtime.device_spec)
         return runtime.enqueue_workload(runtime.load_network(optimized), {0: np.ones(size, np.float32)})
 
     np.testing.assert_array_equal(part(1000)[0], np.full(1000, 2, np.float32))

@@ -45,8 +45,8 @@ def lines(caplog):
 
 
 def test_a_context_is_told_of_every_network(backend, runtime_with, caplog):
-    item = backend("arithmetic.cpp")
-    runtime = runtime_with(item)
+    plugin = backend("arithmetic.cpp")
+    runtime = runtime_with(plugin)
     network_id = runtime.load_network(optimize(sums(), ["Arithmetic"], runtime.device_spec))
     runtime.unload_network(network_id)
     assert lines(caplog) == ["created -1", *(f"{what} 0" for what in (
@@ -77,13 +77,13 @@ def compiled(backend, runtime_with):
     """A backend, its compiled part, and the view that the part was made of."""
 
     def compiled(**how):
-        item = backend("arithmetic.cpp")
-        runtime = runtime_with(item)
+        plugin = backend("arithmetic.cpp")
+        runtime = runtime_with(plugin)
         network = sums(**how)
         network.validate()
         view = SubgraphView(network.graph, [layer for layer in network.graph if layer.kind == "Addition"])
-        [substitution] = item.optimize_subgraph(view, {}).substitutions
-        return item, runtime, substitution.replacement.object, view
+        [substitution] = plugin.optimize_subgraph(view, {}).substitutions
+        return plugin, runtime, substitution.replacement.object, view
 
     return compiled
 
@@ -166,10 +166,10 @@ def test_the_class_in_the_documentation_is_a_backend(backend, runtime_with):
 
 
 def test_a_backend_in_rust_computes(backend, runtime_with, caplog):
-    item = backend("arithmetic.rs")
+    plugin = backend("arithmetic.rs")
     assert lines(caplog) == ["1 threads or more"]
-    assert (item.version, item.capabilities.get("Safe")) == ("0.3", True)
-    runtime = runtime_with(item)
+    assert (plugin.version, plugin.capabilities.get("Safe")) == ("0.3", True)
+    runtime = runtime_with(plugin)
     assert run(runtime, optimize(sums(), ["Sums"], runtime.device_spec)) == [3, 6, 9]
 
 
@@ -188,8 +188,8 @@ def test_a_plug_in_built_with_the_header_of_1_0_keeps_working(runtime_with, back
     """With members, versions and layers that came later, of which it knows nothing."""
     text = (SOURCES / "adder.c").read_text(encoding="utf-8")
     header = (SOURCES / "frozen/1.0/interposer/backend.h").read_text(encoding="utf-8")
-    item = backend(text.replace('#include "interposer/backend.h"', header))
-    runtime = runtime_with(item)
+    plugin = backend(text.replace('#include "interposer/backend.h"', header))
+    runtime = runtime_with(plugin)
     assert run(runtime, optimize(sums(), ["Adder"], runtime.device_spec)) == [3, 6, 9]
 
 
@@ -242,8 +242,8 @@ def test_a_plug_in_of_1_0_keeps_working_when_structs_and_elements_grow(backend, 
         monkeypatch.setattr(abi, name, longer(getattr(abi, name)))
     monkeypatch.setattr(abi, "Tensor", longer(abi.Tensor))
     monkeypatch.setattr(attributes, "_shown", {})
-    item = backend("arithmetic.cpp")
-    runtime = runtime_with(item)
+    plugin = backend("arithmetic.cpp")
+    runtime = runtime_with(plugin)
     options = OptimizerOptions(model_options={"Arithmetic": {"gain": 1.0}})
     assert run(runtime, optimize(sums(constant=True), ["Arithmetic"], runtime.device_spec, options)) == [3, 6, 9]
 

@@ -94,10 +94,10 @@ def test_what_is_joined_lies_in_pieces_where_the_device_has_them(flags, device, 
     x = network.add_input_layer(0, INFO)
     parts = [network.add_layer(RELU, x), network.add_layer(Addition(), x, x)]
     network.add_output_layer(0, network.add_layer(RELU, network.add_layer(Concat(1), *parts)))
-    created = loaded(runtime_with(backend), network, "DiscreteC")
+    loaded_network = loaded(runtime_with(backend), network, "DiscreteC")
     expected = np.maximum(np.concatenate([np.maximum(X, 0), 2 * X], 1), 0)
-    np.testing.assert_array_equal(run(created, X)[0], expected)
-    kinds = [created.optimized.graph.layer(name).kind for name, _ in created.steps]
+    np.testing.assert_array_equal(run(loaded_network, X)[0], expected)
+    kinds = [loaded_network.optimized.graph.layer(name).kind for name, _ in loaded_network.steps]
     assert ("Concat" in kinds) == bool(flags)
 
 

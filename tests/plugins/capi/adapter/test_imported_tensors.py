@@ -94,9 +94,9 @@ def aligned(value: float, offset: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("source", ["arithmetic.cpp", "kernels.cpp", WITH_WORKSPACE], ids=["one", "other", "roomy"])
 def test_a_plug_in_reads_and_writes_imports_in_place(source, backend, runtime_with):
-    item = backend(source)
-    runtime = runtime_with(item)
-    number = runtime.load_network(optimize(adding(), [item.id], runtime.device_spec))
+    plugin = backend(source)
+    runtime = runtime_with(plugin)
+    number = runtime.load_network(optimize(adding(), [plugin.id], runtime.device_spec))
     wrong = []
 
     def work(seed: int) -> None:
@@ -117,9 +117,9 @@ def test_a_plug_in_reads_and_writes_imports_in_place(source, backend, runtime_wi
 
 
 def test_memory_that_does_not_lie_as_the_plug_in_wants_it_is_refused_and_copied_in_a_plain_run(backend, runtime_with):
-    item = backend("arithmetic.cpp")  # wants 64 bytes
-    runtime = runtime_with(item)
-    number = runtime.load_network(optimize(adding(), [item.id], runtime.device_spec))
+    plugin = backend("arithmetic.cpp")  # wants 64 bytes
+    runtime = runtime_with(plugin)
+    number = runtime.load_network(optimize(adding(), [plugin.id], runtime.device_spec))
     odd = aligned(3, 16)
     with pytest.raises(MemoryImportError) as caught:
         runtime.import_inputs(number, {0: odd})

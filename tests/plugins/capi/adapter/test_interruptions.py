@@ -32,12 +32,12 @@ class Interrupted(ArrayHandle):
 
 
 def test_an_interrupt_while_an_output_gets_its_shape_arrives_after_the_run(backend):
-    item = backend("kernels.cpp")
+    plugin = backend("kernels.cpp")
     graph = Graph()
     info, result = TensorInfo((3,)), TensorInfo((1, None), "int64")
     layer = graph.add(NonZero(), [graph.add(Input(), outputs=[info]).output])
     layer.output.info = result
-    workload = item.create_workload_factory(None, {}).create_workload(layer, WorkloadInfo((info,), (result,)))
+    workload = plugin.create_workload_factory(None, {}).create_workload(layer, WorkloadInfo((info,), (result,)))
     with pytest.raises(KeyboardInterrupt):
         workload.execute([ArrayHandle(info, np.float32([0, 1, 2]))], [Interrupted(result)])
 
@@ -45,8 +45,8 @@ def test_an_interrupt_while_an_output_gets_its_shape_arrives_after_the_run(backe
 def test_the_message_of_a_call_that_went_well_is_not_that_of_the_next_failure(backend, runtime_with):
     first = 'ipr_fail(error, IPR_FAILED, IPR_ITEM_LAYER, 7, "old");'
     statement = f"static int runs; if (runs++ == 0) {first} else return IPR_FAILED;"
-    item = backend("adder.c", "-Wno-error", f"-DAT_EXECUTE={statement}")
-    runtime = runtime_with(item)
+    plugin = backend("adder.c", "-Wno-error", f"-DAT_EXECUTE={statement}")
+    runtime = runtime_with(plugin)
     network = Network()
     x = network.add_input_layer(0, TensorInfo((3,)))
     network.add_output_layer(0, network.add_addition_layer(x, x))
