@@ -15,36 +15,37 @@ __all__: list[str] = []
 @layer("SpaceToBatchNd")
 def space_to_batch(node: Node) -> list[Value]:
     """Convert SpaceToBatchNd."""
-    return _rescaled(node, SpaceToBatchNd(node.numbers("blockShape"), node.pairs("padList"), node.layout()))
+    return _rescaled(node, SpaceToBatchNd(node.integers("blockShape"), node.pairs("padList"), node.layout()))
 
 
 @layer("BatchToSpaceNd")
 def batch_to_space(node: Node) -> list[Value]:
     """Convert BatchToSpaceNd."""
-    return _rescaled(node, BatchToSpaceNd(node.numbers("blockShape"), node.pairs("crops"), node.layout()))
+    return _rescaled(node, BatchToSpaceNd(node.integers("blockShape"), node.pairs("crops"), node.layout()))
 
 
 def _rescaled(node: Node, op: Op) -> list[Value]:
     """Add a layer that moves elements, and quantize them again if its output has another scale or zero point."""
-    x, info = node.input(), node.infos[0]
+    x, info = node.value(0), node.infos[0]
     if not info.is_quantized or info.quantization == x.known.quantization:
-        return node.result(op, x)
-    return node.result(Quantize(info.dtype), node.add(Dequantize(), node.add(op, x, like=x.known)))
+        return node.results(op, x)
+    moved = node.step(op, x, quantization=x.known.quantization)
+    return node.results(Quantize(info.dtype), node.step(Dequantize(), moved))
 
 
 @layer("SpaceToDepth")
 def space_to_depth(node: Node) -> list[Value]:
     """Convert SpaceToDepth."""
-    return node.result(SpaceToDepth(node.descriptor["blockSize"], node.layout()), node.input())
+    return node.results(SpaceToDepth(node.descriptor["blockSize"], node.layout()), node.value(0))
 
 
 @layer("DepthToSpace")
 def depth_to_space(node: Node) -> list[Value]:
     """Convert DepthToSpace."""
-    return node.result(DepthToSpace(node.descriptor["blockSize"], node.layout()), node.input())
+    return node.results(DepthToSpace(node.descriptor["blockSize"], node.layout()), node.value(0))
 
 
 @layer("ChannelShuffle")
 def channel_shuffle(node: Node) -> list[Value]:
     """Convert ChannelShuffle."""
-    return node.result(ChannelShuffle(node.descriptor["numGroups"], node.descriptor["axis"]), node.tensor())
+    return node.results(ChannelShuffle(node.descriptor["numGroups"], node.descriptor["axis"]), node.tensor(0))

@@ -87,15 +87,15 @@ def _layer(record: Record, position: int) -> Layer:
 
 
 def _inputs(base: Record, where: str) -> Mapping[int, Slot]:
-    result = dict[int, Slot]()
+    slots = dict[int, Slot]()
     for slot in base["inputSlots"] or ():
         connection = slot["connection"]
-        if slot["index"] in result:
+        if slot["index"] in slots:
             _fail(f"two input slots have the number {slot['index']}", where)
         if connection is not None:
             seen_as = slot["overriddenTensorInfo"] if slot["isOverridden"] else None
-            result[slot["index"]] = Slot(connection["sourceLayerIndex"], connection["outputSlotIndex"], seen_as)
-    return result
+            slots[slot["index"]] = Slot(connection["sourceLayerIndex"], connection["outputSlotIndex"], seen_as)
+    return slots
 
 
 def _outputs(base: Record, where: str) -> tuple[Record, ...]:
@@ -110,12 +110,12 @@ def _outputs(base: Record, where: str) -> tuple[Record, ...]:
 
 
 def _by_index(layers: Iterable[Layer]) -> dict[int, Layer]:
-    result = dict[int, Layer]()
+    layers_by_index = dict[int, Layer]()
     for layer in layers:
-        if layer.index in result:
-            _fail(f"it has the index {layer.index}, like {result[layer.index].where}", layer.where)
-        result[layer.index] = layer
-    return result
+        if layer.index in layers_by_index:
+            _fail(f"it has the index {layer.index}, like {layers_by_index[layer.index].where}", layer.where)
+        layers_by_index[layer.index] = layer
+    return layers_by_index
 
 
 def _ordered(layers: Mapping[int, Layer]) -> Mapping[int, Layer]:
@@ -160,17 +160,17 @@ def _bound(layers: Mapping[int, Layer], ids: Sequence[int] | None, kind: str, by
 
     The ids are the indices of the layers with `by_index`, which is the older scheme, else their binding ids.
     """
-    own = {layer.index if by_index else layer.binding_id: layer.index for layer in _of(layers, kind)}
+    index_of_id = {layer.index if by_index else layer.binding_id: layer.index for layer in _of(layers, kind)}
     count, place = len(_of(layers, kind)), f"{kind.lower()}Ids"
-    if len(own) != count:
+    if len(index_of_id) != count:
         _fail(f"several layers of type {kind} have the same binding id", place)
-    order = own if ids is None else [int(number) for number in ids]
+    order = index_of_id if ids is None else [int(number) for number in ids]
     for number in order:
-        if number not in own:
+        if number not in index_of_id:
             _fail(f"there is no layer of type {kind} with the id {number}", place)
     if len(set(order)) != len(order) or len(order) != count:
         _fail(f"it has {len(order)} ids for {count} layers of type {kind}", place)
-    return tuple(own[number] for number in order)
+    return tuple(index_of_id[number] for number in order)
 
 
 def _of(layers: Mapping[int, Layer], kind: str) -> list[Layer]:

@@ -23,13 +23,13 @@ def constant(node: Node) -> list[Value]:
 @layer("Merge")
 def merge(node: Node) -> list[Value]:
     """Convert Merge."""
-    return node.result(Merge(), node.input(0), node.input(1))
+    return node.results(Merge(), node.value(0), node.value(1))
 
 
 @layer("Switch")
 def switch(node: Node) -> list[Value]:
     """Convert Switch."""
-    return node.result(Switch(), node.input(0), node.input(1))
+    return node.results(Switch(), node.value(0), node.value(1))
 
 
 @layer("StandIn")
@@ -38,4 +38,4 @@ def stand_in(node: Node) -> list[Value]:
     count = max(node.layer.inputs, default=-1) + 1
     if node.descriptor["numInputs"] != count:
         node.fail(f"numInputs is {node.descriptor['numInputs']}, but it has {count} connected input slots")
-    return node.declared(StandIn(num_outputs=len(node.infos), description="StandIn"), node.inputs())
+    return node.declared(StandIn(num_outputs=len(node.infos), description="StandIn"), node.values())

@@ -20,7 +20,7 @@ __all__ = ["bias_of", "weights_of"]
 def weights_of(node: Node) -> Value:
     """Return the weights of a layer: a constant of the layer, or input slot 1."""
     weights = node.stored("weights")
-    return weights if weights is not None else node.input(1)
+    return weights if weights is not None else node.value(1)
 
 
 def bias_of(node: Node) -> Value | None:
@@ -28,34 +28,34 @@ def bias_of(node: Node) -> Value | None:
     if not node.descriptor["biasEnabled"]:
         return None
     bias = node.stored("biases", scaled=True)
-    return bias if bias is not None else node.input(2)
+    return bias if bias is not None else node.value(2)
 
 
 @layer("Convolution2d")
 def convolution(node: Node) -> list[Value]:
     """Convert Convolution2d, whose weights have the layout of the images."""
     op = Convolution2d(**window(node), data_layout=node.layout())
-    return node.result(op, node.input(), weights_of(node), bias_of(node))
+    return node.results(op, node.value(0), weights_of(node), bias_of(node))
 
 
 @layer("DepthwiseConvolution2d")
 def depthwise_convolution(node: Node) -> list[Value]:
     """Convert DepthwiseConvolution2d; the layout of its weights depends on the version of the file."""
     op = DepthwiseConvolution2d(**window(node), data_layout=node.layout())
-    return node.result(op, node.input(), _depthwise_weights(node), bias_of(node))
+    return node.results(op, node.value(0), _depthwise_weights(node), bias_of(node))
 
 
 def _depthwise_weights(node: Node) -> Value:
     """Return weights of the shape [1, H, W, I * M], whose scales belong to the last axis."""
     stored = node.raw("weights")
     if stored is None:
-        weights = node.input(1)
+        weights = node.value(1)
         return weights if node.importer.weights_layout else _from_multipliers_first(node, weights)
     array, q = stored
     if not node.importer.weights_layout:
         array = array.transpose(2, 3, 1, 0).reshape(_merged(node, array.shape))
     q = Quantization(q.scales, q.zero_points, 3) if q is not None and q.per_axis else q
-    return node.constant(array, q, "weights")
+    return node.constant(array, q)
 
 
 def _merged(node: Node, shape: Sequence[int]) -> tuple[int, ...]:
@@ -69,7 +69,7 @@ def _merged(node: Node, shape: Sequence[int]) -> tuple[int, ...]:
 def _from_multipliers_first(node: Node, weights: Value) -> Value:
     """Return weights of the layout [M, I, H, W], which are an input, as [1, H, W, I * M]."""
     shape = _merged(node, node.shape(weights))
-    return node.add(Reshape(shape), node.add(Transpose((2, 3, 1, 0)), weights))
+    return node.step(Reshape(shape), node.step(Transpose((2, 3, 1, 0)), weights))
 
 
 @layer("TransposeConvolution2d")
@@ -80,12 +80,12 @@ def transpose_convolution(node: Node) -> list[Value]:
     """
     info = node.infos[0] if node.infos else node.fail("it has no output slot")
     shape = tuple(info.shape) if info.is_concrete and 0 not in info.shape else None
-    x, weights, bias = node.input(), weights_of(node), bias_of(node)
+    x, weights, bias = node.value(0), weights_of(node), bias_of(node)
     op = TransposeConvolution2d(**window(node), data_layout=node.layout())
     [inferred] = _inferred(op, x, weights, bias)
     if shape is not None and (inferred is None or tuple(inferred.shape) != shape):
         op = op.replace(output_shape=shape)
-    return node.result(op, x, weights, bias)
+    return node.results(op, x, weights, bias)
 
 
 def _inferred(op: TransposeConvolution2d, *values: Value | None) -> Sequence[TensorInfo | None]:
@@ -98,5 +98,5 @@ def _inferred(op: TransposeConvolution2d, *values: Value | None) -> Sequence[Ten
 def convolution_3d(node: Node) -> list[Value]:
     """Convert Convolution3d, whose weights are always an input."""
     op = Convolution3d(**window(node), data_layout=node.layout(of=("NDHWC", "NCDHW")))
-    bias = node.input(2) if node.descriptor["biasEnabled"] else None
-    return node.result(op, node.input(), node.input(1), bias)
+    bias = node.value(2) if node.descriptor["biasEnabled"] else None
+    return node.results(op, node.value(0), node.value(1), bias)

@@ -31,4 +31,4 @@ def detection(node: Node) -> list[Value]:
     anchors = node.stored("anchors")
     if anchors is None:
         node.fail("it has no anchors")
-    return node.result(op, node.input(0), node.input(1), anchors)
+    return node.results(op, node.value(0), node.value(1), anchors)

@@ -54,7 +54,7 @@ def activation(node: Node) -> list[Value]:
     function, a, b = node.member("activationFunction", ACTIVATIONS, ActivationFunction), *_parameters(node)
     if function is ActivationFunction.BOUNDED_RELU:
         b = min(a, b)
-    return node.result(Activation(function, a=a, b=b), node.input())
+    return node.results(Activation(function, a=a, b=b), node.value(0))
 
 
 def _parameters(node: Node) -> tuple[float, float]:
@@ -64,37 +64,37 @@ def _parameters(node: Node) -> tuple[float, float]:
 @layer(*_BINARY)
 def binary(node: Node) -> list[Value]:
     """Convert a layer with two inputs and no descriptor."""
-    return node.result(_BINARY[node.layer.kind], node.input(0), node.input(1))
+    return node.results(_BINARY[node.layer.kind], node.value(0), node.value(1))
 
 
 @layer(*_UNARY)
 def unary(node: Node) -> list[Value]:
     """Convert a layer with one input and no descriptor."""
-    return node.result(_UNARY[node.layer.kind], node.input())
+    return node.results(_UNARY[node.layer.kind], node.value(0))
 
 
 @layer("ElementwiseBinary")
 def elementwise_binary(node: Node) -> list[Value]:
     """Convert ElementwiseBinary."""
     operation = node.member("operation", BINARY, BinaryOperation)
-    return node.result(ElementwiseBinary(operation), node.input(0), node.input(1))
+    return node.results(ElementwiseBinary(operation), node.value(0), node.value(1))
 
 
 @layer("ElementwiseUnary")
 def elementwise_unary(node: Node) -> list[Value]:
     """Convert ElementwiseUnary."""
-    return node.result(ElementwiseUnary(node.member("operation", UNARY, UnaryOperation)), node.input())
+    return node.results(ElementwiseUnary(node.member("operation", UNARY, UnaryOperation)), node.value(0))
 
 
 @layer("Comparison")
 def comparison(node: Node) -> list[Value]:
     """Convert Comparison."""
     operation = node.member("operation", COMPARISONS, ComparisonOperation)
-    return node.result(Comparison(operation), node.input(0), node.input(1))
+    return node.results(Comparison(operation), node.value(0), node.value(1))
 
 
 @layer("LogicalBinary")
 def logical_binary(node: Node) -> list[Value]:
     """Convert LogicalBinary."""
     operation = node.member("operation", LOGICAL, LogicalBinaryOperation)
-    return node.result(LogicalBinary(operation), node.input(0), node.input(1))
+    return node.results(LogicalBinary(operation), node.value(0), node.value(1))

@@ -15,13 +15,13 @@ __all__: list[str] = []
 @layer("Gather")
 def gather(node: Node) -> list[Value]:
     """Convert Gather."""
-    return node.result(Gather(node.descriptor["axis"]), node.tensor(0), node.input(1))
+    return node.results(Gather(node.descriptor["axis"]), node.tensor(0), node.value(1))
 
 
 @layer("GatherNd")
 def gather_nd(node: Node) -> list[Value]:
     """Convert GatherNd."""
-    return node.result(GatherNd(), node.tensor(0), node.tensor(1))
+    return node.results(GatherNd(), node.tensor(0), node.tensor(1))
 
 
 @layer("ScatterNd")
@@ -31,4 +31,4 @@ def scatter_nd(node: Node) -> list[Value]:
     if fields["m_AxisEnabled"]:
         node.fail(f"it scatters along axis {fields['m_Axis']}, which is not supported")
     op = ScatterNd(node.member("m_Function", SCATTER_FUNCTIONS, ScatterFunction), fields["m_InputEnabled"])
-    return node.result(op, node.tensor(0), node.tensor(1), node.tensor(2))
+    return node.results(op, node.tensor(0), node.tensor(1), node.tensor(2))

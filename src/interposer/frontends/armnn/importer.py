@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from interposer.core.constants import share
 from interposer.core.errors import ParseError, memory_to
 from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.frontends.armnn import armnn_families  # noqa: F401 - they fill the table of layers
 from interposer.frontends.armnn.armnn_converters import find
 from interposer.frontends.armnn.container import read_content
 from interposer.frontends.armnn.contents import Content, Layer
-from interposer.frontends.armnn.node import Node
+from interposer.frontends.armnn.node import FileImporter, Node
 from interposer.frontends.armnn.tensors import constant_array, quantization_of, tensor_info
 from interposer.frontends.flatbuffer import Record
 from interposer.frontends.missing import missing_operators
 from interposer.frontends.naming import keep_names
-from interposer.frontends.sources import Source, conversion_errors, read_file
-from interposer.ir.graph import Graph, Value
+from interposer.frontends.sources import Source, read_file
+from interposer.ir.graph import Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
-from interposer.ops.control import Constant, Input, Output
+from interposer.ops.control import Input, Output
 from interposer.ops.reshape import Reshape
 
 __all__ = ["Source", "load"]
@@ -45,16 +44,17 @@ def load(source: Source) -> Network:
     path, data = read_file(source)
     file = Path(path).name if path else ""
     try:
-        return _Importer(read_content(data), file).network()
+        return _Importer(read_content(data), file).convert()
     except ParseError as error:
         raise error.at(path) if path else error from error.__cause__
 
 
-class _Importer:
+class _Importer(FileImporter):
     """Converts the layers of a file to a graph."""
 
     def __init__(self, content: Content, file: str) -> None:
-        self.graph = Graph(Path(file).stem or "armnn")
+        super().__init__(Network(Path(file).stem or "armnn"))
+        self.weights_layout = content.weights_layout
         self._file = file
         self._content = content
         self._values: dict[tuple[int, int], Value] = {}
@@ -62,12 +62,7 @@ class _Importer:
         self._named: list[tuple[str, Value]] = []
         self._read = {(slot.layer, slot.output) for layer in content.layers.values() for slot in layer.inputs.values()}
 
-    @property
-    def weights_layout(self) -> int:
-        """0 if the weights of depthwise convolutions are stored as [M, I, H, W], 1 for [1, H, W, I * M]."""
-        return self._content.weights_layout
-
-    def network(self) -> Network:
+    def convert(self) -> Network:
         """Convert all layers, and return the network."""
         layers = self._content.layers
         unknown = [(layer.kind, layer.where) for layer in layers.values() if not _is_known(layer)]
@@ -77,36 +72,35 @@ class _Importer:
             self._add_input(layers[index])
         for layer in layers.values():
             if layer.kind not in {"Input", "Output"}:
-                self._convert(layer)
+                self._convert_layer(layer)
         for index in self._content.outputs:
             self._add_output(layers[index])
-        keep_names(self.graph, self._named)
-        return Network(graph=self.graph)
+        keep_names(self.network.graph, self._named)
+        return self.network
 
     def _add_input(self, layer: Layer) -> None:
         [info] = self._infos(layer, 1)
         name = layer.name or f"input_{layer.binding_id}"
-        created = self.graph.add(Input(layer.binding_id), name=name, outputs=[info], source=self._source(layer))
-        infer_layer(created)
-        self._values[layer.index, 0] = created.output
+        port = self.network.graph.add(Input(layer.binding_id), name=name, outputs=[info], source=self._source(layer))
+        infer_layer(port)
+        self._values[layer.index, 0] = port.output
 
     def _add_output(self, layer: Layer) -> None:
         value = self.input(layer, 0)
         if value is None:
             raise ParseError("input slot 0 is not connected", where=layer.where)
         name = layer.name or f"output_{layer.binding_id}"
-        self.graph.add(Output(layer.binding_id), [value], name=name, source=self._source(layer))
+        self.network.graph.add(Output(layer.binding_id), [value], name=name, source=self._source(layer))
 
-    def _convert(self, layer: Layer) -> None:
+    def _convert_layer(self, layer: Layer) -> None:
         convert = find(layer.kind)
         assert convert is not None
         name = f"{layer.name}:{layer.kind}" if layer.name in self._titles else layer.name or layer.kind
-        with conversion_errors(layer.where):
-            node = Node(self, layer, name, self._source(layer), self._infos(layer))
-            created = convert(node)
-        self._values.update({(layer.index, number): value for number, value in enumerate(created)})
-        if layer.name and layer.name not in self._titles and len(created) == 1:
-            self._named.append((layer.name, created[0]))
+        with self.conversion(layer.where):
+            outputs = convert(Node(self, layer, name, self._source(layer), self._infos(layer)))
+            self._values.update({(layer.index, number): value for number, value in enumerate(outputs)})
+            if layer.name and layer.name not in self._titles and len(outputs) == 1:
+                self._named.append((layer.name, outputs[0]))
 
     def _infos(self, layer: Layer, count: int | None = None) -> Sequence[TensorInfo]:
         if count is not None and len(layer.outputs) != count:
@@ -130,12 +124,8 @@ class _Importer:
     def _seen_as(self, value: Value, info: TensorInfo, layer: Layer) -> Value:
         if info.shape == value.known.shape:
             return value
-        op = Reshape(tuple(info.shape))
-        errors = op.violations(value.known)
-        created = self.graph.add(op, [value], name=f"{value.name}/reshaped", source=self._source(layer))
-        for error in errors or infer_layer(created):
-            raise ParseError(error, where=layer.where)
-        return created.output
+        source = self._source(layer)
+        return self.add_layer(Reshape(tuple(info.shape)), [value], f"{value.name}/reshaped", source).output
 
     def stored(self, record: Record, name: str, source: str, where: str, *, scaled: bool) -> Value:
         """Return a constant of the file as a layer with this name and source; `where` is for errors.
@@ -145,7 +135,7 @@ class _Importer:
         if record["info"] is None:
             raise ParseError("it has no tensor info", where=where)
         info = tensor_info(record["info"], where, scaled=scaled)
-        return self.constant(constant_array(record, info, where), info.quantization, name, source)
+        return self.constant(constant_array(record, info, where), name, source, info.quantization)
 
     def raw(self, record: Record, where: str) -> tuple[Array, Quantization | None]:
         """Return the elements of a constant of the file, and its scales, which may belong to no axis of it."""
@@ -153,13 +143,6 @@ class _Importer:
             raise ParseError("it has no tensor info", where=where)
         array = constant_array(record, tensor_info(record["info"], where, bare=True), where)
         return array, quantization_of(record["info"], where)
-
-    def constant(self, array: Array, quantization: Quantization | None, name: str, source: str) -> Value:
-        """Add a constant layer with this array, quantization, name and source to the graph, and return its output."""
-        layer = self.graph.add(Constant(share(array), quantization), name=name, source=source)
-        for error in infer_layer(layer):
-            raise ParseError(error)
-        return layer.output
 
     def _source(self, layer: Layer) -> str:
         """Return the file and the place of a layer in it, as messages about the layer show it."""

@@ -17,22 +17,22 @@ __all__: list[str] = []
 def fully_connected(node: Node) -> list[Value]:
     """Convert FullyConnected, which flattens its input after the batch."""
     op = FullyConnected(transpose_weight_matrix=node.descriptor["transposeWeightsMatrix"])
-    return node.result(op, node.tensor(), weights_of(node), bias_of(node))
+    return node.results(op, node.tensor(0), weights_of(node), bias_of(node))
 
 
 @layer("BatchMatMul")
 def batch_matmul(node: Node) -> list[Value]:
     """Convert BatchMatMul; the channels of images that have them last count as a batch."""
     fields = node.descriptor
-    x, y = node.input(0), node.input(1)
+    x, y = node.value(0), node.value(1)
     are_last = [_has_channels_last(node, field, value) for field, value in (("dataLayoutX", x), ("dataLayoutY", y))]
     op = BatchMatMul(fields["transposeX"], fields["transposeY"], fields["adjointX"], fields["adjointY"])
     if not any(are_last):
-        return node.result(op, x, y)
+        return node.results(op, x, y)
     if not all(are_last):
         node.fail("one input has its channels last, the other has not, which is not supported")
-    product = node.add(op, _channels_first(node, x), _channels_first(node, y), like=node.infos[0])
-    return node.result(Transpose((0, *range(2, product.known.rank), 1)), product)
+    product = node.step(op, _channels_first(node, x), _channels_first(node, y), quantization=node.infos[0].quantization)
+    return node.results(Transpose((0, *range(2, product.known.rank), 1)), product)
 
 
 def _has_channels_last(node: Node, field: str, value: Value) -> bool:
@@ -42,4 +42,4 @@ def _has_channels_last(node: Node, field: str, value: Value) -> bool:
 
 def _channels_first(node: Node, x: Value) -> Value:
     rank = x.known.rank
-    return node.add(Transpose((0, rank - 1, *range(1, rank - 1))), x)
+    return node.step(Transpose((0, rank - 1, *range(1, rank - 1))), x)

@@ -2,74 +2,84 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from interposer.core.errors import ParseError
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataLayout, Quantization, TensorInfo, TensorShape
 from interposer.formats.armnn.schema import LAYOUTS, SCHEMA
 from interposer.frontends.armnn.contents import Layer
 from interposer.frontends.flatbuffer import Record
-from interposer.ir.graph import Graph, Value
-from interposer.ir.inference import infer_layer
+from interposer.frontends.importer import Importer
+from interposer.frontends.node import Node as SharedNode
+from interposer.ir.graph import Value
 from interposer.ops.reshape import Reshape
 
-__all__ = ["Import", "Node"]
+__all__ = ["FileImporter", "Node"]
 
 Member = TypeVar("Member", bound=Enum)
 
 
-class Import(Protocol):
-    """The part of the importer that converters may use."""
+class FileImporter(Importer):
+    """The part of the importer that converters may use.
 
-    graph: Graph
+    `weights_layout` is 0 if the weights of depthwise convolutions are stored as [M, I, H, W], and 1 for
+    [1, H, W, I * M].
+    """
 
-    @property
-    def weights_layout(self) -> int:
-        """0 if the weights of depthwise convolutions are stored as [M, I, H, W], 1 for [1, H, W, I * M]."""
+    weights_layout: int
 
+    @abstractmethod
     def input(self, layer: Layer, number: int) -> Value | None:
         """Return what input slot `number` of a layer reads, or None if it is not connected."""
 
+    @abstractmethod
     def is_read(self, layer: Layer, slot: int) -> bool:
         """Return True if another layer reads output `slot` of a layer."""
 
+    @abstractmethod
     def stored(self, record: Record, name: str, source: str, where: str, *, scaled: bool) -> Value:
         """Return a constant of the file as a layer with this name and source; `where` is for errors.
 
         With `scaled`, a Signed32 constant has the scale in the file.
         """
 
+    @abstractmethod
     def raw(self, record: Record, where: str) -> tuple[Array, Quantization | None]:
         """Return the elements of a constant of the file, and its scales, which may belong to no axis of it."""
 
-    def constant(self, array: Array, quantization: Quantization | None, name: str, source: str) -> Value:
-        """Add a constant layer with this array, quantization, name and source to the graph, and return its output."""
 
-
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(SharedNode):
     """A layer of the file while it is converted, with the values of its inputs in the graph.
 
-    Converters read inputs and the descriptor, and add layers through its methods. All layers are named after `name`
-    and come from `source`. Errors are `ParseError` with the location of the layer. `infos` are the infos that the file
-    declares for the outputs.
+    The number of an operand is that of the layer's input slot. All layers are named after `name`. `infos` are the infos
+    that the file declares for the outputs.
     """
 
-    importer: Import
-    layer: Layer
-    name: str
-    source: str
-    infos: Sequence[TensorInfo]
+    importer: FileImporter
 
-    def fail(self, message: str) -> NoReturn:
-        """Raise a `ParseError` with this message and the location of the layer."""
-        raise ParseError(message, where=self.layer.where)
+    def __init__(
+        self, importer: FileImporter, layer: Layer, name: str, source: str, infos: Sequence[TensorInfo]
+    ) -> None:
+        super().__init__(importer, layer.kind, name, source)
+        self.layer, self.infos = layer, infos
+
+    @property
+    def num_inputs(self) -> int:
+        """The number of input slots up to the last one that is connected."""
+        return max(self.layer.inputs, default=-1) + 1
+
+    def absence(self, index: int) -> str:
+        """Return the message about an input slot that must be connected."""
+        return f"input slot {index} is not connected"
+
+    def step_name(self, op: Op) -> str:
+        """Return the name of a layer for an intermediate value, which is that of the file's layer."""
+        return self.name
 
     # --- the descriptor -----------------------------------------------------------------------------------------------
 
@@ -82,14 +92,14 @@ class Node:
             return fields
         return SCHEMA.defaults(f"{self.layer.kind}Descriptor")
 
-    def numbers(self, field: str) -> tuple[int, ...]:
+    def integers(self, field: str) -> tuple[int, ...]:
         """Return a vector of the descriptor; empty if it is missing."""
         vector = self.descriptor[field]
         return () if vector is None else tuple(vector.tolist())
 
     def pairs(self, field: str) -> tuple[tuple[int, int], ...]:
         """Return a vector of the descriptor as pairs."""
-        numbers = self.numbers(field)
+        numbers = self.integers(field)
         if len(numbers) % 2:
             self.fail(f"{field} has {len(numbers)} numbers; expected pairs")
         return tuple(zip(numbers[::2], numbers[1::2], strict=True))
@@ -110,23 +120,18 @@ class Node:
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
-    def optional(self, number: int) -> Value | None:
-        """Return what input slot `number` reads, or None if it is not connected."""
-        return self.importer.input(self.layer, number)
+    def optional(self, index: int) -> Value | None:
+        """Return what an input slot reads, or None if it is not connected."""
+        return self.importer.input(self.layer, index)
 
-    def input(self, number: int = 0) -> Value:
-        """Return what input slot `number` reads; the layer fails if it is not connected."""
-        value = self.optional(number)
-        return value if value is not None else self.fail(f"input slot {number} is not connected")
+    def tensor(self, index: int) -> Value:
+        """Return a required input; a scalar has the shape [1], as it has in Arm NN."""
+        value = self.value(index)
+        return self.step(Reshape((1,)), value) if value.known.is_ranked and not value.known.rank else value
 
-    def tensor(self, number: int = 0) -> Value:
-        """Return an input; a scalar has the shape [1], as it has in Arm NN."""
-        value = self.input(number)
-        return self.add(Reshape((1,)), value) if value.known.is_ranked and not value.known.rank else value
-
-    def inputs(self) -> list[Value]:
-        """Return all inputs; the layer fails if one of them is not connected."""
-        return [self.tensor(number) for number in range(max(self.layer.inputs, default=-1) + 1)]
+    def values(self, start: int = 0) -> list[Value]:
+        """Return all inputs from `start` on as tensors; the layer fails if one of them is not connected."""
+        return [self.tensor(index) for index in range(start, self.num_inputs)]
 
     def shape(self, value: Value) -> tuple[int, ...]:
         """Return the shape of a value, which must be known."""
@@ -150,70 +155,64 @@ class Node:
         record = self.layer.record.get(field)
         return None if record is None else self.importer.raw(record, f"{self.layer.where}.{field}")
 
-    def constant(self, array: Array, quantization: Quantization | None = None, title: str = "constant") -> Value:
-        """Add a constant that is not in the file, and return its value; `title` is appended to the node's name."""
-        return self.importer.constant(np.ascontiguousarray(array), quantization, f"{self.name}/{title}", self.source)
+    def constant(self, array: Array, quantization: Quantization | None = None) -> Value:
+        """Return a new constant that is not in the file, named after the layer."""
+        return super().constant(np.ascontiguousarray(array), quantization)
 
     # --- layers -------------------------------------------------------------------------------------------------------
 
-    def add(self, op: Op, *values: Value | None, like: TensorInfo | None = None) -> Value:
-        """Add a layer for an intermediate result, and return its only output; `like` has its quantization."""
-        [result] = self._add(op, values, [None if like is None else like.quantization])
-        return result
+    def step(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
+        """Add a layer for an intermediate value, and return its only output, which has this quantization."""
+        [value] = self._add(op, operands, [quantization])
+        return value
 
-    def pieces(self, op: Op, *values: Value | None) -> Sequence[Value]:
-        """Add a layer with several outputs for intermediate results, and return all of them."""
-        return self._add(op, values, [None] * op.num_results())
+    def steps(self, op: Op, *operands: Value | None) -> list[Value]:
+        """Add a layer with several outputs for intermediate values, and return all of them."""
+        return self._add(op, operands, [None] * op.num_results())
 
-    def result(self, op: Op, *values: Value | None) -> list[Value]:
+    def results(self, op: Op, *operands: Value | None) -> list[Value]:
         """Add a layer whose outputs are those of the file's layer, in the same order, and return them."""
-        return self.results(op, values, range(op.num_results()))
+        return self.reordered(op, operands, range(op.num_results()))
 
-    def results(self, op: Op, values: Sequence[Value | None], numbers: Sequence[int]) -> list[Value]:
+    def reordered(self, op: Op, operands: Sequence[Value | None], numbers: Sequence[int]) -> list[Value]:
         """Add a layer, and return the outputs of the file's layer: number i is output ``numbers[i]`` of the layer."""
-        created = self._created(op, values, numbers)
-        return [self._agreed(created[number], slot) for slot, number in enumerate(numbers)]
+        outputs = self._with_scales(op, operands, numbers)
+        return [self._agreed(outputs[number], slot) for slot, number in enumerate(numbers)]
 
-    def outcome(self, op: Op, *values: Value | None) -> list[Value]:
-        """Add a layer as `result` does, but without a comparison of its outputs with the infos in the file."""
-        return list(self._created(op, values, range(op.num_results())))
+    def outcome(self, op: Op, *operands: Value | None) -> list[Value]:
+        """Add a layer as `results` does, but without a comparison of its outputs with the infos in the file."""
+        return self._with_scales(op, operands, range(op.num_results()))
 
     def is_read(self, slot: int) -> bool:
         """Return True if another layer reads output `slot` of the file's layer."""
         return self.importer.is_read(self.layer, slot)
 
-    def _created(self, op: Op, values: Sequence[Value | None], numbers: Sequence[int]) -> Sequence[Value]:
+    def _with_scales(self, op: Op, operands: Sequence[Value | None], numbers: Sequence[int]) -> list[Value]:
         """Add a layer whose output ``numbers[i]`` has the quantization that the file declares for output i."""
         if len(self.infos) != len(numbers):
             self.fail(f"it has {len(self.infos)} output slots; expected {len(numbers)}")
         quantizations: list[Quantization | None] = [None] * op.num_results()
         for info, number in zip(self.infos, numbers, strict=True):
             quantizations[number] = info.quantization
-        return self._add(op, values, quantizations)
+        return self._add(op, operands, quantizations)
 
-    def declared(self, op: Op, values: Sequence[Value | None]) -> list[Value]:
+    def declared(self, op: Op, operands: Sequence[Value | None]) -> list[Value]:
         """Add a layer whose outputs have the infos that the file declares, and return them."""
-        layer = self.importer.graph.add(op, values, name=self.name, outputs=self.infos, source=self.source)
-        for error in infer_layer(layer):
-            self.fail(error)
-        return list(layer.outputs)
+        return list(self.importer.add_layer(op, operands, self.name, self.source, self.infos).outputs)
 
     def given(self, value: Value, slot: int = 0) -> Value:
         """Return a value that is output `slot` of the file's layer, after comparing it with the info in the file."""
         return self._agreed(value, slot)
 
     def _add(
-        self, op: Op, values: Sequence[Value | None], quantizations: Sequence[Quantization | None]
-    ) -> Sequence[Value]:
-        infos = [None if value is None else value.known for value in values]
+        self, op: Op, operands: Sequence[Value | None], quantizations: Sequence[Quantization | None]
+    ) -> list[Value]:
+        infos = [None if value is None else value.known for value in operands]
         for error in op.violations(*infos):
             self.fail(error)
-        inferred = op.infer_infos(*infos)
-        declared = [self._declared(*item) for item in zip(inferred, quantizations, strict=True)]
-        layer = self.importer.graph.add(op.canonical(), values, name=self.name, outputs=declared, source=self.source)
-        for error in infer_layer(layer):
-            self.fail(error)
-        return layer.outputs
+        pairs = zip(op.infer_infos(*infos), quantizations, strict=True)
+        declared = [self._declared(inferred, quantization) for inferred, quantization in pairs]
+        return list(self.importer.add_layer(op.canonical(), operands, self.name, self.source, declared).outputs)
 
     def _declared(self, inferred: TensorInfo | None, quantization: Quantization | None) -> TensorInfo | None:
         """Return the info to declare for an output so that its shape can still change with the inputs' shapes."""
@@ -235,4 +234,4 @@ class Node:
         shapes = {tuple(info.shape), tuple(inferred.shape)} if info.is_concrete and inferred.is_ranked else set()
         if shapes != {(), (1,)}:
             self.fail(f"output slot {slot} is declared with shape {info.shape}, but the layer gives {inferred.shape}")
-        return self.add(Reshape(tuple(info.shape)), value, like=inferred)
+        return self.step(Reshape(tuple(info.shape)), value, quantization=inferred.quantization)

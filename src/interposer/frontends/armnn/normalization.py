@@ -24,13 +24,13 @@ __all__: list[str] = []
 @layer("Softmax")
 def softmax(node: Node) -> list[Value]:
     """Convert Softmax; files of 20.08 have no axis, and mean the last one."""
-    return node.result(Softmax(float(node.descriptor["beta"]), node.descriptor["axis"]), node.tensor())
+    return node.results(Softmax(float(node.descriptor["beta"]), node.descriptor["axis"]), node.tensor(0))
 
 
 @layer("LogSoftmax")
 def log_softmax(node: Node) -> list[Value]:
     """Convert LogSoftmax."""
-    return node.result(LogSoftmax(float(node.descriptor["beta"]), node.descriptor["axis"]), node.tensor())
+    return node.results(LogSoftmax(float(node.descriptor["beta"]), node.descriptor["axis"]), node.tensor(0))
 
 
 @layer("BatchNormalization")
@@ -38,7 +38,7 @@ def batch_normalization(node: Node) -> list[Value]:
     """Convert BatchNormalization, whose statistics are constants of the layer."""
     op = BatchNormalization(eps=float(node.descriptor["eps"]), data_layout=node.layout())
     constants = [node.stored(field) or _missing(node, field) for field in ("mean", "variance", "beta", "gamma")]
-    return node.result(op, node.input(), *constants)
+    return node.results(op, node.value(0), *constants)
 
 
 def _missing(node: Node, field: str) -> Value:
@@ -48,18 +48,18 @@ def _missing(node: Node, field: str) -> Value:
 @layer("InstanceNormalization")
 def instance_normalization(node: Node) -> list[Value]:
     """Convert InstanceNormalization, whose gamma and beta are numbers of the descriptor."""
-    fields, x = node.descriptor, node.input()
+    fields, x = node.descriptor, node.value(0)
     dtype = x.known.dtype.numpy if x.known.dtype.is_float else np.dtype(np.float32)
     gamma, beta = (node.constant(np.array([fields[name]]).astype(dtype)) for name in ("gamma", "beta"))
     op = InstanceNormalization(eps=float(fields["eps"]), data_layout=node.layout())
-    return node.result(op, x, gamma, beta)
+    return node.results(op, x, gamma, beta)
 
 
 @layer("L2Normalization")
 def l2_normalization(node: Node) -> list[Value]:
     """Convert L2Normalization."""
     op = L2Normalization(eps=float(node.descriptor["eps"]), data_layout=node.layout())
-    return node.result(op, node.input())
+    return node.results(op, node.value(0))
 
 
 @layer("Normalization")
@@ -75,4 +75,4 @@ def normalization(node: Node) -> list[Value]:
         k=float(fields["k"]),
         data_layout=node.layout(),
     )
-    return node.result(op, node.input())
+    return node.results(op, node.value(0))

@@ -25,14 +25,14 @@ _AXES: Final = {
 def pooling(node: Node) -> list[Value]:
     """Convert Pooling2d."""
     layout = node.layout()
-    return node.result(Pooling2d(**_attributes(node, layout.name), data_layout=layout), node.input())
+    return node.results(Pooling2d(**_attributes(node, layout.name), data_layout=layout), node.value(0))
 
 
 @layer("Pooling3d")
 def pooling_3d(node: Node) -> list[Value]:
     """Convert Pooling3d."""
     layout = node.layout(of=("NDHWC", "NCDHW"))
-    return node.result(Pooling3d(**_attributes(node, layout.name), data_layout=layout), node.input())
+    return node.results(Pooling3d(**_attributes(node, layout.name), data_layout=layout), node.value(0))
 
 
 def _attributes(node: Node, layout: str) -> dict[str, Any]:
@@ -41,26 +41,26 @@ def _attributes(node: Node, layout: str) -> dict[str, Any]:
     Strides of 0 stand for a single window at the start of each axis.
     """
     fields = node.descriptor
-    result = window(node) | {
+    attributes = window(node) | {
         "pool_type": node.member("poolType", POOLINGS, PoolingAlgorithm),
         "output_shape_rounding": node.member("outputShapeRounding", ROUNDINGS, OutputShapeRounding),
         "padding_method": node.member("paddingMethod", PADDING_METHODS, PaddingMethod),
         "pool_width": fields["poolWidth"],
         "pool_height": fields["poolHeight"],
     }
-    result |= {"pool_depth": fields["poolDepth"]} if "poolDepth" in fields else {}
-    strides = {axis: result[f"stride_{_AXES[axis][0]}"] for axis in layout if axis in _AXES}
+    attributes |= {"pool_depth": fields["poolDepth"]} if "poolDepth" in fields else {}
+    strides = {axis: attributes[f"stride_{_AXES[axis][0]}"] for axis in layout if axis in _AXES}
     for axis in strides:
-        if not result[_AXES[axis][1]]:
+        if not attributes[_AXES[axis][1]]:
             node.fail(f"{_AXES[axis][1]} is 0; expected a positive size")
     if not any(strides.values()):
-        result |= _single_window(node, layout, result)
-    return result
+        attributes |= _single_window(node, layout, attributes)
+    return attributes
 
 
 def _single_window(node: Node, layout: str, attributes: dict[str, Any]) -> dict[str, Any]:
     """Return strides that reach beyond the image, with which there is one window along each axis."""
-    sizes = dict(zip(layout, node.shape(node.input()), strict=True))
+    sizes = dict(zip(layout, node.shape(node.value(0)), strict=True))
     result: dict[str, Any] = {"output_shape_rounding": OutputShapeRounding.FLOOR}
     for axis, (name, size, before, after) in _AXES.items():
         if axis in layout:

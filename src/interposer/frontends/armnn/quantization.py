@@ -14,25 +14,25 @@ __all__: list[str] = []
 @layer("Quantize")
 def quantize(node: Node) -> list[Value]:
     """Convert Quantize, whose type, scale and offset are those of its output slot."""
-    return node.result(Quantize(node.infos[0].dtype), node.input())
+    return node.results(Quantize(node.infos[0].dtype), node.value(0))
 
 
 @layer("Dequantize")
 def dequantize(node: Node) -> list[Value]:
     """Convert Dequantize; floats are only converted to another type."""
-    x, dtype = node.input(), node.infos[0].dtype
-    return node.result(Dequantize(dtype) if x.known.is_quantized else Cast(dtype), x)
+    x, dtype = node.value(0), node.infos[0].dtype
+    return node.results(Dequantize(dtype) if x.known.is_quantized else Cast(dtype), x)
 
 
 @layer("Cast")
 def cast(node: Node) -> list[Value]:
     """Convert Cast, which converts the real values of quantized tensors."""
-    x, info = node.input(), node.infos[0]
+    x, info = node.value(0), node.infos[0]
     if x.known.is_quantized and not info.is_quantized:
-        real = node.add(Dequantize(), x)
-        return [node.given(real)] if info.dtype is real.known.dtype else node.result(Cast(info.dtype), real)
+        real = node.step(Dequantize(), x)
+        return [node.given(real)] if info.dtype is real.known.dtype else node.results(Cast(info.dtype), real)
     if not info.is_quantized:
-        return node.result(Cast(info.dtype), x)
+        return node.results(Cast(info.dtype), x)
     if not x.known.is_quantized and not x.known.dtype.is_float:
-        x = node.add(Cast(DataType.FLOAT32), x)
-    return node.result(Quantize(info.dtype), x)
+        x = node.step(Cast(DataType.FLOAT32), x)
+    return node.results(Quantize(info.dtype), x)

@@ -31,7 +31,7 @@ __all__: list[str] = []
 @layer("Concat", "Merger")
 def concat(node: Node) -> list[Value]:
     """Convert Concat; the origins of its views say where each input goes."""
-    values = node.inputs()
+    values = node.values()
     origins = _vectors(node, node.descriptor["viewOrigins"], len(values))
     shapes = [node.shape(value) for value in values]
     axes = [axis for axis in range(len(shapes[0])) if any(origin[axis] for origin in origins)]
@@ -41,18 +41,18 @@ def concat(node: Node) -> list[Value]:
     order = sorted(range(len(values)), key=lambda number: origins[number][axis] if axes else 0)
     if axes:
         _check_gapless(node, [(origins[number][axis], shapes[number][axis]) for number in order])
-    return node.result(Concat(axis), *(values[number] for number in order))
+    return node.results(Concat(axis), *(values[number] for number in order))
 
 
 def _vectors(node: Node, records: Sequence[Record] | None, count: int) -> list[list[int]]:
     """Return vectors of the descriptor, one for each of `count` views, each as long as the views have dimensions."""
-    result = [[] if item["data"] is None else item["data"].tolist() for item in records or ()]
-    if len(result) != count:
-        node.fail(f"it has {len(result)} views for {count} tensors")
-    ranks = {len(numbers) for numbers in result}
+    vectors = [[] if record["data"] is None else record["data"].tolist() for record in records or ()]
+    if len(vectors) != count:
+        node.fail(f"it has {len(vectors)} views for {count} tensors")
+    ranks = {len(numbers) for numbers in vectors}
     if not count or ranks != {node.tensor(0).known.rank}:
         node.fail(f"its views have {sorted(ranks)} dimensions; expected {node.tensor(0).known.rank}")
-    return result
+    return vectors
 
 
 def _check_gapless(node: Node, places: Sequence[tuple[int, int]]) -> None:
@@ -67,16 +67,18 @@ def _check_gapless(node: Node, places: Sequence[tuple[int, int]]) -> None:
 @layer("Splitter")
 def splitter(node: Node) -> list[Value]:
     """Convert Splitter; views that do not divide one axis from start to end become slices."""
-    x, record = node.tensor(), node.descriptor["origins"]
+    x, record = node.tensor(0), node.descriptor["origins"]
     if record is None:
         node.fail("it has no origins")
     origins = _vectors(node, record["viewOrigins"], len(node.infos))
     sizes = _vectors(node, node.descriptor["viewSizes"], len(node.infos))
     axis = _divided_axis(node.shape(x), origins, sizes)
     if axis is not None:
-        return node.result(Splitter(axis, tuple(size[axis] for size in sizes)), x)
+        return node.results(Splitter(axis, tuple(size[axis] for size in sizes)), x)
     views = zip(origins, sizes, node.infos, strict=True)
-    slices = [node.add(Slice(tuple(begin), tuple(size)), x, like=info) for begin, size, info in views]
+    slices = [
+        node.step(Slice(tuple(begin), tuple(size)), x, quantization=info.quantization) for begin, size, info in views
+    ]
     return [node.given(value, slot) for slot, value in enumerate(slices)]
 
 
@@ -87,8 +89,8 @@ def _divided_axis(
     for axis in range(len(shape)):
         ends = np.cumsum([size[axis] for size in sizes]).tolist()
         begins = [[begin if at == axis else 0 for at in range(len(shape))] for begin in [0, *ends[:-1]]]
-        whole = all(size[at] == shape[at] for size in sizes for at in range(len(shape)) if at != axis)
-        if whole and ends[-1] == shape[axis] and list(map(list, origins)) == begins:
+        is_whole = all(size[at] == shape[at] for size in sizes for at in range(len(shape)) if at != axis)
+        if is_whole and ends[-1] == shape[axis] and list(map(list, origins)) == begins:
             return axis
     return None
 
@@ -96,44 +98,44 @@ def _divided_axis(
 @layer("Stack")
 def stack(node: Node) -> list[Value]:
     """Convert Stack."""
-    values = [node.input(number) for number in range(node.descriptor["numInputs"])]
-    return node.result(Stack(node.descriptor["axis"]), *values)
+    values = [node.value(number) for number in range(node.descriptor["numInputs"])]
+    return node.results(Stack(node.descriptor["axis"]), *values)
 
 
 @layer("Pad")
 def pad(node: Node) -> list[Value]:
     """Convert Pad, whose value is a quantized one for quantized tensors."""
-    x, value = node.tensor(), float(node.descriptor["padValue"])
+    x, padding_value = node.tensor(0), float(node.descriptor["padValue"])
     q = x.known.quantization
     if q is not None:
         low, high = integer_range(x.known.dtype)
-        value = float((min(max(np.rint(value), low), high) - q.zero_point) * q.scale)
+        padding_value = float((min(max(np.rint(padding_value), low), high) - q.zero_point) * q.scale)
     mode = node.member("paddingMode", PADDING_MODES, PaddingMode)
-    return node.result(Pad(node.pairs("padList"), value, mode), x)
+    return node.results(Pad(node.pairs("padList"), padding_value, mode), x)
 
 
 @layer("Permute")
 def permute(node: Node) -> list[Value]:
     """Convert Permute: axis i of the input becomes axis ``dimMappings[i]``."""
-    return node.result(Permute(node.numbers("dimMappings")), node.tensor())
+    return node.results(Permute(node.integers("dimMappings")), node.tensor(0))
 
 
 @layer("Transpose")
 def transpose(node: Node) -> list[Value]:
     """Convert Transpose: axis i of the result is axis ``dimMappings[i]`` of the input."""
-    return node.result(Transpose(node.numbers("dimMappings")), node.tensor())
+    return node.results(Transpose(node.integers("dimMappings")), node.tensor(0))
 
 
 @layer("Tile")
 def tile(node: Node) -> list[Value]:
     """Convert Tile."""
-    return node.result(Tile(node.numbers("m_Multiples")), node.tensor())
+    return node.results(Tile(node.integers("m_Multiples")), node.tensor(0))
 
 
 @layer("ReverseV2")
 def reverse(node: Node) -> list[Value]:
     """Convert ReverseV2, whose axes are an input; they must be a constant."""
-    axes = node.input(1).constant
+    axes = node.value(1).constant
     if axes is None or axes.dtype.kind != "i":
         node.fail("its axes (input 1) are computed while running; only constant integers are supported")
-    return node.result(ReverseV2(tuple(axes.ravel().tolist())), node.tensor())
+    return node.results(ReverseV2(tuple(axes.ravel().tolist())), node.tensor(0))

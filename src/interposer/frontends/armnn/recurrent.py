@@ -50,7 +50,7 @@ def _values(node: Node, op: type[Op], params: tuple[str, ...], states: tuple[str
         [name for name in params if _is_used(_snake(name), _features(node.descriptor))] if _has_features(op) else params
     )
     named = {_snake(name): node.stored(name, scaled=True, fields=record.fields) for name in used}
-    named |= {name: node.input(number) for number, name in enumerate(("input", *states))}
+    named |= {name: node.value(number) for number, name in enumerate(("input", *states))}
     return [named.get(operand.name) for operand in op.operands]
 
 
@@ -109,13 +109,13 @@ def _scratch(node: Node, op: Lstm, gates: Value, cell_state: Value) -> Value:
         return gates
     batch, width = node.shape(gates)
     count = 3 if op.cifg_enabled else 4
-    *first, _, forget, output = node.pieces(Splitter(1, (width // count,) * count), gates)
+    *first, _, forget, output = node.steps(Splitter(1, (width // count,) * count), gates)
     function = _ACTIVATIONS.get(op.activation_func)
-    cell = cell_state if function is None else node.add(function, cell_state)
+    cell = cell_state if function is None else node.step(function, cell_state)
     if op.cifg_enabled:
-        forget = node.add(Subtraction(), node.constant(np.ones((1, 1), gates.known.dtype.numpy)), forget)
-    blocks = [*first, cell, forget, node.add(Multiplication(), output, cell)]
-    return node.add(Reshape((batch, width)), node.add(Stack(0), *blocks))
+        forget = node.step(Subtraction(), node.constant(np.ones((1, 1), gates.known.dtype.numpy)), forget)
+    blocks = [*first, cell, forget, node.step(Multiplication(), output, cell)]
+    return node.step(Reshape((batch, width)), node.step(Stack(0), *blocks))
 
 
 @layer("UnidirectionalSequenceLstm")
@@ -124,7 +124,7 @@ def sequence_lstm(node: Node) -> list[Value]:
     kind = UnidirectionalSequenceLstm
     op = kind(**_float_attributes(node), time_major=node.descriptor["timeMajor"])
     values = _values(node, kind, LSTM_PARAMS, ("output_state_in", "cell_state_in"))
-    return node.results(op, values, [0] if len(node.infos) == 1 else [1, 2, 0])
+    return node.reordered(op, values, [0] if len(node.infos) == 1 else [1, 2, 0])
 
 
 @layer("QLstm")
@@ -133,11 +133,11 @@ def q_lstm(node: Node) -> list[Value]:
     fields = node.descriptor
     numbers: dict[str, Any] = {_snake(name): float(fields[name]) for name in fields if name.endswith(("Scale", "Clip"))}
     op = QLstm(**_features(fields), **numbers, hidden_state_zero_point=fields["hiddenStateZeroPoint"])
-    return node.result(op, *_values(node, QLstm, QLSTM_PARAMS, ("output_state_in", "cell_state_in")))
+    return node.results(op, *_values(node, QLstm, QLSTM_PARAMS, ("output_state_in", "cell_state_in")))
 
 
 @layer("QuantizedLstm")
 def quantized_lstm(node: Node) -> list[Value]:
     """Convert QuantizedLstm, whose cell state comes before the output state."""
     values = _values(node, QuantizedLstm, QUANTIZED_LSTM_PARAMS, ("cell_state_in", "output_state_in"))
-    return node.result(QuantizedLstm(), *values)
+    return node.results(QuantizedLstm(), *values)

@@ -14,14 +14,14 @@ __all__: list[str] = []
 @layer("Mean")
 def mean(node: Node) -> list[Value]:
     """Convert Mean; without axes, all elements are averaged."""
-    return node.result(Mean(node.numbers("axis"), node.descriptor["keepDims"]), node.tensor())
+    return node.results(Mean(node.integers("axis"), node.descriptor["keepDims"]), node.tensor(0))
 
 
 @layer("Reduce")
 def reduce(node: Node) -> list[Value]:
     """Convert Reduce; without axes, all elements are reduced."""
     operation = node.member("reduceOperation", REDUCTIONS, ReduceOperation)
-    return node.result(Reduce(node.numbers("axis"), node.descriptor["keepDims"], operation), node.tensor())
+    return node.results(Reduce(node.integers("axis"), node.descriptor["keepDims"], operation), node.tensor(0))
 
 
 @layer("ArgMinMax")
@@ -29,4 +29,4 @@ def arg_min_max(node: Node) -> list[Value]:
     """Convert ArgMinMax; the type of the result is that of the output slot."""
     function = node.member("argMinMaxFunction", ("MIN", "MAX"), ArgMinMaxFunction)
     op = ArgMinMax(function=function, axis=node.descriptor["axis"], dtype=node.infos[0].dtype)
-    return node.result(op, node.tensor())
+    return node.results(op, node.tensor(0))

@@ -14,13 +14,13 @@ __all__: list[str] = []
 @layer("Resize")
 def resize(node: Node) -> list[Value]:
     """Convert Resize."""
-    return node.result(_op(node, node.member("method", RESIZE_METHODS, ResizeMethod)), node.input())
+    return node.results(_op(node, node.member("method", RESIZE_METHODS, ResizeMethod)), node.value(0))
 
 
 @layer("ResizeBilinear")
 def resize_bilinear(node: Node) -> list[Value]:
     """Convert ResizeBilinear, which older releases have instead of Resize."""
-    return node.result(_op(node, ResizeMethod.BILINEAR), node.input())
+    return node.results(_op(node, ResizeMethod.BILINEAR), node.value(0))
 
 
 def _op(node: Node, method: ResizeMethod) -> Resize:

@@ -16,7 +16,7 @@ __all__: list[str] = []
 @layer("Slice")
 def slice_(node: Node) -> list[Value]:
     """Convert Slice."""
-    return node.result(Slice(node.numbers("begin"), node.numbers("size")), node.tensor())
+    return node.results(Slice(node.integers("begin"), node.integers("size")), node.tensor(0))
 
 
 class _Range(NamedTuple):
@@ -34,17 +34,17 @@ def strided_slice(node: Node) -> list[Value]:
     Arm NN ignores the masks of the ellipsis and of new axes. Positions outside the tensor are clamped: a begin to an
     existing element, also if it lies after the last one.
     """
-    x, fields = node.tensor(), node.descriptor
+    x, fields = node.tensor(0), node.descriptor
     sizes = node.shape(x)
-    begin, end, stride = (node.numbers(name) for name in ("begin", "end", "stride"))
+    begin, end, stride = (node.integers(name) for name in ("begin", "end", "stride"))
     if not len(begin) == len(end) == len(stride) == len(sizes):
         counts = f"{len(begin)}, {len(end)} and {len(stride)}"
         node.fail(f"begin, end and stride have {counts} numbers for {len(sizes)} axes")
     if 0 in stride:
         node.fail(f"stride is {stride}; expected other numbers than 0")
-    items = zip(begin, end, stride, sizes, strict=True)
-    ranges = [_range(_Range(*item[:3]), item[3], axis, fields) for axis, item in enumerate(items)]
-    return node.result(_op(ranges, fields["shrinkAxisMask"]), x)
+    along_axes = zip(begin, end, stride, sizes, strict=True)
+    ranges = [_range(_Range(*along[:3]), along[3], axis, fields) for axis, along in enumerate(along_axes)]
+    return node.results(_op(ranges, fields["shrinkAxisMask"]), x)
 
 
 def _range(stored: _Range, size: int, axis: int, fields: Mapping[str, Any]) -> _Range:
@@ -64,11 +64,11 @@ def _range(stored: _Range, size: int, axis: int, fields: Mapping[str, Any]) -> _
 
 
 def _op(ranges: Sequence[_Range], shrink: int) -> StridedSlice:
-    ends = sum(1 << axis for axis, item in enumerate(ranges) if item.end is None)
+    ends = sum(1 << axis for axis, bounds in enumerate(ranges) if bounds.end is None)
     return StridedSlice(
-        begin=tuple(item.begin for item in ranges),
-        end=tuple(item.end or 0 for item in ranges),
-        stride=tuple(item.stride for item in ranges),
+        begin=tuple(bounds.begin for bounds in ranges),
+        end=tuple(bounds.end or 0 for bounds in ranges),
+        stride=tuple(bounds.stride for bounds in ranges),
         end_mask=ends,
         shrink_axis_mask=shrink & ((1 << len(ranges)) - 1),
     )

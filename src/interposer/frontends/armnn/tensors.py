@@ -103,5 +103,5 @@ def constant_array(record: Record, info: TensorInfo, where: str) -> Array:
     if info.dtype is DataType.BOOL:
         truths: Array = (values != 0).reshape(tuple(info.shape))
         return truths
-    result: Array = values.view(info.dtype.numpy).reshape(tuple(info.shape))
-    return result
+    elements: Array = values.view(info.dtype.numpy).reshape(tuple(info.shape))
+    return elements

@@ -7,14 +7,15 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final
 
 from interposer import Quantization, TensorInfo
-from interposer.core.errors import InterposerError, InvalidArgumentError, ParseError
+from interposer.core.errors import InterposerError, ParseError
 from interposer.core.types import UNRANKED, Array
 from interposer.frontends.armnn.armnn_converters import find
 from interposer.frontends.armnn.contents import Layer, Slot
-from interposer.frontends.armnn.node import Node
+from interposer.frontends.armnn.node import FileImporter, Node
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
-from interposer.ops.control import Constant, Input, Output
+from interposer.ir.network import Network
+from interposer.ops.control import Input, Output
 from pyarmnn import _types as types
 from pyarmnn._infos import info_to_core
 from pyarmnn._messages import unsupported
@@ -38,16 +39,16 @@ _CHECKS: Final = {"Concat": check_views, "Fill": check_fill}
 """What is checked before layers of a kind are converted."""
 
 
-class Builder:
+class Builder(FileImporter):
     """Converts the layers of a network to a graph, or adds them to the graph of a network that was parsed.
 
-    It is the importer of Interposer's converters of Arm NN's layers (`interposer.frontends.armnn.node.Import`).
+    It is the importer of Interposer's converters of Arm NN's layers.
     """
 
     weights_layout = 0
 
     def __init__(self, backends: Sequence[str], graph: Graph | None = None) -> None:
-        self.graph = Graph("network") if graph is None else graph
+        super().__init__(Network("network") if graph is None else Network(graph=graph))
         self._backends = backends
         self._values: dict[IOutputSlot, Value] = {}
         self._layers: dict[int, IConnectableLayer] = {}
@@ -63,16 +64,17 @@ class Builder:
         _check_scales(ordered)
         for layer in ordered:
             self._layers[layer.GetGuid()] = layer
-            self._add(layer)
+            self._add_connectable(layer)
 
-    def _add(self, layer: IConnectableLayer) -> None:
+    def _add_connectable(self, layer: IConnectableLayer) -> None:
         if layer._type == "Input":
             [slot] = layer._outputs
-            created = self.graph.add(Input(layer._descriptor), name=_name(layer), outputs=[info_to_core(slot._info)])
-            infer_layer(created)
-            self._values[slot] = created.output
+            info = info_to_core(slot._info)
+            port = self.network.graph.add(Input(layer._descriptor), name=_name(layer), outputs=[info])
+            infer_layer(port)
+            self._values[slot] = port.output
         elif layer._type == "Output":
-            self.graph.add(Output(layer._descriptor), [self._source(layer, 0)], name=_name(layer))
+            self.network.graph.add(Output(layer._descriptor), [self._source(layer, 0)], name=_name(layer))
         else:
             self._convert(layer)
 
@@ -115,19 +117,12 @@ class Builder:
         info, quantization = constant.info, info_to_core(constant.info).quantization
         if scaled and info.GetDataType() == types.DataType_Signed32 and info.GetQuantizationScale() > 0:
             quantization = Quantization(info.GetQuantizationScale(), info.GetQuantizationOffset())
-        return self.constant(constant.array, quantization, name, source)
+        return self.constant(constant.array, name, source, quantization)
 
     def raw(self, record: Any, where: str) -> tuple[Array, Quantization | None]:
         """Return the elements of a constant of a layer and its scales, which may belong to no axis of it."""
         constant: slots.Constant = record
         return constant.array, info_to_core(constant.info).quantization
-
-    def constant(self, array: Array, quantization: Quantization | None, name: str, source: str) -> Value:
-        """Add a constant to the graph, and return its value."""
-        layer = self.graph.add(Constant(array, quantization), name=name, source=source)
-        for error in infer_layer(layer):
-            raise InvalidArgumentError(error)
-        return layer.output
 
     def _source(self, layer: IConnectableLayer, number: int) -> Value:
         source = layer._inputs[number]._source

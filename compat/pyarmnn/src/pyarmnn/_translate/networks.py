@@ -28,7 +28,7 @@ def translated(network: INetwork, backends: Sequence[str]) -> tuple[ip.Network, 
     builder = Builder(backends, None if parsed is None else parsed.graph.clone())
     builder.build(layers)
     infos = _infos(layers) if parsed is None else _merged(_parsed_infos(parsed), _infos(layers))
-    return ip.Network("network", builder.graph), infos
+    return ip.Network("network", builder.network.graph), infos
 
 
 def _merged(first: Infos, second: Infos) -> Infos:
