@@ -76,7 +76,7 @@ def _sweep(graph: Graph, rules: Rules, done: Rewritten, bound: int) -> bool:
 
     `done` counts the applications; `bound` is the number of them after which to stop.
     """
-    before = done.counts.total()
+    applied_before = done.counts.total()
     pending = deque([layer for layer in graph.topological() if rules[type(layer.op)]])
     while pending:
         layer = pending.popleft()
@@ -92,7 +92,7 @@ def _sweep(graph: Graph, rules: Rules, done: Rewritten, bound: int) -> bool:
         if done.counts.total() >= bound:
             done.finished = False
             return False
-    return done.counts.total() > before
+    return done.counts.total() > applied_before
 
 
 def _first_match(layer: Layer, rules: Iterable[Rewrite]) -> tuple[str, Replacement] | None:
@@ -101,11 +101,11 @@ def _first_match(layer: Layer, rules: Iterable[Rewrite]) -> tuple[str, Replaceme
         if not rule.applies_to(op):
             continue
         try:
-            result = rule.function(op, layer)
+            replacement = rule.function(op, layer)
         except UnknownRankError:
             continue
-        if result is not None:
-            return rule.name, result
+        if replacement is not None:
+            return rule.name, replacement
     return None
 
 
@@ -118,9 +118,9 @@ def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) ->
     Raises:
         VerificationError: the replacement is invalid; names the rewrite and the errors.
     """
-    requested = replacement if isinstance(replacement, tuple) else (replacement,)
+    replacements = replacement if isinstance(replacement, tuple) else (replacement,)
     maker = _Maker(graph, layer, by)
-    stand_ins = [maker.stand_in(item, old) for item, old in zip(requested, layer.outputs, strict=True)]
+    stand_ins = [maker.stand_in(item, old) for item, old in zip(replacements, layer.outputs, strict=True)]
     users = [use.layer for old in layer.outputs for use in old.uses]
     for old, new in zip(layer.outputs, stand_ins, strict=True):
         graph.replace_uses(old, new)
@@ -134,30 +134,30 @@ def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) ->
     return [*maker.made, *dict.fromkeys(users)]
 
 
-def _remember(created: Mapping[Layer, New], stand_ins: Iterable[Value], gone: Sequence[Layer]) -> None:
+def _remember(descriptions: Mapping[Layer, New], stand_ins: Iterable[Value], erased: Sequence[Layer]) -> None:
     """Record the names of erased layers in the layers that replace them, for explanations.
 
     These are the new layers with `like` set to the erased layer, else the other new layers, else the producers of the
     values that replace the outputs.
 
     Args:
-        created: the new layers, each with its description.
+        descriptions: the new layers, each with its description.
         stand_ins: the values that replace the outputs of the rewritten layer.
-        gone: the erased layers.
+        erased: the erased layers.
     """
-    for layer, new in created.items():
+    for layer, new in descriptions.items():
         _note(layer, _stood_for(new.like) if new.like else NO_NAMES)
-    claimed = {new.like for new in created.values()}
-    names = [_stood_for(layer) for layer in reversed(gone) if layer not in claimed]
-    fresh = [layer for layer, new in created.items() if not new.like and not isinstance(layer.op, Constant)]
+    claimed = {new.like for new in descriptions.values()}
+    names = [_stood_for(layer) for layer in reversed(erased) if layer not in claimed]
+    fresh = [layer for layer, new in descriptions.items() if not new.like and not isinstance(layer.op, Constant)]
     for heir in fresh or dict.fromkeys(value.producer for value in stand_ins):
-        unnamed = heir in created and not created[heir].like
+        unnamed = heir in descriptions and not descriptions[heir].like
         _note(heir, MergedNames((*(() if unnamed else (_stood_for(heir),)), *names)))
 
 
-def _note(layer: Layer, names: MergedNames) -> None:
+def _note(layer: Layer, merged: MergedNames) -> None:
     """Set the names of the layers that a layer has replaced; none if it only stands for itself."""
-    layer.merged = NO_NAMES if names.is_only(layer.name) and not isinstance(layer.op, Constant) else names
+    layer.merged = NO_NAMES if merged.is_only(layer.name) and not isinstance(layer.op, Constant) else merged
 
 
 def _stood_for(layer: Layer) -> MergedNames:
@@ -181,15 +181,15 @@ class _Maker:
         self._known: dict[int, Layer] = {}
         self._names: dict[Layer, str] = {}
 
-    def stand_in(self, item: Value | New | None, old: Value) -> Value:
-        """Return the value that replaces the output `old` of the rewritten layer: `item`, or the output of a new layer.
+    def stand_in(self, new: Value | New | None, old: Value) -> Value:
+        """Return the value that replaces the output `old` of the rewritten layer: `new`, or the output of a new layer.
 
         Raises:
             VerificationError: the replacement is missing or has another info than `old`.
         """
-        if item is None:
+        if new is None:
             raise VerificationError([f"no stand-in for {old!r}"], after=self._title())
-        value = item if isinstance(item, Value) else self._root(item, old)
+        value = new if isinstance(new, Value) else self._root(new, old)
         if not _same(value.info, old.known):
             raise VerificationError([f"{old.name}, {old.info}, would become {value.info}"], after=self._title())
         return value

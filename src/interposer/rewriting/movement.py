@@ -64,8 +64,8 @@ def _leads_to_transpose(value: Value, far: int) -> bool:
     if inner is None or len(value.uses) > 1 or not far:
         return False
     inputs = [value for value in inner.layer.values if not value.is_constant and value.known.num_elements != 1]
-    met = [_leads_to_transpose(item, far - 1) for item in inputs]
-    return any(met) and met.count(False) <= 1
+    meets_transpose = [_leads_to_transpose(source, far - 1) for source in inputs]
+    return any(meets_transpose) and meets_transpose.count(False) <= 1
 
 
 def _transposed(value: Value, axes: Sequence[int], below: str) -> Value | New | None:
@@ -103,10 +103,10 @@ def join_transpose_and_batch_to_space(op: BatchToSpaceNd, layer: Layer) -> Repla
 @rewrite(Transpose, Permute)
 def transpose_as_reshape(op: Transpose | Permute, layer: Layer) -> Replacement:
     """Replace a Transpose that moves only axes of size 1 by a Reshape."""
-    before = layer.values[0].known.shape
-    real = [axis for axis in op.permutation if before[axis] != 1]
+    input_shape = layer.values[0].known.shape
+    kept_axes = [axis for axis in op.permutation if input_shape[axis] != 1]
     target = reshape_to(layer.output.known.shape)
-    if real != sorted(real) or target is None or not keeps_codes(layer):
+    if kept_axes != sorted(kept_axes) or target is None or not keeps_codes(layer):
         return None
     return New(target, layer.inputs)
 

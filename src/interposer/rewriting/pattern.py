@@ -159,17 +159,17 @@ def above_with(value: Value | None, traits: Trait) -> Producer[Op] | None:
     return Producer(value.producer.op, value.producer)
 
 
-def info_of(item: Value | New | Part | None) -> TensorInfo | None:
+def info_of(source: Value | New | Part | None) -> TensorInfo | None:
     """Return the info of a value or of a new layer."""
-    if isinstance(item, Value | Part):
-        return item.info
-    return None if item is None else item.info or gives(item.op, item.inputs)
+    if isinstance(source, Value | Part):
+        return source.info
+    return None if source is None else source.info or gives(source.op, source.inputs)
 
 
 def gives(op: Op, inputs: Sequence[Value | New | Part | None]) -> TensorInfo | None:
     """Return the info of the operator's only output for these inputs; None if it does not accept them."""
-    infos = [info_of(item) for item in inputs]
-    if any(info is None and item is not None for info, item in zip(infos, inputs, strict=True)):
+    infos = [info_of(source) for source in inputs]
+    if any(info is None and source is not None for info, source in zip(infos, inputs, strict=True)):
         return None
     return None if op.violations(*infos) else op.infer_infos(*infos)[0]
 

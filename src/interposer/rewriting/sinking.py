@@ -34,12 +34,12 @@ def sink_transposes(graph: Graph, more: Sequence[Rewrite] = ()) -> Graph:
     any case. Regions are not changed.
     """
     apply_rewrites(graph, REMOVALS)
-    before = _transposes(graph)
-    if not before:
+    count_before = _transposes(graph)
+    if not count_before:
         return graph
     copy = graph.clone()
     apply_rewrites(copy, (*REMOVALS, *SINKS, *more))
-    return copy if _transposes(copy) < before else graph
+    return copy if _transposes(copy) < count_before else graph
 
 
 def _transposes(graph: Graph) -> int:
@@ -92,9 +92,9 @@ def _name(value: Value) -> str:
 @rewrite(Transpose, Permute)
 def merge_equal_transposes(op: Transpose | Permute, layer: Layer) -> Replacement:
     """Replace a Transpose by an earlier Transpose of the same value that gives the same."""
-    others = (other for other in layer.values[0].consumers if isinstance(other.op, Transpose | Permute))
-    equal = (other for other in others if other.op.permutation == op.permutation)  # type: ignore[attr-defined]
-    first = next(other for other in equal if other.output.info == layer.output.info)
+    transposes = (transpose for transpose in layer.values[0].consumers if isinstance(transpose.op, Transpose | Permute))
+    equal = (transpose for transpose in transposes if transpose.op.permutation == op.permutation)  # type: ignore[attr-defined]
+    first = next(transpose for transpose in equal if transpose.output.info == layer.output.info)
     return None if first is layer else first.output
 
 
@@ -182,11 +182,11 @@ def sink_past_reduction(op: Mean | Reduce, layer: Layer) -> Replacement:
     if axes is None:
         return None
     gone = reduced_axes(op.axis, len(axes))
-    own = op.replace(axis=tuple(sorted(axes[axis] for axis in gone)))
+    new = op.replace(axis=tuple(sorted(axes[axis] for axis in gone)))
     if op.keep_dims:
-        return _sunk(layer, own, [_source(layer)], axes)
+        return _sunk(layer, new, [_source(layer)], axes)
     left = [axis for number, axis in enumerate(axes) if number not in gone]
-    return New(own, [_source(layer)], like=layer) if left == sorted(left) else None
+    return New(new, [_source(layer)], like=layer) if left == sorted(left) else None
 
 
 @rewrite(Reshape)
@@ -203,17 +203,17 @@ def sink_past_reshape(op: Reshape, layer: Layer) -> Replacement:
     groups = _groups([sizes[axis] for axis in axes], info.shape)
     if groups is None:
         return None
-    moved = sorted(groups, key=lambda group: [axes[axis] for axis in group[0]] or [-1])
-    inner = tuple(axes[axis] for before, _ in moved for axis in before)
-    places = tuple(axis for _, after in moved for axis in after)
-    if not _keeps_order(sizes, inner):
-        if _inverse(places) != _CHANNELS_FIRST:
+    ordered = sorted(groups, key=lambda group: [axes[axis] for axis in group[0]] or [-1])
+    source_order = tuple(axes[axis] for source_axes, _ in ordered for axis in source_axes)
+    result_order = tuple(axis for _, result_axes in ordered for axis in result_axes)
+    if not _keeps_order(sizes, source_order):
+        if _inverse(result_order) != _CHANNELS_FIRST:
             return None
-        source = New(Transpose(inner), [source], name=f"{layer.name}/transposed")
-    turned = Reshape(tuple(int(info.shape[axis]) for axis in places))
-    if places == tuple(range(len(places))):
+        source = New(Transpose(source_order), [source], name=f"{layer.name}/transposed")
+    turned = Reshape(tuple(int(info.shape[axis]) for axis in result_order))
+    if result_order == tuple(range(len(result_order))):
         return New(turned, [source], like=layer)
-    return _sunk(layer, turned, [source], _inverse(places))
+    return _sunk(layer, turned, [source], _inverse(result_order))
 
 
 def _keeps_order(sizes: Sequence[int], axes: Permutation) -> bool:
@@ -222,23 +222,27 @@ def _keeps_order(sizes: Sequence[int], axes: Permutation) -> bool:
     return long == sorted(long)
 
 
-def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
+def _groups(first: Sequence[int], second: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
     """Return pairs of groups of adjacent axes of two shapes that have equally many elements, as small as possible.
 
     For example, the shapes (2, 3, 4) and (6, 4) have the pairs ([0, 1], [0]) and ([2], [1]). The result is None if a
     dimension is unknown or 0.
     """
-    if any(isinstance(size, Dim) or not size for size in (*before, *after)):
+    if any(isinstance(size, Dim) or not size for size in (*first, *second)):
         return None
     pairs: list[tuple[list[int], list[int]]] = []
-    left, right = list(range(len(before))), list(range(len(after)))
-    while left and right:
-        mine, its = [left.pop(0)], [right.pop(0)]
-        while (a := math.prod(before[i] for i in mine)) != (b := math.prod(after[i] for i in its)):
-            mine, its = (mine + [left.pop(0)], its) if a < b else (mine, its + [right.pop(0)])
-        pairs.append((mine, its))
-    if left or right:
-        rest = ([*pairs[-1][0], *left], [*pairs[-1][1], *right]) if pairs else (left, right)
+    first_axes, second_axes = list(range(len(first))), list(range(len(second)))
+    while first_axes and second_axes:
+        first_group, second_group = [first_axes.pop(0)], [second_axes.pop(0)]
+        while (a := math.prod(first[i] for i in first_group)) != (b := math.prod(second[i] for i in second_group)):
+            first_group, second_group = (
+                (first_group + [first_axes.pop(0)], second_group)
+                if a < b
+                else (first_group, second_group + [second_axes.pop(0)])
+            )
+        pairs.append((first_group, second_group))
+    if first_axes or second_axes:
+        rest = ([*pairs[-1][0], *first_axes], [*pairs[-1][1], *second_axes]) if pairs else (first_axes, second_axes)
         pairs[-1:] = [rest]
     return pairs
 

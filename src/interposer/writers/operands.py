@@ -33,9 +33,9 @@ class Operands(Generic[TensorT]):
 
     def operand(self, index: int) -> TensorT:
         """Return operand `index` of the layer, which must be present, as a tensor of the format."""
-        result = self.optional(index)
-        assert result is not None, "violations() comes first"
-        return result
+        tensor = self.optional(index)
+        assert tensor is not None, "violations() comes first"
+        return tensor
 
     def tensors(self) -> list[TensorT]:
         """Return all operands of the layer, all of which must be present, as tensors of the format."""
@@ -43,9 +43,9 @@ class Operands(Generic[TensorT]):
 
     def info(self, index: int) -> TensorInfo:
         """Return the info of operand `index`, which must be present."""
-        result = self.infos[index]
-        assert result is not None, "violations() comes first"
-        return result
+        info = self.infos[index]
+        assert info is not None, "violations() comes first"
+        return info
 
     @property
     def rank(self) -> int:

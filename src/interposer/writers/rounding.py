@@ -44,10 +44,10 @@ def expand_rounding(op: DynamicFakeQuantization, layer: Layer) -> New:
 def _rounded(op: DynamicFakeQuantization, x: Value | New, rank: int) -> New:
     axes = reduced_axes(op.axes, rank)
     scale, inverse, zero = _asymmetric(x, axes) if op.asymmetric else _symmetric(x, axes)
-    place = New(Addition(), [New(Multiplication(), [x, inverse]), zero])
+    position = New(Addition(), [New(Multiplication(), [x, inverse]), zero])
     low = _number(-128.0 if op.asymmetric else -127.0)
-    inside = New(Minimum(), [New(Maximum(), [place, low]), _number(127.0)])
-    steps = New(Subtraction(), [_nearest(inside), zero])
+    clamped = New(Minimum(), [New(Maximum(), [position, low]), _number(127.0)])
+    steps = New(Subtraction(), [_nearest(clamped), zero])
     return New(Multiplication(), [steps, scale])
 
 
@@ -64,8 +64,8 @@ def _asymmetric(x: Value | New, axes: tuple[int, ...]) -> tuple[New, New, New]:
     high = New(Maximum(), [_reduced(ReduceOperation.MAX, x, axes), _number(0.0)])
     scale = New(Division(), [New(Subtraction(), [high, low]), _number(255.0)])
     scale = New(Maximum(), [scale, _number(_LEAST)])
-    zero = New(Subtraction(), [_number(-128.0), New(Division(), [low, scale])])
-    return scale, New(Division(), [_number(1.0), scale]), _nearest(zero)
+    zero_point = New(Subtraction(), [_number(-128.0), New(Division(), [low, scale])])
+    return scale, New(Division(), [_number(1.0), scale]), _nearest(zero_point)
 
 
 def _reduced(operation: ReduceOperation, x: Value | New, axes: tuple[int, ...]) -> Value | New:
@@ -74,13 +74,13 @@ def _reduced(operation: ReduceOperation, x: Value | New, axes: tuple[int, ...]) 
 
 def _nearest(x: New) -> New:
     """Round to whole numbers, halves away from zero."""
-    size = New(Addition(), [_unary(UnaryOperation.ABS, x), _number(0.5)])
-    return New(Multiplication(), [New(Floor(), [size]), _unary(UnaryOperation.SIGN, x)])
+    raised = New(Addition(), [_unary(UnaryOperation.ABS, x), _number(0.5)])
+    return New(Multiplication(), [New(Floor(), [raised]), _unary(UnaryOperation.SIGN, x)])
 
 
 def _unary(operation: UnaryOperation, x: Value | New) -> New:
     return New(ElementwiseUnary(operation), [x])
 
 
-def _number(value: float) -> New:
-    return constant(np.array(value, np.float32))
+def _number(number: float) -> New:
+    return constant(np.array(number, np.float32))

@@ -94,12 +94,12 @@ class Tables:
         """Add a string and return its offset."""
         return int(self._builder.CreateString(text))
 
-    def constant(self, data: Array, width: int = 1) -> int:
-        """Add the bytes `data` as a vector of elements of `width` bytes, aligned for any type; return its offset."""
+    def constant(self, stored: Array, width: int = 1) -> int:
+        """Add the bytes `stored` as a vector of elements of `width` bytes, aligned for any type; return its offset."""
         builder = self._builder
-        builder.StartVector(width, data.size // width, _ALIGNMENT)
-        builder.head -= data.size
-        np.frombuffer(builder.Bytes, np.uint8)[builder.head : builder.head + data.size] = data
+        builder.StartVector(width, stored.size // width, _ALIGNMENT)
+        builder.head -= stored.size
+        np.frombuffer(builder.Bytes, np.uint8)[builder.head : builder.head + stored.size] = stored
         return int(builder.EndVector())
 
     def finished(self, root: int) -> bytes:
@@ -108,8 +108,8 @@ class Tables:
         `InvalidArgumentError` is raised for 2 GiB or more.
         """
         self._builder.Finish(root, file_identifier=self._format.mark)
-        result = bytes(memoryview(self._builder.Bytes)[self._builder.head :])
-        if len(result) >= 2**31:
+        content = bytes(memoryview(self._builder.Bytes)[self._builder.head :])
+        if len(content) >= 2**31:
             name, most = self._format.name, f"{2**31 - 1:,}"
-            raise InvalidArgumentError(f"the file would have {len(result):,} bytes; {name} has room for {most}")
-        return result
+            raise InvalidArgumentError(f"the file would have {len(content):,} bytes; {name} has room for {most}")
+        return content

@@ -71,8 +71,8 @@ def _minus_soft_relu(draft: Draft, x: Tensor, info: TensorInfo) -> Tensor:
     magnitude = draft.activation(_NUMBERS[F.ABS], column, giving=single)
     negative = draft.activation(_NUMBERS[F.LINEAR], magnitude, -1.0, 0.0, giving=single)
     zeros = draft.activation(_NUMBERS[F.BOUNDED_RELU], column, 0.0, 0.0, giving=single)
-    both = draft.node("Concat", negative, zeros, giving=pair, descriptor=origins(1, [(count, 1)] * 2))
-    logs = draft.node("LogSoftmax", both, giving=pair, descriptor={"beta": 1.0, "axis": -1})
+    joined = draft.node("Concat", negative, zeros, giving=pair, descriptor=origins(1, [(count, 1)] * 2))
+    logs = draft.node("LogSoftmax", joined, giving=pair, descriptor={"beta": 1.0, "axis": -1})
     second = draft.node("Slice", logs, giving=single, descriptor={"begin": (0, 1), "size": (count, 1)})
     positive = draft.activation(_NUMBERS[F.RELU], column, giving=single)
     return draft.reshape(draft.node("Subtraction", second, positive, giving=single), shape)
@@ -126,10 +126,10 @@ def softmax(draft: Draft, op: Softmax | LogSoftmax) -> Tensor:
     rank = len(dimensions(x.info))
     axis = normal_axis(op.axis, rank)
     if axis == rank - 1 or kind == "LogSoftmax" or draft.release.prefers(_AXIS_SINCE):
-        fields = {"beta": op.beta, "axis": axis if axis < rank - 1 else -1}
-        return draft.final(kind, x, descriptor=fields)
-    order = [*(number for number in range(rank) if number != axis), axis]
-    moved = draft.transpose(x, order)
+        descriptor = {"beta": op.beta, "axis": axis if axis < rank - 1 else -1}
+        return draft.final(kind, x, descriptor=descriptor)
+    permutation = [*(number for number in range(rank) if number != axis), axis]
+    moved = draft.transpose(x, permutation)
     info = TensorInfo(moved.shape, draft.result.dtype, draft.result.quantization)
-    result = draft.node(kind, moved, giving=info, descriptor={"beta": op.beta})
-    return draft.transpose(result, sorted(range(rank), key=order.__getitem__), final=True)
+    scores = draft.node(kind, moved, giving=info, descriptor={"beta": op.beta})
+    return draft.transpose(scores, sorted(range(rank), key=permutation.__getitem__), final=True)

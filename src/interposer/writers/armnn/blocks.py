@@ -29,16 +29,18 @@ def space_and_batch(draft: Draft, op: SpaceToBatchNd | BatchToSpaceNd) -> Tensor
     """Write SpaceToBatchNd or BatchToSpaceNd; a tensor with one axis for blocks becomes an image of width 1."""
     field, pairs = ("padList", op.pad_list) if isinstance(op, SpaceToBatchNd) else ("crops", op.crops)
     x, kind, layout = draft.operand(0), type(op).__name__, LAYOUTS.index(op.data_layout.name)
-    shape, result = dimensions(x.info), dimensions(draft.result)
+    shape, result_shape = dimensions(x.info), dimensions(draft.result)
     if len(op.block_shape) == 2 and len(shape) == 4:
         descriptor = {"blockShape": op.block_shape, field: tuple(chain(*pairs)), "dataLayout": layout}
         return draft.final(kind, x, descriptor=descriptor)
     if len(op.block_shape) != 1 or len(shape) != 3:
         refuse(f"it moves blocks of {len(op.block_shape)} axes of a tensor with {len(shape)} axes; Arm NN needs images")
-    at = 2 if op.data_layout.channels_last else 3
-    image = draft.reshape(x, (*shape[:at], 1, *shape[at:]))
+    width_axis = 2 if op.data_layout.channels_last else 3
+    image = draft.reshape(x, (*shape[:width_axis], 1, *shape[width_axis:]))
     descriptor = {"blockShape": (*op.block_shape, 1), field: (*chain(*pairs), 0, 0), "dataLayout": layout}
-    info = TensorInfo((*result[:at], 1, *result[at:]), draft.result.dtype, draft.result.quantization)
+    info = TensorInfo(
+        (*result_shape[:width_axis], 1, *result_shape[width_axis:]), draft.result.dtype, draft.result.quantization
+    )
     return draft.reshape(draft.node(kind, image, giving=info, descriptor=descriptor), (), final=True)
 
 
@@ -77,13 +79,13 @@ def channel_shuffle(draft: Draft, op: ChannelShuffle) -> Tensor:
     axis = normal_axis(op.axis, len(shape))
     if draft.release.prefers("21.11"):
         return draft.final("ChannelShuffle", x, descriptor={"axis": axis, "numGroups": op.num_groups})
-    before, after = _size(shape[:axis]), _size(shape[axis + 1 :])
-    groups = draft.reshape(x, (before, op.num_groups, shape[axis] // op.num_groups, after))
+    outer_size, inner_size = _size(shape[:axis]), _size(shape[axis + 1 :])
+    groups = draft.reshape(x, (outer_size, op.num_groups, shape[axis] // op.num_groups, inner_size))
     return draft.reshape(draft.transpose(groups, (0, 2, 1, 3)), (), final=True)
 
 
 def _size(shape: tuple[int, ...]) -> int:
     size = 1
-    for number in shape:
-        size *= number
+    for dimension in shape:
+        size *= dimension
     return size

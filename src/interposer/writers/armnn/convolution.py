@@ -111,7 +111,7 @@ def _in_groups(draft: Draft, op: Convolution2d, weights: Tensor, bias: Tensor | 
     x, axis = draft.operand(0), op.data_layout.axes().channels
     kernels = draft.stored(weights, "weights")
     assert kernels.array is not None
-    parts = _divided(draft, x, axis, op.groups)
+    group_inputs = _divided(draft, x, axis, op.groups)
     filters = [_slice_of(kernels, piece, number, op.groups) for number, piece in _pieces(kernels.array, op.groups)]
     biases: Sequence[Tensor | None] = [None] * op.groups
     if bias is not None:
@@ -121,11 +121,11 @@ def _in_groups(draft: Draft, op: Convolution2d, weights: Tensor, bias: Tensor | 
     shape = [int(size) for size in draft.result.shape]
     shape[axis] //= op.groups
     info = TensorInfo(shape, draft.result.dtype, draft.result.quantization)
-    results = [
-        with_weights(draft, "Convolution2d", *item, window(op, bias), giving=info)
-        for item in zip(parts, filters, biases, strict=True)
+    group_results = [
+        with_weights(draft, "Convolution2d", *operands, window(op, bias), giving=info)
+        for operands in zip(group_inputs, filters, biases, strict=True)
     ]
-    return draft.final("Concat", *results, descriptor=origins(axis, [tuple(shape)] * op.groups))
+    return draft.final("Concat", *group_results, descriptor=origins(axis, [tuple(shape)] * op.groups))
 
 
 def _pieces(array: Array, count: int) -> list[tuple[int, Array]]:
@@ -137,8 +137,8 @@ def _slice_of(tensor: Tensor, piece: Array, number: int, count: int) -> Tensor:
     q = tensor.info.quantization
     if q is not None and q.per_axis:
         size = len(q.scales) // count
-        part = slice(number * size, (number + 1) * size)
-        q = Quantization(q.scales[part], q.zero_points[part], q.axis)
+        indices = slice(number * size, (number + 1) * size)
+        q = Quantization(q.scales[indices], q.zero_points[indices], q.axis)
     return Tensor(TensorInfo(piece.shape, tensor.dtype, q), piece, f"{tensor.name}/{number}")
 
 
@@ -201,13 +201,13 @@ def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
     bias = bias_of(draft, 2, x.info, weights.info)
     height, width, _ = op.data_layout.axes()
     fields = window(op, bias, dilated=False)
-    sizes = zip((height, width), (op.stride_y, op.stride_x), ("Top", "Left"), ("Bottom", "Right"), strict=True)
-    for axis, stride, before, after in sizes:
+    spatial_axes = zip((height, width), (op.stride_y, op.stride_x), ("Top", "Left"), ("Bottom", "Right"), strict=True)
+    for axis, stride, start_side, end_side in spatial_axes:
         assert weights.array is not None
-        covered = (int(x.shape[axis]) - 1) * stride + weights.array.shape[axis] - fields[f"pad{before}"]
+        covered = (int(x.shape[axis]) - 1) * stride + weights.array.shape[axis] - fields[f"pad{start_side}"]
         missing = max(0, int(draft.result.shape[axis]) - covered)
         weights = _extended(weights, axis, missing)
-        fields[f"pad{after}"] = covered + missing - int(draft.result.shape[axis])
+        fields[f"pad{end_side}"] = covered + missing - int(draft.result.shape[axis])
     return with_weights(draft, "TransposeConvolution2d", x, weights, bias, fields)
 
 
@@ -216,7 +216,7 @@ def _extended(weights: Tensor, axis: int, missing: int) -> Tensor:
     if not missing:
         return weights
     assert weights.array is not None
-    pads = [(0, missing if at == axis else 0) for at in range(weights.array.ndim)]
+    pads = [(0, missing if other == axis else 0) for other in range(weights.array.ndim)]
     q = weights.info.quantization
     array = np.pad(weights.array, pads, constant_values=0 if q is None else q.zero_point)
     return Tensor(TensorInfo(array.shape, weights.dtype, q), array, weights.name)

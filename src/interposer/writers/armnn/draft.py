@@ -107,7 +107,7 @@ class Draft(Operands[Tensor]):
         """
         self.need(SINCE.get(kind, "20.08"), f"the layer {kind}")
         tensors = [*inputs, *(constants or {}).values(), *(parameters or {}).values()]
-        for info in [*(item.info for item in tensors), *giving]:
+        for info in [*(tensor.info for tensor in tensors), *giving]:
             self._check(info)
         outputs = [Tensor(TensorInfo(dimensions(info), info.dtype, info.quantization)) for info in giving]
         step = Step(
@@ -172,15 +172,16 @@ class Draft(Operands[Tensor]):
 
     def aligned(self, *tensors: Tensor) -> list[Tensor]:
         """Return tensors with as many axes as the one that has most, by axes of size 1 at the front."""
-        rank = max(len(dimensions(item.info)) for item in tensors)
-        shapes = [dimensions(item.info) for item in tensors]
+        rank = max(len(dimensions(tensor.info)) for tensor in tensors)
+        shapes = [dimensions(tensor.info) for tensor in tensors]
         return [
-            self.reshape(item, (1,) * (rank - len(shape)) + shape) for item, shape in zip(tensors, shapes, strict=True)
+            self.reshape(tensor, (1,) * (rank - len(shape)) + shape)
+            for tensor, shape in zip(tensors, shapes, strict=True)
         ]
 
-    def number(self, value: float, like: Tensor, name: str = "constant") -> Tensor:
+    def number(self, number: float, like: Tensor, name: str = "constant") -> Tensor:
         """Return a constant number of the type of a tensor that is not quantized, with as many axes."""
-        return self.constant(np.full((1,) * len(dimensions(like.info)), value), like.dtype, name)
+        return self.constant(np.full((1,) * len(dimensions(like.info)), number), like.dtype, name)
 
     def activation(
         self, function: int, x: Tensor, a: float = 0.0, b: float = 0.0, *, giving: TensorInfo | None = None

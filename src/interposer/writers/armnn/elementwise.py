@@ -99,8 +99,8 @@ def fused(draft: Draft, op: Fused) -> list[Tensor]:
     total = draft.binary("Addition", draft.operand(0), draft.operand(1), giving=draft.result)
     product = draft.binary("Multiplication", total, draft.operand(2), giving=draft.result)
     first, second = draft.aligned(product, draft.operand(3))
-    result = draft.nodes("Addition", first, second, giving=[draft.results[-1]], name=draft.layer.name)
-    return [total, *result] if len(draft.results) == 2 else result
+    sums = draft.nodes("Addition", first, second, giving=[draft.results[-1]], name=draft.layer.name)
+    return [total, *sums] if len(draft.results) == 2 else sums
 
 
 # --- one operand ------------------------------------------------------------------------------------------------------
@@ -162,9 +162,11 @@ def _old_unary(draft: Draft, x: Tensor, operation: U) -> Tensor | None:
     if operation is U.NEG and not draft.is_quantized:
         return draft.final("Multiplication", x, draft.number(-1, x))
     if operation is U.CEIL and x.dtype.is_float:
-        minus = draft.number(-1, x)
-        below = draft.node("Floor", draft.node("Multiplication", x, minus, giving=draft.result), giving=draft.result)
-        return draft.final("Multiplication", below, minus)
+        minus_one = draft.number(-1, x)
+        floor_of_negative = draft.node(
+            "Floor", draft.node("Multiplication", x, minus_one, giving=draft.result), giving=draft.result
+        )
+        return draft.final("Multiplication", floor_of_negative, minus_one)
     return None
 
 

@@ -80,12 +80,12 @@ def write_layer(layer: Layer, sheet: Sheet) -> str | None:
     draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
     try:
         with np.errstate(all="ignore"):
-            result = _written(draft)
+            results = _written(draft)
     except (RefusedError, UnknownRankError) as error:
         sheet.values.update((value, Tensor(value.known)) for value in layer.outputs)
         return str(error)
     draft.finish()
-    sheet.values.update(zip(layer.outputs, result, strict=True))
+    sheet.values.update(zip(layer.outputs, results, strict=True))
     return None
 
 
@@ -95,13 +95,15 @@ def _written(draft: Draft) -> list[Tensor]:
         reason = _reason(info, is_bias="bias" in name)
         if reason is not None:
             refuse(reason)
-    entry = find(type(draft.layer.op))
-    if entry is None:
+    registered = find(type(draft.layer.op))
+    if registered is None:
         refuse("Arm NN has no layers to make it of")
-    if not entry.plain and any(info is not None and _is_plain_integer(info) for info in (*draft.infos, *draft.results)):
+    if not registered.plain and any(
+        info is not None and _is_plain_integer(info) for info in (*draft.infos, *draft.results)
+    ):
         refuse("Arm NN only has 8-bit integers that are quantized")
-    result = entry.write(draft, draft.layer.op)
-    return [result] if isinstance(result, Tensor) else list(result)
+    written = registered.write(draft, draft.layer.op)
+    return [written] if isinstance(written, Tensor) else list(written)
 
 
 def _operands(draft: Draft) -> Iterator[tuple[str, TensorInfo]]:

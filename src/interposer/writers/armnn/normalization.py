@@ -35,11 +35,11 @@ _LINEAR, _SQRT = ACTIVATIONS.index("LINEAR"), ACTIVATIONS.index("SQRT")
 
 
 def _as_image(
-    draft: Draft, kind: str, axis: int, descriptor: dict[str, Any], *, whole: bool = False, **fields: Any
+    draft: Draft, kind: str, axis: int, descriptor: dict[str, Any], *, keeps_batch: bool = False, **fields: Any
 ) -> Tensor:
     """Write a layer on images for a tensor whose channels are on an axis; it is reshaped unless it is an image.
 
-    With `whole`, axis 0 is the batch, whose samples are normalized independently.
+    With `keeps_batch`, axis 0 is the batch, whose samples are normalized independently.
     """
     x = draft.operand(0)
     shape = dimensions(x.info)
@@ -47,22 +47,22 @@ def _as_image(
     if len(shape) == 4 and axis in (1, 3):
         layout = _NHWC if last else _NCHW
         return draft.final(kind, x, descriptor=descriptor | {"dataLayout": layout}, **fields)
-    image = _image_shape(shape, axis, whole)
+    image = _image_shape(shape, axis, keeps_batch)
     layout = _NHWC if image[3] == shape[axis] and last else _NCHW
     info = TensorInfo(image, draft.result.dtype, draft.result.quantization)
-    result = draft.node(
+    image_result = draft.node(
         kind, draft.reshape(x, image), giving=info, descriptor=descriptor | {"dataLayout": layout}, **fields
     )
-    return draft.reshape(result, (), final=True)
+    return draft.reshape(image_result, (), final=True)
 
 
-def _image_shape(shape: Sequence[int], axis: int, whole: bool) -> tuple[int, ...]:
+def _image_shape(shape: Sequence[int], axis: int, keeps_batch: bool) -> tuple[int, ...]:
     """Return the shape of an image with the same elements in the same order, whose channels are those of an axis."""
     if axis == len(shape) - 1:
-        batch = shape[0] if whole and axis else 1
+        batch = shape[0] if keeps_batch and axis else 1
         return (batch, math.prod(shape[:axis]) // batch if batch else 0, 1, shape[axis])
-    before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-    return (before, shape[axis], after, 1)
+    outer_size, inner_size = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    return (outer_size, shape[axis], inner_size, 1)
 
 
 @writer(BatchNormalization)
@@ -82,7 +82,7 @@ def instance_normalization(draft: Draft, op: InstanceNormalization) -> Tensor:
     numbers = [_number(tensor, default) for tensor, default in ((gamma, 1.0), (beta, 0.0))]
     if None not in numbers:
         fields = {"gamma": numbers[0], "beta": numbers[1], "eps": op.eps}
-        return _as_image(draft, "InstanceNormalization", axis, fields, whole=True)
+        return _as_image(draft, "InstanceNormalization", axis, fields, keeps_batch=True)
     if draft.is_quantized:
         refuse("each channel has its own gamma or beta, and the tensors are quantized")
     fields = {"gamma": 1.0, "beta": 0.0, "eps": op.eps}
@@ -101,11 +101,11 @@ def _normalized(draft: Draft, axis: int, fields: dict[str, Any]) -> Tensor:
     if len(shape) == 4 and axis in (1, 3):
         layout = {"dataLayout": _NHWC if axis == 3 else _NCHW}
         return draft.node("InstanceNormalization", x, giving=draft.result, descriptor=fields | layout)
-    image = _image_shape(shape, axis, whole=True)
+    image = _image_shape(shape, axis, keeps_batch=True)
     layout = {"dataLayout": _NHWC if axis == len(shape) - 1 else _NCHW}
     info = TensorInfo(image, draft.result.dtype)
-    result = draft.node("InstanceNormalization", draft.reshape(x, image), giving=info, descriptor=fields | layout)
-    return draft.reshape(result, shape)
+    normalized = draft.node("InstanceNormalization", draft.reshape(x, image), giving=info, descriptor=fields | layout)
+    return draft.reshape(normalized, shape)
 
 
 def _channels(draft: Draft, tensor: Tensor | None, shape: Sequence[int]) -> Tensor:
@@ -150,10 +150,10 @@ def normalization(draft: Draft, op: Normalization) -> Tensor:
         return _as_image(draft, "Normalization", axis, fields)
     if op.data_layout is DataLayout.NCHW:
         return draft.final("Normalization", x, descriptor=fields | {"dataLayout": _NCHW})
-    moved = draft.transpose(x, (0, 3, 1, 2))
-    info = TensorInfo(moved.shape, draft.result.dtype, draft.result.quantization)
-    result = draft.node("Normalization", moved, giving=info, descriptor=fields | {"dataLayout": _NCHW})
-    return draft.transpose(result, (0, 2, 3, 1), final=True)
+    channels_first = draft.transpose(x, (0, 3, 1, 2))
+    info = TensorInfo(channels_first.shape, draft.result.dtype, draft.result.quantization)
+    normalized = draft.node("Normalization", channels_first, giving=info, descriptor=fields | {"dataLayout": _NCHW})
+    return draft.transpose(normalized, (0, 2, 3, 1), final=True)
 
 
 # --- composed ---------------------------------------------------------------------------------------------------------
@@ -173,10 +173,10 @@ def layer_normalization(draft: Draft, op: LayerNormalization | RmsNormalization)
     deviation = draft.activation(_SQRT, shifted, giving=variance.info)
     factors = [("Multiplication", draft.optional(1)), ("Addition", draft.optional(2))]
     steps = [("Division", deviation), *((kind, tensor) for kind, tensor in factors if tensor is not None)]
-    result = centered
+    last = centered
     for number, (kind, tensor) in enumerate(steps):
-        result = draft.binary(kind, result, tensor, giving=None if number == len(steps) - 1 else draft.result)
-    return result
+        last = draft.binary(kind, last, tensor, giving=None if number == len(steps) - 1 else draft.result)
+    return last
 
 
 @writer(MeanVarianceNormalization)

@@ -43,7 +43,7 @@ def concat(draft: Draft, op: Concat) -> Tensor:
     if len(inputs) == 1:
         return draft.reshape(inputs[0], (), final=True)
     axis = normal_axis(op.axis, draft.rank)
-    return draft.final("Concat", *inputs, descriptor=origins(axis, [dimensions(item.info) for item in inputs]))
+    return draft.final("Concat", *inputs, descriptor=origins(axis, [dimensions(tensor.info) for tensor in inputs]))
 
 
 @writer(Splitter, plain=True)
@@ -51,7 +51,7 @@ def splitter(draft: Draft, op: Splitter) -> list[Tensor]:
     """Write Splitter."""
     axis = normal_axis(op.axis, draft.rank)
     return draft.finals(
-        "Splitter", draft.operand(0), descriptor=views(axis, [dimensions(item) for item in draft.results])
+        "Splitter", draft.operand(0), descriptor=views(axis, [dimensions(info) for info in draft.results])
     )
 
 
@@ -77,13 +77,13 @@ def pad(draft: Draft, op: Pad) -> Tensor:
         refuse(f"Arm NN has no padding mode {op.padding_mode.name}")
     if op.padding_mode is not PaddingMode.CONSTANT:
         draft.need(_MODES_SINCE, f"the padding mode {op.padding_mode.name}")
-    value, q = op.pad_value, draft.result.quantization
+    fill_value, q = op.pad_value, draft.result.quantization
     if q is not None:
         low, high = integer_range(draft.result.dtype)
-        value = float(np.clip(np.rint(value / q.scale) + q.zero_point, low, high))
+        fill_value = float(np.clip(np.rint(fill_value / q.scale) + q.zero_point, low, high))
     if not draft.rank:
         return draft.reshape(draft.operand(0), (), final=True)
-    fields = {"padList": tuple(chain(*op.pad_list)), "padValue": value}
+    fields = {"padList": tuple(chain(*op.pad_list)), "padValue": fill_value}
     mode = PADDING_MODES.index(op.padding_mode.name)
     return draft.final("Pad", draft.operand(0), descriptor=fields | {"paddingMode": mode})
 
@@ -123,7 +123,7 @@ def _repeated(draft: Draft, x: Tensor, axis: int, count: int, *, final: bool) ->
     if final:
         return draft.final("Concat", *[x] * count, descriptor=descriptor)
     info = TensorInfo(
-        [size * (count if at == axis else 1) for at, size in enumerate(shape)], x.dtype, x.info.quantization
+        [size * (count if other == axis else 1) for other, size in enumerate(shape)], x.dtype, x.info.quantization
     )
     return draft.node("Concat", *[x] * count, giving=info, descriptor=descriptor)
 

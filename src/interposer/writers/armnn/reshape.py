@@ -41,27 +41,27 @@ def fill(draft: Draft, op: Fill) -> Tensor:
         refuse("Arm NN has no Fill of quantized values")
     if draft.result.dtype not in (DataType.FLOAT32, DataType.FLOAT16, DataType.INT32):
         refuse(f"Arm NN has no Fill of {draft.result.dtype}")
-    value = float(np.float32(op.value))
-    if draft.result.dtype is DataType.INT32 and value != op.value:
+    number = float(np.float32(op.value))
+    if draft.result.dtype is DataType.INT32 and number != op.value:
         refuse(f"its value {op.value:g} has more digits than float32")
     if not draft.release.prefers("20.11"):
-        return draft.constant(np.full(dimensions(draft.result), value), draft.result.dtype, "value")
+        return draft.constant(np.full(dimensions(draft.result), number), draft.result.dtype, "value")
     dims = draft.constant(dimensions(draft.result), DataType.INT32, "dims")
-    return draft.final("Fill", dims, descriptor={"value": value})
+    return draft.final("Fill", dims, descriptor={"value": number})
 
 
 @writer(BroadcastTo, plain=True)
 def broadcast(draft: Draft, op: BroadcastTo) -> Tensor:
     """Write BroadcastTo, which files do not have, as Tile or as an operation that changes no element."""
     x, shape = draft.operand(0), dimensions(draft.result)
-    own = dimensions(x.info)
-    own = (1,) * (len(shape) - len(own)) + own
-    if own == shape:
+    own_shape = dimensions(x.info)
+    own_shape = (1,) * (len(shape) - len(own_shape)) + own_shape
+    if own_shape == shape:
         return draft.reshape(x, (), final=True)
-    x = draft.reshape(x, own)
+    x = draft.reshape(x, own_shape)
     if draft.release.prefers("23.08"):
-        counts = [size if before == 1 else 1 for before, size in zip(own, shape, strict=True)]
-        return draft.final("Tile", x, descriptor={"m_Multiples": counts})
+        multiples = [size if own_size == 1 else 1 for own_size, size in zip(own_shape, shape, strict=True)]
+        return draft.final("Tile", x, descriptor={"m_Multiples": multiples})
     return _neutral(draft, x, shape)
 
 

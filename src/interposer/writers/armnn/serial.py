@@ -103,21 +103,21 @@ class _Serializer:
             return base
         return tables.table("BindableLayerBase", base=base, layerBindingId=step.binding_id)
 
-    def _plain(self, table: str, values: Mapping[str, Any]) -> int:
+    def _plain(self, table: str, numbers_by_field: Mapping[str, Any]) -> int:
         """Add a table of numbers, vectors and other tables, such as a descriptor, and return its place."""
         fields = {field.name: field for field in SCHEMA.slots(table) if field}
-        result: dict[str, Any] = {}
-        for name, value in values.items():
+        added: dict[str, Any] = {}
+        for name, content in numbers_by_field.items():
             field = fields[name]
             if field.kind == "scalar":
-                result[name] = value
+                added[name] = content
             elif field.kind == "vector":
-                result[name] = self._tables.numbers(value, {"u32": "uint32", "i32": "int32"}[field.type])
+                added[name] = self._tables.numbers(content, {"u32": "uint32", "i32": "int32"}[field.type])
             elif field.kind == "table":
-                result[name] = self._plain(field.type, value)
+                added[name] = self._plain(field.type, content)
             else:
-                result[name] = self._tables.tables([self._plain(field.type, item) for item in value])
-        return self._tables.table(table, **result)
+                added[name] = self._tables.tables([self._plain(field.type, row) for row in content])
+        return self._tables.table(table, **added)
 
     def _info(self, tensor: Tensor, *, is_constant: bool = False, symmetric: bool = False) -> int:
         tables, info, q = self._tables, tensor.info, tensor.scales or tensor.info.quantization
@@ -141,9 +141,9 @@ class _Serializer:
         assert array is not None
         name, number = _DATA[array.dtype.itemsize]
         vector = tables.constant(_bytes(array), array.dtype.itemsize)
-        data = tables.table(name, data=vector)
+        table = tables.table(name, data=vector)
         info = self._info(tensor, is_constant=True, symmetric=symmetric)
-        return tables.table("ConstTensor", info=info, data_type=number, data=data)
+        return tables.table("ConstTensor", info=info, data_type=number, data=table)
 
 
 def _with_constants(steps: Sequence[Step], count: int) -> list[Step]:
@@ -151,8 +151,8 @@ def _with_constants(steps: Sequence[Step], count: int) -> list[Step]:
     constants: dict[Tensor, Step] = {}
     for tensor in (tensor for step in steps for tensor in step.inputs):
         if tensor.array is not None and tensor not in constants:
-            own = Tensor(tensor.info, tensor.array, tensor.name)
-            constants[tensor] = Step("Constant", tensor.name, [], [tensor], constants={"input": own})
+            content = Tensor(tensor.info, tensor.array, tensor.name)
+            constants[tensor] = Step("Constant", tensor.name, [], [tensor], constants={"input": content})
     return [*steps[:count], *constants.values(), *steps[count:]]
 
 

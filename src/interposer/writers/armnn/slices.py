@@ -29,11 +29,11 @@ def strided_slice(draft: Draft, op: StridedSlice) -> Tensor:
     indices = [index for index in op.index(draft.rank) if index is not None]
     begin, end, stride, mask = [], [], [], 0
     for axis, (index, size) in enumerate(zip(indices, shape, strict=True)):
-        whole = range(size)[index] if isinstance(index, slice) else range(index % size, index % size + 1)
-        begin.append(whole.start)
-        end.append(max(whole.stop, 0))
-        stride.append(whole.step)
-        mask |= (whole.stop < 0) << axis
+        positions = range(size)[index] if isinstance(index, slice) else range(index % size, index % size + 1)
+        begin.append(positions.start)
+        end.append(max(positions.stop, 0))
+        stride.append(positions.step)
+        mask |= (positions.stop < 0) << axis
     sizes = [
         len(range(size)[index]) if isinstance(index, slice) else 1 for index, size in zip(indices, shape, strict=True)
     ]

@@ -36,12 +36,12 @@ def space_to_batch(draft: Draft, op: SpaceToBatchNd) -> Tensor:
     x, shape = _padded(draft, op), list(draft.shape(0))
     for axis, pair in zip(op.axes, op.pad_list, strict=True):
         shape[axis] += sum(pair)
-    divided, inner, outer = _divided(shape, op.axes, op.block_shape)
-    order = [*inner, *(i for i in range(len(divided)) if i not in inner)]
-    folded = draft.transpose(draft.reshape(x, divided), order)
-    result = [n // op.block_shape[op.axes.index(i)] if i in op.axes else n for i, n in enumerate(shape)]
-    result[0] *= math.prod(op.block_shape)
-    return draft.reshape(folded, result)
+    divided_shape, inner, outer = _divided(shape, op.axes, op.block_shape)
+    permutation = [*inner, *(i for i in range(len(divided_shape)) if i not in inner)]
+    transposed = draft.transpose(draft.reshape(x, divided_shape), permutation)
+    result_shape = [n // op.block_shape[op.axes.index(i)] if i in op.axes else n for i, n in enumerate(shape)]
+    result_shape[0] *= math.prod(op.block_shape)
+    return draft.reshape(transposed, result_shape)
 
 
 def _divided(shape: Sequence[int], axes: Sequence[int], block: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
@@ -50,17 +50,17 @@ def _divided(shape: Sequence[int], axes: Sequence[int], block: Sequence[int]) ->
     The outer new axis has the number of blocks, the inner one the size from `block`. The results are the shape, the
     positions of the inner axes, and those of the outer axes.
     """
-    divided: list[int] = []
+    divided_shape: list[int] = []
     inner, outer = [], []
     for axis, dimension in enumerate(shape):
         if axis in axes:
             size = block[list(axes).index(axis)]
-            outer.append(len(divided))
-            inner.append(len(divided) + 1)
-            divided += [dimension // size, size]
+            outer.append(len(divided_shape))
+            inner.append(len(divided_shape) + 1)
+            divided_shape += [dimension // size, size]
         else:
-            divided.append(dimension)
-    return divided, inner, outer
+            divided_shape.append(dimension)
+    return divided_shape, inner, outer
 
 
 def _padded(draft: Draft, op: SpaceToBatchNd) -> Tensor:
@@ -79,18 +79,18 @@ def _padded(draft: Draft, op: SpaceToBatchNd) -> Tensor:
 def batch_to_space(draft: Draft, op: BatchToSpaceNd) -> Tensor:
     """Write BatchToSpaceNd: the batch is split, its parts are merged into the spatial axes, and these are cropped."""
     shape, block = list(draft.shape(0)), op.block_shape
-    many = len(block)
-    split = [*block, shape[0] // math.prod(block), *shape[1:]]
-    order = [many]
+    num_blocks = len(block)
+    split_shape = [*block, shape[0] // math.prod(block), *shape[1:]]
+    permutation = [num_blocks]
     for axis in range(1, len(shape)):
-        order.append(many + axis)
-        order += [op.axes.index(axis)] if axis in op.axes else []
-    whole = [n * block[op.axes.index(i)] if i in op.axes else n for i, n in enumerate(shape)]
-    whole[0] = shape[0] // math.prod(block)
-    merged = draft.reshape(draft.transpose(draft.reshape(draft.operand(0), split), order), whole)
-    cuts = [(axis, pair) for axis, pair in zip(op.axes, op.crops, strict=True) if any(pair)]
-    ends = [whole[axis] - after for axis, (_, after) in cuts]
-    return draft.slice(merged, [before for _, (before, _) in cuts], ends, [axis for axis, _ in cuts])
+        permutation.append(num_blocks + axis)
+        permutation += [op.axes.index(axis)] if axis in op.axes else []
+    uncropped_shape = [n * block[op.axes.index(i)] if i in op.axes else n for i, n in enumerate(shape)]
+    uncropped_shape[0] = shape[0] // math.prod(block)
+    merged = draft.reshape(draft.transpose(draft.reshape(draft.operand(0), split_shape), permutation), uncropped_shape)
+    cropped_axes = [(axis, pair) for axis, pair in zip(op.axes, op.crops, strict=True) if any(pair)]
+    ends = [uncropped_shape[axis] - cropped for axis, (_, cropped) in cropped_axes]
+    return draft.slice(merged, [start for _, (start, _) in cropped_axes], ends, [axis for axis, _ in cropped_axes])
 
 
 @writer(ChannelShuffle, moves=True)

@@ -16,24 +16,24 @@ def clean(sheet: Sheet, outputs: Sequence[str], annotated: Iterable[str]) -> Non
     `annotated` are the names of constants that quantization annotations use, which are not removed.
     """
     _drop_dead(sheet, outputs)
-    used = {*annotated, *outputs, *(name for step in sheet.steps for name in (*step.inputs, *step.captured))}
+    used = {*annotated, *outputs, *(name for node in sheet.nodes for name in (*node.inputs, *node.captured))}
     sheet.constants = {name: array for name, array in sheet.constants.items() if name in used}
 
 
 def _drop_dead(sheet: Sheet, outputs: Iterable[str]) -> None:
     needed = set(outputs)
-    cached = []
-    for step in reversed(sheet.steps):
-        if needed.intersection(step.outputs):
-            needed.update(step.inputs)
-            needed.update(step.captured)
-            cached.append(step)
-    sheet.steps = cached[::-1]
-    for step in cached:  # unused optional results need no name
-        known = form(step.kind, sheet.opset)
+    live = []
+    for node in reversed(sheet.nodes):
+        if needed.intersection(node.outputs):
+            needed.update(node.inputs)
+            needed.update(node.captured)
+            live.append(node)
+    sheet.nodes = live[::-1]
+    for node in live:  # unused optional results need no name
+        known = form(node.kind, sheet.opset)
         optional = known.optional if known else frozenset()
-        step.outputs = [
-            "" if index in optional and name not in needed else name for index, name in enumerate(step.outputs)
+        node.outputs = [
+            "" if index in optional and name not in needed else name for index, name in enumerate(node.outputs)
         ]
-        while step.outputs and not step.outputs[-1]:
-            step.outputs.pop()
+        while node.outputs and not node.outputs[-1]:
+            node.outputs.pop()

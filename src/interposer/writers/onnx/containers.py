@@ -38,15 +38,17 @@ def _node(draft: Draft, operands: Sequence[Tensor | None], **attributes: Any) ->
     The layer is refused if the operator does not accept the types of `operands`: elements of a sequence cannot be cast.
     """
     kind = draft.layer.kind.replace("OptionalConstruct", "Optional").replace("OptionalEmpty", "Optional")
-    known, result = form(kind, draft.opset), draft.results[0]
-    if known is None:
+    signature, result_info = form(kind, draft.opset), draft.results[0]
+    if signature is None:
         refuse(f"opset {draft.opset} has no {kind}")
-    pairs = [(known.operand(i), draft.info(i)) for i, operand in enumerate(operands) if operand is not None]
-    for name, info in (*pairs, (known.result(0), result)):
-        own = full_type_name(info)
-        if own not in known.allowed.get(name, {name}):
-            refuse(f"{kind} of ONNX (since opset {known.since}) knows no {own}")
-    return draft.node(kind, *operands, giving=result.dtype, **attributes)
+    typed_operands = [
+        (signature.operand(i), draft.info(i)) for i, operand in enumerate(operands) if operand is not None
+    ]
+    for name, info in (*typed_operands, (signature.result(0), result_info)):
+        type_text = full_type_name(info)
+        if type_text not in signature.allowed.get(name, {name}):
+            refuse(f"{kind} of ONNX (since opset {signature.since}) knows no {type_text}")
+    return draft.node(kind, *operands, giving=result_info.dtype, **attributes)
 
 
 @writer(SequenceConstruct, SequenceInsert, SequenceErase, SequenceAt, SequenceLength, moves=True)

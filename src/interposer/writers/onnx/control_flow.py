@@ -14,7 +14,7 @@ from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.graphs import fill, name_outputs, write_layers
 from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.protos import Message, onnx, value_info
-from interposer.writers.onnx.sheet import Sheet, Step
+from interposer.writers.onnx.sheet import Node, Sheet
 from interposer.writers.onnx.tensor import Tensor
 from interposer.writers.refusals import refuse
 
@@ -38,14 +38,14 @@ def _inner(draft: Draft, region: Graph, formal: int, captured: Sequence[str]) ->
     `captured`, which a subgraph in ONNX may access by name.
     """
     sheet = draft.sheet.inner()
-    own = [(sheet.free_name(layer.name), layer.output) for layer in region.inputs[:formal]]
-    tensors = [Tensor(name, value.known.dtype) for name, value in own]
-    seen = [
+    own_inputs = [(sheet.free_name(layer.name), layer.output) for layer in region.inputs[:formal]]
+    tensors = [Tensor(name, value.known.dtype) for name, value in own_inputs]
+    captured_tensors = [
         Tensor(name, layer.output.known.dtype) for name, layer in zip(captured, region.inputs[formal:], strict=True)
     ]
-    _bound(sheet, region, [*tensors, *seen])
+    _bound(sheet, region, [*tensors, *captured_tensors])
     outputs = [(sheet.free_name(layer.name), layer.values[0]) for layer in region.outputs]
-    return sheet, Border(region.name, region.topological(), own, outputs)
+    return sheet, Border(region.name, region.topological(), own_inputs, outputs)
 
 
 def _written(draft: Draft, border: Border, sheet: Sheet) -> None:
@@ -74,9 +74,9 @@ def _region(draft: Draft, region: Graph, formal: int, captured: Sequence[str]) -
 
 
 def _put(draft: Draft, kind: str, inputs: Sequence[str], captured: Sequence[str], **attributes: Any) -> list[Tensor]:
-    arguments = {name: value for name, value in attributes.items() if value is not None}
-    step = Step(kind, list(inputs), [], arguments, captured=tuple(captured))
-    return draft.put(step, [info.dtype for info in draft.results])
+    present = {name: value for name, value in attributes.items() if value is not None}
+    node = Node(kind, list(inputs), [], present, captured=tuple(captured))
+    return draft.put(node, [info.dtype for info in draft.results])
 
 
 @writer(If, quantized=True)
@@ -92,11 +92,11 @@ def if_(draft: Draft, op: If) -> list[Tensor]:
 @writer(Loop, moves=True)
 def loop(draft: Draft, op: Loop) -> list[Tensor]:
     """Write Loop; the body's own inputs are the iteration number, the condition and the carried values."""
-    head = [item and draft.name_of(item) for item in (draft.optional(0), draft.optional(1))]
+    heads = [tensor and draft.name_of(tensor) for tensor in (draft.optional(0), draft.optional(1))]
     names = _names(draft, [operand for operand in draft.operands[2:] if operand is not None])
     carried, captured = names[: op.num_carried], names[op.num_carried :]
     body = _region(draft, draft.layer.regions[0], 2 + op.num_carried, captured)
-    return _put(draft, "Loop", [*(name or "" for name in head), *carried], captured, body=body)
+    return _put(draft, "Loop", [*(name or "" for name in heads), *carried], captured, body=body)
 
 
 @writer(Scan, quantized=True)
@@ -137,9 +137,9 @@ def _first_condition(draft: Draft, condition: Graph, tensors: Sequence[Tensor]) 
     """Write the layers of a While's condition before the loop, on its initial values; return the name of the result."""
     sheet = draft.sheet
     _bound(sheet, condition, tensors)
-    result = condition.outputs[0].values[0]
+    condition_value = condition.outputs[0].values[0]
     _written(draft, Border(condition.name, condition.topological(), [], []), sheet)
-    return draft.name_of(draft.reshape(sheet.values[result], []))
+    return draft.name_of(draft.reshape(sheet.values[condition_value], []))
 
 
 def _loop_body(draft: Draft, condition: Graph, body: Graph, captured: Sequence[str], num_carried: int) -> Message:
@@ -150,14 +150,14 @@ def _loop_body(draft: Draft, condition: Graph, body: Graph, captured: Sequence[s
     """
     sheet, border = _inner(draft, body, num_carried, captured)
     _written(draft, border, sheet)
-    arguments = [sheet.values[value] for _, value in border.outputs]
-    seen = [sheet.values[layer.output] for layer in body.inputs[num_carried:]]
-    _bound(sheet, condition, [*arguments, *seen])
+    carried = [sheet.values[value] for _, value in border.outputs]
+    captured_tensors = [sheet.values[layer.output] for layer in body.inputs[num_carried:]]
+    _bound(sheet, condition, [*carried, *captured_tensors])
     _written(draft, Border(condition.name, condition.topological(), [], []), sheet)
-    last = Draft(sheet, draft.layer, ())
+    condition_draft = Draft(sheet, draft.layer, ())
     name = sheet.free_name("condition")
-    flat = last.reshape(sheet.values[condition.outputs[0].values[0]], [])
-    last.finish([last.node("Identity", flat)], [name])
+    scalar = condition_draft.reshape(sheet.values[condition.outputs[0].values[0]], [])
+    condition_draft.finish([condition_draft.node("Identity", scalar)], [name])
     graph = _graph(border, sheet, [name])
     heads = [(sheet.free_name("iteration"), DataType.INT64), (sheet.free_name("go_on"), DataType.BOOL)]
     _prepend(graph.input, [value_info(head, TensorInfo((), dtype)) for head, dtype in heads])
@@ -166,6 +166,6 @@ def _loop_body(draft: Draft, condition: Graph, body: Graph, captured: Sequence[s
 
 
 def _prepend(field: Any, messages: Sequence[Message]) -> None:
-    consumers = list(field)
+    present = list(field)
     del field[:]
-    field.extend([*messages, *consumers])
+    field.extend([*messages, *present])

@@ -46,7 +46,7 @@ def convolved(
     `others` are its operands after input and weights.
     """
     weights, sizes, groups = _weights_of(draft, op)
-    windows: Sequence[Window] = op.windows(*(draft.known(item, "window's size") for item in sizes))
+    windows: Sequence[Window] = op.windows(*(draft.known(size, "window's size") for size in sizes))
     attributes = kernel_attributes(windows) | {"group": groups if groups != 1 else None}
     return draft.node(kind, draft.operand(0), weights, *others, **attributes)
 
@@ -83,10 +83,10 @@ def _reaching(draft: Draft, window: Window, axis: int) -> tuple[Window, int]:
 
     Cells are missing if the output is larger than what the windows cover; they become output padding.
     """
-    before, after = draft.info(0).shape[axis], draft.results[0].shape[axis]
+    input_size, output_size = draft.info(0).shape[axis], draft.results[0].shape[axis]
     op = draft.layer.op
     assert isinstance(op, TransposeConvolution2d)
     if op.output_shape is None:
         return window, 0
-    covered = window.covered(draft.known(before, "image's size")) - window.pad_before
-    return window._replace(pad_after=max(0, covered - after)), max(0, after - covered)
+    covered = window.covered(draft.known(input_size, "image's size")) - window.pad_before
+    return window._replace(pad_after=max(0, covered - output_size)), max(0, output_size - covered)

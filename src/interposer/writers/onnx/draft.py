@@ -12,7 +12,7 @@ from interposer.core.types import Array, DataType, Dim, Quantization, TensorShap
 from interposer.ir.graph import Layer
 from interposer.writers.onnx.forms import Form, form, widened
 from interposer.writers.onnx.protos import type_of
-from interposer.writers.onnx.sheet import Sheet, Step
+from interposer.writers.onnx.sheet import Node, Sheet
 from interposer.writers.onnx.tensor import Tensor, turned
 from interposer.writers.operands import Operands
 from interposer.writers.refusals import refuse
@@ -41,7 +41,7 @@ class Draft(Operands[Tensor]):
     def __init__(self, sheet: Sheet, layer: Layer, operands: Sequence[Tensor | None]) -> None:
         super().__init__(layer, operands)
         self.sheet, self.opset, self.exact = sheet, sheet.opset, sheet.exact
-        self._steps: list[Step] = []
+        self._nodes: list[Node] = []
 
     def again(self, operands: Sequence[Tensor | None]) -> Draft:
         """Return a new draft without nodes for the same layer with other operands, to write it in another way."""
@@ -51,7 +51,7 @@ class Draft(Operands[Tensor]):
 
     def take_over(self, other: Draft) -> None:
         """Add the nodes of another draft of the same layer to this one."""
-        self._steps += other._steps
+        self._nodes += other._nodes
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
@@ -78,9 +78,9 @@ class Draft(Operands[Tensor]):
         """Return an int64 constant of `values`: a vector, or a scalar for one number."""
         return self.constant(np.array(values, np.int64), DataType.INT64, name)
 
-    def like(self, value: float, tensor: Tensor) -> Tensor:
-        """Return a constant scalar `value` of the type of `tensor`."""
-        return self.constant(value, tensor.dtype)
+    def like(self, number: float, tensor: Tensor) -> Tensor:
+        """Return a constant scalar `number` of the type of `tensor`."""
+        return self.constant(number, tensor.dtype)
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
@@ -101,34 +101,38 @@ class Draft(Operands[Tensor]):
         Operands of types that the operator does not accept are cast to wider types, and the results are cast back.
         `giving` is the type of the first result if it does not follow from the operands.
         """
-        known = form(kind, self.opset)
-        if known is None:
+        signature = form(kind, self.opset)
+        if signature is None:
             refuse(f"opset {self.opset} has no {kind}")
-        narrow, wide = self._types(kind, known, inputs)
+        narrow, wide = self._types(kind, signature, inputs)
         operands = [
-            item and self.cast(item, wide.get(known.operand(index), item.dtype)) for index, item in enumerate(inputs)
+            operand and self.cast(operand, wide.get(signature.operand(index), operand.dtype))
+            for index, operand in enumerate(inputs)
         ]
         while operands and operands[-1] is None:
             operands.pop()
-        types = [self._result_type(kind, known, index, narrow, giving) for index in range(count)]
-        arguments = [wide.get(known.result(i)) or widened(known, known.result(i), types[i]) for i in range(count)]
+        types = [self._result_type(kind, signature, index, narrow, giving) for index in range(count)]
         names = [self.sheet.free_name(f"{self.layer.name}/{kind}") for _ in range(count)]
-        attributes = {key: value for key, value in attributes.items() if value is not None}
-        for unknown in sorted(attributes.keys() - known.attributes):
+        attributes = {key: attribute for key, attribute in attributes.items() if attribute is not None}
+        for unknown in sorted(attributes.keys() - signature.attributes):
             refuse(f"{kind} of opset {self.opset} has no attribute {unknown}")
         inputs_by_name = [self.name_of(operand) if operand else "" for operand in operands]
-        self._steps.append(Step(kind, inputs_by_name, names, attributes))
-        created = [Tensor(name, item or types[i]) for i, (name, item) in enumerate(zip(names, arguments, strict=True))]
-        return [self.cast(item, requested) for item, requested in zip(created, types, strict=True)]
+        self._nodes.append(Node(kind, inputs_by_name, names, attributes))
+        results = []
+        for index, (name, dtype) in enumerate(zip(names, types, strict=True)):
+            variable = signature.result(index)
+            given = wide.get(variable) or widened(signature, variable, dtype) or dtype
+            results.append(self.cast(Tensor(name, given), dtype))
+        return results
 
-    def put(self, step: Step, types: Sequence[DataType]) -> list[Tensor]:
+    def put(self, node: Node, types: Sequence[DataType]) -> list[Tensor]:
         """Add a node that was created elsewhere, name its results, and return them; `types` are the results' types."""
-        step.outputs = [self.sheet.free_name(f"{self.layer.name}/{step.kind}") for _ in types]
-        self._steps.append(step)
-        return [Tensor(name, dtype) for name, dtype in zip(step.outputs, types, strict=True)]
+        node.outputs = [self.sheet.free_name(f"{self.layer.name}/{node.kind}") for _ in types]
+        self._nodes.append(node)
+        return [Tensor(name, dtype) for name, dtype in zip(node.outputs, types, strict=True)]
 
     def _types(
-        self, kind: str, known: Form, inputs: Sequence[Tensor | None]
+        self, kind: str, signature: Form, inputs: Sequence[Tensor | None]
     ) -> tuple[dict[str, DataType], dict[str, DataType]]:
         """Return the types of the operands, and the types to cast them to; both are keyed by type variable (such as T).
 
@@ -136,18 +140,18 @@ class Draft(Operands[Tensor]):
         """
         narrow: dict[str, DataType] = {}
         wide: dict[str, DataType] = {}
-        for index, item in enumerate(inputs):
-            if item is None:
+        for index, operand in enumerate(inputs):
+            if operand is None:
                 continue
-            if not known.has_operand(index):
+            if not signature.has_operand(index):
                 refuse(f"{kind} of opset {self.opset} has no operand number {index + 1}")
-            name = known.operand(index)
+            name = signature.operand(index)
             if name in narrow:
                 continue
-            taken = widened(known, name, item.dtype)
-            if taken is None:
-                refuse(f"{kind} of ONNX (since opset {known.since}) takes no {item.dtype}")
-            narrow[name], wide[name] = item.dtype, taken
+            accepted = widened(signature, name, operand.dtype)
+            if accepted is None:
+                refuse(f"{kind} of ONNX (since opset {signature.since}) takes no {operand.dtype}")
+            narrow[name], wide[name] = operand.dtype, accepted
         return narrow, wide
 
     def _result_type(
@@ -202,9 +206,9 @@ class Draft(Operands[Tensor]):
     def dequantized(self, x: Tensor, q: Quantization, dtype: DataType = DataType.FLOAT32) -> Tensor:
         """Return the integers `x`, which have the quantization `q`, dequantized to floats of type `dtype`."""
         scale, point = self.scale(q, dtype, x.dtype)
-        needed = any(q.zero_points) or x.dtype is not DataType.INT32
-        created = self.node("DequantizeLinear", x, scale, point if needed else None, giving=dtype, axis=q.axis)
-        return replace(created, codes=x, codes_as=q)
+        has_zero_point = any(q.zero_points) or x.dtype is not DataType.INT32
+        floats = self.node("DequantizeLinear", x, scale, point if has_zero_point else None, giving=dtype, axis=q.axis)
+        return replace(floats, codes=x, codes_as=q)
 
     def quantized(self, x: Tensor, q: Quantization, dtype: DataType) -> Tensor:
         """Return the floats `x` quantized with `q` to integers of type `dtype`, ties to even."""
@@ -238,9 +242,9 @@ class Draft(Operands[Tensor]):
         if sum(isinstance(dim, Dim) or dim == -1 for dim in shape) > 1:
             refuse(f"it would give a tensor the shape {TensorShape(shape)}, of which several dimensions are not known")
         sizes = tuple(-1 if isinstance(dim, Dim) else int(dim) for dim in shape)
-        created = x.reshaped(sizes) if x.array is not None and not (0 in sizes and -1 in sizes) else None
+        reshaped = x.reshaped(sizes) if x.array is not None and not (0 in sizes and -1 in sizes) else None
         allow_zero = 1 if 0 in sizes else None
-        return created or self.node("Reshape", x, self.ints(sizes, "shape"), allowzero=allow_zero)
+        return reshaped or self.node("Reshape", x, self.ints(sizes, "shape"), allowzero=allow_zero)
 
     def unsqueeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
         """Return `x` with new axes of size 1 at the positions `axes`, counted in the result."""
@@ -271,7 +275,7 @@ class Draft(Operands[Tensor]):
         """Return the slice of `x` from `starts` to `ends` along `axes`, by default with steps of 1."""
         if not axes:
             return x
-        numbers = [self.ints(item, "slice") for item in (starts, ends, axes)]
+        numbers = [self.ints(bounds, "slice") for bounds in (starts, ends, axes)]
         return self.node("Slice", x, *numbers, None if steps is None else self.ints(steps, "slice"))
 
     def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
@@ -291,7 +295,7 @@ class Draft(Operands[Tensor]):
     @property
     def arithmetic(self) -> int:
         """The number of nodes in this draft that compute something, instead of moving or converting elements."""
-        return sum(step.kind not in _MOVING for step in self._steps)
+        return sum(node.kind not in _MOVING for node in self._nodes)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -301,21 +305,24 @@ class Draft(Operands[Tensor]):
         `names` are the requested names of the results. A result that no node of this layer computes, such as an operand
         that is passed on, has its own name.
         """
-        created = {name: step for step in self._steps for name in step.outputs}
-        new: dict[str, str] = {}
+        makers = {name: node for node in self._nodes for name in node.outputs}
+        final_names: dict[str, str] = {}
         for result, name in zip(results, names, strict=True):
-            if result.array is None and result.name in created and result.name not in new:
-                new[result.name] = name
-        self._name_steps({created[name].outputs[0] for name in new})
-        for step in self._steps:
-            step.rename(lambda name: new.get(name, name))
-        self.sheet.steps += self._steps
-        return [replace(item, name=new.get(item.name, item.name)) if item.array is None else item for item in results]
+            if result.array is None and result.name in makers and result.name not in final_names:
+                final_names[result.name] = name
+        self._name_nodes({makers[name].outputs[0] for name in final_names})
+        for node in self._nodes:
+            node.rename(lambda name: final_names.get(name, name))
+        self.sheet.nodes += self._nodes
+        return [
+            replace(tensor, name=final_names.get(tensor.name, tensor.name)) if tensor.array is None else tensor
+            for tensor in results
+        ]
 
-    def _name_steps(self, last: set[str]) -> None:
-        for step in self._steps:
-            requested = self.layer.name if step.outputs[0] in last else f"{self.layer.name}/{step.kind}"
-            step.name, step.source = self.sheet.free_step_name(requested), self.layer.source
+    def _name_nodes(self, last_outputs: set[str]) -> None:
+        for node in self._nodes:
+            wanted = self.layer.name if node.outputs[0] in last_outputs else f"{self.layer.name}/{node.kind}"
+            node.name, node.source = self.sheet.free_node_name(wanted), self.layer.source
 
 
 def fits(x: Tensor, *numbers: float) -> bool:
@@ -328,6 +335,6 @@ def fits(x: Tensor, *numbers: float) -> bool:
 
 def _converted(array: Array, dtype: DataType) -> Array:
     with np.errstate(all="ignore"):
-        known = array.astype(np.int64) if DataType.of(array.dtype).is_integer else array
-        created: Array = known.astype(dtype.numpy)
-    return created
+        wide = array.astype(np.int64) if DataType.of(array.dtype).is_integer else array
+        converted: Array = wide.astype(dtype.numpy)
+    return converted

@@ -69,17 +69,17 @@ def dynamic_pad(draft: Draft, op: DynamicPad) -> Tensor:
     if op.padding_mode not in _MODES:
         refuse(f"ONNX has no {op.padding_mode.name} for pads that are not known")
     pads = draft.reshape(draft.transpose(_wide(draft, 1), (1, 0)), [-1])
-    value = draft.constant(encoded(op.pad_value, draft.results[0]), draft.operand(0).dtype, "value")
+    fill = draft.constant(encoded(op.pad_value, draft.results[0]), draft.operand(0).dtype, "value")
     plain = op.padding_mode is PaddingMode.CONSTANT
-    return draft.node("Pad", draft.operand(0), pads, value if plain else None, mode=_MODES[op.padding_mode])
+    return draft.node("Pad", draft.operand(0), pads, fill if plain else None, mode=_MODES[op.padding_mode])
 
 
 @writer(DynamicTopK, moves=True)
 def dynamic_top_k(draft: Draft, op: DynamicTopK) -> list[Tensor]:
     """Write DynamicTopK; k is a vector of one number."""
     k = draft.reshape(_wide(draft, 1), [1])
-    result = draft.nodes("TopK", draft.operand(0), k, count=2, axis=op.axis, largest=None if op.largest else 0)
-    return [result[0], draft.cast(result[1], op.index_dtype)]
+    results = draft.nodes("TopK", draft.operand(0), k, count=2, axis=op.axis, largest=None if op.largest else 0)
+    return [results[0], draft.cast(results[1], op.index_dtype)]
 
 
 @writer(RandomFill)
@@ -95,9 +95,9 @@ def random_fill(draft: Draft, op: RandomFill) -> Tensor:
         refuse("its seed gives certain numbers, of which ONNX says nothing")
     if op.b == 0 and op.distribution is Distribution.NORMAL:
         return filled(draft, draft.operand(0), op.a, draft.results[0])
-    known = op.dtype if draft.gives(kind, op.dtype) else DataType.FLOAT32
+    drawn_type = op.dtype if draft.gives(kind, op.dtype) else DataType.FLOAT32
     zeros = filled(draft, draft.operand(0), 0.0, TensorInfo((), DataType.FLOAT32))
-    return draft.cast(draft.node(kind, zeros, giving=known, dtype=known, **attributes), op.dtype)
+    return draft.cast(draft.node(kind, zeros, giving=drawn_type, dtype=drawn_type, **attributes), op.dtype)
 
 
 @writer(ImageDecoder)

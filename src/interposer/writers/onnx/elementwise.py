@@ -68,12 +68,12 @@ def _div(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 
 def _mod(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
     if a.dtype.is_float:
-        rest = draft.node("Mod", a, b, fmod=1)
-        signs = [draft.node("Less", item, draft.like(0, item)) for item in (rest, b)]
-        other = draft.node(
-            "And", draft.node("Xor", *signs), _not(draft, draft.node("Equal", rest, draft.like(0, rest)))
+        remainder = draft.node("Mod", a, b, fmod=1)
+        signs = [draft.node("Less", number, draft.like(0, number)) for number in (remainder, b)]
+        has_other_sign = draft.node(
+            "And", draft.node("Xor", *signs), _not(draft, draft.node("Equal", remainder, draft.like(0, remainder)))
         )
-        return draft.node("Where", other, draft.node("Add", rest, b), rest)
+        return draft.node("Where", has_other_sign, draft.node("Add", remainder, b), remainder)
     divisor, zero = _divisor(draft, b)
     return _guarded(draft, zero, draft.node("Mod", a, divisor))
 
@@ -88,11 +88,11 @@ def _fmod(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 def _floor_div(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
     """Return floor(a / b): the remainder is subtracted first, so that the division is exact."""
     if a.dtype.is_float:
-        whole = draft.node("Round", draft.node("Div", draft.node("Sub", a, _mod(draft, a, b)), b))
-        return draft.node("Where", draft.node("Equal", b, draft.like(0, b)), draft.node("Div", a, b), whole)
+        quotient = draft.node("Round", draft.node("Div", draft.node("Sub", a, _mod(draft, a, b)), b))
+        return draft.node("Where", draft.node("Equal", b, draft.like(0, b)), draft.node("Div", a, b), quotient)
     divisor, zero = _divisor(draft, b)
-    rest = draft.node("Mod", a, divisor)
-    return _guarded(draft, zero, draft.node("Div", draft.node("Sub", a, rest), divisor))
+    remainder = draft.node("Mod", a, divisor)
+    return _guarded(draft, zero, draft.node("Div", draft.node("Sub", a, remainder), divisor))
 
 
 def _squared_difference(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
@@ -106,25 +106,27 @@ def _power(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
         return draft.node("Pow", a, draft.cast(b, a.dtype))
     if b.dtype.is_float or b.dtype in UNSIGNED_INTEGERS or (b.array is not None and (b.array >= 0).all()):
         return draft.node("Pow", a, b)
-    zero, none = draft.like(0, b), draft.like(0, a)
+    zero, zero_result = draft.like(0, b), draft.like(0, a)
     power = draft.node("Pow", a, draft.node("Max", b, zero))
     even = draft.node("Equal", draft.node("Mod", b, draft.like(2, b)), zero)
-    unit = draft.node("Equal", draft.node("Abs", a), draft.like(1, a))
-    inverse = draft.node("Where", unit, draft.node("Where", even, draft.like(1, a), a), none)
+    is_unit_base = draft.node("Equal", draft.node("Abs", a), draft.like(1, a))
+    inverse = draft.node("Where", is_unit_base, draft.node("Where", even, draft.like(1, a), a), zero_result)
     return draft.node("Where", draft.node("Less", b, zero), inverse, power)
 
 
 def _atan2(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
     """Return atan2(a, b): the arc tangent of a / b, plus or minus pi where b is negative; 0 where both are 0."""
-    zero, origin = (
+    zero, is_origin = (
         draft.like(0, a),
-        draft.node("And", *(draft.node("Equal", item, draft.like(0, item)) for item in (a, b))),
+        draft.node("And", *(draft.node("Equal", operand, draft.like(0, operand)) for operand in (a, b))),
     )
-    quotient = draft.node("Div", a, draft.node("Where", origin, draft.like(1, a), draft.node("Add", b, zero)))
-    below = draft.node("Less", draft.node("Where", draft.node("Equal", a, zero), draft.node("Reciprocal", a), a), zero)
-    turn = draft.node("Where", below, draft.like(-math.pi, a), draft.like(math.pi, a))
-    more = draft.node("Where", draft.node("Less", b, zero), turn, zero)
-    return draft.node("Add", draft.node("Atan", quotient), more)
+    quotient = draft.node("Div", a, draft.node("Where", is_origin, draft.like(1, a), draft.node("Add", b, zero)))
+    is_below = draft.node(
+        "Less", draft.node("Where", draft.node("Equal", a, zero), draft.node("Reciprocal", a), a), zero
+    )
+    turn = draft.node("Where", is_below, draft.like(-math.pi, a), draft.like(math.pi, a))
+    offset = draft.node("Where", draft.node("Less", b, zero), turn, zero)
+    return draft.node("Add", draft.node("Atan", quotient), offset)
 
 
 def _shift(draft: Draft, a: Tensor, b: Tensor, direction: str) -> Tensor:
@@ -133,9 +135,9 @@ def _shift(draft: Draft, a: Tensor, b: Tensor, direction: str) -> Tensor:
     Shifts by the width of the type or more give 0.
     """
     width = draft.constant(a.dtype.bits, a.dtype)
-    far = draft.node("GreaterOrEqual", b, width)
-    by = draft.node("Where", far, draft.like(0, b), b)
-    return draft.node("Where", far, draft.like(0, a), draft.node("BitShift", a, by, direction=direction))
+    is_far = draft.node("GreaterOrEqual", b, width)
+    distance = draft.node("Where", is_far, draft.like(0, b), b)
+    return draft.node("Where", is_far, draft.like(0, a), draft.node("BitShift", a, distance, direction=direction))
 
 
 def _shift_left(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
@@ -148,11 +150,11 @@ def _shift_right(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
     bits = _bits(a.dtype)
     if bits is a.dtype:
         return _shift(draft, a, b, "RIGHT")
-    minus, by = draft.like(-1, a), draft.cast(b, bits)
-    negative = draft.node("Less", a, draft.like(0, a))
-    positive = draft.node("Where", negative, draft.node("Sub", minus, a), a)
-    shifted = draft.cast(_shift(draft, draft.cast(positive, bits), by, "RIGHT"), a.dtype)
-    return draft.node("Where", negative, draft.node("Sub", minus, shifted), shifted)
+    minus_one, distance = draft.like(-1, a), draft.cast(b, bits)
+    is_negative = draft.node("Less", a, draft.like(0, a))
+    magnitude = draft.node("Where", is_negative, draft.node("Sub", minus_one, a), a)
+    shifted = draft.cast(_shift(draft, draft.cast(magnitude, bits), distance, "RIGHT"), a.dtype)
+    return draft.node("Where", is_negative, draft.node("Sub", minus_one, shifted), shifted)
 
 
 def _bits(dtype: DataType) -> DataType:
@@ -188,12 +190,12 @@ def binary(draft: Draft, op: ElementwiseBinary) -> Tensor:
 @writer(Fused)
 def fused(draft: Draft, op: Fused) -> list[Tensor]:
     """Write Fused, (a + b) * multiplier + addend; narrow floats are computed in float32 and rounded at the end."""
-    own = draft.operand(0).dtype
-    wide = DataType.FLOAT32 if own.is_float and own.bits < 32 else own
-    a, b, multiplier, addend = (draft.cast(tensor, wide) for tensor in draft.tensors())
+    operand_type = draft.operand(0).dtype
+    sum_type = DataType.FLOAT32 if operand_type.is_float and operand_type.bits < 32 else operand_type
+    a, b, multiplier, addend = (draft.cast(tensor, sum_type) for tensor in draft.tensors())
     total = draft.node("Add", a, b)
-    result = draft.node("Add", draft.node("Mul", total, multiplier), addend)
-    return [draft.cast(item, own) for item in (total, result)][-op.num_outputs :]
+    last = draft.node("Add", draft.node("Mul", total, multiplier), addend)
+    return [draft.cast(number, operand_type) for number in (total, last)][-op.num_outputs :]
 
 
 # --- one operand ------------------------------------------------------------------------------------------------------
@@ -236,8 +238,8 @@ def _negative(draft: Draft, x: Tensor) -> Tensor:
 def _reciprocal(draft: Draft, x: Tensor) -> Tensor:
     if x.dtype.is_float:
         return draft.node("Reciprocal", x)
-    unit = draft.node("Equal", draft.node("Abs", x), draft.like(1, x))
-    return draft.node("Where", unit, x, draft.like(0, x))
+    is_unit = draft.node("Equal", draft.node("Abs", x), draft.like(1, x))
+    return draft.node("Where", is_unit, x, draft.like(0, x))
 
 
 def _bitwise_not(draft: Draft, x: Tensor) -> Tensor:

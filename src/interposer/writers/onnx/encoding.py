@@ -13,26 +13,26 @@ from interposer.writers.onnx.tensor import Tensor
 __all__ = ["encoded", "filled"]
 
 
-def filled(draft: Draft, dims: Tensor, value: float, info: TensorInfo) -> Tensor:
-    """Return a tensor whose shape is the tensor `dims`, filled with the element that stands for `value`.
+def filled(draft: Draft, dims: Tensor, number: float, info: TensorInfo) -> Tensor:
+    """Return a tensor whose shape is the tensor `dims`, filled with the element that stands for `number`.
 
     `info` gives the type and the quantization of the elements.
     """
-    array = encoded(value, info).reshape(1)
+    element = encoded(number, info).reshape(1)
     dims = draft.cast(dims, DataType.INT64)
     if not draft.gives("ConstantOfShape", info.dtype):
-        return draft.node("Expand", draft.constant(array, info.dtype, "value"), dims)
-    return draft.node("ConstantOfShape", dims, giving=info.dtype, value=array)
+        return draft.node("Expand", draft.constant(element, info.dtype, "value"), dims)
+    return draft.node("ConstantOfShape", dims, giving=info.dtype, value=element)
 
 
-def encoded(value: float, info: TensorInfo) -> Array:
+def encoded(number: float, info: TensorInfo) -> Array:
     """Return a float value as a scalar of the type of `info`: cast, or quantized with a per-tensor scale.
 
     Quantization rounds ties away from zero and saturates.
     """
     if info.quantization is None:
-        return np.array(value).astype(info.dtype.numpy)
-    steps = value / float(np.float32(info.scale))
+        return np.array(number).astype(info.dtype.numpy)
+    steps = number / float(np.float32(info.scale))
     code = math.copysign(math.floor(abs(steps) + 0.5), steps) + info.zero_point if math.isfinite(steps) else steps
     low, high = integer_range(info.dtype)
     return np.array(int(min(max(code, low), high))).astype(info.dtype.numpy)

@@ -62,10 +62,10 @@ def _put_apart(model: Message, path: Path) -> None:
 
     Both files are complete before either replaces an old file.
     """
-    data = path.with_name(f"{path.name}.data")
-    with replacing(path) as file, replacing(data) as weights:
+    data_path = path.with_name(f"{path.name}.data")
+    with replacing(path) as file, replacing(data_path) as weights:
         for tensor in filter(_is_large, model.graph.initializer):
-            _move_apart(tensor, weights, data.name)
+            _move_apart(tensor, weights, data_path.name)
         file.write(model.SerializeToString())
         synchronize(file)
         synchronize(weights)
@@ -81,9 +81,9 @@ def _move_apart(tensor: Message, weights: BinaryIO, location: str) -> None:
     The tensor then refers to the data by `location`, the name of the file.
     """
     weights.write(bytes(-weights.tell() % _ALIGNMENT))
-    facts = {"location": location, "offset": weights.tell(), "length": len(tensor.raw_data)}
+    entries = {"location": location, "offset": weights.tell(), "length": len(tensor.raw_data)}
     weights.write(tensor.raw_data)
     tensor.ClearField("raw_data")
     tensor.data_location = onnx().TensorProto.EXTERNAL
-    for key, value in facts.items():
-        tensor.external_data.add(key=key, value=str(value))
+    for key, entry in entries.items():
+        tensor.external_data.add(key=key, value=str(entry))

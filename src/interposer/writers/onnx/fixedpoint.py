@@ -65,14 +65,14 @@ def times(draft: Draft, x: Tensor, factor: Factor) -> Tensor:
     The elements of `x` must be in the range of int32. The product of the multiplier is rounded half up, and the
     division by a power of two half away from zero.
     """
-    wide = DataType.INT64
+    int64 = DataType.INT64
     left, right = np.maximum(factor.shift, 0), np.maximum(-factor.shift, 0)
     if left.any():
-        moved = draft.node("Mul", x, draft.constant(np.int64(1) << left, wide, "left"))
-        x = draft.cast(draft.cast(moved, DataType.INT32), wide)
-    product = draft.node("Mul", x, draft.constant(factor.multiplier, wide, "multiplier"))
-    raised = draft.node("Add", product, draft.ints((1 << 30) + _POSITIVE))
-    scaled = draft.node("Sub", draft.node("Div", raised, draft.ints(_UNIT)), draft.ints(_POSITIVE // _UNIT))
+        shifted_left = draft.node("Mul", x, draft.constant(np.int64(1) << left, int64, "left"))
+        x = draft.cast(draft.cast(shifted_left, DataType.INT32), int64)
+    product = draft.node("Mul", x, draft.constant(factor.multiplier, int64, "multiplier"))
+    rounded_up = draft.node("Add", product, draft.ints((1 << 30) + _POSITIVE))
+    scaled = draft.node("Sub", draft.node("Div", rounded_up, draft.ints(_UNIT)), draft.ints(_POSITIVE // _UNIT))
     return _shifted(draft, scaled, right) if right.any() else scaled
 
 
@@ -80,9 +80,9 @@ def _shifted(draft: Draft, x: Tensor, right: Array) -> Tensor:
     """Return int64 values divided by ``2**right``, rounded to the nearest integer, ties away from zero."""
     divisor = np.int64(1) << right
     half = draft.constant(divisor >> 1, DataType.INT64, "half")
-    size = draft.node("Add", draft.node("Abs", x), half)
-    whole = draft.node("Div", size, draft.constant(divisor, DataType.INT64, "divisor"))
-    return draft.node("Mul", draft.node("Sign", x), whole)
+    raised = draft.node("Add", draft.node("Abs", x), half)
+    quotient = draft.node("Div", raised, draft.constant(divisor, DataType.INT64, "divisor"))
+    return draft.node("Mul", draft.node("Sign", x), quotient)
 
 
 def single(info: TensorInfo, *dtypes: DataType) -> Quantization:
@@ -129,10 +129,10 @@ def rounded_away(draft: Draft, x: Tensor) -> Tensor:
 
     This is exact, as the fraction is compared with one half.
     """
-    cut = draft.node("Floor", draft.node("Abs", x))
-    rest = draft.node("Sub", draft.node("Abs", x), cut)
-    up = draft.cast(draft.node("GreaterOrEqual", rest, draft.like(0.5, x)), x.dtype)
-    return draft.node("Mul", draft.node("Sign", x), draft.node("Add", cut, up))
+    integer_part = draft.node("Floor", draft.node("Abs", x))
+    fraction = draft.node("Sub", draft.node("Abs", x), integer_part)
+    carry = draft.cast(draft.node("GreaterOrEqual", fraction, draft.like(0.5, x)), x.dtype)
+    return draft.node("Mul", draft.node("Sign", x), draft.node("Add", integer_part, carry))
 
 
 def code_of(real: float, info: TensorInfo, unbounded: int) -> int:

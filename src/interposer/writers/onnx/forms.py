@@ -69,18 +69,18 @@ class Form(NamedTuple):
 @cache
 def form(kind: str, opset: int) -> Form | None:
     """Return what the ONNX operator `kind` accepts in an opset; None if the opset does not have it."""
-    result = schema(kind, opset)
-    if result is None:
+    found = schema(kind, opset)
+    if found is None:
         return None
     allowed = {
         type_constraint.type_param_str: frozenset(type_constraint.allowed_type_strs)
-        for type_constraint in result.type_constraints
+        for type_constraint in found.type_constraints
     }
-    variadic = bool(result.inputs) and result.inputs[-1].option.name == "Variadic"
-    optional = frozenset(index for index, output in enumerate(result.outputs) if output.option.name == "Optional")
-    attributes = frozenset(result.attributes)
+    variadic = bool(found.inputs) and found.inputs[-1].option.name == "Variadic"
+    optional = frozenset(index for index, output in enumerate(found.outputs) if output.option.name == "Optional")
+    attributes = frozenset(found.attributes)
     return Form(
-        result.since_version, _types(result.inputs), variadic, _types(result.outputs), allowed, attributes, optional
+        found.since_version, _types(found.inputs), variadic, _types(found.outputs), allowed, attributes, optional
     )
 
 
@@ -99,4 +99,4 @@ def widened(form: Form, name: str, dtype: DataType) -> DataType | None:
 
     `name` is its type or type variable in the form. The result is `dtype` itself if possible, else the narrowest type.
     """
-    return next((item for item in (dtype, *_WIDER.get(dtype, ())) if form.takes(name, item)), None)
+    return next((candidate for candidate in (dtype, *_WIDER.get(dtype, ())) if form.takes(name, candidate)), None)

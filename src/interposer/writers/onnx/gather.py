@@ -24,13 +24,13 @@ def gather(draft: Draft, op: Gather) -> Tensor:
     if not op.batch_dims:
         return draft.node("Gather", params, indices, axis=op.axis)
     rank, batch, axis = draft.rank, op.batch_dims, normal_axis(op.axis, draft.rank)
-    own = draft.info(1).rank - batch
-    turned = draft.transpose(params, (*range(batch), axis, *(i for i in range(batch, rank) if i != axis)))
+    index_rank = draft.info(1).rank - batch
+    params_first = draft.transpose(params, (*range(batch), axis, *(i for i in range(batch, rank) if i != axis)))
     tuples = draft.unsqueeze(indices, [draft.info(1).rank])
-    result = draft.node("GatherND", turned, tuples, batch_dims=batch)
-    before = range(batch + own, own + axis)
-    consumers = range(own + axis, own + rank - 1)
-    return draft.transpose(result, (*range(batch), *before, *range(batch, batch + own), *consumers))
+    gathered = draft.node("GatherND", params_first, tuples, batch_dims=batch)
+    outer_axes = range(batch + index_rank, index_rank + axis)
+    inner_axes = range(index_rank + axis, index_rank + rank - 1)
+    return draft.transpose(gathered, (*range(batch), *outer_axes, *range(batch, batch + index_rank), *inner_axes))
 
 
 @writer(GatherNd, moves=True)
@@ -60,14 +60,14 @@ def hashtable_lookup(draft: Draft, op: HashtableLookup) -> list[Tensor]:
     lookups, keys, values = draft.tensors()
     if not draft.info(1).num_elements:
         refuse("its table is empty")
-    same = draft.node("Equal", draft.unsqueeze(lookups, [1]), keys)
-    hits = draft.cast(same, DataType.UINT8)
-    result = draft.reduce("ReduceMax", hits, [1], keep=False)
+    matches = draft.node("Equal", draft.unsqueeze(lookups, [1]), keys)
+    hits = draft.cast(matches, DataType.UINT8)
+    found = draft.reduce("ReduceMax", hits, [1], keep=False)
     rows = draft.node("Gather", values, draft.node("ArgMax", hits, axis=1, keepdims=0))
-    there = draft.cast(result, DataType.BOOL)
-    spread = draft.unsqueeze(there, range(1, draft.info(2).rank))
-    nothing = "" if values.dtype is DataType.STRING else 0
-    return [draft.node("Where", spread, rows, draft.constant(nothing, values.dtype)), result]
+    is_found = draft.cast(found, DataType.BOOL)
+    mask = draft.unsqueeze(is_found, range(1, draft.info(2).rank))
+    default = "" if values.dtype is DataType.STRING else 0
+    return [draft.node("Where", mask, rows, draft.constant(default, values.dtype)), found]
 
 
 @writer(LshProjection, quantized=True)
@@ -85,8 +85,8 @@ def one_hot(draft: Draft, op: OneHot) -> Tensor:
     if not op.from_end:
         negative = draft.node("Less", indices, draft.ints(0))
         indices = draft.node("Where", negative, draft.ints(op.depth), indices)
-    result = draft.results[0]
-    values = np.array([encoded(op.off_value, result), encoded(op.on_value, result)])
+    info = draft.results[0]
+    values = np.array([encoded(op.off_value, info), encoded(op.on_value, info)])
     return draft.node(
         "OneHot", indices, draft.ints([op.depth]), draft.constant(values, op.dtype, "values"), axis=op.axis
     )

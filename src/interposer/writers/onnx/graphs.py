@@ -49,8 +49,8 @@ def write_layers(border: Border, sheet: Sheet) -> Refusals:
         if isinstance(layer.op, Constant):
             sheet.values[layer.output] = _tensor_of(layer.output, layer.name)
         elif not isinstance(layer.op, Input | Output):
-            requested = [names.get(value) or sheet.free_name(value.name) for value in layer.outputs]
-            reason = _write_layer(layer, sheet, requested)
+            requested_names = [names.get(value) or sheet.free_name(value.name) for value in layer.outputs]
+            reason = _write_layer(layer, sheet, requested_names)
             if reason is not None:
                 yield border.refused(layer, reason)
 
@@ -73,12 +73,12 @@ def _write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None
     draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
     try:
         with np.errstate(all="ignore"):
-            result = draft.finish(written(draft), names)
+            results = draft.finish(written(draft), names)
     except RefusedError as error:
-        result = [Tensor(name, info.dtype) for name, info in zip(names, layer.output_infos, strict=True)]
-        sheet.values.update(zip(layer.outputs, result, strict=True))
+        results = [Tensor(name, info.dtype) for name, info in zip(names, layer.output_infos, strict=True)]
+        sheet.values.update(zip(layer.outputs, results, strict=True))
         return str(error)
-    sheet.values.update(zip(layer.outputs, result, strict=True))
+    sheet.values.update(zip(layer.outputs, results, strict=True))
     return None
 
 
@@ -103,10 +103,10 @@ def fill(graph: Message, border: Border, sheet: Sheet, external: dict[str, Array
     graph.input.extend(value_info(name, value.known) for name, value in border.inputs)
     graph.output.extend(value_info(name, value.known) for name, value in border.outputs)
     graph.initializer.extend(_constant(name, array, external) for name, array in sheet.constants.items())
-    for step in sheet.steps:
-        graph.node.append(node_proto(step.kind, step.name, step.inputs, step.outputs, step.attributes))
-        graph.node[-1].doc_string = step.source
-    inner = {name for step in sheet.steps for name in step.outputs} - {name for name, _ in border.outputs}
+    for node in sheet.nodes:
+        graph.node.append(node_proto(node.kind, node.name, node.inputs, node.outputs, node.attributes))
+        graph.node[-1].doc_string = node.source
+    inner = {name for node in sheet.nodes for name in node.outputs} - {name for name, _ in border.outputs}
     for value, tensor in sheet.values.items():
         if tensor.array is None and tensor.name in inner and value.known.is_ranked:
             inner.discard(tensor.name)

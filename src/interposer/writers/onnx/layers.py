@@ -27,19 +27,19 @@ def written(draft: Draft) -> list[Tensor]:
     for info in (*draft.infos, *draft.results):
         if info is not None and info.element is None and not has_type(info.dtype, draft.opset):
             refuse(f"opset {draft.opset} has no type {info.dtype}")
-    entry = find(type(draft.layer.op))
-    if entry is None or entry.write is None:
+    registered = find(type(draft.layer.op))
+    if registered is None or registered.write is None:
         refuse("ONNX has no operators to make it of")
-    if entry.moves and (not _is_quantized(draft) or _keeps_scales(draft)):
-        return _called(entry.write, draft)
+    if registered.moves and (not _is_quantized(draft) or _keeps_scales(draft)):
+        return _called(registered.write, draft)
     if not _is_quantized(draft):
-        return _of_one_rounding(entry.write, draft)
-    return _quantized(entry, draft)
+        return _of_one_rounding(registered.write, draft)
+    return _quantized(registered, draft)
 
 
 def _called(function: Writer, draft: Draft) -> list[Tensor]:
-    result = function(draft, draft.layer.op)
-    return [result] if isinstance(result, Tensor) else list(result)
+    written = function(draft, draft.layer.op)
+    return [written] if isinstance(written, Tensor) else list(written)
 
 
 def _of_one_rounding(function: Writer, draft: Draft) -> list[Tensor]:
@@ -49,16 +49,16 @@ def _of_one_rounding(function: Writer, draft: Draft) -> list[Tensor]:
     back.
     """
     trial = draft.again(draft.operands)
-    result = _called(function, trial)
+    results = _called(function, trial)
     if not draft.exact or trial.arithmetic < 2 or not any(_is_narrow(info) for info in (*draft.infos, *draft.results)):
         draft.take_over(trial)
-        return result
+        return results
     wide = draft.again([operand and _widened(draft, operand) for operand in draft.operands])
     wide.infos = tuple(info and _wide(info) for info in draft.infos)
     wide.results = tuple(_wide(info) for info in draft.results)
-    result = _called(function, wide)
+    results = _called(function, wide)
     draft.take_over(wide)
-    return [draft.cast(item, info.dtype) for item, info in zip(result, draft.results, strict=True)]
+    return [draft.cast(tensor, info.dtype) for tensor, info in zip(results, draft.results, strict=True)]
 
 
 def _is_narrow(info: TensorInfo | None) -> bool:
@@ -82,23 +82,26 @@ def _keeps_scales(draft: Draft) -> bool:
 
     All its quantized operands and results must then have the same quantization.
     """
-    data = [info for info in draft.infos if info is not None and info.is_quantized]
+    quantized = [info for info in draft.infos if info is not None and info.is_quantized]
     inferred = draft.layer.op.infer_infos(*draft.infos)
-    cached = all(item is None or item.quantization == own.quantization for item, own in zip(inferred, draft.results))  # noqa: B905
-    return cached and len({info.quantization for info in data}) <= 1
+    as_inferred = all(
+        expected is None or expected.quantization == actual.quantization
+        for expected, actual in zip(inferred, draft.results, strict=False)
+    )
+    return as_inferred and len({info.quantization for info in quantized}) <= 1
 
 
-def _quantized(entry: Entry, draft: Draft) -> list[Tensor]:
-    if entry.exact is not None and (draft.exact or not entry.computes):
+def _quantized(registered: Entry, draft: Draft) -> list[Tensor]:
+    if registered.exact is not None and (draft.exact or not registered.computes):
         try:
-            return _called(entry.exact, draft)
+            return _called(registered.exact, draft)
         except RefusedError as error:
             if draft.exact:
                 raise RefusedError(f"{error}; {_INEXACT}") from error
     if draft.exact and not all(info.dtype.is_float for info in draft.results):
         refuse(f"ONNX rounds quantized results otherwise; {_INEXACT}")
-    assert entry.write is not None
-    return _by_reals(entry.write, draft)
+    assert registered.write is not None
+    return _by_reals(registered.write, draft)
 
 
 def _by_reals(function: Writer, draft: Draft) -> list[Tensor]:
@@ -109,15 +112,15 @@ def _by_reals(function: Writer, draft: Draft) -> list[Tensor]:
     operands = [operand and _real(draft, index, operand) for index, operand in enumerate(draft.operands)]
     reals = draft.again(operands)
     pairs = zip(operands, draft.infos, strict=True)
-    reals.infos = tuple(info and TensorInfo(info.shape, item.dtype) if item else info for item, info in pairs)
+    reals.infos = tuple(info and TensorInfo(info.shape, real.dtype) if real else info for real, info in pairs)
     reals.results = tuple(
         TensorInfo(info.shape, DataType.FLOAT32) if info.is_quantized else info for info in draft.results
     )
-    result = _called(function, reals)
+    results = _called(function, reals)
     draft.take_over(reals)
     return [
-        item if info.quantization is None else draft.quantized(item, info.quantization, info.dtype)
-        for item, info in zip(result, draft.results, strict=True)
+        real if info.quantization is None else draft.quantized(real, info.quantization, info.dtype)
+        for real, info in zip(results, draft.results, strict=True)
     ]
 
 

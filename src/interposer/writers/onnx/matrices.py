@@ -24,9 +24,9 @@ def trilu_of_codes(draft: Draft, op: Trilu) -> Tensor:
     """Write Trilu of quantized values; elements outside of the triangle become the zero point."""
     rows, columns = draft.shape(0)[-2:]
     row, column = np.ogrid[:rows, :columns]
-    cached = column - row >= op.k if op.upper else column - row <= op.k
+    mask = column - row >= op.k if op.upper else column - row <= op.k
     zero = _zero(draft, draft.operand(0))
-    return draft.node("Where", draft.constant(cached, DataType.BOOL, "kept"), draft.operand(0), zero)
+    return draft.node("Where", draft.constant(mask, DataType.BOOL, "kept"), draft.operand(0), zero)
 
 
 def _zero(draft: Draft, x: Tensor) -> Tensor:
@@ -42,23 +42,23 @@ def _zero(draft: Draft, x: Tensor) -> Tensor:
 def eye_like(draft: Draft, op: EyeLike) -> Tensor:
     """Write EyeLike; the type is an attribute, and types that EyeLike lacks are cast."""
     dtype = op.dtype or draft.operand(0).dtype
-    known = dtype if draft.gives("EyeLike", dtype) else DataType.FLOAT32
-    return draft.cast(_eye(draft, op, known), dtype)
+    written_type = dtype if draft.gives("EyeLike", dtype) else DataType.FLOAT32
+    return draft.cast(_eye(draft, op, written_type), dtype)
 
 
-def _eye(draft: Draft, op: EyeLike, known: DataType) -> Tensor:
+def _eye(draft: Draft, op: EyeLike, dtype: DataType) -> Tensor:
     x = draft.operand(0)
     if not draft.takes("EyeLike", x.dtype):
         x = draft.constant(np.zeros(draft.shape(0)), DataType.FLOAT32, "like")
-    return draft.node("EyeLike", x, giving=known, dtype=known, k=op.k or None)
+    return draft.node("EyeLike", x, giving=dtype, dtype=dtype, k=op.k or None)
 
 
 @writer(MatrixDiag, moves=True)
 def matrix_diag(draft: Draft, op: MatrixDiag) -> Tensor:
     """Write MatrixDiag with Where: a mask selects the row of the input on the diagonal, and zeros elsewhere."""
     x, size = draft.operand(0), draft.shape(0)[-1]
-    own = draft.constant(np.eye(size, dtype=bool), DataType.BOOL, "diagonal")
-    return draft.node("Where", own, draft.unsqueeze(x, [draft.rank - 1]), _zero(draft, x))
+    is_diagonal = draft.constant(np.eye(size, dtype=bool), DataType.BOOL, "diagonal")
+    return draft.node("Where", is_diagonal, draft.unsqueeze(x, [draft.rank - 1]), _zero(draft, x))
 
 
 @writer(MatrixSetDiag, moves=True)
@@ -66,10 +66,10 @@ def matrix_set_diag(draft: Draft, op: MatrixSetDiag) -> Tensor:
     """Write MatrixSetDiag: the diagonal is padded, repeated as rows and columns, and selected."""
     x, diagonal = draft.tensors()
     *_, rows, columns = draft.shape(0)
-    own = draft.constant(np.eye(rows, columns, dtype=bool), DataType.BOOL, "diagonal")
+    is_diagonal = draft.constant(np.eye(rows, columns, dtype=bool), DataType.BOOL, "diagonal")
     if columns < rows:
-        return draft.node("Where", own, draft.unsqueeze(diagonal, [draft.rank - 2]), x)
-    return draft.node("Where", own, draft.unsqueeze(diagonal, [draft.rank - 1]), x)
+        return draft.node("Where", is_diagonal, draft.unsqueeze(diagonal, [draft.rank - 2]), x)
+    return draft.node("Where", is_diagonal, draft.unsqueeze(diagonal, [draft.rank - 1]), x)
 
 
 @writer(Det)

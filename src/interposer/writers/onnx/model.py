@@ -108,7 +108,7 @@ def _opsets(opset: int | None, oldest: int = OLDEST_OPSET) -> list[int]:
     """
     newest = newest_opset()
     if opset is None:
-        return [*(usual for usual in _USUAL_OPSETS if oldest <= usual < newest), newest]
+        return [*(candidate for candidate in _USUAL_OPSETS if oldest <= candidate < newest), newest]
     expect(opset, int, "the opset must be a number")
     if not OLDEST_OPSET <= opset <= newest:
         raise InvalidArgumentError(f"the opset is {opset}; opsets {OLDEST_OPSET} to {newest} can be written")
@@ -156,7 +156,7 @@ def _annotate(graph: Message, border: Border, sheet: Sheet) -> None:
 def _annotated(graph: Message) -> list[str]:
     """Return the names of the tensors in the graph's quantization annotations, with their scales and zero points."""
     notes = graph.quantization_annotation
-    parameters = [entry.value for note in notes for entry in note.quant_parameter_tensor_names]
+    parameters = [parameter.value for note in notes for parameter in note.quant_parameter_tensor_names]
     return [note.tensor_name for note in notes] + parameters
 
 
@@ -177,10 +177,10 @@ def _oldest_ir_of(imports: list[Message]) -> int:
     """Return the oldest version of the format that has these opsets; the newest one if the package does not say it."""
     package = onnx()
     try:
-        result: int = package.helper.find_min_ir_version_for(imports)
+        version: int = package.helper.find_min_ir_version_for(imports)
     except ValueError:  # onnx 1.22 has opset 27, but not in this list
         return int(package.IR_VERSION)
-    return result
+    return version
 
 
 def _model(graph: Message, opset: int, ir_version: int | None) -> Message:

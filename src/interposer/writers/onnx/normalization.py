@@ -67,9 +67,9 @@ def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
     if 0 in shape:
         return draft.operand(0)
     rows = _standardized(draft, draft.reshape(x, [shape[0], op.num_groups, -1]), [2], op.eps)
-    whole, spread = draft.reshape(rows, shape), [-1, *[1] * (draft.rank - 2)]
-    scaled = draft.node("Mul", whole, draft.reshape(gamma, spread))
-    return draft.node("Add", scaled, draft.reshape(beta, spread))
+    normalized, channel_shape = draft.reshape(rows, shape), [-1, *[1] * (draft.rank - 2)]
+    scaled = draft.node("Mul", normalized, draft.reshape(gamma, channel_shape))
+    return draft.node("Add", scaled, draft.reshape(beta, channel_shape))
 
 
 def _numbers(x: Tensor, eps: float) -> dict[str, Any]:
@@ -108,9 +108,9 @@ def _fit(draft: Draft, axis: int, operands: Sequence[int]) -> bool:
     `operands` are the numbers of the factors and offsets. If the factors are absent, the whole shape must be known.
     """
     normalized = draft.info(0).shape[axis:]
-    value = [draft.info(index).shape for index in operands if draft.optional(index) is not None]
+    shapes = [draft.info(index).shape for index in operands if draft.optional(index) is not None]
     known = draft.optional(1) is not None or draft.info(0).is_concrete
-    return known and all(tuple(shape) == normalized for shape in value)
+    return known and all(tuple(shape) == normalized for shape in shapes)
 
 
 def _scaled(draft: Draft, x: Tensor, gamma: Tensor | None, beta: Tensor | None = None) -> Tensor:
@@ -180,10 +180,10 @@ def _window_sum(draft: Draft, x: Tensor, axes: Sequence[int], size: int) -> Tens
     rows = int(np.prod(shape[:first]))
     columns = int(np.prod(shape[last + 1 :]))
     flat = draft.reshape(x, [rows, 1, *shape[first : last + 1], columns])
-    before, after, many = (size - 1) // 2, size - 1 - (size - 1) // 2, len(axes)
+    start_pad, end_pad, num_axes = (size - 1) // 2, size - 1 - (size - 1) // 2, len(axes)
     attributes: dict[str, Any] = {
-        "kernel_shape": [*[size] * many, 1],
-        "pads": [*[before] * many, 0, *[after] * many, 0],
+        "kernel_shape": [*[size] * num_axes, 1],
+        "pads": [*[start_pad] * num_axes, 0, *[end_pad] * num_axes, 0],
     }
     mean = draft.node("AveragePool", flat, **attributes, count_include_pad=1)
-    return draft.node("Mul", draft.reshape(mean, shape), draft.like(size**many, x))
+    return draft.node("Mul", draft.reshape(mean, shape), draft.like(size**num_axes, x))

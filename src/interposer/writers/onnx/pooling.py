@@ -42,14 +42,14 @@ class _Places(NamedTuple):
     def is_plain(self) -> bool:
         """True if every window covers cells of the image, and every pad is smaller than its window."""
         small = all(max(w.pad_before, w.pad_after) < w.size for w in self.windows)
-        return small and all(int(item.min(initial=1)) > 0 for item in self.seen)
+        return small and all(int(counts.min(initial=1)) > 0 for counts in self.seen)
 
-    def product(self, parts: Sequence[Array]) -> Array:
+    def product(self, counts: Sequence[Array]) -> Array:
         """Return the product of one array per spatial axis (such as `seen`) for each position of the window.
 
         The shape is (1, 1, *output sizes), which broadcasts with the result.
         """
-        array: Array = reduce(np.multiply.outer, parts)
+        array: Array = reduce(np.multiply.outer, counts)
         return array[np.newaxis, np.newaxis]
 
 
@@ -114,24 +114,26 @@ def _places(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]) -> _P
     for window, size, count in zip(op.windows(*sizes), sizes, counts, strict=True):
         moving = window if op.stride_x else window._replace(stride=max(1, size + window.pad_before))
         windows.append(moving._replace(pad_after=moving.pad_after_for(size, count)))
-    value = op.windows(*sizes)
+    declared = op.windows(*sizes)
     included = op.padding_method is PaddingMethod.IGNORE_VALUE and op.pool_type is not MAX
     seen = [_cells(w, n, c, 0) for w, n, c in zip(windows, sizes, counts, strict=True)]
-    consumers = [w.pad_after for w in value]
-    padded = [_cells(w, n, c, 1, b) for w, n, c, b in zip(windows, sizes, counts, consumers, strict=True)]
+    end_pads = [w.pad_after for w in declared]
+    padded = [_cells(w, n, c, 1, b) for w, n, c, b in zip(windows, sizes, counts, end_pads, strict=True)]
     return _Places(windows, seen, padded if included else seen)
 
 
-def _cells(window: Window, size: int, count: int, padding: int, after: int = 0) -> Array:
+def _cells(window: Window, size: int, count: int, padding: int, end_pad: int = 0) -> Array:
     """Return how many cells of the image each of `count` windows along an axis covers, as a vector.
 
     `size` is the size of the image. If `padding` is 1 instead of 0, cells of the padding before the image count too,
-    and `after` cells of the padding after it.
+    and `end_pad` cells of the padding after it.
     """
     first = np.arange(count) * window.stride - window.pad_before
-    low, high = -padding * window.pad_before, size + padding * after
-    before, until = (np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high))
-    array: Array = until - before
+    low, high = -padding * window.pad_before, size + padding * end_pad
+    outside_cells, reached_cells = (
+        np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high)
+    )
+    array: Array = reached_cells - outside_cells
     return array
 
 
@@ -142,9 +144,9 @@ def _largest(draft: Draft, x: Tensor, places: _Places) -> Tensor:
         return draft.cast(draft.node("MaxPool", wide, **kernel_attributes(places.windows)), x.dtype)
     padded = _padded(draft, wide, places, _least(wide.dtype))
     unpadded = [w._replace(pad_before=0, pad_after=0) for w in places.windows]
-    result = draft.cast(draft.node("MaxPool", padded, **kernel_attributes(unpadded)), x.dtype)
+    maxima = draft.cast(draft.node("MaxPool", padded, **kernel_attributes(unpadded)), x.dtype)
     mask = draft.constant(places.product(places.seen) > 0, DataType.BOOL, "seen")
-    return draft.node("Where", mask, result, draft.like(0, x))
+    return draft.node("Where", mask, maxima, draft.like(0, x))
 
 
 def comparable(draft: Draft, x: Tensor) -> Tensor:
@@ -163,15 +165,15 @@ def _least(dtype: DataType) -> float:
     return 0 if str(dtype).startswith("uint") else -(1 << dtype.bits - 1)
 
 
-def _padded(draft: Draft, x: Tensor, places: _Places, value: float) -> Tensor:
+def _padded(draft: Draft, x: Tensor, places: _Places, fill: float) -> Tensor:
     pads = [0, 0, *(w.pad_before for w in places.windows), 0, 0, *(w.pad_after for w in places.windows)]
-    return draft.node("Pad", x, draft.ints(pads, "pads"), draft.like(value, x)) if any(pads) else x
+    return draft.node("Pad", x, draft.ints(pads, "pads"), draft.like(fill, x)) if any(pads) else x
 
 
 def _mean(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor, places: _Places) -> Tensor:
     make = _L2 if op.pool_type is L2 else _average
-    dilated = draft.opset < 19 and any(w.dilation > 1 for w in places.windows)
-    if dilated:
+    is_dilated = draft.opset < 19 and any(w.dilation > 1 for w in places.windows)
+    if is_dilated:
         refuse(f"AveragePool has no dilations in opset {draft.opset}")
     size = math.prod(w.size for w in places.windows)
     counted = places.product(places.counted)
@@ -184,8 +186,8 @@ def _mean(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor, places: _Places) -
     unpadded = [w._replace(pad_before=0, pad_after=0) for w in places.windows]
     mean = draft.node("AveragePool", _padded(draft, squares, places, 0), **kernel_attributes(unpadded))
     factor = draft.constant(np.where(counted > 0, size / np.maximum(counted, 1), 0), wide.dtype, "counted")
-    result = draft.node("Mul", mean, factor)
-    return draft.cast(draft.node("Sqrt", result) if op.pool_type is L2 else result, x.dtype)
+    scaled = draft.node("Mul", mean, factor)
+    return draft.cast(draft.node("Sqrt", scaled) if op.pool_type is L2 else scaled, x.dtype)
 
 
 @writer(Pooling2d, Pooling3d, quantized=True, computes=True)
@@ -214,8 +216,8 @@ def _mean_of_codes(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]
     included = op.padding_method is PaddingMethod.IGNORE_VALUE and (places.product(places.seen) < count).any()
     if included or count > _MOST_CELLS:
         refuse("ONNX rounds a quantized pool otherwise")
-    real = draft.cast(draft.operand(0), DataType.FLOAT32)
-    mean = draft.node(_GLOBAL[AVERAGE], real) if _is_global(op) else _mean(draft, op, real, places)
-    above = draft.node("Add", draft.node("Abs", mean), draft.like(0.5 + 1 / (4 * count), mean))
-    whole = draft.node("Mul", draft.node("Sign", mean), draft.node("Floor", above))
-    return draft.cast(whole, draft.results[0].dtype)
+    floats = draft.cast(draft.operand(0), DataType.FLOAT32)
+    mean = draft.node(_GLOBAL[AVERAGE], floats) if _is_global(op) else _mean(draft, op, floats, places)
+    raised = draft.node("Add", draft.node("Abs", mean), draft.like(0.5 + 1 / (4 * count), mean))
+    rounded = draft.node("Mul", draft.node("Sign", mean), draft.node("Floor", raised))
+    return draft.cast(rounded, draft.results[0].dtype)

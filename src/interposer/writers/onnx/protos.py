@@ -99,10 +99,10 @@ def schema(kind: str, opset: int) -> Message | None:
     """Return the schema of the ONNX operator `kind` in an opset; None if it does not exist there or is deprecated."""
     package = onnx()
     try:
-        result = package.defs.get_schema(kind, opset, "")
+        found = package.defs.get_schema(kind, opset, "")
     except package.defs.SchemaError:
         return None
-    return None if result.deprecated else result
+    return None if found.deprecated else found
 
 
 def tensor_proto(name: str, array: Array) -> Message:
@@ -124,8 +124,8 @@ def external_tensor_proto(name: str, array: Array) -> Message:
     package = onnx()
     proto = package.TensorProto(name=name, data_type=CODES[DataType.of(array.dtype)], dims=array.shape)
     proto.data_location = package.TensorProto.EXTERNAL
-    for key, value in (("location", "memory"), ("offset", "0"), ("length", str(array.nbytes))):
-        proto.external_data.add(key=key, value=value)
+    for key, entry in (("location", "memory"), ("offset", "0"), ("length", str(array.nbytes))):
+        proto.external_data.add(key=key, value=entry)
     return proto
 
 
@@ -136,8 +136,8 @@ def _raw(array: Array, dtype: DataType) -> bytes:
     """
     if dtype is DataType.BOOL or dtype.bits >= 8:
         return array.astype(array.dtype.newbyteorder("<") if array.dtype.kind in "iuf" else array.dtype).tobytes()
-    codes = (array.view(np.uint8) if dtype.is_float else array.astype(np.int8).view(np.uint8)).reshape(-1, 1)
-    bits = np.unpackbits(codes, axis=1, bitorder="little")[:, : dtype.bits]
+    elements = (array.view(np.uint8) if dtype.is_float else array.astype(np.int8).view(np.uint8)).reshape(-1, 1)
+    bits = np.unpackbits(elements, axis=1, bitorder="little")[:, : dtype.bits]
     return np.packbits(bits.reshape(-1), bitorder="little").tobytes()
 
 
@@ -175,20 +175,20 @@ def node_proto(
     """
     proto = onnx().NodeProto(op_type=kind, name=name, input=list(inputs), output=list(outputs))
     make = onnx().helper.make_attribute
-    for key, value in sorted(attributes.items()):
-        proto.attribute.append(make(key, _plain(value)))
+    for key, attribute in sorted(attributes.items()):
+        proto.attribute.append(make(key, _plain(attribute)))
     return proto
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, DataType):
-        return CODES[value]
-    if isinstance(value, np.ndarray):
-        return tensor_proto("", value)
-    if isinstance(value, TensorInfo):
-        return value_info("", value).type
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, float) and not math.isnan(value):
-        return float(np.float32(value))
-    return value
+def _plain(attribute: Any) -> Any:
+    if isinstance(attribute, DataType):
+        return CODES[attribute]
+    if isinstance(attribute, np.ndarray):
+        return tensor_proto("", attribute)
+    if isinstance(attribute, TensorInfo):
+        return value_info("", attribute).type
+    if isinstance(attribute, bool):
+        return int(attribute)
+    if isinstance(attribute, float) and not math.isnan(attribute):
+        return float(np.float32(attribute))
+    return attribute

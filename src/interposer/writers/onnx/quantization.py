@@ -67,14 +67,14 @@ def quantize_reals(draft: Draft, op: Quantize) -> Tensor:
     if draft.info(0).is_quantized:
         return _requantized(draft, op, q)
     x = draft.cast(x, DataType.FLOAT32)
-    even = op.rounding is RoundingMethod.HALF_TO_EVEN
-    if (even or not draft.exact) and op.dtype in _LINEAR and _is_known(draft, op.dtype):
+    ties_to_even = op.rounding is RoundingMethod.HALF_TO_EVEN
+    if (ties_to_even or not draft.exact) and op.dtype in _LINEAR and _is_known(draft, op.dtype):
         return draft.quantized(x, q, op.dtype)
     scale, point = _along(draft, q, draft.rank, DataType.FLOAT32)
     steps = draft.cast(draft.node("Div", x, scale), DataType.FLOAT64)
     steps = draft.node("Where", draft.node("IsNaN", steps), draft.like(0, steps), steps)
-    whole = draft.node("Round", steps) if even else rounded_away(draft, steps)
-    shifted = draft.node("Add", whole, draft.cast(point, DataType.FLOAT64))
+    rounded = draft.node("Round", steps) if ties_to_even else rounded_away(draft, steps)
+    shifted = draft.node("Add", rounded, draft.cast(point, DataType.FLOAT64))
     low, high = integer_range(op.dtype)
     if op.dtype.bits == 64:
         refuse("its integers of 64 bits cannot be clamped as float values")
@@ -90,9 +90,9 @@ def _requantized(draft: Draft, op: Quantize, q: Quantization) -> Tensor:
     if source is None or DataType.UINT64 in (draft.operand(0).dtype, op.dtype):
         refuse("its integers of 64 bits cannot be computed with")
     if source != q:
-        (old, point), (new, target) = (_numbers(item, draft.rank) for item in (source, q))
-        steps = draft.node("Sub", x, draft.constant(point, DataType.INT64, "zero_point"))
-        scaled = times(draft, steps, factor_of(old.astype(np.float64) / new.astype(np.float64)))
+        (old, point), (new, target) = (_numbers(quantization, draft.rank) for quantization in (source, q))
+        centered = draft.node("Sub", x, draft.constant(point, DataType.INT64, "zero_point"))
+        scaled = times(draft, centered, factor_of(old.astype(np.float64) / new.astype(np.float64)))
         x = draft.node("Add", scaled, draft.constant(target, DataType.INT64, "zero_point"))
     return draft.cast(draft.clip(x, *integer_range(op.dtype)), op.dtype)
 
@@ -117,12 +117,12 @@ def dequantize_codes(draft: Draft, op: Dequantize) -> Tensor:
     """Write Dequantize: DequantizeLinear, or several operators for integer types that it does not accept."""
     x, q = draft.operand(0), draft.info(0).quantization
     assert q is not None, "violations() comes first"
-    plain = x.dtype in _LINEAR or (x.dtype is DataType.INT32 and not any(q.zero_points))
-    if plain and draft.takes("DequantizeLinear", x.dtype) and op.dtype is not DataType.FLOAT64:
+    is_plain = x.dtype in _LINEAR or (x.dtype is DataType.INT32 and not any(q.zero_points))
+    if is_plain and draft.takes("DequantizeLinear", x.dtype) and op.dtype is not DataType.FLOAT64:
         return draft.cast(draft.dequantized(x, q), op.dtype)
     scale, point = _along(draft, q, draft.rank, DataType.FLOAT64)
-    without = draft.node("Sub", draft.cast(x, DataType.FLOAT64), point)
-    return draft.cast(draft.node("Mul", without, scale), op.dtype)
+    centered = draft.node("Sub", draft.cast(x, DataType.FLOAT64), point)
+    return draft.cast(draft.node("Mul", centered, scale), op.dtype)
 
 
 @writer(BlockDequantize)
@@ -130,25 +130,31 @@ def block_dequantize(draft: Draft, op: BlockDequantize) -> Tensor:
     """Write BlockDequantize: DequantizeLinear with blocks, or arithmetic for types and opsets that lack it."""
     x, scale, zero = draft.operand(0), draft.operand(1), draft.optional(2)
     linear = draft.opset >= _BLOCKS_SINCE and x.dtype in _LINEAR
-    same = op.dtype is scale.dtype and op.dtype in _SCALES and (linear or x.dtype.bits <= 8)
-    wide = op.dtype if same else DataType.FLOAT64 if _is_wide(op.dtype, scale.dtype, x.dtype) else DataType.FLOAT32
-    if linear and wide in _SCALES:
+    keeps_type = op.dtype is scale.dtype and op.dtype in _SCALES and (linear or x.dtype.bits <= 8)
+    computed_type = (
+        op.dtype if keeps_type else DataType.FLOAT64 if _is_wide(op.dtype, scale.dtype, x.dtype) else DataType.FLOAT32
+    )
+    if linear and computed_type in _SCALES:
         attributes = {"axis": op.axis, "block_size": op.block_size}
-        created = draft.node("DequantizeLinear", x, draft.cast(scale, wide), zero, giving=wide, **attributes)
-        return draft.cast(created, op.dtype)
+        dequantized = draft.node(
+            "DequantizeLinear", x, draft.cast(scale, computed_type), zero, giving=computed_type, **attributes
+        )
+        return draft.cast(dequantized, op.dtype)
     blocks = draft.ints(
         [n // op.block_size for n in range(draft.known(draft.info(0).shape[op.axis], "quantized axis"))]
     )
-    steps = draft.cast(x, wide)
+    centered = draft.cast(x, computed_type)
     if zero is not None:
-        steps = draft.node("Sub", steps, draft.node("Gather", draft.cast(zero, wide), blocks, axis=op.axis))
-    spread = draft.node("Gather", draft.cast(scale, wide), blocks, axis=op.axis)
-    return draft.cast(draft.node("Mul", steps, spread), op.dtype)
+        centered = draft.node(
+            "Sub", centered, draft.node("Gather", draft.cast(zero, computed_type), blocks, axis=op.axis)
+        )
+    scales = draft.node("Gather", draft.cast(scale, computed_type), blocks, axis=op.axis)
+    return draft.cast(draft.node("Mul", centered, scales), op.dtype)
 
 
-def _is_wide(result: DataType, scale: DataType, codes: DataType) -> bool:
+def _is_wide(result_type: DataType, scale_type: DataType, stored_type: DataType) -> bool:
     """Return True if a dequantization must be computed in float64: for 32-bit integers or float64 scales or results."""
-    return DataType.FLOAT64 in (result, scale) or codes.bits > 16
+    return DataType.FLOAT64 in (result_type, scale_type) or stored_type.bits > 16
 
 
 @writer(FakeQuantization)
@@ -159,10 +165,10 @@ def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
     zero = np.floor(np.clip(first - np.float32(op.min) / scale, first, last) + np.float32(0.5)).astype(np.float32)
     low, high = float((first - zero) * scale), float((last - zero) * scale)
     x = draft.cast(draft.operand(0), DataType.FLOAT32)
-    above = draft.node("Sub", draft.clip(x, low, high), draft.like(low, x))
-    steps = rounded_away(draft, draft.node("Mul", above, draft.like(float(np.float32(1) / scale), x)))
-    result = draft.node("Add", draft.node("Mul", steps, draft.like(float(scale), x)), draft.like(low, x))
-    return draft.cast(result, draft.operand(0).dtype)
+    offset_from_low = draft.node("Sub", draft.clip(x, low, high), draft.like(low, x))
+    steps = rounded_away(draft, draft.node("Mul", offset_from_low, draft.like(float(np.float32(1) / scale), x)))
+    rounded = draft.node("Add", draft.node("Mul", steps, draft.like(float(scale), x)), draft.like(low, x))
+    return draft.cast(rounded, draft.operand(0).dtype)
 
 
 @writer(DynamicQuantize)

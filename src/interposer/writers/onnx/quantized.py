@@ -90,8 +90,12 @@ def convolution_of_codes(draft: Draft, op: Convolution2d | DepthwiseConvolution2
     """Write a quantized convolution: ConvInteger, then the sums are rescaled per channel in fixed-point arithmetic."""
     _check_bytes(draft)
     ratio = _ratio(draft, draft.info(1), in_single=draft.info(1).dtype is DataType.UINT8)
-    first = convolved(draft, op, "ConvInteger", *_zero_points(draft))
-    sums = first if draft.optional(2) is None else draft.node("Add", first, draft.reshape(draft.operand(2), [-1, 1, 1]))
+    products = convolved(draft, op, "ConvInteger", *_zero_points(draft))
+    sums = (
+        products
+        if draft.optional(2) is None
+        else draft.node("Add", products, draft.reshape(draft.operand(2), [-1, 1, 1]))
+    )
     factors = ratio.reshape(-1, 1, 1) if ratio.ndim else ratio
     return rescaled(draft, draft.cast(sums, DataType.INT64), factors, draft.results[0])
 
@@ -136,13 +140,13 @@ def _on_common_scale(draft: Draft, a: Tensor, b: Tensor, left: int, sign: int = 
     """
     scales = [float(scale32(draft.info(index))) for index in (0, 1)]
     common = 2 * max(scales)
-    moved = [
-        draft.node("Mul", offset(draft, item, draft.info(index)), draft.ints(1 << left))
-        for index, item in enumerate((a, b))
+    shifted = [
+        draft.node("Mul", offset(draft, operand, draft.info(index)), draft.ints(1 << left))
+        for index, operand in enumerate((a, b))
     ]
     factors = [factor_of(scale / common) for scale in scales]
     factors[1] = Factor(factors[1].multiplier * sign, factors[1].shift)
-    first, second = (times(draft, item, factor) for item, factor in zip(moved, factors, strict=True))
+    first, second = (times(draft, operand, factor) for operand, factor in zip(shifted, factors, strict=True))
     return first, second, common
 
 
@@ -210,50 +214,52 @@ def prelu_of_codes(draft: Draft, op: Prelu) -> Tensor:
 
     Elements of 0 and more are rescaled by one factor, products of negative elements with the slope by another one.
     """
-    x, slope, result = draft.info(0), draft.info(1), draft.results[0]
-    for info in (x, slope, result):
+    x, slope, target = draft.info(0), draft.info(1), draft.results[0]
+    for info in (x, slope, target):
         single(info)
-    value = offset(draft, draft.operand(0), x)
-    product = draft.node("Mul", value, offset(draft, draft.operand(1), slope))
-    positive = times(draft, value, factor_of(scale32(x) / scale32(result)))
-    negative = times(draft, product, factor_of(scale32(x) * scale32(slope) / scale32(result)))
-    above = draft.node("GreaterOrEqual", value, draft.ints(0))
-    return stored(draft, draft.node("Where", above, positive, negative), result)
+    centered = offset(draft, draft.operand(0), x)
+    product = draft.node("Mul", centered, offset(draft, draft.operand(1), slope))
+    positive = times(draft, centered, factor_of(scale32(x) / scale32(target)))
+    negative = times(draft, product, factor_of(scale32(x) * scale32(slope) / scale32(target)))
+    is_positive = draft.node("GreaterOrEqual", centered, draft.ints(0))
+    return stored(draft, draft.node("Where", is_positive, positive, negative), target)
 
 
 @writer(Activation, quantized=True, computes=True)
 def activation_of_codes(draft: Draft, op: Activation) -> Tensor:
     """Write quantized activations: clamping, and piecewise linear functions."""
-    x, result = draft.info(0), draft.results[0]
+    x, target = draft.info(0), draft.results[0]
     if op.function in (F.RELU, F.BOUNDED_RELU):
         return _clamped(draft, op)
     single(x)
-    single(result)
-    ratio = scale32(x) / scale32(result)
+    single(target)
+    ratio = scale32(x) / scale32(target)
     if op.function is F.ABS:
-        return rescaled(draft, draft.node("Abs", offset(draft, draft.operand(0), x)), ratio, result)
+        return rescaled(draft, draft.node("Abs", offset(draft, draft.operand(0), x)), ratio, target)
     if op.function is F.LEAKY_RELU and op.a > 0:
-        value = offset(draft, draft.operand(0), x)
-        below = times(draft, value, factor_of(scale32(x) * np.float32(op.a) / scale32(result)))
-        above = draft.node("GreaterOrEqual", value, draft.ints(0))
-        return stored(draft, draft.node("Where", above, times(draft, value, factor_of(ratio)), below), result)
+        centered = offset(draft, draft.operand(0), x)
+        negative = times(draft, centered, factor_of(scale32(x) * np.float32(op.a) / scale32(target)))
+        is_positive = draft.node("GreaterOrEqual", centered, draft.ints(0))
+        return stored(
+            draft, draft.node("Where", is_positive, times(draft, centered, factor_of(ratio)), negative), target
+        )
     return refuse(f"ONNX rounds a quantized {op.function.name} otherwise")
 
 
 def _clamped(draft: Draft, op: Activation) -> Tensor:
     """Write a quantized ReLU or BoundedReLU as Clip with quantized bounds; rescale first if the scales differ."""
-    x, result = draft.info(0), draft.results[0]
+    x, target = draft.info(0), draft.results[0]
     low, high = (0.0, math.inf) if op.function is F.RELU else (op.b, op.a)
-    if result.quantization is None or result.quantization.per_axis or result.dtype.bits < 8:
+    if target.quantization is None or target.quantization.per_axis or target.dtype.bits < 8:
         refuse("ONNX rounds quantized results otherwise")
-    least, greatest = integer_range(result.dtype)
-    bounds = code_of(low, result, least), code_of(high, result, greatest)
-    if x.quantization == result.quantization and x.dtype is result.dtype:
+    least, greatest = integer_range(target.dtype)
+    bounds = code_of(low, target, least), code_of(high, target, greatest)
+    if x.quantization == target.quantization and x.dtype is target.dtype:
         return draft.clip(draft.operand(0), *bounds)
     single(x)
-    single(result)
-    steps = times(draft, offset(draft, draft.operand(0), x), factor_of(scale32(x) / scale32(result)))
-    return stored(draft, steps, result, bounds)
+    single(target)
+    steps = times(draft, offset(draft, draft.operand(0), x), factor_of(scale32(x) / scale32(target)))
+    return stored(draft, steps, target, bounds)
 
 
 # --- elements together ------------------------------------------------------------------------------------------------
@@ -263,36 +269,36 @@ def _clamped(draft: Draft, op: Activation) -> Tensor:
 def reduction_of_codes(draft: Draft, op: Mean | Reduce) -> Tensor:
     """Write a quantized reduction: rescaled sums, divided by the count for means; maxima are those of integers."""
     operation = op.operation if isinstance(op, Reduce) else ReduceOperation.MEAN
-    x, result = draft.info(0), draft.results[0]
-    if operation in (ReduceOperation.MAX, ReduceOperation.MIN) and x.quantization == result.quantization:
+    x, target = draft.info(0), draft.results[0]
+    if operation in (ReduceOperation.MAX, ReduceOperation.MIN) and x.quantization == target.quantization:
         return reduction(draft, op)
     single(x)
-    single(result)
+    single(target)
     axes = reduced_axes(op.axis, draft.rank)
     if operation not in (ReduceOperation.MEAN, ReduceOperation.SUM) or not axes:
         refuse(f"ONNX rounds a quantized {operation.name} otherwise")
     count = math.prod(draft.known(x.shape[axis], f"dimension of axis {axis}") for axis in axes)
-    factor = factor_of(float(scale32(x)) / float(scale32(result)))
+    factor = factor_of(float(scale32(x)) / float(scale32(target)))
     if count == 0:
         refuse("there is nothing to reduce")
     if operation is ReduceOperation.MEAN:
         factor = _divided(factor, count)
     elif x.dtype is not DataType.UINT8:
         sums = draft.reduce("ReduceSum", draft.cast(draft.operand(0), DataType.INT64), axes, keep=op.keep_dims)
-        return _sum_in_float(draft, sums, x, result, count)
+        return _sum_in_float(draft, sums, x, target, count)
     sums = draft.reduce("ReduceSum", offset(draft, draft.operand(0), x), axes, keep=op.keep_dims)
-    return stored(draft, times(draft, sums, factor), result)
+    return stored(draft, times(draft, sums, factor), target)
 
 
-def _sum_in_float(draft: Draft, sums: Tensor, x: TensorInfo, result: TensorInfo, count: int) -> Tensor:
+def _sum_in_float(draft: Draft, sums: Tensor, x: TensorInfo, target: TensorInfo, count: int) -> Tensor:
     """Rescale sums of `count` quantized values, their zero points included, in float32."""
-    old, new = _one_scale([x, result])
+    old, new = _one_scale([x, target])
     factor = np.float32(old.scale) / np.float32(new.scale)
     bias = np.float32(-old.zero_point) * factor * np.float32(count)
     real = draft.cast(sums, DataType.FLOAT32)
-    moved = draft.node("Add", draft.node("Mul", real, draft.like(float(factor), real)), draft.like(float(bias), real))
-    whole = rounded_away(draft, draft.cast(moved, DataType.FLOAT64))
-    return stored(draft, draft.cast(whole, DataType.INT64), result)
+    scaled = draft.node("Add", draft.node("Mul", real, draft.like(float(factor), real)), draft.like(float(bias), real))
+    rounded = rounded_away(draft, draft.cast(scaled, DataType.FLOAT64))
+    return stored(draft, draft.cast(rounded, DataType.INT64), target)
 
 
 def _divided(factor: Factor, count: int) -> Factor:
@@ -304,8 +310,8 @@ def _divided(factor: Factor, count: int) -> Factor:
 @writer(Concat, Stack, quantized=True, computes=True)
 def merged_codes(draft: Draft, op: Concat | Stack) -> Tensor:
     """Write a quantized Concat or Stack; operands of other scales are rescaled in float32."""
-    result = draft.results[0]
-    parts = [_brought(draft, tensor, draft.info(index), result) for index, tensor in enumerate(draft.tensors())]
+    target = draft.results[0]
+    parts = [_brought(draft, tensor, draft.info(index), target) for index, tensor in enumerate(draft.tensors())]
     if isinstance(op, Concat):
         return draft.node("Concat", *parts, axis=op.axis)
     axis = op.axis % (draft.rank + 1)
@@ -321,9 +327,9 @@ def _brought(draft: Draft, x: Tensor, source: TensorInfo, target: TensorInfo) ->
     scale = np.float32(old.scale) * (np.float32(1) / np.float32(new.scale))
     bias = -np.float32(old.zero_point) * scale
     real = draft.cast(x, DataType.FLOAT32)
-    moved = draft.node("Add", draft.node("Mul", real, draft.like(float(scale), real)), draft.like(float(bias), real))
-    whole = rounded_away(draft, draft.cast(moved, DataType.FLOAT64))
-    return stored(draft, draft.cast(whole, DataType.INT64), target)
+    scaled = draft.node("Add", draft.node("Mul", real, draft.like(float(scale), real)), draft.like(float(bias), real))
+    rounded = rounded_away(draft, draft.cast(scaled, DataType.FLOAT64))
+    return stored(draft, draft.cast(rounded, DataType.INT64), target)
 
 
 def _one_scale(infos: Sequence[TensorInfo]) -> list[Quantization]:

@@ -155,9 +155,9 @@ def softmax_of_codes(draft: Draft, op: Softmax) -> Tensor:
 
     The layer is refused if its result does not have the fixed quantization that the operator prescribes for it.
     """
-    x, result = draft.info(0), draft.results[0]
+    x, target = draft.info(0), draft.results[0]
     single(x, DataType.INT8, DataType.UINT8)
-    if op.infer(x).quantization != result.quantization:
+    if op.infer(x).quantization != target.quantization:
         refuse("ONNX rounds quantized results otherwise")
     if draft.known(x.shape[op.axis], "number of scores") >= 1 << _TOTAL_BITS:
         refuse("it has too many scores to be added up in 32 bits")
@@ -173,5 +173,5 @@ def softmax_of_codes(draft: Draft, op: Softmax) -> Tensor:
     scaled = rows.product(exps, rows.one_over_one_plus(mantissa))
     shift = rows.minus(_TOTAL_BITS + 31 - 8, zeros)
     rounded = rows.divided(rows.add(scaled, rows.power(rows.minus(shift, 1))), rows.power(shift))
-    low, high = integer_range(result.dtype)
-    return draft.cast(draft.clip(rows.add(rounded, low), low, high), result.dtype)
+    low, high = integer_range(target.dtype)
+    return draft.cast(draft.clip(rows.add(rounded, low), low, high), target.dtype)

@@ -79,22 +79,22 @@ def slice_box(draft: Draft, op: Slice) -> Tensor:
 def strided_slice(draft: Draft, op: StridedSlice) -> Tensor:
     """Write StridedSlice; shrunk axes are slices of one element that are squeezed, and new axes are inserted last."""
     index = op.index(draft.rank)
-    taken = [item for item in index if item is not None]
-    cuts = [(axis, _cut(item)) for axis, item in enumerate(taken) if item != slice(None, None, 1)]
+    axis_indices = [entry for entry in index if entry is not None]
+    cuts = [(axis, _cut(entry)) for axis, entry in enumerate(axis_indices) if entry != slice(None, None, 1)]
     starts, ends, steps = ([cut[i] for _, cut in cuts] for i in range(3))
     axes = [axis for axis, _ in cuts]
     x = draft.slice(draft.operand(0), starts, ends, axes, steps if any(step != 1 for step in steps) else None)
-    x = draft.squeeze(x, [axis for axis, item in enumerate(taken) if isinstance(item, int)])
-    cached = [item for item in index if not isinstance(item, int)]
-    return draft.unsqueeze(x, [axis for axis, item in enumerate(cached) if item is None])
+    x = draft.squeeze(x, [axis for axis, entry in enumerate(axis_indices) if isinstance(entry, int)])
+    remaining = [entry for entry in index if not isinstance(entry, int)]
+    return draft.unsqueeze(x, [axis for axis, entry in enumerate(remaining) if entry is None])
 
 
-def _cut(item: slice | int) -> tuple[int, int, int]:
-    if isinstance(item, int):
-        return item, LARGEST if item == -1 else item + 1, 1
-    step = item.step or 1
-    start = item.start if item.start is not None else 0 if step > 0 else LARGEST
-    end = item.stop if item.stop is not None else LARGEST if step > 0 else LEAST
+def _cut(index: slice | int) -> tuple[int, int, int]:
+    if isinstance(index, int):
+        return index, LARGEST if index == -1 else index + 1, 1
+    step = index.step or 1
+    start = index.start if index.start is not None else 0 if step > 0 else LARGEST
+    end = index.stop if index.stop is not None else LARGEST if step > 0 else LEAST
     return start, end, step
 
 
@@ -123,8 +123,8 @@ def pad(draft: Draft, op: Pad) -> Tensor:
     pads = draft.ints([*(before for before, _ in op.pad_list), *(after for _, after in op.pad_list)], "pads")
     if op.padding_mode is not PaddingMode.CONSTANT:
         return draft.node("Pad", x, pads, mode=_MODES[op.padding_mode])
-    value = draft.constant(encoded(op.pad_value, draft.results[0]), x.dtype, "value")
-    return draft.node("Pad", x, pads, value)
+    fill = draft.constant(encoded(op.pad_value, draft.results[0]), x.dtype, "value")
+    return draft.node("Pad", x, pads, fill)
 
 
 def _picked(draft: Draft, op: Pad, x: Tensor) -> Tensor:

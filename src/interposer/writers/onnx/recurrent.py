@@ -56,9 +56,9 @@ def _values(draft: Draft) -> dict[str, Tensor | None]:
 
 
 def _needed(values: Values, name: str) -> Tensor:
-    result = values[name]
-    assert result is not None, name
-    return result
+    operand = values[name]
+    assert operand is not None, name
+    return operand
 
 
 def _side(values: Values, direction: str) -> dict[str, Tensor | None]:
@@ -104,10 +104,10 @@ def _both_sides(
     """
     x = _parts(draft, op, _needed(values, "input"))
     if values["aux_input"] is None:
-        return [_Step(item) for item in x], [_Step(item) for item in x[::-1]]
+        return [_Step(part) for part in x], [_Step(part) for part in x[::-1]]
     aux = _parts(draft, op, _needed(values, "aux_input"))
     if values[weights] is None:
-        return [_Step(item) for item in x], [_Step(item) for item in aux[::-1]]
+        return [_Step(part) for part in x], [_Step(part) for part in aux[::-1]]
     steps = [_Step(*pair) for pair in zip(x, aux, strict=True)]
     return steps, steps[::-1]
 
@@ -131,7 +131,7 @@ def _rnn(draft: Draft, function: FusedActivation, values: Values, steps: Sequenc
     `values` are the operands by name, the initial state among them, and `function` is the activation.
     """
     weights = _needed(values, "recurrent_weights")
-    state, result = values["hidden_state_in"], list[Tensor]()
+    state, states = values["hidden_state_in"], list[Tensor]()
     for step in steps:
         total = draft.node("Gemm", step.x, _needed(values, "weights"), _needed(values, "bias"), transB=1)
         if step.aux is not None:
@@ -139,8 +139,8 @@ def _rnn(draft: Draft, function: FusedActivation, values: Values, steps: Sequenc
         if state is not None:
             total = draft.node("Add", total, _product(draft, state, weights))
         state = _FUNCTIONS[function](draft, total)
-        result.append(state)
-    return result
+        states.append(state)
+    return states
 
 
 @writer(Rnn)
@@ -155,8 +155,8 @@ def unidirectional_rnn(draft: Draft, op: UnidirectionalSequenceRnn) -> list[Tens
     """Write UnidirectionalSequenceRnn as the nodes of every time step."""
     values = _values(draft)
     steps = [_Step(part) for part in _parts(draft, op, _needed(values, "input"))]
-    result = _rnn(draft, op.activation_func, values, steps)
-    return [_stacked(draft, op, result), result[-1]]
+    states = _rnn(draft, op.activation_func, values, steps)
+    return [_stacked(draft, op, states), states[-1]]
 
 
 @writer(BidirectionalSequenceRnn)
@@ -180,13 +180,13 @@ def svdf(draft: Draft, op: Svdf) -> list[Tensor]:
     projected = _product(draft, _needed(values, "input"), _needed(values, "weights_feature"))
     state = values["state_in"] or _zeros(draft, draft.info(0).shape[0], filters * places, projected)
     memory = draft.reshape(state, [-1, filters, places])
-    whole = draft.concat([draft.slice(memory, [0], [places - 1], [2]), draft.unsqueeze(projected, [2])], 2)
-    products = draft.node("Mul", whole, _needed(values, "weights_time"))
+    memory_and_new = draft.concat([draft.slice(memory, [0], [places - 1], [2]), draft.unsqueeze(projected, [2])], 2)
+    products = draft.node("Mul", memory_and_new, _needed(values, "weights_time"))
     sums = draft.reduce("ReduceSum", products, [2], keep=False)
     units = draft.reduce("ReduceSum", draft.reshape(sums, [-1, filters // op.rank, op.rank]), [2], keep=False)
     total = units if values["bias"] is None else draft.node("Add", units, values["bias"])
-    newer = draft.slice(whole, [1], [places], [2])
-    moved = draft.node("Pad", newer, draft.ints([0, 0, 0, 0, 0, 1], "pads"), draft.like(0, newer))
+    kept = draft.slice(memory_and_new, [1], [places], [2])
+    moved = draft.node("Pad", kept, draft.ints([0, 0, 0, 0, 0, 1], "pads"), draft.like(0, kept))
     return [draft.reshape(moved, [-1, filters * places]), _FUNCTIONS[op.activation_func](draft, total)]
 
 
@@ -212,11 +212,11 @@ def _gate(draft: Draft, values: Values, name: str, step: _Step, output: Tensor, 
     if step.aux is not None and aux is not None:
         total = draft.node("Add", total, _product(draft, step.aux, aux))
     total = draft.node("Add", total, _product(draft, output, _needed(values, f"recurrent_to_{name}_weights")))
-    peephole, norm = values.get(f"cell_to_{name}_weights"), values.get(f"{name}_layer_norm_weights")
+    peephole, norm_weights = values.get(f"cell_to_{name}_weights"), values.get(f"{name}_layer_norm_weights")
     if peephole is not None:
         total = draft.node("Add", total, draft.node("Mul", cell, peephole))
-    if norm is not None:
-        total = draft.node("Mul", _normalized(draft, total), norm)
+    if norm_weights is not None:
+        total = draft.node("Mul", _normalized(draft, total), norm_weights)
     return draft.node("Add", total, _needed(values, "cell_bias" if name == "cell" else f"{name}_gate_bias"))
 
 
@@ -256,23 +256,23 @@ def _lstm_step(
     def opened(name: str, state: Tensor) -> Tensor:
         return draft.node("Sigmoid", _gate(draft, values, name, step, output, state))
 
-    forget, coupled = opened("forget", cell), values["input_to_input_weights"] is None
-    entry = draft.node("Sub", draft.like(1, forget), forget) if coupled else opened("input", cell)
+    forget, is_coupled = opened("forget", cell), values["input_to_input_weights"] is None
+    input_gate = draft.node("Sub", draft.like(1, forget), forget) if is_coupled else opened("input", cell)
     new = function(draft, _gate(draft, values, "cell", step, output, cell))
-    cached, added = draft.node("Mul", forget, cell), draft.node("Mul", entry, new)
-    after = _bounded(draft, draft.node("Add", cached, added), op.clipping_thres_cell)
-    opening = opened("output", after)
-    hidden = draft.node("Mul", opening, function(draft, after))
-    gates = [new, forget, opening] if coupled else [entry, new, forget, opening]
-    return _projected(draft, op, values, hidden), after, gates
+    kept, added = draft.node("Mul", forget, cell), draft.node("Mul", input_gate, new)
+    new_cell = _bounded(draft, draft.node("Add", kept, added), op.clipping_thres_cell)
+    opening = opened("output", new_cell)
+    hidden = draft.node("Mul", opening, function(draft, new_cell))
+    gates = [new, forget, opening] if is_coupled else [input_gate, new, forget, opening]
+    return _projected(draft, op, values, hidden), new_cell, gates
 
 
 def _projected(draft: Draft, op: LstmOp, values: Values, hidden: Tensor) -> Tensor:
     if values["projection_weights"] is None:
         return hidden
     bias = values["projection_bias"]
-    result = draft.node("Gemm", hidden, values["projection_weights"], bias, transB=1)
-    return _bounded(draft, result, op.clipping_thres_proj)
+    projected = draft.node("Gemm", hidden, values["projection_weights"], bias, transB=1)
+    return _bounded(draft, projected, op.clipping_thres_proj)
 
 
 def _bounded(draft: Draft, x: Tensor, bound: float) -> Tensor:
@@ -287,9 +287,9 @@ def _batch(draft: Draft, op: SequenceOp) -> int:
 def lstm(draft: Draft, op: Lstm) -> list[Tensor]:
     """Write Lstm: one time step, with its gates as results."""
     values, (batch, units) = _values(draft), draft.results[2].shape
-    result = _lstm(draft, op, values, [_Step(_needed(values, "input"))], batch, draft.known(units, "units"))
-    [output] = result.outputs
-    return [draft.node("Concat", *result.gates, axis=1), output, result.cell, output]
+    outcome = _lstm(draft, op, values, [_Step(_needed(values, "input"))], batch, draft.known(units, "units"))
+    [output] = outcome.outputs
+    return [draft.node("Concat", *outcome.gates, axis=1), output, outcome.cell, output]
 
 
 @writer(UnidirectionalSequenceLstm)
@@ -297,8 +297,8 @@ def unidirectional_lstm(draft: Draft, op: UnidirectionalSequenceLstm) -> list[Te
     """Write UnidirectionalSequenceLstm as the nodes of every time step."""
     values, units = _values(draft), draft.known(draft.results[2].shape[1], "units")
     steps = [_Step(part) for part in _parts(draft, op, _needed(values, "input"))]
-    result = _lstm(draft, op, values, steps, _batch(draft, op), units)
-    return [_stacked(draft, op, result.outputs), result.outputs[-1], result.cell]
+    outcome = _lstm(draft, op, values, steps, _batch(draft, op), units)
+    return [_stacked(draft, op, outcome.outputs), outcome.outputs[-1], outcome.cell]
 
 
 @writer(BidirectionalSequenceLstm)
@@ -306,10 +306,10 @@ def bidirectional_lstm(draft: Draft, op: BidirectionalSequenceLstm) -> list[Tens
     """Write BidirectionalSequenceLstm as the nodes of every time step, for each direction separately."""
     values = _values(draft)
     sides = _both_sides(draft, op, values, "forward_aux_input_to_output_weights")
-    result = []
+    outcomes = []
     for number, (name, steps) in enumerate(zip(("forward", "backward"), sides, strict=True)):
         units = draft.known(draft.results[2 + 2 * number].shape[1], "units")
-        result.append(_lstm(draft, op, _side(values, name), steps, _batch(draft, op), units))
-    forward, backward = result
+        outcomes.append(_lstm(draft, op, _side(values, name), steps, _batch(draft, op), units))
+    forward, backward = outcomes
     first, *second = _merged(draft, op, forward.outputs, backward.outputs)
     return [first, forward.outputs[-1], forward.cell, backward.outputs[-1], backward.cell, *second]

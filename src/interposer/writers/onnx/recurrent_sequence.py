@@ -48,24 +48,24 @@ def _attributes(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> d
 
     Activation functions are given by name, and their parameters alpha and beta are in two lists.
     """
-    result: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "hidden_size": draft.known(draft.info(2).shape[2], "number of units"),
         "direction": op.direction.value,
         "clip": op.clip or None,
     }
     if isinstance(op, GruSequence):
-        result["linear_before_reset"] = 1 if op.linear_before_reset else None
+        attributes["linear_before_reset"] = 1 if op.linear_before_reset else None
     if isinstance(op, LstmSequence):
-        result["input_forget"] = 1 if op.input_forget else None
-    return result | (_functions(list(op.functions())) if op.activations else {})
+        attributes["input_forget"] = 1 if op.input_forget else None
+    return attributes | (_functions(list(op.functions())) if op.activations else {})
 
 
 def _functions(functions: list[tuple[ActivationFunction, float, float]]) -> dict[str, Any]:
-    result = list(_named(functions))
-    alphas = [parameters[0] for _, parameters in result if parameters]
-    betas = [parameters[1] for _, parameters in result if len(parameters) > 1]
+    named = list(_named(functions))
+    alphas = [parameters[0] for _, parameters in named if parameters]
+    betas = [parameters[1] for _, parameters in named if len(parameters) > 1]
     return {
-        "activations": [name for name, _ in result],
+        "activations": [name for name, _ in named],
         "activation_alpha": alphas or None,
         "activation_beta": betas or None,
     }

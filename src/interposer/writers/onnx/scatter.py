@@ -44,8 +44,8 @@ def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
 
 def _zeros(draft: Draft) -> TensorInfo:
     """Return the info of the zeros that updates are written into: their type, and the result's quantization."""
-    result = draft.results[0]
-    return result if draft.operand(2).dtype is result.dtype else TensorInfo((), draft.operand(2).dtype)
+    target = draft.results[0]
+    return target if draft.operand(2).dtype is target.dtype else TensorInfo((), draft.operand(2).dtype)
 
 
 @writer(ScatterElements)
@@ -80,8 +80,8 @@ def tensor_scatter(draft: Draft, op: TensorScatter) -> Tensor:
 def dynamic_update_slice(draft: Draft, op: DynamicUpdateSlice) -> Tensor:
     """Write DynamicUpdateSlice as ScatterND: each element's index tuple is its position plus the start."""
     x, update, start = draft.tensors()
-    shape, box = draft.shape(0), draft.shape(1)
-    farthest = draft.ints([n - u for n, u in zip(shape, box, strict=True)])
-    first = draft.node("Max", draft.node("Min", draft.cast(start, DataType.INT64), farthest), draft.ints(0))
-    own = draft.ints(np.moveaxis(np.indices(box), 0, -1), "places")  # type: ignore[arg-type]
-    return draft.node("ScatterND", x, draft.node("Add", own, first), update)
+    shape, update_shape = draft.shape(0), draft.shape(1)
+    last_start = draft.ints([n - u for n, u in zip(shape, update_shape, strict=True)])
+    clamped_start = draft.node("Max", draft.node("Min", draft.cast(start, DataType.INT64), last_start), draft.ints(0))
+    positions = draft.ints(np.moveaxis(np.indices(update_shape), 0, -1), "places")  # type: ignore[arg-type]
+    return draft.node("ScatterND", x, draft.node("Add", positions, clamped_start), update)

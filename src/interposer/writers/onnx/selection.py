@@ -42,16 +42,16 @@ def compress(draft: Draft, op: Compress) -> Tensor:
 @writer(Unique, moves=True)
 def unique(draft: Draft, op: Unique) -> list[Tensor]:
     """Write Unique; the int64 indices are cast to int32 if the layer's are."""
-    result = draft.nodes("Unique", draft.operand(0), count=4, axis=op.axis, sorted=None if op.sorted else 0)
-    return [result[0], *(draft.cast(item, op.index_dtype) for item in result[1:])]
+    results = draft.nodes("Unique", draft.operand(0), count=4, axis=op.axis, sorted=None if op.sorted else 0)
+    return [results[0], *(draft.cast(indices, op.index_dtype) for indices in results[1:])]
 
 
 @writer(TopK, moves=True)
 def top_k(draft: Draft, op: TopK) -> list[Tensor]:
     """Write TopK, sorted best first."""
     largest = None if op.largest else 0
-    result = draft.nodes("TopK", draft.operand(0), draft.ints([op.k], "k"), count=2, axis=op.axis, largest=largest)
-    return [result[0], draft.cast(result[1], op.index_dtype)]
+    results = draft.nodes("TopK", draft.operand(0), draft.ints([op.k], "k"), count=2, axis=op.axis, largest=largest)
+    return [results[0], draft.cast(results[1], op.index_dtype)]
 
 
 @writer(RandomMultinomial)

@@ -41,18 +41,24 @@ def number_range(draft: Draft, op: Range) -> Tensor:
 @writer(Einsum)
 def einsum(draft: Draft, op: Einsum) -> Tensor:
     """Write Einsum; the equation has the same meaning, except that ONNX does not broadcast axes of size 1."""
-    words, _ = op.words()
+    subscripts, _ = op.words()
     if (
-        len({info.rank - len(word) for word, info in zip(words, draft.infos, strict=True) if info and "..." in word})
+        len(
+            {
+                info.rank - len(subscript)
+                for subscript, info in zip(subscripts, draft.infos, strict=True)
+                if info and "..." in subscript
+            }
+        )
         > 1
     ):
         refuse(f"its equation {op.equation!r} broadcasts the axes of an ellipsis")
     sizes: dict[str, set[int]] = {}
-    for word, info in zip(words, draft.infos, strict=True):
-        before, _, consumers = word.partition("...")
-        dims = [*info.shape[: len(before)], *info.shape[len(info.shape) - len(consumers) :]] if info else []
-        for letter, dim in zip(before + consumers, dims, strict=True):
+    for subscript, info in zip(subscripts, draft.infos, strict=True):
+        leading, _, trailing = subscript.partition("...")
+        dims = [*info.shape[: len(leading)], *info.shape[len(info.shape) - len(trailing) :]] if info else []
+        for letter, dim in zip(leading + trailing, dims, strict=True):
             sizes.setdefault(letter, set()).add(dim)
-    if any(len(result) > 1 for result in sizes.values()):
+    if any(len(letter_sizes) > 1 for letter_sizes in sizes.values()):
         refuse(f"its equation {op.equation!r} repeats an axis of size 1")
     return draft.node("Einsum", *draft.tensors(), equation=op.equation.replace(" ", ""))

@@ -13,14 +13,14 @@ from interposer.core.types import Array, DataType
 from interposer.ir.graph import Value
 from interposer.writers.onnx.tensor import Tensor
 
-__all__ = ["Sheet", "Step"]
+__all__ = ["Node", "Sheet"]
 
 _SHARED: Final = 64
 """Equal constants with at most this number of elements are written once."""
 
 
 @dataclass(eq=False)
-class Step:
+class Node:
     """A node to be written: the name of an ONNX operator (`kind`), of its tensors, and its attributes.
 
     `source` is the origin of the layer that the node is written for, which is stored as the node's doc_string.
@@ -50,54 +50,54 @@ class Sheet:
 
     def __init__(self, opset: int, *, exact: bool) -> None:
         self.opset, self.exact = opset, exact
-        self.steps: list[Step] = []
+        self.nodes: list[Node] = []
         self.constants: dict[str, Array] = {}
         self.values: dict[Value, Tensor] = {}
         self.placed: dict[Tensor, str] = {}
         self._names: set[str] = set()
         self._numbers: Counter[str] = Counter()
-        self._step_names: set[str] = set()
+        self._node_names: set[str] = set()
         self._shared: dict[tuple[Any, ...], str] = {}
 
     def inner(self) -> Sheet:
         """Return a sheet for a subgraph, whose names are distinct and which can access the tensors of this sheet."""
         sheet = Sheet(self.opset, exact=self.exact)
-        sheet._names, sheet._numbers, sheet._step_names = self._names, self._numbers, self._step_names
+        sheet._names, sheet._numbers, sheet._node_names = self._names, self._numbers, self._node_names
         return sheet
 
     def reserve(self, names: Iterable[str]) -> None:
         """Reserve names of tensors, so that `free_name` never returns one of them."""
         self._names.update(names)
 
-    def free_name(self, requested: str) -> str:
-        """Return an unused name for a tensor, and reserve it: `requested`, or with a number appended."""
-        return self._free(requested, self._names)
+    def free_name(self, wanted: str) -> str:
+        """Return an unused name for a tensor, and reserve it: `wanted`, or with a number appended."""
+        return self._free(wanted, self._names)
 
-    def free_step_name(self, requested: str) -> str:
-        """Return an unused name for a node, and reserve it: `requested`, or with a number appended."""
-        return self._free(requested, self._step_names)
+    def free_node_name(self, wanted: str) -> str:
+        """Return an unused name for a node, and reserve it: `wanted`, or with a number appended."""
+        return self._free(wanted, self._node_names)
 
-    def _free(self, requested: str, taken: set[str]) -> str:
-        name = requested
+    def _free(self, wanted: str, taken: set[str]) -> str:
+        name = wanted
         while name in taken or not name:
-            self._numbers[requested] += 1
-            name = f"{requested}_{self._numbers[requested]}"
+            self._numbers[wanted] += 1
+            name = f"{wanted}_{self._numbers[wanted]}"
         taken.add(name)
         return name
 
-    def constant(self, array: Array, requested: str) -> str:
-        """Add a constant with the elements of `array`, and return its name: `requested`, or with a number appended.
+    def constant(self, array: Array, wanted_name: str) -> str:
+        """Add a constant with the elements of `array`, and return its name: `wanted_name`, or with a number appended.
 
         Small constants of equal type, shape and content share one.
         """
         if array.size > _SHARED or array.dtype == object:
-            return self._cached(array, requested)
+            return self._added(array, wanted_name)
         key = (DataType.of(array.dtype), array.shape, array.tobytes())
         if key not in self._shared:
-            self._shared[key] = self._cached(array, requested)
+            self._shared[key] = self._added(array, wanted_name)
         return self._shared[key]
 
-    def _cached(self, array: Array, requested: str) -> str:
+    def _added(self, array: Array, requested: str) -> str:
         name = self.free_name(requested)
         self.constants[name] = np.asarray(array)
         return name

@@ -38,8 +38,8 @@ def max_pooling_with_indices(draft: Draft, op: MaxPoolingWithIndices) -> list[Te
     order = 1 if op.column_major else None
     attributes = kernel_attributes(windows) | {"ceil_mode": ceil_mode, "storage_order": order}
     x = draft.operand(0)
-    result, places = draft.nodes("MaxPool", comparable(draft, x), count=2, **attributes)
-    return [draft.cast(result, x.dtype), places]
+    maxima, places = draft.nodes("MaxPool", comparable(draft, x), count=2, **attributes)
+    return [draft.cast(maxima, x.dtype), places]
 
 
 @writer(MaxPoolingWithIndices, quantized=True)

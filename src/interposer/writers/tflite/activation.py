@@ -62,20 +62,20 @@ def _kind(op: Activation) -> str | None:
     return _UNDER_A_NAME.get(op.function)
 
 
-def check_scale(draft: Draft, rule: tuple[float, int, float]) -> None:
+def check_scale(draft: Draft, prescription: tuple[float, int, float]) -> None:
     """Refuse a quantized result whose quantization differs from the fixed one that TFLite's kernel gives.
 
-    `rule` has the scale and the zero point of a uint8 result (for int8, the zero point is 128 less), and the scale of
-    int16.
+    `prescription` has the scale and the zero point of a uint8 result (for int8, the zero point is 128 less), and the
+    scale of int16.
     """
-    scale, point, wide = rule
+    scale, point, wide = prescription
     info = draft.result
     if not draft.is_quantized:
         return
     offset = 128 if info.dtype is DataType.INT8 else 0
-    requested = Quantization(wide) if info.dtype is DataType.INT16 else Quantization(scale, point - offset)
-    if info.quantization != requested:
-        refuse(f"its result is {info}; TFLite only gives {requested}")
+    prescribed = Quantization(wide) if info.dtype is DataType.INT16 else Quantization(scale, point - offset)
+    if info.quantization != prescribed:
+        refuse(f"its result is {info}; TFLite only gives {prescribed}")
 
 
 def scaled(draft: Draft, x: Tensor, factor: float) -> Tensor:
@@ -110,13 +110,13 @@ def _bounded(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 def _soft_relu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
     """Return log(1 + exp(x)) as max(0, x) + log(1 + exp(-|x|)), which does not overflow; `a` and `b` are not used."""
-    small = _unary(draft, "EXP", _unary(draft, "NEG", _unary(draft, "ABS", x)))
-    return _binary(draft, "ADD", _unary(draft, "RELU", x), _unary(draft, "LOG", _binary(draft, "ADD", small, 1)))
+    exponential = _unary(draft, "EXP", _unary(draft, "NEG", _unary(draft, "ABS", x)))
+    return _binary(draft, "ADD", _unary(draft, "RELU", x), _unary(draft, "LOG", _binary(draft, "ADD", exponential, 1)))
 
 
 def _elu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
-    below = _unary(draft, "ELU", _binary(draft, "MINIMUM", x, 0))
-    return _binary(draft, "ADD", _unary(draft, "RELU", x), scaled(draft, below, a))
+    negative_part = _unary(draft, "ELU", _binary(draft, "MINIMUM", x, 0))
+    return _binary(draft, "ADD", _unary(draft, "RELU", x), scaled(draft, negative_part, a))
 
 
 def _selu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
@@ -191,9 +191,9 @@ def hardmax(draft: Draft, op: Hardmax) -> Tensor:
     size = draft.known(x.shape[axis], "dimension of the axis")
     shape = [dim for number, dim in enumerate(x.shape) if number != axis]
     info = TensorInfo(shape, DataType.INT32)
-    place = draft.node("ARG_MAX", x, draft.ints(axis, "axis"), giving=info, output_type=DataType.INT32)
+    position = draft.node("ARG_MAX", x, draft.ints(axis, "axis"), giving=info, output_type=DataType.INT32)
     depth, on, off = draft.ints(size, "depth"), draft.like(1, x), draft.like(0, x)
-    return draft.node("ONE_HOT", place, depth, on, off, giving=x.info, axis=axis)
+    return draft.node("ONE_HOT", position, depth, on, off, giving=x.info, axis=axis)
 
 
 @writer(Softmax, quantized=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from interposer.core.types import DataType
-from interposer.writers.tflite.sheet import Sheet, Step, Tensor
+from interposer.writers.tflite.sheet import Operator, Sheet, Tensor
 
 __all__ = ["clean"]
 
@@ -28,12 +28,12 @@ def clean(sheet: Sheet) -> None:
 def drop_dead(sheet: Sheet) -> None:
     """Remove the operators of a sheet that its outputs do not depend on."""
     needed: set[Tensor | None] = set(sheet.outputs)
-    cached = []
-    for step in reversed(sheet.steps):
-        if needed.intersection(step.outputs):
-            needed.update(step.inputs)
-            cached.append(step)
-    sheet.steps = cached[::-1]
+    live = []
+    for operator in reversed(sheet.operators):
+        if needed.intersection(operator.outputs):
+            needed.update(operator.inputs)
+            live.append(operator)
+    sheet.operators = live[::-1]
 
 
 def _fuse_activations(sheet: Sheet) -> None:
@@ -42,22 +42,22 @@ def _fuse_activations(sheet: Sheet) -> None:
     This requires that nothing else uses the result of the operator before it.
     """
     uses: dict[Tensor | None, int] = dict.fromkeys(sheet.outputs, 1)
-    for item in (element for step in sheet.steps for element in step.inputs):
-        uses[item] = uses.get(item, 0) + 1
-    makers = {step.outputs[0]: step for step in sheet.steps if step.kind in _FUSING}
-    cached = []
-    for step in sheet.steps:
-        maker = makers.get(step.inputs[0]) if step.kind in _FUSED and step.inputs[0] else None
-        if maker is None or uses[maker.outputs[0]] > 1 or not _is_fusible(maker, step):
-            cached.append(step)
+    for tensor in (operand for operator in sheet.operators for operand in operator.inputs):
+        uses[tensor] = uses.get(tensor, 0) + 1
+    producers = {operator.outputs[0]: operator for operator in sheet.operators if operator.kind in _FUSING}
+    kept = []
+    for operator in sheet.operators:
+        producer = producers.get(operator.inputs[0]) if operator.kind in _FUSED and operator.inputs[0] else None
+        if producer is None or uses[producer.outputs[0]] > 1 or not _is_fusible(producer, operator):
+            kept.append(operator)
             continue
-        maker.options["fused_activation_function"] = _FUSED[step.kind]
-        maker.outputs = step.outputs
-    sheet.steps = cached
+        producer.options["fused_activation_function"] = _FUSED[operator.kind]
+        producer.outputs = operator.outputs
+    sheet.operators = kept
 
 
-def _is_fusible(maker: Step, activation: Step) -> bool:
-    before, after = maker.outputs[0].info, activation.outputs[0].info
-    if maker.options.get("fused_activation_function") or after.dtype not in _FUSIBLE_TYPES:
+def _is_fusible(producer: Operator, activation: Operator) -> bool:
+    source, target = producer.outputs[0].info, activation.outputs[0].info
+    if producer.options.get("fused_activation_function") or target.dtype not in _FUSIBLE_TYPES:
         return False
-    return before.quantization == after.quantization and before.is_quantized == (not after.dtype.is_float)
+    return source.quantization == target.quantization and source.is_quantized == (not target.dtype.is_float)

@@ -44,12 +44,12 @@ def while_(draft: Draft, op: While) -> list[Tensor]:
     tensors = draft.tensors()
     captured = tensors[op.num_carried :]
     condition, body = draft.layer.regions
-    infos = [*draft.results, *(item.info for item in captured)]
-    result = draft.nodes(
+    infos = [*draft.results, *(tensor.info for tensor in captured)]
+    results = draft.nodes(
         "WHILE",
         *tensors,
         giving=infos,
         cond_subgraph_index=_region(condition),
         body_subgraph_index=_region(body, len(captured)),
     )
-    return result[: op.num_carried]
+    return results[: op.num_carried]

@@ -25,15 +25,15 @@ def bias_of(draft: Draft, x: Tensor, weights: Tensor, channels: int) -> Tensor |
 
     An absent bias becomes `channels` zeros if the weights are constant, else None.
     """
-    value = draft.optional(2)
-    if value is None and weights.array is None:
+    bias = draft.optional(2)
+    if bias is None and weights.array is None:
         return None
     q = _sums(x.info, weights.info)
-    if value is None:
+    if bias is None:
         return draft.constant(np.zeros(draft.known(channels, "number of channels")), _bias_type(x.info), "bias", q)
     if q is None:
-        return value
-    return Tensor(value.name, value.info.with_quantization(q), value.array) if not value.info.is_quantized else value
+        return bias
+    return Tensor(bias.name, bias.info.with_quantization(q), bias.array) if not bias.info.is_quantized else bias
 
 
 def bias_options(draft: Draft, x: Tensor, bias: Tensor | None) -> dict[str, Any]:
@@ -78,9 +78,9 @@ def _check_zero_point(weights: Tensor) -> None:
         refuse(f"its weights are int8 with the zero point {q.zero_point}; TFLite's convolutions take 0 only")
 
 
-def _slides(x: Tensor, result: TensorInfo, windows: Sequence[Window]) -> Sliding:
-    end = 1 + len(windows)
-    return sliding(windows, x.shape[1:end], result.shape[1:end])
+def _slides(x: Tensor, result_info: TensorInfo, windows: Sequence[Window]) -> Sliding:
+    spatial_end = 1 + len(windows)
+    return sliding(windows, x.shape[1:spatial_end], result_info.shape[1:spatial_end])
 
 
 @writer(Convolution2d, quantized=True)
@@ -112,17 +112,17 @@ def _convolved(
     _check_zero_point(weights)
     depthwise = kind == "DEPTHWISE_CONV_2D"
     windows = op.windows(*(draft.known(size, "size of the window") for size in weights.shape[1:3]))
-    result, bias = _slides(x, draft.result, windows), bias_of(draft, x, weights, weights.shape[3 if depthwise else 0])
-    own = options(windows, result) | bias_options(draft, x, bias)
-    if depthwise and "quantized_bias_type" in own:
+    padding, bias = _slides(x, draft.result, windows), bias_of(draft, x, weights, weights.shape[3 if depthwise else 0])
+    fields = options(windows, padding) | bias_options(draft, x, bias)
+    if depthwise and "quantized_bias_type" in fields:
         refuse("its bias has 32 bits, and DEPTHWISE_CONV_2D takes one of 64 with data of 16")
     if depthwise:
-        own["depth_multiplier"] = _multiplier(draft, x, weights)
-    return draft.final(kind, padded(draft, x, result), weights, bias, **own)
+        fields["depth_multiplier"] = _multiplier(draft, x, weights)
+    return draft.final(kind, padded(draft, x, padding), weights, bias, **fields)
 
 
 def _multiplier(draft: Draft, x: Tensor, weights: Tensor) -> int:
-    channels, outputs = (draft.known(item.shape[3], "number of channels") for item in (x, weights))
+    channels, outputs = (draft.known(tensor.shape[3], "number of channels") for tensor in (x, weights))
     return outputs // max(1, channels)
 
 
@@ -133,8 +133,8 @@ def convolution_3d(draft: Draft, op: Convolution3d) -> Tensor:
         refuse("it has groups, which TFLite only knows of images")
     x, weights = draft.operand(0), draft.operand(1)
     windows = op.windows(*(draft.known(size, "size of the window") for size in weights.shape[:3]))
-    result, bias = _slides(x, draft.result, windows), bias_of(draft, x, weights, weights.shape[4])
-    return draft.final("CONV_3D", padded(draft, x, result), weights, bias, **options(windows, result))
+    padding, bias = _slides(x, draft.result, windows), bias_of(draft, x, weights, weights.shape[4])
+    return draft.final("CONV_3D", padded(draft, x, padding), weights, bias, **options(windows, padding))
 
 
 @writer(TransposeConvolution2d, quantized=True)
@@ -157,17 +157,19 @@ def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
     axes = list(zip(windows, sizes, info.shape[1:3], strict=True))
     if all(_is_same(*axis) for axis in axes):
         return _spread(draft, x, weights, info, windows, SAME)
-    whole = [max(_natural(window, size), window.pad_before + requested) for window, size, requested in axes]
-    if any(size >= _natural(*axis[:2]) + axis[0].stride for size, axis in zip(whole, axes, strict=True)):
+    uncropped = [max(_natural(window, size), window.pad_before + output_size) for window, size, output_size in axes]
+    if any(size >= _natural(*axis[:2]) + axis[0].stride for size, axis in zip(uncropped, axes, strict=True)):
         refuse("its result is larger than TRANSPOSE_CONV makes it")
-    spread = _spread(draft, x, weights, info.with_shape((info.shape[0], *whole, info.shape[3])), windows, VALID)
-    if whole == list(info.shape[1:3]):
-        return spread
+    uncropped_result = _spread(
+        draft, x, weights, info.with_shape((info.shape[0], *uncropped, info.shape[3])), windows, VALID
+    )
+    if uncropped == list(info.shape[1:3]):
+        return uncropped_result
     begin, size = (
         draft.ints([0, *(window.pad_before for window in windows), 0], "begin"),
         draft.ints(info.shape, "size"),
     )
-    return draft.final("SLICE", spread, begin, size)
+    return draft.final("SLICE", uncropped_result, begin, size)
 
 
 def _natural(window: Window, size: int) -> int:
@@ -175,18 +177,18 @@ def _natural(window: Window, size: int) -> int:
     return (size - 1) * window.stride + window.size
 
 
-def _is_same(window: Window, size: int, requested: int) -> bool:
+def _is_same(window: Window, size: int, output_size: int) -> bool:
     """Return True if a transposed convolution can be written with the padding scheme SAME along an axis.
 
-    SAME for an image of `requested`, the result's size, must give the window's pads and the input's size `size`.
+    SAME for an image of `output_size`, the result's size, must give the window's pads and the input's size `size`.
     """
-    pads = window.same_pads(requested)
-    return pads is not None and pads[0] == window.pad_before and -(-requested // window.stride) == size
+    pads = window.same_pads(output_size)
+    return pads is not None and pads[0] == window.pad_before and -(-output_size // window.stride) == size
 
 
 def _spread(
     draft: Draft, x: Tensor, weights: Tensor, info: TensorInfo, windows: Sequence[Window], padding: int
 ) -> Tensor:
     bias = bias_of(draft, x, weights, weights.shape[0]) if draft.optional(2) else None
-    own = options(windows, Sliding(padding, ()), dilations=False) | bias_options(draft, x, bias)
-    return draft.node("TRANSPOSE_CONV", draft.ints(info.shape, "shape"), weights, x, bias, giving=info, **own)
+    fields = options(windows, Sliding(padding, ()), dilations=False) | bias_options(draft, x, bias)
+    return draft.node("TRANSPOSE_CONV", draft.ints(info.shape, "shape"), weights, x, bias, giving=info, **fields)

@@ -13,7 +13,7 @@ from interposer.ops.axes import transposed
 from interposer.writers.legalization import origin
 from interposer.writers.operands import Operands
 from interposer.writers.refusals import refuse
-from interposer.writers.tflite.sheet import Sheet, Step, Tensor
+from interposer.writers.tflite.sheet import Operator, Sheet, Tensor
 from interposer.writers.tflite.takes import data_operands, gives_others, taken, wider
 
 __all__ = ["Draft"]
@@ -33,7 +33,7 @@ class Draft(Operands[Tensor]):
     def __init__(self, sheet: Sheet, layer: Layer, operands: Sequence[Tensor | None]) -> None:
         super().__init__(layer, operands)
         self.sheet = sheet
-        self._steps: list[Step] = []
+        self._operators: list[Operator] = []
 
     def widened(self) -> Draft:
         """Return a new draft for the same layer, whose float16 and bfloat16 operands are cast to float32.
@@ -48,7 +48,7 @@ class Draft(Operands[Tensor]):
 
     def take_over(self, other: Draft) -> None:
         """Add the operators of another draft of the same layer to this one."""
-        self._steps += other._steps
+        self._operators += other._operators
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
@@ -84,9 +84,9 @@ class Draft(Operands[Tensor]):
         low, high = integer_range(_INT32)
         return self.constant(np.clip(np.asarray(values, np.int64), low, high), _INT32, name)
 
-    def like(self, value: float, tensor: Tensor) -> Tensor:
-        """Return a constant scalar `value` of the type of `tensor`."""
-        return self.constant(value, tensor.dtype)
+    def like(self, number: float, tensor: Tensor) -> Tensor:
+        """Return a constant scalar `number` of the type of `tensor`."""
+        return self.constant(number, tensor.dtype)
 
     # --- operators ----------------------------------------------------------------------------------------------------
 
@@ -107,24 +107,28 @@ class Draft(Operands[Tensor]):
 
         Operands of types that the operator does not accept are cast to wider types, and the results are cast back.
         """
-        if any(item is not None and item.array is not None and item.dtype is DataType.STRING for item in inputs):
+        if any(
+            operand is not None and operand.array is not None and operand.dtype is DataType.STRING for operand in inputs
+        ):
             refuse("it takes constant texts, which are not written")
-        if kind != "RESHAPE" and any(item is not None and _is_empty_constant(item) for item in inputs):
+        if kind != "RESHAPE" and any(operand is not None and _is_empty_constant(operand) for operand in inputs):
             refuse(f"{kind} would take a constant without elements, of which TFLite has none")
-        data = set(data_operands(kind, len(inputs)))
-        wide = self._widths(kind, [item.info for index, item in enumerate(inputs) if item and index in data], giving)
+        data_indices = set(data_operands(kind, len(inputs)))
+        wide = self._widths(
+            kind, [operand.info for index, operand in enumerate(inputs) if operand and index in data_indices], giving
+        )
         operands = [
-            self.cast(item, wide.get(item.dtype, item.dtype)) if item and index in data else item
-            for index, item in enumerate(inputs)
+            self.cast(operand, wide.get(operand.dtype, operand.dtype)) if operand and index in data_indices else operand
+            for index, operand in enumerate(inputs)
         ]
         while operands and operands[-1] is None:
             operands.pop()
         infos = [TensorInfo(info.shape, info.dtype, info.quantization) for info in giving]
         widths = {} if gives_others(kind) else wide
-        value = [info.with_dtype(widths[info.dtype]) if info.dtype in widths else info for info in infos]
-        created = [Tensor(self.sheet.free_name(f"{self.layer.name}/{kind}"), info) for info in value]
-        self._steps.append(Step(kind, operands, created, options, origin(self.layer)))
-        return [self.cast(item, info.dtype) for item, info in zip(created, infos, strict=True)]
+        wide_infos = [info.with_dtype(widths[info.dtype]) if info.dtype in widths else info for info in infos]
+        results = [Tensor(self.sheet.free_name(f"{self.layer.name}/{kind}"), info) for info in wide_infos]
+        self._operators.append(Operator(kind, operands, results, options, origin(self.layer)))
+        return [self.cast(result, info.dtype) for result, info in zip(results, infos, strict=True)]
 
     def _widths(self, kind: str, data: Sequence[TensorInfo], giving: Sequence[TensorInfo]) -> dict[DataType, DataType]:
         """Return a wider type for each type of the data that the operator `kind` does not accept.
@@ -132,15 +136,15 @@ class Draft(Operands[Tensor]):
         The keys are the types to replace. `data` are the infos of the operands that are data; without any, those of the
         results (`giving`) count. The layer is refused if no accepted type is wide enough, or if the data is quantized.
         """
-        result: dict[DataType, DataType] = {}
+        widths: dict[DataType, DataType] = {}
         for info in [*data, *([] if data else giving)]:
-            if taken(kind, info) or info.dtype in result:
+            if taken(kind, info) or info.dtype in widths:
                 continue
             width = None if info.is_quantized else wider(kind, info.dtype)
             if width is None:
                 refuse(f"{kind} takes no {_described(info)}")
-            result[info.dtype] = width
-        return result
+            widths[info.dtype] = width
+        return widths
 
     # --- what every family needs --------------------------------------------------------------------------------------
 
@@ -181,31 +185,31 @@ class Draft(Operands[Tensor]):
         shape = [-1 if isinstance(size, Dim) else size for size in info.shape]
         if 0 in shape and -1 in shape:
             refuse(f"its result has the shape {info.shape}, whose open dimension does not follow from 0 elements")
-        requested = self.constant(np.array(shape, np.int64), _INT32, "shape")
-        return self.node("RESHAPE", x, requested, giving=info, new_shape=shape)
+        shape_tensor = self.constant(np.array(shape, np.int64), _INT32, "shape")
+        return self.node("RESHAPE", x, shape_tensor, giving=info, new_shape=shape)
 
     def broadcast(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         """Return the tensor `x` broadcast to `shape`; a constant is broadcast without an operator."""
         if tuple(x.shape) == tuple(shape):
             return x
         info = TensorInfo(shape, x.dtype, x.info.quantization)
-        requested = self.concrete(Tensor("", info), "its result")
+        sizes = self.concrete(Tensor("", info), "its result")
         if x.array is not None:
-            return self.sheet.constant(np.broadcast_to(x.array, requested), info.quantization, f"{x.name}/broadcast")
-        return self.node("BROADCAST_TO", x, self.ints(requested, "shape"), giving=info)
+            return self.sheet.constant(np.broadcast_to(x.array, sizes), info.quantization, f"{x.name}/broadcast")
+        return self.node("BROADCAST_TO", x, self.ints(sizes, "shape"), giving=info)
 
-    def pad(self, x: Tensor, pairs: Sequence[tuple[int, int]], value: float | None = None) -> Tensor:
+    def pad(self, x: Tensor, pairs: Sequence[tuple[int, int]], fill: float | None = None) -> Tensor:
         """Return a tensor with `pairs` of cells (before, after) added along each axis.
 
-        The new elements are zeros, or `value`, which for a quantized tensor is a quantized value.
+        The new elements are zeros, or `fill`, which for a quantized tensor is a quantized value.
         """
         if not any(map(any, pairs)):
             return x
         shape = [size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)]
         info, pads = TensorInfo(shape, x.dtype, x.info.quantization), self.ints(pairs, "pads")
-        if value is None:
+        if fill is None:
             return self.node("PAD", x, pads, giving=info)
-        return self.node("PADV2", x, pads, self.constant(value, x.dtype, "pad", x.info.quantization), giving=info)
+        return self.node("PADV2", x, pads, self.constant(fill, x.dtype, "pad", x.info.quantization), giving=info)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -215,13 +219,13 @@ class Draft(Operands[Tensor]):
         `names` are the requested names of the results. A result that no operator of this layer computes, such as an
         operand that is passed on, has its own name.
         """
-        created = {output for step in self._steps for output in step.outputs}
-        new: dict[Tensor, Tensor] = {}
+        computed = {output for operator in self._operators for output in operator.outputs}
+        renamed: dict[Tensor, Tensor] = {}
         for result, name in zip(results, names, strict=True):
-            if result in created and result not in new:
-                new[result] = Tensor(name, result.info)
-        self.sheet.steps += [step.with_tensors(new) for step in self._steps]
-        return [new.get(item, item) for item in results]
+            if result in computed and result not in renamed:
+                renamed[result] = Tensor(name, result.info)
+        self.sheet.operators += [operator.with_tensors(renamed) for operator in self._operators]
+        return [renamed.get(tensor, tensor) for tensor in results]
 
 
 def _is_empty_constant(x: Tensor) -> bool:
@@ -244,6 +248,6 @@ def _described(info: TensorInfo) -> str:
 
 def _converted(array: Array, dtype: DataType) -> Array:
     with np.errstate(all="ignore"):
-        known = array.astype(np.int64) if DataType.of(array.dtype).is_integer else array
-        created: Array = known.astype(dtype.numpy)
-    return created
+        wide = array.astype(np.int64) if DataType.of(array.dtype).is_integer else array
+        converted: Array = wide.astype(dtype.numpy)
+    return converted

@@ -96,7 +96,7 @@ def binary(draft: Draft, op: ElementwiseBinary) -> Tensor:
     if kind == "POW" and a.dtype.is_integer and not _never(b, -1):
         refuse("its exponents may be negative integers, which TFLite refuses while running")
     if kind == "ATAN2":
-        a, b = (draft.broadcast(item, draft.result.shape) for item in (a, b))
+        a, b = (draft.broadcast(operand, draft.result.shape) for operand in (a, b))
     if kind in _WITH_SCALES and draft.result.dtype is DataType.INT16 and draft.is_quantized:
         return draft.final(kind, a, b, pot_scale_int16=False)
     return draft.final(kind, a, b)

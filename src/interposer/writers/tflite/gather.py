@@ -31,8 +31,8 @@ def _counted(draft: Draft, indices: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """
     if indices.array is not None and not (indices.array < 0).any():
         return indices
-    known = [draft.known(size, "size of the axis") for size in sizes]
-    limits = np.array(known if len(known) > 1 else known[0])
+    known_sizes = [draft.known(size, "size of the axis") for size in sizes]
+    limits = np.array(known_sizes if len(known_sizes) > 1 else known_sizes[0])
     if indices.array is None and limits.all():
         divisors = draft.constant(limits, indices.dtype, "extents")
         return draft.node("FLOOR_MOD", indices, divisors, giving=indices.info)
@@ -58,12 +58,14 @@ def gather_elements(draft: Draft, op: GatherElements) -> Tensor:
     """Write GatherElements as GATHER_ND; each index is extended by its own position along the other axes."""
     shape, axis = draft.concrete(draft.operand(1), "its index"), normal_axis(op.axis, draft.rank)
     indices = draft.cast(_counted(draft, draft.operand(1), (draft.info(0).shape[axis],)), DataType.INT32)
-    places = np.indices(shape)
-    own = [
-        draft.reshape(indices, (*shape, 1)) if number == axis else draft.ints(places[number][..., None], "places")
+    positions = np.indices(shape)
+    coordinates = [
+        draft.reshape(indices, (*shape, 1)) if number == axis else draft.ints(positions[number][..., None], "places")
         for number in range(draft.rank)
     ]
-    rows = draft.node("CONCATENATION", *own, giving=TensorInfo((*shape, draft.rank), DataType.INT32), axis=draft.rank)
+    rows = draft.node(
+        "CONCATENATION", *coordinates, giving=TensorInfo((*shape, draft.rank), DataType.INT32), axis=draft.rank
+    )
     return draft.final("GATHER_ND", draft.operand(0), rows)
 
 

@@ -54,8 +54,8 @@ def write_layers(border: Border, sheet: Sheet) -> Refusals:
         if isinstance(layer.op, Constant):
             sheet.values[layer.output] = _tensor_of(layer.output, sheet.free_name(layer.name))
         elif not isinstance(layer.op, Input | Output):
-            requested = [names.get(value) or sheet.free_name(value.name) for value in layer.outputs]
-            reason = _write_layer(layer, sheet, requested)
+            requested_names = [names.get(value) or sheet.free_name(value.name) for value in layer.outputs]
+            reason = _write_layer(layer, sheet, requested_names)
             if reason is not None:
                 yield border.refused(layer, reason)
 
@@ -78,12 +78,12 @@ def _write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None
     draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
     try:
         with np.errstate(all="ignore"):
-            result = draft.finish(_written(draft), names)
+            results = draft.finish(_written(draft), names)
     except (RefusedError, UnknownRankError) as error:
-        result = [Tensor(name, info) for name, info in zip(names, layer.output_infos, strict=True)]
-        sheet.values.update(zip(layer.outputs, result, strict=True))
+        results = [Tensor(name, info) for name, info in zip(names, layer.output_infos, strict=True)]
+        sheet.values.update(zip(layer.outputs, results, strict=True))
         return str(error)
-    sheet.values.update(zip(layer.outputs, result, strict=True))
+    sheet.values.update(zip(layer.outputs, results, strict=True))
     return None
 
 
@@ -97,24 +97,24 @@ def _written(draft: Draft) -> list[Tensor]:
         reason = None if info is None else _unwritable(info)
         if reason and not _is_packed(info):
             refuse(reason)
-    entry = find(type(draft.layer.op))
-    if entry is None:
+    registered = find(type(draft.layer.op))
+    if registered is None:
         refuse("TFLite has no operators to make it of")
-    if draft.is_quantized and not entry.quantized:
+    if draft.is_quantized and not registered.quantized:
         refuse("TFLite has no operators for quantized tensors to make it of")
-    if draft.is_quantized and entry.moves:
+    if draft.is_quantized and registered.moves:
         _check_scales(draft)
-    if entry.typed or not any(_is_narrow(info) for info in (*draft.infos, *draft.results)):
-        return _called(entry, draft)
+    if registered.typed or not any(_is_narrow(info) for info in (*draft.infos, *draft.results)):
+        return _called(registered, draft)
     wide = draft.widened()
-    result = _called(entry, wide)
+    results = _called(registered, wide)
     draft.take_over(wide)
-    return [draft.cast(item, info.dtype) for item, info in zip(result, draft.results, strict=True)]
+    return [draft.cast(item, info.dtype) for item, info in zip(results, draft.results, strict=True)]
 
 
-def _called(entry: Entry, draft: Draft) -> list[Tensor]:
-    result = entry.write(draft, draft.layer.op)
-    return [result] if isinstance(result, Tensor) else list(result)
+def _called(registered: Entry, draft: Draft) -> list[Tensor]:
+    written = registered.write(draft, draft.layer.op)
+    return [written] if isinstance(written, Tensor) else list(written)
 
 
 def _is_narrow(info: TensorInfo | None) -> bool:
@@ -131,10 +131,13 @@ def _is_packed(info: TensorInfo | None) -> bool:
 
 def _check_scales(draft: Draft) -> None:
     """Refuse a layer that moves elements between tensors whose quantization differs."""
-    data = {info.quantization for info in draft.infos if info is not None and info.is_quantized}
+    quantizations = {info.quantization for info in draft.infos if info is not None and info.is_quantized}
     inferred = draft.layer.op.infer_infos(*draft.infos)
-    cached = all(item is None or item.quantization == own.quantization for item, own in zip(inferred, draft.results))  # noqa: B905
-    if len(data) > 1 or not cached:
+    as_inferred = all(
+        expected is None or expected.quantization == actual.quantization
+        for expected, actual in zip(inferred, draft.results, strict=False)
+    )
+    if len(quantizations) > 1 or not as_inferred:
         refuse("it moves elements from one scale to another, which TFLite does not")
 
 

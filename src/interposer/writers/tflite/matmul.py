@@ -51,5 +51,5 @@ def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
     if left is not a:
         shape.insert(len(shape) - 1, 1)
     info = TensorInfo(shape, draft.result.dtype, draft.result.quantization)
-    created = draft.node("BATCH_MATMUL", left, right, giving=info, **flags)
-    return draft.reshape_to(created, draft.result)
+    product = draft.node("BATCH_MATMUL", left, right, giving=info, **flags)
+    return draft.reshape_to(product, draft.result)

@@ -34,9 +34,9 @@ def triangle(draft: Draft, op: Trilu) -> Tensor:
     x, q = draft.operand(0), draft.result.quantization
     rows, columns = draft.concrete(x)[-2:]
     row, column = np.ogrid[:rows, :columns]
-    cached = column - row >= op.k if op.upper else column - row <= op.k
+    mask = column - row >= op.k if op.upper else column - row <= op.k
     zero = draft.constant(draft.result.zero_point, x.dtype, "zero", q)
-    return draft.final("SELECT_V2", draft.constant(cached, DataType.BOOL, "kept"), x, zero)
+    return draft.final("SELECT_V2", draft.constant(mask, DataType.BOOL, "kept"), x, zero)
 
 
 @writer(EyeLike, typed=True)

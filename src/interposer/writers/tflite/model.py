@@ -62,7 +62,7 @@ def traced(network: Network | Graph | SubgraphView, *, name: str | None = None) 
     if refusals:
         raise UnwritableError("TFLite", refusals, border.name)
     clean(sheet)
-    return Traced(serialized(sheet), tuple(step.layer for step in sheet.steps))
+    return Traced(serialized(sheet), tuple(operator.layer for operator in sheet.operators))
 
 
 def reasons(layer: Layer) -> list[str]:

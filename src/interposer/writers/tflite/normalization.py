@@ -53,15 +53,15 @@ def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
         refuse(f"its norm_size is {op.norm_size}; LOCAL_RESPONSE_NORMALIZATION has a radius, and so odd ones")
     if draft.rank != 4:
         refuse(f"its input has rank {draft.rank}; LOCAL_RESPONSE_NORMALIZATION takes rank 4")
-    own = {"radius": op.norm_size // 2, "bias": op.k, "alpha": op.alpha, "beta": op.beta}
-    return draft.final("LOCAL_RESPONSE_NORMALIZATION", draft.operand(0), **own)
+    fields = {"radius": op.norm_size // 2, "bias": op.k, "alpha": op.alpha, "beta": op.beta}
+    return draft.final("LOCAL_RESPONSE_NORMALIZATION", draft.operand(0), **fields)
 
 
 @writer(BatchNormalization)
 def batch_normalization(draft: Draft, op: BatchNormalization) -> Tensor:
     """Write BatchNormalization as a factor and an offset per channel."""
-    x, *others = draft.tensors()
-    arrays = [other.array for other in others]
+    x, *statistics = draft.tensors()
+    arrays = [tensor.array for tensor in statistics]
     if any(array is None for array in arrays) or not x.dtype.is_float:
         refuse("its mean, variance, beta or gamma is not constant")
     mean, variance, beta, gamma = (np.asarray(array, np.float64).reshape(-1) for array in arrays)
@@ -77,9 +77,9 @@ def batch_normalization(draft: Draft, op: BatchNormalization) -> Tensor:
 
 def _standardized(draft: Draft, x: Tensor, axes: Sequence[int], eps: float) -> Tensor:
     """Return (x - mean) / sqrt(variance + eps), with mean and variance over `axes`."""
-    below = draft.node("SUB", x, _mean(draft, x, axes), giving=x.info)
-    variance = _mean(draft, draft.node("MUL", below, below, giving=x.info), axes)
-    return draft.node("MUL", below, _inverse_root(draft, variance, eps), giving=x.info)
+    centered = draft.node("SUB", x, _mean(draft, x, axes), giving=x.info)
+    variance = _mean(draft, draft.node("MUL", centered, centered, giving=x.info), axes)
+    return draft.node("MUL", centered, _inverse_root(draft, variance, eps), giving=x.info)
 
 
 def _mean(draft: Draft, x: Tensor, axes: Sequence[int]) -> Tensor:
@@ -109,8 +109,8 @@ def rms_normalization(draft: Draft, op: RmsNormalization) -> Tensor:
     """Write RmsNormalization as several operators."""
     x, axes = draft.operand(0), range(normal_axis(op.axis, draft.rank), draft.rank)
     mean = _mean(draft, draft.node("MUL", x, x, giving=x.info), axes)
-    created = draft.node("MUL", x, _inverse_root(draft, mean, op.eps), giving=x.info)
-    return _scaled(draft, created, draft.optional(1), None)
+    scaled = draft.node("MUL", x, _inverse_root(draft, mean, op.eps), giving=x.info)
+    return _scaled(draft, scaled, draft.optional(1), None)
 
 
 @writer(InstanceNormalization)
@@ -127,12 +127,12 @@ def _per_channel(draft: Draft, index: int, channels: int) -> Tensor | None:
 
     The result is None if the operand is absent.
     """
-    value = draft.optional(index)
-    if value is None:
+    factors = draft.optional(index)
+    if factors is None:
         return None
     shape = [1] * draft.rank
     shape[channels] = draft.known(draft.info(index).num_elements, "number of factors")
-    return draft.reshape(value, shape)
+    return draft.reshape(factors, shape)
 
 
 @writer(GroupNormalization)
@@ -143,8 +143,8 @@ def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
     if 0 in shape:
         refuse("its input has no elements")
     rows = draft.reshape(x, (shape[0], op.num_groups, math.prod(shape) // shape[0] // op.num_groups))
-    whole = draft.reshape(_standardized(draft, rows, [2], op.eps), shape)
-    return _scaled(draft, whole, *(_per_channel(draft, index, 1) for index in (1, 2)))
+    normalized = draft.reshape(_standardized(draft, rows, [2], op.eps), shape)
+    return _scaled(draft, normalized, *(_per_channel(draft, index, 1) for index in (1, 2)))
 
 
 @writer(MeanVarianceNormalization)
@@ -154,7 +154,7 @@ def mean_variance_normalization(draft: Draft, op: MeanVarianceNormalization) -> 
     axes = sorted({normal_axis(axis, draft.rank) for axis in op.axis})
     if not axes:
         refuse("it has no axes")
-    below = draft.node("SUB", x, _mean(draft, x, axes), giving=x.info)
-    variance = _mean(draft, draft.node("MUL", below, below, giving=x.info), axes)
+    centered = draft.node("SUB", x, _mean(draft, x, axes), giving=x.info)
+    variance = _mean(draft, draft.node("MUL", centered, centered, giving=x.info), axes)
     root = draft.node("SQRT", variance, giving=variance.info)
-    return draft.node("DIV", below, draft.node("ADD", root, draft.like(op.eps, x), giving=root.info), giving=x.info)
+    return draft.node("DIV", centered, draft.node("ADD", root, draft.like(op.eps, x), giving=root.info), giving=x.info)

@@ -20,11 +20,11 @@ B = BinaryOperation
 def gelu_input(layer: Layer) -> Value | None:
     """Return the x if a multiplication layer computes ``x * (1 + erf(x / sqrt(2))) / 2``, in any order; else None."""
     factors = list(_factors(layer, deep=True))
-    halves = [value for value in factors if _is_number(value, 0.5)]
+    half_values = [value for value in factors if _is_number(value, 0.5)]
     sources = [(value, _raised_error(value)) for value in factors]
     for raised, source in sources:
-        others = [value for value in factors if value is not raised and value not in halves]
-        if source is not None and len(factors) == 3 and len(halves) == 1 and others == [source]:
+        rest = [value for value in factors if value is not raised and value not in half_values]
+        if source is not None and len(factors) == 3 and len(half_values) == 1 and rest == [source]:
             return source if source.known.shape == layer.output.known.shape else None
     return None
 
@@ -46,8 +46,8 @@ def _raised_error(value: Value) -> Value | None:
     scaled = erf.producer.values[0]
     if _is(scaled, B.DIV) and _is_number(scaled.producer.values[1], math.sqrt(2)):
         return scaled.producer.values[0]
-    numbers = [value for value in scaled.producer.values if _is(scaled, B.MUL) and _is_number(value, math.sqrt(0.5))]
-    return next((value for value in scaled.producer.values if value not in numbers), None) if numbers else None
+    factors = [value for value in scaled.producer.values if _is(scaled, B.MUL) and _is_number(value, math.sqrt(0.5))]
+    return next((value for value in scaled.producer.values if value not in factors), None) if factors else None
 
 
 def _addends(value: Value) -> tuple[Value, ...]:

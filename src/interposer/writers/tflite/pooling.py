@@ -57,13 +57,13 @@ def pooling(draft: Draft, op: Pooling2d) -> Tensor:
 
 def _of_unknown_size(draft: Draft, op: Pooling2d, x: Tensor, info: TensorInfo) -> Tensor:
     windows = op.windows(*x.shape[1:3])
-    result = sliding(windows, x.shape[1:3], info.shape[1:3])
+    padding = sliding(windows, x.shape[1:3], info.shape[1:3])
     pads = any(window.pad_before or window.pad_after for window in windows)
     if op.stride_x == 0 or any(isinstance(window.size, Dim) for window in windows):
         refuse("it has windows as large as the image, whose size is not known")
-    if pads and op.pool_type is not MAX and (result.adds or op.padding_method is PaddingMethod.IGNORE_VALUE):
+    if pads and op.pool_type is not MAX and (padding.adds or op.padding_method is PaddingMethod.IGNORE_VALUE):
         refuse("it has padding that SAME does not mean, on an image whose size is not known")
-    return _node(draft, op.pool_type, padded(draft, x, result, _lowest(x.info)), info, windows, result)
+    return _node(draft, op.pool_type, padded(draft, x, padding, _lowest(x.info)), info, windows, padding)
 
 
 def _places(op: Pooling2d, sizes: Sequence[int], counts: Sequence[int]) -> _Places:
@@ -72,11 +72,11 @@ def _places(op: Pooling2d, sizes: Sequence[int], counts: Sequence[int]) -> _Plac
         for window, size in zip(op.windows(*sizes), sizes, strict=True)
     )
     included = op.padding_method is PaddingMethod.IGNORE_VALUE and op.pool_type is not MAX
-    seen, whole = (
-        np.multiply.outer(*(_cells(*item, padding) for item in zip(windows, sizes, counts, strict=True)))[..., None]
+    seen, padded_counts = (
+        np.multiply.outer(*(_cells(*axis, padding) for axis in zip(windows, sizes, counts, strict=True)))[..., None]
         for padding in (0, 1)
     )
-    return _Places(windows, seen, whole if included else seen)
+    return _Places(windows, seen, padded_counts if included else seen)
 
 
 def _cells(window: Window, size: int, count: int, padding: int) -> Array:
@@ -93,8 +93,8 @@ def _cells(window: Window, size: int, count: int, padding: int) -> Array:
 def _largest(draft: Draft, x: Tensor, info: TensorInfo, places: _Places) -> Tensor:
     if not places.seen.all():
         refuse("some of its windows see nothing but padding")
-    result = sliding(places.windows, x.shape[1:3], info.shape[1:3])
-    return _node(draft, MAX, padded(draft, x, result, _lowest(x.info)), info, places.windows, result)
+    padding = sliding(places.windows, x.shape[1:3], info.shape[1:3])
+    return _node(draft, MAX, padded(draft, x, padding, _lowest(x.info)), info, places.windows, padding)
 
 
 def _lowest(info: TensorInfo) -> float:
@@ -107,12 +107,12 @@ def _mean(draft: Draft, op: Pooling2d, x: Tensor, info: TensorInfo, places: _Pla
     If TFLite divides by other numbers of cells than the layer (`places.counted`), the mean is multiplied by their
     ratio. Quantized layers are refused in this case, as they would be rounded twice.
     """
-    result = sliding(places.windows, x.shape[1:3], info.shape[1:3])
-    if not result.adds and np.array_equal(places.counted, places.seen):
-        return _node(draft, op.pool_type, x, info, places.windows, result)
-    if result.padding == SAME:
-        result = _explicit(places.windows, x.shape[1:3], info.shape[1:3])
-    mean = _node(draft, op.pool_type, padded(draft, x, result), info, places.windows, result)
+    padding = sliding(places.windows, x.shape[1:3], info.shape[1:3])
+    if not padding.adds and np.array_equal(places.counted, places.seen):
+        return _node(draft, op.pool_type, x, info, places.windows, padding)
+    if padding.padding == SAME:
+        padding = _explicit(places.windows, x.shape[1:3], info.shape[1:3])
+    mean = _node(draft, op.pool_type, padded(draft, x, padding), info, places.windows, padding)
     if (places.counted == places.size).all():
         return mean
     if info.is_quantized:
@@ -131,8 +131,8 @@ def _explicit(windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[
 
 
 def _node(
-    draft: Draft, pool: PoolingAlgorithm, x: Tensor, info: TensorInfo, windows: Sequence[Window], result: Sliding
+    draft: Draft, pool: PoolingAlgorithm, x: Tensor, info: TensorInfo, windows: Sequence[Window], padding: Sliding
 ) -> Tensor:
-    own: dict[str, Any] = options(windows, result, dilations=False)
+    fields: dict[str, Any] = options(windows, padding, dilations=False)
     height, width = (window.size for window in windows)
-    return draft.node(_KINDS[pool], x, giving=info, filter_height=height, filter_width=width, **own)
+    return draft.node(_KINDS[pool], x, giving=info, filter_height=height, filter_width=width, **fields)

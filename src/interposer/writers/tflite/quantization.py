@@ -74,8 +74,8 @@ def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
         refuse("its range has more digits than an option holds")
     if op.narrow_range:
         refuse("its range is narrow, which FAKE_QUANT only knows of weights")
-    own = {"min": op.min, "max": op.max, "num_bits": op.num_bits, "narrow_range": op.narrow_range}
-    return draft.final("FAKE_QUANT", draft.operand(0), **own)
+    fields = {"min": op.min, "max": op.max, "num_bits": op.num_bits, "narrow_range": op.narrow_range}
+    return draft.final("FAKE_QUANT", draft.operand(0), **fields)
 
 
 @writer(Cast, typed=True)

@@ -77,11 +77,11 @@ def strided_slice(draft: Draft, op: StridedSlice) -> Tensor:
     """Write StridedSlice; begin, end and step are operands."""
     if not op.begin:
         return draft.reshape_to(draft.operand(0), draft.result)
-    items = {"begin": op.begin, "end": op.end, "stride": op.stride}
+    bounds = {"begin": op.begin, "end": op.end, "stride": op.stride}
     masks = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
-    operands = [draft.ints(values, name) for name, values in items.items()]
-    own = {name: getattr(op, name) for name in masks}
-    return draft.final("STRIDED_SLICE", draft.operand(0), *operands, **own)
+    operands = [draft.ints(values, name) for name, values in bounds.items()]
+    mask_fields = {name: getattr(op, name) for name in masks}
+    return draft.final("STRIDED_SLICE", draft.operand(0), *operands, **mask_fields)
 
 
 @writer(Pad, moves=True)
@@ -100,14 +100,14 @@ def pad(draft: Draft, op: Pad) -> Tensor:
     return draft.final("PADV2", x, pads, _stored(draft, x, op.pad_value))
 
 
-def _stored(draft: Draft, x: Tensor, value: float) -> Tensor:
+def _stored(draft: Draft, x: Tensor, fill: float) -> Tensor:
     q = x.info.quantization
     if q is None:
-        return draft.like(value, x)
+        return draft.like(fill, x)
     low, high = integer_range(x.dtype)
-    code = min(max(value / q.scale + q.zero_point, low), high)
+    code = min(max(fill / q.scale + q.zero_point, low), high)
     if code != round(code):
-        refuse(f"its border of {value:g} is no number that {x.info} can hold")
+        refuse(f"its border of {fill:g} is no number that {x.info} can hold")
     return draft.constant(round(code), x.dtype, "value", q)
 
 

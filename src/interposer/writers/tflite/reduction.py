@@ -77,10 +77,10 @@ def _log_sum_exp(draft: Draft, op: Reduce, x: Tensor) -> Tensor:
     """Return log(sum(exp(x))) over the axes of `op`, with the maximum subtracted first so that it does not overflow."""
     gone = reduced_axes(op.axis, draft.rank)
     axes = draft.ints(gone, "axes")
-    cached = TensorInfo([1 if axis in gone else size for axis, size in enumerate(x.shape)], x.dtype)
-    greatest = draft.node("REDUCE_MAX", x, axes, giving=cached, keep_dims=True)
-    below = draft.node("EXP", draft.node("SUB", x, greatest, giving=x.info), giving=x.info)
-    logs = draft.node("LOG", reduced(draft, "SUM", below, op), giving=draft.result)
+    keeping_info = TensorInfo([1 if axis in gone else size for axis, size in enumerate(x.shape)], x.dtype)
+    greatest = draft.node("REDUCE_MAX", x, axes, giving=keeping_info, keep_dims=True)
+    exponentials = draft.node("EXP", draft.node("SUB", x, greatest, giving=x.info), giving=x.info)
+    logs = draft.node("LOG", reduced(draft, "SUM", exponentials, op), giving=draft.result)
     return draft.final("ADD", logs, greatest if op.keep_dims else draft.reshape_to(greatest, draft.result))
 
 
@@ -91,8 +91,8 @@ def arg_min_max(draft: Draft, op: ArgMinMax) -> Tensor:
         refuse("of equal elements it takes the last, and TFLite the first")
     kind = "ARG_MAX" if op.function is ArgMinMaxFunction.MAX else "ARG_MIN"
     axis = normal_axis(op.axis, draft.rank)
-    cached = draft.result.rank == draft.rank
+    keeps_rank = draft.result.rank == draft.rank
     shape = [size for number, size in enumerate(draft.info(0).shape) if number != axis]
-    info = TensorInfo(shape, op.dtype) if cached else draft.result
-    created = draft.node(kind, draft.operand(0), draft.ints(axis, "axis"), giving=info, output_type=op.dtype)
-    return draft.reshape_to(created, draft.result) if cached else created
+    info = TensorInfo(shape, op.dtype) if keeps_rank else draft.result
+    indices = draft.node(kind, draft.operand(0), draft.ints(axis, "axis"), giving=info, output_type=op.dtype)
+    return draft.reshape_to(indices, draft.result) if keeps_rank else indices

@@ -18,5 +18,5 @@ def resize(draft: Draft, op: Resize) -> Tensor:
         refuse("the scales of input and result differ")
     kind = "RESIZE_BILINEAR" if op.method is ResizeMethod.BILINEAR else "RESIZE_NEAREST_NEIGHBOR"
     size = draft.ints([op.target_height, op.target_width], "size")
-    own = {"align_corners": op.align_corners, "half_pixel_centers": op.half_pixel_centers}
-    return draft.final(kind, draft.operand(0), size, **own)
+    fields = {"align_corners": op.align_corners, "half_pixel_centers": op.half_pixel_centers}
+    return draft.final(kind, draft.operand(0), size, **fields)

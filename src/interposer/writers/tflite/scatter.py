@@ -23,7 +23,7 @@ def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
     depth = draft.known(draft.info(1).shape[-1], "number of indices in a row")
     if not depth:
         refuse("its tuples of indices are empty")
-    shape, indices = (draft.cast(item, DataType.INT32) for item in (shape, indices))
+    shape, indices = (draft.cast(tensor, DataType.INT32) for tensor in (shape, indices))
     return draft.final("SCATTER_ND", _counted(draft, indices, shape, depth), updates, shape)
 
 

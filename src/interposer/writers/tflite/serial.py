@@ -10,7 +10,7 @@ from interposer._version import __version__
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import Array, DataType, Dim, TensorInfo
 from interposer.formats.tflite.schema import OPTIONS
-from interposer.writers.tflite.sheet import Sheet, Step, Tensor
+from interposer.writers.tflite.sheet import Operator, Sheet, Tensor
 from interposer.writers.tflite.tables import FORMAT, LARGEST, Tables, operator_code, options_code, type_code
 from interposer.writers.tflite.versions import version_of
 
@@ -75,7 +75,7 @@ class _Serializer:
             tensors=tables.tables([self._tensor(tensor) for tensor in tensors]),
             inputs=tables.numbers([numbers[item] for item in sheet.inputs]),
             outputs=tables.numbers([numbers[output] for output in sheet.outputs]),
-            operators=tables.tables([self._operator(step, numbers) for step in sheet.steps]),
+            operators=tables.tables([self._operator(operator, numbers) for operator in sheet.operators]),
             name=tables.text(sheet.name),
         )
 
@@ -110,35 +110,35 @@ class _Serializer:
         if array is None:
             return 0
         if id(array) not in self._places:
-            data = self._tables.constant(_stored(array))
-            self._buffers.append(self._tables.table("Buffer", data=data))
+            vector = self._tables.constant(_stored(array))
+            self._buffers.append(self._tables.table("Buffer", data=vector))
             self._places[id(array)] = len(self._buffers) - 1
         return self._places[id(array)]
 
-    def _operator(self, step: Step, numbers: dict[Tensor | None, int]) -> int:
+    def _operator(self, operator: Operator, numbers: dict[Tensor | None, int]) -> int:
         tables = self._tables
-        key = operator_code(step.kind), version_of(step)
+        key = operator_code(operator.kind), version_of(operator)
         index = self._codes.setdefault(key, len(self._codes))
-        kind = OPTIONS.get(step.kind)
-        options = None if kind is None else tables.table(kind, **self._options(step))
+        kind = OPTIONS.get(operator.kind)
+        options = None if kind is None else tables.table(kind, **self._options(operator))
         return tables.table(
             "Operator",
             opcode_index=index,
-            inputs=tables.numbers([numbers[item] for item in step.inputs]),
-            outputs=tables.numbers([numbers[output] for output in step.outputs]),
+            inputs=tables.numbers([numbers[tensor] for tensor in operator.inputs]),
+            outputs=tables.numbers([numbers[output] for output in operator.outputs]),
             builtin_options_type=None if kind is None else options_code(kind),
             builtin_options=options,
         )
 
-    def _options(self, step: Step) -> dict[str, Any]:
-        return {name: self._option(value) for name, value in step.options.items()}
+    def _options(self, operator: Operator) -> dict[str, Any]:
+        return {name: self._option(option) for name, option in operator.options.items()}
 
-    def _option(self, value: Any) -> Any:
-        if isinstance(value, DataType):
-            return type_code(value)
-        if isinstance(value, Sheet):
-            return self._sheets.index(value)
-        return self._tables.numbers(value) if isinstance(value, list | tuple) else value
+    def _option(self, option: Any) -> Any:
+        if isinstance(option, DataType):
+            return type_code(option)
+        if isinstance(option, Sheet):
+            return self._sheets.index(option)
+        return self._tables.numbers(option) if isinstance(option, list | tuple) else option
 
     def _signature(self, sheet: Sheet) -> int:
         numbers = {tensor: number for number, tensor in enumerate(_tensors(sheet))}
@@ -153,15 +153,19 @@ class _Serializer:
 
 def _with_subgraphs(sheet: Sheet) -> list[Sheet]:
     """Return a sheet followed by the sheets of the subgraphs that its operators run, at any depth."""
-    result = [sheet]
-    for each in result:
-        result += (option for step in each.steps for option in step.options.values() if isinstance(option, Sheet))
-    return result
+    sheets = [sheet]
+    for each in sheets:
+        sheets += (
+            option for operator in each.operators for option in operator.options.values() if isinstance(option, Sheet)
+        )
+    return sheets
 
 
 def _tensors(sheet: Sheet) -> list[Tensor]:
     """Return all tensors of a sheet in the order of their indices in the file: inputs first."""
-    used = (item for step in sheet.steps for item in (*step.inputs, *step.outputs) if item is not None)
+    used = (
+        tensor for operator in sheet.operators for tensor in (*operator.inputs, *operator.outputs) if tensor is not None
+    )
     return list(dict.fromkeys([*sheet.inputs, *used, *sheet.outputs]))
 
 
@@ -175,6 +179,6 @@ def _stored(array: Array) -> Array:
     """Return the elements of a constant as bytes; 4-bit integers are packed in pairs, the first in the lower half."""
     if DataType.of(array.dtype) is not DataType.INT4:
         return np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
-    codes = np.zeros(array.size + array.size % 2, np.uint8)
-    codes[: array.size] = array.reshape(-1).astype(np.int8).view(np.uint8) & 0xF
-    return codes[::2] | codes[1::2] << 4
+    elements = np.zeros(array.size + array.size % 2, np.uint8)
+    elements[: array.size] = array.reshape(-1).astype(np.int8).view(np.uint8) & 0xF
+    return elements[::2] | elements[1::2] << 4

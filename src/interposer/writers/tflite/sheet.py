@@ -13,7 +13,7 @@ from interposer.core.types import Array, DataType, Quantization, TensorInfo, Ten
 from interposer.ir.graph import Value
 from interposer.ops.axes import transposed
 
-__all__ = ["Sheet", "Step", "Tensor"]
+__all__ = ["Operator", "Sheet", "Tensor"]
 
 _SHARED: Final = 64
 """Equal constants with at most this number of elements are written once."""
@@ -43,7 +43,7 @@ class Tensor:
 
 
 @dataclass(eq=False)
-class Step:
+class Operator:
     """A TFLite operator to be written: its name (`kind`), tensors and options. Sheets in these become subgraphs."""
 
     kind: str
@@ -53,9 +53,9 @@ class Step:
     layer: str = ""
     """The layer that the operator is written for."""
 
-    def with_tensors(self, tensors: Mapping[Tensor, Tensor]) -> Step:
+    def with_tensors(self, tensors: Mapping[Tensor, Tensor]) -> Operator:
         """Return the same operator with each input or output that is a key of `tensors` replaced by its value."""
-        inputs = [item and tensors.get(item, item) for item in self.inputs]
+        inputs = [tensor and tensors.get(tensor, tensor) for tensor in self.inputs]
         return replace(self, inputs=inputs, outputs=[tensors.get(output, output) for output in self.outputs])
 
 
@@ -67,7 +67,7 @@ class Sheet:
 
     def __init__(self, name: str = "") -> None:
         self.name = name
-        self.steps: list[Step] = []
+        self.operators: list[Operator] = []
         self.values: dict[Value, Tensor] = {}
         self.inputs: list[Tensor] = []
         self.outputs: list[Tensor] = []
@@ -79,24 +79,24 @@ class Sheet:
         """Reserve names of tensors, so that `free_name` never returns one of them."""
         self._names.update(names)
 
-    def free_name(self, requested: str) -> str:
-        """Return an unused name for a tensor, and reserve it: `requested`, or with a number appended."""
-        name = requested
+    def free_name(self, wanted: str) -> str:
+        """Return an unused name for a tensor, and reserve it: `wanted`, or with a number appended."""
+        name = wanted
         while name in self._names or not name:
-            self._numbers[requested] += 1
-            name = f"{requested}_{self._numbers[requested]}"
+            self._numbers[wanted] += 1
+            name = f"{wanted}_{self._numbers[wanted]}"
         self._names.add(name)
         return name
 
-    def constant(self, array: Array, quantization: Quantization | None, requested: str) -> Tensor:
+    def constant(self, array: Array, quantization: Quantization | None, wanted_name: str) -> Tensor:
         """Return a constant tensor with the elements of `array` under the requested name, or with a number appended.
 
         Small constants of equal type, shape, quantization and content share one tensor.
         """
         info = TensorInfo(array.shape, array.dtype, quantization)
         if array.size > _SHARED or array.dtype == object:
-            return Tensor(self.free_name(requested), info, np.asarray(array))
+            return Tensor(self.free_name(wanted_name), info, np.asarray(array))
         key = (info.dtype, array.shape, quantization, array.tobytes())
         if key not in self._shared:
-            self._shared[key] = Tensor(self.free_name(requested), info, np.asarray(array))
+            self._shared[key] = Tensor(self.free_name(wanted_name), info, np.asarray(array))
         return self._shared[key]

@@ -205,7 +205,7 @@ def taken(kind: str, info: TensorInfo) -> bool:
 
 def wider(kind: str, dtype: DataType) -> DataType | None:
     """Return the narrowest type that the operator `kind` accepts and that holds all values of `dtype`; None if none."""
-    return next((item for item in _WIDER.get(dtype, ()) if taken(kind, TensorInfo((), item))), None)
+    return next((candidate for candidate in _WIDER.get(dtype, ()) if taken(kind, TensorInfo((), candidate))), None)
 
 
 def data_operands(kind: str, count: int) -> Sequence[int]:

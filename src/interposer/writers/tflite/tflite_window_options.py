@@ -31,12 +31,12 @@ class Sliding(NamedTuple):
         return any(map(any, self.pairs))
 
 
-def sliding(windows: Sequence[Window], sizes: Sequence[int], places: Sequence[int]) -> Sliding:
-    """Return how to pad an image so that `windows` have `places` positions along each spatial axis.
+def sliding(windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[int]) -> Sliding:
+    """Return how to pad an image so that `windows` have `counts` positions along each spatial axis.
 
     `sizes` are the sizes of the image. SAME is used if it gives exactly the windows' pads.
     """
-    pairs = [_needed(*item) for item in zip(windows, sizes, places, strict=True)]
+    pairs = [_needed(*axis) for axis in zip(windows, sizes, counts, strict=True)]
     none = ((0, 0),) * len(windows)
     if not any(map(any, pairs)):
         return Sliding(VALID, none)
@@ -45,30 +45,30 @@ def sliding(windows: Sequence[Window], sizes: Sequence[int], places: Sequence[in
     return Sliding(VALID, tuple(pairs))
 
 
-def _needed(window: Window, size: int, places: int) -> tuple[int, int]:
+def _needed(window: Window, size: int, count: int) -> tuple[int, int]:
     """Return the pads (before, after) along an axis, without cells at the end that no window covers.
 
-    `size` is the size of the image and `places` the number of window positions. The pads stay unchanged if one is
+    `size` is the size of the image and `count` the number of window positions. The pads stay unchanged if one is
     unknown.
     """
-    if isinstance(size, Dim) or isinstance(places, Dim):
+    if isinstance(size, Dim) or isinstance(count, Dim):
         return window.pad_before, window.pad_after
-    return window.pad_before, window.pad_after_for(size, places)
+    return window.pad_before, window.pad_after_for(size, count)
 
 
-def padded(draft: Draft, x: Tensor, result: Sliding, value: float | None = None) -> Tensor:
-    """Return an image or a volume (channels last) padded with the cells in `result`.
+def padded(draft: Draft, x: Tensor, padding: Sliding, fill: float | None = None) -> Tensor:
+    """Return an image or a volume (channels last) padded with the cells in `padding`.
 
-    The new elements are zeros, or `value`, which for a quantized tensor is a quantized value.
+    The new elements are zeros, or `fill`, which for a quantized tensor is a quantized value.
     """
-    return draft.pad(x, [(0, 0), *result.pairs, (0, 0)], value)
+    return draft.pad(x, [(0, 0), *padding.pairs, (0, 0)], fill)
 
 
-def options(windows: Sequence[Window], result: Sliding, *, dilations: bool = True) -> dict[str, Any]:
-    """Return the operator's options by name: padding (from `result`), strides, and dilations unless excluded."""
-    created: dict[str, Any] = {"padding": result.padding}
+def options(windows: Sequence[Window], padding: Sliding, *, dilations: bool = True) -> dict[str, Any]:
+    """Return the operator's options by name: the padding scheme, strides, and dilations unless excluded."""
+    fields: dict[str, Any] = {"padding": padding.padding}
     for name, window in zip(_NAMES[-len(windows) :], windows, strict=True):
-        created[f"stride_{name}"] = window.stride
+        fields[f"stride_{name}"] = window.stride
         if dilations:
-            created[f"dilation_{name}_factor"] = window.dilation
-    return created
+            fields[f"dilation_{name}_factor"] = window.dilation
+    return fields

@@ -1,11 +1,11 @@
-"""The versions of TFLite's operators that support what a step uses, so that older runtimes report the lack."""
+"""The versions of TFLite's operators that support what a operator uses, so that older runtimes report the lack."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from interposer.core.types import DataType
-from interposer.writers.tflite.sheet import Step
+from interposer.writers.tflite.sheet import Operator
 
 __all__ = ["version_of"]
 
@@ -37,16 +37,16 @@ _OF_INT4: Final = {"CONV_2D": 7, "DEPTHWISE_CONV_2D": 7, "FULLY_CONNECTED": 10}
 _OTHERWISE: Final = {"BROADCAST_TO": 2}
 
 
-def version_of(step: Step) -> int:
-    """Return the lowest version of the operator that has the types and options which the step uses."""
-    types = {item.dtype for item in step.inputs if item is not None}
-    version = _OTHERWISE.get(step.kind, 1)
-    if step.kind == "FULLY_CONNECTED" and step.options.get("keep_num_dims"):
+def version_of(operator: Operator) -> int:
+    """Return the lowest version of the operator that has the types and options which the operator uses."""
+    types = {tensor.dtype for tensor in operator.inputs if tensor is not None}
+    version = _OTHERWISE.get(operator.kind, 1)
+    if operator.kind == "FULLY_CONNECTED" and operator.options.get("keep_num_dims"):
         version = 5
-    if step.kind == "DEPTHWISE_CONV_2D" and max(step.options[f"dilation_{axis}_factor"] for axis in "hw") > 1:
+    if operator.kind == "DEPTHWISE_CONV_2D" and max(operator.options[f"dilation_{axis}_factor"] for axis in "hw") > 1:
         version = 2
     if DataType.INT8 in types:
-        version = max(version, _OF_INT8.get(step.kind, 1 + (step.kind in _SINCE_2)))
+        version = max(version, _OF_INT8.get(operator.kind, 1 + (operator.kind in _SINCE_2)))
     if DataType.INT16 in types:
-        version = max(version, _OF_INT16.get(step.kind, 1))
-    return max(version, _OF_INT4.get(step.kind, 1)) if DataType.INT4 in types else version
+        version = max(version, _OF_INT16.get(operator.kind, 1))
+    return max(version, _OF_INT4.get(operator.kind, 1)) if DataType.INT4 in types else version
