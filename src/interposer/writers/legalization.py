@@ -127,21 +127,21 @@ def between_transposes(
     for index, axes in operands.items():
         value = layer.inputs[index] if index < len(inputs) else None
         if value is not None:
-            inputs[index] = _transposed(value, axes, f"{layer.name}/transposed")
+            inputs[index] = _transposed(value, axes, layer)
     infos = tuple(transposed(info, axes) for info, axes in zip(layer.output_infos, results, strict=True))
-    inner = New(op, inputs, name=f"{layer.name}/{op.op_name()}", infos=infos)
+    inner = New(op, inputs, name=f"{layer.name}/{op.op_name()}", like=layer, infos=infos)
     back = [Transpose(tuple(map(axes.index, range(len(axes))))) for axes in results]
-    return tuple(New(transpose, [Part(inner, index)]) for index, transpose in enumerate(back))
+    return tuple(New(transpose, [Part(inner, index)], like=layer) for index, transpose in enumerate(back))
 
 
-def _transposed(value: Value, axes: Permutation, name: str) -> Value | New:
-    """Return a value transposed by `axes`; what gives the value if it is transposed back is taken instead."""
+def _transposed(value: Value, axes: Permutation, user: Layer) -> Value | New:
+    """Return an operand of the layer `user` transposed by `axes`; the source of an inverse transpose is that."""
     if value.is_constant:
         return _transposed_constant(value.producer, axes, transposed(value.known, axes))
     inner = above(value, Transpose)
     if inner is not None and tuple(inner.op.permutation[axis] for axis in axes) == tuple(range(len(axes))):
         return inner.layer.values[0]
-    return New(Transpose(axes), [value], name=name)
+    return New(Transpose(axes), [value], name=f"{user.name}/transposed", like=user)
 
 
 def _transposed_constant(layer: Layer, axes: Permutation, info: TensorInfo) -> New:
@@ -161,8 +161,8 @@ def divide_shuffle(op: ChannelShuffle, layer: Layer) -> Replacement:
     if groups is None or merged is None:
         return None
     exchange = Transpose((*range(axis), axis + 1, axis, *range(axis + 2, rank + 1)))
-    divided = New(groups, layer.inputs, name=f"{layer.name}/groups")
-    return New(merged, [New(exchange, [divided], name=f"{layer.name}/transposed")])
+    divided = New(groups, layer.inputs, name=f"{layer.name}/groups", like=layer)
+    return New(merged, [New(exchange, [divided], name=f"{layer.name}/transposed", like=layer)], like=layer)
 
 
 @rewrite(Transpose, Permute)
