@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from interposer.core.schema import Op
@@ -31,9 +31,7 @@ class ComputeInIntegers:
 
     def apply(self, graph: Graph) -> Rewritten:
         """Apply the rewrites to a graph, and return how often each was applied."""
-        return apply_rewrites(
-            graph, [Rewrite(integer.name, integer.ops, self._checked(integer)) for integer in INTEGERS]
-        )
+        return apply_rewrites(graph, [replace(rewrite, function=self._checked(rewrite)) for rewrite in INTEGERS])
 
     def _checked(self, integer_rewrite: Rewrite) -> Any:
         def rewrite(op: Op, layer: Layer) -> Replacement:
