@@ -41,7 +41,7 @@ __all__ = [
     "trusted_keys_of",
 ]
 
-PREFERRED: Final = "backends in order of preference, or auto for the fastest mix (default: all, CpuRef last)"
+PREFERRED: Final = "backends in order of preference, or auto for the fastest mix (default: no engines, CpuRef last)"
 Number: TypeAlias = "int | float"
 T = TypeVar("T")
 

@@ -221,7 +221,7 @@ def _run(pass_: Pass, graph: Graph) -> PassRecord:
         rewritten = _apply(pass_, graph)
     counts = {name: count for name, count in rewritten.counts.items() if count}
     record = PassRecord(pass_.name, counts, layers_before, len(graph), rewritten.finished)
-    if record.changed:
+    if counts:
         verify(graph, after=f"the pass {pass_.name!r}")
         _log.info("%s", record)
     return record

@@ -62,8 +62,10 @@ def apply_rewrites(graph: Graph, rewrites: Sequence[Rewrite] | Rules) -> Rewritt
         VerificationError: a rewrite returned an invalid replacement; the graph may be partly changed then.
     """
     done = Rewritten()
-    bound = _PER_LAYER * (len(graph) + 1)
     rules = rewrites if isinstance(rewrites, Rules) else Rules(rewrites)
+    if not any([rules[type(layer.op)] for layer in graph]):
+        return done
+    bound = _PER_LAYER * (len(graph) + 1)
     while _sweep(graph, rules, done, bound):
         pass
     if not done.finished:
