@@ -6,14 +6,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
-import interposer.frontends.armnn
-import interposer.writers.armnn.armnn_writer_families  # noqa: F401 - registers the writers
 from interposer.core.schema import registered_ops
 from interposer.formats.armnn.schema import layers
 from interposer.frontends.armnn.armnn_converters import find as converter_of
 from interposer.writers.armnn.armnn_layer_writers import find as writer_of
 from interposer.writers.armnn.armnn_layer_writers import operators
 from interposer.writers.armnn.releases import RELEASES, SINCE
+from interposer.writers.emission import import_families
 
 __all__ = ["armnn_page"]
 
@@ -29,6 +28,7 @@ _BORDERS: Final = {"Input": "Becomes an input of the network.", "Output": "Becom
 
 def armnn_page() -> str:
     """Return the page in Markdown."""
+    import_families("interposer.writers.armnn")
     known = layers()
     read = [f"| `{kind}` | {SINCE.get(kind, RELEASES[0])} | {_conversion(kind)} |" for kind in known]
     ops = registered_ops()

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import interposer.writers.armnn.armnn_writer_families  # noqa: F401 - fills the table of writers
 from interposer.core.errors import InterposerError, UnwritableError
 from interposer.core.schema import registered_ops
 from interposer.frontends.armnn import load
@@ -18,9 +17,11 @@ from interposer.testing.random_networks import random_network
 from interposer.testing.tolerances import Tolerances
 from interposer.writers.armnn import write
 from interposer.writers.armnn.armnn_layer_writers import find
+from interposer.writers.emission import import_families
 
 pytest.importorskip("flatbuffers", reason="the package flatbuffers, which writes the files, is not installed")
 
+import_families("interposer.writers.armnn")
 OPERATORS = {name: op for name, op in registered_ops().items() if op.executable and find(op) and samples_of(op)}
 FEW = 12
 FEW_NETWORKS, MANY_NETWORKS = 60, 1500

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
 
-import numpy as np
-
-from interposer.core.errors import UnknownRankError
 from interposer.core.types import DataType, TensorInfo
 from interposer.ir.graph import Layer, Value
-from interposer.ops.control import Constant, Input, Output
+from interposer.ops.control import Input, Output
+from interposer.writers import emission
 from interposer.writers.armnn.armnn_layer_writers import find
 from interposer.writers.armnn.draft import Draft
 from interposer.writers.armnn.releases import since_type
 from interposer.writers.armnn.sheet import Sheet, Step, Tensor
 from interposer.writers.armnn.types import dimensions, problem, type_name
 from interposer.writers.borders import Border
-from interposer.writers.refusals import RefusedError, refuse
+from interposer.writers.emission import Refusals, array_of
+from interposer.writers.refusals import refuse
 
-__all__ = ["bind_inputs", "bind_outputs", "tensor_of", "write_layer", "write_layers"]
-
-Refusals: TypeAlias = Iterator[tuple[str, tuple[str, str]]]
+__all__ = ["bind_inputs", "bind_outputs", "write_layers"]
 
 
 def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
@@ -53,40 +49,22 @@ def _problem(info: TensorInfo, sheet: Sheet) -> str | None:
 
 def write_layers(border: Border, sheet: Sheet) -> Refusals:
     """Write all layers of `border` to the sheet, and yield each refused layer as (name, (operator, reason))."""
-    for layer in border.layers:
-        if isinstance(layer.op, Constant):
-            sheet.values[layer.output] = tensor_of(layer.output)
-        elif not isinstance(layer.op, Input | Output) and layer not in sheet.written:
-            reason = write_layer(layer, sheet)
-            if reason is not None:
-                yield border.refused(layer, reason)
 
+    def constant(value: Value) -> Tensor:
+        return Tensor(value.known.with_constant(None), array_of(value), value.producer.name)
 
-def tensor_of(value: Value) -> Tensor:
-    """Return the tensor that stands for a value from outside the written layers.
+    def write(layer: Layer) -> list[Tensor] | None:
+        if layer in sheet.written:
+            return None
+        draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
+        results = _written(draft)
+        draft.finish()
+        return results
 
-    If a constant layer produces the value, the tensor is a constant with its array.
-    """
-    constant = value.producer.op.value if isinstance(value.producer.op, Constant) else None
-    info = value.known.with_constant(None)
-    return Tensor(info, None if constant is None else np.asarray(constant), value.producer.name)
+    def stand_ins(layer: Layer) -> list[Tensor]:
+        return [Tensor(value.known) for value in layer.outputs]
 
-
-def write_layer(layer: Layer, sheet: Sheet) -> str | None:
-    """Write a layer to the sheet; return the reason if it cannot be written, else None.
-
-    The outputs of a refused layer become tensors too, so that the layers after it can be tried.
-    """
-    draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
-    try:
-        with np.errstate(all="ignore"):
-            results = _written(draft)
-    except (RefusedError, UnknownRankError) as error:
-        sheet.values.update((value, Tensor(value.known)) for value in layer.outputs)
-        return str(error)
-    draft.finish()
-    sheet.values.update(zip(layer.outputs, results, strict=True))
-    return None
+    return emission.write_layers(border, sheet.values, constant, write, stand_ins)
 
 
 def _written(draft: Draft) -> list[Tensor]:

@@ -10,11 +10,12 @@ from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d
 from interposer.ops.matmul import FullyConnected
-from interposer.writers.armnn.layers import bind_inputs, bind_outputs, tensor_of, write_layer, write_layers
+from interposer.writers.armnn.layers import bind_inputs, bind_outputs, write_layers
 from interposer.writers.armnn.releases import release_of
 from interposer.writers.armnn.serial import serialized
-from interposer.writers.armnn.sheet import Sheet
-from interposer.writers.borders import border_of
+from interposer.writers.armnn.sheet import Sheet, Tensor
+from interposer.writers.borders import Border, border_of
+from interposer.writers.emission import array_of, import_families
 
 __all__ = ["Written", "reasons", "write", "written"]
 
@@ -53,8 +54,7 @@ def written(
     network: Network | Graph | SubgraphView, *, release: str | None = None, exact: bool = True
 ) -> Written:  # fmt: skip
     """Return the file for a network, and the oldest release that reads it; otherwise like `write`."""
-    import interposer.writers.armnn.armnn_writer_families  # noqa: F401, PLC0415 - the families fill the table
-
+    import_families(__package__)
     target = release_of(release)
     border = border_of(network, lambda graph: graph)
     border.refuse_states("Arm NN")
@@ -83,12 +83,10 @@ def reasons(layer: Layer, *, release: str | None = None) -> list[str]:
 
     The infos of the layer's inputs and outputs must be known. `release` is as for `write`.
     """
-    import interposer.writers.armnn.armnn_writer_families  # noqa: F401, PLC0415 - the families fill the table
-
+    import_families(__package__)
     if any(value.info is None for value in (*layer.values, *layer.outputs)):
         return ["the shapes and types of its tensors are not known"]
     sheet = Sheet(release_of(release))
     for value in layer.values:
-        sheet.values[value] = tensor_of(value)
-    reason = write_layer(layer, sheet)
-    return [] if reason is None else [reason]
+        sheet.values[value] = Tensor(value.known.with_constant(None), array_of(value), value.producer.name)
+    return [reason for _, (_, reason) in write_layers(Border("", [layer], [], []), sheet)]

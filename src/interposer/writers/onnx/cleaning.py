@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from interposer.writers.emission import live
 from interposer.writers.onnx.forms import form
 from interposer.writers.onnx.sheet import Sheet
 
@@ -16,20 +17,14 @@ def clean(sheet: Sheet, outputs: Sequence[str], annotated: Iterable[str]) -> Non
     `annotated` are the names of constants that quantization annotations use, which are not removed.
     """
     _drop_dead(sheet, outputs)
-    used = {*annotated, *outputs, *(name for node in sheet.nodes for name in (*node.inputs, *node.captured))}
+    used = {*annotated, *outputs, *(name for node in sheet.nodes for name in node.reads)}
     sheet.constants = {name: array for name, array in sheet.constants.items() if name in used}
 
 
-def _drop_dead(sheet: Sheet, outputs: Iterable[str]) -> None:
-    needed = set(outputs)
-    live = []
-    for node in reversed(sheet.nodes):
-        if needed.intersection(node.outputs):
-            needed.update(node.inputs)
-            needed.update(node.captured)
-            live.append(node)
-    sheet.nodes = live[::-1]
-    for node in live:  # unused optional results need no name
+def _drop_dead(sheet: Sheet, outputs: Sequence[str]) -> None:
+    sheet.nodes = live(sheet.nodes, outputs)
+    needed = {*outputs, *(name for node in sheet.nodes for name in node.reads)}
+    for node in sheet.nodes:  # unused optional results need no name
         known = form(node.kind, sheet.opset)
         optional = known.optional if known else frozenset()
         node.outputs = [

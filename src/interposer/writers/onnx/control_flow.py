@@ -38,13 +38,13 @@ def _inner(draft: Draft, region: Graph, formal: int, captured: Sequence[str]) ->
     `captured`, which a subgraph in ONNX may access by name.
     """
     sheet = draft.sheet.inner()
-    own_inputs = [(sheet.free_name(layer.name), layer.output) for layer in region.inputs[:formal]]
+    own_inputs = [(sheet.names.free(layer.name), layer.output) for layer in region.inputs[:formal]]
     tensors = [Tensor(name, value.known.dtype) for name, value in own_inputs]
     captured_tensors = [
         Tensor(name, layer.output.known.dtype) for name, layer in zip(captured, region.inputs[formal:], strict=True)
     ]
     _bound(sheet, region, [*tensors, *captured_tensors])
-    outputs = [(sheet.free_name(layer.name), layer.values[0]) for layer in region.outputs]
+    outputs = [(sheet.names.free(layer.name), layer.values[0]) for layer in region.outputs]
     return sheet, Border(region.name, region.topological(), own_inputs, outputs)
 
 
@@ -155,11 +155,11 @@ def _loop_body(draft: Draft, condition: Graph, body: Graph, captured: Sequence[s
     _bound(sheet, condition, [*carried, *captured_tensors])
     _written(draft, Border(condition.name, condition.topological(), [], []), sheet)
     condition_draft = Draft(sheet, draft.layer, ())
-    name = sheet.free_name("condition")
+    name = sheet.names.free("condition")
     scalar = condition_draft.reshape(sheet.values[condition.outputs[0].values[0]], [])
     condition_draft.finish([condition_draft.node("Identity", scalar)], [name])
     graph = _graph(border, sheet, [name])
-    heads = [(sheet.free_name("iteration"), DataType.INT64), (sheet.free_name("go_on"), DataType.BOOL)]
+    heads = [(sheet.names.free("iteration"), DataType.INT64), (sheet.names.free("go_on"), DataType.BOOL)]
     _prepend(graph.input, [value_info(head, TensorInfo((), dtype)) for head, dtype in heads])
     _prepend(graph.output, [value_info(name, TensorInfo((), DataType.BOOL))])
     return graph

@@ -112,7 +112,7 @@ class Draft(Operands[Tensor]):
         while operands and operands[-1] is None:
             operands.pop()
         types = [self._result_type(kind, signature, index, narrow, giving) for index in range(count)]
-        names = [self.sheet.free_name(f"{self.layer.name}/{kind}") for _ in range(count)]
+        names = [self.sheet.names.free(f"{self.layer.name}/{kind}") for _ in range(count)]
         attributes = {key: attribute for key, attribute in attributes.items() if attribute is not None}
         for unknown in sorted(attributes.keys() - signature.attributes):
             refuse(f"{kind} of opset {self.opset} has no attribute {unknown}")
@@ -127,7 +127,7 @@ class Draft(Operands[Tensor]):
 
     def put(self, node: Node, types: Sequence[DataType]) -> list[Tensor]:
         """Add a node that was created elsewhere, name its results, and return them; `types` are the results' types."""
-        node.outputs = [self.sheet.free_name(f"{self.layer.name}/{node.kind}") for _ in types]
+        node.outputs = [self.sheet.names.free(f"{self.layer.name}/{node.kind}") for _ in types]
         self._nodes.append(node)
         return [Tensor(name, dtype) for name, dtype in zip(node.outputs, types, strict=True)]
 
@@ -322,7 +322,7 @@ class Draft(Operands[Tensor]):
     def _name_nodes(self, last_outputs: set[str]) -> None:
         for node in self._nodes:
             wanted = self.layer.name if node.outputs[0] in last_outputs else f"{self.layer.name}/{node.kind}"
-            node.name, node.source = self.sheet.free_node_name(wanted), self.layer.source
+            node.name, node.source = self.sheet.node_names.free(wanted), self.layer.source
 
 
 def fits(x: Tensor, *numbers: float) -> bool:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
-
-import numpy as np
+from typing import Final
 
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer, Value
-from interposer.ops.control import Constant, Input, Output
+from interposer.writers import emission
 from interposer.writers.borders import Border
+from interposer.writers.emission import Refusals, array_of
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.forms import has_type
 from interposer.writers.onnx.layers import written
 from interposer.writers.onnx.protos import Message, external_tensor_proto, node_proto, tensor_proto, value_info
 from interposer.writers.onnx.sheet import Sheet
 from interposer.writers.onnx.tensor import Tensor
-from interposer.writers.refusals import RefusedError
 
 __all__ = ["bind_inputs", "fill", "name_outputs", "write_layers"]
 
-Refusals: TypeAlias = Iterator[tuple[str, tuple[str, str]]]
 _EXTERNAL: Final = 1024
 """The smallest size in bytes of constants in external data."""
 
@@ -31,7 +27,7 @@ def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
 
     The result has the name of each input or output that a model's graph cannot have, with its operator and the reason.
     """
-    sheet.reserve([name for name, _ in (*border.inputs, *border.outputs)])
+    sheet.names.reserve([name for name, _ in (*border.inputs, *border.outputs)])
     for name, value in (*border.inputs, *border.outputs):
         if not value.known.is_ranked:
             reason = "its rank is not known, as that of a model's inputs and outputs must be"
@@ -44,42 +40,21 @@ def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
 
 def write_layers(border: Border, sheet: Sheet) -> Refusals:
     """Write all layers of `border` to the sheet, and yield each refused layer as (name, (operator, reason))."""
-    names = {value: name for name, value in border.outputs}
-    for layer in border.layers:
-        if isinstance(layer.op, Constant):
-            sheet.values[layer.output] = _tensor_of(layer.output, layer.name)
-        elif not isinstance(layer.op, Input | Output):
-            requested_names = [names.get(value) or sheet.free_name(value.name) for value in layer.outputs]
-            reason = _write_layer(layer, sheet, requested_names)
-            if reason is not None:
-                yield border.refused(layer, reason)
+    output_names = {value: name for name, value in border.outputs}
+    names: dict[Value, str] = {}
 
+    def constant(value: Value) -> Tensor:
+        return Tensor(value.producer.name, value.known.dtype, array_of(value))
 
-def _tensor_of(value: Value, name: str) -> Tensor:
-    """Return the tensor that stands for a value from outside the written layers, under `name`.
+    def write(layer: Layer) -> list[Tensor]:
+        names.update((value, output_names.get(value) or sheet.names.free(value.name)) for value in layer.outputs)
+        draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
+        return draft.finish(written(draft), [names[value] for value in layer.outputs])
 
-    If a constant layer produces the value, the tensor is a constant with its array.
-    """
-    constant = value.producer.op.value if isinstance(value.producer.op, Constant) else None
-    return Tensor(name, value.known.dtype, None if constant is None else np.asarray(constant))
+    def stand_ins(layer: Layer) -> list[Tensor]:
+        return [Tensor(names[value], value.known.dtype) for value in layer.outputs]
 
-
-def _write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
-    """Write a layer to the sheet; return the reason if it cannot be written, else None.
-
-    `names` are the requested names of its outputs. The outputs of a refused layer become tensors too, so that the
-    layers after it can be tried.
-    """
-    draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
-    try:
-        with np.errstate(all="ignore"):
-            results = draft.finish(written(draft), names)
-    except RefusedError as error:
-        results = [Tensor(name, info.dtype) for name, info in zip(names, layer.output_infos, strict=True)]
-        sheet.values.update(zip(layer.outputs, results, strict=True))
-        return str(error)
-    sheet.values.update(zip(layer.outputs, results, strict=True))
-    return None
+    return emission.write_layers(border, sheet.values, constant, write, stand_ins)
 
 
 def name_outputs(border: Border, sheet: Sheet) -> list[str]:

@@ -15,6 +15,7 @@ from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops.quantization import BlockDequantize
 from interposer.writers.borders import Border, border_of, border_of_layer
+from interposer.writers.emission import import_families
 from interposer.writers.onnx.cleaning import clean
 from interposer.writers.onnx.graphs import bind_inputs, fill, name_outputs, write_layers
 from interposer.writers.onnx.legal import legalize
@@ -84,8 +85,7 @@ def reasons(layer: Layer, *, opset: int | None = None, exact: bool = True) -> li
     The infos of the layer's inputs and outputs must be known. Arguments and errors are those of `write`, but the
     default opset is the newest.
     """
-    import interposer.writers.onnx.onnx_writer_families  # noqa: F401, PLC0415 - the families fill the table
-
+    import_families(__package__)
     sheet = Sheet(_opsets(opset)[-1], exact=exact)
     if any(value.info is None for value in (*layer.values, *layer.outputs)):
         return ["the shapes and types of its tensors are not known"]
@@ -121,8 +121,7 @@ def _written(border: Border, opset: int | None, *, exact: bool) -> Sheet:
     `opset` is the only one to try, or None. `UnwritableError` is raised if no opset can express all layers. `exact` is
     as for `write`.
     """
-    import interposer.writers.onnx.onnx_writer_families  # noqa: F401, PLC0415 - the families fill the table
-
+    import_families(__package__)
     refusals = {}
     has_blocks = any(isinstance(layer.op, BlockDequantize) for layer in border.layers)
     for version in _opsets(opset, _BLOCKS_SINCE if has_blocks else OLDEST_OPSET):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Value
+from interposer.writers.emission import Names
 from interposer.writers.onnx.tensor import Tensor
 
 __all__ = ["Node", "Sheet"]
@@ -35,6 +35,11 @@ class Node:
     captured: tuple[str, ...] = ()
     """The outer tensors that subgraphs among its attributes use."""
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names of all tensors that the node depends on, those that its subgraphs use included."""
+        return (*self.inputs, *self.captured)
+
     def rename(self, names: Callable[[str], str]) -> None:
         """Replace each name of an input or output tensor by what `names` returns for it."""
         self.inputs = [names(name) for name in self.inputs]
@@ -54,36 +59,14 @@ class Sheet:
         self.constants: dict[str, Array] = {}
         self.values: dict[Value, Tensor] = {}
         self.placed: dict[Tensor, str] = {}
-        self._names: set[str] = set()
-        self._numbers: Counter[str] = Counter()
-        self._node_names: set[str] = set()
+        self.names, self.node_names = Names(), Names()
         self._shared: dict[tuple[Any, ...], str] = {}
 
     def inner(self) -> Sheet:
         """Return a sheet for a subgraph, whose names are distinct and which can access the tensors of this sheet."""
         sheet = Sheet(self.opset, exact=self.exact)
-        sheet._names, sheet._numbers, sheet._node_names = self._names, self._numbers, self._node_names
+        sheet.names, sheet.node_names = self.names, self.node_names
         return sheet
-
-    def reserve(self, names: Iterable[str]) -> None:
-        """Reserve names of tensors, so that `free_name` never returns one of them."""
-        self._names.update(names)
-
-    def free_name(self, wanted: str) -> str:
-        """Return an unused name for a tensor, and reserve it: `wanted`, or with a number appended."""
-        return self._free(wanted, self._names)
-
-    def free_node_name(self, wanted: str) -> str:
-        """Return an unused name for a node, and reserve it: `wanted`, or with a number appended."""
-        return self._free(wanted, self._node_names)
-
-    def _free(self, wanted: str, taken: set[str]) -> str:
-        name = wanted
-        while name in taken or not name:
-            self._numbers[wanted] += 1
-            name = f"{wanted}_{self._numbers[wanted]}"
-        taken.add(name)
-        return name
 
     def constant(self, array: Array, wanted_name: str) -> str:
         """Add a constant with the elements of `array`, and return its name: `wanted_name`, or with a number appended.
@@ -97,7 +80,7 @@ class Sheet:
             self._shared[key] = self._added(array, wanted_name)
         return self._shared[key]
 
-    def _added(self, array: Array, requested: str) -> str:
-        name = self.free_name(requested)
+    def _added(self, array: Array, wanted_name: str) -> str:
+        name = self.names.free(wanted_name)
         self.constants[name] = np.asarray(array)
         return name

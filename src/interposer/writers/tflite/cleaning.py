@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from interposer.core.types import DataType
+from interposer.writers.emission import live
 from interposer.writers.tflite.sheet import Operator, Sheet, Tensor
 
 __all__ = ["clean"]
@@ -21,19 +22,8 @@ _FUSIBLE_TYPES: Final = frozenset({DataType.FLOAT32, DataType.INT8, DataType.UIN
 
 def clean(sheet: Sheet) -> None:
     """Fuse activations, and remove operators that the outputs do not depend on."""
-    drop_dead(sheet)
+    sheet.operators = live(sheet.operators, sheet.outputs)
     _fuse_activations(sheet)
-
-
-def drop_dead(sheet: Sheet) -> None:
-    """Remove the operators of a sheet that its outputs do not depend on."""
-    needed: set[Tensor | None] = set(sheet.outputs)
-    live = []
-    for operator in reversed(sheet.operators):
-        if needed.intersection(operator.outputs):
-            needed.update(operator.inputs)
-            live.append(operator)
-    sheet.operators = live[::-1]
 
 
 def _fuse_activations(sheet: Sheet) -> None:

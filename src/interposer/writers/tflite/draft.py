@@ -126,7 +126,7 @@ class Draft(Operands[Tensor]):
         infos = [TensorInfo(info.shape, info.dtype, info.quantization) for info in giving]
         widths = {} if gives_others(kind) else wide
         wide_infos = [info.with_dtype(widths[info.dtype]) if info.dtype in widths else info for info in infos]
-        results = [Tensor(self.sheet.free_name(f"{self.layer.name}/{kind}"), info) for info in wide_infos]
+        results = [Tensor(self.sheet.names.free(f"{self.layer.name}/{kind}"), info) for info in wide_infos]
         self._operators.append(Operator(kind, operands, results, options, origin(self.layer)))
         return [self.cast(result, info.dtype) for result, info in zip(results, infos, strict=True)]
 
@@ -162,7 +162,7 @@ class Draft(Operands[Tensor]):
         if order == tuple(range(len(order))):
             return x
         if x.array is not None:
-            return x.transposed(order, self.sheet.free_name(f"{x.name}/transposed"))
+            return x.transposed(order, self.sheet.names.free(f"{x.name}/transposed"))
         return self.node("TRANSPOSE", x, self.ints(order, "order"), giving=transposed(x.info, order))
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -174,7 +174,7 @@ class Draft(Operands[Tensor]):
             refuse("its shape changes, but it has several scales")
         if x.array is not None:
             return Tensor(
-                self.sheet.free_name(f"{x.name}/reshaped"), TensorInfo(shape, x.dtype, q), x.array.reshape(shape)
+                self.sheet.names.free(f"{x.name}/reshaped"), TensorInfo(shape, x.dtype, q), x.array.reshape(shape)
             )
         return self.reshape_to(x, TensorInfo(shape, x.dtype, q))
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
-import numpy as np
-
-from interposer.core.errors import UnknownRankError
 from interposer.core.types import DataType, TensorInfo
 from interposer.ir.graph import Layer, Value
-from interposer.ops.control import Constant, Input, Output
+from interposer.writers import emission
 from interposer.writers.borders import Border
-from interposer.writers.refusals import RefusedError, refuse
+from interposer.writers.emission import Refusals, array_of
+from interposer.writers.refusals import refuse
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Sheet, Tensor
 from interposer.writers.tflite.tables import type_code
@@ -22,7 +19,6 @@ __all__ = ["bind_inputs", "name_outputs", "write_layers"]
 
 _PACKED: Final = frozenset({DataType.INT4, DataType.UINT4, DataType.INT2})
 """The types of 2 and 4 bits, which TFLite files only have for weights."""
-Refusals: TypeAlias = Iterator[tuple[str, tuple[str, str]]]
 
 
 def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
@@ -30,7 +26,7 @@ def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
 
     The result has the name of each input or output that a file cannot have, with its operator and the reason.
     """
-    sheet.reserve([name for name, _ in (*border.inputs, *border.outputs)])
+    sheet.names.reserve([name for name, _ in (*border.inputs, *border.outputs)])
     for name, value in (*border.inputs, *border.outputs):
         reason = _unwritable(value.known)
         if reason:
@@ -49,42 +45,22 @@ def _unwritable(info: TensorInfo) -> str | None:
 
 def write_layers(border: Border, sheet: Sheet) -> Refusals:
     """Write all layers of `border` to the sheet, and yield each refused layer as (name, (operator, reason))."""
-    names = {value: name for name, value in border.outputs}
-    for layer in border.layers:
-        if isinstance(layer.op, Constant):
-            sheet.values[layer.output] = _tensor_of(layer.output, sheet.free_name(layer.name))
-        elif not isinstance(layer.op, Input | Output):
-            requested_names = [names.get(value) or sheet.free_name(value.name) for value in layer.outputs]
-            reason = _write_layer(layer, sheet, requested_names)
-            if reason is not None:
-                yield border.refused(layer, reason)
+    output_names = {value: name for name, value in border.outputs}
+    names: dict[Value, str] = {}
 
+    def constant(value: Value) -> Tensor:
+        name = sheet.names.free(value.producer.name)
+        return Tensor(name, value.known.with_constant(None), array_of(value))
 
-def _tensor_of(value: Value, name: str) -> Tensor:
-    """Return the tensor that stands for a value from outside the written layers, under `name`.
+    def write(layer: Layer) -> list[Tensor]:
+        names.update((value, output_names.get(value) or sheet.names.free(value.name)) for value in layer.outputs)
+        draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
+        return draft.finish(_written(draft), [names[value] for value in layer.outputs])
 
-    If a constant layer produces the value, the tensor is a constant with its array.
-    """
-    constant = value.producer.op.value if isinstance(value.producer.op, Constant) else None
-    return Tensor(name, value.known.with_constant(None), None if constant is None else np.asarray(constant))
+    def stand_ins(layer: Layer) -> list[Tensor]:
+        return [Tensor(names[value], value.known) for value in layer.outputs]
 
-
-def _write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
-    """Write a layer to the sheet; return the reason if it cannot be written, else None.
-
-    `names` are the requested names of its outputs. The outputs of a refused layer become tensors too, so that the
-    layers after it can be tried.
-    """
-    draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
-    try:
-        with np.errstate(all="ignore"):
-            results = draft.finish(_written(draft), names)
-    except (RefusedError, UnknownRankError) as error:
-        results = [Tensor(name, info) for name, info in zip(names, layer.output_infos, strict=True)]
-        sheet.values.update(zip(layer.outputs, results, strict=True))
-        return str(error)
-    sheet.values.update(zip(layer.outputs, results, strict=True))
-    return None
+    return emission.write_layers(border, sheet.values, constant, write, stand_ins)
 
 
 def _written(draft: Draft) -> list[Tensor]:

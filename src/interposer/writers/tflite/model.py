@@ -9,6 +9,7 @@ from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
 from interposer.writers.borders import border_of, border_of_layer
+from interposer.writers.emission import import_families
 from interposer.writers.refusals import RefusedError
 from interposer.writers.tflite.cleaning import clean
 from interposer.writers.tflite.layers import bind_inputs, name_outputs, write_layers
@@ -49,8 +50,7 @@ class Traced(NamedTuple):
 @memory_to("write the network", ExecutionError)
 def traced(network: Network | Graph | SubgraphView, *, name: str | None = None) -> Traced:
     """Return the file for a network, with the layer that each operator was written for; otherwise like `write`."""
-    import interposer.writers.tflite.tflite_writer_families  # noqa: F401, PLC0415 - the families fill the table
-
+    import_families(__package__)
     border = border_of(network, legalize)
     border.refuse_states("TFLite")
     sheet = Sheet(name or border.name or "main")
@@ -73,8 +73,7 @@ def reasons(layer: Layer) -> list[str]:
     Raises:
         MissingDependencyError: the package flatbuffers is not installed.
     """
-    import interposer.writers.tflite.tflite_writer_families  # noqa: F401, PLC0415 - the families fill the table
-
+    import_families(__package__)
     if any(value.info is None for value in (*layer.values, *layer.outputs)):
         return ["the shapes and types of its tensors are not known"]
     sheet = Sheet()

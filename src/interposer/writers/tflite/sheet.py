@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ import numpy as np
 from interposer.core.types import Array, DataType, Quantization, TensorInfo, TensorShape
 from interposer.ir.graph import Value
 from interposer.ops.axes import transposed
+from interposer.writers.emission import Names
 
 __all__ = ["Operator", "Sheet", "Tensor"]
 
@@ -53,6 +53,11 @@ class Operator:
     layer: str = ""
     """The layer that the operator is written for."""
 
+    @property
+    def reads(self) -> list[Tensor | None]:
+        """The tensors that the operator depends on."""
+        return self.inputs
+
     def with_tensors(self, tensors: Mapping[Tensor, Tensor]) -> Operator:
         """Return the same operator with each input or output that is a key of `tensors` replaced by its value."""
         inputs = [tensor and tensors.get(tensor, tensor) for tensor in self.inputs]
@@ -71,22 +76,8 @@ class Sheet:
         self.values: dict[Value, Tensor] = {}
         self.inputs: list[Tensor] = []
         self.outputs: list[Tensor] = []
-        self._names: set[str] = set()
-        self._numbers: Counter[str] = Counter()
+        self.names = Names()
         self._shared: dict[tuple[Any, ...], Tensor] = {}
-
-    def reserve(self, names: Iterable[str]) -> None:
-        """Reserve names of tensors, so that `free_name` never returns one of them."""
-        self._names.update(names)
-
-    def free_name(self, wanted: str) -> str:
-        """Return an unused name for a tensor, and reserve it: `wanted`, or with a number appended."""
-        name = wanted
-        while name in self._names or not name:
-            self._numbers[wanted] += 1
-            name = f"{wanted}_{self._numbers[wanted]}"
-        self._names.add(name)
-        return name
 
     def constant(self, array: Array, quantization: Quantization | None, wanted_name: str) -> Tensor:
         """Return a constant tensor with the elements of `array` under the requested name, or with a number appended.
@@ -95,8 +86,8 @@ class Sheet:
         """
         info = TensorInfo(array.shape, array.dtype, quantization)
         if array.size > _SHARED or array.dtype == object:
-            return Tensor(self.free_name(wanted_name), info, np.asarray(array))
+            return Tensor(self.names.free(wanted_name), info, np.asarray(array))
         key = (info.dtype, array.shape, quantization, array.tobytes())
         if key not in self._shared:
-            self._shared[key] = Tensor(self.free_name(wanted_name), info, np.asarray(array))
+            self._shared[key] = Tensor(self.names.free(wanted_name), info, np.asarray(array))
         return self._shared[key]
