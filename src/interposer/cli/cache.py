@@ -155,9 +155,9 @@ def _files_of_model(model: str, files: list[_CachedRow]) -> list[_CachedRow]:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InvalidArgumentError(f"{model or 'the file'} cannot be read: {error.strerror}") from error
-    networks = [cached for cached in files if cached.sha256 == digest]
+    networks = [row for row in files if row.sha256 == digest]
     parts = {part for network in networks for part in network.parts}
-    return networks + [cached for cached in files if cached.sha256 in parts]
+    return networks + [row for row in files if row.sha256 in parts]
 
 
 def _rows(cache_dir: str) -> Iterator[_CachedRow]:

@@ -19,8 +19,10 @@ def progress_line(last_activity: str) -> Callable[[str, int, int], None]:
         last_activity: the name of the last activity; the line is removed when this activity is complete.
     """
 
-    def show(what: str, over: int, total: int) -> None:
-        line = "" if what == last_activity and over == total else printable(f"{what} ({over} of {total})")
+    def show(activity: str, finished: int, total: int) -> None:
+        line = (
+            "" if activity == last_activity and finished == total else printable(f"{activity} ({finished} of {total})")
+        )
         sys.stderr.write(f"\r{line[:78]:78}\r{line[:78]}")
         sys.stderr.flush()
 

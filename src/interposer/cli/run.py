@@ -266,11 +266,11 @@ class _Result:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "top": [item.to_dict() for item in self.top],
+            "top": [ranked.to_dict() for ranked in self.top],
             "outputs": self.outputs,
             "placement": self.placement,
             "copies": len(self.optimized.copies),
-            "absent": [{"id": item.id, "reason": item.reason} for item in self.optimized.absent],
+            "absent": [{"id": backend.id, "reason": backend.reason} for backend in self.optimized.absent],
             "ms": round(self.median, 3),
             "runs": len(self.times.milliseconds),
             "concurrent": self.times.concurrent,

@@ -11,7 +11,7 @@ from interposer.cli.numbers import positive
 from interposer.cli.outputs import check_writable, file_path
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.core.errors import InvalidArgumentError
-from interposer.profiling import CounterTotal, LayerTimes, MemoryProfile, Profile
+from interposer.profiling import CounterTotal, LayerTimes, Profile
 from interposer.profiling.profile import SUFFIXES
 from interposer.session.images import Preprocessing
 
@@ -87,12 +87,6 @@ def _print(subject: str, entries: list[LayerTimes]) -> None:
     show(
         Table((subject, second_title, "backend", "count", "median us", "share"), rows, ("count", "median us", "share"))
     )
-
-
-def _print_memory(memory: MemoryProfile) -> None:
-    say(f"peak of the memory: {memory.peak:,} bytes")
-    titles = ("layer", "tensor", "kind", "backend", "bytes", "share")
-    show(Table(titles, memory.rows(), ("bytes", "share")))
 
 
 def _named(times: LayerTimes) -> tuple[str, ...]:

@@ -230,15 +230,15 @@ class _Node:
     """A box of the flame graph: the time that all intervals of one name have taken, and what they contain."""
 
     name: str
-    what: str
+    kind: str
     backend: str = ""
     total: int = 0
     count: int = 0
     children: dict[object, _Node] = field(default_factory=dict)
 
-    def child(self, key: object, name: str, what: str, backend: str = "") -> _Node:
+    def child(self, key: object, name: str, kind: str, backend: str = "") -> _Node:
         """Return the child with this key, which is created if it does not exist."""
-        return self.children.setdefault(key, _Node(name, what, backend))
+        return self.children.setdefault(key, _Node(name, kind, backend))
 
     def add(self, duration: int) -> None:
         """Add one interval."""
@@ -253,7 +253,7 @@ class _Node:
         if smaller:
             sums = sum(row[3] for row in smaller), sum(row[4] for row in smaller)
             rows[_MOST_CHILDREN:] = [[f"{len(smaller)} smaller ones", "others", "", *sums, []]]
-        return [self.name, self.what, self.backend, total, self.count, rows]
+        return [self.name, self.kind, self.backend, total, self.count, rows]
 
 
 def _flame(intervals: Sequence[Interval]) -> list[Any]:
@@ -311,15 +311,17 @@ class _Layers:
     """Finds the layer that a step is in: by its backend and its time."""
 
     def __init__(self, intervals: Iterable[Interval]) -> None:
-        self._items: dict[str, list[Interval]] = {}
+        self._layers_of_backend: dict[str, list[Interval]] = {}
         for interval in intervals:  # which are ordered by their begin
             if interval.site.network is not None and interval.site.category is Category.LAYER:
-                self._items.setdefault(interval.site.backend, []).append(interval)
-        self._begins = {backend: [interval.begin for interval in layers] for backend, layers in self._items.items()}
+                self._layers_of_backend.setdefault(interval.site.backend, []).append(interval)
+        self._begins = {
+            backend: [interval.begin for interval in layers] for backend, layers in self._layers_of_backend.items()
+        }
 
     def around(self, step: Interval) -> Interval | None:
         """Return the latest layer of the backend that begins before the step and ends after it."""
-        layers = self._items.get(step.site.backend, [])
+        layers = self._layers_of_backend.get(step.site.backend, [])
         end = bisect_right(self._begins.get(step.site.backend, []), step.begin + _SLACK)
         candidates = reversed(layers[max(0, end - 8) : end])
         return next((layer for layer in candidates if step.end <= layer.end + _SLACK), None)

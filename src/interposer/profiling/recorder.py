@@ -98,8 +98,6 @@ A tuple of integers is fast to add, and the garbage collector does not visit it.
 """
 _Batch: TypeAlias = "tuple[Fields | Rows, int, int] | Record"
 """Events that were recorded together, with the numbers of their run and inference; both are -1 outside of runs."""
-_RECORD_HEADER: Final = 4
-"""The number of integers of a `Record` before its times."""
 
 
 class Shape(ABC):

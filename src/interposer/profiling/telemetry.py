@@ -132,7 +132,7 @@ def _modules() -> tuple[ModuleType, ModuleType]:
 def _error_of(fields: Fields) -> str | None:
     """Return the error with which the run of these events failed, or None."""
     sites = zip(fields[::4], fields[2::4], strict=True)
-    failures = (what for what, end in sites if end is None and what.category is Category.RUN)
+    failures = (site for site, end in sites if end is None and site.category is Category.RUN)
     return next((dict(site.details)["error"] for site in failures), None)
 
 

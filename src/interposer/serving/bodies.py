@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
+from interposer.serving.encodings import WINDOW_BITS
 from interposer.serving.protocol.errors import ServingError, Status
 
 __all__ = ["Receive", "headers_of", "read_body", "whole_header"]
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-_WINDOW_BITS: Final = {"gzip": 31, "deflate": 15}
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
@@ -76,9 +76,9 @@ def _unpacker(encoding: str, limit: int) -> Callable[[bytes, bool], bytes] | Non
     """Return a function that decompresses the next bytes, or None if they are not compressed."""
     if encoding in ("", "identity"):
         return None
-    if encoding not in _WINDOW_BITS:
+    if encoding not in WINDOW_BITS:
         raise ServingError(Status.ENCODING, f"the content encoding {encoding[:40]!r} is neither gzip nor deflate")
-    stream = zlib.decompressobj(_WINDOW_BITS[encoding])
+    stream = zlib.decompressobj(WINDOW_BITS[encoding])
     size = 0
 
     def unpack(data: bytes, is_last: bool) -> bytes:

@@ -6,9 +6,9 @@ import zlib
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["accepted_encoding", "compressed"]
+__all__ = ["WINDOW_BITS", "accepted_encoding", "compressed"]
 
-_WINDOW_BITS: Final = {"gzip": 31, "deflate": 15}
+WINDOW_BITS: Final = {"gzip": 31, "deflate": 15}
 """The parameter of zlib for each content encoding. The order is that of preference."""
 _LEVEL: Final = 1
 """The fastest level: tensors of numbers become little smaller with the others."""
@@ -22,7 +22,7 @@ def accepted_encoding(header: str) -> str | None:
     """
     qualities = dict(_qualities(header))
     other_quality = qualities.get("*", 0.0)
-    preferred = max(_WINDOW_BITS, key=lambda name: qualities.get(name, other_quality))
+    preferred = max(WINDOW_BITS, key=lambda name: qualities.get(name, other_quality))
     quality = qualities.get(preferred, other_quality)
     return preferred if quality > 0 and quality >= qualities.get("identity", 0.0) else None
 
@@ -47,5 +47,5 @@ def _quality(parameters: str) -> float:
 
 def compressed(parts: Sequence[bytes], encoding: str) -> bytes:
     """Return the bytes of all parts as one stream of ``gzip`` or ``deflate``."""
-    stream = zlib.compressobj(_LEVEL, wbits=_WINDOW_BITS[encoding])
+    stream = zlib.compressobj(_LEVEL, wbits=WINDOW_BITS[encoding])
     return b"".join([*map(stream.compress, parts), stream.flush()])

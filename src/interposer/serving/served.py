@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.errors import BindingError, InterposerError, InvalidArgumentError, did_you_mean
-from interposer.core.types import Array, DataType, Dim, TensorInfo, TensorShape
+from interposer.core.types import Array, DataType, Dim, TensorInfo
 from interposer.serving.protocol.datatypes import data_type, wire_type
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.messages import InferRequest, OutputTensor, RequestedOutput
@@ -192,11 +192,6 @@ def _collect_soon() -> None:
 def metadata_shape(info: TensorInfo) -> list[int]:
     """Return a shape with -1 for sizes that are not known."""
     return [-1 if isinstance(size, Dim) else int(size) for size in info.shape] if info.is_ranked else [-1]
-
-
-def fits(info: TensorInfo, shape: tuple[int, ...]) -> bool:
-    """Return True if a tensor may have this shape."""
-    return info.shape.accepts(TensorShape(shape))
 
 
 def _wire(title: str, info: TensorInfo) -> str:

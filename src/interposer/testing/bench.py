@@ -109,7 +109,7 @@ class Bench:
         settings: Settings | None = None,
         others: Sequence[Backend] = (),
     ) -> None:
-        self.backend, self.samples, self.others = backend, samples, others
+        self.backend, self.samples, self.other_backends = backend, samples, others
         self.settings = settings or Settings()
         self.runtime = Runtime()
         self.latest: Any = None  # the last trial, which several checks share
@@ -121,7 +121,7 @@ class Bench:
         self.verdicts: dict[Sample, bool] = {}  # whether the backend supports a sample, as far as queried
         self.refusals = Refusals()
         self.is_partial = False  # whether the samples of some families were left out
-        self.given: Any = None  # the id, class or path that another process makes the backend from
+        self.backend_source: Any = None  # the id, class or path that another process makes the backend from
 
     @property
     def tolerances(self) -> Tolerances:
@@ -136,7 +136,7 @@ class Bench:
         registry = BackendRegistry()
         watched = Watched(self.backend, observer or Census(), held_back)
         registry.register(self.backend.id, lambda: watched)
-        for other in (Oracle(), *self.others):
+        for other in (Oracle(), *self.other_backends):
             if other.id not in registry:
                 registry.register(other.id, _always(other))
         return DeviceSpec(registry)

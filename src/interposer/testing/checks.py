@@ -80,10 +80,10 @@ def results(trial: Trial) -> Iterator[str]:
         return
     tolerances = suited(trial.bench.tolerances, trial.layer)
     tolerances = tolerances.exact(bits=True) if trial.sample.exact else tolerances
-    yield from _differences(trial, tolerances, trial.first, trial.expected(), trial.feeds)
-    if trial.other is not None and not trial.sample.statistical:
+    yield from _differences(trial, tolerances, trial.first_outputs, trial.expected(), trial.feeds)
+    if trial.other_outputs is not None and not trial.sample.statistical:
         errors = _differences(
-            trial, tolerances, trial.other, trial.expected_of_others(), trial.other_feeds, trial.first
+            trial, tolerances, trial.other_outputs, trial.expected_of_others(), trial.other_feeds, trial.first_outputs
         )
         yield from (f"in another run, on other inputs, {error}" for error in errors)
 
@@ -120,13 +120,13 @@ def repetition(trial: Trial) -> Iterator[str]:
     _require_run(trial)
     strict = not trial.bench.backend.capabilities.has("Deterministic", False)
     for key, output in enumerate(trial.layer.outputs):
-        first, again = trial.first[key], trial.again[key]
+        first, repeated = trial.first_outputs[key], trial.repeated_outputs[key]
         if trial.sample.statistical:
-            yield from _kind_problems(key, again, output.known)
-        elif strict and not same(again, first):
+            yield from _kind_problems(key, repeated, output.known)
+        elif strict and not same(repeated, first):
             yield f"output {key} is not the same when the network runs again on the same inputs"
         elif not strict:
-            error = trial.bench.tolerances.difference(again, first, output.known.with_shape(first.shape))
+            error = trial.bench.tolerances.difference(repeated, first, output.known.with_shape(first.shape))
             yield from [f"output {key} of another run: {error}"] if error else []
 
 

@@ -169,8 +169,8 @@ class _Direct:
         shape = [int(size) + _GAP for size in info.shape]
         origin = [1] * info.rank
         if self.plain:
-            whole = ArrayHandle(info.with_shape(shape), np.full(shape, rubbish(info.dtype)))
-            return whole.create_sub_tensor(origin, info), whole
+            parent_array = ArrayHandle(info.with_shape(shape), np.full(shape, rubbish(info.dtype)))
+            return parent_array.create_sub_tensor(origin, info), parent_array
         parent = self.create(info.with_shape(shape))
         parent.manage()
         maker = parent.create_sub_tensor if self.handles is None else self._made_by_factory(parent)
@@ -235,21 +235,21 @@ def _on_pieces(bench: Bench, sample: Sample, direct: _Direct, workload: Workload
     for handle, array in inputs:
         if handle is not None and array is not None:
             direct.contents.fill(handle, array)
-    before = [direct.contents.read(whole) for _, whole in targets]
+    contents_before = [direct.contents.read(parent) for _, parent in targets]
     try:
         workload.execute([handle for handle, _ in inputs], [piece for piece, _ in targets])
     except Exception as error:
         yield f"{says} it raised {type(error).__name__}: {error}"
         return
     expected_arrays = _requested(sample, direct)
-    for key, ((piece, whole), old) in enumerate(zip(targets, before, strict=True)):
+    for key, ((piece, parent), old_contents) in enumerate(zip(targets, contents_before, strict=True)):
         problem = bench.tolerances.difference(direct.contents.read(piece), expected_arrays[key], piece.info)
         if problem and not sample.statistical:
             yield f"{says} output {key} is wrong: {problem}"
-        now = direct.contents.read(whole)
-        inside = tuple(slice(1, -1) for _ in range(now.ndim))
-        now[inside] = old[inside]
-        if not same(now, old):
+        new_contents = direct.contents.read(parent)
+        inside = tuple(slice(1, -1) for _ in range(new_contents.ndim))
+        new_contents[inside] = old_contents[inside]
+        if not same(new_contents, old_contents):
             yield f"{says} it wrote to the gaps beside output {key}"
 
 

@@ -127,7 +127,7 @@ class Conformance:
         samples: Sequence[Sample] | None = None,
         settings: Settings | None = None,
     ) -> None:
-        self.given, self.runtime, self.settings = backend, runtime, settings
+        self.backend_source, self.runtime, self.settings = backend, runtime, settings
         self._known_cases: dict[str, Case] = {}
         self._is_fork = False
         self.families, self.only = families, patterns_of(only)
@@ -159,7 +159,7 @@ class Conformance:
     @cached_property
     def backend(self) -> Backend:
         """The backend under test; raises the exceptions of `backend_of`."""
-        return backend_of(self.given, self.runtime)
+        return backend_of(self.backend_source, self.runtime)
 
     @cached_property
     def bench(self) -> Bench:
@@ -169,7 +169,9 @@ class Conformance:
         usable = [other for other in others if not self._is_fork or survives_fork(other)]
         bench = Bench(self.backend, self._tried(), self.settings, usable)
         bench.is_partial = bool(self.families)
-        bench.given = self.given if self.runtime is None and not isinstance(self.given, Backend) else None
+        bench.backend_source = (
+            self.backend_source if self.runtime is None and not isinstance(self.backend_source, Backend) else None
+        )
         return bench
 
     def _tried(self) -> Iterable[Sample]:
@@ -200,20 +202,26 @@ class Conformance:
         settings = self.settings or Settings()
         if settings.patience is None or not hasattr(os, "memfd_create"):
             return None
-        if isinstance(self.given, str) and self._samples is None and self._is_known_anywhere(self.given):
-            backend_text = str(Path(self.given).absolute()) if is_library(self.given) else self.given
+        if (
+            isinstance(self.backend_source, str)
+            and self._samples is None
+            and self._is_known_anywhere(self.backend_source)
+        ):
+            backend_text = (
+                str(Path(self.backend_source).absolute()) if is_library(self.backend_source) else self.backend_source
+            )
             return Outside(backend_text, settings, settings.patience, __name__, self.families)
         if not self._survives_fork():
             return None
-        title = getattr(self.given, "__name__", str(self.given))
+        title = getattr(self.backend_source, "__name__", str(self.backend_source))
         return Outside(title, settings, settings.patience, self._serve)
 
     def _survives_fork(self) -> bool:
         """Return True if the backend can be used in a fork. A backend is not created in this process to find out."""
-        backend: object = self.given
+        backend: object = self.backend_source
         if isinstance(backend, Backend) or "backend" in vars(self):
             return survives_fork(self.backend)
-        return creates_survivor(lambda: backend_of(self.given, self.runtime))
+        return creates_survivor(lambda: backend_of(self.backend_source, self.runtime))
 
     def start(self) -> None:
         """Start the child process early, so that it imports its modules while this process imports its own.
@@ -265,7 +273,7 @@ class Conformance:
         try:
             yield from self.outside.outcomes([case.id for case in cases])
         except PluginError:
-            if not (isinstance(self.given, str) and is_library(self.given)):
+            if not (isinstance(self.backend_source, str) and is_library(self.backend_source)):
                 self.backend.id  # noqa: B018 - raises the error itself, which the other process could only describe
             raise
 
@@ -314,8 +322,8 @@ class Conformance:
 
     def report(self, progress: Callable[[Result], None] = lambda _: None) -> Report:
         """Run all cases and return the report; `progress` is called with the result of each."""
-        if isinstance(self.given, str) and is_library(self.given):
-            check_name(Path(self.given))
+        if isinstance(self.backend_source, str) and is_library(self.backend_source):
+            check_name(Path(self.backend_source))
         self.start()
         results = self._run_all(self.cases, progress)
         if self.outside is None:
@@ -324,7 +332,7 @@ class Conformance:
         error = self.outside.close()
         if error is not None:
             results.append(Result("process/end", "process", WHOLE, "", Status.FAIL, error))
-        name = self.outside.backend or (self.outside.given if self.outside.has_failed else self.backend.id)
+        name = self.outside.backend or (self.outside.backend_text if self.outside.has_failed else self.backend.id)
         return Report(name, self.outside.version, results)
 
 

@@ -43,7 +43,7 @@ def random(bench: Bench, variant: str) -> Iterator[str]:
     backend does not support run on the reference backend. A failure that also occurs without the backend is not
     reported. The first failure is reduced to the smallest network that still fails, and written to a script.
     """
-    others = [other.id for other in bench.others if other.id != bench.backend.id]
+    others = [other.id for other in bench.other_backends if other.id != bench.backend.id]
     if variant == "others" and not others:
         raise Skipped("there are no other backends here")
     name = bench.backend.id
@@ -110,7 +110,7 @@ def _reported(bench: Bench, suspects: list[tuple[tuple[str, ...], Subject, Verdi
 
 
 def _others(bench: Bench) -> list[Backend]:
-    return [other for other in bench.others if other.id != bench.backend.id]
+    return [other for other in bench.other_backends if other.id != bench.backend.id]
 
 
 def _setup(bench: Bench) -> Setup:
@@ -119,8 +119,8 @@ def _setup(bench: Bench) -> Setup:
     They are given by id if another process can create them, otherwise as objects for a forked process.
     """
     others, options = _others(bench), {bench.backend.id: bench.settings.options} if bench.settings.options else {}
-    if bench.given is not None:
-        return Setup((bench.given, *(other.id for other in others)), options, bench.tolerances, formats=False)
+    if bench.backend_source is not None:
+        return Setup((bench.backend_source, *(other.id for other in others)), options, bench.tolerances, formats=False)
     return Setup(
         tuple(partial(_itself, backend) for backend in (bench.backend, *others)),
         options,

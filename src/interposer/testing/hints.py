@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import Array, DataType, TensorInfo, integer_range
+from interposer.testing.sample import along_axis
 
 __all__ = ["Evidence", "hint"]
 
@@ -54,12 +55,7 @@ class Evidence:
     def zero_point(self) -> Array:
         """The zero point of the result's quantization, in a shape that broadcasts to the result."""
         q = self.info.quantization
-        if q is None:
-            return np.zeros(())
-        shape = [1] * self.expected.ndim
-        if q.axis is not None:
-            shape[q.axis] = -1
-        return np.asarray(np.reshape(np.asarray(q.zero_points, np.float64), shape))
+        return np.zeros(()) if q is None else along_axis(q.zero_points, q, self.expected.ndim)
 
     @cached_property
     def is_number(self) -> bool:

@@ -103,7 +103,7 @@ class Outside:
         serve: Callable[..., None] | str,
         families: Collection[str] = (),
     ) -> None:
-        self.given, self.settings, self.seconds = text, settings, seconds
+        self.backend_text, self.settings, self.seconds = text, settings, seconds
         self._serve, self._families = serve, list(families)
         self.backend = self.version = ""
         self.crashes = self.hangs = 0
@@ -127,7 +127,7 @@ class Outside:
     def start(self) -> None:
         """Start the process unless it runs already; do not wait until it is ready."""
         if self._process is None:
-            self._process = _Process(self.given, self.settings, self._serve, self._families)
+            self._process = _Process(self.backend_text, self.settings, self._serve, self._families)
             self._unfinished.append(self._process)
             self._is_created = False
 
@@ -191,13 +191,13 @@ class Outside:
             description = self._process.begin()
             if isinstance(description, str):
                 self._crashed(description, "")
-                if self.is_new and is_library(self.given):
-                    raise PluginError(self.given, "probe", f"the backend {description} while it is loaded")
+                if self.is_new and is_library(self.backend_text):
+                    raise PluginError(self.backend_text, "probe", f"the backend {description} while it is loaded")
                 self._failure_at_start = f"{description} while it is created"
                 return None
             if "failed" in description:
                 self.close()
-                raise PluginError(self.given, description["check"], description["failed"])
+                raise PluginError(self.backend_text, description["check"], description["failed"])
             self.backend, self.version = description["backend"], description["version"]
         return self._process
 

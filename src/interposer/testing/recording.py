@@ -452,7 +452,7 @@ class Recording:
 
         def execute_in_turn(inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
             ids = [tuple(self._numbers.get(id(handle), -1) for handle in handles) for handles in (inputs, outputs)]
-            contents_before = [self._content(element) for element in inputs]
+            contents_before = [self._content(operand) for operand in inputs]
             for handle_number, contents in zip(ids[0], contents_before, strict=True):
                 self._note_read(handle_number, contents, title)
             with self._inside("execute", number, ids[0], ids[1]):

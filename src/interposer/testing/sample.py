@@ -19,11 +19,23 @@ from typing import Final
 import numpy as np
 
 from interposer.core.schema import Op
-from interposer.core.types import Array, DataType, Quantization, ShapeLike, TensorInfo
+from interposer.core.types import Array, DataType, Quantization, ShapeLike, TensorInfo, integer_range
 from interposer.ir.graph import Layer
 from interposer.ir.network import Network
 
-__all__ = ["Given", "Sample", "given", "given_by", "of", "registered_ops", "samples", "sources_of", "weights"]
+__all__ = [
+    "Given",
+    "Sample",
+    "along_axis",
+    "given",
+    "given_by",
+    "of",
+    "registered_ops",
+    "rounded",
+    "samples",
+    "sources_of",
+    "weights",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,26 +61,30 @@ class Given:
 
 
 def _stored(reals: Array, info: TensorInfo) -> Array:
-    q = info.quantization
     if info.dtype is DataType.STRING:
         return np.array([f"text {number:.1f}" for number in reals.ravel()], object).reshape(reals.shape)
     if info.dtype is DataType.BOOL:
         return np.asarray(reals > 0)
     if info.dtype.is_float:
         return reals.astype(info.dtype.numpy)
+    return rounded(reals, info)
+
+
+def rounded(reals: Array, info: TensorInfo) -> Array:
+    """Return real numbers as integers of the type of `info`: quantized if it has a quantization, and saturated."""
+    q = info.quantization
     if q is not None:
-        shape = [1] * info.rank
-        if q.axis is not None:
-            shape[q.axis] = -1
-        reals = reals / np.reshape(q.scales, shape) + np.reshape(q.zero_points, shape)
-    lowest, highest = _range(info.dtype)
-    return np.clip(np.rint(reals), lowest, highest).astype(info.dtype.numpy)
+        reals = reals / along_axis(q.scales, q, info.rank) + along_axis(q.zero_points, q, info.rank)
+    lowest, highest = integer_range(info.dtype)
+    return np.asarray(np.clip(np.rint(reals), lowest, highest).astype(info.dtype.numpy))
 
 
-def _range(dtype: DataType) -> tuple[int, int]:
-    signed = str(dtype).startswith("int")
-    bits = dtype.bits - 1 if signed else dtype.bits
-    return (-(1 << bits) if signed else 0), (1 << bits) - 1
+def along_axis(numbers: Sequence[float], q: Quantization, rank: int) -> Array:
+    """Return the scales or zero points of a quantization as float64, in a shape that broadcasts to a tensor."""
+    shape = [1] * rank
+    if q.axis is not None:
+        shape[q.axis] = -1
+    return np.reshape(np.asarray(numbers, np.float64), shape)
 
 
 @dataclass(frozen=True, eq=False)

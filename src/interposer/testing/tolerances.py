@@ -27,6 +27,7 @@ import numpy as np
 
 from interposer.core.types import Array, DataType, TensorInfo, integer_range
 from interposer.testing.hints import Evidence, hint
+from interposer.testing.sample import along_axis
 
 __all__ = ["FLOAT_TOLERANCES", "Tolerance", "Tolerances", "bias", "same"]
 
@@ -184,7 +185,8 @@ def bias(array: Array, expected: Array, info: TensorInfo) -> str | None:
     of an unbiased result. Results with fewer elements are not judged. Elements at the ends of the type's range can err
     in one direction only, and are judged separately: most of them must be at the end.
     """
-    if info.element is not None or not info.is_quantized or not info.dtype.is_integer:
+    q = info.quantization
+    if info.element is not None or q is None or not info.dtype.is_integer:
         return None
     low, high = integer_range(info.dtype)
     a, b = array.astype(np.float64), expected.astype(np.float64)
@@ -197,7 +199,8 @@ def bias(array: Array, expected: Array, info: TensorInfo) -> str | None:
     if count < _FEWEST:
         return None
     errors = np.where(in_range, a - b, 0.0)
-    mean, outward = float(errors.sum() / count), float((errors * np.sign(b - _zero_points(info))).sum() / count)
+    signs = np.sign(b - along_axis(q.zero_points, q, b.ndim))
+    mean, outward = float(errors.sum() / count), float((errors * signs).sum() / count)
     return _stated_bias(mean, outward, count) if max(abs(mean), abs(outward)) >= _MOST_BIAS else None
 
 
@@ -214,15 +217,6 @@ def _end_missed(array: Array, expected: Array, end: int) -> str | None:
     typical = float(np.median(array[saturated]))
     text = f"{missed} of {count} elements that saturate at {end} are not {end} but mostly {typical:g}"
     return f"{text}; hint: clamped to {typical:g} instead of {end}?"
-
-
-def _zero_points(info: TensorInfo) -> Array:
-    q = info.quantization
-    assert q is not None
-    shape = [1] * info.rank
-    if q.axis is not None:
-        shape[q.axis] = -1
-    return np.asarray(np.reshape(np.asarray(q.zero_points, np.float64), shape if q.axis is not None else ()))
 
 
 def _stated_bias(mean: float, outward: float, count: int) -> str:

@@ -31,10 +31,10 @@ class Trial:
     """What happened when a sample was tried on the backend under test; the checks of samples examine it.
 
     `reasons` are the reasons of a refusal, or name a missing capability that the sample needs. `failure` describes the
-    error that prevented a sample from running, or is empty. `first` and `again` are the results of two runs on the same
-    inputs. In between, `other_feeds` were run, whose results are `other` (None if those inputs leave nothing to
-    compute). The last run used input and output arrays with unusual strides. `untouched` is False if the arrays of
-    inputs or constants were written to.
+    error that prevented a sample from running, or is empty. `first_outputs` and `repeated_outputs` are the results of
+    two runs on the same inputs. In between, `other_feeds` were run, whose results are `other_outputs` (None if those
+    inputs leave nothing to compute). The last run used input and output arrays with unusual strides. `untouched` is
+    False if the arrays of inputs or constants were written to.
     """
 
     def __init__(self, bench: Bench, sample: Sample) -> None:
@@ -43,9 +43,9 @@ class Trial:
         self.support_problems: list[str] = []
         self.reasons: tuple[str, ...] = ()
         self.failure = ""
-        self.first: Outputs = {}
-        self.again: Outputs = {}
-        self.other: Outputs | None = None
+        self.first_outputs: Outputs = {}
+        self.repeated_outputs: Outputs = {}
+        self.other_outputs: Outputs | None = None
         self.untouched = True
         self._ask()
         if self.ran:
@@ -189,20 +189,22 @@ class Trial:
         feeds_before = {key: deepcopy(array) for key, array in self.feeds.items()}
         constants = [(array, array.copy()) for array in _constants(self.network)]
         self.recording.spoil_unmanaged()
-        self.first = self._run_once(loaded, self.feeds)
+        self.first_outputs = self._run_once(loaded, self.feeds)
         self._run_on_others(loaded)
-        targets = {key: _strided(array) for key, array in self.first.items() if self._is_fixed(key)}
-        self.again = self._run_once(loaded, {key: _strided(array) for key, array in self.feeds.items()}, targets)
+        targets = {key: _strided(array) for key, array in self.first_outputs.items() if self._is_fixed(key)}
+        self.repeated_outputs = self._run_once(
+            loaded, {key: _strided(array) for key, array in self.feeds.items()}, targets
+        )
         pairs = [(self.feeds[key], array) for key, array in feeds_before.items()] + constants
         self.untouched = all(same(current, original) for current, original in pairs)
 
     def _run_on_others(self, loaded: Loaded) -> None:
-        """Run the loaded network on `other_feeds`, and store the results in `other`.
+        """Run the loaded network on `other_feeds`, and store the results in `other_outputs`.
 
         An error counts only if the reference can compute these inputs.
         """
         try:
-            self.other = self._run_once(loaded, self.other_feeds)
+            self.other_outputs = self._run_once(loaded, self.other_feeds)
         except InterposerError:
             if _can_be_computed(self.network, self.other_feeds):
                 raise

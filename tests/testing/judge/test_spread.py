@@ -263,5 +263,5 @@ def test_the_perturbations_are_the_same_in_every_process():
 def test_a_network_is_perturbed_alike_every_time():
     created = built(lambda it: it.add(Reshape((-1,)), product(it, 1.0, 2.0)))
     value = created.network.graph.outputs[0].values[0]
-    first, again = (comparison(created).spread(value).others for _ in range(2))
+    first, again = (comparison(created).spread(value).perturbed for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))

@@ -14,7 +14,13 @@ from interposer.core.errors import MissingDependencyError
 from interposer.serving.protocol.datatypes import BINARY_ONLY, data_type
 from interposer.serving.protocol.descriptor import FILES
 from interposer.serving.protocol.errors import ServingError, Status
-from interposer.serving.protocol.http_messages import Regions, requested_output, shared_tensor
+from interposer.serving.protocol.http_messages import (
+    MOST_TENSORS,
+    Regions,
+    check_names,
+    requested_output,
+    shared_tensor,
+)
 from interposer.serving.protocol.messages import InferRequest, InferResponse, InputTensor, OutputTensor, Parameters
 from interposer.serving.protocol.tensors import checked_shape, from_bytes, from_contents, to_bytes
 
@@ -41,7 +47,6 @@ _CONTENTS: Final = {
     "INT64": "int64_contents", "UINT8": "uint_contents", "UINT16": "uint_contents", "UINT32": "uint_contents",
     "UINT64": "uint64_contents", "FP32": "fp32_contents", "FP64": "fp64_contents", "BYTES": "bytes_contents",
 }  # fmt: skip
-_MOST_TENSORS: Final = 4096
 
 
 @cache
@@ -99,10 +104,10 @@ def read_infer_request(request: Message, regions: Regions | None = None) -> Infe
         ServingError: the inputs have elements in two forms or in none, or do not fit their shapes.
     """
     tensors = list(request.inputs)
-    if max(len(tensors), len(request.outputs)) > _MOST_TENSORS:
-        raise ServingError(Status.INVALID, f"the request has more than {_MOST_TENSORS} inputs or outputs")
-    _check_names("inputs", [tensor.name for tensor in tensors])
-    _check_names("outputs", [tensor.name for tensor in request.outputs])
+    if max(len(tensors), len(request.outputs)) > MOST_TENSORS:
+        raise ServingError(Status.INVALID, f"the request has more than {MOST_TENSORS} inputs or outputs")
+    check_names("inputs", [tensor.name for tensor in tensors])
+    check_names("outputs", [tensor.name for tensor in request.outputs])
     raw = iter(request.raw_input_contents)
     in_message = [tensor for tensor in tensors if "shared_memory_region" not in tensor.parameters]
     is_raw = bool(request.raw_input_contents)
@@ -115,12 +120,6 @@ def read_infer_request(request: Message, regions: Regions | None = None) -> Infe
         id=request.id,
         parameters=parameters_of(request.parameters),
     )
-
-
-def _check_names(field: str, names: list[str]) -> None:
-    if len(set(names)) < len(names):
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise ServingError(Status.INVALID, f"{field!r} has {repeated!r} more than once")
 
 
 def _input(tensor: Message, raw: Iterable[bytes] | None, regions: Regions | None) -> InputTensor:

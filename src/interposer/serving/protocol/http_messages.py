@@ -21,7 +21,9 @@ from interposer.serving.protocol.messages import (
 from interposer.serving.protocol.tensors import check_size, checked_shape, from_bytes, from_json, to_bytes, to_json
 
 __all__ = [
+    "MOST_TENSORS",
     "Regions",
+    "check_names",
     "checked_parameters",
     "no_shared_memory",
     "read_infer_request",
@@ -30,7 +32,8 @@ __all__ = [
     "write_response",
 ]
 
-_MOST_TENSORS: Final = 4096
+MOST_TENSORS: Final = 4096
+"""The largest number of inputs, or of outputs, in one request."""
 _MOST_CLASSES: Final = 1 << 20
 
 
@@ -108,15 +111,17 @@ class _BinaryTensors:
 def _objects(field: str, objects: Any) -> Sequence[Mapping[str, Any]]:
     if not isinstance(objects, list) or not all(isinstance(tensor, dict) for tensor in objects):
         raise ServingError(Status.INVALID, f"{field!r} is not a list of objects")
-    if len(objects) > _MOST_TENSORS:
-        raise ServingError(
-            Status.INVALID, f"{field!r} has {len(objects)} objects; at most {_MOST_TENSORS} are possible"
-        )
-    names = [_text("name", tensor.get("name")) for tensor in objects]
+    if len(objects) > MOST_TENSORS:
+        raise ServingError(Status.INVALID, f"{field!r} has {len(objects)} objects; at most {MOST_TENSORS} are possible")
+    check_names(field, [_text("name", tensor.get("name")) for tensor in objects])
+    return objects
+
+
+def check_names(field: str, names: Sequence[str]) -> None:
+    """Raise `ServingError` if two tensors of the list `field` ("inputs" or "outputs") of a request share a name."""
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise ServingError(Status.INVALID, f"{field!r} has {repeated!r} more than once")
-    return objects
 
 
 def _text(field: str, text: Any) -> str:

@@ -189,18 +189,18 @@ _MODES: Final = (
 class Spread:
     """The allowed range of a tensor's elements, estimated by several evaluations with small perturbations.
 
-    `reference` is the array that the reference computes, and `others` are those of the perturbed evaluations.
+    `reference` is the array that the reference computes, and `perturbed` are those of the perturbed evaluations.
     """
 
     info: TensorInfo
     reference: Array
-    others: tuple[Array, ...]
+    perturbed: tuple[Array, ...]
     tolerances: Tolerances
 
     @property
     def is_exact(self) -> bool:
         """True if no perturbation affects the tensor."""
-        return not self.others
+        return not self.perturbed
 
     def wrong(self, array: Array) -> Array | str:
         """Return a mask of the elements of `array` that are outside of the allowed range.
@@ -209,7 +209,7 @@ class Spread:
         """
         if array.dtype != self.info.dtype.numpy:
             return f"its type is {array.dtype} instead of {self.info.dtype.numpy}"
-        same_shape = [evaluated for evaluated in (self.reference, *self.others) if evaluated.shape == array.shape]
+        same_shape = [evaluated for evaluated in (self.reference, *self.perturbed) if evaluated.shape == array.shape]
         if not same_shape:
             return f"its shape is {list(array.shape)} instead of {list(self.reference.shape)}"
         if array.dtype == object:

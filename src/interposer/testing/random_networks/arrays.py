@@ -9,6 +9,7 @@ import numpy as np
 
 from interposer.core.types import Array, DataType, TensorInfo, integer_range
 from interposer.testing.drawing import Draw
+from interposer.testing.sample import rounded
 
 __all__ = ["as_type", "drawn", "spoiled", "stored"]
 
@@ -74,14 +75,7 @@ def stored(reals: Array, info: TensorInfo) -> Array:
     """Return float values in the type and quantization of `info`."""
     if info.dtype.is_float:
         return as_type(reals, info.dtype)
-    q = info.quantization
-    if q is not None:
-        shape = [1] * info.rank
-        if q.axis is not None:
-            shape[q.axis] = -1
-        reals = reals / np.reshape(q.scales, shape) + np.reshape(q.zero_points, shape)
-    lowest, highest = integer_range(info.dtype)
-    return np.asarray(np.clip(np.rint(reals), lowest, highest).astype(info.dtype.numpy))
+    return rounded(reals, info)
 
 
 def spoiled(draw: Draw, array: Array) -> Array:

@@ -165,19 +165,19 @@ def finished(growth: Growth, x: Value, drawn: Filter, *, plain: bool = False) ->
     dtype, output_reach = x.known.dtype, draw.one_of((1.0, 2.0, 4.0))
     weights = growth.weights(drawn.weights, output_reach / (growth.reach(x) * math.sqrt(drawn.terms)) * 1.5, dtype)
     bias = growth.weights((drawn.channels,), 1.0, dtype) if draw.chance(2, 3) else None
-    result = growth.add(drawn.op, x, weights, bias, reach=output_reach)
-    return result if plain else _followed(growth, result, drawn.op.data_layout)
+    convolved = growth.add(drawn.op, x, weights, bias, reach=output_reach)
+    return convolved if plain else _followed(growth, convolved, drawn.op.data_layout)
 
 
-def _followed(growth: Growth, result: Value, layout: DataLayout) -> Value:
+def _followed(growth: Growth, x: Value, layout: DataLayout) -> Value:
     draw = growth.draw
     if draw.chance(1, 6):
-        result = _normalized(growth, result, layout)
+        x = _normalized(growth, x, layout)
     if draw.chance(1, 8):
-        result = _merged(growth, result)
+        x = _merged(growth, x)
     if draw.chance(1, 2):
-        result = activated(growth, result)
-    return result
+        x = activated(growth, x)
+    return x
 
 
 def _normalized(growth: Growth, value: Value, layout: DataLayout) -> Value:
@@ -225,10 +225,10 @@ def _convolution_of_a_sequence(growth: Growth, value: Value) -> None:
     image_shape = (batch, 1, first, second) if growth.layout.channels_last else (batch, first, 1, second)
     x = growth.add(Reshape(image_shape), x)
     drawn = convolution_filter(growth, x, growth.layout, Window(1, 1, 1, 0, 0))
-    result = finished(growth, x, drawn)
-    sizes = list(result.known.shape)
+    convolved = finished(growth, x, drawn)
+    sizes = list(convolved.known.shape)
     del sizes[1 if growth.layout.channels_last else 2]
-    growth.add(Reshape(tuple(sizes)), result)
+    growth.add(Reshape(tuple(sizes)), convolved)
 
 
 @grower(4, Convolution3d, kinds=_FLOAT)
@@ -261,6 +261,6 @@ def volume_filter(growth: Growth, x: Value) -> tuple[Filter, Value]:
 def _finished_volume(growth: Growth, x: Value, drawn: Filter) -> None:
     reach, dtype = 3.0 / (growth.reach(x) * math.sqrt(drawn.terms)), x.known.dtype
     bias = growth.weights((drawn.channels,), 1.0, dtype) if growth.draw.chance(1, 2) else None
-    result = growth.add(drawn.op, x, growth.weights(drawn.weights, reach, dtype), bias, reach=2.0)
+    convolved = growth.add(drawn.op, x, growth.weights(drawn.weights, reach, dtype), bias, reach=2.0)
     if growth.draw.chance(1, 3):
-        activated(growth, result)
+        activated(growth, convolved)

@@ -326,11 +326,6 @@ class Growth:
             return self.add(Dequantize(self.real_type), value)
         return value if info.dtype in REAL else self.add(Cast(self.real_type), value)
 
-    def of_type(self, value: Value, dtype: DataType) -> Value:
-        """Return a float value converted to another float type."""
-        value = self.real(value)
-        return value if value.known.dtype is dtype else self.add(Cast(dtype), value)
-
     def stored(self, value: Value) -> Value:
         """Return the value as quantized 8- or 16-bit integers, converted by a layer if it has another type."""
         info = value.known

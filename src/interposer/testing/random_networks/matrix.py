@@ -47,9 +47,9 @@ def _fully_connected(growth: Growth, value: Value) -> None:
         (units, depth) if transposed else (depth, units), 1.5 * output_reach / (reach * math.sqrt(depth)), x.known.dtype
     )
     bias = growth.weights((units,), 1.0, x.known.dtype) if draw.chance(2, 3) else None
-    result = growth.add(FullyConnected(transposed, keep_dims), x, weights, bias, reach=output_reach)
+    product = growth.add(FullyConnected(transposed, keep_dims), x, weights, bias, reach=output_reach)
     if draw.chance(1, 2):
-        activated(growth, result)
+        activated(growth, product)
 
 
 def matrices(growth: Growth, value: Value) -> tuple[BatchMatMul, tuple[int, ...], int]:
@@ -87,16 +87,16 @@ def _product(growth: Growth, value: Value) -> None:
     output_reach = draw.one_of((1.0, 2.0, 4.0))
     matrix = growth.weights(shape, 1.5 * output_reach / (growth.reach(x) * math.sqrt(depth)), x.known.dtype)
     if draw.chance(1, 6) and not op.transpose_x and not op.transpose_y and len(shape) > 1:
-        result = _product_from_the_left(growth, x, output_reach)
+        product = _product_from_the_left(growth, x, output_reach)
     else:
-        result = growth.add(op, x, matrix, reach=output_reach)
-    if draw.chance(1, 4) and result.known.rank:
-        bias = growth.weights(result.known.shape[-1:], 1.0, x.known.dtype)
-        result = growth.add(
-            Addition(), *((result, bias) if draw.chance(1, 2) else (bias, result)), reach=output_reach + 1
+        product = growth.add(op, x, matrix, reach=output_reach)
+    if draw.chance(1, 4) and product.known.rank:
+        bias = growth.weights(product.known.shape[-1:], 1.0, x.known.dtype)
+        product = growth.add(
+            Addition(), *((product, bias) if draw.chance(1, 2) else (bias, product)), reach=output_reach + 1
         )
     if draw.chance(1, 3):
-        activated(growth, result)
+        activated(growth, product)
 
 
 def _product_from_the_left(growth: Growth, x: Value, target: float) -> Value:
@@ -164,5 +164,5 @@ def _head(growth: Growth, value: Value) -> None:
     flattened = growth.add(Reshape((batch, depth)), x)
     weights = growth.weights((depth, units), 3.0 / (growth.reach(x) * math.sqrt(depth)), x.known.dtype)
     bias = growth.input(TensorInfo((units,), x.known.dtype), 1.0) if growth.draw.chance(1, 6) else None
-    result = growth.add(FullyConnected(), flattened, weights, bias, reach=2.0)
-    growth.add(Activation(), result, reach=1.0, positive=True)
+    scores = growth.add(FullyConnected(), flattened, weights, bias, reach=2.0)
+    growth.add(Activation(), scores, reach=1.0, positive=True)

@@ -100,6 +100,8 @@ def _softmax(growth: Growth, value: Value) -> None:
     elif op_class is LogSoftmax:
         growth.add(LogSoftmax(beta, axis), x, reach=growth.reach(x) + 4)
     else:
-        result = growth.add(Softmax(beta, axis), x, reach=min(1.0, 6 / max(1, x.known.shape[axis])), positive=True)
+        probabilities = growth.add(
+            Softmax(beta, axis), x, reach=min(1.0, 6 / max(1, x.known.shape[axis])), positive=True
+        )
         if draw.chance(1, 6):
-            growth.add(Activation(), result, reach=1.0, positive=True)
+            growth.add(Activation(), probabilities, reach=1.0, positive=True)

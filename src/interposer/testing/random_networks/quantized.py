@@ -175,10 +175,10 @@ def _weighted(growth: Growth, x: Value, drawn: Filter, axis: int | None) -> Valu
     reach = 1.5 * output_reach / (growth.reach(x) * math.sqrt(drawn.terms))
     weights = _weights(growth, drawn.weights, reach, x.known.dtype is DataType.UINT8, axis)
     bias = _bias(growth, x, weights, drawn.channels, output_reach / 2)
-    result = _result(
+    output = _result(
         growth, drawn.op, x, weights, bias, reach=max(output_reach, _mean_of_sums(growth, x, weights, drawn.terms))
     )
-    return _activated(growth, result) if draw.chance(1, 4) else result
+    return _activated(growth, output) if draw.chance(1, 4) else output
 
 
 def _mean_of_sums(growth: Growth, a: Value, b: Value, terms: int) -> float:
@@ -494,10 +494,10 @@ def _dequantized_convolution(growth: Growth, x: Value) -> tuple[Value, float]:
     reach = 3.0 / (growth.reach(x) * math.sqrt(drawn.terms))
     weights = growth.add(Dequantize(), _weights(growth, drawn.weights, reach, False, axis))
     bias = growth.constant(draw.uniform((drawn.channels,), -1.0, 1.0).astype(np.float32)) if draw.chance(1, 2) else None
-    result = growth.add(drawn.op, x, weights, bias, reach=2.0)
+    convolved = growth.add(drawn.op, x, weights, bias, reach=2.0)
     if draw.chance(1, 2):
-        result = growth.add(Activation(_F.RELU), result, reach=2.0, positive=True)
-    return result, 2.0
+        convolved = growth.add(Activation(_F.RELU), convolved, reach=2.0, positive=True)
+    return convolved, 2.0
 
 
 def _dequantized_activation(growth: Growth, x: Value) -> tuple[Value, float]:
