@@ -103,7 +103,9 @@ def test_the_times_are_drawn(measured, tmp_path):
 
     measured(networks.doubler(tmp_path), "--backends", "CpuRef", "--plot", plot, *QUICK)
 
-    texts = [item.text for item in ElementTree.parse(plot).getroot().iter("{http://www.w3.org/2000/svg}text")]
+    texts = [
+        text_element.text for text_element in ElementTree.parse(plot).getroot().iter("{http://www.w3.org/2000/svg}text")
+    ]
     assert texts[:2] == ["doubler: 1 choice of backends, one run", "CpuRef"]
     assert texts[-2:] == ["median time of a run; white line: least time (ms)", "backends"]
 
@@ -117,14 +119,14 @@ def test_a_choice_that_is_named_twice_or_places_the_same_is_measured_once(measur
     file = networks.doubler(tmp_path)
     words = ("--backends", "CpuRef,CpuRef,Sums", "--mix", "Sums,Device", "--json", *QUICK)
 
-    result = json.loads(measured(file, *words))["candidates"]
+    candidates = json.loads(measured(file, *words))["candidates"]
 
-    assert [(item["name"], item["same_as"]) for item in result] == [
+    assert [(candidate["name"], candidate["same_as"]) for candidate in candidates] == [
         ("CpuRef", ""),
         ("Sums", ""),
         ("Sums,Device", "Sums"),
     ]
-    assert result[1]["turns_ms"] == result[2]["turns_ms"]
+    assert candidates[1]["turns_ms"] == candidates[2]["turns_ms"]
     assert "same placement as Sums" in measured(file, *words[:4], *QUICK)
 
 
@@ -135,8 +137,8 @@ def test_the_spread_is_half_the_distance_between_the_turns():
 
 def test_what_the_noise_cannot_tell_apart_is_said(capsys):
     turns = {"A": (1.0, 3.0, 1.0, 3.0), "B": (2.0, 2.5, 2.0, 2.5), "C": (9.0, 9.0, 9.0, 9.0)}
-    result = [Candidate((name,), timing=Timing(item, min(item))) for name, item in turns.items()]
-    report = BenchReport("net", tuple(result))
+    candidates = [Candidate((name,), timing=Timing(item, min(item))) for name, item in turns.items()]
+    report = BenchReport("net", tuple(candidates))
 
     bench_command._print(report)
 
@@ -171,8 +173,8 @@ def test_choices_are_measured_with_several_runs_at_the_same_time(measured, tmp_p
     words = (networks.doubler(tmp_path), "--backends", "CpuRef", "--concurrent", "3", *QUICK)
     titles, row, *_ = measured(*words).splitlines()
     assert "runs/s" in titles.split()
-    result = json.loads(measured(*words, "--json"))
-    assert (result["concurrent"], result["candidates"][0]["reason"]) == (3, "")
+    report = json.loads(measured(*words, "--json"))
+    assert (report["concurrent"], report["candidates"][0]["reason"]) == (3, "")
     assert len(row.split()) > 5
 
 

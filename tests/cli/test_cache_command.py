@@ -23,8 +23,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def measured(**changed: str) -> bytes:
-    reported = made_with(default_runtime(), ["CpuRef"])
-    return Plan("net", ("CpuRef",), {}, made_with={**reported, **changed}).to_json().encode()
+    versions = made_with(default_runtime(), ["CpuRef"])
+    return Plan("net", ("CpuRef",), {}, made_with={**versions, **changed}).to_json().encode()
 
 
 def test_nothing_is_deleted_or_listed_that_others_put_into_the_folder(capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,11 +68,11 @@ def test_measured_placements_are_listed_and_what_is_stale_of_them_is_told(capsys
     write_cached(PLAN.replace("0", "1"), measured(interposer="0.0.0"))
     write_cached(PLAN.replace("0", "2"), b"{")
     assert main(["cache", "list", "--json"]) == 0
-    result = [(load["kind"], load["what"], load["reason"]) for load in json.loads(capsys.readouterr().out)]
-    assert result[:2] == [
+    rows = [(row["kind"], row["what"], row["reason"]) for row in json.loads(capsys.readouterr().out)]
+    assert rows[:2] == [
         ("measured placement", "net on CpuRef", ""),
         ("measured placement", "net on CpuRef", "interposer changed since it was measured"),
     ]
-    assert result[2][2].startswith("it is damaged: the plan is no JSON")
+    assert rows[2][2].startswith("it is damaged: the plan is no JSON")
     assert main(["cache", "clear", "--stale"]) == 0
     assert [file.name for file in cached_files()] == [PLAN]

@@ -45,9 +45,9 @@ def test_a_class_can_be_checked_that_is_not_installed(shown):
 
 
 def test_a_failure_is_told_and_is_status_1(shown):
-    result = shown("tests.testing.wrong:WrongSums", "--only", "results/Addition-float32", status=1)
-    assert "\nfail: results/Addition-float32\n  output 0: 24 of 24 elements are wrong by more than" in result
-    assert result.splitlines()[-1] == "WrongSums does not conform: 1 of 1 cases failed"
+    out = shown("tests.testing.wrong:WrongSums", "--only", "results/Addition-float32", status=1)
+    assert "\nfail: results/Addition-float32\n  output 0: 24 of 24 elements are wrong by more than" in out
+    assert out.splitlines()[-1] == "WrongSums does not conform: 1 of 1 cases failed"
 
 
 def test_the_report_is_there_as_json_and_as_xml(shown, tmp_path):
@@ -72,9 +72,9 @@ def test_failures_can_be_expected_and_an_expectation_that_is_out_of_date_fails(s
     file = tmp_path / "expected.json"
     file.write_text('{"results/Addition-float32": "it adds one too much", "order/Addition-float32": "not so"}')
     words = ["tests.testing.wrong:WrongSums", "--only", "*/Addition-float32", "--expected-failures", str(file)]
-    result = shown(*words, status=1)
-    assert result.splitlines()[0].split() == ["family", "operators", "samples", "cases", "pass", "xfail", "xpass"]
-    assert "\nxpass: order/Addition-float32\n  it was expected to fail (not so), but it passes\n" in result
+    out = shown(*words, status=1)
+    assert out.splitlines()[0].split() == ["family", "operators", "samples", "cases", "pass", "xfail", "xpass"]
+    assert "\nxpass: order/Addition-float32\n  it was expected to fail (not so), but it passes\n" in out
 
 
 def test_the_checks_are_listed_with_what_they_are_about(shown):
@@ -85,7 +85,7 @@ def test_the_checks_are_listed_with_what_they_are_about(shown):
     )
     listed = json.loads(shown("--list", "--json"))
     assert len(lines) == len(listed) + 1
-    assert all(set(item) == {"check", "about", "variants"} and item["about"] for item in listed)
+    assert all(set(check) == {"check", "about", "variants"} and check["about"] for check in listed)
 
 
 def test_cases_are_listed_by_pattern(shown):

@@ -68,9 +68,9 @@ def test_the_version_is_that_of_the_package(capsys):
 )  # fmt: skip
 def test_wrong_usage_is_status_2_and_says_what_is_wrong(words, text, capsys):
     assert main(words) == 2
-    result = capsys.readouterr()
-    assert result.err.splitlines()[-1] == text
-    assert result.out == ""
+    captured = capsys.readouterr()
+    assert captured.err.splitlines()[-1] == text
+    assert captured.out == ""
 
 
 @pytest.mark.parametrize(
@@ -85,16 +85,16 @@ def test_wrong_usage_is_status_2_and_says_what_is_wrong(words, text, capsys):
 def test_an_error_of_the_user_is_status_2_and_one_message(words, text, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(words) == 2
-    result = capsys.readouterr()
-    assert result.err.startswith(f"interposer: {text}")
-    assert result.out == ""
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"interposer: {text}")
+    assert captured.out == ""
 
 
 def test_debug_adds_the_traceback(capsys):
     assert main(["ops", "Convolution4d", "--debug"]) == 2
-    result = capsys.readouterr().err
-    assert "Traceback (most recent call last)" in result
-    assert result.endswith("interposer: unknown operator 'Convolution4d'; did you mean 'Convolution3d'?\n")
+    err = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in err
+    assert err.endswith("interposer: unknown operator 'Convolution4d'; did you mean 'Convolution3d'?\n")
     assert main(["--debug", "ops", "Convolution4d"]) == 2
     assert "Traceback" in capsys.readouterr().err
 

@@ -70,8 +70,8 @@ def test_tolerances_are_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_it_is_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, written(tmp_path, PRODUCT), "--backends", "CpuRef,WrongProducts", "--json")
-    reported = json.loads(out)
-    assert (status, reported["agrees"], reported["culprit"]["kind"], reported["cut"]) == (1, False, "layer", None)
+    comparison = json.loads(out)
+    assert (status, comparison["agrees"], comparison["culprit"]["kind"], comparison["cut"]) == (1, False, "layer", None)
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".onnx", ".tflite"])

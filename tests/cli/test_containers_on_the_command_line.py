@@ -46,8 +46,8 @@ def outputs(capsys, *words):
 
 
 def test_a_sequence_is_all_arrays_of_a_file(folder, capsys):
-    result = outputs(capsys, "--input", "rows=rows.npz", "--save", "out.npz")
-    assert result == {
+    arrays = outputs(capsys, "--input", "rows=rows.npz", "--save", "out.npz")
+    assert arrays == {
         "joined": "float32[6]", "others.0": "float32[2]", "others.1": "float32[1]", "there": "bool[]"
     }  # fmt: skip
     saved = np.load("out.npz")

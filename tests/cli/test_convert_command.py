@@ -24,7 +24,7 @@ def test_a_model_is_written_with_an_opset_that_engines_know(tmp_path, capsys):
     target = tmp_path / "out.onnx"
     assert main(["convert", doubler(tmp_path), str(target)]) == 0
     assert capsys.readouterr().out == f"{target}: 3 layers as ONNX, opset 20\n"
-    assert [(item.domain, item.version) for item in onnx.load(target).opset_import] == [("", 20)]
+    assert [(opset.domain, opset.version) for opset in onnx.load(target).opset_import] == [("", 20)]
     assert [layer.name for layer in load(target).graph.inputs] == ["x"]
 
 

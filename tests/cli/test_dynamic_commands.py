@@ -39,8 +39,8 @@ def check(capsys):
         before = children()
         status = main(["check-backend", str(path), *ADDITIONS, *words])
         assert children() <= before
-        result = capsys.readouterr()
-        return status, result.out, result.err
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
 
     return check
 
@@ -129,16 +129,16 @@ def test_files_are_listed_with_what_became_of_them(plugin):
         words = [sys.executable, "-m", "interposer", "backends", *words]
         return subprocess.run(words, capture_output=True, text=True, env=environment, check=True)
 
-    result = {load.get("file", load["id"]): load for load in json.loads(listed("--json").stdout)}
-    assert result["Tests_Adder_backend.so"].items() >= {
+    records = {record.get("file", record["id"]): record for record in json.loads(listed("--json").stdout)}
+    assert records["Tests_Adder_backend.so"].items() >= {
         "id": "Adder", "available": True, "state": "loaded", "step": "register", "version": "1.2.3",
         "interface": "1.0", "path": str(good), "source": f"shared object {good}",
     }.items()  # fmt: skip
-    assert result["B_Bad_backend.so"].items() >= {
+    assert records["B_Bad_backend.so"].items() >= {
         "available": False, "state": "refused", "step": "version", "path": str(bad),
         "reason": "it needs version 7.0 of the backend interface; this is 1.0",
     }.items()  # fmt: skip
-    assert result["nothing"].items() >= {"available": False, "step": "folder", "source": "folder /nothing"}.items()
+    assert records["nothing"].items() >= {"available": False, "step": "folder", "source": "folder /nothing"}.items()
     table = listed()
     [line] = [line for line in table.stdout.splitlines() if "B_Bad_backend.so" in line]
     assert line.split()[:2] == ["-", "no"]

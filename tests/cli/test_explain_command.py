@@ -26,9 +26,9 @@ def explain(capsys):
 
     def explain(*words: object, status: int = 0) -> str:
         assert main(["explain", *map(str, words)]) == status
-        result = capsys.readouterr()
-        assert (result.err if status == 0 else result.out) == ""
-        return result.out if status == 0 else result.err
+        captured = capsys.readouterr()
+        assert (captured.err if status == 0 else captured.out) == ""
+        return captured.out if status == 0 else captured.err
 
     return explain
 
@@ -65,8 +65,8 @@ bounded   Activation      CpuRef   Device [3], Sums [4]
 
 
 def test_an_absent_backend_is_named(explain, tmp_path, more_backends):
-    result = explain(networks.doubler(tmp_path), "--backends", "Gone,CpuRef")
-    assert result.startswith("""\
+    out = explain(networks.doubler(tmp_path), "--backends", "Gone,CpuRef")
+    assert out.startswith("""\
 network 'doubler': 1 layer
   CpuRef: 1 layer
   backend 'Gone' is skipped: there is no such device
@@ -81,20 +81,23 @@ def test_without_a_choice_backends_that_are_not_available_are_named(explain, tmp
 
 
 def test_the_explanation_as_json(explain, tmp_path, more_backends):
-    result = json.loads(explain(networks.alternating(tmp_path), *THREE, "--json"))
-    assert result["backends"] == ["Device", "Sums", "CpuRef"]
-    assert result["counts"] == {"Device": 1, "Sums": 2, "CpuRef": 1}
-    assert [(item["layer"], item["backend"]) for item in result["layers"]] == [
+    explanation = json.loads(explain(networks.alternating(tmp_path), *THREE, "--json"))
+    assert explanation["backends"] == ["Device", "Sums", "CpuRef"]
+    assert explanation["counts"] == {"Device": 1, "Sums": 2, "CpuRef": 1}
+    assert [(layer["layer"], layer["backend"]) for layer in explanation["layers"]] == [
         ("twice", "Sums"), ("positive", "Device"), ("product", "Sums"), ("bounded", "CpuRef"),
     ]  # fmt: skip
-    assert result["layers"][0]["others"] == {"Device": ["no kernel for Addition"], "CpuRef": ["could, ranked lower"]}
-    assert result["copies"][0]["bytes"] == 16
+    assert explanation["layers"][0]["others"] == {
+        "Device": ["no kernel for Addition"],
+        "CpuRef": ["could, ranked lower"],
+    }
+    assert explanation["copies"][0]["bytes"] == 16
 
 
 def test_a_layer_that_nobody_takes_is_an_error_with_all_reasons(explain, tmp_path, more_backends):
-    result = explain(networks.alternating(tmp_path), "--backends", "Sums", status=2)
-    assert result.startswith("interposer: 2 layers cannot be run\nno backend in ['Sums'] can run layer 'positive'")
-    assert "  Sums says: no kernel for Activation\n" in result
+    err = explain(networks.alternating(tmp_path), "--backends", "Sums", status=2)
+    assert err.startswith("interposer: 2 layers cannot be run\nno backend in ['Sums'] can run layer 'positive'")
+    assert "  Sums says: no kernel for Activation\n" in err
 
 
 def test_open_shapes_must_be_given(explain, tmp_path):
@@ -156,11 +159,11 @@ def test_names_out_of_files_cannot_steer_the_terminal(explain, tmp_path):
 
 
 def test_measured_times_are_printed(explain, tmp_path, more_backends):
-    result = explain(networks.alternating(tmp_path), *THREE, "--measure", "--random", "--budget", "0.01")
-    assert "\n  one run takes " in result
-    assert " (measured, " in result
-    assert "\npart  backend  layers " in result
-    [row] = [line.split() for line in result.splitlines() if line.startswith("positive ")]
+    out = explain(networks.alternating(tmp_path), *THREE, "--measure", "--random", "--budget", "0.01")
+    assert "\n  one run takes " in out
+    assert " (measured, " in out
+    assert "\npart  backend  layers " in out
+    [row] = [line.split() for line in out.splitlines() if line.startswith("positive ")]
     assert row[3][0] != "~"
     assert row[4] in {"ms", "µs"}
 
@@ -168,8 +171,8 @@ def test_measured_times_are_printed(explain, tmp_path, more_backends):
 def test_what_is_measured_may_run_on_given_arrays(explain, tmp_path, more_backends):
     np.save(tmp_path / "x.npy", np.ones((1, 4), np.float32))
     network, words = networks.alternating(tmp_path), ("--input", tmp_path / "x.npy", "--json")
-    result = json.loads(explain(network, *THREE, "--measure", "--budget", "0.01", *words))
-    assert result["times"]["source"] == "measured"
+    explanation = json.loads(explain(network, *THREE, "--measure", "--budget", "0.01", *words))
+    assert explanation["times"]["source"] == "measured"
     assert explain(network, *words, status=2) == (
         "interposer: --input is what the network runs on to be measured; give --measure too\n"
     )
@@ -184,8 +187,8 @@ def test_open_shapes_may_be_those_of_the_given_arrays(explain, tmp_path):
 
 @pytest.mark.parametrize("budget", ["0", "-1", "nan", "soon"])
 def test_a_budget_is_a_time(explain, tmp_path, budget):
-    result = explain(networks.doubler(tmp_path), "--measure", f"--budget={budget}", status=2)
-    assert f"argument --budget: expected seconds, more than 0, not '{budget}'" in result
+    err = explain(networks.doubler(tmp_path), "--measure", f"--budget={budget}", status=2)
+    assert f"argument --budget: expected seconds, more than 0, not '{budget}'" in err
 
 
 def test_the_page_is_written_beside_what_is_printed(explain, tmp_path, more_backends):
@@ -197,8 +200,8 @@ def test_the_page_is_written_beside_what_is_printed(explain, tmp_path, more_back
 
 
 def test_a_page_that_cannot_be_written_is_an_error(explain, tmp_path):
-    result = explain(networks.doubler(tmp_path), "--html", tmp_path / "no" / "page.html", status=2)
-    assert result.endswith(f"page.html': there is no folder {str(tmp_path / 'no')!r}\n")
+    err = explain(networks.doubler(tmp_path), "--html", tmp_path / "no" / "page.html", status=2)
+    assert err.endswith(f"page.html': there is no folder {str(tmp_path / 'no')!r}\n")
 
 
 def test_the_layers_as_they_run_are_drawn_for_graphviz(explain, tmp_path, more_backends):
@@ -212,15 +215,15 @@ def test_the_layers_as_they_run_are_drawn_for_graphviz(explain, tmp_path, more_b
 
 def test_a_drawing_and_a_page_are_two_files(explain, tmp_path):
     path = tmp_path / "net"
-    result = explain(networks.doubler(tmp_path), "--dot", path, "--html", path, status=2)
-    assert result.endswith(f"--html and --dot name the same file, {str(path)!r}; name two\n")
+    err = explain(networks.doubler(tmp_path), "--dot", path, "--html", path, status=2)
+    assert err.endswith(f"--html and --dot name the same file, {str(path)!r}; name two\n")
     assert not path.exists()
 
 
 def test_a_drawing_never_replaces_the_network(explain, tmp_path):
     path = networks.doubler(tmp_path)
-    result = explain(path, "--dot", path, status=2)
-    assert result.endswith(f"--dot would overwrite {str(path)!r}, which the command reads; name another file\n")
+    err = explain(path, "--dot", path, status=2)
+    assert err.endswith(f"--dot would overwrite {str(path)!r}, which the command reads; name another file\n")
 
 
 def test_layers_that_are_compiled_refer_to_their_part(explain, cpuacc):

@@ -81,8 +81,8 @@ def test_a_file_whose_name_has_an_equals_sign_is_found():
 
 def test_a_picture_and_an_array_go_together():
     Image.new("L", (2, 2), 255).save("white.png")
-    result = read(["white.png", "b.npy"], {"image": TensorInfo((1, 2, 2, 1)), "b": TWO["b:0"]})
-    assert result == {"image": [[[[1.0], [1.0]], [[1.0], [1.0]]]], "b": [7, 8]}
+    arrays = read(["white.png", "b.npy"], {"image": TensorInfo((1, 2, 2, 1)), "b": TWO["b:0"]})
+    assert arrays == {"image": [[[[1.0], [1.0]], [[1.0], [1.0]]]], "b": [7, 8]}
 
 
 # --- what does not fit ------------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ def shown(capsys):
 
     def shown(*words: str) -> str:
         assert main(list(words)) == 0
-        result = capsys.readouterr()
-        assert result.err == ""
-        return result.out
+        captured = capsys.readouterr()
+        assert captured.err == ""
+        return captured.out
 
     return shown
 
@@ -36,11 +36,11 @@ def words(line: str) -> str:
 
 @pytest.mark.needs_cpuref
 def test_backends_are_listed_with_what_they_can_or_why_they_are_absent(shown, more_backends):
-    result = shown("backends")
-    assert words(line_of(result, "backend ")) == "backend available version source capabilities, or why not"
-    assert line_of(result, "CpuRef").split()[1] == "yes"
-    assert "NonConstWeights, ConstantTensorsAsInputs" in line_of(result, "CpuRef")
-    assert words(line_of(result, "Gone")) == "Gone no registered by a test there is no such device"
+    out = shown("backends")
+    assert words(line_of(out, "backend ")) == "backend available version source capabilities, or why not"
+    assert line_of(out, "CpuRef").split()[1] == "yes"
+    assert "NonConstWeights, ConstantTensorsAsInputs" in line_of(out, "CpuRef")
+    assert words(line_of(out, "Gone")) == "Gone no registered by a test there is no such device"
 
 
 @pytest.mark.needs_cpuref
@@ -66,23 +66,23 @@ def test_every_operator_is_listed_with_operands_and_attributes(shown):
 
 
 def test_operators_as_json(shown):
-    result = {load["op"]: load for load in json.loads(shown("ops", "--json"))}
-    convolution = result["Convolution2d"]
+    operators = {operator["op"]: operator for operator in json.loads(shown("ops", "--json"))}
+    convolution = operators["Convolution2d"]
     assert convolution["family"] == "convolution"
     assert [(item["name"], item["optional"]) for item in convolution["operands"]] == [
         ("input", False), ("weights", False), ("bias", True),
     ]  # fmt: skip
     stride = next(item for item in convolution["attributes"] if item["name"] == "stride_x")
     assert (stride["type"], stride["required"], stride["default"]) == ("an integer >= 1", False, 1)
-    assert "default" not in next(item for item in result["Reshape"]["attributes"] if item["name"] == "target_shape")
+    assert "default" not in next(item for item in operators["Reshape"]["attributes"] if item["name"] == "target_shape")
 
 
 def test_one_operator_is_described(shown):
-    result = shown("ops", "Gather")
-    assert result.startswith("Gather (gather)\n\n")
-    assert "Source:" in result
-    assert line_of(result, "operand    indices").split(maxsplit=2)[2] == "int32, int64"
-    assert line_of(result, "attribute  axis=0").split(maxsplit=2)[2].startswith("an integer")
+    out = shown("ops", "Gather")
+    assert out.startswith("Gather (gather)\n\n")
+    assert "Source:" in out
+    assert line_of(out, "operand    indices").split(maxsplit=2)[2] == "int32, int64"
+    assert line_of(out, "attribute  axis=0").split(maxsplit=2)[2].startswith("an integer")
     assert json.loads(shown("ops", "Gather", "--json"))["op"] == "Gather"
 
 
@@ -99,9 +99,9 @@ def test_the_kernels_of_a_backend_are_listed_with_their_types_and_conditions(sho
 
 @pytest.mark.needs_cpuref
 def test_groups_of_types_go_by_their_names(shown):
-    result = shown("ops", "--backend", "CpuRef")
-    assert line_of(result, "Dequantize").split() == ["Dequantize", "integers"]
-    assert line_of(result, "Cast").split(maxsplit=1) == ["Cast", "numbers, stored floats, bool"]
+    out = shown("ops", "--backend", "CpuRef")
+    assert line_of(out, "Dequantize").split() == ["Dequantize", "integers"]
+    assert line_of(out, "Cast").split(maxsplit=1) == ["Cast", "numbers, stored floats, bool"]
 
 
 def test_what_a_backend_that_is_absent_has_is_not_known(capsys, more_backends):

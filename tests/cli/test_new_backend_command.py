@@ -48,10 +48,10 @@ def project(tmp_path, capsys):
 
 def tool(name):
     """Return the path of a program; skip the test if the program is missing."""
-    result = shutil.which(name)
-    if result is None:
+    path = shutil.which(name)
+    if path is None:
         pytest.skip(f"{name} is not here")
-    return result
+    return path
 
 
 def carried_out(*words, cwd, **environment):
@@ -213,8 +213,8 @@ def test_cargo_builds_the_same(project):
     folder = project("rust", "--vendor", "Acme")
     carried_out(tool("cargo"), "build", "--release", "--offline", cwd=folder, CARGO_TARGET_DIR=str(folder / "target"))
     (folder / "plugins").mkdir()
-    created = folder / "target" / "release" / "libnpu_backend.so"
-    shutil.copyfile(created, folder / "plugins" / "Acme_Npu_backend.so")
+    library = folder / "target" / "release" / "libnpu_backend.so"
+    shutil.copyfile(library, folder / "plugins" / "Acme_Npu_backend.so")
     assert run_on_npu(folder / "plugins") == [3.0, 5.0, 7.0]
 
 

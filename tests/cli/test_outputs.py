@@ -26,7 +26,9 @@ def test_texts_are_no_classes():
 
 def classes(array: np.ndarray, count: int = 3, **about: object) -> list[tuple[object, ...]]:
     info = TensorInfo(array.shape, array.dtype, **about)
-    return [(item.index, item.label, item.score, item.value) for item in top(array, info, count, {0: "a", 2: "c"})]
+    return [
+        (ranked.index, ranked.label, ranked.score, ranked.value) for ranked in top(array, info, count, {0: "a", 2: "c"})
+    ]
 
 
 def test_the_highest_scores_come_first_and_of_equal_ones_the_first_class():
@@ -77,8 +79,8 @@ def test_saved_outputs_can_be_loaded_by_name(tmp_path):
         "texts": np.array(["grün", "b"], dtype=object),
     }
     save(str(tmp_path / "out.npz"), arrays)
-    with np.load(tmp_path / "out.npz", allow_pickle=False) as result:
-        assert {name: result[name].tolist() for name in result} == {
+    with np.load(tmp_path / "out.npz", allow_pickle=False) as archive:
+        assert {name: archive[name].tolist() for name in archive} == {
             name: array.tolist() for name, array in arrays.items()
         }
-        assert [result[name].dtype.name for name in ("file", "half", "small")] == ["float32", "float32", "int8"]
+        assert [archive[name].dtype.name for name in ("file", "half", "small")] == ["float32", "float32", "int8"]

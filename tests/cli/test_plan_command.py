@@ -45,9 +45,9 @@ def test_a_plan_is_made_written_and_followed(
     out, _ = said(capsys, "plan", file, "-o", plan, *words, *BUDGET)
     assert out.splitlines()[0].split() == ["plan", "ms"]
     assert f"written: {plan}, with " in out
-    created = Plan.load(plan)
-    assert next(iter(created.layers.items())) == ("twice", "CpuRef")
-    assert dict(created.exclude) == {"Multiplication": ("Sums",)}
+    written = Plan.load(plan)
+    assert next(iter(written.layers.items())) == ("twice", "CpuRef")
+    assert dict(written.exclude) == {"Multiplication": ("Sums",)}
     np.save(tmp_path / "x.npy", np.ones((1, 4), np.float32))
     ran, _ = said(capsys, "run", file, "--input", tmp_path / "x.npy", "--plan", plan, "--json")
     assert json.loads(ran)["placement"]["CpuRef"] >= 2
@@ -78,8 +78,8 @@ def test_what_is_different_where_a_plan_is_followed_is_told(capsys: pytest.Captu
 def test_a_plan_is_printed_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ("--backends", "CpuRef", "--objective", "memory", "--limit-memory", "1M", "--json", *BUDGET)
     out, _ = said(capsys, "plan", networks.doubler(tmp_path), *words)
-    reported = json.loads(out)
-    assert (reported["plan"], reported["chosen"], reported["backends"]) == (1, "CpuRef", ["CpuRef"])
+    printed = json.loads(out)
+    assert (printed["plan"], printed["chosen"], printed["backends"]) == (1, "CpuRef", ["CpuRef"])
 
 
 @pytest.mark.parametrize(

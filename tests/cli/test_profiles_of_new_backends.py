@@ -154,14 +154,14 @@ def test_traces_have_the_track_of_the_device_and_those_of_the_counters(profile: 
     profile.save(tmp_path / "t.json")
     trace = json.loads((tmp_path / "t.json").read_text())
     events = trace["traceEvents"]
-    [track] = [item["tid"] for item in events if item["ph"] == "M" and item["args"]["name"] == DEVICE]
-    assert sum(item["ph"] == "X" and item["tid"] == track for item in events) == RUNS * 2
-    samples = [item for item in events if item["ph"] == "C" and item["name"] == "Npu elements added"]
-    assert sum(item["args"]["elements"] for item in samples) == ELEMENTS
-    bandwidth = [item for item in events if item["ph"] == "C" and item["name"] == "Npu bandwidth"]
+    [track] = [event["tid"] for event in events if event["ph"] == "M" and event["args"]["name"] == DEVICE]
+    assert sum(event["ph"] == "X" and event["tid"] == track for event in events) == RUNS * 2
+    samples = [event for event in events if event["ph"] == "C" and event["name"] == "Npu elements added"]
+    assert sum(event["args"]["elements"] for event in samples) == ELEMENTS
+    bandwidth = [event for event in events if event["ph"] == "C" and event["name"] == "Npu bandwidth"]
     assert bandwidth[0]["args"].keys() == {"MB/s"}
     assert {"Npu elements added": "event", "Npu bandwidth": "rate"}.items() <= {
-        item["name"]: item["class"] for item in trace["otherData"]["counters"]
+        event["name"]: event["class"] for event in trace["otherData"]["counters"]
     }.items()
 
 
@@ -234,7 +234,7 @@ def test_opentelemetry_gets_the_counters_and_the_layers(opened: Opened) -> None:
         for _ in range(RUNS):
             model.run([[1, 2, 3]])
     [resource] = reader.get_metrics_data().resource_metrics
-    found = {item.name: item for scope in resource.scope_metrics for item in scope.metrics}
+    found = {metric.name: metric for scope in resource.scope_metrics for metric in scope.metrics}
     added, bandwidth = (found[f"interposer.backend.{name}"] for name in ("elements_added", "bandwidth"))
     assert (added.unit, sum(point.value for point in added.data.data_points)) == ("{elements}", ELEMENTS)
     assert (bandwidth.unit, bandwidth.data.data_points[0].attributes["interposer.device"]) == ("{MB/s}", DEVICE)

@@ -47,9 +47,9 @@ def test_one_network_is_judged_again_by_its_id(shown):
     report = json.loads(shown(WRONG, "--random", "24", "--seed", "3", "--shrink", "0", "--json", status=1))
     assert (report["ok"], report["networks"]) == (False, {"float": 12, "quantized": 12})
     finding = report["findings"][0]
-    again = json.loads(shown(WRONG, "--random", finding["id"], "--shrink", "0", "--json", status=1))
-    assert again["findings"][0]["text"] == finding["text"]
-    assert sum(again["networks"].values()) == 1
+    second_report = json.loads(shown(WRONG, "--random", finding["id"], "--shrink", "0", "--json", status=1))
+    assert second_report["findings"][0]["text"] == finding["text"]
+    assert sum(second_report["networks"].values()) == 1
 
 
 @pytest.mark.needs_cpuref

@@ -38,9 +38,9 @@ def run(capsys):
     def run(*words: object, status: int = 0) -> str:
         backends = [] if "--backends" in words else ["--backends", "CpuRef"]
         assert main(["run", *map(str, words), *backends]) == status
-        result = capsys.readouterr()
-        assert (result.err if status == 0 else result.out) == ""
-        return re.sub(r"\d+\.\d\d(?= ms|\)| to)", "0.00", result.out) if status == 0 else result.err
+        captured = capsys.readouterr()
+        assert (captured.err if status == 0 else captured.out) == ""
+        return re.sub(r"\d+\.\d\d(?= ms|\)| to)", "0.00", captured.out) if status == 0 else captured.err
 
     return run
 
@@ -89,12 +89,12 @@ def test_without_labels_the_label_is_null(run, folder):
 def test_scores_that_are_no_numbers_are_null(run, folder):
     np.save("x.npy", np.float32([[1, np.nan, 3, 2]]))
     top = as_json(run, networks.doubler(folder), "--input", "x.npy", "--top", 2)["top"]
-    assert [item["score"] for item in top] == [None, 6.0]
+    assert [ranked["score"] for ranked in top] == [None, 6.0]
 
 
 def test_several_runs_are_timed_by_their_median(run, folder):
-    result = run(networks.doubler(folder), "--input", "x.npy", "--repeat", 3)
-    assert result.endswith("\n0.00 ms (median of 3 runs, 0.00 to 0.00)\n")
+    out = run(networks.doubler(folder), "--input", "x.npy", "--repeat", 3)
+    assert out.endswith("\n0.00 ms (median of 3 runs, 0.00 to 0.00)\n")
     assert as_json(run, networks.doubler(folder), "--input", "x.npy", "--repeat", 3)["runs"] == 3
 
 
@@ -356,9 +356,11 @@ def test_inputs_are_made_up_only_with_random_and_are_the_same_for_a_seed(run, fo
     file = networks.doubler(folder)
     text = "interposer: no --input gives these inputs of the network:\n  - 'x' float32[1, 4]\n"
     assert run(file, status=2) == f"{text}give a file for each with --input NAME=FILE, or use --random\n"
-    first, again, other = (as_json(run, file, *words) for words in (["--random"], ["--seed", "0"], ["--seed", "1"]))
-    assert first["top"] == again["top"] != other["top"]
-    assert first["inputs"] == again["inputs"] == "random numbers, seed 0"
+    unseeded, seed_0, seed_1 = (
+        as_json(run, file, *words) for words in (["--random"], ["--seed", "0"], ["--seed", "1"])
+    )
+    assert unseeded["top"] == seed_0["top"] != seed_1["top"]
+    assert unseeded["inputs"] == seed_0["inputs"] == "random numbers, seed 0"
     assert run(file, "--random").endswith("inputs: random numbers, seed 0\n")
 
 

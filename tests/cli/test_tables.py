@@ -26,8 +26,8 @@ def test_a_table_that_is_no_longer_than_its_titles_is_shown_plainly_where_there_
 
 
 def test_columns_without_anything_can_be_left_out():
-    cached = without_empty_columns(Table(("a", "b", "c"), [("1", "", ""), ("2", "", "x")], right=("a", "b")))
-    assert list(plain_lines(cached)) == ["a  c", "1", "2  x"]
+    table = without_empty_columns(Table(("a", "b", "c"), [("1", "", ""), ("2", "", "x")], right=("a", "b")))
+    assert list(plain_lines(table)) == ["a  c", "1", "2  x"]
 
 
 @pytest.mark.parametrize(

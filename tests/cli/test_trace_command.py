@@ -20,7 +20,7 @@ def test_the_trace_has_the_optimizer_and_as_many_runs_as_requested(
     file, target = networks.alternating(tmp_path), tmp_path / "t.json"
     assert main(["trace", str(file), "-o", str(target), "--random", "--runs", "3", *BACKENDS]) == 0
     events = json.loads(target.read_text())["traceEvents"]
-    kinds = [item["cat"] for item in events if item["ph"] == "X" and item["pid"] == 1]
+    kinds = [event["cat"] for event in events if event["ph"] == "X" and event["pid"] == 1]
     assert kinds.count("run") == 3
     assert "optimize" in kinds
     lines = capsys.readouterr().out.splitlines()
@@ -33,10 +33,10 @@ def test_the_times_of_the_layers_can_be_json(
 ) -> None:
     file, target = networks.alternating(tmp_path), tmp_path / "t.pftrace"
     assert main(["trace", str(file), "--output", str(target), "--random", "--json", *BACKENDS]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result["runs"] == 10
-    assert result["lost"] == 0
-    counts = {item["name"]: (item["backend"], item["count"]) for item in result["layers"]}
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["runs"] == 10
+    assert summary["lost"] == 0
+    counts = {layer["name"]: (layer["backend"], layer["count"]) for layer in summary["layers"]}
     assert counts["positive"] == ("Device", 10)
     assert target.stat().st_size > 1000
 

@@ -115,9 +115,9 @@ def adding() -> Network:
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as created:
-        created.registry.register("Counting", Counting)
-        yield created
+    with Runtime() as new_runtime:
+        new_runtime.registry.register("Counting", Counting)
+        yield new_runtime
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_a_backend_is_enabled_while_something_records(model: ip.Model) -> None:
         active = f"activate {CAPTURE_PERIOD} [5, 6, 7]"
         assert context.log == ["enable True", "timeline True", active]
         assert context.profiling.is_timeline_enabled
-        assert [(item.number, item.capture_period) for item in context.profiling.active_counters] == [
+        assert [(status.number, status.capture_period) for status in context.profiling.active_counters] == [
             (5, CAPTURE_PERIOD),
             (6, CAPTURE_PERIOD),
             (7, CAPTURE_PERIOD),
@@ -158,13 +158,13 @@ def test_counters_are_captured_until_the_end_with_their_units_and_multipliers(mo
         for _ in range(3):
             model.run([X])
     samples = profile.recording.samples
-    additions = [item for item in samples if item.counter.name == "additions"]
-    assert sum(item.value for item in additions) == 3
+    additions = [sample for sample in samples if sample.counter.name == "additions"]
+    assert sum(sample.value for sample in additions) == 3
     counter = additions[0].counter
     assert (counter.number, counter.units, counter.backend, counter.device, counter.category, counter.kind) == (
         5, "additions", "Counting", "unit 0", "work", CounterClass.EVENT,
     )  # fmt: skip
-    heat = {item.counter.name: item.value for item in samples if item.counter.name.startswith("heat")}
+    heat = {sample.counter.name: sample.value for sample in samples if sample.counter.name.startswith("heat")}
     assert heat == {"heat of core 0": 300, "heat of core 1": 350}
 
 
@@ -173,16 +173,18 @@ def test_intervals_are_inside_of_their_layer_and_belong_to_its_run(model: ip.Mod
         for _ in range(2):
             model.run([X])
     intervals = profile.recording.intervals
-    layers = {item.run: item for item in intervals if item.site.category is Category.LAYER}
-    kernels = [item for item in intervals if item.site.category is Category.KERNEL]
+    layers = {interval.run: interval for interval in intervals if interval.site.category is Category.LAYER}
+    kernels = [interval for interval in intervals if interval.site.category is Category.KERNEL]
     assert len(kernels) == 4
-    assert {item.run for item in kernels} == layers.keys()
-    for item in kernels:
-        layer = layers[item.run]
-        assert layer.begin - 5000 <= item.begin <= item.end <= layer.end + 1_000_000
-        assert item.site.backend == "Counting"
-    on_device = [item for item in kernels if item.site.device == "unit 0"]
-    assert [(item.site.name, item.thread, item.site.bytes) for item in on_device] == [("add kernel", 0, 72)] * 2
+    assert {interval.run for interval in kernels} == layers.keys()
+    for interval in kernels:
+        layer = layers[interval.run]
+        assert layer.begin - 5000 <= interval.begin <= interval.end <= layer.end + 1_000_000
+        assert interval.site.backend == "Counting"
+    on_device = [interval for interval in kernels if interval.site.device == "unit 0"]
+    assert [(interval.site.name, interval.thread, interval.site.bytes) for interval in on_device] == [
+        ("add kernel", 0, 72)
+    ] * 2
 
 
 def test_the_profiler_of_a_network_lists_the_intervals_of_its_backends(model: ip.Model, runtime: Runtime) -> None:
@@ -236,7 +238,7 @@ def test_selecting_counters_activates_only_the_backends_that_have_them() -> None
     service.add("A", create)
     service.add("B", create)
     assert service.select(20_000, [6, 99]) == {}
-    assert [item.log for item in made] == [["activate 20000 [6]"], ["activate 0 []"]]
+    assert [context.log for context in made] == [["activate 20000 [6]"], ["activate 0 []"]]
     assert service.select(0, [6]) == {}
     assert made[0].log[-1] == "activate 0 []"
 
@@ -309,8 +311,8 @@ def test_a_context_that_misbehaves_is_logged_and_ignored(
         service.add("B", create)
         with Recorder():
             pass
-    logged = [item.getMessage() for item in caplog.records]
-    assert [item for item in messages if item not in logged] == []
+    logged = [text.getMessage() for text in caplog.records]
+    assert [text for text in messages if text not in logged] == []
     assert bool(logged) == bool(messages)
 
 
@@ -336,7 +338,7 @@ def test_counters_without_numbers_are_logged_once_and_reach_no_recorder(
     with caplog.at_level(logging.WARNING, "interposer.profiling"), Recorder() as recorder:
         for _ in range(3):
             assert service.capture() == []
-    [warning] = [item.getMessage() for item in caplog.records]
+    [warning] = [record.getMessage() for record in caplog.records]
     assert warning.startswith("backend B: report_counter_values raised ")
     assert recorder.recording().samples == ()
 
@@ -350,9 +352,9 @@ def test_numbers_of_numpy_can_be_reported_and_written() -> None:
         profiling.interval("step", now, now + np.uint64(5), bytes=np.prod((2, 3)), flops=np.int64(7))
         profiling.report_counters([CounterTimestamp(now, {5: np.float32(2)})])
     events = json.loads(chrome_trace(recorder.recording()))["traceEvents"]
-    [step, _] = [item for item in events if item["ph"] == "X"]
+    [step, _] = [event for event in events if event["ph"] == "X"]
     assert (step["args"]["bytes"], step["args"]["flops"]) == (6, 7)
-    assert [item["args"] for item in events if item["ph"] == "C"] == [{"additions": 2}]
+    assert [event["args"] for event in events if event["ph"] == "C"] == [{"additions": 2}]
 
 
 def test_counters_are_polled_while_a_recording_goes_on() -> None:
@@ -420,7 +422,7 @@ def test_one_pair_gives_the_offset_and_two_give_the_drift() -> None:
     assert clock.to_host(1500) == 600
     assert clock.error_ns == 10
     clock.correlate(3000, 1095, 1105)  # half as fast: 2000 ns of the device are 1000 of the host
-    assert [clock.to_host(item) for item in (1000, 2000, 3000, 5000)] == [100, 600, 1100, 2100]
+    assert [clock.to_host(device_ns) for device_ns in (1000, 2000, 3000, 5000)] == [100, 600, 1100, 2100]
 
 
 def test_a_clock_that_stands_still_or_goes_back_keeps_its_offset() -> None:

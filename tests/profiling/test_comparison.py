@@ -30,7 +30,9 @@ def written(path: Path, **times: list[int]) -> Path:
 def test_layers_are_sorted_by_how_much_slower_they_became(tmp_path: Path) -> None:
     before = written(tmp_path / "a.json", same=[5, 5], slow=[10, 30, 20], gone=[7])
     after = written(tmp_path / "b.json", same=[5], slow=[40], new=[3])
-    changes = {item.layer: (item.before_us, item.after_us, item.ratio) for item in compare_profiles(before, after)}
+    changes = {
+        change.layer: (change.before_us, change.after_us, change.ratio) for change in compare_profiles(before, after)
+    }
     assert list(changes) == ["slow", "new", "same", "gone"]
     assert changes == {"slow": (20, 40, 2), "new": (None, 3, None), "same": (5, 5, 1), "gone": (7, None, None)}
 
@@ -42,9 +44,9 @@ def test_the_command_shows_medians_differences_and_ratios(tmp_path: Path, capsys
     assert lines[1] == ["x", "Addition", "B", "10.00", "15.00", "+5.00", "1.50"]
     assert lines[2] == ["y", "Addition", "-", "->", "B", "-", "1.00", "+1.00", "-"]
     assert main(["profile", "--compare", str(before), str(after), "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    [first, _] = result["layers"]
-    assert result["counters"] == []
+    comparison = json.loads(capsys.readouterr().out)
+    [first, _] = comparison["layers"]
+    assert comparison["counters"] == []
     assert (first["layer"], first["difference_us"], first["ratio"]) == ("x", 5.0, 1.5)
 
 
@@ -59,7 +61,7 @@ def test_layers_of_equal_names_in_two_networks_are_kept_apart(tmp_path: Path) ->
         return tmp_path / name
 
     two, other = trace("two.json", ("a", 1000), ("b", 9000)), trace("other.json", ("b", 9000), ("a", 3000))
-    changes = {item.layer: (item.before_us, item.after_us) for item in compare_profiles(two, other)}
+    changes = {change.layer: (change.before_us, change.after_us) for change in compare_profiles(two, other)}
     assert changes == {"a: x": (1, 3), "b: x": (9, 9)}
     [renamed] = compare_profiles(trace("old.json", ("old", 1000)), trace("new.json", ("new", 2000)))
     assert (renamed.layer, renamed.difference_us) == ("x", 1)
@@ -72,7 +74,7 @@ def test_layers_of_child_processes_are_compared(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(trace)
     [change] = compare_profiles(tmp_path / "a.json", tmp_path / "a.json")
     assert (change.layer, change.before_us, change.after_us) == ("x", 5, 5)
-    names = {item["args"]["name"]: item["pid"] for item in json.loads(trace)["traceEvents"] if item["ph"] == "M"}
+    names = {event["args"]["name"]: event["pid"] for event in json.loads(trace)["traceEvents"] if event["ph"] == "M"}
     assert names["child process of B, 4"] > 4  # the numbers of the groups of tracks
 
 
@@ -80,17 +82,19 @@ def with_a_backend(path: Path, us: int, *values: int, rate: float = 1.0) -> Path
     """Write a profile of one layer with a step on a device and two counters."""
     layer = Interval(Site(Category.LAYER, "x", "Addition", layer="x", backend="B"), 0, 10**6, 7)
     step = Interval(Site(Category.KERNEL, "kernel", backend="B", device="unit"), 0, 1000 * us, 0)
-    counter, other = Counter("sums", "sums", CounterClass.EVENT, backend="B"), Counter("heat", "K", backend="B")
-    samples = [Sample(counter, n, value) for n, value in enumerate(values)] + [Sample(other, 1, rate)]
+    counter, gauge = Counter("sums", "sums", CounterClass.EVENT, backend="B"), Counter("heat", "K", backend="B")
+    samples = [Sample(counter, n, value) for n, value in enumerate(values)] + [Sample(gauge, 1, rate)]
     path.write_text(chrome_trace(Recording((layer, step), (), tuple(samples))))
     return path
 
 
 def test_steps_of_backends_and_counters_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before, after = with_a_backend(tmp_path / "a.json", 10, 2, 3), with_a_backend(tmp_path / "b.json", 15, 4, 4, rate=3)
-    changes = {(item.layer, item.kind): item.difference_us for item in compare_profiles(before, after)}
+    changes = {(change.layer, change.kind): change.difference_us for change in compare_profiles(before, after)}
     assert changes == {("kernel", "step"): 5, ("x", "Addition"): 0}
-    counters = {item.counter: (item.before, item.after, item.units) for item in compare_counters(before, after)}
+    counters = {
+        change.counter: (change.before, change.after, change.units) for change in compare_counters(before, after)
+    }
     assert counters == {"B sums": (5, 8, "sums"), "B heat": (1, 3, "K")}
     assert main(["profile", "--compare", str(before), str(after)]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -101,8 +105,8 @@ def test_steps_of_backends_and_counters_are_compared(tmp_path: Path, capsys: pyt
 def test_damaged_counters_are_left_out(tmp_path: Path) -> None:
     wrong = [{"ph": "C", "name": 3, "args": {"x": 1}}, {"ph": "C", "args": [1]}, {"ph": "C", "args": {"x": 10**400}}]
     (tmp_path / "x.json").write_text(json.dumps({"traceEvents": [*wrong, None], "otherData": {"counters": [3]}}))
-    [found] = compare_counters(tmp_path / "x.json", tmp_path / "x.json")
-    assert (found.counter, found.units, found.difference) == ("", "x", 0)
+    [change] = compare_counters(tmp_path / "x.json", tmp_path / "x.json")
+    assert (change.counter, change.units, change.difference) == ("", "x", 0)
 
 
 @pytest.mark.parametrize(

@@ -41,15 +41,15 @@ def runtime_with(engine: str, isolate: tuple[str, ...] = ()) -> Runtime:
 
 
 def of(profile: Profile, category: Category) -> list[Interval]:
-    return [item for item in profile.recording.intervals if item.site.category is category]
+    return [interval for interval in profile.recording.intervals if interval.site.category is category]
 
 
 def check_nested(profile: Profile) -> None:
-    layers = {item.run: item for item in of(profile, Category.LAYER)}
-    for item in of(profile, Category.KERNEL):
-        layer = layers[item.run]
-        assert layer.begin <= item.begin <= item.end <= layer.end
-        assert (item.thread, item.inference) == (layer.thread, layer.inference)
+    layers = {interval.run: interval for interval in of(profile, Category.LAYER)}
+    for interval in of(profile, Category.KERNEL):
+        layer = layers[interval.run]
+        assert layer.begin <= interval.begin <= interval.end <= layer.end
+        assert (interval.thread, interval.inference) == (layer.thread, layer.inference)
 
 
 @pytest.mark.parametrize("isolated", [False, pytest.param(True, marks=needs_linux)], ids=["here", "isolated"])
@@ -60,14 +60,14 @@ def test_the_layers_of_an_engine_are_inside_of_its_partition_in_every_run(engine
         expected = model.run([X])
         with ip.profile() as profile:
             results = [model.run([X]) for _ in range(3)]
-        again = model.run([X])
-    for result in (*results, again):
-        np.testing.assert_allclose(result[0], expected[0], rtol=1e-6)
+        outputs_afterwards = model.run([X])
+    for outputs in (*results, outputs_afterwards):
+        np.testing.assert_allclose(outputs[0], expected[0], rtol=1e-6)
     kernels = of(profile, Category.KERNEL)
-    runs = Counter(item.run for item in kernels if item.site.layer == "product")
+    runs = Counter(interval.run for interval in kernels if interval.site.layer == "product")
     assert list(runs.values()) == [1, 1, 1]
-    assert {"product", "share"} <= {item.site.layer for item in kernels}
-    assert all(item.site.kind and item.site.backend == engine for item in kernels)
+    assert {"product", "share"} <= {interval.site.layer for interval in kernels}
+    assert all(interval.site.kind and interval.site.backend == engine for interval in kernels)
     check_nested(profile)
 
 
@@ -81,7 +81,7 @@ def test_a_profile_of_one_call_and_a_second_recording_have_the_layers_too(engine
             model.run([X])
             model.run([X])
     for profile, count in ((one, 1), (two, 2)):
-        assert sum(item.site.layer == "product" for item in of(profile, Category.KERNEL)) == count
+        assert sum(interval.site.layer == "product" for interval in of(profile, Category.KERNEL)) == count
         check_nested(profile)
 
 
@@ -106,7 +106,7 @@ def test_concurrent_runs_keep_their_own_layers(engine: str) -> None:
                 worker.start()
             for worker in workers:
                 worker.join()
-    counts = Counter(item.run for item in of(profile, Category.KERNEL) if item.site.layer == "product")
+    counts = Counter(interval.run for interval in of(profile, Category.KERNEL) if interval.site.layer == "product")
     assert len(counts) == 12
     assert set(counts.values()) == {1}
     check_nested(profile)
@@ -119,7 +119,7 @@ def test_onnxruntime_measures_so_many_runs_that_its_profile_stays_small(monkeypa
         with ip.profile() as profile:
             for _ in range(4):
                 model.run([X])
-    assert sum(item.site.layer == "product" for item in of(profile, Category.KERNEL)) == 2
+    assert sum(interval.site.layer == "product" for interval in of(profile, Category.KERNEL)) == 2
     assert len(of(profile, Category.LAYER)) == 4
 
 

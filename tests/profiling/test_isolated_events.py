@@ -42,9 +42,9 @@ def adding() -> Network:
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime(CreationOptions(isolate=["Counting"])) as created:
-        created.registry.register("Counting", Counting)
-        yield created
+    with Runtime(CreationOptions(isolate=["Counting"])) as new_runtime:
+        new_runtime.registry.register("Counting", Counting)
+        yield new_runtime
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def model(runtime: Runtime) -> ip.Model:
 
 
 def of(recording: Recording, category: Category) -> list[Interval]:
-    return [item for item in recording.intervals if item.site.category is category]
+    return [interval for interval in recording.intervals if interval.site.category is category]
 
 
 def test_each_layer_has_the_time_and_the_thread_of_the_child(model: ip.Model) -> None:
@@ -62,17 +62,17 @@ def test_each_layer_has_the_time_and_the_thread_of_the_child(model: ip.Model) ->
             model.run([X])
     recording = profile.recording
     layers = of(recording, Category.LAYER)
-    assert [(item.site.name, item.run - layers[0].run) for item in layers] == [
+    assert [(interval.site.name, interval.run - layers[0].run) for interval in layers] == [
         (name, run) for run in range(3) for name in ("add", "mul")
     ]
     assert profile.lost == 0
-    [key] = {item.thread for item in layers}
+    [key] = {interval.thread for interval in layers}
     thread = recording.foreign[key]
     assert thread.process != os.getpid()
     assert (thread.name, thread.process_name) == ("MainThread", "child process of Counting")
-    runs = {item.run: item for item in of(recording, Category.RUN)}
-    for item in layers:
-        assert runs[item.run].begin <= item.begin <= item.end <= runs[item.run].end
+    runs = {interval.run: interval for interval in of(recording, Category.RUN)}
+    for interval in layers:
+        assert runs[interval.run].begin <= interval.begin <= interval.end <= runs[interval.run].end
 
 
 def test_intervals_of_the_child_are_inside_of_their_layers_and_belong_to_their_runs(model: ip.Model) -> None:
@@ -81,22 +81,22 @@ def test_intervals_of_the_child_are_inside_of_their_layers_and_belong_to_their_r
             model.run([X])
     recording = profile.recording
     kernels = of(recording, Category.KERNEL)
-    assert Counter(item.site.name for item in kernels) == {"add call": 3, "add kernel": 3, "multiply call": 3}
-    layers = {(item.run, item.site.name): item for item in of(recording, Category.LAYER)}
-    for item in kernels:
-        layer = layers[item.run, "mul" if item.site.name == "multiply call" else "add"]
-        assert layer.inference == item.inference
-        slack = 2_000_000 if item.site.device else 0  # of the relation between the clocks
-        assert layer.begin - slack <= item.begin <= item.end <= layer.end + slack
-        assert item.site.backend == "Counting"
-    assert {(item.site.name, item.thread == 0, item.site.bytes) for item in kernels if item.site.device} == {
-        ("add kernel", True, None)
-    }
-    multiplied = {item.thread for item in kernels if item.site.name == "multiply call"}
+    assert Counter(interval.site.name for interval in kernels) == {"add call": 3, "add kernel": 3, "multiply call": 3}
+    layers = {(interval.run, interval.site.name): interval for interval in of(recording, Category.LAYER)}
+    for interval in kernels:
+        layer = layers[interval.run, "mul" if interval.site.name == "multiply call" else "add"]
+        assert layer.inference == interval.inference
+        slack = 2_000_000 if interval.site.device else 0  # of the relation between the clocks
+        assert layer.begin - slack <= interval.begin <= interval.end <= layer.end + slack
+        assert interval.site.backend == "Counting"
+    assert {
+        (interval.site.name, interval.thread == 0, interval.site.bytes) for interval in kernels if interval.site.device
+    } == {("add kernel", True, None)}
+    multiplied = {interval.thread for interval in kernels if interval.site.name == "multiply call"}
     assert {recording.foreign[thread].process for thread in multiplied} == {
-        recording.foreign[item.thread].process for item in layers.values()
+        recording.foreign[interval.thread].process for interval in layers.values()
     }
-    assert multiplied.isdisjoint({item.thread for item in layers.values()})
+    assert multiplied.isdisjoint({interval.thread for interval in layers.values()})
 
 
 def test_counters_of_the_child_have_the_numbers_units_and_values_of_the_runtime(
@@ -105,8 +105,8 @@ def test_counters_of_the_child_have_the_numbers_units_and_values_of_the_runtime(
     with ip.profile() as profile:
         for _ in range(3):
             model.run([X])
-    samples = [item for item in profile.recording.samples if item.counter.name == "additions"]
-    assert sum(item.value for item in samples) == 3
+    samples = [sample for sample in profile.recording.samples if sample.counter.name == "additions"]
+    assert sum(sample.value for sample in samples) == 3
     assert samples[0].counter is runtime.profiling.counters[5]
     counter = samples[0].counter
     assert (counter.units, counter.backend, counter.device, counter.multiplier) == (
@@ -118,9 +118,9 @@ def test_a_copy_that_waits_for_the_child_begins_when_the_wait_is_over(model: ip.
     with ip.profile() as profile:
         model.run([X])
     recording = profile.recording
-    [wait] = [item for item in recording.intervals if item.site.name == "wait for Counting"]
-    [given] = [item for item in recording.intervals if item.site.name == "give out outputs"]
-    assert max(item.end for item in of(recording, Category.LAYER)) <= wait.end <= given.begin
+    [wait] = [interval for interval in recording.intervals if interval.site.name == "wait for Counting"]
+    [given] = [interval for interval in recording.intervals if interval.site.name == "give out outputs"]
+    assert max(interval.end for interval in of(recording, Category.LAYER)) <= wait.end <= given.begin
 
 
 def test_nothing_crosses_the_border_when_nothing_records(model: ip.Model, runtime: Runtime) -> None:
@@ -136,7 +136,7 @@ def test_a_profile_of_one_call_has_the_events_of_this_call_alone(model: ip.Model
         model.run([X], profile=first)
         model.run([X], profile=second)
     for profile in (first, second):
-        assert [item.site.name for item in of(profile.recording, Category.LAYER)] == ["add", "mul"]
+        assert [interval.site.name for interval in of(profile.recording, Category.LAYER)] == ["add", "mul"]
         assert len(of(profile.recording, Category.KERNEL)) == 3
     assert len(of(around.recording, Category.LAYER)) == 4
 
@@ -159,11 +159,15 @@ def test_a_child_that_dies_loses_only_its_own_events_and_its_successor_is_record
         model.run([X])
         model.run([X])
     recording = profile.recording
-    names = [item.site.name for item in of(recording, Category.LAYER)]
+    names = [interval.site.name for interval in of(recording, Category.LAYER)]
     assert names == ["add", "mul"] * 3
     first, *_, last = of(recording, Category.RUN)
     processes = {
-        run: {recording.foreign[item.thread].process for item in of(recording, Category.LAYER) if item.run == run}
+        run: {
+            recording.foreign[interval.thread].process
+            for interval in of(recording, Category.LAYER)
+            if interval.run == run
+        }
         for run in (first.run, last.run)
     }
     assert len(processes[first.run]) == len(processes[last.run]) == 1
@@ -175,20 +179,20 @@ def test_a_child_of_many_events_loses_some_and_counts_them(model: ip.Model) -> N
     many[0, 0] = 1000
     with ip.profile() as profile:
         model.run([many])
-    found = sum(item.site.name == "many" for item in profile.recording.intervals)
-    assert found + profile.lost >= 200_000
-    assert [item.site.name for item in of(profile.recording, Category.LAYER)] == ["add", "mul"]
+    recorded = sum(interval.site.name == "many" for interval in profile.recording.intervals)
+    assert recorded + profile.lost >= 200_000
+    assert [interval.site.name for interval in of(profile.recording, Category.LAYER)] == ["add", "mul"]
 
 
 def test_threads_of_the_child_are_in_a_process_of_their_own_in_a_chrome_trace(model: ip.Model) -> None:
     with ip.profile() as profile:
         model.run([X])
-    items = json.loads(chrome_trace(profile.recording))["traceEvents"]
+    events = json.loads(chrome_trace(profile.recording))["traceEvents"]
     [foreign] = {thread.process for thread in profile.recording.foreign.values()}
-    assert {item["name"] for item in items if item.get("pid") == foreign and item["ph"] == "X"} == {
+    assert {event["name"] for event in events if event.get("pid") == foreign and event["ph"] == "X"} == {
         "add", "mul", "add call", "multiply call",
     }  # fmt: skip
-    names = [item["args"]["name"] for item in items if item["name"] == "process_name"]
+    names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
     assert f"child process of Counting, {foreign}" in names
 
 
@@ -211,14 +215,14 @@ def test_runs_on_several_threads_keep_their_own_events(model: ip.Model) -> None:
             worker.start()
         for worker in workers:
             worker.join()
-    layers = Counter((item.run, item.site.name) for item in of(profile.recording, Category.LAYER))
+    layers = Counter((interval.run, interval.site.name) for interval in of(profile.recording, Category.LAYER))
     assert len(layers) == 30
     assert set(layers.values()) == {1}
-    runs = {item.run: item for item in of(profile.recording, Category.RUN)}
-    for item in [*of(profile.recording, Category.LAYER), *of(profile.recording, Category.KERNEL)]:
-        assert item.run in runs
-        if not item.site.device:
-            assert runs[item.run].begin <= item.begin <= item.end <= runs[item.run].end
+    runs = {interval.run: interval for interval in of(profile.recording, Category.RUN)}
+    for interval in [*of(profile.recording, Category.LAYER), *of(profile.recording, Category.KERNEL)]:
+        assert interval.run in runs
+        if not interval.site.device:
+            assert runs[interval.run].begin <= interval.begin <= interval.end <= runs[interval.run].end
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -245,7 +249,7 @@ def test_a_child_that_sends_nonsense_is_not_recorded_and_runs_go_on(
             time.sleep(0.001)
     [result] = model.run([X])
     np.testing.assert_array_equal(result, 4 * X)
-    assert any("events that make no sense" in item.getMessage() for item in caplog.records)
+    assert any("events that make no sense" in record.getMessage() for record in caplog.records)
 
 
 def test_a_profile_is_freed_after_its_block(model: ip.Model) -> None:
@@ -267,7 +271,7 @@ def test_a_child_that_stands_still_is_waited_for_once(
             model.run([X])
             os.kill(pid, signal.SIGSTOP)
         os.kill(pid, signal.SIGCONT)
-    assert [item.getMessage() for item in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         "the child process of backend Counting does not send its events in time"
     ]
     with ip.profile() as profile:
@@ -330,6 +334,7 @@ def test_the_selection_of_a_collector_reaches_the_context_in_the_child_and_its_s
         profiling.enable(False, False)
         with ip.profile() as profile:
             model.run([X])
-        assert {item.counter.name: item.value for item in profile.recording.samples if item.counter.backend} == {
+        samples = profile.recording.samples
+        assert {sample.counter.name: sample.value for sample in samples if sample.counter.backend} == {
             "period": 10_000, "timelines": 2,
         }  # fmt: skip

@@ -35,8 +35,8 @@ def dense() -> Network:
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as created:
-        yield created
+    with Runtime() as new_runtime:
+        yield new_runtime
 
 
 @pytest.fixture
@@ -49,13 +49,13 @@ def test_the_peak_has_the_live_tensors_of_the_arena_and_the_constants(model: ip.
         model.run([X])
     memory = profile.memory()
     assert memory.peak == 3 * SIDE
-    owners = {(item.kind, item.backend, item.layer, item.tensor): item.bytes for item in memory.owners}
+    owners = {(owner.kind, owner.backend, owner.layer, owner.tensor): owner.bytes for owner in memory.owners}
     assert owners == {
         ("constants", "", "w", "w"): SIDE,
         ("arena", "CpuRef", "product", "product"): SIDE,
         ("arena", "CpuRef", "positive", "positive"): SIDE,
     }
-    assert {item.network for item in memory.owners} == {"dense"}
+    assert {owner.network for owner in memory.owners} == {"dense"}
     assert memory.by_layer() == {("dense", name): SIDE for name in ("w", "product", "positive")}
     assert [size for _, size in memory.over_time] == [SIDE, 3 * SIDE]
     assert memory.peak_at == memory.over_time[-1][0]
@@ -66,7 +66,7 @@ def test_a_profile_that_begins_after_the_first_run_has_the_same_owners(model: ip
     with ip.profile() as profile:
         pass
     assert profile.memory().peak == 3 * SIDE
-    assert {item.layer for item in profile.memory().owners} == {"w", "product", "positive"}
+    assert {owner.layer for owner in profile.memory().owners} == {"w", "product", "positive"}
 
 
 def test_allocations_and_releases_are_events_with_their_bytes(runtime: Runtime) -> None:
@@ -75,7 +75,7 @@ def test_allocations_and_releases_are_events_with_their_bytes(runtime: Runtime) 
         model.run([X])
         model.close()
         runtime.close()
-    events = [(item.site.name, item.site.bytes) for item in profile.recording.instants]
+    events = [(instant.site.name, instant.site.bytes) for instant in profile.recording.instants]
     assert events == [
         ("allocate dense: constants", SIDE),
         ("allocate dense: arena of CpuRef", 2 * SIDE),
@@ -93,7 +93,7 @@ def test_each_concurrent_run_has_an_arena_of_its_own(model: ip.Model, runtime: R
         runtime.execute(number, working, {0: X})
     memory = profile.memory()
     assert memory.peak == 5 * SIDE
-    assert {item.layer: item.bytes for item in memory.owners if item.kind == "arena"} == {
+    assert {owner.layer: owner.bytes for owner in memory.owners if owner.kind == "arena"} == {
         "product": 2 * SIDE, "positive": 2 * SIDE,
     }  # fmt: skip
 
@@ -104,7 +104,7 @@ def test_workspaces_of_compiled_partitions_belong_to_their_layer(cpuacc: None) -
         with ip.profile() as profile:
             model.run([X])
         held = runtime.memory(runtime.loaded_networks[0]).parts["CpuAcc"]
-    [workspace] = [item for item in profile.memory().owners if item.kind == "workspaces"]
+    [workspace] = [owner for owner in profile.memory().owners if owner.kind == "workspaces"]
     assert (workspace.backend, workspace.bytes) == ("CpuAcc", held)
     assert workspace.layer == "PreCompiled:product"
 
@@ -118,7 +118,7 @@ def test_both_traces_have_the_memory_over_time_and_the_live_tensors(model: ip.Mo
     assert samples["memory"] == [SIDE, 3 * SIDE]
     assert samples["dense: live tensors"] == [0, SIDE, 2 * SIDE]  # the end of the run is that of its interval
     counters = {
-        item["name"] for item in json.loads(chrome_trace(profile.recording))["traceEvents"] if item["ph"] == "C"
+        event["name"] for event in json.loads(chrome_trace(profile.recording))["traceEvents"] if event["ph"] == "C"
     }
     assert counters == {"memory", "dense: live tensors", "dense: constants", "dense: arena of CpuRef"}
 

@@ -24,8 +24,8 @@ HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window
 
 def data_of(page: str) -> dict[str, Any]:
     [text] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    result: dict[str, Any] = json.loads(text)
-    return result
+    data: dict[str, Any] = json.loads(text)
+    return data
 
 
 def recorded(runs: int, layers: int = 3, name: str = "net", prefix: str = "layer") -> Recording:
@@ -54,17 +54,17 @@ def recorded(runs: int, layers: int = 3, name: str = "net", prefix: str = "layer
 
 def flame(page: str) -> dict[tuple[str, ...], tuple[int, int]]:
     """Return the time and count of each box of the flame graph, by the names on the path to it."""
-    result: dict[tuple[str, ...], tuple[int, int]] = {}
+    boxes: dict[tuple[str, ...], tuple[int, int]] = {}
 
     def visit(node: list[Any], above: tuple[str, ...]) -> None:
         path = (*above, node[0])
-        result[path] = node[3], node[4]
+        boxes[path] = node[3], node[4]
         for child in node[5]:
             visit(child, path)
 
     for child in data_of(page)["flame"][5]:
         visit(child, ())
-    return result
+    return boxes
 
 
 def test_the_flame_graph_adds_up_all_runs_by_network_part_layer_and_step() -> None:
@@ -87,9 +87,9 @@ def test_counters_and_networks_are_on_the_page() -> None:
     assert (counter["name"], counter["units"], counter["most"], counter["points"][1::2]) == (
         "arena", "bytes", 4096, [100, 4096],
     )  # fmt: skip
-    assert [item["name"] for item in data["drawings"]] == ["net"]
+    assert [entry["name"] for entry in data["drawings"]] == ["net"]
     drawn = data_of(data["drawings"][0]["html"])
-    assert [(item["layer"], item["part"]) for item in drawn["layers"]] == [
+    assert [(entry["layer"], entry["part"]) for entry in drawn["layers"]] == [
         ("layer 2", 1),
         ("layer 1", 2),
         ("layer 0", 3),
@@ -179,10 +179,10 @@ def opened(browser: browsers.Browser, tmp_path: Path) -> Iterator[Callable[..., 
 
 
 def rows_of(page: browsers.Page) -> list[str]:
-    result: list[str] = page.evaluate(
+    texts: list[str] = page.evaluate(
         "[...document.querySelectorAll('#rows tr')].map((row) => row.cells[0].textContent)"
     )
-    return result
+    return texts
 
 
 def test_the_page_shows_everything_and_sorts_and_filters_its_table(opened: Callable[..., browsers.Page]) -> None:

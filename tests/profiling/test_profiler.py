@@ -55,10 +55,10 @@ def two_layers() -> Network:
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as created:
-        created.registry.register("Device", single(Device()))
-        created.registry.register("Sums", Sums)
-        yield created
+    with Runtime() as new_runtime:
+        new_runtime.registry.register("Device", single(Device()))
+        new_runtime.registry.register("Sums", Sums)
+        yield new_runtime
     assert active == []
 
 
@@ -113,10 +113,10 @@ def test_the_json_has_one_raw_value_for_each_inference_and_a_number_for_each_eve
     profiler.enable_profiling(True)
     for _ in range(3):
         runtime.enqueue_workload(number, {0: X, 1: X})
-    found = measured(runtime, number)
-    assert events(found) == ["Execute_#2", "CopyMemGeneric_Execute_#5"]
-    assert events(found["Execute_#2"]) == ["RefAdditionWorkload_Execute_#3", "RefActivationWorkload_Execute_#4"]
-    add = found["Execute_#2"]["RefAdditionWorkload_Execute_#3"]
+    tree = measured(runtime, number)
+    assert events(tree) == ["Execute_#2", "CopyMemGeneric_Execute_#5"]
+    assert events(tree["Execute_#2"]) == ["RefAdditionWorkload_Execute_#3", "RefActivationWorkload_Execute_#4"]
+    add = tree["Execute_#2"]["RefAdditionWorkload_Execute_#3"]
     assert list(add) == ["type", *(f"{name}_#3" for name in TIMES)]
     for name in TIMES:
         assert add[f"{name}_#3"]["type"] == "Measurement"
@@ -180,10 +180,10 @@ def test_layers_and_copies_are_inside_of_execute_with_the_names_of_their_backend
     number = load(runtime, "Sums", "Device")
     runtime.get_profiler(number).enable_profiling(True)
     runtime.enqueue_workload(number, {0: X, 1: X})
-    found = measured(runtime, number)
-    inside = [key.partition("_#")[0] for key in events(found["Execute_#2"])]
+    tree = measured(runtime, number)
+    inside = [key.partition("_#")[0] for key in events(tree["Execute_#2"])]
     assert inside == ["SumsAdditionWorkload_Execute", "CopyMemGeneric_Execute", "DeviceActivationWorkload_Execute"]
-    outside = {key.partition("_#")[0] for key in events(found)}
+    outside = {key.partition("_#")[0] for key in events(tree)}
     assert outside == {"Execute", "Working Memory Allocation", "CopyMemGeneric_Execute"}
 
 
@@ -233,9 +233,9 @@ def test_runs_of_every_kind_are_recorded(runtime: Runtime, way: str) -> None:
     runtime.get_profiler(number).enable_profiling(True)
     for _ in range(2):
         WAYS[way](runtime, number)
-    found = measured(runtime, number)
-    assert len(raw(found, "#1")) == 2
-    assert [key.partition("_#")[0] for key in events(found["Execute_#2"])] == ["SumsAdditionWorkload_Execute"]
+    tree = measured(runtime, number)
+    assert len(raw(tree, "#1")) == 2
+    assert [key.partition("_#")[0] for key in events(tree["Execute_#2"])] == ["SumsAdditionWorkload_Execute"]
 
 
 def sum_of_two() -> Network:
@@ -274,8 +274,8 @@ def test_a_layer_in_a_loop_has_a_value_for_each_iteration(runtime: Runtime) -> N
     network.add_output_layer(0, loop, name="y")
     number = load(runtime, "CpuRef", network=network)
     runtime.get_profiler(number).enable_profiling(True)
-    [result] = runtime.enqueue_workload(number, {0: X}).values()
-    np.testing.assert_array_equal(result, 8 * X)
+    [output] = runtime.enqueue_workload(number, {0: X}).values()
+    np.testing.assert_array_equal(output, 8 * X)
     execute = measured(runtime, number)["Execute_#2"]
     [loop] = [execute[key] for key in events(execute)]
     [double] = [key for key in events(loop) if "Addition" in key]
@@ -324,12 +324,12 @@ def test_runs_on_several_threads_are_separate_inferences(runtime: Runtime) -> No
         threading.Thread(target=lambda: [runtime.enqueue_workload(number, {0: X, 1: X}) for _ in range(10)])
         for _ in range(4)
     ]
-    for item in threads:
-        item.start()
-    for item in threads:
-        item.join()
-    found = measured(runtime, number)
-    assert len(raw(found, "#1")) == len(raw(found["Execute_#2"], "#2")) == 40
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    tree = measured(runtime, number)
+    assert len(raw(tree, "#1")) == len(raw(tree["Execute_#2"], "#2")) == 40
     assert "> Begin Inference: 39\n" in profiler.event_log()
 
 
@@ -340,10 +340,10 @@ def test_a_run_that_fails_is_recorded_until_its_failure_and_the_next_one_is_whol
     with pytest.raises(ExecutionError):
         runtime.enqueue_workload(number, {0: np.full_like(X, np.nan), 1: X})
     runtime.enqueue_workload(number, {0: X, 1: X})
-    found = measured(runtime, number)
-    assert len(raw(found, "#1")) == 2
-    [add] = events(found["Execute_#2"])
-    assert len(raw(found["Execute_#2"][add], add)) == 2
+    tree = measured(runtime, number)
+    assert len(raw(tree, "#1")) == 2
+    [add] = events(tree["Execute_#2"])
+    assert len(raw(tree["Execute_#2"][add], add)) == 2
 
 
 @pytest.mark.parametrize("way", ["run", "bound"])
@@ -363,9 +363,9 @@ def test_direct_calls_of_a_compiled_network_are_recorded(cpuacc: None, way: str)
                 call()
             runtime.get_profiler(number).enable_profiling(False)
         call()
-        found = measured(runtime, number)
-        assert len(raw(found, "#1")) == 3
-        [part] = events(found["Execute_#2"])
+        tree = measured(runtime, number)
+        assert len(raw(tree, "#1")) == 3
+        [part] = events(tree["Execute_#2"])
         assert part == "NeonPreCompiledWorkload_Execute_#3"
         [layer] = profile.layers()
         assert layer.count == 3

@@ -53,9 +53,9 @@ def sum_of_two(name: str) -> ip.Network:
 
 @pytest.fixture
 def runtime() -> Iterator[ip.Runtime]:
-    with ip.Runtime() as created:
-        created.registry.register("Adding", Adding)
-        yield created
+    with ip.Runtime() as new_runtime:
+        new_runtime.registry.register("Adding", Adding)
+        yield new_runtime
     assert active == []
     before_adding.clear()
 
@@ -66,7 +66,7 @@ def model(runtime: ip.Runtime) -> ip.Model:
 
 
 def runs(recording: Recording) -> list[Any]:
-    return [item for item in recording.intervals if item.site.category is Category.RUN]
+    return [interval for interval in recording.intervals if interval.site.category is Category.RUN]
 
 
 # --- blocks -----------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_a_call_that_is_given_the_profile_of_the_block_around_it_is_recorded_onc
     with profile:
         model.run([X], profile=profile)
     assert len(runs(profile.recording)) == 1
-    assert [item.count for item in profile.layers() if item.name == "twice"] == [1]
+    assert [layer.count for layer in profile.layers() if layer.name == "twice"] == [1]
 
 
 def test_calls_with_one_profile_on_several_threads_are_all_recorded(model: ip.Model) -> None:
@@ -133,7 +133,7 @@ def test_a_run_that_fails_is_recorded_with_its_error(model: ip.Model) -> None:
         fails(model)
         model.run([X])
     failed, whole = runs(profile.recording)
-    [instant] = [item for item in profile.recording.instants if item.site.category is Category.RUN]
+    [instant] = [event for event in profile.recording.instants if event.site.category is Category.RUN]
     assert (instant.run, instant.inference) == (failed.run, failed.inference) != (whole.run, whole.inference)
     assert failed.begin <= instant.at <= failed.end
     assert instant.site.name == "failed: ExecutionError"
@@ -148,7 +148,7 @@ def test_a_submitted_run_that_fails_is_recorded_with_its_error(model: ip.Model) 
         assert isinstance(pending, PendingRun)
         assert isinstance(pending.exception(), ExecutionError)
     assert len(runs(profile.recording)) == 1
-    assert sum(item.site.name == "failed: ExecutionError" for item in profile.recording.instants) == 1
+    assert sum(instant.site.name == "failed: ExecutionError" for instant in profile.recording.instants) == 1
 
 
 def test_a_run_that_another_backend_repeats_is_recorded_twice(runtime: ip.Runtime) -> None:
@@ -156,10 +156,10 @@ def test_a_run_that_another_backend_repeats_is_recorded_twice(runtime: ip.Runtim
     with ip.profile() as profile:
         [result] = model.run([SEVEN])
     np.testing.assert_array_equal(result, 2 * SEVEN)
-    layers = [item for item in profile.recording.intervals if item.site.name == "twice"]
-    assert [item.site.backend for item in layers if item.site.category is Category.LAYER] == ["Adding", "CpuRef"]
+    layers = [event for event in profile.recording.intervals if event.site.name == "twice"]
+    assert [event.site.backend for event in layers if event.site.category is Category.LAYER] == ["Adding", "CpuRef"]
     assert len(runs(profile.recording)) == 2
-    assert sum(item.site.category is Category.RUN for item in profile.recording.instants) == 1
+    assert sum(event.site.category is Category.RUN for event in profile.recording.instants) == 1
 
 
 def test_the_span_of_a_run_that_fails_has_the_status_error(model: ip.Model) -> None:
@@ -189,9 +189,9 @@ def test_steps_after_a_run_inside_a_layer_belong_to_the_outer_run(model: ip.Mode
     ]
     with ip.profile() as profile:
         model.run([X])
-    [outer] = [item.run for item in runs(profile.recording) if item.site.name == "outer"]
-    assert [item.run for item in profile.recording.intervals if item.site is step] == [outer]
-    assert sum(item.site.name == "inner" for item in runs(profile.recording)) == 1
+    [outer] = [interval.run for interval in runs(profile.recording) if interval.site.name == "outer"]
+    assert [interval.run for interval in profile.recording.intervals if interval.site is step] == [outer]
+    assert sum(interval.site.name == "inner" for interval in runs(profile.recording)) == 1
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

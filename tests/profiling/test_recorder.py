@@ -17,7 +17,7 @@ SITE = Site(Category.USER, "place")
 
 
 def names(recorder: Recorder) -> list[str]:
-    return [item.site.name for item in recorder.recording().intervals]
+    return [interval.site.name for interval in recorder.recording().intervals]
 
 
 def test_nothing_is_recorded_outside_of_the_block() -> None:
@@ -46,16 +46,16 @@ def test_events_of_all_kinds_keep_their_values_and_are_ordered_by_time() -> None
         with interval(Category.LOAD, "outer", layer="a", backend="B"), interval(Category.LOAD, "inner"):
             instant(Category.BACKEND, "crash", backend="B")
         sample(counter, 3.5)
-    result = recorder.recording()
-    outer, inner = result.intervals
-    [moment] = result.instants
+    recording = recorder.recording()
+    outer, inner = recording.intervals
+    [moment] = recording.instants
     assert (outer.site.name, outer.site.layer, outer.site.backend, inner.site.name) == ("outer", "a", "B", "inner")
     assert outer.begin <= inner.begin <= moment.at <= inner.end <= outer.end
     assert outer.duration == outer.end - outer.begin
-    assert [(item.counter, item.value) for item in result.samples] == [(counter, 2), (counter, 3.5)]
+    assert [(sampled.counter, sampled.value) for sampled in recording.samples] == [(counter, 2), (counter, 3.5)]
     assert (moment.site.backend, moment.run, moment.inference) == ("B", -1, -1)
-    assert result.threads == {get_ident(): threading.current_thread().name}
-    assert result.lost == 0
+    assert recording.threads == {get_ident(): threading.current_thread().name}
+    assert recording.lost == 0
 
 
 def test_several_recorders_get_the_same_events() -> None:
@@ -106,13 +106,13 @@ def test_each_thread_has_a_buffer_of_its_own() -> None:
 
     with Recorder(capacity=3) as recorder:
         workers = [threading.Thread(target=record, name=f"worker {number}") for number in range(4)]
-        for item in workers:
-            item.start()
-        for item in workers:
-            item.join()
-    result = recorder.recording()
-    assert len(result.intervals) + result.lost == 20
-    assert {item.site.name for item in result.intervals} <= {item.name for item in workers}
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    recording = recorder.recording()
+    assert len(recording.intervals) + recording.lost == 20
+    assert {worker.site.name for worker in recording.intervals} <= {worker.name for worker in workers}
 
 
 def test_events_are_neither_lost_nor_doubled_while_another_thread_reads_them() -> None:
@@ -135,30 +135,30 @@ def test_events_are_neither_lost_nor_doubled_while_another_thread_reads_them() -
 
 
 def test_a_recorder_of_one_network_ignores_others_and_what_belongs_to_none() -> None:
-    other = TracedNetwork("net", 0, -2)
+    same_named = TracedNetwork("net", 0, -2)
     with Recorder(network=NETWORK) as recorder:
-        for network in (NETWORK, other, None):
+        for network in (NETWORK, same_named, None):
             with interval(Category.LOAD, "x", network=network):
                 pass
-        assert begin_run(other, iter(range(9))) is None
+        assert begin_run(same_named, iter(range(9))) is None
     assert [item.site.network for item in recorder.recording().intervals] == [NETWORK]
 
 
 def test_a_recorder_of_one_thread_ignores_the_others_but_not_runs_begun_for_it() -> None:
     recorder = Recorder(thread=get_ident())
-    found: list[object] = []
+    traces: list[object] = []
 
     def work(owner: int | None) -> None:
         with interval(Category.USER, "elsewhere"):
-            found.append(begin_run(NETWORK, iter(range(9)), owner))
+            traces.append(begin_run(NETWORK, iter(range(9)), owner))
 
     with recorder:
         for owner in (None, get_ident()):
             worker = threading.Thread(target=work, args=(owner,))
             worker.start()
             worker.join()
-    assert found[0] is None
-    assert found[1] is not None
+    assert traces[0] is None
+    assert traces[1] is not None
     assert names(recorder) == []
 
 
@@ -185,8 +185,8 @@ def test_a_site_lists_what_is_known_about_it() -> None:
 def chain(layers: int) -> Chain:
     """Return the shape of runs with so many layers."""
     layer_sites = [Site(Category.LAYER, f"layer {number}") for number in range(layers)]
-    others = [Site(category, str(category)) for category in (Category.RUN, Category.EXECUTE, Category.COPY)]
-    run, execute, before = others
+    sites = [Site(category, str(category)) for category in (Category.RUN, Category.EXECUTE, Category.COPY)]
+    run, execute, before = sites
     return Chain(run, execute, before, layer_sites, Site(Category.COPY, "after"))
 
 
@@ -228,4 +228,4 @@ def test_a_recorder_forgets_the_sites_of_networks_whose_runs_it_has_dropped() ->
             trace.finish_chain(chain(1))
     assert len(recorder.recording().intervals) == 40
     gc.collect()
-    assert sum(isinstance(item, Chain) for item in gc.get_objects()) < 600
+    assert sum(isinstance(live_object, Chain) for live_object in gc.get_objects()) < 600

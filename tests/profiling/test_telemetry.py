@@ -40,7 +40,7 @@ class Sdk:
         return sorted(self.exporter.get_finished_spans(), key=lambda span: (span.start_time, -span.end_time))
 
     def children(self, parent: Any) -> list[Any]:
-        return [item for item in self.spans if item.parent and item.parent.span_id == parent.context.span_id]
+        return [span for span in self.spans if span.parent and span.parent.span_id == parent.context.span_id]
 
     def values(self) -> dict[str, Any]:
         """Return the points of each metric by its name."""
@@ -155,9 +155,9 @@ def test_counters_of_backends_are_metrics_of_their_class(sdk, telemetry) -> None
     ],
 )
 def test_names_and_units_of_counters_are_valid_for_opentelemetry(counter, value, name, unit, sdk, telemetry) -> None:
-    item = telemetry()
-    item.add([counter, 0, value, 0])
-    item.add([counter, 1, value, 0])
+    reporter = telemetry()
+    reporter.add([counter, 0, value, 0])
+    reporter.add([counter, 1, value, 0])
     found_unit, [point] = sdk.values()[name]
     assert (found_unit, point.value) == (unit, value * 2 if counter.kind is CounterClass.EVENT else value)
     assert point.attributes["interposer.backend"] == "B"
@@ -181,7 +181,7 @@ def test_an_sdk_that_fails_does_not_stop_a_run(sdk, telemetry, model, caplog) ->
     with OpenTelemetry(tracer_provider=Failing(), meter_provider=sdk.meters):
         for _ in range(3):
             np.testing.assert_array_equal(model.run([X])[0], 3 * X)
-    assert [item.getMessage() for item in caplog.records if item.levelname == "ERROR"] == [
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
         "OpenTelemetry could not report; later failures are not logged"
     ]
 

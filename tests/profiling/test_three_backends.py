@@ -41,10 +41,10 @@ def engine() -> str:
 
 @pytest.fixture(scope="module")
 def runtime(engine: str) -> Iterator[Runtime]:
-    with Runtime(CreationOptions(isolate=["Counting"])) as created:
-        created.registry.register("Counting", Counting)
-        created.registry.register("Sums", Sums)
-        yield created
+    with Runtime(CreationOptions(isolate=["Counting"])) as new_runtime:
+        new_runtime.registry.register("Counting", Counting)
+        new_runtime.registry.register("Sums", Sums)
+        yield new_runtime
 
 
 def network_of(rows: Sequence[Row]) -> Network:
@@ -80,28 +80,28 @@ def recorded(rows: Sequence[Row], runtime: Runtime, engine: str, runs: int = 2) 
         model = ip.load(network_of(rows), backends, runtime=runtime, options=options, fallback=False)
         count = len(runtime._loaded(runtime.loaded_networks[-1]).steps)
         for _ in range(runs):
-            for result, expected in zip(model.run([X]), computed(rows), strict=True):
-                np.testing.assert_allclose(result, expected, rtol=1e-5)
+            for output, expected in zip(model.run([X]), computed(rows), strict=True):
+                np.testing.assert_allclose(output, expected, rtol=1e-5)
         model.close()
     assert profile.lost == 0
     return profile.recording, count
 
 
 def of(recording: Recording, *categories: Category) -> list[Interval]:
-    return [item for item in recording.intervals if item.site.category in categories and item.run >= 0]
+    return [interval for interval in recording.intervals if interval.site.category in categories and interval.run >= 0]
 
 
 def check_nesting(recording: Recording) -> None:
     """Check that all is inside of its run, and that steps are inside of their layers."""
-    runs = {item.run: item for item in of(recording, Category.RUN)}
+    runs = {interval.run: interval for interval in of(recording, Category.RUN)}
     layers: dict[tuple[int, str], list[Interval]] = {}
-    for item in of(recording, Category.LAYER, Category.COPY):
-        assert runs[item.run].begin <= item.begin <= item.end <= runs[item.run].end
-        layers.setdefault((item.run, item.site.backend), []).append(item)
-    for item in of(recording, Category.KERNEL):
-        if not item.site.device:
-            around = layers[item.run, item.site.backend]
-            assert any(layer.begin <= item.begin and item.end <= layer.end for layer in around)
+    for interval in of(recording, Category.LAYER, Category.COPY):
+        assert runs[interval.run].begin <= interval.begin <= interval.end <= runs[interval.run].end
+        layers.setdefault((interval.run, interval.site.backend), []).append(interval)
+    for interval in of(recording, Category.KERNEL):
+        if not interval.site.device:
+            around = layers[interval.run, interval.site.backend]
+            assert any(layer.begin <= interval.begin and interval.end <= layer.end for layer in around)
     for track in timeline(recording).tracks:
         path: list[int] = []
         for part in track.slices:
@@ -113,7 +113,9 @@ def check_nesting(recording: Recording) -> None:
 
 def check_flows(recording: Recording) -> int:
     """Check that a flow goes along every tensor that crosses, and along no other; return their number."""
-    sites = {(item.run, item.site.layer): item.site for item in of(recording, Category.LAYER, Category.COPY)}
+    sites = {
+        (interval.run, interval.site.layer): interval.site for interval in of(recording, Category.LAYER, Category.COPY)
+    }
     expected = {
         (run, name, site.layer)
         for (run, _), site in sites.items()
@@ -136,11 +138,11 @@ def check_flows(recording: Recording) -> int:
 
 @st.composite
 def rows(draw: st.DrawFn) -> list[Row]:
-    result: list[Row] = []
+    rows_of_runs: list[Row] = []
     for number in range(draw(st.integers(1, 10))):
         inputs = st.integers(0, number)
-        result.append((draw(st.booleans()), draw(inputs), draw(inputs), draw(st.integers(0, 2))))
-    return result
+        rows_of_runs.append((draw(st.booleans()), draw(inputs), draw(inputs), draw(st.integers(0, 2))))
+    return rows_of_runs
 
 
 @settings(
@@ -170,9 +172,11 @@ def test_in_many_random_divisions_all_is_nested_and_every_crossing_tensor_has_a_
 
 def check(rows: list[Row], runtime: Runtime, engine: str) -> None:
     recording, count = recorded(rows, runtime, engine)
-    layers = [item for item in of(recording, Category.LAYER, Category.COPY) if item.site.layer]
+    layers = [interval for interval in of(recording, Category.LAYER, Category.COPY) if interval.site.layer]
     assert len(layers) == 2 * count
-    assert Counter(item.site.layer for item in layers) == dict.fromkeys([item.site.layer for item in layers], 2)
+    assert Counter(interval.site.layer for interval in layers) == dict.fromkeys(
+        [interval.site.layer for interval in layers], 2
+    )
     check_nesting(recording)
     check_flows(recording)
 
@@ -244,16 +248,16 @@ def test_a_chrome_trace_of_three_backends_has_the_same_events_and_flows(runtime:
     recording, _ = recorded(CHAIN, runtime, engine, 3)
     events = json.loads(chrome_trace(recording))["traceEvents"]
     line = timeline(recording)
-    slices = [item for item in events if item["ph"] == "X"]
+    slices = [event for event in events if event["ph"] == "X"]
     assert len(slices) == sum(len(track.slices) for track in line.tracks)
-    starts, ends = ({item["id"]: item for item in events if item["ph"] == phase} for phase in "sf")
+    starts, ends = ({event["id"]: event for event in events if event["ph"] == phase} for phase in "sf")
     assert starts.keys() == ends.keys() == set(range(1, check_flows(recording) + 1))
     assert all(starts[number]["ts"] <= ends[number]["ts"] for number in starts)
-    for item in (*starts.values(), *ends.values()):
-        track = item["pid"], item["tid"]
+    for event in (*starts.values(), *ends.values()):
+        track = event["pid"], event["tid"]
         around = [(part["ts"], part["ts"] + part["dur"]) for part in slices if (part["pid"], part["tid"]) == track]
-        assert any(begin <= item["ts"] + 0.001 and item["ts"] <= end + 0.001 for begin, end in around)
+        assert any(begin <= event["ts"] + 0.001 and event["ts"] <= end + 0.001 for begin, end in around)
     groups = {track.group for track in line.tracks}
     assert groups >= {THREADS, BACKENDS, "Devices"}
-    kernels = [item for item in slices if item["cat"] == "kernel"]
-    assert {item["args"]["backend"] for item in kernels} == {"Counting", engine}
+    kernels = [event for event in slices if event["cat"] == "kernel"]
+    assert {event["args"]["backend"] for event in kernels} == {"Counting", engine}

@@ -42,10 +42,10 @@ def three_parts() -> Network:
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as created:
-        created.registry.register("Device", single(Device()))
-        created.registry.register("Sums", Sums)
-        yield created
+    with Runtime() as new_runtime:
+        new_runtime.registry.register("Device", single(Device()))
+        new_runtime.registry.register("Sums", Sums)
+        yield new_runtime
     assert active == []
 
 
@@ -55,7 +55,7 @@ def model_on(runtime: Runtime) -> ip.Model:
 
 
 def events_of(profile: Profile, phase: str) -> list[dict[str, Any]]:
-    return [item for item in json.loads(chrome_trace(profile.recording))["traceEvents"] if item["ph"] == phase]
+    return [event for event in json.loads(chrome_trace(profile.recording))["traceEvents"] if event["ph"] == phase]
 
 
 # --- what is recorded -------------------------------------------------------------------------------------------------
@@ -67,16 +67,16 @@ def test_a_profile_has_the_optimizer_the_load_and_every_run_with_its_layers(runt
         for _ in range(2):
             model.run([X])
         model.close()
-    names = Counter(item.site.name for item in profile.recording.intervals)
+    names = Counter(interval.site.name for interval in profile.recording.intervals)
     assert names["optimize"] == 1
     assert names["assign layers to backends"] == names["place tensors"] == 1
     assert names["optimize_subgraph"] == 3
     assert names["load three"] == names["unload three"] == 1
     assert names["create workload"] == 5  # of three layers and two copies
     assert names["three"] == names["execute"] == names["first"] == names["middle"] == names["last"] == 2
-    runs = [item for item in profile.recording.intervals if item.site.category is Category.RUN]
-    assert [item.inference for item in runs] == [0, 1]
-    assert len({item.run for item in runs}) == 2
+    runs = [interval for interval in profile.recording.intervals if interval.site.category is Category.RUN]
+    assert [interval.inference for interval in runs] == [0, 1]
+    assert len({interval.run for interval in runs}) == 2
 
 
 def test_the_argument_of_run_records_this_run_only(runtime: Runtime) -> None:
@@ -100,8 +100,10 @@ def test_the_layers_are_listed_with_their_times_work_and_backend(runtime: Runtim
     with ip.profile() as profile:
         for _ in range(4):
             model.run([X])
-    layers = {item.name: item for item in profile.layers()}
-    assert [item.total for item in profile.layers()] == sorted((item.total for item in layers.values()), reverse=True)
+    layers = {layer.name: layer for layer in profile.layers()}
+    assert [layer.total for layer in profile.layers()] == sorted(
+        (layer.total for layer in layers.values()), reverse=True
+    )
     first = layers["first"]
     assert (first.site.backend, first.site.kind, first.site.bytes, first.site.flops) == ("Sums", "Addition", 48, 18)
     assert first.count == 4
@@ -122,11 +124,11 @@ def test_memory_is_sampled_when_it_is_acquired_and_released(runtime: Runtime) ->
         with ip.profile() as later:
             pass
         model.close()
-    values = [item.value for item in profile.recording.samples if item.counter.name == "three: arena of Sums"]
+    values = [sample.value for sample in profile.recording.samples if sample.counter.name == "three: arena of Sums"]
     assert values[0] > 0
     assert values[-1] == 0
-    assert [item.value for item in later.recording.samples] == [values[0]]
-    assert {item.counter.units for item in profile.recording.samples} == {"bytes"}
+    assert [sample.value for sample in later.recording.samples] == [values[0]]
+    assert {sample.counter.units for sample in profile.recording.samples} == {"bytes"}
 
 
 # --- tracks -----------------------------------------------------------------------------------------------------------
@@ -136,11 +138,11 @@ def test_intervals_that_overlap_are_on_different_tracks_and_nested_ones_on_the_s
     site = Site(Category.KERNEL, "k", backend="B")
     spans = [(0, 100), (10, 90), (20, 5000), (90, 100), (5000, 6000)]
     line = timeline(Recording(tuple(Interval(site, begin, end, 7) for begin, end in spans), threads={7: "main"}))
-    found = {(track.group, track.name): [(item.begin, item.end) for item in track.slices] for track in line.tracks}
+    times = {(track.group, track.name): [(slice.begin, slice.end) for slice in track.slices] for track in line.tracks}
     first = [(0, 100), (10, 90), (20, 90), (90, 100), (5000, 6000)]
-    assert found[THREADS, "main"][:2] == first[:2]
-    assert found[THREADS, "main (2)"] == [(20, 5000)]
-    assert found[BACKENDS, "B (2)"] == [(20, 5000)]
+    assert times[THREADS, "main"][:2] == first[:2]
+    assert times[THREADS, "main (2)"] == [(20, 5000)]
+    assert times[BACKENDS, "B (2)"] == [(20, 5000)]
 
 
 def test_an_interval_that_is_a_clock_reading_too_long_ends_with_the_one_around_it() -> None:
@@ -148,7 +150,7 @@ def test_an_interval_that_is_a_clock_reading_too_long_ends_with_the_one_around_i
     spans = [(0, 100), (50, 100 + 900)]
     line = timeline(Recording(tuple(Interval(site, begin, end, 7) for begin, end in spans)))
     [track] = line.tracks
-    assert [(item.begin, item.end) for item in track.slices] == [(0, 100), (50, 100)]
+    assert [(slice.begin, slice.end) for slice in track.slices] == [(0, 100), (50, 100)]
     assert track.name == "thread 7"
 
 
@@ -180,23 +182,23 @@ def test_the_chrome_trace_has_all_events_in_microseconds_since_the_first(runtime
         instant(Category.USER, "now")
     recording = profile.recording
     slices = events_of(profile, "X")
-    threads = [item for item in slices if item["pid"] == 1]
+    threads = [event for event in slices if event["pid"] == 1]
     assert len(threads) == len(recording.intervals)
-    assert min(item["ts"] for item in slices) >= 0
-    [run] = [item for item in slices if item["cat"] == "run"]
-    [original] = [item for item in recording.intervals if item.site.category is Category.RUN]
+    assert min(event["ts"] for event in slices) >= 0
+    [run] = [event for event in slices if event["cat"] == "run"]
+    [original] = [event for event in recording.intervals if event.site.category is Category.RUN]
     assert run["dur"] == pytest.approx(original.duration / 1000)
     assert run["args"]["inference"] == 0
-    [middle] = [item for item in threads if item["name"] == "middle"]
+    [middle] = [event for event in threads if event["name"] == "middle"]
     assert middle["args"]["backend"] == "Device"
     assert middle["args"]["sources"] if "sources" in middle["args"] else middle["args"]["kind"] == "Activation"
     *memory, moment = events_of(profile, "i")
-    assert {item["cat"] for item in memory} == {"memory"}
+    assert {event["cat"] for event in memory} == {"memory"}
     assert moment["name"] == "now"
     starts, ends = events_of(profile, "s"), events_of(profile, "f")
-    assert sorted(item["id"] for item in starts) == sorted(item["id"] for item in ends) == [1, 2, 3, 4]
-    assert all(item["args"].keys() == {"bytes"} for item in events_of(profile, "C"))
-    names = {item["args"]["name"] for item in events_of(profile, "M") if item["name"] == "thread_name"}
+    assert sorted(event["id"] for event in starts) == sorted(event["id"] for event in ends) == [1, 2, 3, 4]
+    assert all(event["args"].keys() == {"bytes"} for event in events_of(profile, "C"))
+    names = {event["args"]["name"] for event in events_of(profile, "M") if event["name"] == "thread_name"}
     assert {"MainThread", "Device", "Sums"} <= names
 
 
@@ -309,8 +311,8 @@ def test_a_block_writes_the_file_at_its_end_also_if_it_raises(name: str, tmp_pat
 def test_a_suffix_without_a_format_is_refused_before_anything_runs(name: str) -> None:
     with pytest.raises(InvalidArgumentError) as refused:
         ip.profile(name)
-    known = ".json, .pftrace, .perfetto-trace, .html"
-    assert str(refused.value) == f"a profile is written to a file with the suffix {known}, not {str(Path(name))!r}"
+    suffixes = ".json, .pftrace, .perfetto-trace, .html"
+    assert str(refused.value) == f"a profile is written to a file with the suffix {suffixes}, not {str(Path(name))!r}"
 
 
 # --- three backends ---------------------------------------------------------------------------------------------------

@@ -12,6 +12,6 @@ from tests.runtime.test_concurrency import OpenGates
 @pytest.fixture
 def gates() -> Iterator[OpenGates]:
     """A backend whose runs wait until the test opens the gates, and that does not wait after the test."""
-    result = OpenGates()
-    yield result
-    result.open.set()
+    open_gates = OpenGates()
+    yield open_gates
+    open_gates.open.set()

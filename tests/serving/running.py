@@ -145,8 +145,8 @@ def model(network: Network, runtime: Runtime | None = None, *backends: str) -> M
 def infer_body(name: str = "x", rows: Any = ((1, 2, 3, 4),), datatype: str = "FP32", **fields: Any) -> dict[str, Any]:
     """Return the JSON object of a request with one input."""
     array = np.asarray(rows)
-    item = {"name": name, "datatype": datatype, "shape": list(array.shape), "data": array.reshape(-1).tolist()}
-    return {"inputs": [item], **fields}
+    tensor = {"name": name, "datatype": datatype, "shape": list(array.shape), "data": array.reshape(-1).tolist()}
+    return {"inputs": [tensor], **fields}
 
 
 def slow(gates: OpenGates) -> Model:

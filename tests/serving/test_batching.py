@@ -127,8 +127,8 @@ def test_requests_at_the_same_time_run_together_and_get_their_own_rows():
     async def main() -> list[Any]:
         return await asyncio.gather(*(asked(runner, number, timings) for number in range(23)))
 
-    for number, [result] in enumerate(asyncio.run(main())):
-        np.testing.assert_array_equal(result, np.full((1, 4), 2 * number))
+    for number, [row] in enumerate(asyncio.run(main())):
+        np.testing.assert_array_equal(row, np.full((1, 4), 2 * number))
     assert max(timing.batch for timing in timings) == 4
     assert sum(timing.batch for timing in timings if timing.is_counted) == 23
 
@@ -195,8 +195,8 @@ def test_a_batch_that_fails_runs_again_request_by_request():
     async def main() -> list[Any]:
         return await asyncio.gather(*(asked(runner, number, timings) for number in range(6)))
 
-    for number, [result] in enumerate(asyncio.run(main())):
-        np.testing.assert_array_equal(result, np.full((1, 4), 2 * number))
+    for number, [row] in enumerate(asyncio.run(main())):
+        np.testing.assert_array_equal(row, np.full((1, 4), 2 * number))
     assert [timing.batch for timing in timings] == [1] * 6
 
 

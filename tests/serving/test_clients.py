@@ -25,8 +25,8 @@ def server() -> Iterator[Running]:
     models = {datatype: model(transposing(datatype)) for datatype in TYPES}
     models |= {"two": model(two_by_two()), "scalar": model(doubler(shape=())), "doubler": model(doubler())}
     options = ServeOptions(control=True, shared_memory=True)
-    with running(serving(models), options, grpc=True) as result:
-        yield result
+    with running(serving(models), options, grpc=True) as running_server:
+        yield running_server
 
 
 @pytest.fixture(params=["http", "grpc", "http.aio", "grpc.aio"])
@@ -43,14 +43,14 @@ def library(kind: str) -> Any:
 
 
 def tensor(lib: Any, datatype: str, array: Array, name: str = "x", **options: Any) -> Any:
-    item = lib.InferInput(name, list(array.shape), datatype)
+    infer_input = lib.InferInput(name, list(array.shape), datatype)
     try:
-        item.set_data_from_numpy(array, **options)
+        infer_input.set_data_from_numpy(array, **options)
     except failure():
         if datatype != "BF16":
             raise
-        item.set_data_from_numpy(array.astype(np.float32), **options)  # the form of versions before 26.06
-    return item
+        infer_input.set_data_from_numpy(array.astype(np.float32), **options)  # the form of versions before 26.06
+    return infer_input
 
 
 def call(server: Running, kind: str, method: str, *arguments: Any, **options: Any) -> Any:
@@ -71,9 +71,9 @@ def infer(server: Running, kind: str, *arguments: Any, **options: Any) -> Any:
 
 
 def check(result: Any, expected: Array, datatype: str) -> None:
-    got = result.as_numpy("y")
-    np.testing.assert_array_equal(got.astype(expected.dtype), expected)
-    assert got.dtype == expected.dtype or datatype == "BF16" or not got.size  # the HTTP client makes float64 of nothing
+    y = result.as_numpy("y")
+    np.testing.assert_array_equal(y.astype(expected.dtype), expected)
+    assert y.dtype == expected.dtype or datatype == "BF16" or not y.size  # the HTTP client makes float64 of nothing
 
 
 @pytest.mark.parametrize("datatype", TYPES)
@@ -97,8 +97,8 @@ def test_json_and_binary_tensors_are_mixed(server, datatype, binary_in, binary_o
 
 def test_a_tensor_without_dimensions_goes_in_and_out(server, kind):
     x = np.array(1.5, np.float32)
-    got = infer(server, kind, "scalar", [tensor(library(kind), "FP32", x)]).as_numpy("y")
-    assert (got.shape, got.item()) == ((), 3.0)
+    y = infer(server, kind, "scalar", [tensor(library(kind), "FP32", x)]).as_numpy("y")
+    assert (y.shape, y.item()) == ((), 3.0)
 
 
 def test_several_inputs_and_some_outputs(server, kind):
@@ -213,9 +213,9 @@ def test_models_that_have_no_file_cannot_be_loaded_but_unloaded(server, kind):
     ],
 )
 def test_an_extension_that_is_not_offered_is_named(server, kind, method, text):
-    arguments = [{}] if method == "update_log_settings" else []
+    settings = [{}] if method == "update_log_settings" else []
     with pytest.raises(failure(), match=text):
-        call(server, kind, method, *arguments)
+        call(server, kind, method, *settings)
 
 
 def test_regions_of_shared_memory_are_used_instead_of_tensors(server, kind):
@@ -235,8 +235,8 @@ def test_regions_of_shared_memory_are_used_instead_of_tensors(server, kind):
         item.set_shared_memory(name, x.nbytes)
         output.set_shared_memory(name, x.nbytes, offset=x.nbytes)
         infer(server, kind, "doubler", [item], outputs=[output])
-        got = shm.get_contents_as_numpy(handle, np.float32, [6, 4])[3:]
-        np.testing.assert_array_equal(got, 2 * x)
+        y = shm.get_contents_as_numpy(handle, np.float32, [6, 4])[3:]
+        np.testing.assert_array_equal(y, 2 * x)
         call(server, kind, "unregister_system_shared_memory", name)
         with pytest.raises(failure(), match=name):
             infer(server, kind, "doubler", [item], outputs=[output])

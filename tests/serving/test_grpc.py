@@ -32,8 +32,8 @@ def server() -> Iterator[Running]:
         "half": model(doubler("float16", (1, 4))),
         "two": model(two_by_two()),
     }
-    with running(serving(models), ServeOptions(max_body=100_000), grpc=True) as result:
-        yield result
+    with running(serving(models), ServeOptions(max_body=100_000), grpc=True) as running_server:
+        yield running_server
 
 
 def parameter(**field: Any) -> Any:
@@ -70,16 +70,16 @@ class Stub:
 
     def request(self, name: str = "doubler", array: Any = None, datatype: str = "FP32", **fields: Any) -> Any:
         array = np.array([[1, 2, 3, 4]], np.float32) if array is None else array
-        item = {"name": "x", "datatype": datatype, "shape": array.shape}
+        tensor = {"name": "x", "datatype": datatype, "shape": array.shape}
         raw = {"raw_input_contents": [array.tobytes()]}
-        return self.message("ModelInferRequest")(model_name=name, inputs=[item], **{**raw, **fields})
+        return self.message("ModelInferRequest")(model_name=name, inputs=[tensor], **{**raw, **fields})
 
 
 @pytest.fixture
 def stub(server: Running) -> Iterator[Stub]:
-    result = Stub(server.grpc)
-    yield result
-    result._channel.close()
+    grpc_stub = Stub(server.grpc)
+    yield grpc_stub
+    grpc_stub._channel.close()
 
 
 def test_health_and_metadata(stub):
@@ -88,7 +88,7 @@ def test_health_and_metadata(stub):
     assert stub.ask("ModelReady", name="two").ready
     assert stub.ask("ServerMetadata").name == "interposer"
     said = stub.ask("ModelMetadata", name="doubler")
-    assert [(item.name, item.datatype, list(item.shape)) for item in said.inputs] == [("x", "FP32", [-1, 4])]
+    assert [(tensor.name, tensor.datatype, list(tensor.shape)) for tensor in said.inputs] == [("x", "FP32", [-1, 4])]
     assert stub.ask("ModelConfig", name="bytes").config.input[0].data_type == 6
     assert stub.ask("RepositoryIndex").models[0].state == "READY"
 
@@ -107,8 +107,8 @@ def test_raw_contents_go_in_and_out(stub, name, dtype, datatype):
 
 @pytest.mark.parametrize(("name", "datatype", "field"), [("doubler", "FP32", "fp32"), ("bytes", "INT8", "int")])
 def test_typed_contents_go_in_and_out(stub, name, datatype, field):
-    item = {"name": "x", "datatype": datatype, "shape": [1, 4], "contents": {f"{field}_contents": [1, 2, 3, 4]}}
-    answer = stub.ask("ModelInfer", model_name=name, inputs=[item])
+    tensor = {"name": "x", "datatype": datatype, "shape": [1, 4], "contents": {f"{field}_contents": [1, 2, 3, 4]}}
+    answer = stub.ask("ModelInfer", model_name=name, inputs=[tensor])
     assert list(getattr(answer.outputs[0].contents, f"{field}_contents")) == [2, 4, 6, 8]
     assert not answer.raw_output_contents
 
@@ -191,8 +191,8 @@ def test_an_answer_has_raw_contents_if_the_input_is_in_shared_memory():
             stub = Stub(server.grpc)
             stub.ask("SystemSharedMemoryRegister", name="r", key=path.name, byte_size=4)
             shared = {"shared_memory_region": {"string_param": "r"}, "shared_memory_byte_size": {"int64_param": 4}}
-            item = X | {"datatype": "INT8", "parameters": shared}
-            answer = stub.ask("ModelInfer", model_name="bytes", inputs=[item])
+            tensor = X | {"datatype": "INT8", "parameters": shared}
+            answer = stub.ask("ModelInfer", model_name="bytes", inputs=[tensor])
             assert list(answer.raw_output_contents) == [bytes([2, 4, 6, 8])]
     finally:
         path.unlink()
@@ -295,8 +295,8 @@ def test_the_descriptor_is_that_of_the_proto_file():
     from interposer.serving.protocol.descriptor import FILES
     from tools.grpc_messages import base64, compiled
 
-    stored, created = (FileDescriptorSet.FromString(data) for data in (base64.b64decode(FILES), compiled()))
-    assert stored == created
+    stored, compiled_now = (FileDescriptorSet.FromString(data) for data in (base64.b64decode(FILES), compiled()))
+    assert stored == compiled_now
 
 
 class Health:
@@ -324,7 +324,7 @@ def test_the_health_service_says_whether_the_server_and_the_inference_service_ar
             health.call("Check", service="grpc.Other")
         assert (caught.value.code().name, caught.value.details()) == ("NOT_FOUND", "unknown service 'grpc.Other'")
         statuses = health.call("List").statuses
-        assert {name: health.status(item.status) for name, item in statuses.items()} == {
+        assert {name: health.status(response.status) for name, response in statuses.items()} == {
             "": "SERVING",
             "inference.GRPCInferenceService": "SERVING",
         }

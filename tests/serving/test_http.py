@@ -48,8 +48,8 @@ def server() -> Iterator[Running]:
         "half": model(doubler("float16", (1, 4))),
         "two": model(two_by_two()),
     }
-    with running(serving(models), ServeOptions(max_body=10_000)) as result:
-        yield result
+    with running(serving(models), ServeOptions(max_body=10_000)) as running_server:
+        yield running_server
 
 
 @pytest.fixture
@@ -95,8 +95,8 @@ def test_json_goes_in_and_out(client):
 @pytest.mark.parametrize(("name", "dtype", "datatype"), [("doubler", np.float32, "FP32"), ("half", np.float16, "FP16")])
 def test_binary_tensors_go_in_and_out(client, name, dtype, datatype):
     x = np.array([[1, 2, 3, 4]], dtype)
-    item = {"name": "x", "datatype": datatype, "shape": [1, 4], "parameters": {"binary_data_size": x.nbytes}}
-    head = json.dumps({"inputs": [item], "parameters": {"binary_data_output": True}}).encode()
+    tensor = {"name": "x", "datatype": datatype, "shape": [1, 4], "parameters": {"binary_data_size": x.nbytes}}
+    head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
     answer = client.post(f"/v2/models/{name}/infer", head + x.tobytes(), Inference_Header_Content_Length=str(len(head)))
     length = int(answer.headers["inference-header-content-length"])
     assert json.loads(answer.body[:length])["outputs"] == [
@@ -114,7 +114,7 @@ def test_outputs_can_be_requested_in_any_order_and_form(client):
     assert head["outputs"][0] == {"name": "difference", "datatype": "FP32", "shape": [1, 3], "data": [0, 0, 0]}
     assert answer.body[length:] == np.array([2, 4, 6], np.float32).tobytes()
     only = client.post("/v2/models/two/infer", {"inputs": inputs, "outputs": outputs[:1]})
-    assert [item["name"] for item in only.json["outputs"]] == ["difference"]
+    assert [output["name"] for output in only.json["outputs"]] == ["difference"]
 
 
 def test_classes_are_texts_of_the_largest_elements(client):

@@ -35,8 +35,8 @@ def imported() -> Any:
 def server() -> Iterator[Running]:
     imported()
     models = {datatype: model(transposing(datatype)) for datatype in TYPES}
-    with running(serving(models | {"two": model(two_by_two())}), grpc=True) as result:
-        yield result
+    with running(serving(models | {"two": model(two_by_two())}), grpc=True) as running_server:
+        yield running_server
 
 
 def address(server: Running, protocol: str) -> str:

@@ -47,10 +47,10 @@ def read(*inputs: dict[str, Any], tail: bytes = b"", **fields: Any) -> InferRequ
 def test_a_binary_tensor_of_each_type_is_read_and_written(datatype):
     array = np.array([[0, 1, 1], [1, 0, 1]]).astype(TYPES[datatype])
     request = read(tensor(datatype, [2, 3], binary_data_size=array.nbytes), tail=array.tobytes())
-    [value] = request.inputs
-    np.testing.assert_array_equal(value.array, array)
-    assert value.array.dtype == array.dtype
-    parts, length = write_response(InferResponse("m", "1", (OutputTensor("y", datatype, value.array),)), True)
+    [tensor_read] = request.inputs
+    np.testing.assert_array_equal(tensor_read.array, array)
+    assert tensor_read.array.dtype == array.dtype
+    parts, length = write_response(InferResponse("m", "1", (OutputTensor("y", datatype, tensor_read.array),)), True)
     assert parts[1] == array.tobytes()
     assert length == len(parts[0])
     assert json.loads(parts[0])["outputs"] == [
@@ -63,10 +63,12 @@ def test_a_binary_tensor_of_each_type_is_read_and_written(datatype):
 def test_a_tensor_of_json_numbers_is_read_and_written(datatype, is_nested):
     array = np.array([[0, 1, 1], [1, 0, 1]]).astype(TYPES[datatype])
     data = array.tolist() if is_nested else array.reshape(-1).tolist()
-    [value] = read(tensor(datatype, [2, 3], data)).inputs
-    np.testing.assert_array_equal(value.array, array)
-    assert value.array.dtype == array.dtype
-    parts, length = write_response(InferResponse("m", "1", (OutputTensor("y", datatype, value.array),), "7"), False)
+    [tensor_read] = read(tensor(datatype, [2, 3], data)).inputs
+    np.testing.assert_array_equal(tensor_read.array, array)
+    assert tensor_read.array.dtype == array.dtype
+    parts, length = write_response(
+        InferResponse("m", "1", (OutputTensor("y", datatype, tensor_read.array),), "7"), False
+    )
     assert (len(parts), length) == (1, None)
     assert json.loads(parts[0]) == {
         "model_name": "m",
@@ -91,11 +93,11 @@ def test_the_extreme_values_of_each_type_survive_json(monkeypatch, datatype, has
     elif json_text.orjson is None:
         pytest.skip("the package orjson is not installed")
     array = np.array(NUMBERS[datatype], TYPES[datatype])
-    [value] = read(tensor(datatype, [len(array)], array.tolist())).inputs
-    assert value.array.tobytes() == array.tobytes()
+    [tensor_read] = read(tensor(datatype, [len(array)], array.tolist())).inputs
+    assert tensor_read.array.tobytes() == array.tobytes()
     [text], _ = write_response(InferResponse("m", "1", (OutputTensor("y", datatype, array),)), False)
-    [again] = read(tensor(datatype, [len(array)], json.loads(text)["outputs"][0]["data"])).inputs
-    assert again.array.tobytes() == array.tobytes()
+    [tensor_again] = read(tensor(datatype, [len(array)], json.loads(text)["outputs"][0]["data"])).inputs
+    assert tensor_again.array.tobytes() == array.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -130,8 +132,8 @@ def test_orjson_changes_neither_requests_nor_messages(monkeypatch, text):
 
 
 def test_an_answer_with_half_of_a_surrogate_pair_is_written():
-    item = OutputTensor("y", "BYTES", np.array(["\ud800", "ü"], object))
-    [text], _ = write_response(InferResponse("m", "1", (item,)), False)
+    output = OutputTensor("y", "BYTES", np.array(["\ud800", "ü"], object))
+    [text], _ = write_response(InferResponse("m", "1", (output,)), False)
     assert json.loads(text)["outputs"][0]["data"] == ["\ud800", "ü"]
 
 
@@ -156,9 +158,9 @@ def test_tensors_without_elements_and_without_dimensions_are_read():
 
 def test_a_tensor_that_is_not_aligned_in_the_body_is_copied():
     array = np.arange(4, dtype=np.float64)
-    value = from_bytes("x", "FP64", (4,), memoryview(b"#" + array.tobytes())[1:])
-    assert value.flags.aligned
-    np.testing.assert_array_equal(value, array)
+    copied = from_bytes("x", "FP64", (4,), memoryview(b"#" + array.tobytes())[1:])
+    assert copied.flags.aligned
+    np.testing.assert_array_equal(copied, array)
 
 
 def test_the_other_fields_of_a_request_are_read():
@@ -328,5 +330,5 @@ def test_one_wrong_element_among_many_is_found(datatype, elements, problem, plac
 @pytest.mark.parametrize("datatype", ["UINT8", "INT8", "INT16", "UINT16", "INT32", "UINT32", "INT64", "UINT64"])
 def test_the_extremes_of_integers_are_read(datatype):
     low, high = range_of(data_type(datatype))
-    result = from_json("x", datatype, (4,), [low, high, 0, 1])
-    assert (result.dtype, result.tolist()) == (data_type(datatype).numpy, [low, high, 0, 1])
+    array = from_json("x", datatype, (4,), [low, high, 0, 1])
+    assert (array.dtype, array.tolist()) == (data_type(datatype).numpy, [low, high, 0, 1])

@@ -33,8 +33,8 @@ __all__ = ["file"]
 def metric(client: Client, line: str) -> float:
     """Return the value in the line of the metrics that begins with a text."""
     text = client.get("/metrics").body.decode()
-    found = re.search(rf"^{re.escape(line)}\S* (\S+)$", text, re.MULTILINE)
-    return 0.0 if found is None else float(found[1])
+    match = re.search(rf"^{re.escape(line)}\S* (\S+)$", text, re.MULTILINE)
+    return 0.0 if match is None else float(match[1])
 
 
 def test_metrics_are_sums_over_the_workers_also_after_one_has_died(file):
@@ -60,11 +60,11 @@ def test_metrics_are_sums_over_the_workers_also_after_one_has_died(file):
 
 def statistics(client: Client) -> tuple[int, int, int]:
     """Return the counts of successes, failures and executions that one worker reports."""
-    [item] = client.get("/v2/models/doubler/stats").json["model_stats"]
-    kinds = item["inference_stats"]
-    [batch] = item["batch_stats"]
-    assert (batch["batch_size"], batch["compute_infer"]["count"]) == (1, item["execution_count"])
-    return kinds["success"]["count"], kinds["fail"]["count"], item["execution_count"]
+    [model] = client.get("/v2/models/doubler/stats").json["model_stats"]
+    kinds = model["inference_stats"]
+    [batch] = model["batch_stats"]
+    assert (batch["batch_size"], batch["compute_infer"]["count"]) == (1, model["execution_count"])
+    return kinds["success"]["count"], kinds["fail"]["count"], model["execution_count"]
 
 
 def test_statistics_and_the_page_are_those_of_all_workers_also_after_one_has_died(file):
@@ -128,8 +128,8 @@ def test_workers_answer_over_grpc_too(file):
 
     with with_grpc(file, "--workers", "2", "--grpc-port", "0") as (process, line):
         address = re.search(r"gRPC at (\S+)", line)[1]
-        item = {"name": "x", "datatype": "FP32", "shape": [1, 4], "contents": {"fp32_contents": [1, 2, 3, 4]}}
-        request = message("ModelInferRequest")(model_name="doubler", inputs=[item])
+        tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "contents": {"fp32_contents": [1, 2, 3, 4]}}
+        request = message("ModelInferRequest")(model_name="doubler", inputs=[tensor])
         for _ in range(8):
             with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
                 call = channel.unary_unary(

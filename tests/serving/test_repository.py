@@ -72,9 +72,9 @@ def test_the_version_policy_of_triton_is_followed(folder, policy, versions):
 def test_settings_come_from_toml_files(folder):
     (folder / "flat.toml").write_text('backends = ["A", "B"]\nbatch = 4\nbatch_delay_ms = 5\nplan = "p.json"\n')
     (folder / "deep.toml").write_text('versions = "all"\n[shapes]\nx = [2, 4]\n')
-    found = {source.name: source.settings for source in found_in(str(folder), DEFAULTS)}
-    assert found["flat"] == ModelSettings(("A", "B"), str(folder / "p.json"), batch=4, batch_delay=0.005)
-    assert found["deep"] == ModelSettings(("CpuRef",), shapes={"x": [2, 4]}, versions="all")
+    settings_of = {source.name: source.settings for source in found_in(str(folder), DEFAULTS)}
+    assert settings_of["flat"] == ModelSettings(("A", "B"), str(folder / "p.json"), batch=4, batch_delay=0.005)
+    assert settings_of["deep"] == ModelSettings(("CpuRef",), shapes={"x": [2, 4]}, versions="all")
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,8 @@ def server(folder: Path) -> Iterator[Running]:
     def repository() -> Repository:
         return Repository(lambda: found_in(str(folder), DEFAULTS), Loader(2))
 
-    with running(repository, ServeOptions(control=True, token="t")) as result:
-        yield result
+    with running(repository, ServeOptions(control=True, token="t")) as running_server:
+        yield running_server
 
 
 def control(server: Running, name: str, what: str) -> Any:
@@ -179,7 +179,7 @@ def test_models_are_loaded_and_unloaded_on_request(server, folder):
     assert server.client.post(infer, infer_body()).json == {"error": "model 'flat' is not loaded"}
     index = server.client.post("/v2/repository/index", {}).json
     assert {"name": "flat", "version": "1", "state": "UNAVAILABLE", "reason": "unloaded"} in index
-    assert [item["name"] for item in server.client.post("/v2/repository/index", {"ready": True}).json] == ["deep"]
+    assert [model["name"] for model in server.client.post("/v2/repository/index", {"ready": True}).json] == ["deep"]
     assert control(server, "flat", "load").status == 200
     assert server.client.post(infer, infer_body()).status == 200
     assert control(server, "none", "load").json == {"error": "the server has no file for a model 'none'"}
@@ -217,7 +217,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_old_one(server, folder):
 
 def test_wrong_settings_of_a_model_do_not_concern_the_others(server, folder):
     (folder / "deep" / "config.pbtxt").write_text("name: {")
-    assert [item["state"] for item in server.client.post("/v2/repository/index", {}).json if item["name"] == "deep"]
+    assert [model["state"] for model in server.client.post("/v2/repository/index", {}).json if model["name"] == "deep"]
     assert control(server, "flat", "load").status == 200
     refused = control(server, "deep", "load")
     assert (refused.status, "ConfigError" in refused.json["error"]) == (400, True)
@@ -227,7 +227,7 @@ def test_wrong_settings_of_a_model_do_not_concern_the_others(server, folder):
 def test_the_index_has_the_models_that_run_when_their_folder_is_gone(server, folder):
     shutil.rmtree(folder)
     index = server.client.post("/v2/repository/index", {}).json
-    assert [(item["name"], item["state"]) for item in index] == [("deep", "READY"), ("flat", "READY")]
+    assert [(model["name"], model["state"]) for model in index] == [("deep", "READY"), ("flat", "READY")]
     assert server.client.post("/v2/models/flat/infer", infer_body()).status == 200
 
 

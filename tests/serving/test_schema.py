@@ -86,8 +86,8 @@ def problems(value: Any, schema: Any, path: str = "") -> Iterator[str]:
 
 
 def _problems_of_object(value: Any, schema: dict[str, Any], path: str) -> Iterator[str]:
-    known = {name.rstrip("?"): inner for name, inner in schema.items()}
-    yield from (f"{path}: unknown field {name}" for name in value if name not in known)
+    fields = {name.rstrip("?"): inner for name, inner in schema.items()}
+    yield from (f"{path}: unknown field {name}" for name in value if name not in fields)
     for name, inner in schema.items():
         if name.rstrip("?") in value:
             yield from problems(value[name.rstrip("?")], inner, f"{path}.{name}")
@@ -98,8 +98,8 @@ def _problems_of_object(value: Any, schema: dict[str, Any], path: str) -> Iterat
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
     models = {"doubler": model(doubler()), "two": model(two_by_two())}
-    with running(serving(models), ServeOptions(max_body=10_000)) as result:
-        yield result
+    with running(serving(models), ServeOptions(max_body=10_000)) as running_server:
+        yield running_server
 
 
 INFER = "/v2/models/doubler/infer"

@@ -35,9 +35,9 @@ def counter() -> Network:
     network = Network("counter")
     x = network.add_input_layer(0, TensorInfo((1, 2)), name="x")
     total = network.add_state("total", TensorInfo((1, 2)), np.full((1, 2), 10, np.float32))
-    result = network.add_addition_layer(total, x, name="add")
-    network.set_state("total", result)
-    network.add_output_layer(0, result, name="y")
+    next_total = network.add_addition_layer(total, x, name="add")
+    network.set_state("total", next_total)
+    network.add_output_layer(0, next_total, name="y")
     return network
 
 
@@ -163,8 +163,8 @@ def server() -> Iterator[Running]:
     for package in ("starlette", "uvicorn", "prometheus_client"):
         pytest.importorskip(package, reason=f"the package {package} is not installed")
     models = {"counter": ip.load(counter(), ["CpuRef"]), "cache": ip.load(cache(), ["CpuRef"])}
-    with running(serving(models), grpc=find_spec("grpc") is not None) as result:
-        yield result
+    with running(serving(models), grpc=find_spec("grpc") is not None) as running_server:
+        yield running_server
 
 
 def send(server: Running, number: Any, rows: Any = ((1, 2),), model: str = "counter", **flags: Any) -> Any:
@@ -235,9 +235,9 @@ def test_caches_of_interleaved_sequences_are_right(server):
         number, value = int(draw.integers(1, 6)), float(draw.integers(100))
         start = number not in sequences
         end = not start and bool(draw.integers(10) == 0)
-        known = sequences.setdefault(number, Expected())
+        expected = sequences.setdefault(number, Expected())
         answer = send(server, number, [[value] * 2], "cache", start=start, end=end)
-        assert np.reshape(data(answer), (4, 2)).tolist() == known.after(value)
+        assert np.reshape(data(answer), (4, 2)).tolist() == expected.after(value)
         if end:
             del sequences[number]
 
@@ -246,10 +246,10 @@ def test_caches_of_concurrent_clients_are_right(server):
     failures: list[Any] = []
 
     def client(number: int) -> None:
-        known = Expected()
+        expected = Expected()
         for step in range(12):
             answer = send(server, f"client {number}", [[step + number] * 2], "cache", start=step == 0, end=step == 11)
-            if np.reshape(data(answer), (4, 2)).tolist() != known.after(step + number):
+            if np.reshape(data(answer), (4, 2)).tolist() != expected.after(step + number):
                 failures.append((number, step, answer.json))
 
     threads = [threading.Thread(target=client, args=(number,)) for number in range(8)]
@@ -290,13 +290,13 @@ def test_tritonclient_streams_sequences(server):
 
 
 def test_an_idle_sequence_is_dropped(server, clock):
-    with running(lambda: app_repository(idle=0.3)) as other:
-        send(other, 1, start=True)
-        assert data(send(other, 1)) == [12, 14]
-        while "error" not in send(other, 1).json:  # until the loop has looked for idle sequences
+    with running(lambda: app_repository(idle=0.3)) as short_lived:
+        send(short_lived, 1, start=True)
+        assert data(send(short_lived, 1)) == [12, 14]
+        while "error" not in send(short_lived, 1).json:  # until the loop has looked for idle sequences
             clock.now += 1
             time.sleep(0.05)
-        assert "has not begun, or had no request for 0.3 seconds" in send(other, 1).json["error"]
+        assert "has not begun, or had no request for 0.3 seconds" in send(short_lived, 1).json["error"]
 
 
 def app_repository(idle: float) -> Repository:

@@ -67,12 +67,12 @@ def test_json_logs_have_a_line_for_each_request(file):
         client.post("/v2/models/doubler/infer", infer_body(datatype="INT8"))
         assert client.get("/metrics").status == 404
         assert b"/metrics" not in client.get("/").body
-        other = Client(int(re.search(r"metrics at http://127.0.0.1:(\d+)", line)[1]))
-        assert b"interposer_requests_total" in other.get("/metrics").body
+        metrics_client = Client(int(re.search(r"metrics at http://127.0.0.1:(\d+)", line)[1]))
+        assert b"interposer_requests_total" in metrics_client.get("/metrics").body
         process.send_signal(signal.SIGTERM)
         lines = [json.loads(text) for text in process.stderr.read().splitlines()]
-    requests = [item for item in lines if item["message"] == "request"]
-    assert [(item["model"], item["code"], item["id"]) for item in requests] == [
+    requests = [line_of_log for line_of_log in lines if line_of_log["message"] == "request"]
+    assert [(line_of_log["model"], line_of_log["code"], line_of_log["id"]) for line_of_log in requests] == [
         ("doubler", "OK", "q1"),
         ("doubler", "INVALID_ARGUMENT", ""),
     ]
@@ -85,7 +85,7 @@ def test_json_logs_have_the_warnings_of_libraries_too(file):
             assert connection.recv(100).startswith(b"HTTP/1.1 400")
         process.send_signal(signal.SIGTERM)
         lines = [json.loads(text) for text in process.stderr.read().splitlines()]
-    assert [item["level"] for item in lines] == ["warning"]
+    assert [line_of_log["level"] for line_of_log in lines] == ["warning"]
 
 
 @pytest.mark.parametrize("count", ["1", "2"])

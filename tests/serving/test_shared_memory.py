@@ -26,9 +26,9 @@ def memory(tmp_path: Path) -> Iterator[SharedMemory]:
     (tmp_path / "secret").write_bytes(bytes(100))
     os.symlink(tmp_path / "secret", tmp_path / "shared" / "link")
     os.mkfifo(tmp_path / "shared" / "pipe")
-    result = SharedMemory(str(tmp_path / "shared"))
-    yield result
-    result.unregister()
+    shared_memory = SharedMemory(str(tmp_path / "shared"))
+    yield shared_memory
+    shared_memory.unregister()
 
 
 def refused(function: Any, *arguments: Any) -> str:
@@ -98,8 +98,10 @@ def test_reads_and_writes_outside_of_a_region_are_refused(memory, tmp_path):
 def server() -> Iterator[Running]:
     for package in ("starlette", "uvicorn", "prometheus_client"):
         pytest.importorskip(package, reason=f"the package {package} is not installed")
-    with running(serving({"doubler": model(doubler())}), ServeOptions(shared_memory=True, token="abc")) as result:
-        yield result
+    with running(
+        serving({"doubler": model(doubler())}), ServeOptions(shared_memory=True, token="abc")
+    ) as running_server:
+        yield running_server
 
 
 def test_the_size_of_a_tensor_is_checked_before_it_is_copied(server):
@@ -111,8 +113,8 @@ def test_the_size_of_a_tensor_is_checked_before_it_is_copied(server):
         body = {"key": path.name, "byte_size": size}
         assert server.client.post("/v2/systemsharedmemory/region/r/register", body, **token).status == 200
         parameters = {"shared_memory_region": "r", "shared_memory_byte_size": size}
-        item = {"name": "x", "datatype": "FP32", "shape": [1, 4], "parameters": parameters}
-        answer = server.client.post("/v2/models/doubler/infer", {"inputs": [item]})
+        tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "parameters": parameters}
+        answer = server.client.post("/v2/models/doubler/infer", {"inputs": [tensor]})
         text = f"input 'x' has {size} bytes; FP32 with the shape [1, 4] needs 16"
         assert (answer.status, answer.json) == (400, {"error": text})
     finally:
@@ -132,14 +134,14 @@ def test_inputs_and_outputs_can_be_in_shared_memory(server):
         assert client.post(register, body, **token).status == 200
         assert client.get("/v2/systemsharedmemory/status", **token).json == [{"name": "r", **body}]
         there = {"shared_memory_region": "r", "shared_memory_byte_size": 16}
-        item = {"name": "x", "datatype": "FP32", "shape": [1, 4], "parameters": there}
+        tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "parameters": there}
         outputs = [{"name": "y", "parameters": {**there, "shared_memory_offset": 16}}]
-        answer = client.post("/v2/models/doubler/infer", {"inputs": [item], "outputs": outputs})
+        answer = client.post("/v2/models/doubler/infer", {"inputs": [tensor], "outputs": outputs})
         assert answer.json["outputs"] == [
             {"name": "y", "datatype": "FP32", "shape": [1, 4], "parameters": {**there, "shared_memory_offset": 16}}
         ]
         assert struct.unpack("<8f", path.read_bytes()) == (1, 2, 3, 4, 2, 4, 6, 8)
         assert client.post("/v2/systemsharedmemory/region/r/unregister", {}, **token).status == 200
-        assert client.post("/v2/models/doubler/infer", {"inputs": [item]}).status == 400
+        assert client.post("/v2/models/doubler/infer", {"inputs": [tensor]}).status == 400
     finally:
         path.unlink()

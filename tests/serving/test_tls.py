@@ -67,23 +67,23 @@ class Files(NamedTuple):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    result = Files(tmp_path_factory.mktemp("tls"))
+    tls_files = Files(tmp_path_factory.mktemp("tls"))
     for name in ("ca", "stranger"):
-        result.authority(name)
+        tls_files.authority(name)
     for name in ("server", "client"):
-        result.sign(name)
+        tls_files.sign(name)
     try:
-        result.sign("expired", "-days", "-1")
+        tls_files.sign("expired", "-days", "-1")
     except subprocess.CalledProcessError:  # OpenSSL from 3.4 on
-        result.sign("expired", "-not_before", "20200101000000Z", "-not_after", "20200201000000Z")
-    result.openssl("rsa", "-aes128", "-passout", "pass:secret", "-in", "server.key", "-out", "encrypted.key")
+        tls_files.sign("expired", "-not_before", "20200101000000Z", "-not_after", "20200201000000Z")
+    tls_files.openssl("rsa", "-aes128", "-passout", "pass:secret", "-in", "server.key", "-out", "encrypted.key")
     for name, kind, option in (("short", "rsa", "rsa_keygen_bits:1024"), ("rare", "ec", "ec_paramgen_curve:secp224r1")):
-        result.openssl(
+        tls_files.openssl(
             "req", "-x509", "-newkey", kind, "-pkeyopt", option, "-nodes", "-keyout", f"{name}.key",
             "-out", f"{name}.pem", "-days", "9", "-subj", f"/CN={name}",
         )  # fmt: skip
-    (result.folder / "text.pem").write_text("no certificate\n")
-    return result
+    (tls_files.folder / "text.pem").write_text("no certificate\n")
+    return tls_files
 
 
 def listen(files: Files, name: str = "server", **fields: Any) -> dict[str, Any]:
@@ -93,16 +93,16 @@ def listen(files: Files, name: str = "server", **fields: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def server(files: Files) -> Iterator[Running]:
     pytest.importorskip("grpc", reason="the package grpcio is not installed")
-    with running(serving({"doubler": model(doubler())}), grpc=True, **listen(files)) as result:
-        yield result
+    with running(serving({"doubler": model(doubler())}), grpc=True, **listen(files)) as running_server:
+        yield running_server
 
 
 @pytest.fixture(scope="module")
 def strict(files: Files) -> Iterator[Running]:
     pytest.importorskip("grpc", reason="the package grpcio is not installed")
     fields = listen(files, client_ca=files.path("ca.pem"))
-    with running(serving({"doubler": model(doubler())}), grpc=True, **fields) as result:
-        yield result
+    with running(serving({"doubler": model(doubler())}), grpc=True, **fields) as running_server:
+        yield running_server
 
 
 REFUSED = {35, 52, 55, 56}
@@ -129,8 +129,8 @@ def test_curl_needs_a_certificate_if_the_server_asks_for_one(strict, files):
     pair = ("--cert", files.path("client.pem"), "--key", files.path("client.key"))
     assert curl(strict, *trust, *pair) == (0, '{"ready":true}')
     assert curl(strict, *trust)[0] in REFUSED
-    other = ("--cert", files.path("stranger.pem"), "--key", files.path("stranger.key"))
-    assert curl(strict, *trust, *other)[0] in REFUSED
+    stranger = ("--cert", files.path("stranger.pem"), "--key", files.path("stranger.key"))
+    assert curl(strict, *trust, *stranger)[0] in REFUSED
 
 
 def infer(lib: Any, client: Any) -> Any:

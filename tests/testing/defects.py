@@ -140,7 +140,10 @@ PROBLEMS: tuple[Planted, ...] = (
 
 def table() -> str:
     """Return the table of planted defects in Markdown."""
-    rows = [f"| {item.kind} | {item.what} | `{item.case}` | {'yes' if item.names_it else 'no'} |" for item in PROBLEMS]
+    rows = [
+        f"| {planted.kind} | {planted.what} | `{planted.case}` | {'yes' if planted.names_it else 'no'} |"
+        for planted in PROBLEMS
+    ]
     return "\n".join(["| group | error | found by | named |", "|---|---|---|---|", *rows, ""])
 
 

@@ -58,8 +58,8 @@ class Absent(Backend):
 def test_a_backend_is_named_by_its_id_in_a_runtime_or_given_as_a_class() -> None:
     with Runtime() as runtime:
         runtime.registry.register("Right", wrong.Right)
-        for value in ("Right", wrong.Right, wrong.Right(), "tests.testing.wrong:Right"):
-            report = check_backend(value, runtime=runtime, only="results/Addition-float32")
+        for backend in ("Right", wrong.Right, wrong.Right(), "tests.testing.wrong:Right"):
+            report = check_backend(backend, runtime=runtime, only="results/Addition-float32")
             assert (report.backend, report.ok, len(report.results)) == ("Right", True, 1)
 
 
@@ -114,9 +114,11 @@ def test_an_expected_failure_is_none_and_one_that_passes_is() -> None:
     report = check_backend(
         wrong.WrongSums, expected_failures=expected, only="*/Addition-float32", samples=SAMPLES, settings=QUICK
     )
-    result = {item.check: (item.status, item.text) for item in report.results}
-    assert result["results"] == (Status.XFAIL, "it adds one")
-    assert result["order"] == (Status.XPASS, "it was expected to fail (nobody knows), but it passes")
+    ending_of_check = {
+        result_of_case.check: (result_of_case.status, result_of_case.text) for result_of_case in report.results
+    }
+    assert ending_of_check["results"] == (Status.XFAIL, "it adds one")
+    assert ending_of_check["order"] == (Status.XPASS, "it was expected to fail (nobody knows), but it passes")
     assert [failure.id for failure in report.failures] == ["order/Addition-float32"]
 
 

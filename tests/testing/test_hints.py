@@ -20,7 +20,7 @@ def given(array: Array, q: Quantization | None = None) -> tuple[Array, TensorInf
 
 
 def hint(
-    found: Array,
+    actual: Array,
     wanted: Array,
     q: Quantization | None = None,
     inputs: tuple[tuple[Array, TensorInfo], ...] = (),
@@ -29,16 +29,16 @@ def hint(
 ) -> str:
     """What the failure of a result says after "hint: "; empty without a hint."""
     info = TensorInfo(wanted.shape, DataType.of(wanted.dtype), q)
-    text = (tolerances or Tolerances()).difference(found.astype(wanted.dtype), wanted, info, inputs, earlier)
+    text = (tolerances or Tolerances()).difference(actual.astype(wanted.dtype), wanted, info, inputs, earlier)
     assert text is not None
     return text.partition("; hint: ")[2]
 
 
 def with_wrong(places: object, wanted: Array = NUMBERS) -> Array:
     """A result that is wrong at some places, by another number at each."""
-    result = wanted.copy()
-    result[places] += np.random.default_rng(7).uniform(1.0, 9.0, wanted.shape).astype(wanted.dtype)[places]
-    return result
+    wrong_copy = wanted.copy()
+    wrong_copy[places] += np.random.default_rng(7).uniform(1.0, 9.0, wanted.shape).astype(wanted.dtype)[places]
+    return wrong_copy
 
 
 # --- offsets and factors ----------------------------------------------------------------------------------------------
@@ -50,8 +50,8 @@ def test_an_offset_of_every_element_is_named_with_its_size() -> None:
 
 
 def test_an_offset_of_one_step_is_named_where_no_step_is_allowed() -> None:
-    result = hint(STEPS + 1, STEPS, Q, tolerances=Tolerances(steps=0))
-    assert result == "every element is one step too high: rounding or bias?"
+    text = hint(STEPS + 1, STEPS, Q, tolerances=Tolerances(steps=0))
+    assert text == "every element is one step too high: rounding or bias?"
 
 
 def test_a_factor_of_every_element_is_named_with_its_size() -> None:
@@ -84,8 +84,8 @@ def test_an_offset_of_each_channel_is_named_with_the_axis_of_the_channels() -> N
 )
 def test_a_rounding_that_is_wrong_within_one_step_shows_in_the_mean(rounding: np.ufunc, expected: str) -> None:
     real = np.random.default_rng(8).uniform(-100.0, 100.0, 2000)
-    result, requested = (each(real).astype(np.int8) for each in (rounding, np.rint))
-    error = bias(result, requested, TensorInfo((2000,), "int8", Q))
+    actual, requested = (each(real).astype(np.int8) for each in (rounding, np.rint))
+    error = bias(actual, requested, TensorInfo((2000,), "int8", Q))
     assert error is not None
     assert error.endswith(expected)
 
@@ -115,9 +115,9 @@ def test_a_clamp_that_misses_the_end_of_the_range_is_named_with_both_ends() -> N
 
 def test_numbers_halfway_between_two_integers_are_named() -> None:
     x = np.float32([0.5, 1.5, 2.5, -0.5, 1.2, 2.9, -3.4])
-    result, requested = np.trunc(x + np.copysign(0.5, x)), np.rint(x)
+    actual, requested = np.trunc(x + np.copysign(0.5, x)), np.rint(x)
     expected = "only numbers halfway between two integers are wrong: half to even, or half away from zero?"
-    assert hint(result.astype(np.float32), requested, inputs=(given(x),)) == expected
+    assert hint(actual.astype(np.float32), requested, inputs=(given(x),)) == expected
 
 
 def test_a_type_that_is_too_coarse_is_named() -> None:
@@ -130,16 +130,16 @@ def test_a_type_that_is_too_coarse_is_named() -> None:
 
 
 def test_a_clamp_is_named_with_its_limits() -> None:
-    result = hint(np.clip(NUMBERS, -1, 1), NUMBERS)
-    assert result.startswith("clamped to -1 and 1, although results reach from -")
-    assert result.endswith(": saturation?")
+    text = hint(np.clip(NUMBERS, -1, 1), NUMBERS)
+    assert text.startswith("clamped to -1 and 1, although results reach from -")
+    assert text.endswith(": saturation?")
 
 
 def test_integers_that_wrap_around_instead_of_saturating_are_named() -> None:
     wide = STEPS.astype(np.int32) * 2
-    result, requested = wide.astype(np.int8), np.clip(wide, -128, 127).astype(np.int8)
+    actual, requested = wide.astype(np.int8), np.clip(wide, -128, 127).astype(np.int8)
     expected = "elements beyond the range wrap around instead of saturating at -128 and 127"
-    assert hint(result, requested, Q) == expected
+    assert hint(actual, requested, Q) == expected
 
 
 def test_an_accumulator_that_is_too_narrow_is_named_with_its_bits() -> None:
@@ -170,8 +170,8 @@ def test_denormal_numbers_that_are_flushed_to_zero_are_named() -> None:
 
 def test_the_sign_of_a_zero_is_named_where_bits_count() -> None:
     exact = Tolerances().exact(bits=True)
-    result = hint(np.float32([0.0, 1.0]), np.float32([-0.0, 1.0]), tolerances=exact)
-    assert result == "only the sign of zeros is wrong: -0.0 and 0.0 are different numbers here"
+    text = hint(np.float32([0.0, 1.0]), np.float32([-0.0, 1.0]), tolerances=exact)
+    assert text == "only the sign of zeros is wrong: -0.0 and 0.0 are different numbers here"
 
 
 # --- memory and place -------------------------------------------------------------------------------------------------

@@ -287,10 +287,10 @@ def features(network: RandomNetwork) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_two_thousand_networks_have_every_feature_and_keep_within_the_limits():
-    result = Counter[str]()
+    counts = Counter[str]()
     for number in range(2000):
         network = random_network(1, number)
-        result.update(features(network))
+        counts.update(features(network))
         assert operations(network) <= MAX_OPERATIONS_OF_LARGE
         assert all(
             layer.output.known.num_elements <= MAX_ELEMENTS_OF_LARGE for layer in network.network.inputs.values()
@@ -298,8 +298,8 @@ def test_two_thousand_networks_have_every_feature_and_keep_within_the_limits():
     families = {op.family for op in sampled_ops()} - {"randomness", "images"}
     expected = {*LAYERS, *VALUES, *NETWORKS, *COMMON, *(f"family {name}" for name in families)}
     expected |= {f"a size of {size}" for size in SIZES}
-    assert {name for name in expected if not result[name]} == set()
-    assert not result.keys() & AT_RANDOM
+    assert {name for name in expected if not counts[name]} == set()
+    assert not counts.keys() & AT_RANDOM
 
 
 def operations(network: RandomNetwork) -> int:

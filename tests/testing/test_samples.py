@@ -81,11 +81,11 @@ def test_the_reference_gives_what_worked_examples_say(op: type[Op]) -> None:
         if sample.expected is None:
             continue
         network, feeds = sample.network()
-        result = reference_outputs(network.graph, feeds)
+        outputs = reference_outputs(network.graph, feeds)
         layer = network.graph.layer("layer")
         for index, expected in enumerate(sample.expected):
             info = layer.outputs[index].known.with_shape(expected.shape)
-            assert Tolerances().difference(result[index], expected, info) is None, sample.id
+            assert Tolerances().difference(outputs[index], expected, info) is None, sample.id
 
 
 # --- quantized tensors, by way of float values ------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def real(array: np.ndarray, info: TensorInfo) -> np.ndarray:
 
 def quantized_samples(op: type[Op]) -> Iterator[Sample]:
     for sample in samples_of(op):
-        operands = [item.info for item in sample.inputs if item is not None]
+        operands = [operand.info for operand in sample.inputs if operand is not None]
         if not sample.statistical and any(info.is_quantized for info in operands):
             yield sample
 
@@ -116,12 +116,12 @@ def test_quantized_results_are_those_of_real_numbers_but_for_rounding(op: type[O
         layer, arrays = layer_of(sample)
         if not all(info.is_quantized for info in layer.output_infos):
             continue
-        result = evaluate(layer.op, arrays, layer.input_infos, layer.output_infos)
+        results = evaluate(layer.op, arrays, layer.input_infos, layer.output_infos)
         reals = [None if array is None else real(array, info)
                  for array, info in zip(arrays, layer.input_infos, strict=True)]  # fmt: skip
         infos = [None if array is None else TensorInfo(array.shape, array.dtype) for array in reals]
         expected = evaluate(layer.op, reals, infos, layer.op.infer_infos(*infos))
-        for codes, numbers, info in zip(result, expected, layer.output_infos, strict=True):
+        for codes, numbers, info in zip(results, expected, layer.output_infos, strict=True):
             assert_near(codes, numbers, info, STEPS.get(op.op_name(), 1), sample.id)
 
 
@@ -140,7 +140,7 @@ def assert_near(codes: np.ndarray, numbers: np.ndarray, info: TensorInfo, steps:
 def test_random_values_of_samples_are_the_same_with_every_version_of_numpy() -> None:
     families = {"detection", "regions"}
     checksum = 0
-    for sample in (item for item in all_samples() if item.op.family in families):
+    for sample in (candidate for candidate in all_samples() if candidate.op.family in families):
         for operand in sample.inputs:
             if operand is not None and operand.values is not None:
                 checksum = zlib.crc32(np.ascontiguousarray(operand.values).tobytes(), checksum)

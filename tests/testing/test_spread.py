@@ -22,8 +22,8 @@ def divided(operation, dividend, divisor, *, computed):
     layer = network.add_layer(ElementwiseBinary(operation), *operands)
     network.add_output_layer(0, layer)
     feeds = {n: (array**2 if computed else array).astype(np.float32) for n, array in enumerate((dividend, divisor))}
-    known = reference_values(network.graph, feeds)
-    return spreads(network.graph, feeds, known, Tolerances())[layer.output]
+    values = reference_values(network.graph, feeds)
+    return spreads(network.graph, feeds, values, Tolerances())[layer.output]
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_a_quantized_result_may_be_off_by_the_allowed_steps_in_every_type(dtype,
     layer = network.add_layer(Quantize(dtype=codes.dtype), x, outputs=[codes])
     network.add_output_layer(0, layer)
     feeds = {0: np.linspace(-100, 100, 200, dtype=np.float32)}
-    known = reference_values(network.graph, feeds)
-    spread = spreads(network.graph, feeds, known, replace(Tolerances(), steps=2))[layer.output]
-    assert not spread.wrong(known[layer.output]).any()
-    assert spread.wrong(np.where(known[layer.output] == high, low, high).astype(codes.dtype.numpy)).any()
+    values = reference_values(network.graph, feeds)
+    spread = spreads(network.graph, feeds, values, replace(Tolerances(), steps=2))[layer.output]
+    assert not spread.wrong(values[layer.output]).any()
+    assert spread.wrong(np.where(values[layer.output] == high, low, high).astype(codes.dtype.numpy)).any()
 
 
 def test_the_square_of_a_small_difference_may_be_less_than_the_reference_computes():
@@ -71,9 +71,9 @@ def test_the_square_of_a_small_difference_may_be_less_than_the_reference_compute
     network.add_output_layer(0, layer)
     root = np.full(3, np.sqrt(0.5), np.float32)
     feeds = {0: root * root + np.float32(2e-5), 1: root}
-    known = reference_values(network.graph, feeds)
-    spread = spreads(network.graph, feeds, known, Tolerances())[layer.output]
-    exact = known[layer.output]
+    values = reference_values(network.graph, feeds)
+    spread = spreads(network.graph, feeds, values, Tolerances())[layer.output]
+    exact = values[layer.output]
     assert not spread.wrong(exact * np.float32(0.997)).any()  # the product is off by its rounding
     assert not spread.wrong(exact * np.float32(1.003)).any()
     assert spread.wrong(exact * np.float32(1e6)).all()
@@ -85,11 +85,11 @@ def test_any_of_equal_numbers_may_be_found_the_largest(size):
     root = network.add_layer(
         ElementwiseUnary(UnaryOperation.SQRT), network.add_input_layer(0, TensorInfo((50, size), "float32"))
     )
-    found = network.add_layer(TopK(k=1), root)
-    network.add_output_layer(0, found.outputs[1])
+    top = network.add_layer(TopK(k=1), root)
+    network.add_output_layer(0, top.outputs[1])
     values = np.ones((50, size), np.float32)
     values[:, 1:-1] = 0.5  # the first and the last are equal
-    known = reference_values(network.graph, {0: values})
-    spread = spreads(network.graph, {0: values}, known, Tolerances())[found.outputs[1]]
-    assert not spread.wrong(np.full_like(known[found.outputs[1]], size - 1)).any()
-    assert not spread.wrong(np.zeros_like(known[found.outputs[1]])).any()
+    reference = reference_values(network.graph, {0: values})
+    spread = spreads(network.graph, {0: values}, reference, Tolerances())[top.outputs[1]]
+    assert not spread.wrong(np.full_like(reference[top.outputs[1]], size - 1)).any()
+    assert not spread.wrong(np.zeros_like(reference[top.outputs[1]])).any()

@@ -12,8 +12,8 @@ from interposer.testing.tolerances import FLOAT_TOLERANCES, same
 NAN, INF = np.nan, np.inf
 
 
-def difference(found, wanted, dtype="float32", q=None, tolerances=None):
-    arrays = [np.array(values).astype(DataType.of(dtype).numpy) for values in (found, wanted)]
+def difference(actual, expected, dtype="float32", q=None, tolerances=None):
+    arrays = [np.array(values).astype(DataType.of(dtype).numpy) for values in (actual, expected)]
     return (tolerances or Tolerances()).difference(*arrays, TensorInfo(arrays[1].shape, dtype, q))
 
 
@@ -69,8 +69,8 @@ def test_texts_and_truth_values_are_exact():
 
 
 def test_another_shape_or_type_is_a_difference():
-    result = Tolerances().difference(np.zeros((2, 1), np.float32), np.zeros(2, np.float64), TensorInfo((2,), "float64"))
-    assert result == "float32[2, 1] instead of float64[2]"
+    text = Tolerances().difference(np.zeros((2, 1), np.float32), np.zeros(2, np.float64), TensorInfo((2,), "float64"))
+    assert text == "float32[2, 1] instead of float64[2]"
 
 
 def test_tolerances_can_be_given_and_multiplied():

@@ -23,18 +23,18 @@ Kind = tuple[DataType, bool]
 
 def first_kind(sample: Sample) -> Kind:
     """The type of the first operand, and whether it is quantized."""
-    info = next(item.info for item in sample.inputs if item is not None)
+    info = next(operand.info for operand in sample.inputs if operand is not None)
     return info.dtype, info.is_quantized
 
 
 def retyped(sample: Sample, dtype: DataType, q: Quantization | None) -> Iterator[TensorInfo | None]:
     """The operands' infos, those of the first one's type in another one."""
     old, _ = first_kind(sample)
-    for item in sample.inputs:
-        if item is None:
+    for operand in sample.inputs:
+        if operand is None:
             yield None
         else:
-            yield TensorInfo(item.info.shape, dtype, q) if item.info.dtype is old else item.info
+            yield TensorInfo(operand.info.shape, dtype, q) if operand.info.dtype is old else operand.info
 
 
 def takes(sample: Sample, dtype: DataType, quantized: bool) -> bool:

@@ -73,12 +73,12 @@ def report(backend: type[wrong.Right], only: str, patience: float) -> Report:
 
 @pytest.mark.parametrize("backend", [DeadlocksOnRows, HangsInNativeCode])
 def test_a_hang_ends_its_case_with_the_stack_of_the_thread_and_the_next_cases_go_on(backend: type[wrong.Right]) -> None:
-    result = report(backend, CASES, 3.0)
-    assert result.backend == backend.id
-    statuses = {item.id: item.status for item in result.results}
+    conformance_report = report(backend, CASES, 3.0)
+    assert conformance_report.backend == backend.id
+    statuses = {case.id: case.status for case in conformance_report.results}
     assert statuses["results/Addition-float32"] is Status.PASS
     assert statuses["results/Addition-scalars-float32"] is Status.PASS, "it comes after hangs"
-    [first, *_] = result.failures
+    [first, *_] = conformance_report.failures
     lines = first.text.splitlines()
     assert lines[:2] == [
         "the backend hangs: nothing happened for 3 seconds",
@@ -92,30 +92,32 @@ def test_after_three_hangs_the_other_cases_are_skipped_with_the_reason() -> None
     class Deaf(wrong.Right):
         kernels: ClassVar = wrong.with_addition(lambda a, b, out: time.sleep(3600))
 
-    result = report(Deaf, "results/Addition-*", 0.5)
-    assert len(result.failures) == 3
-    skipped = {item.text for item in result.results if item.status is Status.SKIP}
+    conformance_report = report(Deaf, "results/Addition-*", 0.5)
+    assert len(conformance_report.failures) == 3
+    skipped = {case.text for case in conformance_report.results if case.status is Status.SKIP}
     assert skipped == {"not tried: the backend has hung 3 times"}
 
 
 def test_other_checks_of_a_sample_that_hung_are_skipped() -> None:
-    result = report(DeadlocksOnRows, "*/Addition-row-float32", 3.0)
-    assert [item.status for item in result.results].count(Status.FAIL) == 1
-    reasons = {item.text for item in result.results if item.status is Status.SKIP}
+    conformance_report = report(DeadlocksOnRows, "*/Addition-row-float32", 3.0)
+    assert [case.status for case in conformance_report.results].count(Status.FAIL) == 1
+    reasons = {case.text for case in conformance_report.results if case.status is Status.SKIP}
     assert reasons == {"not tried: support/Addition-row-float32 has hung on the same sample"}
 
 
 def test_a_crash_of_a_python_backend_is_a_failed_case() -> None:
-    result = report(Aborts, CASES, 30.0)
-    assert any(item.status is Status.PASS for item in result.results)
-    assert result.failures[0].text == ("the backend crashed with SIGABRT\nit was running layer 'layer' (Addition)")
+    conformance_report = report(Aborts, CASES, 30.0)
+    assert any(case.status is Status.PASS for case in conformance_report.results)
+    assert conformance_report.failures[0].text == (
+        "the backend crashed with SIGABRT\nit was running layer 'layer' (Addition)"
+    )
 
 
 def test_a_slow_backend_is_given_time_as_long_as_it_makes_progress() -> None:
     """One trial takes longer than the patience, but no layer does."""
-    result = report(Slow, "*/Addition-float32", 60.0)
-    assert result.failures == []
-    assert result.counts["pass"] == len(result.results)
+    conformance_report = report(Slow, "*/Addition-float32", 60.0)
+    assert conformance_report.failures == []
+    assert conformance_report.counts["pass"] == len(conformance_report.results)
 
 
 def test_without_patience_the_cases_are_carried_out_in_this_process() -> None:
@@ -138,8 +140,8 @@ def test_without_patience_the_cases_are_carried_out_in_this_process() -> None:
 
 def test_skips_show_in_the_line_that_says_whether_a_backend_conforms() -> None:
     with Runtime(CreationOptions(disabled_backends=["CpuAcc", "CpuRef"])) as runtime:
-        result = Conformance(wrong.Right, only="random/others", samples=SAMPLES, runtime=runtime).report()
-    assert result.summary() == (
+        conformance_report = Conformance(wrong.Right, only="random/others", samples=SAMPLES, runtime=runtime).report()
+    assert conformance_report.summary() == (
         "Right conforms, but 1 check was skipped (1 because there are no other backends here): 0 cases, none\n"
         "of which failed"
     )
@@ -159,9 +161,9 @@ def create_in_a_function() -> wrong.Right:
 @pytest.mark.parametrize("given", [DiesAtStart, create_in_a_function], ids=["class", "function"])
 def test_a_backend_that_crashes_while_it_is_created_fails_the_first_case_and_skips_the_others(given) -> None:
     report = Conformance(given, only=CASES, samples=SAMPLES).report()
-    first, *others = report.results
+    first, *later_cases = report.results
     assert (first.status, first.text) == (Status.FAIL, "the backend crashed with SIGSEGV while it is created")
-    assert {(item.status, item.text) for item in others} == {
+    assert {(case.status, case.text) for case in later_cases} == {
         (Status.SKIP, "not tried: the backend crashed with SIGSEGV while it is created")
     }
 

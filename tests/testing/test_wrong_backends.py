@@ -25,19 +25,21 @@ def outcome(backend: type[Backend], case: str, settings: Settings = QUICK) -> tu
     return result.status, result.text
 
 
-@pytest.mark.parametrize("planted", PROBLEMS, ids=[f"{item.name}-{item.case.partition('/')[0]}" for item in PROBLEMS])
+@pytest.mark.parametrize(
+    "planted", PROBLEMS, ids=[f"{fault.name}-{fault.case.partition('/')[0]}" for fault in PROBLEMS]
+)
 def test_a_planted_fault_is_found_and_named(planted: Planted) -> None:
     failures = failures_of(planted)
     assert any(map(planted.is_named_by, failures)), [failure.text for failure in failures]
 
 
 def test_at_least_sixty_faults_are_planted_and_nearly_all_are_named() -> None:
-    assert len({item.name for item in PROBLEMS}) == len(PROBLEMS) >= 60
-    assert sum(item.names_it for item in PROBLEMS) >= max(50, 0.85 * len(PROBLEMS))
+    assert len({fault.name for fault in PROBLEMS}) == len(PROBLEMS) >= 60
+    assert sum(fault.names_it for fault in PROBLEMS) >= max(50, 0.85 * len(PROBLEMS))
 
 
 def test_at_least_twenty_faults_are_planted_in_a_device_with_its_own_memory() -> None:
-    assert sum(item.kind == "a device with its own memory" for item in PROBLEMS) >= 20
+    assert sum(fault.kind == "a device with its own memory" for fault in PROBLEMS) >= 20
 
 
 def test_the_table_in_the_documentation_lists_every_planted_fault() -> None:

@@ -105,7 +105,7 @@ def test_an_error_in_the_profiling_of_a_plugin_is_found(
 ) -> None:
     path = plugin(right, wrong, "profiling.h")
     failures = check_backend(path, only=f"profiling/{variant}", families=["elementwise"]).failures
-    assert any(re.search(message, failure.text) for failure in failures), [str(item) for item in failures]
+    assert any(re.search(message, failure.text) for failure in failures), [str(failed) for failed in failures]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_an_error_in_intervals_of_the_host_is_found(wrong: str, message: str, na
     text = (SOURCES / "measured.cpp").read_text(encoding="utf-8").replace("{}, begin, end,", wrong)
     path = natives.install(tmp_path, "Tests_Measured_backend.so", text, language="c++")
     failures = check_backend(str(path), only="profiling/intervals", families=["elementwise"]).failures
-    assert any(re.search(message, failure.text) for failure in failures), [str(item) for item in failures]
+    assert any(re.search(message, failure.text) for failure in failures), [str(failed) for failed in failures]
 
 
 def test_the_plugin_itself_has_no_error_in_its_profiling(plugin) -> None:
@@ -187,4 +187,6 @@ def test_an_error_in_the_private_memory_of_a_plugin_is_found(
     assert text.count(right) >= 1
     path = natives.install(tmp_path, "Tests_DiscreteC_backend.so", text.replace(right, wrong), *PLAIN)
     failures = check_backend(str(path), only=case).failures
-    assert any(re.search(message, failure.text, re.DOTALL) for failure in failures), [str(item) for item in failures]
+    assert any(re.search(message, failure.text, re.DOTALL) for failure in failures), [
+        str(failed) for failed in failures
+    ]

@@ -155,8 +155,8 @@ scratch: dict[str, Array] = {}
 def by_way_of_scratch(a: Array, b: Array, out: Array) -> None:
     scratch["sum"] = a + b
     time.sleep(0.0005)
-    result = scratch["sum"]
-    np.copyto(out, result if result.shape == out.shape else a + b)
+    sums = scratch["sum"]
+    np.copyto(out, sums if sums.shape == out.shape else a + b)
 
 
 class SharesScratch(Right):
@@ -415,12 +415,12 @@ class Meddling(KernelWorkload):
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         super().execute(inputs, outputs)
-        cached = [handle.map().copy() for handle in outputs]
+        copies = [handle.map().copy() for handle in outputs]
         for handle in outputs:
             handle.unmap()
         self.manager.release()
         self.manager.acquire()
-        for handle, array in zip(outputs, cached, strict=True):
+        for handle, array in zip(outputs, copies, strict=True):
             handle.copy_in(array)
 
 
@@ -510,8 +510,8 @@ class Careless(ArenaMemoryManager):
 
     @property
     def plan(self) -> MemoryPlan:
-        result = super().plan
-        return replace(result, offsets=(0,) * len(result.offsets))
+        plan = super().plan
+        return replace(plan, offsets=(0,) * len(plan.offsets))
 
 
 class OverlapsInMemory(Right):

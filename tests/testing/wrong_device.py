@@ -68,9 +68,9 @@ class Heap(MemoryManager):
         self.lives[tensor.number] = replace(self.lives[tensor.number], ends=self.moment)
 
     def acquire(self) -> None:
-        created = plan(self.lives, ROW)
-        self.bytes = np.full(created.size + ROW, 0xA5, np.uint8)
-        for tensor, offset in zip(self.tensors, self.board.offsets(created.offsets), strict=True):
+        memory_plan = plan(self.lives, ROW)
+        self.bytes = np.full(memory_plan.size + ROW, 0xA5, np.uint8)
+        for tensor, offset in zip(self.tensors, self.board.offsets(memory_plan.offsets), strict=True):
             tensor.lie_in(self.bytes, offset)
 
     def release(self) -> None:
@@ -192,7 +192,7 @@ class Layers(KernelWorkload):
         self.board.run(self, inputs, outputs)
 
     def compute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        arrays = [None if item is None else seen(item) for item in inputs]
+        arrays = [None if operand is None else seen(operand) for operand in inputs]
         self.kernel.call(self.op, arrays, self.info, [seen(output) for output in outputs], self.prepared)
 
     def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:
@@ -250,10 +250,10 @@ class Board(Backend):
         return self.kind(info, heap)
 
     def constant(self, info: TensorInfo, array: Array) -> Tensor:
-        created = self.tensor(info, None)
-        created.allocate()
-        created.on_board()[...] = array
-        return created
+        tensor = self.tensor(info, None)
+        tensor.allocate()
+        tensor.on_board()[...] = array
+        return tensor
 
     def workload(self, made: KernelWorkload) -> Layers:
         return Layers(self, made.op, made.kernel, made.info)
@@ -327,11 +327,11 @@ class WrongStrideOnUpload(Board):
          "the device copy of .* copied wrong values to")  # fmt: skip
 class CopiesWithoutWaiting(Board):
     def upload(self, array: Array, tensor: Tensor) -> None:
-        cached, place = array.copy(), tensor.on_board()
+        copy, place = array.copy(), tensor.on_board()
 
         def later() -> None:
             time.sleep(0.002)
-            place[...] = cached
+            place[...] = copy
 
         threading.Thread(target=later).start()
 
@@ -486,9 +486,9 @@ class NeverDestroys(Board):
          "failed on backend FreesWhileInUse: AssertionError: the tensor has no memory", names_it=False)  # fmt: skip
 class FreesWhileInUse(Board):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        for item in inputs:
-            if isinstance(item, Tensor):
-                item.lie_in(None, 0)
+        for operand in inputs:
+            if isinstance(operand, Tensor):
+                operand.lie_in(None, 0)
         super().run(layer, inputs, outputs)
 
 
@@ -540,8 +540,8 @@ def downloaded(handle: TensorHandle | None) -> Array | None:
          "was mapped but not unmapped; every map needs one unmap")  # fmt: skip
 class MapsWithoutUnmap(MappedBoard):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        for item in inputs[:1]:
-            downloaded(item)
+        for operand in inputs[:1]:
+            downloaded(operand)
         super().run(layer, inputs, outputs)
 
 
@@ -592,9 +592,9 @@ class WritesToDeviceInputs(Board):
 class WritesToDeviceConstants(Board):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         super().run(layer, inputs, outputs)
-        for item in inputs[1:]:
-            if isinstance(item, Tensor) and item.heap is None:
-                item.on_board()[...] *= 2
+        for operand in inputs[1:]:
+            if isinstance(operand, Tensor) and operand.heap is None:
+                operand.on_board()[...] *= 2
 
 
 @planted("Layers write one row past their output", "composition/*", "was changed by the workload of layer")
@@ -714,9 +714,9 @@ class Striding(Sharing):
     kind: ClassVar = Whole
 
     def workload(self, made: KernelWorkload) -> Layers:
-        result = super().workload(made)
-        result.strided = True
-        return result
+        workload = super().workload(made)
+        workload.strided = True
+        return workload
 
 
 @planted("Workloads declare `strided`, but ignore the gaps between rows", "claims/strided",
@@ -876,8 +876,8 @@ class WrongAfterSecondLoad(Board):
         self.first: dict[TensorInfo, Array] = {}
 
     def constant(self, info: TensorInfo, array: Array) -> Tensor:
-        cached = self.first.setdefault(info.with_constant(None), array.copy() + 1)
-        return super().constant(info, cached if len(self.first) > 1 else array)
+        first_array = self.first.setdefault(info.with_constant(None), array.copy() + 1)
+        return super().constant(info, first_array if len(self.first) > 1 else array)
 
 
 @planted("The results of one run are added to those of the next run", "repetition/Addition-float32",
@@ -894,9 +894,9 @@ class KeepsStateBetweenRuns(Board):
          "(output 0 is not what it is when nothing else runs|a thread that ran concurrently .* raised)")  # fmt: skip
 class SharesTensorsBetweenRuns(Board):
     def workload(self, made: KernelWorkload) -> Layers:
-        result = super().workload(made)
-        result.concurrent = True
-        return result
+        workload = super().workload(made)
+        workload.concurrent = True
+        return workload
 
     def __init__(self) -> None:
         self.scratch: dict[tuple[int, ...], Array] = {}

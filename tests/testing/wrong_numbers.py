@@ -34,8 +34,8 @@ class Call:
                  if array is not None]  # fmt: skip
         outputs = self.info.outputs
         if op is not self.op or arrays is not self.arrays:
-            outputs = [infer_info and TensorInfo(infer_info.shape, known.dtype, known.quantization)
-                       for infer_info, known in zip(op.infer_infos(*infos), outputs, strict=True)]  # fmt: skip
+            outputs = [infer_info and TensorInfo(infer_info.shape, declared.dtype, declared.quantization)
+                       for infer_info, declared in zip(op.infer_infos(*infos), outputs, strict=True)]  # fmt: skip
         return evaluate(op, arrays, infos, outputs)[0]
 
     @property
@@ -111,8 +111,8 @@ def table_of(operator: type[Op], fault: Problem) -> KernelTable:
 
     @table(operator, dtypes=ALL)
     def kernel(op: Op, *arrays: Array, info: KernelInfo) -> Array:
-        value = [item for group in arrays for item in (group if isinstance(group, tuple) else (group,))]
-        return np.asarray(fault(Call(op, value, info)), info.output.dtype.numpy)
+        operands = [operand for group in arrays for operand in (group if isinstance(group, tuple) else (group,))]
+        return np.asarray(fault(Call(op, operands, info)), info.output.dtype.numpy)
 
     return table
 
@@ -288,11 +288,11 @@ def gives_channels_last(call: Call) -> Array:
     return np.moveaxis(call.right, 1, -1).reshape(call.right.shape)
 
 
-def pasted(found: Array, shape: Sequence[int]) -> Array:
+def pasted(results: Array, shape: Sequence[int]) -> Array:
     """As much of an array as fits into a shape, and zeros."""
-    out = np.zeros(tuple(shape), found.dtype)
-    common = tuple(slice(0, min(pair)) for pair in zip(found.shape, out.shape, strict=True))
-    out[common] = found[common]
+    out = np.zeros(tuple(shape), results.dtype)
+    common = tuple(slice(0, min(pair)) for pair in zip(results.shape, out.shape, strict=True))
+    out[common] = results[common]
     return out
 
 

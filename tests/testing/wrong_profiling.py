@@ -114,9 +114,9 @@ class Measuring(Backend):
 
     def enable(self, context: Context, enable: bool) -> None:
         with self.lock:
-            others = tuple(item for item in self.enabled if item is not context)
-            self.enabled = (*others, context) if enable else others
-            self.sums = self.sums if others else 0
+            remaining = tuple(other for other in self.enabled if other is not context)
+            self.enabled = (*remaining, context) if enable else remaining
+            self.sums = self.sums if remaining else 0
 
     def create_backend_profiling_context(
         self, options: Options, profiling: BackendProfiling
@@ -239,8 +239,8 @@ def _always_counts(self: Measuring) -> None:
 
 
 def _does_not_clear(self: Measuring, context: Context, enable: bool) -> None:
-    others = tuple(item for item in self.enabled if item is not context)
-    self.enabled = (*others, context) if enable else others
+    remaining = tuple(other for other in self.enabled if other is not context)
+    self.enabled = (*remaining, context) if enable else remaining
 
 
 def _late(self: Measuring) -> Callable[..., None]:

@@ -71,7 +71,7 @@ def _stored(reals: Array, info: TensorInfo) -> Array:
 
 
 def rounded(reals: Array, info: TensorInfo) -> Array:
-    """Return real numbers as integers of the type of `info`: quantized if it has a quantization, and saturated."""
+    """Return float values as integers of the type of `info`: quantized if it has a quantization, and saturated."""
     q = info.quantization
     if q is not None:
         reals = reals / along_axis(q.scales, q, info.rank) + along_axis(q.zero_points, q, info.rank)

@@ -51,12 +51,12 @@ ENABLE, DISABLE = Packet(Kind.ACTIVATE_TIMELINE, b""), Packet(Kind.DEACTIVATE_TI
 
 def network() -> ip.Network:
     """Return the network of the recordings: in0 + in1, and a ReLU."""
-    result = ip.Network("net")
-    inputs = [result.add_input_layer(n, ip.TensorInfo((1, 4)), name=f"in{n}") for n in range(2)]
-    total = result.add_addition_layer(*inputs, name="add")
-    relu = result.add_activation_layer(total, function=ip.ops.ActivationFunction.RELU, name="relu")
-    result.add_output_layer(0, relu, name="out")
-    return result
+    small_network = ip.Network("net")
+    inputs = [small_network.add_input_layer(n, ip.TensorInfo((1, 4)), name=f"in{n}") for n in range(2)]
+    total = small_network.add_addition_layer(*inputs, name="add")
+    relu = small_network.add_activation_layer(total, function=ip.ops.ActivationFunction.RELU, name="relu")
+    small_network.add_output_layer(0, relu, name="out")
+    return small_network
 
 
 class Peer:
@@ -94,11 +94,11 @@ class Peer:
     def until(self, kind: Kind, count: int = 1) -> list[Packet]:
         """Wait until so many packets of a kind have come, and return all of that kind."""
         end = time.monotonic() + 300
-        while sum(item.kind is kind for item in self.packets) < count and time.monotonic() < end:
+        while sum(packet.kind is kind for packet in self.packets) < count and time.monotonic() < end:
             time.sleep(0.005)
-        found = [item for item in self.packets if item.kind is kind]
-        assert len(found) >= count
-        return found
+        packets_of_kind = [packet for packet in self.packets if packet.kind is kind]
+        assert len(packets_of_kind) >= count
+        return packets_of_kind
 
     def close(self) -> None:
         self.open = False
@@ -110,9 +110,9 @@ class Peer:
 
 @pytest.fixture
 def peer(tmp_path) -> Iterator[Peer]:
-    result = Peer(str(tmp_path / "socket"))
-    yield result
-    result.close()
+    socket_peer = Peer(str(tmp_path / "socket"))
+    yield socket_peer
+    socket_peer.close()
 
 
 @pytest.fixture
@@ -123,8 +123,8 @@ def runtime(peer, tmp_path, monkeypatch):
     @contextmanager
     def created(**options: object) -> Iterator[ip.Runtime]:
         profiling = ExternalProfilingOptions(True, socket=str(tmp_path / "socket"), **options)
-        with ip.Runtime(ip.CreationOptions(profiling=profiling)) as result:
-            yield result
+        with ip.Runtime(ip.CreationOptions(profiling=profiling)) as new_runtime:
+            yield new_runtime
 
     return created
 
@@ -141,7 +141,7 @@ def select(period: int, *counters: int) -> Packet:
 
 
 def test_a_session_is_answered_as_arm_nn_answers_it(peer, runtime):
-    with runtime() as item:
+    with runtime() as profiled:
         peer.until(Kind.STREAM_METADATA)
         peer.send(ACK, REQUEST)
         peer.until(Kind.TIMELINE_DIRECTORY)
@@ -152,7 +152,7 @@ def test_a_session_is_answered_as_arm_nn_answers_it(peer, runtime):
         first, *_ = peer.until(Kind.COUNTER_CAPTURE)
         assert [pair[0] for pair in decode_capture(first.body).values] == [0, 1, 2, 3, 4]
         assert decode_capture(first.body).values[2][1] > 0  # the backends that are registered
-        run(item, 3)
+        run(profiled, 3)
         peer.send(select(10_000, 4))
         peer.until(Kind.COUNTER_SELECTION, 2)
         captures = peer.until(Kind.COUNTER_CAPTURE, len(peer.until(Kind.COUNTER_CAPTURE)) + 3)
@@ -180,11 +180,11 @@ def test_a_selection_is_echoed_without_unknown_counters_and_with_a_period_that_i
 
 
 def test_a_counter_that_is_selected_twice_counts_once(peer, runtime):
-    with runtime() as item:
+    with runtime() as profiled:
         peer.until(Kind.STREAM_METADATA)
         peer.send(ACK)
         peer.until(Kind.COUNTER_DIRECTORY)
-        run(item, 2)
+        run(profiled, 2)
         peer.send(select(1_000_000, 0, 4, 4))
         first, *_ = peer.until(Kind.COUNTER_CAPTURE)
         assert decode_capture(first.body).values == ((0, 1), (4, 2), (4, 0))
@@ -225,13 +225,13 @@ def _masked(message: object, pids: set[int]) -> object:
 def test_the_timeline_of_a_file_is_that_of_arm_nn_message_for_message(tmp_path):
     path = tmp_path / "profile.bin"
     options = ExternalProfilingOptions(True, True, outgoing_capture_file=path, file_only=True)
-    with ip.Runtime(ip.CreationOptions(profiling=options)) as item:
-        run(item, 3)
+    with ip.Runtime(ip.CreationOptions(profiling=options)) as profiled:
+        run(profiled, 3)
         time.sleep(0.2)
     expected = list(PacketReader().feed((RECORDINGS / "file_only_timeline.bin").read_bytes()))
-    found = list(PacketReader().feed(path.read_bytes()))
-    assert [packet.kind for packet in found] == [packet.kind for packet in expected]
-    pairs = zip(found, expected, strict=True)
+    packets = list(PacketReader().feed(path.read_bytes()))
+    assert [packet.kind for packet in packets] == [packet.kind for packet in expected]
+    pairs = zip(packets, expected, strict=True)
     timeline = [(mine, theirs) for mine, theirs in pairs if mine.kind is Kind.TIMELINE_MESSAGE]
     for mine, theirs in timeline:
         assert masked(mine) == masked(theirs)
@@ -242,8 +242,8 @@ def test_a_file_has_the_stream_of_a_runtime_without_a_collector(tmp_path):
     options = ExternalProfilingOptions(
         True, True, outgoing_capture_file=path, incoming_capture_file=incoming, file_only=True
     )
-    with ip.Runtime(ip.CreationOptions(profiling=options)) as item:
-        run(item, 2)
+    with ip.Runtime(ip.CreationOptions(profiling=options)) as profiled:
+        run(profiled, 2)
     stream = read_stream(path).stream
     names = [(each.name, each.backend, each.inference) for each in stream.executions() if each.backend]
     assert [name for name, _, number in names if number == 0] == ["in0", "in1", "add", "relu", "out"]
@@ -253,27 +253,27 @@ def test_a_file_has_the_stream_of_a_runtime_without_a_collector(tmp_path):
 
 
 def test_a_timeline_that_is_asked_for_later_has_the_networks_that_are_loaded(peer, runtime):
-    with runtime() as item:
+    with runtime() as profiled:
         peer.until(Kind.STREAM_METADATA)
         peer.send(ACK)
         peer.until(Kind.COUNTER_DIRECTORY)
-        number = run(item)
+        number = run(profiled)
         time.sleep(0.2)
         peer.send(ENABLE)
         _, structure, *_ = peer.until(Kind.TIMELINE_MESSAGE, 2)
         labels = [message.text for message in decode_messages(structure.body) if isinstance(message, Label)]
         assert labels == ["in0", "in1", "add", "CpuRef", "relu", "CpuRef", "out"]
-        item.enqueue_workload(number, FEEDS)
+        profiled.enqueue_workload(number, FEEDS)
         peer.until(Kind.TIMELINE_MESSAGE, 6)
 
 
 def test_a_client_connects_again_after_a_collector_has_gone(peer, runtime):
-    with runtime() as item:
+    with runtime() as profiled:
         peer.until(Kind.STREAM_METADATA)
         peer.send(ACK)
         peer.until(Kind.COUNTER_DIRECTORY)
         peer.connections[-1].shutdown(socket.SHUT_RDWR)
-        run(item, 2)
+        run(profiled, 2)
         peer.until(Kind.STREAM_METADATA, 2)
         peer.send(ACK)
         peer.until(Kind.COUNTER_DIRECTORY, 2)
@@ -293,13 +293,13 @@ def test_a_client_connects_again_after_a_collector_has_gone(peer, runtime):
     ids=["garbage", "words", "order", "selections", "cut", "unknown"],
 )
 def test_a_collector_that_misbehaves_does_not_stop_inferences(data, peer, runtime):
-    with runtime() as item:
+    with runtime() as profiled:
         peer.until(Kind.STREAM_METADATA)
         peer.connections[-1].sendall(data)
-        run(item, 3)
+        run(profiled, 3)
         time.sleep(0.1)
         peer.connections[-1].close()
-        run(item, 3)
+        run(profiled, 3)
 
 
 def test_a_collector_that_does_not_read_does_not_stop_inferences(tmp_path, monkeypatch):
@@ -309,10 +309,10 @@ def test_a_collector_that_does_not_read_does_not_stop_inferences(tmp_path, monke
         listener.bind(str(tmp_path / "socket"))
         listener.listen()
         options = ExternalProfilingOptions(True, True, socket=str(tmp_path / "socket"))
-        with ip.Runtime(ip.CreationOptions(profiling=options)) as item:
+        with ip.Runtime(ip.CreationOptions(profiling=options)) as profiled:
             connection, _ = listener.accept()
             connection.sendall(ACK.encode() + select(10_000, 4).encode())
-            run(item, 500)
+            run(profiled, 500)
             connection.close()
 
 
@@ -320,20 +320,20 @@ def test_without_a_collector_a_runtime_works_and_says_so_once(tmp_path, caplog, 
     monkeypatch.setattr("interposer.runtime.reporting._PATIENCE", 0.05)
     monkeypatch.setattr("interposer.profiling.external.client._RETRY", 0.01)
     options = ExternalProfilingOptions(True, socket=str(tmp_path / "none"))
-    with ip.Runtime(ip.CreationOptions(profiling=options)) as item:
-        run(item, 2)
+    with ip.Runtime(ip.CreationOptions(profiling=options)) as profiled:
+        run(profiled, 2)
         time.sleep(0.1)
     said = [record.getMessage() for record in caplog.records if record.name == "interposer.profiling"]
     assert said == ["there is no collector of profiles: No such file or directory; trying again"]
 
 
 def test_networks_of_other_runtimes_are_not_reported(peer, runtime):
-    with runtime() as item, ip.Runtime() as other:
+    with runtime() as profiled, ip.Runtime() as other:
         peer.until(Kind.STREAM_METADATA)
         peer.send(ACK)
         peer.until(Kind.COUNTER_DIRECTORY)
         run(other, 5)
-        run(item)
+        run(profiled)
         peer.send(select(1_000_000, 0, 4))
         first, *_ = peer.until(Kind.COUNTER_CAPTURE)
         assert decode_capture(first.body).values == ((0, 1), (4, 1))
@@ -364,24 +364,24 @@ def test_a_file_format_that_does_not_exist_is_only_a_warning(tmp_path, caplog):
 
 
 def test_counters_of_backends_are_listed_and_captured(peer, runtime):
-    with runtime() as item:
-        item.registry.register("Counting", CountingBackend)
+    with runtime() as profiled:
+        profiled.registry.register("Counting", CountingBackend)
         net = ip.Network("sum")
         x = net.add_input_layer(0, ip.TensorInfo((2, 3)), name="x")
         net.add_output_layer(0, net.add_addition_layer(x, x, name="twice"), name="y")
-        number = item.load_network(ip.optimize(net, ["Counting", "CpuRef"], item.device_spec))
+        number = profiled.load_network(ip.optimize(net, ["Counting", "CpuRef"], profiled.device_spec))
         peer.until(Kind.STREAM_METADATA)
         peer.send(ACK)
         [packet] = peer.until(Kind.COUNTER_DIRECTORY)
         directory = decode_directory(packet.body)
         added = [counter for category in directory.categories[1:] for counter in category.counters]
         assert [category.name for category in directory.categories] == ["ArmNN_Runtime", "Counting_work"]
-        assert [(item.name, item.number, item.last, item.kind) for item in added] == [
+        assert [(profiled.name, profiled.number, profiled.last, profiled.kind) for profiled in added] == [
             ("additions", 5, 5, 0), ("heat", 6, 7, 1),
         ]  # fmt: skip
         assert directory.devices == ((1, "unit 0", 1),)
         for _ in range(4):
-            item.enqueue_workload(number, {0: np.ones((2, 3), np.float32)})
+            profiled.enqueue_workload(number, {0: np.ones((2, 3), np.float32)})
         peer.send(select(10_000, added[0].number))
         total, end = 0, time.monotonic() + 300
         while total < 4 and time.monotonic() < end:
@@ -419,19 +419,19 @@ def told(profiling: BackendProfiling) -> Told:
 @contextmanager
 def two_backends(peer: Peer, runtime: Any, **options: object) -> Iterator[ip.Runtime]:
     """Give a runtime whose collector has accepted it, with the counters 5 to 7 of Driven and 8 to 10 of Other."""
-    with runtime(**options) as item:
+    with runtime(**options) as profiled:
         for name in ("Driven", "Other"):
-            item.profiling.add(name, told)
+            profiled.profiling.add(name, told)
         peer.until(Kind.STREAM_METADATA)
         peer.send(ACK)
         peer.until(Kind.COUNTER_DIRECTORY)
-        yield item
+        yield profiled
 
 
 def captured(peer: Peer, count: int) -> list[tuple[int, tuple[tuple[int, int], ...]]]:
     """Return the first captures, as their times and values."""
     captures = [decode_capture(packet.body) for packet in peer.until(Kind.COUNTER_CAPTURE, count)]
-    return [(item.at, item.values) for item in captures[:count]]
+    return [(capture.at, capture.values) for capture in captures[:count]]
 
 
 def wait_for(log: list[str], *entries: str) -> None:
@@ -454,7 +454,7 @@ def test_a_selection_activates_the_counters_of_each_backend_and_a_later_one_ends
         wait_for(other.log, "activate 20000 [9]", "activate 0 []")
         peer.send(select(0, 6))
         wait_for(driven.log, "activate 10000 [6]", "activate 0 []")
-        echoed = [decode_selection(item.body) for item in peer.until(Kind.COUNTER_SELECTION, 3)]
+        echoed = [decode_selection(packet.body) for packet in peer.until(Kind.COUNTER_SELECTION, 3)]
         assert echoed == [Selection(20_000, (4, 5, 5, 7, 9)), Selection(10_000, (6,)), Selection(0, (6,))]
         peer.connections[-1].shutdown(socket.SHUT_RDWR)
         wait_for(driven.log, "activate 0 []", "enable False")
@@ -557,37 +557,37 @@ def test_a_counter_of_several_cores_and_a_set_are_described_as_arm_nn_does():
     [cycles, jobs] = directory.categories[1].counters
     assert (cycles.number, cycles.last, cycles.device, cycles.counter_set) == (5, 8, 1, 1)
     assert (jobs.number, jobs.last, jobs.device, jobs.counter_set) == (9, 9, 1, 0)
-    names = {number: item.name for number, item in directory.by_number().items() if number > 4}
+    names = {number: counter.name for number, counter in directory.by_number().items() if number > 4}
     assert names == {**{5 + core: f"cycles of core {core}" for core in range(4)}, 9: "jobs"}
 
 
 def messages(packets: list[Packet]) -> list[object]:
-    return [item for packet in packets for item in decode_messages(packet.body)]
+    return [message for packet in packets for message in decode_messages(packet.body)]
 
 
 def texts(packets: list[Packet]) -> list[str]:
-    return [item.text for item in messages(packets) if isinstance(item, Label)]
+    return [message.text for message in messages(packets) if isinstance(message, Label)]
 
 
 def test_a_network_that_was_loaded_before_the_connection_has_executions_of_all_its_workloads(peer, runtime):
-    with runtime(timeline_enabled=True) as item:
+    with runtime(timeline_enabled=True) as profiled:
         peer.until(Kind.STREAM_METADATA)
-        run(item)
+        run(profiled)
         time.sleep(0.2)
         peer.send(ACK)
         peer.until(Kind.TIMELINE_MESSAGE)
-        item.enqueue_workload(item.loaded_networks[0], FEEDS)
+        profiled.enqueue_workload(profiled.loaded_networks[0], FEEDS)
         packets = peer.until(Kind.TIMELINE_MESSAGE, 5)
     assert "add" not in texts(packets)  # its structure is not sent, as in Arm NN
     assert len(packets[-1].body) == 1520
 
 
 def test_a_timeline_that_is_switched_on_again_has_the_same_identifiers(peer, runtime):
-    with runtime() as item:
+    with runtime() as profiled:
         peer.until(Kind.STREAM_METADATA)
         peer.send(ACK)
         peer.until(Kind.COUNTER_DIRECTORY)
-        run(item)
+        run(profiled)
         time.sleep(0.2)
         peer.send(ENABLE, DISABLE, ENABLE)
         packets = peer.until(Kind.TIMELINE_MESSAGE, 4)
@@ -599,33 +599,33 @@ def test_a_timeline_that_is_switched_on_again_has_the_same_identifiers(peer, run
 def test_a_runtime_that_nobody_closes_ends_its_connection(peer, runtime):
     before = len(active)
     options = ExternalProfilingOptions(True, socket=peer.listener.getsockname())
-    item = ip.Runtime(ip.CreationOptions(profiling=options))
-    run(item)
+    profiled = ip.Runtime(ip.CreationOptions(profiling=options))
+    run(profiled)
     assert len(active) == before + 1
-    del item
+    del profiled
     gc.collect()
     assert len(active) == before
 
 
 def test_backends_that_are_registered_later_are_counted(peer, runtime):
-    with runtime() as item:
+    with runtime() as profiled:
         peer.until(Kind.STREAM_METADATA)
         peer.send(ACK, select(10_000, 2))
         peer.until(Kind.COUNTER_CAPTURE)
-        item.registry.register("Counting", CountingBackend)
+        profiled.registry.register("Counting", CountingBackend)
         total, end = 0, time.monotonic() + 300
-        while total < len(item.registry.ids) and time.monotonic() < end:
+        while total < len(profiled.registry.ids) and time.monotonic() < end:
             captures = [decode_capture(packet.body).values for packet in peer.until(Kind.COUNTER_CAPTURE)]
             total = sum(dict(values)[2] for values in captures)
-        assert total == len(item.registry.ids)
+        assert total == len(profiled.registry.ids)
 
 
 def test_the_last_capture_counts_the_unregistered_backends_and_unloaded_networks(peer, runtime):
-    with runtime() as item:
+    with runtime() as profiled:
         peer.until(Kind.STREAM_METADATA)
         peer.send(ACK, select(100_000, 1, 2, 3))
         peer.until(Kind.COUNTER_CAPTURE)
-        run(item)
+        run(profiled)
     captures = [decode_capture(packet.body).values for packet in peer.until(Kind.COUNTER_CAPTURE, 2)]
     totals = [sum(dict(values)[number] for values in captures) for number in (1, 2, 3)]
     assert totals[0] == 1
@@ -635,29 +635,29 @@ def test_the_last_capture_counts_the_unregistered_backends_and_unloaded_networks
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_runs_without_the_client_and_leaves_the_connection_to_its_parent(peer, runtime):
-    with runtime(timeline_enabled=True) as item:
+    with runtime(timeline_enabled=True) as profiled:
         peer.until(Kind.STREAM_METADATA)
         peer.send(ACK)
         peer.until(Kind.TIMELINE_MESSAGE)
-        number = run(item)
+        number = run(profiled)
         peer.until(Kind.TIMELINE_MESSAGE, 6)
         child = os.fork()
         if not child:
             status = 1
             with suppress(BaseException):
-                item.enqueue_workload(number, FEEDS)
+                profiled.enqueue_workload(number, FEEDS)
                 status = 2 if active else 0
             os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        item.enqueue_workload(number, FEEDS)
+        profiled.enqueue_workload(number, FEEDS)
         peer.until(Kind.TIMELINE_MESSAGE, 10)
     assert len(peer.connections) == 1
 
 
 def test_a_capture_file_that_cannot_be_written_is_reported_once(peer, runtime, tmp_path, caplog):
     path = tmp_path / "none" / "out.bin"
-    with runtime(outgoing_capture_file=path) as item:
-        run(item, 2)
+    with runtime(outgoing_capture_file=path) as profiled:
+        run(profiled, 2)
         time.sleep(0.1)
     said = [record.getMessage() for record in caplog.records if record.name == "interposer.profiling"]
     assert said == [f"the file {path} for profiles cannot be written: No such file or directory; trying again"]
@@ -720,8 +720,8 @@ def test_a_connection_to_files_alone_waits_for_commands_as_long_as_it_is_told_to
 def test_the_events_of_a_run_are_in_the_order_of_their_times(tmp_path):
     path = tmp_path / "out.bin"
     options = ExternalProfilingOptions(True, True, outgoing_capture_file=path, file_only=True)
-    with ip.Runtime(ip.CreationOptions(profiling=options)) as item:
-        run(item, 3)
+    with ip.Runtime(ip.CreationOptions(profiling=options)) as profiled:
+        run(profiled, 3)
     packets = [each for each in PacketReader().feed(path.read_bytes()) if each.kind is Kind.TIMELINE_MESSAGE]
     for packet in packets:
         times = [each.at for each in decode_messages(packet.body) if isinstance(each, Event)]
@@ -730,12 +730,14 @@ def test_the_events_of_a_run_are_in_the_order_of_their_times(tmp_path):
 
 
 def test_a_runtime_that_nobody_closes_counts_its_networks_as_unloaded(peer, runtime):
-    item = ip.Runtime(ip.CreationOptions(profiling=ExternalProfilingOptions(True, socket=peer.listener.getsockname())))
+    profiled = ip.Runtime(
+        ip.CreationOptions(profiling=ExternalProfilingOptions(True, socket=peer.listener.getsockname()))
+    )
     peer.until(Kind.STREAM_METADATA)
     peer.send(ACK, select(100_000, 1))
     peer.until(Kind.COUNTER_CAPTURE)
-    run(item)
-    del item
+    run(profiled)
+    del profiled
     gc.collect()
     captures = [decode_capture(packet.body).values for packet in peer.until(Kind.COUNTER_CAPTURE, 2)]
     assert sum(dict(values)[1] for values in captures) == 1
@@ -745,17 +747,17 @@ def test_connecting_again_adds_to_the_capture_files(peer, runtime, tmp_path, mon
     monkeypatch.setattr("interposer.profiling.external.client._RETRY", 0.0)
     files = {"outgoing_capture_file": tmp_path / "out.bin", "incoming_capture_file": tmp_path / "in.bin"}
     (tmp_path / "out.bin").write_bytes(b"of an earlier program")
-    with runtime(timeline_enabled=True, **files) as item:
+    with runtime(timeline_enabled=True, **files) as profiled:
         peer.until(Kind.STREAM_METADATA)
         peer.send(ACK)
         peer.until(Kind.TIMELINE_MESSAGE)
-        run(item)
+        run(profiled)
         peer.until(Kind.TIMELINE_MESSAGE, 5)
         peer.connections[-1].shutdown(socket.SHUT_RDWR)
         peer.until(Kind.STREAM_METADATA, 2)
         peer.send(ACK)
         peer.until(Kind.COUNTER_DIRECTORY, 2)
-        run(item)
+        run(profiled)
     stream = read_stream(tmp_path / "out.bin").stream
     assert stream.packets["STREAM_METADATA"] >= 2
     assert sum(not execution.backend for execution in stream.executions()) == 2

@@ -69,7 +69,7 @@ def test_a_collector_gets_counters_and_the_timeline_that_it_asks_for(path):
     [session] = collector.sessions
     assert (session.error, session.stream.metadata.info) == ("", "ArmNN")
     executions = list(session.stream.executions())
-    assert sum(not item.backend for item in executions) <= 3
+    assert sum(not execution.backend for execution in executions) <= 3
     assert sum(value for each in session.stream.captures for key, value in each.values if key == 4) == 3
 
 
@@ -81,21 +81,21 @@ def test_several_programs_are_collected_at_the_same_time(path):
         for runtime in runtimes:
             runtime.close()
         assert collector.wait(300, clients=3)
-    totals = [sum(value for each in item.stream.captures for key, value in each.values if key == 4)
-              for item in collector.sessions]  # fmt: skip
+    totals = [sum(value for each in session.stream.captures for key, value in each.values if key == 4)
+              for session in collector.sessions]  # fmt: skip
     assert sorted(totals) == [0, 1, 2]
 
 
 def test_a_program_that_sends_nonsense_does_not_disturb_the_others(path):
     with Collector(path) as collector:
         for data in (b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\xff" * 100, b"x"):
-            with socket.socket(socket.AF_UNIX) as other:
-                other.connect(socket_address(path))
-                other.sendall(data)
+            with socket.socket(socket.AF_UNIX) as nonsense:
+                nonsense.connect(socket_address(path))
+                nonsense.sendall(data)
         with ip.Runtime(connected(path)) as runtime:
             run(runtime, 2)
         assert collector.wait(300, clients=5)
-    assert [bool(item.error) for item in collector.sessions] == [True] * 4 + [False]
+    assert [bool(session.error) for session in collector.sessions] == [True] * 4 + [False]
     assert collector.sessions[0].error.startswith("this is no profiling stream: its first packet has ")
     assert collector.sessions[3].error == "1 bytes of a packet are missing at the end"
 
@@ -159,26 +159,26 @@ def test_recordings_of_arm_nn_are_shown(name, inferences, capsys):
     assert main(["profile", str(RECORDINGS / f"{name}.bin"), "--json"]) == 0
     [facts] = json.loads(capsys.readouterr().out)
     assert (facts["software"], facts["inferences"]) == ("Armnn 22.0", inferences)
-    assert all(item["count"] % inferences == 0 for item in facts["layers"])
+    assert all(layer["count"] % inferences == 0 for layer in facts["layers"])
 
 
 def damaged(data: bytes, generator: random.Random) -> bytes:
     """Return a stream with some bytes changed, removed or repeated, or truncated."""
-    result = bytearray(data)
+    copy = bytearray(data)
     for _ in range(generator.randint(1, 8)):
-        at = generator.randrange(len(result))
+        at = generator.randrange(len(copy))
         match generator.randrange(4):
             case 0:
-                result[at] = generator.randrange(256)
+                copy[at] = generator.randrange(256)
             case 1:
-                result[at : at + 4] = generator.choice([b"\xff" * 4, bytes(4), b"\0\0\0\x80", b"\1\0\0\0"])
+                copy[at : at + 4] = generator.choice([b"\xff" * 4, bytes(4), b"\0\0\0\x80", b"\1\0\0\0"])
             case 2:
-                del result[at : at + generator.randint(1, 64)]
+                del copy[at : at + generator.randint(1, 64)]
             case _:
-                result[at:at] = result[at : at + generator.randint(1, 64)]
-        if not result:
+                copy[at:at] = copy[at : at + generator.randint(1, 64)]
+        if not copy:
             return b""
-    return bytes(result[: generator.randint(1, len(result))] if generator.random() < 0.2 else result)
+    return bytes(copy[: generator.randint(1, len(copy))] if generator.random() < 0.2 else copy)
 
 
 def check(data: bytes) -> None:
@@ -204,7 +204,7 @@ def test_damaged_streams_are_refused_or_read(seed, stream):
 @pytest.mark.slow
 def test_twenty_thousand_damaged_streams_are_refused_or_read(stream):
     generator = random.Random(20_000)
-    sources = [stream, *(item.read_bytes() for item in RECORDINGS.glob("*.bin"))] if RECORDINGS.is_dir() else [stream]
+    sources = [stream, *(path.read_bytes() for path in RECORDINGS.glob("*.bin"))] if RECORDINGS.is_dir() else [stream]
     for number in range(20_000):
         check(damaged(sources[number % len(sources)][:20_000], generator))
 
@@ -314,7 +314,7 @@ def test_a_collector_keeps_the_bytes_of_programs_up_to_a_limit(path, stream, mon
 @pytest.mark.parametrize("name", ["session_to_collector.bin", "session_commands_to_collector.bin"])
 def test_workloads_that_arm_nn_lists_below_every_layer_are_shown_at_their_own(name):
     executions = list(read_stream(RECORDINGS / name).stream.executions())
-    names = [item.name for item in executions if item.backend and item.inference == 0]
+    names = [execution.name for execution in executions if execution.backend and execution.inference == 0]
     assert names == ["in0", "in1", "add", "relu", "out"]
 
 

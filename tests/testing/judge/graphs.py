@@ -51,17 +51,19 @@ class Built:
 
 def built(make: Callable[[Built], Value]) -> Built:
     """The network whose only output `make` gives."""
-    created = Built()
-    return created.output(make(created))
+    network = Built()
+    return network.output(make(network))
 
 
 def comparison(made: Built, tolerances: Tolerances = EXACT, **options: bool) -> Comparison:
     """What results of a network are compared with."""
-    known = all_values(made.network.graph, made.feeds)
-    return Comparison(made.network.graph, made.feeds, known, tolerances, **options)
+    values = all_values(made.network.graph, made.feeds)
+    return Comparison(made.network.graph, made.feeds, values, tolerances, **options)
 
 
-def problems(created: Built, results: Mapping[int, Any] | Any, tolerances: Tolerances = EXACT, **options: bool) -> str:
+def problems(
+    built_network: Built, results: Mapping[int, Any] | Any, tolerances: Tolerances = EXACT, **options: bool
+) -> str:
     """Return what is wrong with results; an array stands for the results of output 0."""
     by_output = results if isinstance(results, Mapping) else {0: np.asarray(results)}
-    return comparison(created, tolerances, **options).problems(by_output)
+    return comparison(built_network, tolerances, **options).problems(by_output)

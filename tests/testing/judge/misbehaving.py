@@ -64,8 +64,8 @@ def table(*ops: type[Op], compute: Callable[..., Any] | None = None) -> KernelTa
 
 def right(op: Op, arrays: Sequence[Array | None], info: Any) -> Array:
     """What the reference kernel gives."""
-    value = [array for array in arrays if array is not None]
-    return evaluate(op, value, info.inputs[: len(value)], info.outputs)[0]
+    operands = [array for array in arrays if array is not None]
+    return evaluate(op, operands, info.inputs[: len(operands)], info.outputs)[0]
 
 
 class Exact(Backend):
@@ -207,9 +207,9 @@ class Hanging(Exact):
 
 
 def grow(op: Op, arrays: Sequence[Array | None], info: Any) -> Array:
-    cached = []
+    hoard = []
     while True:
-        cached.append(np.ones(1 << 22))
+        hoard.append(np.ones(1 << 22))
         time.sleep(0.001)
 
 
@@ -238,9 +238,9 @@ class Wavering(Exact):
 
 def scribble(op: Op, arrays: Sequence[Array | None], info: Any) -> Array:
     assert arrays[0] is not None
-    result = right(op, arrays, info)
+    results = right(op, arrays, info)
     ctypes.memset(arrays[0].ctypes.data, 0, arrays[0].nbytes)  # as native code could
-    return result
+    return results
 
 
 class Scribbling(Exact):

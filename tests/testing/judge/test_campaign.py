@@ -47,8 +47,8 @@ def test_a_backend_that_is_right_has_no_findings(backend):
     seen: list[Judged] = []
     report = campaign(backend, 20, seed=2, jobs=2, progress=seen.append)
     assert (report.ok, report.backends, dict(report.networks)) == (True, ("Exact",), {"float": 10, "quantized": 10})
-    assert sorted(item.number for item in seen) == list(range(20))
-    assert sum(report.counts.values()) == sum(len(item.verdicts) for item in seen)
+    assert sorted(judged.number for judged in seen) == list(range(20))
+    assert sum(report.counts.values()) == sum(len(judged.verdicts) for judged in seen)
     assert str(report).splitlines()[-1].startswith("Exact: 10 float, 10 quantized networks of seed 2 in ")
     assert str(report).endswith(", no findings")
 
@@ -69,15 +69,15 @@ def test_a_crash_of_a_backend_that_is_an_object_is_found_in_a_fork():
 
 
 def test_a_hang_is_a_finding_that_names_the_limit():
-    created = built(lambda it: it.add(Softmax(), it.input(np.ones((2, 2), np.float32))))
-    verdict = judge_network(f"{NAME}:Hanging", created.network, created.feeds, seconds=2)
+    built_network = built(lambda it: it.add(Softmax(), it.input(np.ones((2, 2), np.float32))))
+    verdict = judge_network(f"{NAME}:Hanging", built_network.network, built_network.feeds, seconds=2)
     assert (verdict.sort, verdict.culprit) == (Sort.HANG, "Hanging")
     assert verdict.text == "it hangs: there is no result after 2 seconds"
 
 
 def test_too_much_memory_is_a_finding_that_names_the_limit():
-    created = built(lambda it: it.add(Softmax(), it.input(np.ones((2, 2), np.float32))))
-    verdict = judge_network(f"{NAME}:Greedy", created.network, created.feeds, memory=200 << 20)
+    built_network = built(lambda it: it.add(Softmax(), it.input(np.ones((2, 2), np.float32))))
+    verdict = judge_network(f"{NAME}:Greedy", built_network.network, built_network.feeds, memory=200 << 20)
     assert (verdict.sort, verdict.culprit) == (Sort.MEMORY, "Greedy")
     assert verdict.text == "it uses more than 200 MiB of memory"
 
@@ -113,10 +113,10 @@ def test_of_an_ordered_list_the_backend_at_fault_is_named():
 
 
 def test_the_same_seed_judges_the_same_networks():
-    item, other = (campaign(misbehaving.FlatTransposing, 16, seed=5, jobs=jobs, shrink=0) for jobs in (1, 2))
-    assert item.counts == other.counts
-    assert [(finding.id, finding.verdict) for finding in item.findings] == [
-        (finding.id, finding.verdict) for finding in other.findings
+    one_job, two_jobs = (campaign(misbehaving.FlatTransposing, 16, seed=5, jobs=jobs, shrink=0) for jobs in (1, 2))
+    assert one_job.counts == two_jobs.counts
+    assert [(finding.id, finding.verdict) for finding in one_job.findings] == [
+        (finding.id, finding.verdict) for finding in two_jobs.findings
     ]
 
 
@@ -196,8 +196,11 @@ def test_a_worker_that_is_lost_after_its_last_result_is_a_finding():
         crew._begin(worker, numbers)
         crew._busy[worker.channel.fileno()].done = len(numbers)
         os.kill(worker.pid, signal.SIGKILL)
-        reported = [judged for _ in range(20) if crew._busy for judged in crew._listen()]
-    assert [(item.number, item.verdicts[-1].text) for item in reported][-1] == (0, "it crashes with SIGKILL")
+        all_judged = [judged for _ in range(20) if crew._busy for judged in crew._listen()]
+    assert [(judged_network.number, judged_network.verdicts[-1].text) for judged_network in all_judged][-1] == (
+        0,
+        "it crashes with SIGKILL",
+    )
 
 
 # --- what is written --------------------------------------------------------------------------------------------------

@@ -48,8 +48,8 @@ def fully_connected(it: Built, bias: float = 1.0) -> object:
 @pytest.mark.parametrize("backend", [misbehaving.Exact, misbehaving.Reordering])
 @pytest.mark.parametrize("number", range(8))
 def test_a_backend_that_is_right_passes(backend, number):
-    created = random_network(5, number)
-    verdict = judge(Seat([backend()]), Subject(created.network, created.feeds))
+    built_network = random_network(5, number)
+    verdict = judge(Seat([backend()]), Subject(built_network.network, built_network.feeds))
     assert verdict.outcome in (Outcome.PASS, Outcome.EXPLAINED), verdict
 
 
@@ -74,18 +74,18 @@ def test_rounding_that_is_amplified_is_explained_by_conditioning():
 
 
 def test_a_backend_that_takes_no_layer_leaves_all_to_the_reference():
-    created = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
-    assert judged(created, misbehaving.Exact, held_back=("softmax",)).outcome is Outcome.LEFT
+    built_network = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
+    assert judged(built_network, misbehaving.Exact, held_back=("softmax",)).outcome is Outcome.LEFT
 
 
 def test_what_the_reference_cannot_run_is_not_compared():
-    created = built(lambda it: it.add(Gather(axis=0), it.input(NUMBERS), it.input(np.int32([7]))))
-    assert judged(created, misbehaving.Exact).outcome is Outcome.UNJUDGED
+    built_network = built(lambda it: it.add(Gather(axis=0), it.input(NUMBERS), it.input(np.int32([7]))))
+    assert judged(built_network, misbehaving.Exact).outcome is Outcome.UNJUDGED
 
 
 def test_random_results_are_not_compared():
-    created = built(lambda it: it.add(RandomFill(), it.constant(np.int64([4]))))
-    assert judged(created, misbehaving.Exact).outcome is Outcome.UNJUDGED
+    built_network = built(lambda it: it.add(RandomFill(), it.constant(np.int64([4]))))
+    assert judged(built_network, misbehaving.Exact).outcome is Outcome.UNJUDGED
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------
@@ -119,8 +119,8 @@ def test_a_dropped_bias_is_found_although_what_follows_explains_any_result():
 def test_a_wrong_rounding_mode_is_found(backend):
     info = TensorInfo((3,), "int8", Quantization(0.5, 0))
     halves = np.array([1.25, -1.25, 0.4], F32)
-    created = built(lambda it: it.add(Quantize(DataType.INT8), it.input(halves), outputs=info))
-    verdict = judged(created, backend)
+    built_network = built(lambda it: it.add(Quantize(DataType.INT8), it.input(halves), outputs=info))
+    verdict = judged(built_network, backend)
     assert (verdict.sort, verdict.gross) == (Sort.DIFFERENCE, False)
 
 
@@ -135,14 +135,14 @@ def test_what_is_wrong_only_in_a_fusion_is_found():
 
 
 def test_results_that_change_from_run_to_run_are_found():
-    created = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
-    verdict = judged(created, misbehaving.Wavering)
+    built_network = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
+    verdict = judged(built_network, misbehaving.Wavering)
     assert (verdict.sort, verdict.culprit) == (Sort.UNSTABLE, "Wavering")
 
 
 def test_a_backend_that_writes_to_its_inputs_is_found():
-    created = built(lambda it: it.add(Softmax(), it.input(NUMBERS.copy())))
-    assert judged(created, misbehaving.Scribbling).sort is Sort.INPUTS
+    built_network = built(lambda it: it.add(Softmax(), it.input(NUMBERS.copy())))
+    assert judged(built_network, misbehaving.Scribbling).sort is Sort.INPUTS
 
 
 def test_a_backend_that_writes_to_constants_is_found_though_the_reference_shares_them():
@@ -152,11 +152,11 @@ def test_a_backend_that_writes_to_constants_is_found_though_the_reference_shares
 
 
 def test_an_exception_is_an_error_and_lack_of_memory_is_called_that():
-    created = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
-    verdict = judged(created, misbehaving.Raising)
+    built_network = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
+    verdict = judged(built_network, misbehaving.Raising)
     assert (verdict.sort, verdict.culprit) == (Sort.ERROR, "Raising")
     assert "the device is on fire" in verdict.text
-    assert judged(created, misbehaving.Starving).sort is Sort.MEMORY
+    assert judged(built_network, misbehaving.Starving).sort is Sort.MEMORY
 
 
 # --- whose error it is ------------------------------------------------------------------------------------------------
@@ -176,10 +176,10 @@ def test_of_several_backends_the_one_that_fails_alone_is_at_fault(order):
 
 def test_what_fails_without_any_backend_is_the_fault_of_interposer(monkeypatch):
     """The runtime itself gives other results than the kernels."""
-    created = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
+    built_network = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
     seat = Seat([misbehaving.Exact()])
     monkeypatch.setattr("interposer.testing.bench.Loaded.run", lambda self, feeds: {0: np.zeros((2, 3), F32)})
-    assert judge(seat, Subject(created.network, created.feeds)).culprit == INTERPOSER
+    assert judge(seat, Subject(built_network.network, built_network.feeds)).culprit == INTERPOSER
 
 
 # --- routes -----------------------------------------------------------------------------------------------------------
@@ -193,15 +193,15 @@ def test_a_network_is_judged_through_model_files(route):
 
 
 def test_what_a_format_cannot_express_is_counted_with_the_reason():
-    created = built(lambda it: it.add(Det(), it.input(np.eye(2, dtype=F32))))
-    verdict = judged(created, misbehaving.Exact, route="tflite")
+    built_network = built(lambda it: it.add(Det(), it.input(np.eye(2, dtype=F32))))
+    verdict = judged(built_network, misbehaving.Exact, route="tflite")
     assert verdict.outcome is Outcome.UNWRITABLE
     assert "layer 'det' (Det)" in verdict.text
 
 
 def test_a_model_that_does_not_mean_what_was_written_is_the_fault_of_interposer(monkeypatch):
-    other = built(lambda it: it.add(Activation(ActivationFunction.ABS), it.input(NUMBERS)))
-    monkeypatch.setattr("interposer.frontends.onnx.load", lambda model: other.network)
-    created = built(lambda it: it.add(Activation(ActivationFunction.RELU), it.input(NUMBERS)))
-    verdict = judged(created, misbehaving.Exact, route="onnx")
+    other_network = built(lambda it: it.add(Activation(ActivationFunction.ABS), it.input(NUMBERS)))
+    monkeypatch.setattr("interposer.frontends.onnx.load", lambda model: other_network.network)
+    built_network = built(lambda it: it.add(Activation(ActivationFunction.RELU), it.input(NUMBERS)))
+    verdict = judged(built_network, misbehaving.Exact, route="onnx")
     assert (verdict.sort, verdict.culprit) == (Sort.TRANSLATION, INTERPOSER)

@@ -118,15 +118,18 @@ def test_it_ends_when_its_time_is_over():
 @pytest.mark.parametrize("number", range(12))
 def test_a_draft_gives_the_network_again(number):
     """The same layers, infos and results."""
-    created = random_network(9, number)
-    network, feeds = Draft.of(created.network, created.feeds).built()
+    built_network = random_network(9, number)
+    network, feeds = Draft.of(built_network.network, built_network.feeds).built()
     assert [layer.kind for layer in network] == [
-        layer.kind for layer in created.network.graph.topological() if layer.kind != "Output"
-    ] + ["Output"] * len(created.network.graph.outputs)
-    known, again = all_values(created.network.graph, created.feeds), all_values(network.graph, feeds)
-    for old, new in zip(created.network.graph.outputs, network.graph.outputs, strict=True):
+        layer.kind for layer in built_network.network.graph.topological() if layer.kind != "Output"
+    ] + ["Output"] * len(built_network.network.graph.outputs)
+    values, values_again = (
+        all_values(built_network.network.graph, built_network.feeds),
+        all_values(network.graph, feeds),
+    )
+    for old, new in zip(built_network.network.graph.outputs, network.graph.outputs, strict=True):
         assert old.values[0].known == new.values[0].known
-        np.testing.assert_array_equal(known[old.values[0]], again[new.values[0]])
+        np.testing.assert_array_equal(values[old.values[0]], values_again[new.values[0]])
 
 
 def test_scales_of_channels_are_cut_with_their_axis():

@@ -45,40 +45,42 @@ def product(made: Built, *numbers: float) -> object:
 
 
 def test_what_is_only_moved_must_be_the_same_to_the_last_bit():
-    created = built(lambda it: it.add(Transpose((1, 0)), it.input(np.array([[1.0, 2.0]], F32))))
-    assert problems(created, np.array([[1.0], [2.0]], F32)) == ""
-    assert problems(created, np.array([[1.0], [np.nextafter(F32(2), F32(3))]], F32)).startswith(
+    built_network = built(lambda it: it.add(Transpose((1, 0)), it.input(np.array([[1.0, 2.0]], F32))))
+    assert problems(built_network, np.array([[1.0], [2.0]], F32)) == ""
+    assert problems(built_network, np.array([[1.0], [np.nextafter(F32(2), F32(3))]], F32)).startswith(
         "output 0: 1 of 2 elements"
     )
 
 
 def test_quantized_results_of_quantized_inputs_are_compared_bit_for_bit():
     q = Quantization(0.5, 3)
-    created = built(
+    built_network = built(
         lambda it: it.add(
             Addition(), it.input(np.int8([4, 6]), q), it.input(np.int8([7, 1]), q), outputs=TensorInfo((2,), "int8", q)
         )
     )
-    assert problems(created, np.int8([8, 4])) == ""
-    assert problems(created, np.int8([8, 5])).startswith(
+    assert problems(built_network, np.int8([8, 4])) == ""
+    assert problems(built_network, np.int8([8, 5])).startswith(
         "output 0: 1 of 2 elements differ, the first at [1]: 5 instead"
     )
-    assert problems(created, np.int8([8, 5]), Tolerances(steps=1)) == ""
-    assert problems(created, np.int8([8, 6]), Tolerances(steps=1)) != ""
+    assert problems(built_network, np.int8([8, 5]), Tolerances(steps=1)) == ""
+    assert problems(built_network, np.int8([8, 6]), Tolerances(steps=1)) != ""
 
 
 def test_floats_that_come_in_are_quantized_bit_for_bit():
     """1.25 is half-way between two steps, and no arithmetic came before."""
     info = TensorInfo((2,), "int8", Quantization(0.5, 0))
-    created = built(lambda it: it.add(Quantize(DataType.INT8), it.input(np.array([1.25, 2.0], F32)), outputs=info))
-    assert problems(created, np.int8([3, 4])) == ""
-    assert problems(created, np.int8([2, 4])) != ""
+    built_network = built(
+        lambda it: it.add(Quantize(DataType.INT8), it.input(np.array([1.25, 2.0], F32)), outputs=info)
+    )
+    assert problems(built_network, np.int8([3, 4])) == ""
+    assert problems(built_network, np.int8([2, 4])) != ""
 
 
 def test_a_wrong_type_or_shape_is_named():
-    created = built(lambda it: it.add(Floor(), it.input(np.ones((2, 2), F32))))
-    assert problems(created, np.ones((2, 2))) == "output 0: its type is float64 instead of float32"
-    assert problems(created, np.ones(4, F32)) == "output 0: its shape is [4] instead of [2, 2]"
+    built_network = built(lambda it: it.add(Floor(), it.input(np.ones((2, 2), F32))))
+    assert problems(built_network, np.ones((2, 2))) == "output 0: its type is float64 instead of float32"
+    assert problems(built_network, np.ones(4, F32)) == "output 0: its shape is [4] instead of [2, 2]"
 
 
 # --- conditioning -----------------------------------------------------------------------------------------------------
@@ -91,10 +93,10 @@ def cancelling(it: Built) -> object:
 
 
 def test_what_is_left_when_numbers_cancel_out_may_differ_by_the_error_of_these():
-    created = built(cancelling)
-    [expected] = comparison(created).reference_values[created.network.graph.outputs[0].values[0]][:1]
-    assert problems(created, np.array([expected + 0.05, 2000.0], F32)) == ""
-    assert not comparison(created).is_near({0: np.array([expected + 0.05, 2000.0], F32)})
+    built_network = built(cancelling)
+    [expected] = comparison(built_network).reference_values[built_network.network.graph.outputs[0].values[0]][:1]
+    assert problems(built_network, np.array([expected + 0.05, 2000.0], F32)) == ""
+    assert not comparison(built_network).is_near({0: np.array([expected + 0.05, 2000.0], F32)})
 
 
 def test_a_difference_that_no_rounding_explains_is_found_beside_one_that_does():
@@ -117,14 +119,14 @@ def test_a_bias_that_is_left_out_is_found_before_a_normal_end():
 
 
 @pytest.mark.parametrize(("found", "is_right"), [(2.0, True), (1.0, True), (3.0, False), (0.0, False)])
-def test_an_element_near_a_jump_may_go_either_way(found, is_right):
-    created = built(lambda it: it.add(Floor(), product(it, 2.00001)))
-    assert (problems(created, np.array([found], F32)) == "") is is_right
+def test_an_element_near_a_jump_may_go_either_way(rounded, is_right):
+    built_network = built(lambda it: it.add(Floor(), product(it, 2.00001)))
+    assert (problems(built_network, np.array([rounded], F32)) == "") is is_right
 
 
 def test_an_element_far_from_a_jump_may_not():
-    created = built(lambda it: it.add(Floor(), product(it, 2.5)))
-    assert problems(created, np.array([1.0], F32)) != ""
+    built_network = built(lambda it: it.add(Floor(), product(it, 2.5)))
+    assert problems(built_network, np.array([1.0], F32)) != ""
 
 
 def test_what_follows_from_a_jump_may_go_either_way_too():
@@ -146,33 +148,33 @@ def test_numbers_that_were_computed_and_may_be_equal_compare_either_way():
 
 
 def test_the_place_of_the_largest_may_be_any_of_those_that_are_nearly_equal():
-    created = built(lambda it: it.add(ArgMinMax(ArgMinMaxFunction.MAX, axis=0), product(it, 1.0, 2.99999, 3.0)))
-    assert problems(created, np.array(1, np.int32)) == problems(created, np.array(2, np.int32)) == ""
-    assert problems(created, np.array(0, np.int32)) != ""
+    built_network = built(lambda it: it.add(ArgMinMax(ArgMinMaxFunction.MAX, axis=0), product(it, 1.0, 2.99999, 3.0)))
+    assert problems(built_network, np.array(1, np.int32)) == problems(built_network, np.array(2, np.int32)) == ""
+    assert problems(built_network, np.array(0, np.int32)) != ""
 
 
 def test_a_cast_of_what_was_computed_may_be_the_integer_on_either_side():
-    created = built(lambda it: it.add(Cast(DataType.INT32), product(it, 6.99999)))
-    assert problems(created, np.int32([6])) == problems(created, np.int32([7])) == ""
-    assert problems(created, np.int32([5])) != ""
+    built_network = built(lambda it: it.add(Cast(DataType.INT32), product(it, 6.99999)))
+    assert problems(built_network, np.int32([6])) == problems(built_network, np.int32([7])) == ""
+    assert problems(built_network, np.int32([5])) != ""
 
 
 def test_quantized_values_of_what_was_computed_may_be_a_step_off_where_it_is_half_way():
     info = TensorInfo((2,), "int8", Quantization(1.0, 0))
-    created = built(lambda it: it.add(Quantize(DataType.INT8), product(it, 2.50001, 4.0), outputs=info))
-    assert problems(created, np.int8([2, 4])) == problems(created, np.int8([3, 4])) == ""
-    assert problems(created, np.int8([3, 5])) != ""
+    built_network = built(lambda it: it.add(Quantize(DataType.INT8), product(it, 2.50001, 4.0), outputs=info))
+    assert problems(built_network, np.int8([2, 4])) == problems(built_network, np.int8([3, 4])) == ""
+    assert problems(built_network, np.int8([3, 5])) != ""
 
 
 # --- infinities and NaN -----------------------------------------------------------------------------------------------
 
 
 def test_a_number_at_the_end_of_its_range_may_overflow():
-    created = built(
+    built_network = built(
         lambda it: it.add(Addition(), it.input(np.array([65000, 1], F16)), it.input(np.array([500, 1], F16)))
     )
-    assert problems(created, np.array([np.inf, 2], F16)) == ""
-    assert problems(created, np.array([65472, np.inf], F16)) != ""
+    assert problems(built_network, np.array([np.inf, 2], F16)) == ""
+    assert problems(built_network, np.array([65472, np.inf], F16)) != ""
 
 
 def test_what_does_not_overflow_in_a_wider_type_may_stay_finite():
@@ -188,8 +190,8 @@ def test_what_does_not_overflow_in_a_wider_type_may_stay_finite():
 
 
 def test_nan_is_allowed_only_where_the_reference_may_have_it():
-    created = built(lambda it: it.add(ElementwiseUnary(UnaryOperation.SQRT), product(it, 0.0, 4.0)))
-    assert problems(created, np.array([0.0, np.nan], F32)) != ""
+    built_network = built(lambda it: it.add(ElementwiseUnary(UnaryOperation.SQRT), product(it, 0.0, 4.0)))
+    assert problems(built_network, np.array([0.0, np.nan], F32)) != ""
 
 
 def test_what_may_be_zero_may_be_a_pole():
@@ -204,19 +206,19 @@ def test_what_may_be_zero_may_be_a_pole():
 
 
 def test_an_infinity_that_is_really_there_must_be_there():
-    created = built(lambda it: it.add(Division(), it.input(np.ones(1, F32)), it.input(np.zeros(1, F32))))
-    assert problems(created, np.array([np.inf], F32)) == ""
-    assert problems(created, np.array([3e38], F32)) != ""
+    built_network = built(lambda it: it.add(Division(), it.input(np.ones(1, F32)), it.input(np.zeros(1, F32))))
+    assert problems(built_network, np.array([np.inf], F32)) == ""
+    assert problems(built_network, np.array([3e38], F32)) != ""
 
 
 @pytest.mark.parametrize("dtype", [DataType.BFLOAT16, DataType.FLOAT16], ids=str)
 def test_a_zero_that_was_rounded_when_it_was_stored_may_be_what_underflows(dtype):
     """A backend that fuses the layers before takes the square root of a product that is not stored."""
-    created = built(lambda it: it.add(ElementwiseUnary(UnaryOperation.SQRT), it.input(np.zeros(2, dtype.numpy))))
+    built_network = built(lambda it: it.add(ElementwiseUnary(UnaryOperation.SQRT), it.input(np.zeros(2, dtype.numpy))))
     root = np.full(2, (smallest_float(dtype) / 2) ** 0.5 * 0.99).astype(dtype.numpy)
-    assert problems(created, root, rounded_feeds=True) == ""
-    assert problems(created, 4 * root, rounded_feeds=True) != ""
-    assert problems(created, root) != ""
+    assert problems(built_network, root, rounded_feeds=True) == ""
+    assert problems(built_network, 4 * root, rounded_feeds=True) != ""
+    assert problems(built_network, root) != ""
 
 
 def test_numbers_of_half_a_type_may_stay_unrounded_but_for_casts():
@@ -233,10 +235,10 @@ def test_numbers_of_half_a_type_may_stay_unrounded_but_for_casts():
 
 
 def test_the_element_that_hardmax_marks_is_1_whichever_of_two_near_ones_it_is():
-    created = built(lambda it: it.add(Hardmax(axis=0), product(it, 2.0, 2.0)))
-    assert problems(created, np.array([1.0, 0.0], F32)) == ""
-    assert problems(created, np.array([0.0, 1.0], F32)) == ""
-    assert problems(created, np.array([0.0, 1.0001], F32)) != ""
+    built_network = built(lambda it: it.add(Hardmax(axis=0), product(it, 2.0, 2.0)))
+    assert problems(built_network, np.array([1.0, 0.0], F32)) == ""
+    assert problems(built_network, np.array([0.0, 1.0], F32)) == ""
+    assert problems(built_network, np.array([0.0, 1.0001], F32)) != ""
 
 
 @pytest.mark.parametrize("kind", LshProjectionType, ids=lambda kind: kind.name)
@@ -246,10 +248,10 @@ def test_the_hash_of_a_computed_number_may_be_any(kind):
     least = {LshProjectionType.DENSE: [0, 0, 0, 0], LshProjectionType.SPARSE: [0, 4]}.get(kind, [0, 0])
     computed = built(lambda it: it.add(LshProjection(kind), it.constant(seeds), product(it, 1.1, 2.1)))
     given = built(lambda it: it.add(LshProjection(kind), it.constant(seeds), it.input(F32([1.1, 2.1]))))
-    for found in (largest, least):
-        assert problems(computed, np.int32(found)) == ""
+    for hashed in (largest, least):
+        assert problems(computed, np.int32(hashed)) == ""
     assert problems(computed, np.int32(largest) + 1) != ""
-    assert sum(problems(given, np.int32(found)) == "" for found in (largest, least)) < 2
+    assert sum(problems(given, np.int32(hashed)) == "" for hashed in (largest, least)) < 2
 
 
 # --- the stream of signs ----------------------------------------------------------------------------------------------
@@ -261,7 +263,7 @@ def test_the_perturbations_are_the_same_in_every_process():
 
 
 def test_a_network_is_perturbed_alike_every_time():
-    created = built(lambda it: it.add(Reshape((-1,)), product(it, 1.0, 2.0)))
-    value = created.network.graph.outputs[0].values[0]
-    first, again = (comparison(created).spread(value).perturbed for _ in range(2))
+    built_network = built(lambda it: it.add(Reshape((-1,)), product(it, 1.0, 2.0)))
+    value = built_network.network.graph.outputs[0].values[0]
+    first, again = (comparison(built_network).spread(value).perturbed for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
