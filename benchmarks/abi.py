@@ -39,15 +39,15 @@ def measure(folder: Path, repeat: int) -> dict[str, float]:
         subprocess.run(words, check=True)
         library = open_library(ctypes.CDLL(path), path)
         try:
-            result = _figures(library, max(repeat, 15)) | {
+            figures = _figures(library, max(repeat, 15)) | {
                 "open and close": _time(lambda: _open(path), max(repeat, 15))
             }
         finally:
             library.close()
     print("\nthe C interface, microseconds (median)")
-    for name, value in result.items():
+    for name, value in figures.items():
         print(f"  {name:48} {value:10.2f}")
-    return result
+    return figures
 
 
 def _open(path: str) -> None:
@@ -60,8 +60,8 @@ def _figures(library: Library, repeat: int) -> dict[str, float]:
     layer = view.layers[0]
     workload: Any = backend.create_workload_factory(None, {}).create_workload(layer, WorkloadInfo.of(layer))
     info = layer.outputs[0].known
-    value, taken = (ArrayHandle(info, np.zeros(tuple(info.shape), np.float32)) for _ in range(2))
-    workload.execute([value, value, value], [taken])
+    output, taken = (ArrayHandle(info, np.zeros(tuple(info.shape), np.float32)) for _ in range(2))
+    workload.execute([output, output, output], [taken])
     run = workload._free[0]._address
     plain = library.functions["execute"]
     support = backend.layer_support({})
@@ -69,7 +69,7 @@ def _figures(library: Library, repeat: int) -> dict[str, float]:
     return {
         "execute of a table, by ctypes alone": _time(lambda: plain(library.self, None, run, None), repeat, 10_000),
         "execute of a table, with error and log": _time(lambda: workload.executable.run(run), repeat, 10_000),
-        "a workload with one input and one output": _time(lambda: workload.execute([value], [taken]), repeat, 10_000),
+        "a workload with one input and one output": _time(lambda: workload.execute([output], [taken]), repeat, 10_000),
         f"tables of {len(tables.layers):,} layers, {tensors:,} tensors": _time(lambda: FlatGraph.of(view), repeat),
         f"support of {len(tables.layers):,} layers": _time(lambda: support.query(view), repeat),
     }

@@ -81,8 +81,12 @@ def _figures(path: Path, record: Mapping[str, Any]) -> Figures:
 def figures(record: Mapping[str, Any]) -> Figures:
     """Return all figures of a record by their names; a name is the path to the figure in the file."""
     if "benchmarks" in record:
-        items = _objects(record, "benchmarks")
-        return {str(item.get("name")): item["real_time"] for item in items if _is_figure(item.get("real_time"))}
+        benchmarks = _objects(record, "benchmarks")
+        return {
+            str(benchmark.get("name")): benchmark["real_time"]
+            for benchmark in benchmarks
+            if _is_figure(benchmark.get("real_time"))
+        }
     if "rows" in record:
         return {name: value for row in _objects(record, "rows") for name, value in _row(row)}
     return dict(_leaves({key: value for key, value in record.items() if key not in DESCRIPTIONS}, ()))
@@ -94,13 +98,13 @@ def _objects(record: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     Raises:
         ValueError: the entry is no such list.
     """
-    items = record[key]
-    if not isinstance(items, list):
-        raise ValueError(f"{key!r} holds a {type(items).__name__}; expected a list of objects")
-    for number, item in enumerate(items):
-        if not isinstance(item, dict):
-            raise ValueError(f"entry {number} of {key!r} is a {type(item).__name__}; expected an object")
-    return items
+    objects = record[key]
+    if not isinstance(objects, list):
+        raise ValueError(f"{key!r} holds a {type(objects).__name__}; expected a list of objects")
+    for number, entry in enumerate(objects):
+        if not isinstance(entry, dict):
+            raise ValueError(f"entry {number} of {key!r} is a {type(entry).__name__}; expected an object")
+    return objects
 
 
 def _row(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
@@ -115,16 +119,16 @@ def _row(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             yield f"{title}: {figure} median_ms", value
 
 
-def _leaves(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, float]]:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _leaves(item, (*path, str(key)))
-    elif _is_figure(value):
-        yield ": ".join(path), float(value)  # type: ignore[arg-type]
+def _leaves(tree: object, path: tuple[str, ...]) -> Iterator[tuple[str, float]]:
+    if isinstance(tree, Mapping):
+        for key, child in tree.items():
+            yield from _leaves(child, (*path, str(key)))
+    elif _is_figure(tree):
+        yield ": ".join(path), float(tree)  # type: ignore[arg-type]
 
 
-def _is_figure(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_figure(figure: object) -> bool:
+    return isinstance(figure, int | float) and not isinstance(figure, bool)
 
 
 def compare(old: Mapping[str, float], new: Mapping[str, float]) -> Figures:

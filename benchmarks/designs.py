@@ -51,8 +51,8 @@ class Images:
         _, _, depth = self._image(x)
         weights, bias = self._weights((1, 3, 3, depth), 9, depth)
         where = self._window(x, 3, stride)
-        created = self.network.add_depthwise_convolution2d_layer(x, weights, bias, data_layout=self.layout, **where)
-        return self.relu(created)
+        layer = self.network.add_depthwise_convolution2d_layer(x, weights, bias, data_layout=self.layout, **where)
+        return self.relu(layer)
 
     def pool(self, x: Layer, kernel: int, stride: int) -> Layer:
         where = self._window(x, kernel, stride)
@@ -102,8 +102,8 @@ def mobilenet_v2(layout: DataLayout) -> Network:
     ):  # fmt: skip
         for number in range(count):
             wide = net.conv(x, depth * expansion) if expansion > 1 else x
-            created = net.linear(net.depthwise(wide, first if number == 0 else 1), channels)
-            x = net.add(x, created) if number else created
+            narrow = net.linear(net.depthwise(wide, first if number == 0 else 1), channels)
+            x = net.add(x, narrow) if number else narrow
             depth = channels
     return net.finish(net.conv(x, 1280))
 
@@ -129,13 +129,13 @@ def u_net(layout: DataLayout) -> Network:
     Each step up is concatenated with the step down of its size.
     """
     net = Images("U-Net", layout, 128)
-    x, cached = net.input, []
+    x, skipped = net.input, []
     for channels in (16, 32, 64):
         x = net.conv(net.conv(x, channels, 3), channels, 3)
-        cached.append((channels, x))
+        skipped.append((channels, x))
         x = net.pool(x, 2, 2)
     x = net.conv(net.conv(x, 128, 3), 128, 3)
-    for channels, left in reversed(cached):
+    for channels, left in reversed(skipped):
         x = net.concat(left, net.conv(net.double(x), channels, 3))
         x = net.conv(net.conv(x, channels, 3), channels, 3)
     return net.finish(net.linear(x, 2))

@@ -45,9 +45,9 @@ class Interposer:
 
     def logits(self, tokens: Sequence[int], new: int) -> np.ndarray:
         feeds = [*self.design.feeds(tokens, new).values(), *self.caches]
-        result = np.empty((1, new, self.design.vocabulary), np.float32)
-        self.model.run(feeds, [result, *self.caches])
-        return result[0, -1]
+        logits = np.empty((1, new, self.design.vocabulary), np.float32)
+        self.model.run(feeds, [logits, *self.caches])
+        return logits[0, -1]
 
 
 class OnnxRuntime:
@@ -66,14 +66,14 @@ class OnnxRuntime:
         binding = self.session.io_binding()
         for name, array in self.design.feeds(tokens, new).items():
             binding.bind_cpu_input(name, array)
-        names = [item.name for item in self.session.get_inputs() if item.name.startswith("past")]
+        names = [model_input.name for model_input in self.session.get_inputs() if model_input.name.startswith("past")]
         for name, cache in zip(names, self.caches, strict=True):
             binding.bind_ortvalue_input(name, cache)
             binding.bind_ortvalue_output(name.replace("past", "present"), cache)
         binding.bind_output("logits", "cpu")
         self.session.run_with_iobinding(binding)
-        result: Any = binding.get_outputs()[-1].numpy()
-        return np.asarray(result[0, -1])
+        logits: Any = binding.get_outputs()[-1].numpy()
+        return np.asarray(logits[0, -1])
 
 
 @dataclass(frozen=True)

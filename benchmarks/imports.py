@@ -24,13 +24,13 @@ def measure(folder: Path, repeat: int) -> dict[str, float]:
     for _ in range(max(repeat, 5)):
         for name, program in PROGRAMS.items():
             times[name].append(_seconds(program))
-    result = {name: statistics.median(values) for name, values in times.items()}
+    medians = {name: statistics.median(values) for name, values in times.items()}
     print("\nimports, seconds (median)")
     before = 0.0
-    for name, seconds in result.items():
+    for name, seconds in medians.items():
         print(f"  {name:20} {seconds:8.3f}   adds {seconds - before:+.3f}")
         before = seconds
-    return result
+    return medians
 
 
 def _seconds(program: str) -> float:

@@ -32,14 +32,14 @@ def measure(folder: Path, repeat: int) -> dict[str, Any]:
     logging.getLogger("interposer").setLevel(logging.ERROR)  # the errors below are meant
     print("\nisolation, microseconds (median)")
     with ip.Runtime() as here, ip.Runtime(ip.CreationOptions(isolate="CpuRef")) as there:
-        result = {f"part, {size} floats": _of_parts(here, there, size, repeat) for size in SIZES}
-        result |= {
+        figures = {f"part, {size} floats": _of_parts(here, there, size, repeat) for size in SIZES}
+        figures |= {
             f"network, {size} floats, {layers} layers": _of_networks(here, there, size, layers, repeat)
             for size in SIZES
             for layers in LAYERS
         }
-        result["restart"] = {"seconds": _restart(there)}
-    return result
+        figures["restart"] = {"seconds": _restart(there)}
+    return figures
 
 
 # --- a part whose tensors lie in shared memory ------------------------------------------------------------------------
@@ -73,9 +73,9 @@ def _workload(runtime: ip.Runtime, size: int) -> Callable[[], Any]:
 
     def run() -> Any:
         workload.execute(inputs, outputs)
-        result = target.map()
+        output = target.map()
         target.unmap()
-        return result
+        return output
 
     return run
 
@@ -116,21 +116,21 @@ def _compared(title: str, calls: dict[str, Callable[[], Any]], repeat: int) -> d
     for _ in range(max(repeat, 7)):
         for name, call in calls.items():
             times[name] += _some(call)
-    result = {name: statistics.median(values) * 1e6 for name, values in times.items()}
-    result["added"] = result["isolated"] - result["here"]
-    columns = "".join(f"  {name} {value:9.1f} us" for name, value in result.items())
+    medians = {name: statistics.median(values) * 1e6 for name, values in times.items()}
+    medians["added"] = medians["isolated"] - medians["here"]
+    columns = "".join(f"  {name} {value:9.1f} us" for name, value in medians.items())
     print(f"{title:48}{columns}")
-    return result
+    return medians
 
 
 def _some(call: Callable[[], Any]) -> list[float]:
-    result = []
+    seconds = []
     until = time.perf_counter() + 0.05
-    while not result or (time.perf_counter() < until and len(result) < 200):
+    while not seconds or (time.perf_counter() < until and len(seconds) < 200):
         begun = time.perf_counter()
         call()
-        result.append(time.perf_counter() - begun)
-    return result
+        seconds.append(time.perf_counter() - begun)
+    return seconds
 
 
 def _restart(runtime: ip.Runtime) -> float:

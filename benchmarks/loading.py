@@ -240,7 +240,10 @@ def _onnxruntime(path: str) -> Any:
     options.intra_op_num_threads, options.log_severity_level = 1, 3
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     types = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32}
-    session.run(None, {item.name: np.ones(item.shape, types[item.type]) for item in session.get_inputs()})
+    session.run(
+        None,
+        {model_input.name: np.ones(model_input.shape, types[model_input.type]) for model_input in session.get_inputs()},
+    )
     return session
 
 

@@ -114,8 +114,8 @@ def _ours(model: ip.Model) -> Figures:
     }
 
 
-def _check(peer: str, value: Any, ours: Any) -> None:
-    if not np.allclose(value, ours, rtol=1e-3, atol=1e-3 * float(np.abs(ours).max())):
+def _check(peer: str, actual: Any, ours: Any) -> None:
+    if not np.allclose(actual, ours, rtol=1e-3, atol=1e-3 * float(np.abs(ours).max())):
         raise RuntimeError(f"{peer} and CpuRef do not give the same; the networks are not the same")
 
 

@@ -21,15 +21,15 @@ def measure(folder: Path, repeat: int) -> dict[str, dict[str, float]]:
 
     Print a table with ratios.
     """
-    result = {}
+    figures = {}
     print(f"\nmodels of {folder}, milliseconds an inference (median of {repeat} interleaved runs)")
     for path in sorted([*folder.glob("*.tflite"), *folder.glob("*.onnx")]):
-        result[path.name] = _times(path, repeat)
-        ours = result[path.name]["CpuRef"]
+        figures[path.name] = _times(path, repeat)
+        ours = figures[path.name]["CpuRef"]
         cells = [f"{name} {ms:9.2f}" + ("" if name == "CpuRef" else f" (CpuRef takes {ours / ms:.1f} x)")
-                 for name, ms in result[path.name].items()]  # fmt: skip
+                 for name, ms in figures[path.name].items()]  # fmt: skip
         print(f"  {path.name:40} {'   '.join(cells)}", flush=True)
-    return result
+    return figures
 
 
 def _times(path: Path, repeat: int) -> dict[str, float]:

@@ -76,24 +76,24 @@ def _method(op: type[Op]) -> Iterator[str]:
 def _summary(op: type[Op]) -> str:
     """Return the first sentence of an operator's docstring, or as many of its clauses as fit on a line."""
     sentence = builder_summary(op).rstrip(".")
-    ends = [match.start() for match in re.finditer(r"[:;,]? (?=\()|[:;,] ", sentence)]
+    ends = [boundary.start() for boundary in re.finditer(r"[:;,]? (?=\()|[:;,] ", sentence)]
     fitting = [end for end in (*ends, len(sentence)) if end <= WIDTH - len('        """."""')]
     return f"{sentence[: max(fitting, default=0)]}."
 
 
-def _wrapped(prefix: str, items: list[str], suffix: str, brackets: str = "") -> Iterator[str]:
+def _wrapped(prefix: str, parameters: list[str], suffix: str, brackets: str = "") -> Iterator[str]:
     """Yield the lines of a signature or an import, wrapped like the formatter does it.
 
-    `items` are separated by commas between `prefix` and `suffix`. `brackets` is "()" if brackets are only required
+    `parameters` are separated by commas between `prefix` and `suffix`. `brackets` is "()" if brackets are only required
     around wrapped items, as for an import.
     """
-    line, indent = f"{prefix}{', '.join(items)}{suffix}", " " * (len(prefix) - len(prefix.lstrip()) + 4)
+    line, indent = f"{prefix}{', '.join(parameters)}{suffix}", " " * (len(prefix) - len(prefix.lstrip()) + 4)
     if len(line) <= WIDTH:
         yield line
         return
     yield prefix + brackets[:1]
-    if not brackets and len(f"{indent}{', '.join(items)}") <= WIDTH:
-        yield f"{indent}{', '.join(items)}"
+    if not brackets and len(f"{indent}{', '.join(parameters)}") <= WIDTH:
+        yield f"{indent}{', '.join(parameters)}"
     else:
-        yield from (f"{indent}{item}," for item in items)
+        yield from (f"{indent}{parameter}," for parameter in parameters)
     yield f"{indent[4:]}{brackets[1:]}{suffix}"

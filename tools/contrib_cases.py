@@ -94,9 +94,9 @@ def _summary(counts: Counter[str], total: int) -> str:
 
 def _rows(results: Sequence[Result]) -> Iterator[str]:
     counts = Counter((result.operator, result.status) for result in results)
-    known = {name.replace(":", ".") for name in operators() if name.startswith("com.microsoft")}
+    own_names = {name.replace(":", ".") for name in operators() if name.startswith("com.microsoft")}
     refused = {title(MICROSOFT, name) for name in REFUSED}
-    for name in sorted({*known, *(result.operator for result in results)}):
+    for name in sorted({*own_names, *(result.operator for result in results)}):
         agreed, differing, here, there, both = (
             counts[name, status]
             for status in ("agrees", "differs", "refused here", "refused by ONNX Runtime", "refused by both")
@@ -106,7 +106,7 @@ def _rows(results: Sequence[Result]) -> Iterator[str]:
             here + both or "",
             there + both or "",
         )
-        supported = "yes" if name in known - refused or not name.startswith(MICROSOFT) else "no"
+        supported = "yes" if name in own_names - refused or not name.startswith(MICROSOFT) else "no"
         yield f"| {name} | {supported} | {' | '.join(map(str, cells))} |"
 
 
@@ -115,17 +115,17 @@ def _refused() -> Iterator[str]:
     reasons = sorted(set(REFUSED.values()))
     yield from ("", "Some operators are refused by name:", "")
     for reason in reasons:
-        names = ", ".join(sorted(name for name, other in REFUSED.items() if other == reason))
+        names = ", ".join(sorted(name for name, reason_of_name in REFUSED.items() if reason_of_name == reason))
         yield from textwrap.wrap(f"- {names}: {reason}.", 119, subsequent_indent="  ")
 
 
 def _differences(results: Sequence[Result]) -> Iterator[str]:
     """Yield the paragraphs that list cases in which ONNX Runtime does not follow the documentation of its operator."""
     reasons = Counter((result.operator, result.case.known) for result in results if result.status == "differs")
-    known = [(operator, reason, count) for (operator, reason), count in sorted(reasons.items()) if reason]
-    if known:
+    explained = [(operator, reason, count) for (operator, reason), count in sorted(reasons.items()) if reason]
+    if explained:
         yield from ("", "In these cases, ONNX Runtime does not do what the documentation of its operator says:", "")
-    for operator, reason, count in known:
+    for operator, reason, count in explained:
         yield from textwrap.wrap(f"- {operator}: {reason} ({count} cases).", 119, subsequent_indent="  ")
 
 

@@ -25,14 +25,14 @@ def import_key(name: str) -> tuple[bool, str]:
 
 def docstring_sections(op: type[Op]) -> dict[str, str]:
     """Return the sections of an operator's docstring by title; the text before the first title has the key ""."""
-    result, title = {"": [""]}, ""
+    sections, title = {"": [""]}, ""
     for line in (inspect.getdoc(op) or "").splitlines():
         heading = re.fullmatch(r"((?:Shapes|Example|Source)\b.*):", line)
         title = heading[1] if heading else title
-        result.setdefault(title, [])
+        sections.setdefault(title, [])
         if not heading:
-            result[title].append(line)
-    return {title: inspect.cleandoc("\n".join(["", *lines])) for title, lines in result.items()}
+            sections[title].append(line)
+    return {title: inspect.cleandoc("\n".join(["", *lines])) for title, lines in sections.items()}
 
 
 def first_line(op: type[Op]) -> str:

@@ -77,8 +77,8 @@ class Row(NamedTuple):
 def expected_failures(engine: str) -> dict[str, str]:
     """Return the cases of an engine that are known to fail: patterns of case names, each with the reason."""
     path = EXPECTED / f"{engine}.json"
-    result: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return result
+    reasons: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return reasons
 
 
 def tried(engine: str, operator: str, *, all_of_them: bool = False) -> Row:
@@ -118,9 +118,9 @@ def _kit(engine: str, operator: str, *, all_of_them: bool = False) -> Conformanc
     all_of_them = all_of_them and operator != WHOLE
     samples = samples_of(registered_ops()[operator]) if all_of_them else chosen(engine, operator)
     ids = [case.id for case in all_cases(samples=samples)]
-    known = {key: why for key, why in expected_failures(engine).items() if fnmatch.filter(ids, key)}
+    expected = {key: why for key, why in expected_failures(engine).items() if fnmatch.filter(ids, key)}
     families = [] if operator == WHOLE else [samples[0].op.family]
-    kit = Conformance(engine, samples=samples, families=families, expected_failures=known)
+    kit = Conformance(engine, samples=samples, families=families, expected_failures=expected)
     if operator == WHOLE:
         kit.cases = [case for case in kit.cases if isinstance(case.subject, str)]
     return kit
@@ -131,16 +131,16 @@ def _try(engine: str, operator: str, sender: Any, all_of_them: bool) -> None:
     claimed, expected = set[str](), set[str]()
     failures, reasons = [], Counter[str]()
     for case in kit.cases:
-        result = kit.run(case)
-        status, name = result.status.value, _subject(case.id, operator)
+        outcome = kit.run(case)
+        status, name = outcome.status.value, _subject(case.id, operator)
         if status in ("fail", "xpass"):
-            failures.append((case.id, result.text))
+            failures.append((case.id, outcome.text))
         if status in ("pass", "fail", "xfail", "xpass"):
             claimed.add(name)
         if status == "xfail":
             expected.add(name)
         if status == "refused" and case.check.name == "support":
-            reasons[result.text] += 1
+            reasons[outcome.text] += 1
     kit.bench.close()
     count = len({_subject(case.id, operator) for case in kit.cases})
     most = [text for text, _ in reasons.most_common(2)]
@@ -177,11 +177,11 @@ def section(engine: str, rows: Sequence[Row], backend: Backend) -> str:
     return "\n".join(lines)
 
 
-def _expected(known: Mapping[str, str]) -> Iterator[str]:
-    if known:
+def _expected(failures: Mapping[str, str]) -> Iterator[str]:
+    if failures:
         yield "Expected failures:"
         yield ""
-        yield from (f"- `{pattern}`: {why}" for pattern, why in known.items())
+        yield from (f"- `{pattern}`: {why}" for pattern, why in failures.items())
         yield ""
 
 

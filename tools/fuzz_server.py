@@ -50,10 +50,10 @@ UNPACK = {b"gzip": gzip.decompress, b"deflate": zlib.decompress}
 
 def network(dtype: str, shape: tuple[Any, ...]) -> Network:
     """Return a network that computes y = x + x."""
-    result = Network("double")
-    x = result.add_input_layer(0, TensorInfo(shape, dtype), name="x")
-    result.add_output_layer(0, result.add_addition_layer(x, x, name="sum"), name="y")
-    return result
+    doubler = Network("double")
+    x = doubler.add_input_layer(0, TensorInfo(shape, dtype), name="x")
+    doubler.add_output_layer(0, doubler.add_addition_layer(x, x, name="sum"), name="y")
+    return doubler
 
 
 class Fuzzer:
@@ -68,22 +68,22 @@ class Fuzzer:
     def valid(self, size: int) -> tuple[dict[str, Any], bytes, list[float]]:
         """Return the JSON object and the bytes of a valid request, and the elements of its result."""
         values = [float(self.draw.randrange(100)) for _ in range(size)]
-        item: dict[str, Any] = {"name": "x", "datatype": "FP32", "shape": [1, size]}
-        fields: dict[str, Any] = {"inputs": [item], "id": str(self.draw.randrange(1000))}
+        tensor: dict[str, Any] = {"name": "x", "datatype": "FP32", "shape": [1, size]}
+        fields: dict[str, Any] = {"inputs": [tensor], "id": str(self.draw.randrange(1000))}
         tail = b""
         if self.draw.random() < 0.5:
             tail = np.array(values, np.float32).tobytes()
-            item["parameters"] = {"binary_data_size": len(tail)}
+            tensor["parameters"] = {"binary_data_size": len(tail)}
         else:
-            item["data"] = values
+            tensor["data"] = values
         return fields, tail, [2 * value for value in values]
 
-    def changed(self, value: Any, depth: int = 0) -> Any:
+    def changed(self, json_value: Any, depth: int = 0) -> Any:
         """Return a JSON value with one random change inside of it."""
         draw = self.draw
-        if isinstance(value, dict) and value and draw.random() < 0.8:
-            key = draw.choice(list(value))
-            result = dict(value)
+        if isinstance(json_value, dict) and json_value and draw.random() < 0.8:
+            key = draw.choice(list(json_value))
+            result = dict(json_value)
             what = draw.random()
             if what < 0.1:
                 del result[key]
@@ -92,34 +92,34 @@ class Fuzzer:
             elif key == "datatype":
                 result[key] = draw.choice(TYPES)
             else:
-                result[key] = self.changed(value[key], depth + 1)
+                result[key] = self.changed(json_value[key], depth + 1)
             return result
-        if isinstance(value, list) and value and draw.random() < 0.8:
-            result_list = list(value)
-            result_list[draw.randrange(len(value))] = self.changed(draw.choice(value), depth + 1)
+        if isinstance(json_value, list) and json_value and draw.random() < 0.8:
+            result_list = list(json_value)
+            result_list[draw.randrange(len(json_value))] = self.changed(draw.choice(json_value), depth + 1)
             return result_list * 2 if len(result_list) < 8 and draw.random() < 0.2 else result_list
         return draw.choice(ODD)
 
     def garbled(self, data: bytes) -> bytes:
         """Return bytes with some of them changed, removed or added."""
-        result = bytearray(data)
+        garbled = bytearray(data)
         for _ in range(self.draw.randrange(1, 6)):
-            at = self.draw.randrange(len(result) + 1)
+            at = self.draw.randrange(len(garbled) + 1)
             what = self.draw.random()
-            if what < 0.5 and at < len(result):
-                result[at] = self.draw.randrange(256)
+            if what < 0.5 and at < len(garbled):
+                garbled[at] = self.draw.randrange(256)
             elif what < 0.75:
-                del result[at : at + self.draw.randrange(1, 8)]
+                del garbled[at : at + self.draw.randrange(1, 8)]
             else:
-                result[at:at] = self.draw.randbytes(self.draw.randrange(1, 8))
-        return bytes(result)
+                garbled[at:at] = self.draw.randbytes(self.draw.randrange(1, 8))
+        return bytes(garbled)
 
     def http_request(self) -> tuple[bytes, list[float] | None]:
         """Return the bytes of an HTTP request, and the elements of its result if it is valid."""
         draw = self.draw
         is_wide = draw.random() < 0.1
-        fields, tail, result = self.valid(WIDE if is_wide else 4)
-        expected: list[float] | None = result
+        fields, tail, doubled = self.valid(WIDE if is_wide else 4)
+        expected: list[float] | None = doubled
         path = f"/v2/models/{'wide' if is_wide else 'double'}/infer"
         if draw.random() < 0.67:
             expected = None
@@ -229,8 +229,10 @@ class Fuzzer:
         """Return a message, and the bytes of its result if it is valid."""
         draw = self.draw
         array = np.array([[draw.randrange(100) for _ in range(4)]], np.float32)
-        item = {"name": "x", "datatype": "FP32", "shape": [1, 4]}
-        request = message("ModelInferRequest")(model_name="double", inputs=[item], raw_input_contents=[array.tobytes()])
+        tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4]}
+        request = message("ModelInferRequest")(
+            model_name="double", inputs=[tensor], raw_input_contents=[array.tobytes()]
+        )
         if draw.random() < 0.33:
             return request.SerializeToString(), (array + array).tobytes()
         what = draw.random()

@@ -38,35 +38,35 @@ def main(arguments: list[str] | None = None) -> int:
     check = parser.parse_args(arguments).check
     for complaint in complaints():
         print(f"declared badly: {complaint}", file=sys.stderr)
-    requested = generated()
-    stale = stale_files(requested)
+    texts = generated()
+    stale = stale_files(texts)
     for path in stale:
         print(f"{'stale' if check else 'written'}: {path}")
     if check:
         return 1 if stale else 0
-    write(stale, requested)
+    write(stale, texts)
     return 0
 
 
-def stale_files(requested: Mapping[str, str]) -> list[str]:
+def stale_files(texts: Mapping[str, str]) -> list[str]:
     """Return the paths of generated files whose content is not the requested one, or that are no longer generated.
 
-    `requested` has the content of each generated file by its path.
+    `texts` has the content of each generated file by its path.
     """
     pages = (path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/reference/operators").glob("*.md"))
-    wrong = {path for path, text in requested.items() if _read(path) != text}
-    return sorted(wrong | set(pages) - requested.keys())
+    wrong = {path for path, text in texts.items() if _read(path) != text}
+    return sorted(wrong | set(pages) - texts.keys())
 
 
-def write(paths: Iterable[str], requested: Mapping[str, str]) -> None:
-    """Write the content in `requested` to the files at `paths`, and delete those of them that have no content there."""
+def write(paths: Iterable[str], texts: Mapping[str, str]) -> None:
+    """Write the content in `texts` to the files at `paths`, and delete those of them that have no content there."""
     for path in paths:
         target = ROOT / path
-        if path not in requested:
+        if path not in texts:
             target.unlink()
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(requested[path], encoding="utf-8")
+        target.write_text(texts[path], encoding="utf-8")
 
 
 def generated() -> dict[str, str]:
@@ -95,15 +95,15 @@ def _read(path: str) -> str | None:
 
 def complaints() -> list[str]:
     """Return the missing parts of the operators' declarations, one line each."""
-    result = [f"{op.op_name()} ({op.family}): {error}" for op in shipped() for error in _problems(op)]
-    return [*result, *frozen_problems()]
+    errors = [f"{op.op_name()} ({op.family}): {error}" for op in shipped() for error in _problems(op)]
+    return [*errors, *frozen_problems()]
 
 
 def _problems(op: type[Op]) -> Iterator[str]:
     titles = docstring_sections(op)
-    for requested in ("Shapes", "Source", *(["Example"] if op.executable else [])):
-        if not any(title.startswith(requested) for title in titles):
-            yield f"its docstring has no {requested} section"
+    for section in ("Shapes", "Source", *(["Example"] if op.executable else [])):
+        if not any(title.startswith(section) for title in titles):
+            yield f"its docstring has no {section} section"
     if not first_line(op).endswith("."):
         yield f"the first line of its docstring is no sentence: {first_line(op)!r}"
     yield from (f"the attribute {a.name!r} has no doc" for a in settable_attributes(op) if not a.doc)

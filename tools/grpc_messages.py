@@ -50,10 +50,10 @@ def text() -> str:
 
 def main() -> int:
     """Write or check the module."""
-    result = text()
+    module_text = text()
     if "--check" in sys.argv[1:]:
-        return int(result != TARGET.read_text(encoding="utf-8"))
-    TARGET.write_text(result, encoding="utf-8")
+        return int(module_text != TARGET.read_text(encoding="utf-8"))
+    TARGET.write_text(module_text, encoding="utf-8")
     return 0
 
 

@@ -34,12 +34,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
-def _expanded(item: Any) -> Any:
-    if isinstance(item, list):
-        return [_expanded(each) for each in item]
-    if isinstance(item, dict):
-        return {title: _expanded(value) for title, value in item.items()}
-    return _pages(item) if item.endswith("/") else item
+def _expanded(entry: Any) -> Any:
+    if isinstance(entry, list):
+        return [_expanded(each) for each in entry]
+    if isinstance(entry, dict):
+        return {title: _expanded(children) for title, children in entry.items()}
+    return _pages(entry) if entry.endswith("/") else entry
 
 
 def _pages(folder: str) -> list[str | dict[str, str]]:

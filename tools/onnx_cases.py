@@ -89,8 +89,8 @@ def _cases() -> dict[str, type[unittest.TestCase]]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result: dict[str, type[unittest.TestCase]] = BackendTest(_Backend, __name__).test_cases
-    return result
+        case_classes: dict[str, type[unittest.TestCase]] = BackendTest(_Backend, __name__).test_cases
+    return case_classes
 
 
 @cache
@@ -157,9 +157,9 @@ def outcomes(pattern: str = "") -> list[Outcome]:
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
-def page(result: Iterable[Outcome]) -> str:
+def page(all_outcomes: Iterable[Outcome]) -> str:
     """Return the page in Markdown that lists the results of all cases."""
-    every = list(result)
+    every = list(all_outcomes)
     lines = [
         "# ONNX: operators and test cases",
         "",
@@ -180,18 +180,18 @@ def page(result: Iterable[Outcome]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _counts(result: list[Outcome]) -> Iterator[str]:
+def _counts(all_outcomes: list[Outcome]) -> Iterator[str]:
     yield from ("| cases | passed | refused | different | all |", "| --- | ---: | ---: | ---: | ---: |")
     for group in GROUPS.values():
-        counts = Counter(item.status for item in result if item.group == group)
+        counts = Counter(case.status for case in all_outcomes if case.group == group)
         numbers = (counts["passed"], counts["refused"], counts["different"] + counts["crashed"], counts.total())
         yield f"| {group} | {' | '.join(f'{number:,}' for number in numbers)} |"
 
 
-def _operators(result: list[Outcome]) -> Iterator[str]:
-    known = {name.replace(":", "."): versions for name, versions in operators().items()}
+def _operators(all_outcomes: list[Outcome]) -> Iterator[str]:
+    imported = {name.replace(":", "."): versions for name, versions in operators().items()}
     standard = {title(schema.domain, schema.name) for schema in get_all_schemas() if not schema.deprecated}
-    counts = Counter((item.operator, item.status == "passed") for item in result)
+    counts = Counter((case.operator, case.status == "passed") for case in all_outcomes)
     yield from (
         "## Operators",
         "",
@@ -201,28 +201,31 @@ def _operators(result: list[Outcome]) -> Iterator[str]:
         "| operator | versions since | cases passed |",
         "| --- | --- | ---: |",
     )
-    for name in sorted({*known, *standard, *(item.operator for item in result)}, key=lambda name: ("." in name, name)):
+    for name in sorted(
+        {*imported, *standard, *(case.operator for case in all_outcomes)},
+        key=lambda name: ("." in name, name),
+    ):
         passed, total = counts[name, True], counts[name, True] + counts[name, False]
-        versions = ", ".join(map(str, known.get(name, ()))) or ("*function*" if passed else "not supported")
+        versions = ", ".join(map(str, imported.get(name, ()))) or ("*function*" if passed else "not supported")
         yield f"| {name} | {versions} | {f'{passed} of {total}' if total else ''} |"
 
 
-def _refusals(result: list[Outcome]) -> Iterator[str]:
+def _refusals(refused: list[Outcome]) -> Iterator[str]:
     yield from ("## Refused cases", "", "Each reason, with the number of refused cases by operator.", "")
     yield from ("| reason | cases |", "| --- | --- |")
     reasons: dict[str, Counter[str]] = {}
-    for item in result:
-        for reason in item.reasons:
-            reasons.setdefault(reason, Counter())[item.operator or item.group] += 1
+    for case in refused:
+        for reason in case.reasons:
+            reasons.setdefault(reason, Counter())[case.operator or case.group] += 1
     for reason, counts in sorted(reasons.items()):
         cases = ", ".join(f"{count} of {name}" for name, count in sorted(counts.items()))
         yield f"| {reason.replace('|', '&#124;')} | {cases} |"
 
 
-def _differences(result: list[Outcome]) -> Iterator[str]:
-    if result:
+def _differences(different: list[Outcome]) -> Iterator[str]:
+    if different:
         yield from ("## Different results", "", "These cases run, but their results differ from the expected ones.", "")
-        yield from (f"- `{item.name}`: {DIFFERENT.get(item.name, 'not known why')}" for item in result)
+        yield from (f"- `{case.name}`: {DIFFERENT.get(case.name, 'not known why')}" for case in different)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -231,21 +234,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("pattern", nargs="?", help="only run the cases whose names match, and print their results")
     parser.add_argument("--check", action="store_true", help="change nothing, and fail if the page is outdated")
     args = parser.parse_args(arguments)
-    result = outcomes(args.pattern or "")
+    all_outcomes = outcomes(args.pattern or "")
     if args.pattern:
-        for item in result:
-            print(f"{item.status:9} {item.name} {'; '.join(item.reasons)}".rstrip())
+        for case in all_outcomes:
+            print(f"{case.status:9} {case.name} {'; '.join(case.reasons)}".rstrip())
         return 0
-    target, text = ROOT / PAGE, page(result)
+    target, text = ROOT / PAGE, page(all_outcomes)
     stale = not target.exists() or target.read_text(encoding="utf-8") != text
     if stale and not args.check:
         target.write_text(text, encoding="utf-8")
     print(f"{'stale' if args.check else 'written'}: {PAGE}" if stale else f"fresh: {PAGE}")
-    unknown = [
-        element for element in result if element.status in {"different", "crashed"} and element.name not in DIFFERENT
-    ]
-    for item in unknown:
-        print(f"{item.status}: {item.name}: {'; '.join(item.reasons)}", file=sys.stderr)
+    unknown = [case for case in all_outcomes if case.status in {"different", "crashed"} and case.name not in DIFFERENT]
+    for case in unknown:
+        print(f"{case.status}: {case.name}: {'; '.join(case.reasons)}", file=sys.stderr)
     return int(bool(unknown) or (stale and args.check))
 
 

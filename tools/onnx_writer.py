@@ -71,7 +71,7 @@ def outcome(sample: Sample, *, opset: int | None = None, exact: bool = True) -> 
 
     network, feeds = sample.network()
     try:
-        requested = reference_outputs(network.graph, feeds)
+        expected = reference_outputs(network.graph, feeds)
     except InterposerError:
         return Outcome("unknown")
     try:
@@ -80,18 +80,18 @@ def outcome(sample: Sample, *, opset: int | None = None, exact: bool = True) -> 
         return Outcome("refused", next(iter(error.layers.values()))[1])
     onnx.checker.check_model(model, full_check=True)
     kinds = tuple(node.op_type for node in model.graph.node)
-    problem = _difference(sample, network, model, feeds, requested, exact=exact)
+    problem = _difference(sample, network, model, feeds, expected, exact=exact)
     return Outcome("wrong" if problem else "expressed", problem or "", kinds)
 
 
-def _difference(sample: Sample, network: Any, model: Any, feeds: Any, requested: Any, *, exact: bool) -> str | None:
-    result = _outputs(model, {f"input_{key}": array for key, array in feeds.items()})
-    for key, array in requested.items():
+def _difference(sample: Sample, network: Any, model: Any, feeds: Any, expected: Any, *, exact: bool) -> str | None:
+    outputs = _outputs(model, {f"input_{key}": array for key, array in feeds.items()})
+    for key, array in expected.items():
         info = network.graph.layer("layer").outputs[key].known
         if sample.statistical:
-            difference = None if result[key].shape == array.shape else f"shape {result[key].shape}"
+            difference = None if outputs[key].shape == array.shape else f"shape {outputs[key].shape}"
         else:
-            difference = Tolerances(steps=0 if exact else 1).difference(result[key], array, info)
+            difference = Tolerances(steps=0 if exact else 1).difference(outputs[key], array, info)
         if difference:
             return f"output {key}: {difference}"
     return None
@@ -143,30 +143,30 @@ class Row(NamedTuple):
 def row(name: str, op: type[Op]) -> Row:
     """Try to write all samples of an operator, and return their results; a wrong result ends the program."""
     exact, inexact, kinds, reasons = 0, 0, Counter[str](), Counter[str]()
-    known = 0
+    judged = 0
     for sample in samples_of(op):
-        result = outcome(sample)
-        known += result.status != "unknown"
-        if result.status == "wrong":
-            raise SystemExit(f"{sample.id}: {result.reason}")
-        if result.status == "expressed":
+        tried = outcome(sample)
+        judged += tried.status != "unknown"
+        if tried.status == "wrong":
+            raise SystemExit(f"{sample.id}: {tried.reason}")
+        if tried.status == "expressed":
             exact += 1
-            kinds.update(set(result.kinds))
-        elif result.status == "refused":
+            kinds.update(set(tried.kinds))
+        elif tried.status == "refused":
             relaxed = outcome(sample, exact=False)
             inexact += relaxed.status != "refused"
             reasons.update([relaxed.reason] if relaxed.status == "refused" else [])
     most = [kind for kind, _ in kinds.most_common(_MOST_KINDS)]
-    return Row(name, known, exact, inexact, most, list(_reported(reasons))[:_MOST_REASONS])
+    return Row(name, judged, exact, inexact, most, list(_reported(reasons))[:_MOST_REASONS])
 
 
 def _reported(reasons: Counter[str]) -> Iterator[str]:
     """Yield the reasons of refusals, most frequent first; those that differ only in a type are merged into one."""
     types: dict[tuple[str, str], list[str]] = {}
     for reason in reasons:
-        result = _TYPES.fullmatch(reason)
-        if result:
-            types.setdefault((result[1], result[2]), []).append(result[3])
+        match = _TYPES.fullmatch(reason)
+        if match:
+            types.setdefault((match[1], match[2]), []).append(match[3])
     yield from (reason for reason, _ in reasons.most_common() if not _TYPES.fullmatch(reason))
     yield from (f"{kind} {verb} no {', '.join(sorted(names))}" for (kind, verb), names in types.items())
 
@@ -176,10 +176,10 @@ def page() -> str:
     import onnx  # noqa: PLC0415
 
     rows = [row(name, op) for name, op in operators().items()]
-    samples, exact, inexact = (sum(getattr(item, field) for item in rows) for field in ("samples", "exact", "inexact"))
+    samples, exact, inexact = (sum(getattr(each, field) for each in rows) for field in ("samples", "exact", "inexact"))
     total = f"| **all** | {samples} | {exact} | {inexact} | | |\n"
     head = HEAD.format(opset=onnx.defs.onnx_opset_version())
-    return head + "".join(f"{item}\n" for item in rows) + total
+    return head + "".join(f"{each}\n" for each in rows) + total
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -191,13 +191,13 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     if args.operators:
         return _print(args.operators, args.opset)
-    result, path = page(), ROOT / PAGE
+    text, path = page(), ROOT / PAGE
     if args.check:
-        stale = not path.exists() or path.read_text(encoding="utf-8") != result
+        stale = not path.exists() or path.read_text(encoding="utf-8") != text
         print(f"stale: {PAGE}" if stale else f"up to date: {PAGE}")
         return int(stale)
-    path.write_text(result, encoding="utf-8")
-    print(result.rstrip().rpartition("\n")[2])
+    path.write_text(text, encoding="utf-8")
+    print(text.rstrip().rpartition("\n")[2])
     return 0
 
 
@@ -205,9 +205,9 @@ def _print(names: Iterable[str], opset: int | None) -> int:
     wrong = 0
     for name in names:
         for sample in samples_of(operators()[name]):
-            result = outcome(sample, opset=opset)
-            wrong += result.status == "wrong"
-            print(f"{sample.id}: {result.status} {result.reason}{' '.join(result.kinds)}")
+            tried = outcome(sample, opset=opset)
+            wrong += tried.status == "wrong"
+            print(f"{sample.id}: {tried.status} {tried.reason}{' '.join(tried.kinds)}")
     return int(wrong > 0)
 
 

@@ -96,9 +96,9 @@ def _example_imports(text: str) -> Iterator[str]:
     used -= {"np", *dir(builtins)}
     for module in (interposer, ops):
         exported = {name for name in dir(module) if not inspect.ismodule(getattr(module, name))}
-        result = sorted(used & exported, key=import_key)
-        used -= set(result)
-        for line in textwrap.wrap(", ".join(result), WIDTH - 40):
+        imports = sorted(used & exported, key=import_key)
+        used -= set(imports)
+        for line in textwrap.wrap(", ".join(imports), WIDTH - 40):
             yield f">>> from {module.__name__} import {line.rstrip(',')}"
     for name in sorted(used):
         raise SystemExit(f"an example uses {name}, which neither interposer nor interposer.ops exports")
@@ -173,8 +173,10 @@ def _type_cell(hint: Any, family: str) -> str:
 
 def _family_of(hint: Any) -> str | None:
     """Return the operator family that defines an attribute's type, if that is an enumeration; else None."""
-    result = isinstance(hint, type) and issubclass(hint, Enum) and hint.__module__.startswith(f"{ops.__name__}.")
-    return hint.__module__.rpartition(".")[2] if result else None
+    is_enumeration = (
+        isinstance(hint, type) and issubclass(hint, Enum) and hint.__module__.startswith(f"{ops.__name__}.")
+    )
+    return hint.__module__.rpartition(".")[2] if is_enumeration else None
 
 
 def _plain(value: Any) -> str:
@@ -203,11 +205,11 @@ def types_text(types: Iterable[DataType] | None) -> str:
     """Return a set of data types as text, such as "float32, int8 to int64", in the order of their declaration."""
     chosen = ANY_TYPE if types is None else frozenset(types)
     if chosen >= ANY_TYPE:
-        return ", ".join(["any", *(str(item) for item in DataType if item in chosen - ANY_TYPE)])
-    text = _listed(item for item in DataType if item in chosen)
+        return ", ".join(["any", *(str(dtype) for dtype in DataType if dtype in chosen - ANY_TYPE)])
+    text = _listed(dtype for dtype in DataType if dtype in chosen)
     for run in RUNS:
         text = text.replace(_listed(run), f"{run[0]} to {run[-1]}")
-    return text.replace(_listed(item for item in DataType if item in SMALL_FLOATS), "float8")
+    return text.replace(_listed(dtype for dtype in DataType if dtype in SMALL_FLOATS), "float8")
 
 
 def _listed(types: Iterable[DataType]) -> str:
@@ -291,30 +293,32 @@ def _enumeration(kind: type[Enum]) -> Iterator[str]:
     meanings = member_docs(inspect.getsource(kind))
     yield from (f"## {kind.__name__}", "", inspect.getdoc(kind) or "", "")
     if meanings:
-        yield from _table(("Value", "Meaning"), ((f"`{item.name}`", meanings.get(item.name, "")) for item in kind))
+        yield from _table(
+            ("Value", "Meaning"), ((f"`{member.name}`", meanings.get(member.name, "")) for member in kind)
+        )
     else:
-        yield from (", ".join(f"`{item.name}`" for item in kind), "")
+        yield from (", ".join(f"`{member.name}`" for member in kind), "")
 
 
 def member_docs(source: str) -> dict[str, str]:
     """Return the docstrings that follow the members of an enumeration."""
-    result = {}
+    docs = {}
     [declared] = ast.parse(source).body
     for first, second in pairwise(declared.body):
         match first, second:
             case ast.Assign(targets=[ast.Name(id=name)]), ast.Expr(value=ast.Constant(value=str(meaning))):
-                result[name] = " ".join(meaning.split())
-    return result
+                docs[name] = " ".join(meaning.split())
+    return docs
 
 
 def errors_page() -> str:
     """Return the reference page of exceptions."""
     lines = ["# Exceptions", "", NOTE, "All in `interposer.errors`.", "", "```text", _tree(), "```", ""]
     for name in errors.__all__:
-        result = getattr(errors, name)
-        if isinstance(result, type):
-            bases = ", ".join(f"`{base.__name__}`" for base in result.__bases__)
-            lines += [f"## {name}", "", f"Derives from {bases}.", "", inspect.getdoc(result) or "", ""]
+        error_class = getattr(errors, name)
+        if isinstance(error_class, type):
+            bases = ", ".join(f"`{base.__name__}`" for base in error_class.__bases__)
+            lines += [f"## {name}", "", f"Derives from {bases}.", "", inspect.getdoc(error_class) or "", ""]
     return "\n".join(lines)
 
 
@@ -328,15 +332,15 @@ def environment_page() -> str:
 
 def environment_variables(source: str) -> list[tuple[str, str]]:
     """Return the texts of a module's constants, with the docstrings that follow them."""
-    result = []
+    variables = []
     for first, second in pairwise(ast.parse(source).body):
         match first, second:
             case (
                 ast.AnnAssign(value=ast.Constant(value=str(name))),
                 ast.Expr(value=ast.Constant(value=str(meaning))),
             ) if name.startswith("INTERPOSER_"):
-                result.append((name, meaning.removeprefix("Environment variable: ")))
-    return result
+                variables.append((name, meaning.removeprefix("Environment variable: ")))
+    return variables
 
 
 def _tree() -> str:

@@ -78,7 +78,7 @@ def recorded(model: ip.Model, image: np.ndarray) -> ip.Profile:
 
 def length(profile: ip.Profile) -> int:
     """Return the nanoseconds that the runs of a profile took together."""
-    return sum(item.duration for item in profile.recording.intervals if item.site.category is Category.RUN)
+    return sum(interval.duration for interval in profile.recording.intervals if interval.site.category is Category.RUN)
 
 
 def picture(page: Path, target: Path) -> None:

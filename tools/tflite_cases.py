@@ -72,25 +72,26 @@ def _put(queue: Any, case: Case) -> None:
 
 def page(results: Sequence[Result]) -> str:
     """Return the page in Markdown that lists the builtin operators with the results of their cases."""
-    known = {*operators()} & {*OPERATORS}
+    imported = {*operators()} & {*OPERATORS}
     counts = Counter(result.status for result in results)
     lines = [
         "# TFLite: operators compared with LiteRT",
         "",
         "<!-- Written by tools/tflite_cases.py; do not edit. -->",
         "",
-        *textwrap.wrap(_summary(counts, len(results), len(known)), 119),
+        *textwrap.wrap(_summary(counts, len(results), len(imported)), 119),
         "",
         "| operator | supported | cases that agree | refused by LiteRT | worked examples |",
         "| --- | --- | ---: | ---: | ---: |",
-        *_rows(results, known),
+        *_rows(results, imported),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _summary(counts: Counter[str], total: int, known: int) -> str:
+def _summary(counts: Counter[str], total: int, operator_count: int) -> str:
     return (
-        f"Of the {len(OPERATORS)} builtin operators, {known} are supported. Each case is a model with one operator. "
+        f"Of the {len(OPERATORS)} builtin operators, {operator_count} are supported. Each case is a model "
+        "with one operator. "
         f"The reference kernels of Interposer and LiteRT's interpreter, version {VERSION}, compute its results from "
         f"the same inputs. Of {total:,} cases, {counts['agrees']:,} agree, and LiteRT refuses "
         f"{counts['refused by LiteRT']:,}. Floats agree within a tolerance, integers and quantized values exactly. "
@@ -99,7 +100,7 @@ def _summary(counts: Counter[str], total: int, known: int) -> str:
     )
 
 
-def _rows(results: Sequence[Result], known: set[str]) -> Iterator[str]:
+def _rows(results: Sequence[Result], imported: set[str]) -> Iterator[str]:
     counts = Counter((result.case.operator, result.status) for result in results)
     worked = Counter(result.case.operator for result in results if result.is_worked)
     totals = Counter(result.case.operator for result in results)
@@ -107,7 +108,7 @@ def _rows(results: Sequence[Result], known: set[str]) -> Iterator[str]:
         agreed, refused = counts[name, "agrees"], counts[name, "refused by LiteRT"]
         compared_cases = totals[name] - refused
         cells = (f"{agreed} of {compared_cases}" if compared_cases else "", refused or "", worked[name] or "")
-        yield f"| {name} | {'yes' if name in known else 'no'} | {' | '.join(map(str, cells))} |"
+        yield f"| {name} | {'yes' if name in imported else 'no'} | {' | '.join(map(str, cells))} |"
 
 
 def main(arguments: list[str] | None = None) -> int:

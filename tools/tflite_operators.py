@@ -24,13 +24,13 @@ _PREFIX: Final = "CUSTOM "
 
 def tflite_page() -> str:
     """Return the page in Markdown."""
-    known = [name for name in OPERATORS if name != "CUSTOM" and not name.startswith("PLACEHOLDER")]
-    count = sum(_described(name) != "" for name in known)
+    names = [name for name in OPERATORS if name != "CUSTOM" and not name.startswith("PLACEHOLDER")]
+    count = sum(_described(name) != "" for name in names)
     custom = [name.removeprefix(_PREFIX) for name in operators() if name.startswith(_PREFIX)]
     table = ["| operator | conversion |", "| --- | --- |"]
-    builtin = [f"| `{name}` | {_described(name)} |" for name in known]
+    builtin = [f"| `{name}` | {_described(name)} |" for name in names]
     own = [f"| `{name}` | {_first_line(find(name, True))} |" for name in custom]
-    parts = [HEAD, f"## {count} of {len(known)} builtin operators", "", *table, *builtin]
+    parts = [HEAD, f"## {count} of {len(names)} builtin operators", "", *table, *builtin]
     return "\n".join([*parts, "", "## Custom operators", "", *table, *own])
 
 

@@ -65,7 +65,7 @@ def outcome(sample: Sample, *, litert: bool = False) -> Outcome:
     """
     network, feeds = sample.network()
     try:
-        requested = reference_outputs(network.graph, feeds)
+        expected = reference_outputs(network.graph, feeds)
     except InterposerError:
         return Outcome("unknown")
     try:
@@ -74,37 +74,37 @@ def outcome(sample: Sample, *, litert: bool = False) -> Outcome:
         return Outcome("refused", next(iter(error.layers.values()))[1])
     kinds = tuple(operator.name for subgraph in read_model(content).subgraphs for operator in subgraph.operators)
     named = {f"input_{key}": array for key, array in feeds.items()}
-    problem = _difference(sample, network, _outputs(content, named), requested, steps=0)
+    problem = _difference(sample, network, _outputs(content, named), expected, steps=0)
     if litert and not problem:
-        result = _run(content, [feeds[layer.op.binding_id] for layer in network.graph.inputs])
-        problem = result if isinstance(result, str) else _difference(sample, network, result, requested, steps=1)
+        outputs = _run(content, [feeds[layer.op.binding_id] for layer in network.graph.inputs])
+        problem = outputs if isinstance(outputs, str) else _difference(sample, network, outputs, expected, steps=1)
         problem = problem and f"LiteRT: {problem} "
     return Outcome("wrong" if problem else "expressed", problem or "", kinds)
 
 
-def _difference(sample: Sample, network: Any, value: Any, requested: Any, *, steps: int) -> str | None:
-    for key, array in requested.items():
+def _difference(sample: Sample, network: Any, actual: Any, expected: Any, *, steps: int) -> str | None:
+    for key, array in expected.items():
         info = network.graph.layer("layer").outputs[key].known
         if sample.statistical:
-            difference = None if value[key].shape == array.shape else f"shape {value[key].shape}"
+            difference = None if actual[key].shape == array.shape else f"shape {actual[key].shape}"
         else:
-            difference = Tolerances(steps=steps).difference(value[key], array, info)
+            difference = Tolerances(steps=steps).difference(actual[key], array, info)
         if difference:
             return f"output {key}: {difference}"
     return None
 
 
-def _outputs(content: bytes, feeds: dict[str, Any], known: tuple[str, ...] = ()) -> dict[int, Any]:
+def _outputs(content: bytes, feeds: dict[str, Any], names: tuple[str, ...] = ()) -> dict[int, Any]:
     """Return the results of a file on the reference kernels by binding id; `feeds` are its inputs by name.
 
-    The inputs in `known`, and others whose values must be known during the import, become constants.
+    The inputs in `names`, and others whose values must be known during the import, become constants.
     """
     try:
-        graph = load(content, dynamic=True, values={name: feeds[name] for name in known}).graph
+        graph = load(content, dynamic=True, values={name: feeds[name] for name in names}).graph
     except UnboundInputError as error:
-        if not set(error.inputs) - set(known):
+        if not set(error.inputs) - set(names):
             raise
-        return _outputs(content, feeds, (*known, *error.inputs))
+        return _outputs(content, feeds, (*names, *error.inputs))
     numbers = {layer.name: layer.op.binding_id for layer in graph.inputs}
     return reference_outputs(graph, {number: feeds[name] for name, number in numbers.items()})
 
@@ -153,28 +153,28 @@ class Row(NamedTuple):
 
 def row(name: str, op: type[Op]) -> Row:
     """Try to write all samples of an operator, and return their results; a wrong result ends the program."""
-    exact, known, kinds, reasons = 0, 0, Counter[str](), Counter[str]()
+    exact, judged, kinds, reasons = 0, 0, Counter[str](), Counter[str]()
     for sample in samples_of(op):
-        result = outcome(sample)
-        known += result.status != "unknown"
-        if result.status == "wrong":
-            raise SystemExit(f"{sample.id}: {result.reason}")
-        if result.status == "expressed":
+        tried = outcome(sample)
+        judged += tried.status != "unknown"
+        if tried.status == "wrong":
+            raise SystemExit(f"{sample.id}: {tried.reason}")
+        if tried.status == "expressed":
             exact += 1
-            kinds.update(list(dict.fromkeys(result.kinds)))  # in the order of the file, not of hashes
-        elif result.status == "refused":
-            reasons[result.reason] += 1
+            kinds.update(list(dict.fromkeys(tried.kinds)))  # in the order of the file, not of hashes
+        elif tried.status == "refused":
+            reasons[tried.reason] += 1
     most = [kind for kind, _ in kinds.most_common(_MOST_KINDS)]
-    return Row(name, known, exact, most, list(_reported(reasons))[:_MOST_REASONS])
+    return Row(name, judged, exact, most, list(_reported(reasons))[:_MOST_REASONS])
 
 
 def _reported(reasons: Counter[str]) -> Iterator[str]:
     """Yield the reasons of refusals, most frequent first; those that differ only in a type are merged into one."""
     types: dict[tuple[str, str], list[str]] = {}
     for reason in reasons:
-        result = _TYPES.fullmatch(reason)
-        if result:
-            types.setdefault((result[1], result[2]), []).append(result[3])
+        match = _TYPES.fullmatch(reason)
+        if match:
+            types.setdefault((match[1], match[2]), []).append(match[3])
     yield from (reason for reason, _ in reasons.most_common() if not _TYPES.fullmatch(reason))
     yield from (f"{kind} {verb} {', '.join(sorted(names))}" for (kind, verb), names in types.items())
 
@@ -182,8 +182,8 @@ def _reported(reasons: Counter[str]) -> Iterator[str]:
 def page() -> str:
     """Return the whole page in Markdown: a table of operators."""
     rows = [row(name, op) for name, op in operators().items()]
-    samples, exact = (sum(getattr(item, field) for item in rows) for field in ("samples", "exact"))
-    return HEAD + "".join(f"{item}\n" for item in rows) + f"| **all** | {samples} | {exact} | | |\n"
+    samples, exact = (sum(getattr(each, field) for each in rows) for field in ("samples", "exact"))
+    return HEAD + "".join(f"{each}\n" for each in rows) + f"| **all** | {samples} | {exact} | | |\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -195,13 +195,13 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     if args.operators:
         return _print(args.operators, args.litert)
-    result, path = page(), ROOT / PAGE
+    text, path = page(), ROOT / PAGE
     if args.check:
-        stale = not path.exists() or path.read_text(encoding="utf-8") != result
+        stale = not path.exists() or path.read_text(encoding="utf-8") != text
         print(f"stale: {PAGE}" if stale else f"up to date: {PAGE}")
         return int(stale)
-    path.write_text(result, encoding="utf-8")
-    print(result.rstrip().rpartition("\n")[2])
+    path.write_text(text, encoding="utf-8")
+    print(text.rstrip().rpartition("\n")[2])
     return 0
 
 
@@ -209,9 +209,9 @@ def _print(names: Iterable[str], litert: bool) -> int:
     wrong = 0
     for name in names:
         for sample in samples_of(operators()[name]):
-            result = outcome(sample, litert=litert)
-            wrong += result.status == "wrong"
-            print(f"{sample.id}: {result.status} {result.reason}{' '.join(result.kinds)}")
+            tried = outcome(sample, litert=litert)
+            wrong += tried.status == "wrong"
+            print(f"{sample.id}: {tried.status} {tried.reason}{' '.join(tried.kinds)}")
     return int(wrong > 0)
 
 

@@ -89,19 +89,19 @@ def _compared(program: Program, tensors: Sequence[Any], expected: Sequence[Any],
     for backends in BACKENDS:
         model = ip.load(network, backends, fallback=False)
         results = dict(zip(model.outputs, model.run(feeds), strict=True))
-        for item, leaf in zip(program.results, expected, strict=False):
-            error = _difference(results[item.name], leaf, tolerance) if item.name else ""
+        for program_output, leaf in zip(program.results, expected, strict=False):
+            error = _difference(results[program_output.name], leaf, tolerance) if program_output.name else ""
             if error:
                 return Outcome("differs", f"{backends[0]}: {error}")
     return Outcome("agrees")
 
 
-def _difference(result: Any, expected: Any, tolerance: float) -> str:
+def _difference(actual: Any, expected: Any, tolerance: float) -> str:
     """Return how a result differs from the expected tensor or number; empty if it agrees."""
     target = array_of(expected, "it") if isinstance(expected, torch.Tensor) else np.asarray(expected)
-    if (result.shape, result.dtype) != (target.shape, target.dtype):
-        return f"{result.dtype}{list(result.shape)} for {target.dtype}{list(target.shape)}"
-    a, b = result.astype(np.float64), target.astype(np.float64)
+    if (actual.shape, actual.dtype) != (target.shape, target.dtype):
+        return f"{actual.dtype}{list(actual.shape)} for {target.dtype}{list(target.shape)}"
+    a, b = actual.astype(np.float64), target.astype(np.float64)
     largest = np.abs(b[np.isfinite(b)]).max(initial=1)
     near = np.isclose(a, b, rtol=tolerance, atol=tolerance * largest, equal_nan=True)
     if near.all():
@@ -118,8 +118,8 @@ def samples(info: Any, dtype: Any, count: int) -> Iterator[Sample]:
     except Exception:
         return
     chosen = random.Random(7).sample(listed, count) if len(listed) > count else listed
-    for item in chosen:
-        sample = Sample(info.op, ((item.input, *item.args), item.kwargs))
+    for sample_input in chosen:
+        sample = Sample(info.op, ((sample_input.input, *sample_input.args), sample_input.kwargs))
         if sample.tensors:
             yield sample
 

@@ -116,12 +116,12 @@ def _locked(work: Path, extras: Iterable[str], which: str, python: str) -> dict[
 
 def _environment(work: Path, wheel: Path, packages: Iterable[str], python: str) -> Path:
     """Create an environment with the wheel, the chosen versions, and what the tests need; return its interpreter."""
-    created = work / "venv" / "bin" / "python"
+    interpreter = work / "venv" / "bin" / "python"
     _uv("venv", "--quiet", "--python", python, str(work / "venv"))
-    install = ["pip", "install", "--quiet", "--python", str(created)]
+    install = ["pip", "install", "--quiet", "--python", str(interpreter)]
     _uv(*install, "--no-deps", str(wheel))
     _uv(*install, "--requirement", str(work / "lock.txt"), "--constraint", str(work / "lock.txt"), *TOOLS, *packages)
-    return created
+    return interpreter
 
 
 def _tested(work: Path, python: Path, trial: Trial) -> tuple[str, bool]:
@@ -148,7 +148,7 @@ def _packages(name: str) -> list[str]:
     project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     requirements = project["optional-dependencies"][name] if name else project["dependencies"]
     names = [re.match(r"[\w.-]+", text) for text in requirements]
-    return [re.sub(r"[-_.]+", "-", match[0]).lower() for match in names if match]
+    return [re.sub(r"[-_.]+", "-", requirement[0]).lower() for requirement in names if requirement]
 
 
 def _rows(outcomes: dict[tuple[str, str], Outcome]) -> Iterable[str]:
@@ -158,8 +158,8 @@ def _rows(outcomes: dict[tuple[str, str], Outcome]) -> Iterable[str]:
         tried = [outcomes.get((name, which)) for which in VERSIONS]
         for package in _packages(name):
             cells = [
-                "" if item is None else item.versions.get(package, "") + ("" if item.passed else " failed")
-                for item in tried
+                "" if extra is None else extra.versions.get(package, "") + ("" if extra.passed else " failed")
+                for extra in tried
             ]
             yield f"| {f'`{name}`' if name else ''} | {package} | {' | '.join(cells)} |"
 

@@ -60,7 +60,7 @@ def wanted(before: Vocabulary) -> Vocabulary:
 
 def is_shown(op: type[Op]) -> bool:
     """Return True if plug-ins can receive layers of an operator, which needs a kernel and supported types."""
-    if not all(item.dtypes is None or item.dtypes & abi.DTYPES.keys() for item in (*op.operands, *op.results)):
+    if not all(slot.dtypes is None or slot.dtypes & abi.DTYPES.keys() for slot in (*op.operands, *op.results)):
         return False
     return op.executable and all(kind_of(annotation(op, name)) for name in op.attributes)
 

@@ -21,7 +21,7 @@ def engine(name: str) -> Engine:
 
     A name may end in ` (fast math)`.
     """
-    plain = {_plain(known): kind for known, kind in PEERS.items()}
+    plain = {_plain(name_of_engine): kind for name_of_engine, kind in PEERS.items()}
     if _plain(name) in plain:
         return plain[_plain(name)]()
     own = name.removesuffix(FAST_MATH)

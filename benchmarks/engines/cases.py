@@ -66,7 +66,7 @@ class Case:
         """Return the original file if it has one of these formats, else a converted file, else None."""
         if self.path.suffix in formats:
             return self.path
-        return next((self.converted[item] for item in formats if item in self.converted), None)
+        return next((self.converted[format] for format in formats if format in self.converted), None)
 
 
 def known(models: Path | None) -> list[str]:
@@ -115,24 +115,24 @@ def tiny(folder: Path) -> dict[str, Path]:
     """Return the files of a network without computation, in every format that can be written here."""
     network = adding()
     folder.mkdir(parents=True, exist_ok=True)
-    created, _ = _converted(network, folder / "tiny", folder, FORMATS)
-    return created
+    files, _ = _converted(network, folder / "tiny", folder, FORMATS)
+    return files
 
 
 def _converted(
     network: ip.Network, path: Path, folder: Path, formats: Iterable[str]
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """Return the files of the same network in other formats, by suffix, and the reasons for missing files."""
-    created: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     refused: dict[str, str] = {}
     for suffix in {*formats} - {path.suffix}:
         target = folder / f"{path.stem}{suffix}"
         try:
             _write(network, target)
-            created[suffix] = target
+            files[suffix] = target
         except (ImportError, InterposerError) as error:
             refused[suffix] = textwrap.shorten(str(error), REASON)
-    return created, refused
+    return files, refused
 
 
 def _write(network: ip.Network, path: Path) -> None:

@@ -49,9 +49,9 @@ def main(words: Sequence[str] | None = None) -> int:
             ]
         except argparse.ArgumentTypeError as error:
             parser.error(f"--fast-math: {error}")
-    requested = _selected(known(args.models), args.networks or (QUICK if args.quick and not args.kinds else ["*"]))
-    requested = [name for name in requested if _is_of(name, args.kinds)]
-    if not requested:
+    names = _selected(known(args.models), args.networks or (QUICK if args.quick and not args.kinds else ["*"]))
+    names = [name for name in names if _is_of(name, args.kinds)]
+    if not names:
         print(f"no such network: {' '.join(args.networks)}; there are {', '.join(known(args.models))}", file=sys.stderr)
         return 2
     args.output.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def main(words: Sequence[str] | None = None) -> int:
     peaks = measure_peaks(args.threads)
     formats = {suffix for name in args.engines for suffix in engine(name).formats}
     rows: list[dict[str, Any]] = []
-    for name, batch in _pairs(requested, args.batches):
+    for name, batch in _pairs(names, args.batches):
         case = prepare(name, batch, args.models, args.cache, formats)
         if not _is_of(case, args.kinds):
             continue
@@ -119,14 +119,14 @@ def _engines(said: str) -> list[str]:
             names.append("")
         else:
             names[-1] += letter
-    created = [engine(name.strip()).name for name in names if name.strip()]
-    return [_fast(name.removesuffix(FAST_MATH)) if name.endswith(FAST_MATH) else name for name in created]
+    engine_names = [engine(name.strip()).name for name in names if name.strip()]
+    return [_fast(name.removesuffix(FAST_MATH)) if name.endswith(FAST_MATH) else name for name in engine_names]
 
 
 def _fast(name: str) -> str:
     """Return the name of an engine with fast math, or the name itself if the engine has no such option."""
-    created = engine(name)
-    if not isinstance(created, Interposer) or not created.has_fast_math():
+    fast_engine = engine(name)
+    if not isinstance(fast_engine, Interposer) or not fast_engine.has_fast_math():
         raise argparse.ArgumentTypeError(f"{name} has no option {FAST_OPTION}")
     return name + FAST_MATH
 
@@ -137,9 +137,9 @@ def _selected(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
                                           for pattern in patterns)]  # fmt: skip
 
 
-def _is_of(item: str | Case, kinds: Sequence[str] | None) -> bool:
+def _is_of(case: str | Case, kinds: Sequence[str] | None) -> bool:
     """Return False if the kind of a network is known, and is none of these; None stands for all kinds."""
-    recipe = NETWORKS.get(item) if isinstance(item, str) else item
+    recipe = NETWORKS.get(case) if isinstance(case, str) else case
     return not kinds or recipe is None or recipe.kind in kinds
 
 
@@ -153,8 +153,8 @@ def _pairs(names: Sequence[str], batches: Sequence[int]) -> Iterator[tuple[str, 
 
 def _progress(row: dict[str, Any], engines: Sequence[str]) -> str:
     cells = [
-        f"{name} {item['median_ms']:.3f}" if "median_ms" in item else f"{name} -"
-        for name, item in row["engines"].items()
+        f"{name} {figures['median_ms']:.3f}" if "median_ms" in figures else f"{name} -"
+        for name, figures in row["engines"].items()
     ]
     against = versus(row, engines[0], plain=row["kind"] == "tiny")
     end = f"   {against.ratio:.2f} x {against.peer}" if against else ""

@@ -58,19 +58,19 @@ def measure(case: Case, threads: int, plan: Plan) -> Figures:
     """Return the figures of every engine by name; for an engine that did not run, the reason."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        result: dict[str, Figures] = {}
+        figures_of_engine: dict[str, Figures] = {}
         running: dict[str, Process] = {}
         for name in plan.engines:
-            place = folder / str(len(result))
+            place = folder / str(len(figures_of_engine))
             place.mkdir()
             try:
-                running[name], result[name] = _started(stack, name, case, threads, plan, place)
+                running[name], figures_of_engine[name] = _started(stack, name, case, threads, plan, place)
             except EngineError as error:
-                result[name] = {"failed": str(error)}
-        _compare(case, result, running)
+                figures_of_engine[name] = {"failed": str(error)}
+        _compare(case, figures_of_engine, running)
         watch = Watch()
-        _take_turns(result, running, plan)
-        others = watch.others(sum(figures.pop("cpu_ms", 0.0) for figures in result.values()))
+        _take_turns(figures_of_engine, running, plan)
+        others = watch.others(sum(figures.pop("cpu_ms", 0.0) for figures in figures_of_engine.values()))
     return {
         "network": case.name,
         "kind": case.kind,
@@ -79,7 +79,7 @@ def measure(case: Case, threads: int, plan: Plan) -> Figures:
         "operations": case.operations,
         "quantized": case.quantized,
         "others": others,
-        "engines": result,
+        "engines": figures_of_engine,
     }
 
 
@@ -116,12 +116,12 @@ def _file(name: str, case: Case) -> Path:
     Raises:
         EngineError: the engine is not available, or cannot read the network.
     """
-    item = engine(name)
-    if absent := item.absent():
+    chosen_engine = engine(name)
+    if absent := chosen_engine.absent():
         raise EngineError(absent)
-    path = case.file(item.formats)
+    path = case.file(chosen_engine.formats)
     if path is None:
-        reasons = [f"no {suffix} file: {case.refused.get(suffix, 'not written')}" for suffix in item.formats]
+        reasons = [f"no {suffix} file: {case.refused.get(suffix, 'not written')}" for suffix in chosen_engine.formats]
         raise EngineError("; ".join(reasons))
     return path
 
@@ -146,21 +146,27 @@ def _warm(name: str, case: Case, path: Path, threads: int, cache: Path, plan: Pl
     return float(loaded["load_ms"])
 
 
-def _compare(case: Case, result: dict[str, Figures], running: dict[str, Process]) -> None:
+def _compare(case: Case, figures_of_engine: dict[str, Figures], running: dict[str, Process]) -> None:
     """Exclude engines whose results differ from those of the first other engine that runs."""
     order = [*list(running)[1:], *list(running)[:1]] if len(running) > 1 else []
     order.sort(key=lambda name: engine(name).tolerance is not None)
     for name in order:
         worst = max(
-            deviation(_arrays(result[name]["outputs"] / file), _arrays(result[order[0]]["outputs"] / "first.npz"))
+            deviation(
+                _arrays(figures_of_engine[name]["outputs"] / file),
+                _arrays(figures_of_engine[order[0]]["outputs"] / "first.npz"),
+            )
             for file in ("first.npz", "outputs.npz")
         )
-        result[name]["deviation"] = worst
-        result[name]["compared_with"] = order[0]
+        figures_of_engine[name]["deviation"] = worst
+        figures_of_engine[name]["compared_with"] = order[0]
         if worst > _allowed(case, name):
             running.pop(name)
-            result[name] = {"failed": f"its results are not those of {order[0]}: {worst:.3g}", "deviation": worst}
-    for figures in result.values():
+            figures_of_engine[name] = {
+                "failed": f"its results are not those of {order[0]}: {worst:.3g}",
+                "deviation": worst,
+            }
+    for figures in figures_of_engine.values():
         figures.pop("outputs", None)
 
 
@@ -185,19 +191,19 @@ def deviation(values: Sequence[Any], expected: Sequence[Any]) -> float:
     return max((_deviation(a, b) for a, b in zip(values, expected, strict=True)), default=0.0)
 
 
-def _deviation(value: Any, expected: Any) -> float:
-    if value.shape != expected.shape or value.dtype != expected.dtype:
+def _deviation(actual: Any, expected: Any) -> float:
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return float("inf")
-    if not value.size:
+    if not actual.size:
         return 0.0
-    worst = float(np.max(np.abs(value.astype(np.float64) - expected.astype(np.float64))))
+    worst = float(np.max(np.abs(actual.astype(np.float64) - expected.astype(np.float64))))
     if not np.isfinite(worst):
         return float("inf")
     scale = float(np.max(np.abs(expected))) if expected.dtype.kind == "f" else 1.0
     return worst / (scale or 1.0)
 
 
-def _take_turns(result: dict[str, Figures], running: dict[str, Process], plan: Plan) -> None:
+def _take_turns(figures_of_engine: dict[str, Figures], running: dict[str, Process], plan: Plan) -> None:
     """Time rounds in which every engine has one turn, in alternating order; record medians and minima of all rounds."""
     rounds: dict[str, list[Figures]] = {name: [] for name in running}
     for number in range(plan.rounds):
@@ -206,15 +212,15 @@ def _take_turns(result: dict[str, Figures], running: dict[str, Process], plan: P
                 rounds[name].append(running[name].ask("measure", plan.seconds))
             except EngineError as error:
                 running.pop(name)
-                result[name] = {"failed": str(error)}
+                figures_of_engine[name] = {"failed": str(error)}
     for name, process in running.items():
-        result[name] |= {
-            "median_ms": statistics.median(item["median_ms"] for item in rounds[name]),
-            "min_ms": min(item["min_ms"] for item in rounds[name]),
-            "rounds_ms": [item["median_ms"] for item in rounds[name]],
-            "plain_ms": statistics.median(item["plain_ms"] for item in rounds[name]),
-            "plain_min_ms": min(item["plain_min_ms"] for item in rounds[name]),
-            "plain_rounds_ms": [item["plain_ms"] for item in rounds[name]],
-            "cpu_ms": sum(item["cpu_ms"] for item in rounds[name]),
+        figures_of_engine[name] |= {
+            "median_ms": statistics.median(round["median_ms"] for round in rounds[name]),
+            "min_ms": min(round["min_ms"] for round in rounds[name]),
+            "rounds_ms": [round["median_ms"] for round in rounds[name]],
+            "plain_ms": statistics.median(round["plain_ms"] for round in rounds[name]),
+            "plain_min_ms": min(round["plain_min_ms"] for round in rounds[name]),
+            "plain_rounds_ms": [round["plain_ms"] for round in rounds[name]],
+            "cpu_ms": sum(round["cpu_ms"] for round in rounds[name]),
             "memory_bytes": process.ask("memory"),
         }

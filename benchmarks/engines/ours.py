@@ -54,7 +54,7 @@ class Interposer(Engine):
         registry, first = default_runtime().registry, self.backends[0]
         if first not in registry.available():
             return first != AUTO
-        return FAST_OPTION in [item.name for item in getattr(registry.get(first), "declared_options", ())]
+        return FAST_OPTION in [option.name for option in getattr(registry.get(first), "declared_options", ())]
 
     def environment(self, threads: int, cache: Path) -> Mapping[str, str]:
         return {"INTERPOSER_NUM_THREADS": str(threads), "INTERPOSER_CACHE_DIR": str(cache)}
@@ -90,7 +90,7 @@ class Interposer(Engine):
         return run
 
     def outputs(self) -> Arrays:
-        return [np.asarray(item) for item in self._found]
+        return [np.asarray(output) for output in self._found]
 
     def version(self) -> str:
         return str(self._ip.__version__)

@@ -34,10 +34,10 @@ class OnnxRuntime(Engine):
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
         options.add_session_config_entry(*EXACT)
-        cached = cache / CACHED
-        if cached.exists():
+        optimized_file = cache / CACHED
+        if optimized_file.exists():
             options.graph_optimization_level = self._ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-            path = cached
+            path = optimized_file
         self._session = self._ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
     def keep(self, path: Path, threads: int, cache: Path) -> None:
@@ -75,7 +75,7 @@ class OnnxRuntime(Engine):
         return binding
 
     def outputs(self) -> Arrays:
-        return [item if isinstance(item, np.ndarray) else item.numpy() for item in self._found]
+        return [output if isinstance(output, np.ndarray) else output.numpy() for output in self._found]
 
     def version(self) -> str:
         return str(self._ort.__version__)
@@ -95,8 +95,8 @@ class OpenVINO(Engine):
         self._core = openvino.Core()
 
     def load(self, path: Path, threads: int, cache: Path) -> None:
-        cached = {"CACHE_DIR": str(cache)} if any(cache.iterdir()) else {}
-        self._compiled = self._core.compile_model(str(path), "CPU", self._config(threads) | cached)
+        cache_settings = {"CACHE_DIR": str(cache)} if any(cache.iterdir()) else {}
+        self._compiled = self._core.compile_model(str(path), "CPU", self._config(threads) | cache_settings)
 
     def keep(self, path: Path, threads: int, cache: Path) -> None:
         self._core.compile_model(str(path), "CPU", self._config(threads) | {"CACHE_DIR": str(cache)})

@@ -49,9 +49,9 @@ def svg(rows: Sequence[dict[str, Any]], engines: Sequence[str]) -> str:
 
 def _points(row: dict[str, Any], engines: Sequence[str]) -> Iterator[tuple[str, int, int, float]]:
     """Yield the network, the threads, the number of the engine, and its time relative to the best other engine."""
-    times = {name: item["median_ms"] for name, item in row["engines"].items() if "median_ms" in item}
-    others = [value for name, value in times.items() if name != engines[0] and not name.endswith(FAST_MATH)]
-    best = min(others or times.values(), default=None)
+    times = {name: figures["median_ms"] for name, figures in row["engines"].items() if "median_ms" in figures}
+    peer_times = [value for name, value in times.items() if name != engines[0] and not name.endswith(FAST_MATH)]
+    best = min(peer_times or times.values(), default=None)
     for name, value in times.items():
         assert best is not None
         yield _title(row), row["threads"], list(engines).index(name), value / best

@@ -52,10 +52,12 @@ def _median(figures: Mapping[str, Any], plain: bool) -> float:
 
 def versus(row: Row, subject: str, peer: str | None = None, plain: bool = False) -> Versus | None:
     """Return the comparison if both engines have run, else None; engines with fast math only if they are named."""
-    timed = {name: item for name, item in row["engines"].items() if "median_ms" in item}
+    timed = {name: figures for name, figures in row["engines"].items() if "median_ms" in figures}
     ours = timed.pop(subject, None)
     timed = {
-        name: item for name, item in timed.items() if name == peer or (peer is None and not name.endswith(FAST_MATH))
+        name: figures
+        for name, figures in timed.items()
+        if name == peer or (peer is None and not name.endswith(FAST_MATH))
     }
     if ours is None or not timed:
         return None
@@ -131,9 +133,9 @@ def _cell(figures: Mapping[str, Any], median: str = "median_ms", least: str = "m
     return f"{_number(figures[median])} ({_number(figures[least])})"
 
 
-def _number(value: float) -> str:
+def _number(number: float) -> str:
     """Return a number with three significant digits."""
-    return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}" if value > 0 else "0"
+    return f"{number:.{max(0, 2 - math.floor(math.log10(number)))}f}" if number > 0 else "0"
 
 
 def _loads(row: Row, engines: Sequence[str]) -> list[str]:
@@ -184,7 +186,7 @@ def _summary(rows: Sequence[Row], engines: Sequence[str]) -> Iterator[str]:
 
 
 def _mean(versuses: Sequence[Versus]) -> str:
-    mean = statistics.geometric_mean(item.ratio for item in versuses)
+    mean = statistics.geometric_mean(versus_of_row.ratio for versus_of_row in versuses)
     return f"{mean:.2f} times ({len(versuses)} network{'s' * (len(versuses) != 1)})"
 
 
@@ -224,7 +226,7 @@ def markdown(rows: Sequence[Row], engines: Sequence[str]) -> str:
 def _kind_means(rows: Sequence[Row], subject: str, kind: str, threads: Sequence[int]) -> Iterator[str]:
     for count in threads:
         mine = [row for row in rows if row["kind"] == kind and row["threads"] == count]
-        ratios = [item.ratio for row in mine if (item := _counted(row, subject))]
+        ratios = [versus_of_row.ratio for row in mine if (versus_of_row := _counted(row, subject))]
         yield f"{statistics.geometric_mean(ratios):.2f} | {min(ratios):.2f}" if ratios else "- | -"
 
 

@@ -145,12 +145,12 @@ _MOBILE: Final = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(
 
 def _mobile_blocks(net: Writer, size: int) -> list[str]:
     x = net.relu(net.batch_norm(net.conv(net.image(size), 32, 3, 2, bias=False)))
-    result = []
+    blocks = []
     for outputs, stride in _MOBILE:
         x = net.relu(net.batch_norm(net.depthwise(x, 3, stride)))
         x = net.relu(net.batch_norm(net.conv(x, outputs, 1, bias=False)))
-        result.append(x)
-    return result
+        blocks.append(x)
+    return blocks
 
 
 def mobilenet(net: Writer) -> str:

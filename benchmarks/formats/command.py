@@ -116,19 +116,19 @@ def _times(runners: Mapping[str, Runner], image: Array, rounds: int) -> dict[str
     return {reader: statistics.median(values) for reader, values in times.items()}
 
 
-def _rows(result: Array) -> Array:
+def _rows(array: Array) -> Array:
     """Return a result as a matrix; detections by score, as readers list them in different orders."""
-    if result.ndim == 4 and result.shape[-1] == 7:
-        rows = result.reshape(-1, 7)
+    if array.ndim == 4 and array.shape[-1] == 7:
+        rows = array.reshape(-1, 7)
         return np.asarray(rows[np.argsort(-rows[:, 2], kind="stable")])
-    return result.reshape(len(result), -1)
+    return array.reshape(len(array), -1)
 
 
-def _difference(expected: Array, result: Array) -> float | None:
+def _difference(expected: Array, actual: Array) -> float | None:
     """Return the largest difference as a part of the largest number; None if the shapes differ."""
-    if expected.shape != result.shape:
+    if expected.shape != actual.shape:
         return None
-    return float(np.abs(expected - result).max(initial=0) / max(float(np.abs(expected).max(initial=0)), 1e-30))
+    return float(np.abs(expected - actual).max(initial=0) / max(float(np.abs(expected).max(initial=0)), 1e-30))
 
 
 def _line(name: str, kind: str, figures: Mapping[str, Mapping[str, Any]]) -> str:
@@ -137,7 +137,7 @@ def _line(name: str, kind: str, figures: Mapping[str, Mapping[str, Any]]) -> str
 
 
 def _others(figures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    for reader, item in figures.items():
+    for reader, measured in figures.items():
         if reader != "CpuAcc":
-            difference = "shapes differ" if item["difference"] is None else f"{item['difference']:.0e}"
-            yield f"{reader} {item['ms']:.2f} ({item['ms'] / figures['CpuAcc']['ms']:.2f} x, {difference})"
+            difference = "shapes differ" if measured["difference"] is None else f"{measured['difference']:.0e}"
+            yield f"{reader} {measured['ms']:.2f} ({measured['ms'] / figures['CpuAcc']['ms']:.2f} x, {difference})"

@@ -48,7 +48,7 @@ def write_saved_model(architecture: Architecture, folder: Path) -> None:
 
 def _variables(arrays: dict[str, Array]) -> list[bytes]:
     """Return the nodes that read variables, and those that restore them from the checkpoint."""
-    result = [
+    nodes = [
         placeholder("save/file", (), "str"),
         const("save/names", np.array(list(arrays))),
         const("save/slices", np.array([""] * len(arrays))),
@@ -56,13 +56,13 @@ def _variables(arrays: dict[str, Array]) -> list[bytes]:
     ]
     for index, (name, array) in enumerate(arrays.items()):
         handle = f"{name}/variable"
-        result += [
+        nodes += [
             node("VarHandleOp", handle, dtype=_FLOAT, shape=Shape(array.shape), shared_name=name),
             node("ReadVariableOp", name, handle, dtype=_FLOAT),
             node("Identity", f"{name}/restored", f"save/restore:{index}", T=_FLOAT),
             node("AssignVariableOp", f"{name}/assign", handle, f"{name}/restored", dtype=_FLOAT),
         ]
-    return result
+    return nodes
 
 
 class TensorFlowWriter:

@@ -155,7 +155,7 @@ def saved(name: str, folder: Path, batch: int = 1) -> Path:
 @cache
 def _version() -> str:
     """Return a hash of the source files of the builders; the table of names does not change a network."""
-    result = hashlib.sha256()
+    digest = hashlib.sha256()
     for source in sorted({*Path(__file__).parent.glob("*.py")} - {Path(__file__)}):
-        result.update(source.read_bytes())
-    return result.hexdigest()[:12]
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:12]

@@ -301,20 +301,24 @@ COMPOSED: Final = {
 def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with the inferred types and shapes of its outputs."""
     inferred = onnx.shape_inference.infer_shapes(_without_weights(model), strict_mode=True).graph.output
-    for ours, result in zip(model.graph.output, inferred, strict=True):
-        ours.CopyFrom(result)
+    for ours, inferred_output in zip(model.graph.output, inferred, strict=True):
+        ours.CopyFrom(inferred_output)
     return model
 
 
 def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy whose large constants are inputs, as shape inference serializes the whole model."""
     graph = model.graph
-    small = [item for item in graph.initializer if item.data_type == TensorProto.INT64 or math.prod(item.dims) < 64]
-    cached = {item.name for item in small}
+    small = [
+        initializer
+        for initializer in graph.initializer
+        if initializer.data_type == TensorProto.INT64 or math.prod(initializer.dims) < 64
+    ]
+    kept_names = {initializer.name for initializer in small}
     heavy = [
-        helper.make_tensor_value_info(item.name, item.data_type, item.dims)
-        for item in graph.initializer
-        if item.name not in cached
+        helper.make_tensor_value_info(initializer.name, initializer.data_type, initializer.dims)
+        for initializer in graph.initializer
+        if initializer.name not in kept_names
     ]
     light = helper.make_graph(graph.node, graph.name, [*graph.input, *heavy], graph.output, small)
     return helper.make_model(light, opset_imports=model.opset_import, ir_version=model.ir_version)

@@ -56,29 +56,31 @@ def patience():  # type: ignore[no-untyped-def]
         signal.alarm(0)
 
 
-def deviation(result: Any, expected: Any) -> float:
+def deviation(actual: Any, expected: Any) -> float:
     """Return the largest difference of two results, relative to the largest element; infinity if they do not match."""
-    a, b = _leaves(result), _leaves(expected)
+    a, b = _leaves(actual), _leaves(expected)
     if len(a) != len(b):
         return float("inf")
     return max((_difference(x, y) for x, y in zip(a, b, strict=True)), default=0.0)
 
 
-def _leaves(value: Any) -> list[Any]:
+def _leaves(outputs: Any) -> list[Any]:
     return [
-        item for item in pytree.tree_leaves(dict(value) if hasattr(value, "to_tuple") else value) if item is not None
+        leaf
+        for leaf in pytree.tree_leaves(dict(outputs) if hasattr(outputs, "to_tuple") else outputs)
+        if leaf is not None
     ]
 
 
-def _difference(result: Any, expected: Any) -> float:
+def _difference(actual: Any, expected: Any) -> float:
     if not isinstance(expected, torch.Tensor):
-        return 0.0 if result == expected else float("inf")
-    if result.shape != expected.shape or result.dtype != expected.dtype:
+        return 0.0 if actual == expected else float("inf")
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return float("inf")
     if not expected.numel():
         return 0.0
     kind = torch.complex128 if expected.is_complex() else torch.float64
-    x, y = result.to(kind), expected.to(kind)
+    x, y = actual.to(kind), expected.to(kind)
     if not torch.equal(x.isnan(), y.isnan()):
         return float("inf")
     x, y = x.nan_to_num(0, 1e30, -1e30), y.nan_to_num(0, 1e30, -1e30)

@@ -390,8 +390,8 @@ class _Plain(nn.Module):
 
     def forward(self, tokens):  # type: ignore[no-untyped-def] # as modules are written
         """Return tensors only."""
-        result = self.model(input_ids=tokens)
-        return result.last_hidden_state, [(layer.keys, layer.values) for layer in result.past_key_values.layers]
+        outputs = self.model(input_ids=tokens)
+        return outputs.last_hidden_state, [(layer.keys, layer.values) for layer in outputs.past_key_values.layers]
 
 
 def _with_static_cache(kind: str) -> Program:
@@ -417,8 +417,10 @@ def llama_past() -> Program:
     module = _Continued(_model("LlamaForCausalLM", _GROUPED | {"use_cache": True}))
 
     def call(seed: int, past: int) -> Call:
-        cached = [(images(seed + n, (2, 2, past, 8)), images(seed + n + 5, (2, 2, past, 8))) for n in range(2)]
-        return Call((ids(seed, (2, 1)), cached))
+        past_keys_and_values = [
+            (images(seed + n, (2, 2, past, 8)), images(seed + n + 5, (2, 2, past, 8))) for n in range(2)
+        ]
+        return Call((ids(seed, (2, 1)), past_keys_and_values))
 
     return built(module, lambda seed: call(seed, 4), lambda seed: call(seed, 7))
 
@@ -437,8 +439,8 @@ class _Continued(nn.Module):
         cache = DynamicCache()
         for number, (keys, values) in enumerate(past):
             cache.update(keys, values, number)
-        result = self.model(input_ids=tokens, past_key_values=cache, use_cache=True)
-        return result.logits, [(layer.keys, layer.values) for layer in result.past_key_values.layers]
+        outputs = self.model(input_ids=tokens, past_key_values=cache, use_cache=True)
+        return outputs.logits, [(layer.keys, layer.values) for layer in outputs.past_key_values.layers]
 
 
 @program("gpt2_classifier")

@@ -29,20 +29,20 @@ largest element. Changes of arguments are compared too. [The guide](../torch.md)
 """
 
 
-def is_right(result: Mapping[str, Any], index: int) -> bool:
+def is_right(program_result: Mapping[str, Any], index: int) -> bool:
     """Return True if call number `index` of one way agrees with PyTorch."""
-    calls = result.get("calls", ())
+    calls = program_result.get("calls", ())
     return len(calls) > index and isinstance(calls[index], float) and calls[index] <= TOLERANCE
 
 
-def reasons(result: Mapping[str, Any]) -> list[str]:
+def reasons(compile_result: Mapping[str, Any]) -> list[str]:
     """Return why graphs of a compiled module were left to PyTorch, each reason once."""
-    return list(dict.fromkeys(str(item).rpartition(" (")[0] for item in result.get("fallbacks", ())))
+    return list(dict.fromkeys(str(fallback).rpartition(" (")[0] for fallback in compile_result.get("fallbacks", ())))
 
 
 def page(results: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the page for results by the name of the program."""
-    present = {name: item for name, item in results.items() if "absent" not in item}
+    present = {name: program for name, program in results.items() if "absent" not in program}
     groups = {title: _members(present, group) for group, title in _GROUPS.items()}
     parts = [_HEAD, _summary({title: items for title, items in groups.items() if items}), _errors(present)]
     for title, items in groups.items():
@@ -52,7 +52,7 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _members(results: Mapping[str, Mapping[str, Any]], group: str) -> dict[str, Mapping[str, Any]]:
-    return {name: item for name, item in sorted(results.items()) if item.get("group") == group}
+    return {name: program for name, program in sorted(results.items()) if program.get("group") == group}
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -73,21 +73,22 @@ def _summary(groups: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
     return _table(head, [*rows, _summarized("All", everything)]) + explained
 
 
-def _summarized(title: str, items: Iterable[Mapping[str, Any]]) -> list[str]:
-    known = list(items)
+def _summarized(title: str, programs: Iterable[Mapping[str, Any]]) -> list[str]:
+    listed = list(programs)
     agree = [
-        ", ".join(str(sum(is_right(item.get(way, {}), call) for item in known)) for call in range(3)) for way in _WAYS
+        ", ".join(str(sum(is_right(program.get(way, {}), call) for program in listed)) for call in range(3))
+        for way in _WAYS
     ]
-    fixed = sum("fixed" in item.get("load", {}).get("calls", ()) for item in known)
-    left = sum(bool(reasons(item.get("compile", {}))) for item in known)
-    return [title, str(len(known)), agree[0], str(fixed), agree[1], str(left)]
+    fixed = sum("fixed" in program.get("load", {}).get("calls", ()) for program in listed)
+    left = sum(bool(reasons(program.get("compile", {}))) for program in listed)
+    return [title, str(len(listed)), agree[0], str(fixed), agree[1], str(left)]
 
 
 def _errors(results: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the sections on programs that are not loaded, and on graphs that are left to PyTorch."""
-    loads = {name: item["load"]["calls"][0] for name, item in results.items() if "load" in item}
+    loads = {name: program["load"]["calls"][0] for name, program in results.items() if "load" in program}
     refused = {name: str(call) for name, call in loads.items() if isinstance(call, str)}
-    left = Counter(reason for item in results.values() for reason in reasons(item.get("compile", {})))
+    left = Counter(reason for program in results.values() for reason in reasons(program.get("compile", {})))
     text = ""
     if refused:
         text += "## Not loaded\n\n" + _table(
@@ -104,7 +105,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")[:240]
 
 
-def _programs(items: Mapping[str, Mapping[str, Any]]) -> str:
+def _programs(programs: Mapping[str, Mapping[str, Any]]) -> str:
     head = [
         "Program",
         "`load`: call 1, 2, 3",
@@ -114,8 +115,8 @@ def _programs(items: Mapping[str, Mapping[str, Any]]) -> str:
         "Left to PyTorch",
     ]
     rows = []
-    for name, item in items.items():
-        ways = [item.get(way, {}) for way in _WAYS]
+    for name, program in programs.items():
+        ways = [program.get(way, {}) for way in _WAYS]
         cells = [cell for way in ways for cell in (_marks(way), _largest(way))]
         rows.append([f"`{name}`", *cells, str(len(ways[1].get("fallbacks", ()))) if ways[1].get("fallbacks") else ""])
     return _table(head, rows)
