@@ -207,7 +207,7 @@ def test_a_sequence_that_starts_again_has_initial_values(server):
 @pytest.mark.parametrize(
     ("number", "flags", "text"),
     [
-        (99, {"end": True}, "sequence 99 has not begun, or had no request for 0.2 seconds; its first request needs "
+        (99, {"end": True}, "sequence 99 has not begun, or had no request for 60 seconds; its first request needs "
          "sequence_start"),
         (0, {"start": True}, "the model has states, so the parameter sequence_id must be a whole number of 64 bits "
          "other than 0, or a text of at most 128 characters"),

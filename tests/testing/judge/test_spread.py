@@ -118,10 +118,10 @@ def test_a_bias_that_is_left_out_is_found_before_a_normal_end():
 # --- jumps ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("found", "is_right"), [(2.0, True), (1.0, True), (3.0, False), (0.0, False)])
-def test_an_element_near_a_jump_may_go_either_way(rounded, is_right):
+@pytest.mark.parametrize(("floor", "is_right"), [(2.0, True), (1.0, True), (3.0, False), (0.0, False)])
+def test_an_element_near_a_jump_may_go_either_way(floor, is_right):
     built_network = built(lambda it: it.add(Floor(), product(it, 2.00001)))
-    assert (problems(built_network, np.array([rounded], F32)) == "") is is_right
+    assert (problems(built_network, np.array([floor], F32)) == "") is is_right
 
 
 def test_an_element_far_from_a_jump_may_not():
