@@ -8,23 +8,19 @@ merged without a cycle. The number of parts is not always minimal, since that is
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Final
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op
 from interposer.ir.division import divided
 from interposer.ir.graph import Graph, Layer, Value
-from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport, Output
-from interposer.ops.control_flow import ControlFlow
+from interposer.ops.control import Constant, PreCompiled, StandIn
 
 __all__ = ["SubgraphView", "is_placed_by_a_backend", "quotient_is_acyclic", "select"]
-
-_OF_THE_RUNTIME: Final = (Input, Output, Constant, MemCopy, MemImport, Debug, ControlFlow)
 
 
 def is_placed_by_a_backend(layer: Layer) -> bool:
     """Return True unless the layer is an input, an output, a constant, or executed by the runtime itself."""
-    return not isinstance(layer.op, _OF_THE_RUNTIME)
+    return layer.op.executable or isinstance(layer.op, PreCompiled | StandIn)
 
 
 class SubgraphView:
