@@ -11,15 +11,16 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import Enum
-from functools import cache
+from functools import cache, reduce
 from itertools import pairwise
+from operator import and_, or_
 from pathlib import Path
 from typing import Any, Final
 
 import interposer
 from interposer import ops
 from interposer.core import config, errors
-from interposer.core.schema import Attribute, Op, Operand, Result, annotation
+from interposer.core.schema import Attribute, Op, Operand, Result, Role, annotation
 from interposer.core.types import ANY_TYPE, FLOATS, DataLayout, DataType, TensorInfo
 from interposer.ir.signatures import WITHOUT_BUILDER, builder_name, type_text
 from interposer.kernels import KernelInfo, reference
@@ -67,7 +68,8 @@ def _operator(op: type[Op]) -> Iterator[str]:
         yield from (*_python(sections["Example"].splitlines()), "")
     if op.op_name() not in WITHOUT_BUILDER:
         yield from (f"Added by `Network.{builder_name(op)}`.", "")
-    yield from _table(("Operand", "Rank", "Types", "", "Meaning"), map(_operand_row, op.operands))
+    yield from _traits(op)
+    yield from _table(("Operand", "Role", "Rank", "Types", "", "Meaning"), map(_operand_row, op.operands))
     yield from _table(("Result", "Rank", "Types", "", "Meaning"), map(_result_row, op.results))
     yield from _table(("Attribute", "Type", "Default", "Allowed", "Meaning"), _attribute_rows(op))
     for title, text in sections.items():
@@ -130,9 +132,20 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
     yield ""
 
 
+def _traits(op: type[Op]) -> Iterator[str]:
+    """Yield the traits that all samples of an operator have, and those that only some have, as the attributes vary."""
+    combinations = {sample.op.traits for sample in samples_of(op)} or {op.declared_traits}
+    always, ever = reduce(and_, combinations), reduce(or_, combinations)
+    names = [f"`{trait.name}`" for trait in always]
+    names += [f"`{trait.name}` (depending on the attributes)" for trait in ever & ~always]
+    if names:
+        yield from (f"[Traits](../../adding-an-operator.md#traits): {', '.join(names)}.", "")
+
+
 def _operand_row(operand: Operand) -> tuple[str, ...]:
     types = f"that of `{operand.same_dtype_as}`" if operand.same_dtype_as else _types_cell(operand.dtypes)
-    return (f"`{operand.name}`", _rank(operand.rank), types, _count(operand), operand.doc)
+    role = "" if operand.role is Role.DATA else operand.role.value
+    return (f"`{operand.name}`", role, _rank(operand.rank), types, _count(operand), operand.doc)
 
 
 def _result_row(result: Result) -> tuple[str, ...]:
