@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
+
+from interposer.core.errors import DamagedFileError
+from interposer.core.varint import varint
 
 __all__ = ["MARK", "is_caffe", "is_caffe_text", "is_text"]
 
@@ -75,30 +79,19 @@ def _is_printable(content: bytes) -> bool:
 
 def _fields(content: bytes) -> Iterator[_Field]:
     """Yield the fields of an encoded message of which only the beginning may be available; stop where it is damaged."""
-    at = 0
-    while at < len(content):
-        tag, at = _number(content, at)
-        number, kind = tag >> 3, tag & 7
-        if kind == _VARINT:
-            _, end = _number(content, at)
-        elif kind == _BYTES:
-            size, at = _number(content, at)
-            end = at + size
-        elif kind in (_FIXED32, _FIXED64):
-            end = at + (4 if kind == _FIXED32 else 8)
-        else:
-            return
-        yield _Field(number, kind, content[at:end])
-        at = end
-
-
-def _number(content: bytes, at: int) -> tuple[int, int]:
-    """Return the variable-length integer at the offset `at`, and the offset after it; bytes after the end are zeros."""
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = content[at] if at < len(content) else 0
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-    return value, at
+    with suppress(DamagedFileError):
+        at = 0
+        while at < len(content):
+            tag, at = varint(content, at, len(content))
+            number, kind = tag >> 3, tag & 7
+            if kind == _VARINT:
+                _, end = varint(content, at, len(content))
+            elif kind == _BYTES:
+                size, at = varint(content, at, len(content))
+                end = at + size
+            elif kind in (_FIXED32, _FIXED64):
+                end = at + (4 if kind == _FIXED32 else 8)
+            else:
+                return
+            yield _Field(number, kind, content[at:end])
+            at = end

@@ -12,6 +12,7 @@ from operator import itemgetter
 from time import perf_counter_ns
 from typing import Any, Final
 
+from interposer.core.varint import encoded_varint
 from interposer.profiling.events import Counter, Instant, Site
 from interposer.profiling.processes import process_name
 from interposer.profiling.recorder import Recording
@@ -111,30 +112,20 @@ def perfetto_trace(recording: Recording) -> bytes:
 # --- the wire format --------------------------------------------------------------------------------------------------
 
 
-def _varint(value: int) -> bytes:
-    value &= (1 << 64) - 1  # negative numbers have ten bytes
-    result = bytearray()
-    while value > 0x7F:
-        result.append(value & 0x7F | 0x80)
-        value >>= 7
-    result.append(value)
-    return bytes(result)
-
-
 def _field(number: int, value: int | float | str | bytes) -> bytes:
     """Return one field; floats are doubles, and texts and bytes (messages) have their length in front."""
     match value:
         case int():
-            return _varint(number << 3) + _varint(value)
+            return encoded_varint(number << 3) + encoded_varint(value)
         case float():
-            return _varint(number << 3 | 1) + struct.pack("<d", value)
+            return encoded_varint(number << 3 | 1) + struct.pack("<d", value)
         case str():
             return _field(number, value.encode("utf-8", "replace"))
-    return _varint(number << 3 | 2) + _varint(len(value)) + value
+    return encoded_varint(number << 3 | 2) + encoded_varint(len(value)) + value
 
 
 def _fixed(number: int, value: int) -> bytes:
-    return _varint(number << 3 | 1) + struct.pack("<Q", value)
+    return encoded_varint(number << 3 | 1) + struct.pack("<Q", value)
 
 
 # --- packets ----------------------------------------------------------------------------------------------------------

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from interposer.core.errors import DamagedFileError
+from interposer.core.varint import encoded_varint, varint
+
 __all__ = ["Apart", "set_apart"]
 
 LEAST_FILE: Final = 1 << 20
@@ -49,9 +52,9 @@ def set_apart(view: memoryview) -> Apart:
             return Apart(view, {})
         [graph] = graphs
         pieces, data = _without_data(view, graph)
-    except (IndexError, ValueError):  # damaged: protobuf reports it
+    except (DamagedFileError, ValueError):  # damaged: protobuf reports it
         return Apart(view, {})
-    head = bytes(view[: graph.begin]), _tag(_GRAPH), _varint(sum(map(len, pieces)))
+    head = bytes(view[: graph.begin]), _tag(_GRAPH), encoded_varint(sum(map(len, pieces)))
     return Apart(b"".join([*head, *pieces, view[graph.end :]]), data)
 
 
@@ -66,7 +69,7 @@ def _without_data(view: memoryview, graph: _Field) -> tuple[list[bytes | memoryv
         if raw is not None:
             data[position] = view[raw.start : raw.end]
             rest = view[field.start : raw.begin], view[raw.end : field.end]
-            pieces += [view[copied : field.begin], _tag(_INITIALIZER), _varint(sum(map(len, rest))), *rest]
+            pieces += [view[copied : field.begin], _tag(_INITIALIZER), encoded_varint(sum(map(len, rest))), *rest]
             copied = field.end
         position += 1
     return [*pieces, view[copied : graph.end]], data
@@ -82,17 +85,17 @@ def _raw_data(view: memoryview, tensor: _Field) -> _Field | None:
 def _fields(view: memoryview, at: int, end: int) -> Iterator[_Field]:
     """Yield the fields of the encoded message between the offsets `at` and `end`, in order.
 
-    ValueError or IndexError is raised if the message is damaged.
+    DamagedFileError or ValueError is raised if the message is damaged.
     """
     while at < end:
         begin = at
-        tag, at = _number(view, at)
+        tag, at = varint(view, at, end)
         number, kind = tag >> 3, tag & 7
         start = at
         if kind == _VARINT:
-            _, at = _number(view, at)
+            _, at = varint(view, at, end)
         elif kind == _BYTES:
-            size, start = _number(view, at)
+            size, start = varint(view, at, end)
             at = start + size
         elif kind in (_FIXED32, _FIXED64):
             at += 4 if kind == _FIXED32 else 8
@@ -103,25 +106,5 @@ def _fields(view: memoryview, at: int, end: int) -> Iterator[_Field]:
         yield _Field(number, kind, begin, start, at)
 
 
-def _number(view: memoryview, at: int) -> tuple[int, int]:
-    """Return the variable-length integer at the offset `at`, and the offset after it."""
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = view[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise ValueError("a number is too long")
-
-
-def _varint(value: int) -> bytes:
-    result = bytearray()
-    while value >= 0x80:
-        result.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*result, value])
-
-
 def _tag(number: int) -> bytes:
-    return _varint(number << 3 | _BYTES)
+    return encoded_varint(number << 3 | _BYTES)

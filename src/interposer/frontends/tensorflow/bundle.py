@@ -18,11 +18,11 @@ from interposer.core.constants import mapped
 from interposer.core.errors import DamagedFileError, ParseError
 from interposer.core.files import check_regular, reason_of
 from interposer.core.types import Array, DataType
+from interposer.core.varint import varint
 from interposer.formats.foreign import foreign
 from interposer.frontends.tensorflow.dtypes import data_type
 from interposer.frontends.tensorflow.messages import BundleEntry, BundleHeader, TrackableGraph, decode
 from interposer.frontends.tensorflow.tensors import from_bytes, shape_of, texts_of
-from interposer.frontends.tensorflow.wire import varint
 
 __all__ = ["Checkpoint"]
 

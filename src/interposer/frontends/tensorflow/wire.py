@@ -10,8 +10,9 @@ import numpy as np
 
 from interposer.core.errors import DamagedFileError
 from interposer.core.types import Array
+from interposer.core.varint import varint
 
-__all__ = ["BYTES", "FIXED32", "FIXED64", "VARINT", "Entry", "Field", "fields", "parse_text", "varint", "varints"]
+__all__ = ["BYTES", "FIXED32", "FIXED64", "VARINT", "Entry", "Field", "fields", "parse_text", "varints"]
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _GROUP_START, _GROUP_END = 3, 4
@@ -58,23 +59,6 @@ def fields(view: memoryview) -> Iterator[Field]:
             raise DamagedFileError("a field reaches beyond its message")
         yield Field(number, kind, 0, view[at : at + size])
         at += size
-
-
-def varint(view: memoryview, at: int, end: int, title: str = "a number") -> tuple[int, int]:
-    """Return the variable-length integer at the offset `at`, which ends before `end`, and the offset after it.
-
-    `title` names the integer in the `DamagedFileError` that is raised if it is truncated or too long.
-    """
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= end:
-            break
-        byte = view[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise DamagedFileError(f"{title} is truncated or too long")
 
 
 def varints(view: memoryview) -> Array:
