@@ -60,7 +60,6 @@ def pytest_collection_finish() -> None:
 
     Many tests call `gc.collect`, which would take most of their time.
     """
-    gc.collect()
     gc.freeze()
     gc.enable()
 
