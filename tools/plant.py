@@ -64,6 +64,9 @@ ONE_SIDED: Final = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.LShift, ast.RSh
 WITHOUT_EFFECT: Final = {"doc", "repr", "stacklevel", "strict", "check", "copy", "maxsize"}
 """Keyword arguments that change texts, speed, or what happens to callers that are wrong."""
 
+COMMUTATIVE: Final = re.compile(r"\b(add|multiply|maximum|minimum|max|min|gcd|lcm|(not_)?equal|(logical|bitwise)_\w+)$")
+"""Functions whose arguments can be exchanged without a change of the result."""
+
 TEXTS: Final = {"__repr__", "__str__", "_repr_html_", "__rich__"}
 TEXT_CALLS: Final = re.compile(r"\b(_?log|_?logger|logging|warnings)\.|\w*(Error|Warning)\(")
 
@@ -239,8 +242,14 @@ def _changed_call(
         if keyword.arg not in WITHOUT_EFFECT:
             yield "argument left out", _text(ast.Call(function, arguments, keywords[:index] + keywords[index + 1 :]))
     match arguments:
-        case [first, second, *rest] if not isinstance(first, ast.Starred) and not isinstance(second, ast.Starred):
+        case [first, second, *rest] if not COMMUTATIVE.search(ast.unparse(function)) and not _any_starred(
+            first, second
+        ):
             yield "swapped arguments", _text(ast.Call(function, [second, first, *rest], keywords))
+
+
+def _any_starred(*arguments: ast.expr) -> bool:
+    return any(isinstance(argument, ast.Starred) for argument in arguments)
 
 
 def _text(expression: ast.expr) -> str:
@@ -263,22 +272,19 @@ class Copy:
             if path.is_file() and path.name != ".git":
                 shutil.copy2(path, folder)
         self._environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(str(folder / name) for name in ("src", "compat/pyarmnn/src")),
-            "PYTHONDONTWRITEBYTECODE": "1",  # a module that changes twice in a second would be read from it
+            "PYTHONPATH": os.pathsep.join([str(folder / "src"), str(folder / "compat" / "pyarmnn" / "src")])
         }
 
     def outcome(self, defect: Defect, commands: Iterable[str], limit: float) -> Outcome:
         """Run commands on the tree with a defect, until one fails; one that needs over `limit` seconds fails."""
         path = self.root / defect.path
         sound = path.read_text(encoding="utf-8")
-        for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
-            compiled.unlink()
-        path.write_text(defect.applied(sound), encoding="utf-8")
         start = time.monotonic()
+        _replace(path, defect.applied(sound))
         try:
             found_by = next(filter(None, (self._failure(command, limit) for command in commands)), None)
         finally:
-            path.write_text(sound, encoding="utf-8")
+            _replace(path, sound)
         return Outcome(found_by, time.monotonic() - start)
 
     def _failure(self, command: str, limit: float) -> str | None:
@@ -294,6 +300,13 @@ class Copy:
                 process.communicate()
                 return "(out of time)"
         return _first_failure(output) if process.returncode not in (0, NO_TESTS) else None
+
+
+def _replace(path: Path, source: str) -> None:
+    """Write a module, without the compiled one, which Python reads if the two were written in the same second."""
+    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+        compiled.unlink()
+    path.write_text(source, encoding="utf-8")
 
 
 def _first_failure(output: str) -> str:
