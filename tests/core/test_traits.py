@@ -12,6 +12,7 @@ from interposer.ops import (
     Addition,
     Convolution2d,
     Gather,
+    Input,
     Maximum,
     Mean,
     Pooling2d,
@@ -77,6 +78,10 @@ def test_operands_have_roles():
     assert Convolution2d().inputs_of(Role.DATA, 3) == (0,)
     assert [Convolution2d().role(index) for index in range(3)] == [Role.DATA, Role.WEIGHTS, Role.BIAS]
     assert [Roll().role(index) for index in range(4)] == [Role.DATA, Role.SIZES, Role.INDICES, Role.INDICES]
+
+
+def test_an_operator_without_operands_has_no_inputs_of_any_role():
+    assert Input().inputs_of(Role.DATA, 3) == ()
 
 
 def test_a_role_may_depend_on_the_attributes():

@@ -206,7 +206,7 @@ class Op:
 
     def inputs_of(self, role: Role, count: int) -> tuple[int, ...]:
         """Return the indices, below `count`, of the inputs that are operands with this role."""
-        return tuple(index for index in range(count) if self.role(index) is role)
+        return tuple(index for index in range(count if self.operands else 0) if self.role(index) is role)
 
     def arguments(self, inputs: Sequence[_T | None]) -> list[Any]:
         """Assign a flat list of inputs to the operator's operands, and return one argument per operand.

@@ -10,7 +10,8 @@ from interposer.core.errors import IncompatibleMemoryError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import shaped_by_data
 from interposer.ir.regions import named_graphs
-from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport, Output
+from interposer.ir.subgraph import is_placed_by_a_backend
+from interposer.ops.control import Constant, Input, MemCopy, MemImport, Output
 from interposer.ops.control_flow import ControlFlow
 from interposer.optimizer.offers import Offers
 from interposer.optimizer.routes import IMPORT, Hop, Route, Side, find_route
@@ -133,7 +134,7 @@ class _Placer:
 
 
 def _runs_on_host(layer: Layer) -> bool:
-    return isinstance(layer.op, Input | Output | ControlFlow | Debug | MemCopy | MemImport)
+    return not is_placed_by_a_backend(layer)
 
 
 def _grouped(value: Value) -> list[list[Layer]]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from interposer.core.errors import ParseError
+from interposer.core.traits import Role
 from interposer.core.types import DataLayout, Dim, differ
 from interposer.frontends.reshaping import reshaped
 from interposer.frontends.tensorflow.layouts import layout_of
@@ -17,13 +18,11 @@ from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
 from interposer.ops.elementwise import Addition
-from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.ops.matmul import BatchMatMul
 from interposer.ops.rearrange import Transpose
 from interposer.ops.windowed import Col2Im
 
 __all__ = ["biased"]
-
-_WITH_BIAS = (Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d, Convolution3d, FullyConnected)
 
 
 @operator("Conv2D")
@@ -162,7 +161,7 @@ def biased(node: Node, x: Value, bias: Value) -> Value | None:
     channel.
     """
     layer = x.producer
-    if not isinstance(layer.op, _WITH_BIAS) or len(layer.values) != 2 or not node.is_only_reader(x):
+    if layer.op.inputs_of(Role.BIAS, 3) != (2,) or len(layer.values) != 2 or not node.is_only_reader(x):
         return None
     if bias.constant is None or bias.known.rank != 1 or bias.known.dtype is not x.known.dtype:
         return None
