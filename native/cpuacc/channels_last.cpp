@@ -122,8 +122,7 @@ class Turner {
   }
 
   bool run() {
-    old_ = std::move(graph_.nodes);
-    graph_.nodes.clear();
+    old_ = graph_.nodes.take();
     bool any = false;
     for (const Node& node : old_) {
       if (turn(node))
@@ -281,7 +280,7 @@ class Turner {
       auto found = std::find_if(turned_.begin(), turned_.end(), refers);
       if (found != turned_.end()) turned_.erase(found);
     }
-    graph_.nodes.resize(first);
+    graph_.nodes.truncate(first);
   }
 
   void add_move(const char* type, int from, int to, const Shape& order) {

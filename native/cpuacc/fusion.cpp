@@ -36,7 +36,7 @@ bool post_of(const Graph& graph, const Node& node, int of, Post& post) {
 }
 
 /// Fuse the consumer of a node into the node if its lowering supports both.
-bool fuse_next(Graph& graph, Node& node, const Settings& settings) {
+bool fuse_next(Graph& graph, const Node& node, const Settings& settings) {
   int next = only_user(graph, node);
   Post post;
   if (next < 0 || !post_of(graph, graph.nodes[size_t(next)], node.outputs[0], post)) return false;
@@ -45,14 +45,14 @@ bool fuse_next(Graph& graph, Node& node, const Settings& settings) {
   if (post.has_operand()) fused.inputs.push_back(post.tensor);
   fused.outputs = graph.nodes[size_t(next)].outputs;
   if (!find_lowering(graph, fused, settings)) return false;
-  node = std::move(fused);
-  graph.nodes[size_t(next)] = Node();
+  graph.nodes.replace(node, std::move(fused));
+  graph.nodes.replace(graph.nodes[size_t(next)], Node());
   return true;
 }
 
 bool fuse_posts(Graph& graph, const Settings& settings) {
   bool changed = false;
-  for (Node& node : graph.nodes)
+  for (const Node& node : graph.nodes)
     while (fuse_next(graph, node, settings)) changed = true;
   return changed;
 }

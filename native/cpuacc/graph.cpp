@@ -159,28 +159,6 @@ void Graph::note_producers() {
     for (int tensor : nodes[n].outputs) (*this)[tensor].producer = int(n);
 }
 
-void Graph::note_readers() {
-  readers_.fill(tensors.size(), nodes.data(), nodes.size(),
-                [&](size_t n) -> const Operands& { return nodes[n].inputs; });
-}
-
-std::vector<int> Graph::users(int tensor) const {
-  std::vector<int> found;
-  auto add = [&](size_t n) {
-    if (n >= nodes.size() || nodes[n].type.empty()) return;
-    for (int input : nodes[n].inputs)
-      if (input == tensor) found.push_back(int(n));
-  };
-  if (!readers_.is_valid(tensor, nodes.data())) {
-    for (size_t n = 0; n < nodes.size(); ++n) add(n);
-    return found;
-  }
-  const int* end = readers_.end(tensor);
-  for (const int* reader = readers_.begin(tensor); reader != end; reader = std::upper_bound(reader, end, *reader))
-    add(size_t(*reader));
-  return found;
-}
-
 int Graph::add_tensor(const Tensor& like) {
   tensors.push_back(like);
   tensors.back().producer = -1;
@@ -191,7 +169,8 @@ namespace {
 
 /// Sorts nodes topologically, stable with respect to their present order, and drops nodes whose outputs are not needed.
 struct Sorter {
-  Graph& graph;
+  const Graph& graph;
+  std::vector<Node> nodes;
   std::vector<char> wanted;
   std::vector<Node> sorted;
 
@@ -203,18 +182,18 @@ struct Sorter {
       int node = open.back();
       open.pop_back();
       if (wanted[size_t(node)]++) continue;
-      for (int tensor : std::as_const(graph.nodes[size_t(node)]).inputs)
+      for (int tensor : nodes[size_t(node)].inputs)
         if (tensor >= 0 && graph[tensor].producer >= 0) open.push_back(graph[tensor].producer);
     }
   }
 
   void emit() {
-    std::vector<int> waiting(graph.nodes.size(), 0);
-    std::vector<std::vector<int>> readers(graph.nodes.size());
+    std::vector<int> waiting(nodes.size(), 0);
+    std::vector<std::vector<int>> readers(nodes.size());
     std::priority_queue<int, std::vector<int>, std::greater<int>> ready;
-    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (size_t n = 0; n < nodes.size(); ++n) {
       if (!wanted[n]) continue;
-      for (int tensor : std::as_const(graph.nodes[n]).inputs) {
+      for (int tensor : nodes[n].inputs) {
         if (tensor < 0 || graph[tensor].producer < 0) continue;
         readers[size_t(graph[tensor].producer)].push_back(int(n));
         ++waiting[n];
@@ -226,7 +205,7 @@ struct Sorter {
       ready.pop();
       for (int reader : readers[node])
         if (--waiting[size_t(reader)] == 0) ready.push(reader);
-      sorted.push_back(std::move(graph.nodes[node]));
+      sorted.push_back(std::move(nodes[node]));
     }
   }
 };
@@ -238,10 +217,11 @@ void Graph::index() {
   for (size_t n = 0; n < nodes.size(); ++n)
     if (!nodes[n].type.empty())
       for (int tensor : nodes[n].outputs) (*this)[tensor].producer = int(n);
-  Sorter sorter{*this, std::vector<char>(nodes.size(), 0), {}};
+  const size_t count = nodes.size();
+  Sorter sorter{*this, nodes.take(), std::vector<char>(count, 0), {}};
   sorter.mark();
   sorter.emit();
-  nodes = std::move(sorter.sorted);
+  nodes = Nodes(std::move(sorter.sorted));
   note_producers();
   note_readers();
 }

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cpuacc/operands.hpp"
+#include "cpuacc/nodes.hpp"
 #include "interposer/backend.hpp"
 
 namespace cpuacc {
@@ -89,58 +89,10 @@ struct Tensor {
   mutable const void* copied_ = nullptr;  // the `data` of which `copy_` is a copy
 };
 
-/// A post-op that was fused into a node; post-ops are applied in order.
-struct Post {
-  enum Kind { activation, add, multiply } kind = activation;
-  std::string function;  // activation: the attribute "function" of Activation ("ReLu", "BoundedReLu" ...)
-  double a = 0, b = 0;   // activation: its parameters
-  int tensor = -1;       // add, multiply: the other operand, which has the shape of the result and is also the last of
-                         // Node::inputs
-  int through = -1;      // the tensor between this post-op and the previous operation, whose quantization matters
-
-  bool has_operand() const { return kind != activation; }
-};
-
-/// An attribute of a node.
-struct Value {
-  std::string name;
-  int32_t kind = IPR_KIND_NONE;
-  int64_t i = 0;
-  double f = 0;
-  std::string text;
-  std::vector<int64_t> ints;
-  std::vector<double> floats;
-  std::vector<std::string> texts;
-  uint64_t columns = 0;
-};
-
-/// An operation: a layer of the network, or an operation that a pass created (its type begins with "acc.").
-struct Node {
-  std::string type, name;
-  std::vector<Value> attributes;
-  Operands inputs;  // tensors by position; -1 for absent optional operands
-  std::vector<int> outputs;
-  std::vector<Post> posts;
-  int64_t layer = -1;           // index in the offered graph, for error messages
-  std::vector<int64_t> also;    // further layers of the offered graph that this node computes, if a pass merged several
-  std::shared_ptr<void> extra;  // data of the pass that created the node, for its lowering
-
-  const Value* find(std::string_view name) const;
-  /// The value of an attribute, or `absent` if the attribute is absent or has no value.
-  int64_t integer(std::string_view name, int64_t absent = 0) const;
-  bool flag(std::string_view name, bool absent = false) const { return integer(name, absent) != 0; }
-  double number(std::string_view name, double absent = 0) const;
-  std::string_view text(std::string_view name, std::string_view absent = {}) const;
-  const std::vector<int64_t>& integers(std::string_view name) const;
-  const std::vector<double>& numbers(std::string_view name) const;
-  bool has(std::string_view name) const;  // is present and has a value
-  void set(std::string_view name, int64_t value);
-};
-
 /// A graph; nodes are in topological order.
 struct Graph {
   std::vector<Tensor> tensors;
-  std::vector<Node> nodes;
+  Nodes nodes;
   std::vector<int> inputs, outputs;  // tensors at the border, in the order of the arguments of a run
 
   Graph() = default;
@@ -154,19 +106,18 @@ struct Graph {
   const Tensor& out(const Node& node, size_t position = 0) const { return (*this)[node.outputs[position]]; }
   bool is_border(int tensor) const;  // an input or output of the graph
   /// Indices of the nodes that read a tensor, once for each operand.
-  std::vector<int> users(int tensor) const;
+  std::vector<int> users(int tensor) const { return nodes.users(tensor); }
   /// Add a tensor with the properties of another one.
   int add_tensor(const Tensor& like);
   /// Update the graph after nodes were changed: drop nodes without a type and nodes whose outputs are not needed, sort
   /// the others, and update producers.
   void index();
   /// Update the table that makes `users` fast. `index` does so, too.
-  void note_readers();
+  void note_readers() { nodes.note_readers(tensors.size()); }
 
  private:
   void note_producers();
 
-  ReaderTable readers_;
   std::vector<char>
       border_;  // by tensor: 1 for inputs and outputs of the graph; tensors that are added later are neither
 };

@@ -77,8 +77,7 @@ class Widener {
     for (const std::vector<int>* border : {&graph_.inputs, &graph_.outputs})
       for (int tensor : *border)
         if (is_half(graph_[tensor]) && !wide_.count(tensor)) wide_[tensor] = twin(tensor, IPR_DTYPE_FLOAT32);
-    std::vector<Node> old = std::move(graph_.nodes);
-    graph_.nodes.clear();
+    std::vector<Node> old = graph_.nodes.take();
     for (int tensor : graph_.inputs)
       if (wide_.count(tensor)) graph_.nodes.push_back(cast_node(graph_, tensor, wide_[tensor]));
     for (Node& node : old) {
@@ -87,7 +86,7 @@ class Widener {
       for (int& tensor : node.inputs) tensor = wide(tensor);
       for (int& tensor : node.outputs) tensor = wide(tensor);
       graph_.nodes.push_back(std::move(node));
-      graph_.nodes.insert(graph_.nodes.end(), rounded_.begin(), rounded_.end());
+      for (Node& cast : rounded_) graph_.nodes.push_back(std::move(cast));
       rounded_.clear();
     }
     for (int tensor : graph_.outputs)
@@ -170,7 +169,7 @@ Graph widened(const Graph& graph, const Settings& settings) {
 }
 
 Refusal refuse_half_precision(const Graph& graph, const Node& node) {
-  for (const std::vector<int>* tensors : {static_cast<const std::vector<int>*>(&node.inputs), &node.outputs})
+  for (const std::vector<int>* tensors : {&node.inputs, &node.outputs})
     for (int tensor : *tensors)
       if (tensor >= 0 && is_half(graph[tensor]) && (node.type == "Quantize" || node.type == "Dequantize"))
         return refused(graph[tensor].name + " is " + described(graph[tensor]) + "; takes float32",

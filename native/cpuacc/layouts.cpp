@@ -13,8 +13,7 @@ class Chooser {
   Chooser(Graph& graph, const Settings& settings) : graph_(graph), settings_(settings) {}
 
   void run() {
-    std::vector<Node> old = std::move(graph_.nodes);
-    graph_.nodes.clear();
+    std::vector<Node> old = graph_.nodes.take();
     for (Node& node : old) {
       prefer_blocked(node);
       Layouts wanted = wanted_by(node);

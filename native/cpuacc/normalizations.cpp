@@ -132,13 +132,13 @@ Node normalization(const Node& node, const char* type, int x, const Measure& mea
   return made;
 }
 
-bool replace(Graph& graph, Node& node, Node by, const Settings& settings) {
+bool replace(Graph& graph, const Node& node, Node by, const Settings& settings) {
   if (!find_lowering(graph, by, settings)) return false;
-  node = std::move(by);
+  graph.nodes.replace(node, std::move(by));
   return true;
 }
 
-bool fuse_normalized(Graph& graph, Node& node, const Settings& settings) {
+bool fuse_normalized(Graph& graph, const Node& node, const Settings& settings) {
   Measure measure;
   int x = -1;
   if (!find_normalized(graph, node, &measure, &x)) return false;
@@ -163,11 +163,11 @@ bool is_of_a_row(const Graph& graph, const Node& node, int tensor) {
 }
 
 /// Fuse the product with gamma, or the addition of beta, into the normalization before it.
-bool fuse_factor(Graph& graph, Node& node, const Settings& settings) {
+bool fuse_factor(Graph& graph, const Node& node, const Settings& settings) {
   const bool multiplies = is_operation(node, "Multiplication", "MUL");
   if ((!multiplies && !is_operation(node, "Addition", "ADD")) || !is_f32(graph.out(node))) return false;
   for (size_t n : {0, 1}) {
-    Node* before = private_producer(graph, node.inputs[n]);
+    const Node* before = private_producer(graph, node.inputs[n]);
     const int factor = node.inputs[1 - n];
     if (!before || (before->type != "LayerNormalization" && before->type != "RmsNormalization")) continue;
     const size_t operand = multiplies ? 1 : 2;
@@ -178,8 +178,8 @@ bool fuse_factor(Graph& graph, Node& node, const Settings& settings) {
     fused.inputs.push_back(factor);
     fused.outputs = node.outputs;
     if (!find_lowering(graph, fused, settings)) continue;
-    before->type.clear();
-    node = std::move(fused);
+    graph.nodes.remove(*before);
+    graph.nodes.replace(node, std::move(fused));
     return true;
   }
   return false;
@@ -187,9 +187,9 @@ bool fuse_factor(Graph& graph, Node& node, const Settings& settings) {
 
 bool fuse_normalizations(Graph& graph, const Settings& settings) {
   bool changed = false;
-  for (Node& node : graph.nodes) changed = fuse_normalized(graph, node, settings) || changed;
+  for (const Node& node : graph.nodes) changed = fuse_normalized(graph, node, settings) || changed;
   if (changed) graph.index();
-  for (Node& node : graph.nodes) changed = fuse_factor(graph, node, settings) || changed;
+  for (const Node& node : graph.nodes) changed = fuse_factor(graph, node, settings) || changed;
   return changed;
 }
 

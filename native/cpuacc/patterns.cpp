@@ -15,10 +15,10 @@ bool is_operation(const Node& node, const char* type, const char* operation) {
          (node.type == type || (node.type == "ElementwiseBinary" && node.text("operation") == operation));
 }
 
-Node* private_producer(Graph& graph, int tensor) {
+const Node* private_producer(const Graph& graph, int tensor) {
   if (tensor < 0 || graph[tensor].producer < 0 || graph.is_border(tensor) || graph.users(tensor).size() != 1)
     return nullptr;
-  Node& node = graph.nodes[size_t(graph[tensor].producer)];
+  const Node& node = graph.nodes[size_t(graph[tensor].producer)];
   return node.type.empty() || !node.posts.empty() ? nullptr : &node;
 }
 
@@ -53,20 +53,22 @@ void set_text(Node& node, const char* name, const char* text) {
   node.attributes.push_back(value);
 }
 
-/// Turn a node into an activation function of a tensor.
-void become_activation(Node& node, const char* function, int of, double a) {
-  node.type = "Activation";
-  node.attributes.clear();
-  set_text(node, "function", function);
-  set_number(node, "a", a);
-  set_number(node, "b", 0);
-  node.inputs = {of};
+/// An activation function of the tensor `of`, which computes what a node did.
+Node activation_instead(const Node& node, const char* function, int of, double a) {
+  Node made = node;
+  made.type = "Activation";
+  made.attributes.clear();
+  set_text(made, "function", function);
+  set_number(made, "a", a);
+  set_number(made, "b", 0);
+  made.inputs = {of};
+  return made;
 }
 
-bool fuse_swish(Graph& graph, Node& node) {
+bool fuse_swish(Graph& graph, const Node& node) {
   if (!is_operation(node, "Multiplication", "MUL") || !is_f32(graph.out(node))) return false;
   for (size_t n = 0; n < 2; ++n) {
-    Node* gate = private_producer(graph, node.inputs[n]);
+    const Node* gate = private_producer(graph, node.inputs[n]);
     int x = node.inputs[1 - n];
     if (!gate || gate->type != "Activation") continue;
     int factor_of_x = gate->inputs[0];
@@ -79,8 +81,8 @@ bool fuse_swish(Graph& graph, Node& node) {
     bool hard = gate->text("function") == "HARD_SIGMOID" && std::fabs(gate->number("a") - 1.0 / 6) < 1e-6 &&
                 gate->number("b") == 0.5;
     if (!hard && gate->text("function") != "SIGMOID") continue;
-    gate->type.clear();
-    become_activation(node, hard ? "HARD_SWISH" : "SWISH", x, factor);
+    graph.nodes.remove(*gate);
+    graph.nodes.replace(node, activation_instead(node, hard ? "HARD_SWISH" : "SWISH", x, factor));
     return true;
   }
   return false;
@@ -168,7 +170,7 @@ const char* function_of_gate(const Graph& graph, int tensor, int x) {
 }
 
 /// Fuse 0.5 * (x * gate), x * (0.5 * gate), or (0.5 * x) * gate. Layers whose results nothing else reads are dropped.
-bool fuse_gelu(Graph& graph, Node& node) {
+bool fuse_gelu(Graph& graph, const Node& node) {
   const Node* product = &node;
   if (!is_operation(*product, "Multiplication", "MUL") || !is_f32(graph.out(node))) return false;
   const int inner = other_factor(graph, *product, 0.5);
@@ -188,14 +190,14 @@ bool fuse_gelu(Graph& graph, Node& node) {
     }
     const char* function = halved ? function_of_gate(graph, gate, x) : nullptr;
     if (!function || graph[x].shape != graph.out(node).shape) continue;
-    become_activation(node, function, x, 0);
+    graph.nodes.replace(node, activation_instead(node, function, x, 0));
     return true;
   }
   return false;
 }
 
 /// Fuse a product with packed weights and the addition of a vector.
-bool add_bias(Graph& graph, Node& product, Node& addition, int bias, const Settings& settings) {
+bool add_bias(Graph& graph, const Node& product, const Node& addition, int bias, const Settings& settings) {
   const Shape& shape = graph[bias].shape;
   if (graph.in(product, 2) || graph.out(product).shape != graph.out(addition).shape) return false;
   if (!shape.empty() && shape.back() != graph[bias].elements()) return false;
@@ -204,16 +206,16 @@ bool add_bias(Graph& graph, Node& product, Node& addition, int bias, const Setti
   fused.inputs.resize(2);
   fused.inputs.push_back(bias);
   if (!find_lowering(graph, fused, settings)) return false;
-  product.type.clear();
-  addition = std::move(fused);
+  graph.nodes.remove(product);
+  graph.nodes.replace(addition, std::move(fused));
   return true;
 }
 
 /// Fuse a product with a constant matrix and the addition of a vector into FullyConnected.
-bool fuse_bias(Graph& graph, Node& node, const Settings& settings) {
+bool fuse_bias(Graph& graph, const Node& node, const Settings& settings) {
   if (!is_operation(node, "Addition", "ADD") || !is_f32(graph.out(node))) return false;
   for (size_t n = 0; n < 2; ++n) {
-    Node* product = private_producer(graph, node.inputs[n]);
+    const Node* product = private_producer(graph, node.inputs[n]);
     int bias = node.inputs[1 - n];
     if (!product || bias < 0 || !graph[bias].is_constant()) continue;
     if (product->type == kPackedMatMul && add_bias(graph, *product, node, bias, settings)) return true;
@@ -237,8 +239,8 @@ bool fuse_bias(Graph& graph, Node& node, const Settings& settings) {
     fused.set("keep_dims", 1);
     fused.set("transpose_weight_matrix", product->flag(connected ? "transpose_weight_matrix" : "transpose_y"));
     if (!find_lowering(graph, fused, settings)) continue;
-    product->type.clear();
-    node = std::move(fused);
+    graph.nodes.remove(*product);
+    graph.nodes.replace(node, std::move(fused));
     return true;
   }
   return false;
@@ -246,7 +248,7 @@ bool fuse_bias(Graph& graph, Node& node, const Settings& settings) {
 
 bool fuse_patterns(Graph& graph, const Settings& settings) {
   bool changed = false;
-  for (Node& node : graph.nodes) {
+  for (const Node& node : graph.nodes) {
     if (node.type.empty()) continue;
     changed = fuse_swish(graph, node) || fuse_gelu(graph, node) || fuse_bias(graph, node, settings) || changed;
   }

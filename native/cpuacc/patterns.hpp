@@ -11,7 +11,7 @@ namespace cpuacc {
 bool is_operation(const Node& node, const char* type, const char* operation);
 
 /// The producer of a tensor that is read by only one operand of one node; nullptr if the tensor is read elsewhere.
-Node* private_producer(Graph& graph, int tensor);
+const Node* private_producer(const Graph& graph, int tensor);
 
 /// Return whether a tensor is a single constant close to a value.
 bool is_number(const Graph& graph, int tensor, double value);

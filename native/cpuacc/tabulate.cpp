@@ -75,7 +75,7 @@ Chain chain_to(const Graph& graph, int tensor, int source) {
     int next = open.back();
     open.pop_back();
     if (next == source || is_number(graph, next) || !nodes.insert(graph[next].producer).second) continue;
-    const Operands& inputs = graph.nodes[size_t(graph[next].producer)].inputs;
+    const std::vector<int>& inputs = graph.nodes[size_t(graph[next].producer)].inputs;
     open.insert(open.end(), inputs.begin(), inputs.end());
   }
   return {source, {nodes.begin(), nodes.end()}};
@@ -127,7 +127,7 @@ Graph separate(const Graph& graph, const Chain& chain) {
   part.inputs = {tensor(chain.source, 256)};
   for (int n : chain.nodes) {
     Node node = graph.nodes[size_t(n)];
-    Operands inputs;
+    std::vector<int> inputs;
     for (int input : node.inputs) inputs.push_back(tensor(input, is_number(graph, input) ? 1 : 256));
     node.inputs = inputs;
     node.outputs = {tensor(node.outputs[0], 256)};
@@ -156,11 +156,13 @@ Table computed(Graph part, Settings settings) {
 bool replace(Graph& graph, const Chain& chain, const Settings& settings) {
   Graph part = separate(graph, chain);
   if (!is_supported(part, settings)) return false;
-  Node& last = graph.nodes[size_t(chain.nodes.back())];
-  last.extra = std::make_shared<Table>(computed(std::move(part), settings));
-  last.type = "acc.Table";
-  last.attributes.clear();
-  last.inputs = {chain.source};
+  const Node& last = graph.nodes[size_t(chain.nodes.back())];
+  Node table = last;
+  table.extra = std::make_shared<Table>(computed(std::move(part), settings));
+  table.type = "acc.Table";
+  table.attributes.clear();
+  table.inputs = {chain.source};
+  graph.nodes.replace(last, std::move(table));
   return true;
 }
 

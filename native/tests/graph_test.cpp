@@ -90,40 +90,35 @@ TEST(Tensor, is_mapped_until_its_data_is_replaced) {
 
 TEST(Graph, lists_users_once_for_each_operand) {
   Graph graph = chain(3);
-  graph.nodes[1].inputs = {1, 1, -1};
+  graph.nodes.replace(graph.nodes[1], node_of({1, 1, -1}, {2}));
   graph.index();
   EXPECT_EQ(graph.users(1), (std::vector<int>{1, 1}));
   EXPECT_EQ(graph.users(3), std::vector<int>());
 }
 
-TEST(Graph, finds_users_after_operands_were_changed_in_every_way) {
+TEST(Graph, finds_users_after_nodes_were_changed_in_every_way) {
   using Change = void (*)(Graph&);
   const Change changes[] = {
-      [](Graph& graph) { graph.nodes[5].inputs[0] = 2; },
-      [](Graph& graph) { graph.nodes[5].inputs.front() = graph.nodes[3].inputs.back(); },
-      [](Graph& graph) { graph.nodes[5].inputs.push_back(2); },
-      [](Graph& graph) { graph.nodes[5].inputs.emplace_back(2); },
+      [](Graph& graph) { graph.nodes.replace(graph.nodes[5], node_of({2}, {6})); },
       [](Graph& graph) {
-        graph.nodes[5].inputs = {2, 4};
+        graph.nodes.replace(graph.nodes[5], node_of({2, 4}, {6}));
       },
-      [](Graph& graph) { graph.nodes[5].inputs.insert(graph.nodes[5].inputs.begin(), 2); },
-      [](Graph& graph) { graph.nodes[5].inputs.assign(3, 2); },
-      [](Graph& graph) { graph.nodes[5].inputs.resize(3, 2); },
-      [](Graph& graph) { graph.nodes[5].inputs.data()[0] = 2; },
+      [](Graph& graph) { graph.nodes.replace(graph.nodes[5], Node(graph.nodes[2])); },
+      [](Graph& graph) { graph.nodes.replace(graph.nodes[2], Node()); },
+      [](Graph& graph) { graph.nodes.remove(graph.nodes[2]); },
+      [](Graph& graph) { graph.nodes.push_back(node_of({2}, {9})); },
+      [](Graph& graph) { graph.nodes.truncate(3); },
       [](Graph& graph) {
-        for (int& tensor : graph.nodes[5].inputs) tensor = 2;
+        graph.nodes.truncate(3);
+        for (int n = 0; n < 4; ++n) graph.nodes.push_back(node_of({7 - n}, {9}));
       },
-      [](Graph& graph) { graph.nodes[5] = Node(graph.nodes[2]); },
-      [](Graph& graph) { std::swap(graph.nodes[5], graph.nodes[2]); },
-      [](Graph& graph) { graph.nodes[2] = Node(); },
-      [](Graph& graph) { graph.nodes[2].type.clear(); },
-      [](Graph& graph) { graph.nodes.erase(graph.nodes.begin() + 2); },
-      [](Graph& graph) { graph.nodes.insert(graph.nodes.begin(), node_of({7}, {9})); },
-      [](Graph& graph) { graph.nodes.clear(); },
+      [](Graph& graph) { graph.nodes.take(); },
       [](Graph& graph) {
-        std::vector<Node> nodes{node_of({3}, {4})};
-        graph.nodes.swap(nodes);
+        std::vector<Node> nodes = graph.nodes.take();
+        std::swap(nodes[5], nodes[2]);
+        for (Node& node : nodes) graph.nodes.push_back(std::move(node));
       },
+      [](Graph& graph) { graph.nodes = Nodes({node_of({3}, {4})}); },
   };
   for (const Change change : changes) {
     Graph graph = chain(8);
@@ -135,18 +130,19 @@ TEST(Graph, finds_users_after_operands_were_changed_in_every_way) {
   }
 }
 
-TEST(Graph, keeps_the_users_of_several_graphs_apart) {
+TEST(Graph, finds_users_of_several_graphs_and_of_copies) {
   Graph first = chain(4), second = chain(6), copy = first;
-  copy.nodes[2].inputs[0] = 0;
-  first.nodes[3].inputs[0] = 1;
+  copy.nodes.replace(copy.nodes[2], node_of({0}, {3}));
+  first.nodes.replace(first.nodes[3], node_of({1}, {4}));
   for (const Graph* graph : {&first, &second, &copy}) expect_all_users(*graph);
 }
 
 TEST(Graph, sorts_nodes_and_drops_those_that_are_not_needed) {
   Graph graph;
   graph.tensors.resize(6);
-  graph.nodes = {node_of({2, 1}, {3}), node_of({1}, {2}), node_of({0}, {1}), node_of({0}, {4}), node_of({0}, {5})};
-  graph.nodes[4].type.clear();
+  graph.nodes =
+      Nodes({node_of({2, 1}, {3}), node_of({1}, {2}), node_of({0}, {1}), node_of({0}, {4}), node_of({0}, {5})});
+  graph.nodes.remove(graph.nodes[4]);
   graph.inputs = {0};
   graph.outputs = {3};
   graph.index();

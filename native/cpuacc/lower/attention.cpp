@@ -386,59 +386,60 @@ struct Term {
 struct Scores {
   std::vector<Term> terms;
   double scale = 1, cap = 0;
-  Node* product = nullptr;
+  const Node* product = nullptr;
 };
 
-Node* find_product(Graph& graph, int tensor, Scores* found);
+const Node* find_product(Graph& graph, int tensor, Scores* found);
 
 /// Follow one operand of a node that changes the scores by the other operand.
-Node* find_behind_term(Graph& graph, int operand, const Term& term, Scores* found) {
+const Node* find_behind_term(Graph& graph, int operand, const Term& term, Scores* found) {
   if (graph[operand].shape != term.scores || found->cap != 0 || found->scale != 1) return nullptr;
   if (found->terms.size() == size_t(kMaxScoreTerms)) return nullptr;
   const Scores before = *found;
   found->terms.push_back(term);
-  Node* product = find_product(graph, operand, found);
+  const Node* product = find_product(graph, operand, found);
   if (product == nullptr) *found = before;
   return product;
 }
 
 /// Follow an addition to the scores.
-Node* find_behind_addition(Graph& graph, const Node& node, Scores* found) {
+const Node* find_behind_addition(Graph& graph, const Node& node, Scores* found) {
   const Shape shape = graph.out(node).shape;
   for (size_t n : {0, 1}) {
     const int mask = node.inputs[1 - n];
     if (!is_f32(graph[mask]) || mask == node.inputs[n]) continue;
-    if (Node* product = find_behind_term(graph, node.inputs[n], {mask, {}, shape}, found)) return product;
+    if (const Node* product = find_behind_term(graph, node.inputs[n], {mask, {}, shape}, found)) return product;
   }
   return nullptr;
 }
 
 /// Follow a selection between the scores and one constant number.
-Node* find_behind_selection(Graph& graph, const Node& node, Scores* found) {
+const Node* find_behind_selection(Graph& graph, const Node& node, Scores* found) {
   for (size_t n : {1, 2}) {
     const Tensor& number = *graph.in(node, 3 - n);
     if (!number.is_constant() || number.elements() != 1 || !is_f32(number)) continue;
     const ScoreTerm how{true, n == 2, *number.values<float>(), 0, 0};
-    if (Node* product = find_behind_term(graph, node.inputs[n], {node.inputs[0], how, graph.out(node).shape}, found))
+    if (const Node* product =
+            find_behind_term(graph, node.inputs[n], {node.inputs[0], how, graph.out(node).shape}, found))
       return product;
   }
   return nullptr;
 }
 
 /// Follow a hyperbolic tangent whose result is multiplied with a constant: a soft cap.
-Node* find_behind_cap(Graph& graph, const Node& node, Scores* found) {
+const Node* find_behind_cap(Graph& graph, const Node& node, Scores* found) {
   const double outer = found->scale * node.number("a"), inner = node.number("b");
   if (found->cap != 0 || !(outer > 0) || !(inner > 0)) return nullptr;
   const Scores before = *found;
   found->cap = outer, found->scale = outer * inner;
-  Node* product = find_product(graph, node.inputs[0], found);
+  const Node* product = find_product(graph, node.inputs[0], found);
   if (product == nullptr) *found = before;
   return product;
 }
 
 /// Find the product of query and key from which a tensor of scores is computed; nullptr if there is none.
-Node* find_product(Graph& graph, int tensor, Scores* found) {
-  Node* producer = private_producer(graph, tensor);
+const Node* find_product(Graph& graph, int tensor, Scores* found) {
+  const Node* producer = private_producer(graph, tensor);
   if (producer == nullptr || !is_f32(graph[tensor])) return nullptr;
   const Node& node = *producer;
   if (is_product(producer)) return producer;
@@ -455,14 +456,14 @@ Node* find_product(Graph& graph, int tensor, Scores* found) {
   if (factor == 0) return nullptr;
   const Scores before = *found;
   found->scale *= factor;
-  Node* product = find_product(graph, other, found);
+  const Node* product = find_product(graph, other, found);
   if (product == nullptr) *found = before;
   return product;
 }
 
 /// Follow probabilities to the softmax that computes them, also through a selection of 0 for those that are NaN.
-Node* find_softmax(Graph& graph, int tensor, bool* zero_if_nan) {
-  Node* node = private_producer(graph, tensor);
+const Node* find_softmax(Graph& graph, int tensor, bool* zero_if_nan) {
+  const Node* node = private_producer(graph, tensor);
   if (node && node->type == "Where") {
     const Node& choice = *node;
     const Tensor& zero = *graph.in(choice, 1);
@@ -657,12 +658,12 @@ bool use_caches(Graph& graph, const Cache& keys, const Cache& values, Fused* fus
   head.past = int32_t(keys.past_rows);
   head.key_row = keys.fresh.row, head.key_element = keys.fresh.element;
   head.value_row = values.fresh.row, head.value_element = values.fresh.element;
-  graph.nodes[size_t(keys.node)].type.clear();
-  graph.nodes[size_t(values.node)].type.clear();
+  graph.nodes.remove(graph.nodes[size_t(keys.node)]);
+  graph.nodes.remove(graph.nodes[size_t(values.node)]);
   return true;
 }
 
-bool fuse_attention(Graph& graph, Node& last) {
+bool fuse_attention(Graph& graph, const Node& last) {
   if (!is_product(&last) || last.flag("transpose_x") || !is_f32(graph.out(last))) return false;
   const Node& product = last;
   auto fused = std::make_shared<Fused>();
@@ -720,19 +721,19 @@ bool fuse_attention(Graph& graph, Node& last) {
     for (int tensor : {keys.past, values.past}) cached.inputs.push_back(tensor);
     for (int tensor : {keys.present, values.present}) cached.outputs.push_back(tensor);
   }
-  if (has_cache && !reads_itself(std::as_const(cached), keys, values) && use_caches(graph, keys, values, &with_cache)) {
+  if (has_cache && !reads_itself(cached, keys, values) && use_caches(graph, keys, values, &with_cache)) {
     *fused = std::move(with_cache);
     node = std::move(cached);
   }
   node.extra = fused;
-  for (int n : chain) graph.nodes[size_t(n)].type.clear();
-  last = std::move(node);
+  for (int n : chain) graph.nodes.remove(graph.nodes[size_t(n)]);
+  graph.nodes.replace(last, std::move(node));
   return true;
 }
 
 bool fuse_attentions(Graph& graph, const Settings&) {
   bool changed = false;
-  for (Node& node : graph.nodes) changed = fuse_attention(graph, node) || changed;
+  for (const Node& node : graph.nodes) changed = fuse_attention(graph, node) || changed;
   return changed;
 }
 

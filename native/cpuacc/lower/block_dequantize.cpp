@@ -120,7 +120,7 @@ bool are_constant(const Graph& graph, const Node& node) {
 }
 
 /// Replace the dequantization of a constant by a constant.
-bool fold(Graph& graph, Node& node, const Settings& settings) {
+bool fold(Graph& graph, const Node& node, const Settings& settings) {
   const bool blocks = node.type == "BlockDequantize";
   if ((!blocks && node.type != "Dequantize") || !are_constant(graph, node) || !node.posts.empty()) return false;
   const int result = node.outputs[0];
@@ -137,13 +137,13 @@ bool fold(Graph& graph, Node& node, const Settings& settings) {
                   values->data(), 0, made.blocks.outer);
   graph[result].data = values->data();
   graph[result].owner = std::move(values);
-  node = Node();
+  graph.nodes.replace(node, Node());
   return true;
 }
 
 bool fold_all(Graph& graph, const Settings& settings) {
   bool changed = false;
-  for (Node& node : graph.nodes) changed = fold(graph, node, settings) || changed;
+  for (const Node& node : graph.nodes) changed = fold(graph, node, settings) || changed;
   return changed;
 }
 

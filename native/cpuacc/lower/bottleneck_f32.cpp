@@ -72,7 +72,7 @@ bool has_add(const Node& node) {
 }
 
 /// The only node that reads a tensor; nullptr if there are several, or if the tensor is at the border.
-Node* only_user(Graph& graph, int tensor) {
+const Node* only_user(const Graph& graph, int tensor) {
   std::vector<int> users = graph.users(tensor);
   return users.size() == 1 && !graph.is_border(tensor) ? &graph.nodes[size_t(users[0])] : nullptr;
 }
@@ -91,14 +91,14 @@ bool projects_within(const Graph& graph, const Node& depthwise, const Settings& 
   return settings.threads == 1 || out.h >= 8 * settings.threads;
 }
 
-bool fuse_one(Graph& graph, Node& depthwise, const Settings& settings) {
+bool fuse_one(Graph& graph, const Node& depthwise, const Settings& settings) {
   auto parts = std::make_shared<Parts>();
   const Tensor& in = *graph.in(depthwise, 0);
-  Node* expand = in.producer >= 0 ? &graph.nodes[size_t(in.producer)] : nullptr;
+  const Node* expand = in.producer >= 0 ? &graph.nodes[size_t(in.producer)] : nullptr;
   parts->expands = expand && only_user(graph, depthwise.inputs[0]) == &depthwise && is_pointwise(graph, *expand) &&
                    is_supported(graph, *expand, settings) && !has_add(*expand) &&
                    channels_last(*expand) == channels_last(depthwise);
-  Node* project = has_add(depthwise) ? nullptr : only_user(graph, depthwise.outputs[0]);
+  const Node* project = has_add(depthwise) ? nullptr : only_user(graph, depthwise.outputs[0]);
   parts->projects = project && is_pointwise(graph, *project) && is_supported(graph, *project, settings) &&
                     channels_last(*project) == channels_last(depthwise) && project->inputs[0] == depthwise.outputs[0] &&
                     projects_within(graph, depthwise, settings);
@@ -107,7 +107,7 @@ bool fuse_one(Graph& graph, Node& depthwise, const Settings& settings) {
   parts->depthwise = depthwise;
   if (parts->expands) parts->expand = *expand;
   if (parts->projects) parts->project = *project;
-  Node& last = parts->projects ? *project : depthwise;
+  const Node& last = parts->projects ? *project : depthwise;
   Node made = last;
   made.type = "acc.Bottleneck";
   made.inputs = {parts->expands ? expand->inputs[0] : depthwise.inputs[0]};
@@ -115,9 +115,9 @@ bool fuse_one(Graph& graph, Node& depthwise, const Settings& settings) {
   made.extra = parts;
   if (parts->expands) made.also.push_back(expand->layer);
   if (parts->projects) made.also.push_back(depthwise.layer);
-  if (parts->expands) expand->type.clear();
-  if (parts->projects) depthwise.type.clear();
-  last = std::move(made);
+  if (parts->expands) graph.nodes.remove(*expand);
+  if (parts->projects) graph.nodes.remove(depthwise);
+  graph.nodes.replace(last, std::move(made));
   return true;
 }
 

@@ -233,12 +233,12 @@ void lower_any(const Node& node, Builder& builder) {
 // ---- Fusion ---------------------------------------------------------------------------------------------------------
 
 /// Fuse the conversion of the sums to float32 and their product with scales.
-bool fuse_scale(Graph& graph, Node& node, const Settings& settings) {
+bool fuse_scale(Graph& graph, const Node& node, const Settings& settings) {
   if (!is_operation(node, "Multiplication", "MUL") || !is_f32(graph.out(node))) return false;
   for (size_t n = 0; n < 2; ++n) {
-    Node* cast = private_producer(graph, node.inputs[n]);
+    const Node* cast = private_producer(graph, node.inputs[n]);
     if (!cast || cast->type != "Cast") continue;
-    Node* product = private_producer(graph, cast->inputs[0]);
+    const Node* product = private_producer(graph, cast->inputs[0]);
     const int scale = node.inputs[1 - n];
     if (!product || !is_product(*product) || product->inputs.size() > kScale || scale < 0) continue;
     const Tensor &factor = graph[scale], &out = graph.out(node);
@@ -249,18 +249,19 @@ bool fuse_scale(Graph& graph, Node& node, const Settings& settings) {
     fused.inputs.push_back(scale);
     fused.outputs = node.outputs;
     if (!find_lowering(graph, fused, settings)) continue;
-    product->type.clear(), cast->type.clear();
-    node = std::move(fused);
+    graph.nodes.remove(*product);
+    graph.nodes.remove(*cast);
+    graph.nodes.replace(node, std::move(fused));
     return true;
   }
   return false;
 }
 
 /// Fuse the addition of a bias to scaled sums.
-bool fuse_bias(Graph& graph, Node& node) {
+bool fuse_bias(Graph& graph, const Node& node) {
   if (!is_operation(node, "Addition", "ADD") || !is_f32(graph.out(node))) return false;
   for (size_t n = 0; n < 2; ++n) {
-    Node* product = private_producer(graph, node.inputs[n]);
+    const Node* product = private_producer(graph, node.inputs[n]);
     const int bias = node.inputs[1 - n];
     if (!product || !is_product(*product) || product->inputs.size() != kBias || bias < 0) continue;
     const Tensor& out = graph.out(node);
@@ -269,8 +270,8 @@ bool fuse_bias(Graph& graph, Node& node) {
     Node fused = *product;
     fused.inputs.push_back(bias);
     fused.outputs = node.outputs;
-    product->type.clear();
-    node = std::move(fused);
+    graph.nodes.remove(*product);
+    graph.nodes.replace(node, std::move(fused));
     return true;
   }
   return false;
@@ -279,7 +280,7 @@ bool fuse_bias(Graph& graph, Node& node) {
 bool fuse_scales(Graph& graph, const Settings& settings) {
   bool changed = false;
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_product)) return false;
-  for (Node& node : graph.nodes)
+  for (const Node& node : graph.nodes)
     if (!node.type.empty()) changed = fuse_scale(graph, node, settings) || fuse_bias(graph, node) || changed;
   return changed;
 }

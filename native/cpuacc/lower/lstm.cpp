@@ -111,8 +111,7 @@ Node product_of(Graph& graph, const Node& node, int64_t direction, int64_t hidde
 bool split_products(Graph& graph, const Settings& settings) {
   bool changed = false;
   std::vector<Node> nodes;
-  for (Node& old : graph.nodes) {
-    Node node = std::move(old);
+  for (Node& node : graph.nodes.take()) {
     const bool gru = node.type == "GruSequence", rnn = node.type == "RnnSequence";
     if ((gru || rnn || node.type == "LstmSequence") && !support(graph, node, settings)) {
       int64_t directions = graph.in(node, 2)->shape[0], hidden = graph.in(node, 2)->shape[2];
@@ -128,7 +127,7 @@ bool split_products(Graph& graph, const Settings& settings) {
     }
     nodes.push_back(std::move(node));
   }
-  graph.nodes = std::move(nodes);
+  graph.nodes = Nodes(std::move(nodes));
   return changed;
 }
 

@@ -147,7 +147,7 @@ bool is_product(const Graph& graph, const Node& node) {
          (!node.flag("transpose_x") || graph.in(node, 0)->rank() == 1);
 }
 
-bool merge_weights(Graph& graph, Node& node) {
+bool merge_weights(Graph& graph, const Node& node) {
   if (!is_product(graph, node) || graph.out(node).elements() == 0) return false;
   const Tensor* bias = graph.in(node, 2);
   if (bias && !bias->is_constant()) return false;
@@ -155,10 +155,12 @@ bool merge_weights(Graph& graph, Node& node) {
   if (!weights || graph.out(node).elements() % weights->columns != 0) return false;
   const bool many = graph.out(node).elements() / weights->columns > kFewFloatRows;
   if (many && weights->is_float()) return false;  // many rows would convert them in each run
-  node.type = kPackedMatMul;
-  node.attributes.clear();
-  node.extra = std::move(weights);
-  node.inputs[1] = -1;
+  Node packed = node;
+  packed.type = kPackedMatMul;
+  packed.attributes.clear();
+  packed.extra = std::move(weights);
+  packed.inputs[1] = -1;
+  graph.nodes.replace(node, std::move(packed));
   return true;
 }
 
@@ -171,7 +173,7 @@ void drop_unread_constants(Graph& graph) {
 
 bool merge_all(Graph& graph, const Settings&) {
   bool changed = false;
-  for (Node& node : graph.nodes) changed = merge_weights(graph, node) || changed;
+  for (const Node& node : graph.nodes) changed = merge_weights(graph, node) || changed;
   if (!changed) return false;
   graph.index();
   drop_unread_constants(graph);

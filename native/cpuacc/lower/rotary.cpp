@@ -277,8 +277,7 @@ bool set_factors(const Graph& graph, int tensor, const Shape& shape, int64_t Row
   return false;
 }
 
-bool fuse_rotary(Graph& graph, Node& last) {
-  const Node& node = last;
+bool fuse_rotary(Graph& graph, const Node& node) {
   if (node.outputs.size() != 1 || !is_f32(graph.out(node)) || graph.out(node).elements() == 0) return false;
   Match match;
   if (!match_whole(graph, node, &match)) {
@@ -315,13 +314,13 @@ bool fuse_rotary(Graph& graph, Node& last) {
   fused.inputs = {match.first.tensor, cos, sin};
   fused.outputs = node.outputs;
   fused.extra = std::move(rotary);
-  last = std::move(fused);
+  graph.nodes.replace(node, std::move(fused));
   return true;
 }
 
 bool fuse_rotaries(Graph& graph, const Settings&) {
   bool changed = false;
-  for (Node& node : graph.nodes) changed = fuse_rotary(graph, node) || changed;
+  for (const Node& node : graph.nodes) changed = fuse_rotary(graph, node) || changed;
   return changed;
 }
 
