@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
+from interposer.core.families import import_families
 from interposer.core.schema import registered_ops
 from interposer.formats.armnn.schema import layers
 from interposer.frontends.armnn.armnn_converters import find as converter_of
 from interposer.writers.armnn.armnn_layer_writers import find as writer_of
 from interposer.writers.armnn.armnn_layer_writers import operators
 from interposer.writers.armnn.releases import RELEASES, SINCE
-from interposer.writers.emission import import_families
 
 __all__ = ["armnn_page"]
 

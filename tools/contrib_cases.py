@@ -20,10 +20,12 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
-import interposer.frontends.onnx.onnx_families  # noqa: E402, F401 - fills the table of operators
+from interposer.core.families import import_families  # noqa: E402
 from interposer.frontends.onnx.contrib_refused import REFUSED  # noqa: E402
 from interposer.frontends.onnx.onnx_converters import operators, title  # noqa: E402
 from interposer.frontends.onnx.operator_names import MICROSOFT  # noqa: E402
+
+import_families("interposer.frontends.onnx")
 from tests.frontends.onnx.contrib.all_cases import CASES  # noqa: E402
 from tests.frontends.onnx.contrib.case import Case  # noqa: E402
 from tests.frontends.onnx.contrib.comparison import compared  # noqa: E402

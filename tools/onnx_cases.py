@@ -23,10 +23,12 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 from onnx.defs import get_all_schemas  # noqa: E402
 
-import interposer.frontends.onnx.onnx_families  # noqa: E402, F401 - fills the table of operators
 from interposer.core.errors import InterposerError, UnsupportedOperatorError  # noqa: E402
+from interposer.core.families import import_families  # noqa: E402
 from interposer.frontends.onnx.onnx_converters import operators, title  # noqa: E402
 from interposer.session.onnx_backend import InterposerBackend  # noqa: E402
+
+import_families("interposer.frontends.onnx")
 
 PAGE: Final = "docs/reference/onnx.md"
 VERSION: Final = "1.23.2"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from interposer.core.families import import_families
 from interposer.file_formats.format import Certainty, Content, Format, Reading, WriteOption
 from interposer.frontends.template import Template
 from interposer.ir.network import Network
@@ -60,8 +61,9 @@ class Onnx(Format):
 
     def operators(self) -> Iterable[str]:
         """Return the names of operators of all domains, without the domain."""
-        from interposer.frontends.onnx import onnx_converters, onnx_families  # noqa: F401, PLC0415 - they fill the table
+        from interposer.frontends.onnx import onnx_converters  # noqa: PLC0415
 
+        import_families(onnx_converters.__package__)
         return (operator.rpartition(":")[2] for operator in onnx_converters.operators())
 
     def write(self, network: Network, path: str, options: Mapping[str, Any]) -> str:

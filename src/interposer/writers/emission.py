@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
-from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -18,19 +15,12 @@ from interposer.ops.control import Constant, Input, Output
 from interposer.writers.borders import Border
 from interposer.writers.refusals import RefusedError
 
-__all__ = ["Names", "Refusals", "array_of", "import_families", "live", "write_layers"]
+__all__ = ["Names", "Refusals", "array_of", "live", "write_layers"]
 
 Refusals: TypeAlias = Iterator[tuple[str, tuple[str, str]]]
 """Refused layers: the name of each, with its operator and the reason."""
 TensorT = TypeVar("TensorT")
 """The tensors of one format."""
-
-
-@cache
-def import_families(package: str) -> None:
-    """Import all modules of a writer's package, among them the families of layer writers, which register themselves."""
-    for module in iter_modules(import_module(package).__path__):
-        import_module(f"{package}.{module.name}")
 
 
 class Names:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from interposer.core.errors import InterposerError, UnwritableError
+from interposer.core.families import import_families
 from interposer.core.schema import registered_ops
 from interposer.frontends.armnn import load
 from interposer.ir.network import Network
@@ -17,7 +18,6 @@ from interposer.testing.random_networks import random_network
 from interposer.testing.tolerances import Tolerances
 from interposer.writers.armnn import write
 from interposer.writers.armnn.armnn_layer_writers import find
-from interposer.writers.emission import import_families
 
 pytest.importorskip("flatbuffers", reason="the package flatbuffers, which writes the files, is not installed")
 

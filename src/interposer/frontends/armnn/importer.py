@@ -7,7 +7,6 @@ from pathlib import Path
 
 from interposer.core.errors import ParseError, memory_to
 from interposer.core.types import Array, Quantization, TensorInfo
-from interposer.frontends.armnn import armnn_families  # noqa: F401 - they fill the table of layers
 from interposer.frontends.armnn.armnn_converters import find
 from interposer.frontends.armnn.container import read_content
 from interposer.frontends.armnn.contents import Content, Layer

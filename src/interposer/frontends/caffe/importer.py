@@ -12,7 +12,6 @@ from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInpu
 from interposer.core.files import check_regular, reason_of
 from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.formats.caffe import is_text
-from interposer.frontends.caffe import caffe_families  # noqa: F401 - they fill the table of layers
 from interposer.frontends.caffe.caffe_converters import find, is_loss
 from interposer.frontends.caffe.flow import Flow, Tensor, flow_of
 from interposer.frontends.caffe.net import Layer, Net, read_net

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 
 from interposer.core.errors import InterposerError, InvalidArgumentError, ParseError, expect
+from interposer.core.families import import_families
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, add_custom
 from interposer.ir.graph import Value
@@ -34,8 +35,7 @@ def operator(name: str, *, domain: str = "", since: int = 1) -> Callable[[Conver
     ...     scaled = node.step(ops.Activation(ops.ActivationFunction.SIGMOID), node.value(0))
     ...     return node.result(ops.ElementwiseBinary(ops.BinaryOperation.MUL), node.value(0), scaled)
     """
-    import interposer.frontends.onnx.onnx_families  # noqa: F401, PLC0415 - what is known must be known
-
+    import_families(__package__)  # what is known must be known
     expect(name, str, "an operator's name must be a text")
     expect(domain, str, "an operator's domain must be a text")
     expect(since, int, "since must be the number of an opset")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from interposer.core.errors import InvalidArgumentError, ParseError, memory_to
+from interposer.core.families import import_families
 from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.frontends.onnx.bindings import Bindings, declared_info, declared_shapes
 from interposer.frontends.onnx.claims import annotated_quantizations, claimed_quantizations
@@ -156,8 +157,7 @@ def _inputs(graph: Message, values: Values) -> list[Message]:
 
 
 def _network(model: _Read, shapes: Shapes, values: Values, operators: Mapping[str, Converter]) -> Network:
-    import interposer.frontends.onnx.onnx_families  # noqa: F401, PLC0415 - the families fill the table of operators
-
+    import_families(__package__)
     graph = model.message.graph
     network = Network(_name(graph))
     opsets, functions = opsets_of(model.message.opset_import), Functions(model.message)

@@ -4,7 +4,10 @@ Converters are functions in family files (convolution, elementwise ...), registe
 support a new operator, add a function with the decorator of `tensorflow_converters`.
 """
 
+from interposer.core.families import import_families
 from interposer.frontends.tensorflow.model import load, signatures, template
 from interposer.frontends.tensorflow.tensorflow_converters import operators
 
 __all__ = ["load", "operators", "signatures", "template"]
+
+import_families(__name__)  # they fill the table of converters

@@ -13,7 +13,6 @@ from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mea
 from interposer.core.types import MAX_RANK, UNRANKED, Array, Dim, TensorInfo, TensorShape
 from interposer.frontends.resizing import LARGEST, resized
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
-from interposer.frontends.tensorflow import tensorflow_families  # noqa: F401 - they fill the table of operators
 from interposer.frontends.tensorflow.checkpoints import Variables
 from interposer.frontends.tensorflow.dtypes import TYPE_NUMBERS, data_type
 from interposer.frontends.tensorflow.files import Content, Source, read_content

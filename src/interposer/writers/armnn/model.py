@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from interposer.core.errors import ExecutionError, UnwritableError, memory_to
+from interposer.core.families import import_families
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
@@ -15,7 +16,7 @@ from interposer.writers.armnn.releases import release_of
 from interposer.writers.armnn.serial import serialized
 from interposer.writers.armnn.sheet import Sheet, Tensor
 from interposer.writers.borders import Border, border_of
-from interposer.writers.emission import array_of, import_families
+from interposer.writers.emission import array_of
 
 __all__ = ["Written", "reasons", "write", "written"]
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from interposer._version import __version__
 from interposer.core.errors import ExecutionError, InvalidArgumentError, UnwritableError, expect, memory_to
+from interposer.core.families import import_families
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops.quantization import BlockDequantize
 from interposer.writers.borders import Border, border_of, border_of_layer
-from interposer.writers.emission import import_families
 from interposer.writers.onnx.cleaning import clean
 from interposer.writers.onnx.graphs import bind_inputs, fill, name_outputs, write_layers
 from interposer.writers.onnx.legal import legalize

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from interposer.core.errors import ExecutionError, UnwritableError, memory_to
+from interposer.core.families import import_families
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
 from interposer.writers.borders import border_of, border_of_layer
-from interposer.writers.emission import import_families
 from interposer.writers.refusals import RefusedError
 from interposer.writers.tflite.cleaning import clean
 from interposer.writers.tflite.layers import bind_inputs, name_outputs, write_layers
