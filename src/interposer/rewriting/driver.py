@@ -84,13 +84,13 @@ def _sweep(graph: Graph, rules: Rules, done: Rewritten, bound: int) -> bool:
         layer = pending.popleft()
         if not layer.op.pure or layer not in graph:
             continue
-        match = _first_match(layer, rules[type(layer.op)])
-        if match is None:
+        named_replacement = _first_match(layer, rules[type(layer.op)])
+        if named_replacement is None:
             continue
-        name, replacement = match
-        created = replace(graph, layer, replacement, by=name)
+        name, replacement = named_replacement
+        affected = replace(graph, layer, replacement, by=name)
         done.counts[name] += 1
-        pending.extendleft(created)
+        pending.extendleft(affected)
         if done.counts.total() >= bound:
             done.finished = False
             return False
@@ -202,7 +202,7 @@ class _Maker:
     def _make(self, new: New, info: TensorInfo | None, name: str) -> Layer:
         if id(new) in self._known:
             return self._known[id(new)]
-        inputs = [self._input(item) for item in new.inputs]
+        inputs = [self._input(source) for source in new.inputs]
         origin = new.like or self.replaced
         layer = self.graph.add(new.op, inputs, outputs=new.infos or [info], source=origin.source)
         layer.hint, layer.backend = origin.hint, origin.backend
@@ -213,10 +213,10 @@ class _Maker:
         self._names[layer] = new.name or (new.like.name if new.like else name)
         return layer
 
-    def _input(self, item: Value | New | Part | None) -> Value | None:
-        if isinstance(item, Part):
-            return self._inner(item.new).outputs[item.index]
-        return self._inner(item).output if isinstance(item, New) else item
+    def _input(self, source: Value | New | Part | None) -> Value | None:
+        if isinstance(source, Part):
+            return self._inner(source.new).outputs[source.index]
+        return self._inner(source).output if isinstance(source, New) else source
 
     def _inner(self, new: New) -> Layer:
         return self._make(new, new.info, f"{new.op.op_name().lower()}-{self.replaced.name}")

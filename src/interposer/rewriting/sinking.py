@@ -37,9 +37,9 @@ def sink_transposes(graph: Graph, more: Sequence[Rewrite] = ()) -> Graph:
     count_before = _transposes(graph)
     if not count_before:
         return graph
-    copy = graph.clone()
-    apply_rewrites(copy, (*REMOVALS, *SINKS, *more))
-    return copy if _transposes(copy) < count_before else graph
+    sunk = graph.clone()
+    apply_rewrites(sunk, (*REMOVALS, *SINKS, *more))
+    return sunk if _transposes(sunk) < count_before else graph
 
 
 def _transposes(graph: Graph) -> int:
@@ -242,8 +242,8 @@ def _groups(first: Sequence[int], second: Sequence[int]) -> list[tuple[list[int]
             )
         pairs.append((first_group, second_group))
     if first_axes or second_axes:
-        rest = ([*pairs[-1][0], *first_axes], [*pairs[-1][1], *second_axes]) if pairs else (first_axes, second_axes)
-        pairs[-1:] = [rest]
+        last = pairs[-1] if pairs else ([], [])
+        pairs[-1:] = [([*last[0], *first_axes], [*last[1], *second_axes])]
     return pairs
 
 

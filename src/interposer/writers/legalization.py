@@ -72,14 +72,14 @@ def from_layout(channels_last: bool, *ops: type[Op], when: Condition = lambda op
         """Run a layer on images in the other layout, between transposes."""
         if op.data_layout.channels_last is not channels_last or not when(op, layer):
             return None
-        rank, other = layer.values[0].known.rank, op.replace(data_layout=op.data_layout.other)
+        rank, moved_op = layer.values[0].known.rank, op.replace(data_layout=op.data_layout.other)
         if rank < 3:  # the channels are the same axis in both layouts
-            return New(other, layer.inputs)
+            return New(moved_op, layer.inputs)
         there = (0, rank - 1, *range(1, rank - 1)) if channels_last else (0, *range(2, rank), 1)
         if isinstance(op, TransposeConvolution2d) and op.output_shape is not None:
-            other = other.replace(output_shape=tuple(op.output_shape[axis] for axis in there))
+            moved_op = moved_op.replace(output_shape=tuple(op.output_shape[axis] for axis in there))
         images = (0, 1) if isinstance(op, _WEIGHTS_IN_LAYOUT) else (0,)
-        return between_transposes(layer, other, dict.fromkeys(images, there), [there])
+        return between_transposes(layer, moved_op, dict.fromkeys(images, there), [there])
 
     return change_layout
 
@@ -103,11 +103,11 @@ def to_axis(
         if not rank or not when(op, layer):
             return None
         axis, target = axis_of(op, rank), position % rank
-        others = [other for other in range(rank) if other != axis]
-        there = (*others[:target], axis, *others[target:])
+        kept_axes = [other for other in range(rank) if other != axis]
+        permutation = (*kept_axes[:target], axis, *kept_axes[target:])
         if axis == target:
             return None
-        return between_transposes(layer, op.replace(axis=target), {0: there}, [there] * len(layer.outputs))
+        return between_transposes(layer, op.replace(axis=target), {0: permutation}, [permutation] * len(layer.outputs))
 
     return move_axis
 

@@ -48,6 +48,16 @@ class Operands(Generic[TensorT]):
         return info
 
     @property
+    def result(self) -> TensorInfo:
+        """The info of the layer's first result."""
+        return self.results[0]
+
+    @property
+    def is_quantized(self) -> bool:
+        """True if any operand or result of the layer is quantized."""
+        return any(info is not None and info.is_quantized for info in (*self.infos, *self.results))
+
+    @property
     def rank(self) -> int:
         """The rank of the first operand."""
         return self.info(0).rank

@@ -196,7 +196,7 @@ def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
     if (op.dilation_x, op.dilation_y) != (1, 1):
         refuse("it is dilated, which Arm NN's transposed convolutions are not")
     x, weights = draft.operand(0), draft.stored(draft.operand(1), "weights")
-    if draft.release.requested == "20.08" and 1 < int(x.shape[0]) <= int(weights.shape[0]):
+    if draft.release.target == "20.08" and 1 < int(x.shape[0]) <= int(weights.shape[0]):
         refuse("it has several batches, for which Arm NN 20.08 expects other output channels")
     bias = bias_of(draft, 2, x.info, weights.info)
     height, width, _ = op.data_layout.axes()
@@ -216,7 +216,7 @@ def _extended(weights: Tensor, axis: int, missing: int) -> Tensor:
     if not missing:
         return weights
     assert weights.array is not None
-    pads = [(0, missing if other == axis else 0) for other in range(weights.array.ndim)]
+    pads = [(0, missing if position == axis else 0) for position in range(weights.array.ndim)]
     q = weights.info.quantization
     array = np.pad(weights.array, pads, constant_values=0 if q is None else q.zero_point)
     return Tensor(TensorInfo(array.shape, weights.dtype, q), array, weights.name)

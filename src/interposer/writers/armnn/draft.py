@@ -33,16 +33,6 @@ class Draft(Operands[Tensor]):
         self.release = sheet.release
         self._steps: list[Step] = []
 
-    @property
-    def result(self) -> TensorInfo:
-        """The info of the layer's first result."""
-        return self.results[0]
-
-    @property
-    def is_quantized(self) -> bool:
-        """True if any operand or result of the layer is quantized."""
-        return any(info is not None and info.is_quantized for info in (*self.infos, *self.results))
-
     # --- constants ----------------------------------------------------------------------------------------------------
 
     def constant(self, values: Any, dtype: DataType, name: str = "constant", q: Quantization | None = None) -> Tensor:
@@ -119,7 +109,7 @@ class Draft(Operands[Tensor]):
     def need(self, since: str, title: str) -> None:
         """Refuse the layer if the file is for a release before `since`; `title` names what that release added."""
         if not self.release.has(since):
-            refuse(f"{title} exists since Arm NN {since}, and the file is for {self.release.requested}")
+            refuse(f"{title} exists since Arm NN {since}, and the file is for {self.release.target}")
         self.release.use(since)
 
     def _check(self, info: TensorInfo) -> None:

@@ -30,7 +30,7 @@ def gather(draft: Draft, op: Gather) -> Tensor:
     shape = dimensions(x.info)
     axis = normal_axis(op.axis, len(shape))
     indices = _indices(draft, 1, shape[axis])
-    if axis and draft.release.requested == "20.08":
+    if axis and draft.release.target == "20.08":
         return _gathered_in_front(draft, x, indices, axis)
     return _gathered(draft, x, indices, axis, (*shape[:axis], *dimensions(indices.info), *shape[axis + 1 :]))
 

@@ -42,7 +42,7 @@ def _problem(info: TensorInfo, sheet: Sheet) -> str | None:
     name = type_name(info)
     since = since_type(name)
     if not sheet.release.has(since):
-        return f"the type {name} exists since Arm NN {since}, and the file is for {sheet.release.requested}"
+        return f"the type {name} exists since Arm NN {since}, and the file is for {sheet.release.target}"
     sheet.release.use(since)
     return None
 
@@ -118,7 +118,7 @@ def bind_outputs(border: Border, sheet: Sheet) -> Refusals:
         reason = _problem(value.known, sheet)
         if reason is not None:
             yield name, ("Output", reason)
-        elif sheet.release.requested == "20.08" and number >= _outputs_beside(sheet, value):
+        elif sheet.release.target == "20.08" and number >= _outputs_beside(sheet, value):
             yield (
                 name,
                 ("Output", f"Arm NN 20.08 only reads output {number} if its layer has so many outputs before it"),

@@ -123,7 +123,7 @@ def _repeated(draft: Draft, x: Tensor, axis: int, count: int, *, final: bool) ->
     if final:
         return draft.final("Concat", *[x] * count, descriptor=descriptor)
     info = TensorInfo(
-        [size * (count if other == axis else 1) for other, size in enumerate(shape)], x.dtype, x.info.quantization
+        [size * (count if position == axis else 1) for position, size in enumerate(shape)], x.dtype, x.info.quantization
     )
     return draft.node("Concat", *[x] * count, giving=info, descriptor=descriptor)
 

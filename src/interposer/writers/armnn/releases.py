@@ -45,22 +45,22 @@ def since_type(name: str) -> str:
 
 
 class Release:
-    """The release for which a file is written, or the oldest one that can read the file if `requested` is None.
+    """The release for which a file is written, or the oldest one that can read the file if `target` is None.
 
     `needed` is the oldest release that reads all layers that were added so far.
     """
 
-    def __init__(self, requested: str | None = None) -> None:
-        self.requested = requested
+    def __init__(self, target: str | None = None) -> None:
+        self.target = target
         self.needed = RELEASES[0]
 
     def has(self, since: str) -> bool:
         """Return True if what release `since` added can be written."""
-        return self.requested is None or self.requested >= since
+        return self.target is None or self.target >= since
 
     def prefers(self, since: str) -> bool:
         """Return True if the file is for release `since` or a later one, so that the form of that time is written."""
-        return self.requested is not None and self.requested >= since
+        return self.target is not None and self.target >= since
 
     def use(self, since: str) -> None:
         """Record that the file needs release `since`."""

@@ -26,7 +26,7 @@ _RULES: Final = {(False, False): "linear", (True, False): "gated", (False, True)
 @writer(Attention)
 def attention(draft: Draft, op: Attention) -> list[Tensor]:
     """Write Attention as the operator of this name (since opset 23)."""
-    query, key, value, mask, *others = (draft.optional(index) for index in range(7))
+    query, key, value, mask, *cache_operands = (draft.optional(index) for index in range(7))
     if draft.optional(7) is not None:
         refuse("it has a sink")
     if mask is not None and mask.dtype.is_float and query is not None:
@@ -40,7 +40,7 @@ def attention(draft: Draft, op: Attention) -> list[Tensor]:
         key,
         value,
         mask,
-        *others,
+        *cache_operands,
         count=op.num_results(),
         scale=op.scale,
         is_causal=1 if op.is_causal else None,
@@ -60,14 +60,14 @@ def _given(sizes: dict[str, int]) -> dict[str, Any]:
 @writer(RotaryEmbedding)
 def rotary_embedding(draft: Draft, op: RotaryEmbedding) -> Tensor:
     """Write RotaryEmbedding as the operator of this name (since opset 23)."""
-    x, *others = (draft.optional(index) for index in range(4))
-    cos, sin = (other and x and draft.cast(other, x.dtype) for other in others[:2])
+    x, *optional_operands = (draft.optional(index) for index in range(4))
+    cos, sin = (table and x and draft.cast(table, x.dtype) for table in optional_operands[:2])
     return draft.node(
         "RotaryEmbedding",
         x,
         cos,
         sin,
-        others[2],
+        optional_operands[2],
         interleaved=1 if op.interleaved else None,
         num_heads=op.num_heads or None,
         rotary_embedding_dim=op.rotary_embedding_dim or None,

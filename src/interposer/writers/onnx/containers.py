@@ -38,7 +38,7 @@ def _node(draft: Draft, operands: Sequence[Tensor | None], **attributes: Any) ->
     The layer is refused if the operator does not accept the types of `operands`: elements of a sequence cannot be cast.
     """
     kind = draft.layer.kind.replace("OptionalConstruct", "Optional").replace("OptionalEmpty", "Optional")
-    signature, result_info = form(kind, draft.opset), draft.results[0]
+    signature, result_info = form(kind, draft.opset), draft.result
     if signature is None:
         refuse(f"opset {draft.opset} has no {kind}")
     typed_operands = [
@@ -72,7 +72,7 @@ def sequence_empty(draft: Draft, op: SequenceEmpty) -> Tensor:
 @writer(OptionalEmpty)
 def optional_empty(draft: Draft, op: OptionalEmpty) -> Tensor:
     """Write an empty Optional; its full type is an attribute."""
-    return _node(draft, (), type=draft.results[0].element)
+    return _node(draft, (), type=draft.result.element)
 
 
 @writer(ConcatFromSequence, moves=True)

@@ -84,8 +84,8 @@ def _put(draft: Draft, kind: str, inputs: Sequence[str], captured: Sequence[str]
 def if_(draft: Draft, op: If) -> list[Tensor]:
     """Write If; both subgraphs access outer tensors by name."""
     condition, *captured = _names(draft, draft.tensors())
-    then, other = (_region(draft, region, 0, captured) for region in draft.layer.regions)
-    return _put(draft, "If", [condition], captured, then_branch=then, else_branch=other)
+    then_branch, else_branch = (_region(draft, region, 0, captured) for region in draft.layer.regions)
+    return _put(draft, "If", [condition], captured, then_branch=then_branch, else_branch=else_branch)
 
 
 @writer(Loop, quantized=True)

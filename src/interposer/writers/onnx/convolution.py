@@ -83,7 +83,7 @@ def _reaching(draft: Draft, window: Window, axis: int) -> tuple[Window, int]:
 
     Cells are missing if the output is larger than what the windows cover; they become output padding.
     """
-    input_size, output_size = draft.info(0).shape[axis], draft.results[0].shape[axis]
+    input_size, output_size = draft.info(0).shape[axis], draft.result.shape[axis]
     op = draft.layer.op
     assert isinstance(op, TransposeConvolution2d)
     if op.output_shape is None:

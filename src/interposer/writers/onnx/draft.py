@@ -49,9 +49,9 @@ class Draft(Operands[Tensor]):
         draft.infos, draft.results = self.infos, self.results
         return draft
 
-    def take_over(self, other: Draft) -> None:
+    def take_over(self, draft: Draft) -> None:
         """Add the nodes of another draft of the same layer to this one."""
-        self._nodes += other._nodes
+        self._nodes += draft._nodes
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
@@ -187,10 +187,10 @@ class Draft(Operands[Tensor]):
         return self.sheet.placed[tensor]
 
     def _placed(self, tensor: Tensor, array: Array) -> str:
-        if tensor.codes_as is None:
+        if tensor.quantization is None:
             return self.sheet.constant(array, tensor.name)
         stored = Tensor(tensor.name, DataType.of(array.dtype), array)
-        return self.name_of(self.dequantized(stored, tensor.codes_as, tensor.dtype))
+        return self.name_of(self.dequantized(stored, tensor.quantization, tensor.dtype))
 
     # --- scales -------------------------------------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ class Draft(Operands[Tensor]):
         scale, point = self.scale(q, dtype, x.dtype)
         has_zero_point = any(q.zero_points) or x.dtype is not DataType.INT32
         floats = self.node("DequantizeLinear", x, scale, point if has_zero_point else None, giving=dtype, axis=q.axis)
-        return replace(floats, codes=x, codes_as=q)
+        return replace(floats, integers=x, quantization=q)
 
     def quantized(self, x: Tensor, q: Quantization, dtype: DataType) -> Tensor:
         """Return the floats `x` quantized with `q` to integers of type `dtype`, ties to even."""
@@ -221,7 +221,7 @@ class Draft(Operands[Tensor]):
         """Return `x` cast to the type `dtype`; integers that are out of its range keep their low bits."""
         if x.dtype is dtype:
             return x
-        if x.array is not None and x.codes_as is None and DataType.STRING not in (x.dtype, dtype):
+        if x.array is not None and x.quantization is None and DataType.STRING not in (x.dtype, dtype):
             return replace(x, name=f"{x.name}/{dtype}", dtype=dtype, array=_converted(x.array, dtype))
         saturate = 0 if dtype in NARROW else None
         return self.node("Cast", x, giving=dtype, to=dtype, saturate=saturate)
@@ -233,8 +233,10 @@ class Draft(Operands[Tensor]):
             return x
         if x.array is not None:
             return x.transposed(order)
-        if x.codes is not None and x.codes_as is not None:  # transposed integers are fused by more engines
-            return self.dequantized(self.transpose(x.codes, order), turned(x.codes_as, order) or x.codes_as, x.dtype)
+        if x.integers is not None and x.quantization is not None:  # transposed integers are fused by more engines
+            return self.dequantized(
+                self.transpose(x.integers, order), turned(x.quantization, order) or x.quantization, x.dtype
+            )
         return self.node("Transpose", x, perm=order)
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:

@@ -69,7 +69,7 @@ def dynamic_pad(draft: Draft, op: DynamicPad) -> Tensor:
     if op.padding_mode not in _MODES:
         refuse(f"ONNX has no {op.padding_mode.name} for pads that are not known")
     pads = draft.reshape(draft.transpose(_wide(draft, 1), (1, 0)), [-1])
-    fill = draft.constant(encoded(op.pad_value, draft.results[0]), draft.operand(0).dtype, "value")
+    fill = draft.constant(encoded(op.pad_value, draft.result), draft.operand(0).dtype, "value")
     plain = op.padding_mode is PaddingMode.CONSTANT
     return draft.node("Pad", draft.operand(0), pads, fill if plain else None, mode=_MODES[op.padding_mode])
 
@@ -94,7 +94,7 @@ def random_fill(draft: Draft, op: RandomFill) -> Tensor:
     if op.seed is not None:
         refuse("its seed gives certain numbers, of which ONNX says nothing")
     if op.b == 0 and op.distribution is Distribution.NORMAL:
-        return filled(draft, draft.operand(0), op.a, draft.results[0])
+        return filled(draft, draft.operand(0), op.a, draft.result)
     drawn_type = op.dtype if draft.gives(kind, op.dtype) else DataType.FLOAT32
     zeros = filled(draft, draft.operand(0), 0.0, TensorInfo((), DataType.FLOAT32))
     return draft.cast(draft.node(kind, zeros, giving=drawn_type, dtype=drawn_type, **attributes), op.dtype)

@@ -300,7 +300,7 @@ def comparison(draft: Draft, op: Comparison) -> Tensor:
 
 
 @writer(Comparison, quantized=True)
-def comparison_of_codes(draft: Draft, op: Comparison) -> Tensor:
+def quantized_comparison(draft: Draft, op: Comparison) -> Tensor:
     """Write Comparison of quantized values with equal quantization as a comparison of the integers.
 
     Other layers are refused, and 8-bit per-tensor ones too, as the operator compares these in fixed-point arithmetic.
@@ -329,7 +329,7 @@ def where(draft: Draft, op: Where) -> Tensor:
 def prelu(draft: Draft, op: Prelu) -> Tensor:
     """Write Prelu; ONNX broadcasts the slope to the input, but not vice versa."""
     x, alpha = draft.operand(0), draft.operand(1)
-    if draft.info(0).shape == draft.results[0].shape:
+    if draft.info(0).shape == draft.result.shape:
         return draft.node("PRelu", x, alpha)
     positive = draft.node("GreaterOrEqual", x, draft.like(0, x))
     return draft.node("Where", positive, x, draft.node("Mul", x, alpha))

@@ -13,16 +13,16 @@ from interposer.writers.onnx.tensor import Tensor
 __all__ = ["encoded", "filled"]
 
 
-def filled(draft: Draft, dims: Tensor, number: float, info: TensorInfo) -> Tensor:
-    """Return a tensor whose shape is the tensor `dims`, filled with the element that stands for `number`.
+def filled(draft: Draft, shape: Tensor, number: float, info: TensorInfo) -> Tensor:
+    """Return a tensor whose shape is the tensor `shape`, filled with the element that stands for `number`.
 
     `info` gives the type and the quantization of the elements.
     """
     element = encoded(number, info).reshape(1)
-    dims = draft.cast(dims, DataType.INT64)
+    shape = draft.cast(shape, DataType.INT64)
     if not draft.gives("ConstantOfShape", info.dtype):
-        return draft.node("Expand", draft.constant(element, info.dtype, "value"), dims)
-    return draft.node("ConstantOfShape", dims, giving=info.dtype, value=element)
+        return draft.node("Expand", draft.constant(element, info.dtype, "value"), shape)
+    return draft.node("ConstantOfShape", shape, giving=info.dtype, value=element)
 
 
 def encoded(number: float, info: TensorInfo) -> Array:
@@ -33,6 +33,6 @@ def encoded(number: float, info: TensorInfo) -> Array:
     if info.quantization is None:
         return np.array(number).astype(info.dtype.numpy)
     steps = number / float(np.float32(info.scale))
-    code = math.copysign(math.floor(abs(steps) + 0.5), steps) + info.zero_point if math.isfinite(steps) else steps
+    integer = math.copysign(math.floor(abs(steps) + 0.5), steps) + info.zero_point if math.isfinite(steps) else steps
     low, high = integer_range(info.dtype)
-    return np.array(int(min(max(code, low), high))).astype(info.dtype.numpy)
+    return np.array(int(min(max(integer, low), high))).astype(info.dtype.numpy)

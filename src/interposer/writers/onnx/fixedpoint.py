@@ -19,9 +19,9 @@ from interposer.writers.refusals import refuse
 
 __all__ = [
     "Factor",
-    "code_of",
     "factor_of",
     "offset",
+    "quantized_bound",
     "rescaled",
     "rounded_away",
     "scale32",
@@ -135,7 +135,7 @@ def rounded_away(draft: Draft, x: Tensor) -> Tensor:
     return draft.node("Mul", draft.node("Sign", x), draft.node("Add", integer_part, carry))
 
 
-def code_of(real: float, info: TensorInfo, unbounded: int) -> int:
+def quantized_bound(real: float, info: TensorInfo, unbounded: int) -> int:
     """Return the quantized value of a bound `real`, saturated to the type of `info`; `unbounded` if it is infinite."""
     low, high = integer_range(info.dtype)
     if not np.isfinite(real):

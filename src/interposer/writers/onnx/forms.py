@@ -8,23 +8,17 @@ from typing import Final, NamedTuple
 
 from interposer.core.types import COLLECTIONS, DataType
 from interposer.writers.onnx.protos import schema, type_name
+from interposer.writers.widening import WIDER
 
 __all__ = ["Form", "form", "has_type", "widened"]
 
-_WIDER: Final[dict[DataType, tuple[DataType, ...]]] = {
-    DataType.BOOL: (DataType.UINT8, DataType.INT32, DataType.INT64),
+
+_WIDER: Final = {
+    **WIDER,
     DataType.INT2: (DataType.INT8, DataType.INT32, DataType.INT64),
     DataType.UINT2: (DataType.UINT8, DataType.INT32, DataType.INT64),
     DataType.INT4: (DataType.INT8, DataType.INT32, DataType.INT64),
     DataType.UINT4: (DataType.UINT8, DataType.INT32, DataType.INT64),
-    DataType.INT8: (DataType.INT32, DataType.INT64),
-    DataType.UINT8: (DataType.INT32, DataType.INT64),
-    DataType.INT16: (DataType.INT32, DataType.INT64),
-    DataType.UINT16: (DataType.INT32, DataType.INT64),
-    DataType.INT32: (DataType.INT64,),
-    DataType.UINT32: (DataType.INT64,),
-    DataType.FLOAT16: (DataType.FLOAT32,),
-    DataType.BFLOAT16: (DataType.FLOAT32,),
     **{dtype: (DataType.FLOAT32,) for dtype in DataType if dtype.is_float and dtype.bits <= 8},
 }
 """Types that hold every value of a type, the narrowest first."""
@@ -69,18 +63,24 @@ class Form(NamedTuple):
 @cache
 def form(kind: str, opset: int) -> Form | None:
     """Return what the ONNX operator `kind` accepts in an opset; None if the opset does not have it."""
-    found = schema(kind, opset)
-    if found is None:
+    declaration = schema(kind, opset)
+    if declaration is None:
         return None
     allowed = {
         type_constraint.type_param_str: frozenset(type_constraint.allowed_type_strs)
-        for type_constraint in found.type_constraints
+        for type_constraint in declaration.type_constraints
     }
-    variadic = bool(found.inputs) and found.inputs[-1].option.name == "Variadic"
-    optional = frozenset(index for index, output in enumerate(found.outputs) if output.option.name == "Optional")
-    attributes = frozenset(found.attributes)
+    variadic = bool(declaration.inputs) and declaration.inputs[-1].option.name == "Variadic"
+    optional = frozenset(index for index, output in enumerate(declaration.outputs) if output.option.name == "Optional")
+    attributes = frozenset(declaration.attributes)
     return Form(
-        found.since_version, _types(found.inputs), variadic, _types(found.outputs), allowed, attributes, optional
+        declaration.since_version,
+        _types(declaration.inputs),
+        variadic,
+        _types(declaration.outputs),
+        allowed,
+        attributes,
+        optional,
     )
 
 

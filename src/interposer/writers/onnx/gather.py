@@ -60,14 +60,14 @@ def hashtable_lookup(draft: Draft, op: HashtableLookup) -> list[Tensor]:
     lookups, keys, values = draft.tensors()
     if not draft.info(1).num_elements:
         refuse("its table is empty")
-    matches = draft.node("Equal", draft.unsqueeze(lookups, [1]), keys)
-    hits = draft.cast(matches, DataType.UINT8)
-    found = draft.reduce("ReduceMax", hits, [1], keep=False)
+    is_equal = draft.node("Equal", draft.unsqueeze(lookups, [1]), keys)
+    hits = draft.cast(is_equal, DataType.UINT8)
+    hit_counts = draft.reduce("ReduceMax", hits, [1], keep=False)
     rows = draft.node("Gather", values, draft.node("ArgMax", hits, axis=1, keepdims=0))
-    is_found = draft.cast(found, DataType.BOOL)
+    is_found = draft.cast(hit_counts, DataType.BOOL)
     mask = draft.unsqueeze(is_found, range(1, draft.info(2).rank))
     default = "" if values.dtype is DataType.STRING else 0
-    return [draft.node("Where", mask, rows, draft.constant(default, values.dtype)), found]
+    return [draft.node("Where", mask, rows, draft.constant(default, values.dtype)), hit_counts]
 
 
 @writer(LshProjection, quantized=True)
@@ -85,7 +85,7 @@ def one_hot(draft: Draft, op: OneHot) -> Tensor:
     if not op.from_end:
         negative = draft.node("Less", indices, draft.ints(0))
         indices = draft.node("Where", negative, draft.ints(op.depth), indices)
-    info = draft.results[0]
+    info = draft.result
     values = np.array([encoded(op.off_value, info), encoded(op.on_value, info)])
     return draft.node(
         "OneHot", indices, draft.ints([op.depth]), draft.constant(values, op.dtype, "values"), axis=op.axis

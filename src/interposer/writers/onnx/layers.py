@@ -30,9 +30,9 @@ def written(draft: Draft) -> list[Tensor]:
     registered = find(type(draft.layer.op))
     if registered is None or registered.write is None:
         refuse("ONNX has no operators to make it of")
-    if registered.moves and (not _is_quantized(draft) or _keeps_scales(draft)):
+    if registered.moves and (not draft.is_quantized or _keeps_scales(draft)):
         return _called(registered.write, draft)
-    if not _is_quantized(draft):
+    if not draft.is_quantized:
         return _of_one_rounding(registered.write, draft)
     return _quantized(registered, draft)
 
@@ -71,10 +71,6 @@ def _widened(draft: Draft, tensor: Tensor) -> Tensor:
 
 def _wide(info: TensorInfo) -> TensorInfo:
     return TensorInfo(info.shape, DataType.FLOAT32) if _is_narrow(info) else info
-
-
-def _is_quantized(draft: Draft) -> bool:
-    return any(info is not None and info.is_quantized for info in (*draft.infos, *draft.results))
 
 
 def _keeps_scales(draft: Draft) -> bool:
@@ -129,7 +125,7 @@ def _real(draft: Draft, index: int, operand: Tensor) -> Tensor:
     q = info.quantization or _implied(draft, index)
     if q is None:
         return operand
-    if operand.array is not None and operand.codes_as is None:
+    if operand.array is not None and operand.quantization is None:
         return _dequantized_constant(operand.name, operand.array, q)
     return draft.dequantized(operand, q)
 

@@ -31,7 +31,7 @@ def rows_of(draft: Draft, op: FullyConnected) -> Tensor:
     shape = draft.info(0).shape
     if len(shape) == 2 and shape[1] == size:
         return draft.operand(0)
-    rows = -1 if draft.info(0).num_elements else math.prod(draft.results[0].shape[:-1])
+    rows = -1 if draft.info(0).num_elements else math.prod(draft.result.shape[:-1])
     return draft.reshape(draft.operand(0), [rows, size])
 
 

@@ -20,7 +20,7 @@ def trilu(draft: Draft, op: Trilu) -> Tensor:
 
 
 @writer(Trilu, quantized=True)
-def trilu_of_codes(draft: Draft, op: Trilu) -> Tensor:
+def quantized_trilu(draft: Draft, op: Trilu) -> Tensor:
     """Write Trilu of quantized values; elements outside of the triangle become the zero point."""
     rows, columns = draft.shape(0)[-2:]
     row, column = np.ogrid[:rows, :columns]
@@ -30,10 +30,10 @@ def trilu_of_codes(draft: Draft, op: Trilu) -> Tensor:
 
 
 def _zero(draft: Draft, x: Tensor) -> Tensor:
-    q = draft.results[0].quantization
+    q = draft.result.quantization
     if q is None or not q.per_axis:
-        return draft.like(draft.results[0].zero_point, x)
-    shape = [-1 if axis == q.axis else 1 for axis in range(draft.results[0].rank)]
+        return draft.like(draft.result.zero_point, x)
+    shape = [-1 if axis == q.axis else 1 for axis in range(draft.result.rank)]
     return draft.constant(np.reshape(q.zero_points, shape), x.dtype, "zero_point")
 
 

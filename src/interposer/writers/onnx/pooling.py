@@ -109,7 +109,7 @@ def _average(draft: Draft, x: Tensor, kind: str, attributes: dict[str, Any]) -> 
 
 
 def _places(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]) -> _Places:
-    counts = draft.results[0].shape[2:]
+    counts = draft.result.shape[2:]
     windows = []
     for window, size, count in zip(op.windows(*sizes), sizes, counts, strict=True):
         moving = window if op.stride_x else window._replace(stride=max(1, size + window.pad_before))
@@ -191,9 +191,9 @@ def _mean(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor, places: _Places) -
 
 
 @writer(Pooling2d, Pooling3d, quantized=True, computes=True)
-def pooling_of_codes(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
+def quantized_pooling(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
     """Write pooling of quantized values; maxima are those of the integers, means are rounded away from zero."""
-    source, target = draft.info(0).quantization, draft.results[0].quantization
+    source, target = draft.info(0).quantization, draft.result.quantization
     sizes = draft.info(0).shape[2:]
     known = not any(isinstance(n, Dim) for n in sizes)
     plain = _is_global(op) or (known and _places(draft, op, sizes).is_plain)
@@ -201,10 +201,10 @@ def pooling_of_codes(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
         return pooling(draft, op)
     if isinstance(op, Pooling3d) or op.pool_type is not AVERAGE or source != target or not (plain and known):
         refuse("ONNX rounds a quantized pool otherwise")
-    return _mean_of_codes(draft, op, sizes)
+    return _quantized_mean(draft, op, sizes)
 
 
-def _mean_of_codes(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]) -> Tensor:
+def _quantized_mean(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]) -> Tensor:
     """Return the mean of the quantized values in each window, rounded half away from zero, as the layer's result.
 
     It is computed in float32. The layer is refused if windows have so many cells that this could give another integer,
@@ -220,4 +220,4 @@ def _mean_of_codes(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]
     mean = draft.node(_GLOBAL[AVERAGE], floats) if _is_global(op) else _mean(draft, op, floats, places)
     raised = draft.node("Add", draft.node("Abs", mean), draft.like(0.5 + 1 / (4 * count), mean))
     rounded = draft.node("Mul", draft.node("Sign", mean), draft.node("Floor", raised))
-    return draft.cast(rounded, draft.results[0].dtype)
+    return draft.cast(rounded, draft.result.dtype)

@@ -99,10 +99,10 @@ def schema(kind: str, opset: int) -> Message | None:
     """Return the schema of the ONNX operator `kind` in an opset; None if it does not exist there or is deprecated."""
     package = onnx()
     try:
-        found = package.defs.get_schema(kind, opset, "")
+        declaration = package.defs.get_schema(kind, opset, "")
     except package.defs.SchemaError:
         return None
-    return None if found.deprecated else found
+    return None if declaration.deprecated else declaration
 
 
 def tensor_proto(name: str, array: Array) -> Message:

@@ -61,7 +61,7 @@ def quantize_reals(draft: Draft, op: Quantize) -> Tensor:
 
     Other rounding modes and wider integers take several operators. A quantized operand is rescaled.
     """
-    q, x = draft.results[0].quantization, draft.operand(0)
+    q, x = draft.result.quantization, draft.operand(0)
     if q is None:
         refuse("its output has no scale")
     if draft.info(0).is_quantized:
@@ -113,7 +113,7 @@ def dequantize(draft: Draft, op: Dequantize) -> Tensor:
 
 
 @writer(Dequantize, quantized=True)
-def dequantize_codes(draft: Draft, op: Dequantize) -> Tensor:
+def dequantize_integers(draft: Draft, op: Dequantize) -> Tensor:
     """Write Dequantize: DequantizeLinear, or several operators for integer types that it does not accept."""
     x, q = draft.operand(0), draft.info(0).quantization
     assert q is not None, "violations() comes first"
@@ -213,7 +213,7 @@ def _same(draft: Draft, x: Tensor) -> Tensor:
 @writer(ConvertFp16ToFp32, ConvertFp32ToFp16, ConvertBf16ToFp32, ConvertFp32ToBf16)
 def convert(draft: Draft, op: ConvertFp16ToFp32) -> Tensor:
     """Write ConvertFp16ToFp32 as Cast."""
-    return draft.cast(draft.operand(0), draft.results[0].dtype)
+    return draft.cast(draft.operand(0), draft.result.dtype)
 
 
 @writer(Bitcast, quantized=True)

@@ -30,9 +30,9 @@ from interposer.writers.onnx.convolution import convolved
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.fixedpoint import (
     Factor,
-    code_of,
     factor_of,
     offset,
+    quantized_bound,
     rescaled,
     rounded_away,
     scale32,
@@ -62,12 +62,12 @@ def _ratio(draft: Draft, weights: TensorInfo, *, in_single: bool) -> NDArray[np.
     q = weights.quantization or Quantization(1.0)
     scales = np.asarray(q.scales if q.per_axis else q.scale, np.float32)
     products = np.multiply(scales, scale32(draft.info(0)), dtype=np.float32 if in_single else np.float64)
-    return products.astype(np.float64) / float(scale32(draft.results[0]))
+    return products.astype(np.float64) / float(scale32(draft.result))
 
 
 def _check_bytes(draft: Draft) -> None:
     single(draft.info(0), *_BYTES)
-    single(draft.results[0], *_BYTES)
+    single(draft.result, *_BYTES)
     if draft.info(1).dtype not in _BYTES or draft.info(1).quantization is None:
         refuse("ONNX multiplies stored integers of 8 bits only")
 
@@ -86,7 +86,7 @@ def _zero_points(draft: Draft) -> tuple[Tensor, Tensor | None]:
 
 
 @writer(Convolution2d, DepthwiseConvolution2d, quantized=True, computes=True)
-def convolution_of_codes(draft: Draft, op: Convolution2d | DepthwiseConvolution2d) -> Tensor:
+def quantized_convolution(draft: Draft, op: Convolution2d | DepthwiseConvolution2d) -> Tensor:
     """Write a quantized convolution: ConvInteger, then the sums are rescaled per channel in fixed-point arithmetic."""
     _check_bytes(draft)
     ratio = _ratio(draft, draft.info(1), in_single=draft.info(1).dtype is DataType.UINT8)
@@ -97,11 +97,11 @@ def convolution_of_codes(draft: Draft, op: Convolution2d | DepthwiseConvolution2
         else draft.node("Add", products, draft.reshape(draft.operand(2), [-1, 1, 1]))
     )
     factors = ratio.reshape(-1, 1, 1) if ratio.ndim else ratio
-    return rescaled(draft, draft.cast(sums, DataType.INT64), factors, draft.results[0])
+    return rescaled(draft, draft.cast(sums, DataType.INT64), factors, draft.result)
 
 
 @writer(FullyConnected, quantized=True, computes=True)
-def fully_connected_of_codes(draft: Draft, op: FullyConnected) -> Tensor:
+def quantized_fully_connected(draft: Draft, op: FullyConnected) -> Tensor:
     """Write a quantized FullyConnected: MatMulInteger, the bias, then rescaling in float64, ties away from zero."""
     _check_bytes(draft)
     weights = draft.operand(1) if not op.transpose_weight_matrix else draft.transpose(draft.operand(1), (1, 0))
@@ -111,11 +111,11 @@ def fully_connected_of_codes(draft: Draft, op: FullyConnected) -> Tensor:
         sums = draft.node("Add", sums, draft.operand(2))
     wide = draft.cast(sums, DataType.FLOAT64)
     scaled = draft.node("Mul", wide, draft.constant(_ratio(draft, draft.info(1), in_single=False), DataType.FLOAT64))
-    return stored(draft, draft.cast(rounded_away(draft, scaled), DataType.INT64), draft.results[0])
+    return stored(draft, draft.cast(rounded_away(draft, scaled), DataType.INT64), draft.result)
 
 
 @writer(BatchMatMul, quantized=True, computes=True)
-def batch_matmul_of_codes(draft: Draft, op: BatchMatMul) -> Tensor:
+def quantized_batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
     """Write a quantized BatchMatMul: MatMulInteger, then the sums are rescaled in fixed-point arithmetic."""
     _check_bytes(draft)
     single(draft.info(1), *_BYTES)
@@ -124,7 +124,7 @@ def batch_matmul_of_codes(draft: Draft, op: BatchMatMul) -> Tensor:
     a, b = turned(draft, 0, turn=op.transpose_x), turned(draft, 1, turn=op.transpose_y)
     sums = draft.node("MatMulInteger", a, b, *_zero_points(draft))
     ratio = _ratio(draft, draft.info(1), in_single=True)
-    return rescaled(draft, draft.cast(sums, DataType.INT64), ratio, draft.results[0])
+    return rescaled(draft, draft.cast(sums, DataType.INT64), ratio, draft.result)
 
 
 # --- elements ---------------------------------------------------------------------------------------------------------
@@ -153,8 +153,8 @@ def _on_common_scale(draft: Draft, a: Tensor, b: Tensor, left: int, sign: int = 
 def _add(draft: Draft, a: Tensor, b: Tensor, sign: int = 1) -> Tensor:
     left = 15 if draft.info(0).dtype is DataType.INT16 else 20
     first, second, common = _on_common_scale(draft, a, b, left, sign)
-    factor = common / (2.0**left * float(scale32(draft.results[0])))
-    return rescaled(draft, draft.node("Add", first, second), factor, draft.results[0])
+    factor = common / (2.0**left * float(scale32(draft.result)))
+    return rescaled(draft, draft.node("Add", first, second), factor, draft.result)
 
 
 def _sub(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
@@ -162,9 +162,9 @@ def _sub(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _mul(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
-    factor = scale32(draft.info(0)) * scale32(draft.info(1)) / scale32(draft.results[0])
+    factor = scale32(draft.info(0)) * scale32(draft.info(1)) / scale32(draft.result)
     product = draft.node("Mul", offset(draft, a, draft.info(0)), offset(draft, b, draft.info(1)))
-    return rescaled(draft, product, factor, draft.results[0])
+    return rescaled(draft, product, factor, draft.result)
 
 
 def _sq_diff(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
@@ -172,13 +172,13 @@ def _sq_diff(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
         refuse("ONNX rounds quantized results otherwise")
     first, second, common = _on_common_scale(draft, a, b, 7)
     difference = draft.node("Sub", first, second)
-    factor = common**2 / (2.0**14 * float(scale32(draft.results[0])))
-    return rescaled(draft, draft.node("Mul", difference, difference), factor, draft.results[0])
+    factor = common**2 / (2.0**14 * float(scale32(draft.result)))
+    return rescaled(draft, draft.node("Mul", difference, difference), factor, draft.result)
 
 
 def _chosen(kind: str) -> Rule:
     def choose(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
-        if len({info.quantization for info in (draft.info(0), draft.info(1), draft.results[0])}) > 1:
+        if len({info.quantization for info in (draft.info(0), draft.info(1), draft.result)}) > 1:
             refuse("the scales of its tensors differ")
         return draft.node(kind, a, b)
 
@@ -198,10 +198,10 @@ _BINARY: Final[dict[BinaryOperation, Rule]] = {
 @writer(
     ElementwiseBinary, Addition, Division, Maximum, Minimum, Multiplication, Subtraction, quantized=True, computes=True
 )
-def binary_of_codes(draft: Draft, op: ElementwiseBinary) -> Tensor:
+def quantized_binary(draft: Draft, op: ElementwiseBinary) -> Tensor:
     """Write a quantized elementwise operator by its rule in `_BINARY`; refuse operators without a rule."""
     rule = _BINARY.get(op.operation)
-    for info in (draft.info(0), draft.info(1), draft.results[0]):
+    for info in (draft.info(0), draft.info(1), draft.result):
         single(info)
     if rule is None:
         refuse(f"ONNX rounds a quantized {op.operation.name} otherwise")
@@ -209,12 +209,12 @@ def binary_of_codes(draft: Draft, op: ElementwiseBinary) -> Tensor:
 
 
 @writer(Prelu, quantized=True, computes=True)
-def prelu_of_codes(draft: Draft, op: Prelu) -> Tensor:
+def quantized_prelu(draft: Draft, op: Prelu) -> Tensor:
     """Write a quantized Prelu in integer arithmetic.
 
     Elements of 0 and more are rescaled by one factor, products of negative elements with the slope by another one.
     """
-    x, slope, target = draft.info(0), draft.info(1), draft.results[0]
+    x, slope, target = draft.info(0), draft.info(1), draft.result
     for info in (x, slope, target):
         single(info)
     centered = offset(draft, draft.operand(0), x)
@@ -226,9 +226,9 @@ def prelu_of_codes(draft: Draft, op: Prelu) -> Tensor:
 
 
 @writer(Activation, quantized=True, computes=True)
-def activation_of_codes(draft: Draft, op: Activation) -> Tensor:
+def quantized_activation(draft: Draft, op: Activation) -> Tensor:
     """Write quantized activations: clamping, and piecewise linear functions."""
-    x, target = draft.info(0), draft.results[0]
+    x, target = draft.info(0), draft.result
     if op.function in (F.RELU, F.BOUNDED_RELU):
         return _clamped(draft, op)
     single(x)
@@ -248,12 +248,12 @@ def activation_of_codes(draft: Draft, op: Activation) -> Tensor:
 
 def _clamped(draft: Draft, op: Activation) -> Tensor:
     """Write a quantized ReLU or BoundedReLU as Clip with quantized bounds; rescale first if the scales differ."""
-    x, target = draft.info(0), draft.results[0]
+    x, target = draft.info(0), draft.result
     low, high = (0.0, math.inf) if op.function is F.RELU else (op.b, op.a)
     if target.quantization is None or target.quantization.per_axis or target.dtype.bits < 8:
         refuse("ONNX rounds quantized results otherwise")
     least, greatest = integer_range(target.dtype)
-    bounds = code_of(low, target, least), code_of(high, target, greatest)
+    bounds = quantized_bound(low, target, least), quantized_bound(high, target, greatest)
     if x.quantization == target.quantization and x.dtype is target.dtype:
         return draft.clip(draft.operand(0), *bounds)
     single(x)
@@ -266,10 +266,10 @@ def _clamped(draft: Draft, op: Activation) -> Tensor:
 
 
 @writer(Mean, Reduce, quantized=True, computes=True)
-def reduction_of_codes(draft: Draft, op: Mean | Reduce) -> Tensor:
+def quantized_reduction(draft: Draft, op: Mean | Reduce) -> Tensor:
     """Write a quantized reduction: rescaled sums, divided by the count for means; maxima are those of integers."""
     operation = op.operation if isinstance(op, Reduce) else ReduceOperation.MEAN
-    x, target = draft.info(0), draft.results[0]
+    x, target = draft.info(0), draft.result
     if operation in (ReduceOperation.MAX, ReduceOperation.MIN) and x.quantization == target.quantization:
         return reduction(draft, op)
     single(x)
@@ -308,9 +308,9 @@ def _divided(factor: Factor, count: int) -> Factor:
 
 
 @writer(Concat, Stack, quantized=True, computes=True)
-def merged_codes(draft: Draft, op: Concat | Stack) -> Tensor:
+def quantized_concat(draft: Draft, op: Concat | Stack) -> Tensor:
     """Write a quantized Concat or Stack; operands of other scales are rescaled in float32."""
-    target = draft.results[0]
+    target = draft.result
     parts = [_brought(draft, tensor, draft.info(index), target) for index, tensor in enumerate(draft.tensors())]
     if isinstance(op, Concat):
         return draft.node("Concat", *parts, axis=op.axis)

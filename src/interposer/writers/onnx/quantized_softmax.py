@@ -65,12 +65,12 @@ def _exp_of_negative(x: Ints) -> Ints:
     """
     quarter = _code(0.25, _INPUT_BITS)
     within = (x & (quarter - 1)) - quarter
-    result = _exp_near_eighth(np.clip(within << _INPUT_BITS, -_UNIT, _ONE))
+    exponential = _exp_near_eighth(np.clip(within << _INPUT_BITS, -_UNIT, _ONE))
     above = within - x
     for exponent in range(-2, _INPUT_BITS):
         bit = 1 << (31 - _INPUT_BITS + exponent)
-        result = np.where(above & bit, _product(result, _code(np.exp(-(2.0**exponent)))), result)
-    return np.where(x == 0, _ONE, result)
+        exponential = np.where(above & bit, _product(exponential, _code(np.exp(-(2.0**exponent)))), exponential)
+    return np.where(x == 0, _ONE, exponential)
 
 
 def _times(x: Ints, factor: Factor) -> Ints:
@@ -139,23 +139,23 @@ class _Rows:
     def one_over_one_plus(self, x: Tensor) -> Tensor:
         """Return 1 / (1 + x) for 0 <= x < 1 in Q0 (2**31 stands for 1), by three steps of Newton's iteration in Q2."""
         half = self.divided(self.add(x, _UNIT), 2)
-        result = self.add(self.product(half, _code(-32 / 17, 2)), _code(48 / 17, 2))
+        estimate = self.add(self.product(half, _code(-32 / 17, 2)), _code(48 / 17, 2))
         for _ in range(3):
-            error = self.minus(_code(1, 2), self.product(half, result))
-            result = self.add(result, self.moved_up(self.product(result, error), 2))
-        return self.moved_up(result, 1)
+            error = self.minus(_code(1, 2), self.product(half, estimate))
+            estimate = self.add(estimate, self.moved_up(self.product(estimate, error), 2))
+        return self.moved_up(estimate, 1)
 
     def _one(self, x: Tensor | int) -> Tensor:
         return self._draft.ints(x) if isinstance(x, int) else x
 
 
 @writer(Softmax, quantized=True, computes=True)
-def softmax_of_codes(draft: Draft, op: Softmax) -> Tensor:
+def quantized_softmax(draft: Draft, op: Softmax) -> Tensor:
     """Write a quantized Softmax in integer arithmetic, with a table of exponentials.
 
     The layer is refused if its result does not have the fixed quantization that the operator prescribes for it.
     """
-    x, target = draft.info(0), draft.results[0]
+    x, target = draft.info(0), draft.result
     single(x, DataType.INT8, DataType.UINT8)
     if op.infer(x).quantization != target.quantization:
         refuse("ONNX rounds quantized results otherwise")

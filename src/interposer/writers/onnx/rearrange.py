@@ -79,14 +79,14 @@ def slice_box(draft: Draft, op: Slice) -> Tensor:
 def strided_slice(draft: Draft, op: StridedSlice) -> Tensor:
     """Write StridedSlice; shrunk axes are slices of one element that are squeezed, and new axes are inserted last."""
     index = op.index(draft.rank)
-    axis_indices = [entry for entry in index if entry is not None]
-    cuts = [(axis, _cut(entry)) for axis, entry in enumerate(axis_indices) if entry != slice(None, None, 1)]
+    axis_indices = [indexer for indexer in index if indexer is not None]
+    cuts = [(axis, _cut(indexer)) for axis, indexer in enumerate(axis_indices) if indexer != slice(None, None, 1)]
     starts, ends, steps = ([cut[i] for _, cut in cuts] for i in range(3))
     axes = [axis for axis, _ in cuts]
     x = draft.slice(draft.operand(0), starts, ends, axes, steps if any(step != 1 for step in steps) else None)
-    x = draft.squeeze(x, [axis for axis, entry in enumerate(axis_indices) if isinstance(entry, int)])
-    remaining = [entry for entry in index if not isinstance(entry, int)]
-    return draft.unsqueeze(x, [axis for axis, entry in enumerate(remaining) if entry is None])
+    x = draft.squeeze(x, [axis for axis, indexer in enumerate(axis_indices) if isinstance(indexer, int)])
+    remaining = [indexer for indexer in index if not isinstance(indexer, int)]
+    return draft.unsqueeze(x, [axis for axis, indexer in enumerate(remaining) if indexer is None])
 
 
 def _cut(index: slice | int) -> tuple[int, int, int]:
@@ -123,7 +123,7 @@ def pad(draft: Draft, op: Pad) -> Tensor:
     pads = draft.ints([*(before for before, _ in op.pad_list), *(after for _, after in op.pad_list)], "pads")
     if op.padding_mode is not PaddingMode.CONSTANT:
         return draft.node("Pad", x, pads, mode=_MODES[op.padding_mode])
-    fill = draft.constant(encoded(op.pad_value, draft.results[0]), x.dtype, "value")
+    fill = draft.constant(encoded(op.pad_value, draft.result), x.dtype, "value")
     return draft.node("Pad", x, pads, fill)
 
 

@@ -44,4 +44,4 @@ def rank_of(draft: Draft, op: Rank) -> Tensor:
 @writer(Fill)
 def fill(draft: Draft, op: Fill) -> Tensor:
     """Write Fill as ConstantOfShape; the value is an attribute."""
-    return filled(draft, draft.operand(0), op.value, draft.results[0])
+    return filled(draft, draft.operand(0), op.value, draft.result)

@@ -127,9 +127,9 @@ def _sizes(draft: Draft, op: Resize) -> tuple[Tensor, list[int] | None]:
 
 
 @writer(Resize, quantized=True)
-def resize_codes(draft: Draft, op: Resize) -> Tensor:
+def quantized_resize(draft: Draft, op: Resize) -> Tensor:
     """Write a quantized Resize with nearest-neighbor sampling, which moves the integers; other methods are refused."""
-    same = draft.info(0).quantization == draft.results[0].quantization
+    same = draft.info(0).quantization == draft.result.quantization
     if op.method is not ResizeMethod.NEAREST_NEIGHBOR or not same:
         refuse("it mixes integers with weights of fixed-point numbers")
     return resize(draft, op)
@@ -146,12 +146,12 @@ def grid_sample(draft: Draft, op: GridSample) -> Tensor:
 
 
 @writer(GridSample, quantized=True)
-def grid_sample_of_codes(draft: Draft, op: GridSample) -> Tensor:
+def quantized_grid_sample(draft: Draft, op: GridSample) -> Tensor:
     """Write a quantized GridSample with nearest-neighbor sampling, which moves the integers; other modes are refused.
 
     So is zero padding with a zero point other than 0, since ONNX pads with the integer 0.
     """
-    same = draft.info(0).quantization == draft.results[0].quantization
+    same = draft.info(0).quantization == draft.result.quantization
     zeros = op.padding_mode is GridPadding.ZEROS and draft.info(0).zero_point
     if op.mode is not GridSampleMode.NEAREST or not same or zeros:
         refuse("it computes with the float values that integers stand for")

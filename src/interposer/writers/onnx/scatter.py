@@ -44,7 +44,7 @@ def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
 
 def _zeros(draft: Draft) -> TensorInfo:
     """Return the info of the zeros that updates are written into: their type, and the result's quantization."""
-    target = draft.results[0]
+    target = draft.result
     return target if draft.operand(2).dtype is target.dtype else TensorInfo((), draft.operand(2).dtype)
 
 
@@ -56,14 +56,14 @@ def scatter_elements(draft: Draft, op: ScatterElements) -> Tensor:
 
 
 @writer(ScatterNd, ScatterElements, quantized=True)
-def scatter_codes(draft: Draft, op: ScatterNd | ScatterElements) -> Tensor:
+def quantized_scatter(draft: Draft, op: ScatterNd | ScatterElements) -> Tensor:
     """Write ScatterNd and ScatterElements of quantized values that replace elements, or take the maximum or minimum.
 
     The integers are moved and compared. The layer is refused if the tensors' quantization differs, or for other
     functions.
     """
     on_zeros = isinstance(op, ScatterNd) and not op.input_enabled
-    tensors = [*([] if on_zeros else [draft.info(0)]), draft.info(2), draft.results[0]]
+    tensors = [*([] if on_zeros else [draft.info(0)]), draft.info(2), draft.result]
     if op.function not in (F.UPDATE, F.MAX, F.MIN) or len({tensor.quantization for tensor in tensors}) > 1:
         refuse("it computes with the float values that integers stand for")
     return scatter_nd(draft, op) if isinstance(op, ScatterNd) else scatter_elements(draft, op)

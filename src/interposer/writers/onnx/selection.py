@@ -24,7 +24,7 @@ def non_zero(draft: Draft, op: NonZero) -> Tensor:
 
 
 @writer(NonZero, quantized=True)
-def non_zero_codes(draft: Draft, op: NonZero) -> Tensor:
+def quantized_non_zero(draft: Draft, op: NonZero) -> Tensor:
     """Write NonZero of quantized values, which are compared with the zero point."""
     x, q = draft.operand(0), draft.info(0).quantization
     assert q is not None, "only quantized tensors come here"

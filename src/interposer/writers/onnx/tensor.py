@@ -15,27 +15,27 @@ __all__ = ["Tensor", "turned"]
 class Tensor:
     """A tensor of the model.
 
-    A constant has an `array`, and is only added to the model if a node uses it. If `codes_as` is its quantization, the
-    array holds quantized values, and the tensor is their dequantized form of type `dtype`. Any other dequantized
-    tensor may have `codes`, the tensor of quantized values that it was made from.
+    A constant has an `array`, and is only added to the model if a node uses it. With a `quantization`, the array holds
+    quantized values, and the tensor is their dequantized form of type `dtype`. Any other dequantized tensor may have
+    `integers`, the tensor of quantized values that it was made from.
     """
 
     name: str
     dtype: DataType
     array: Array | None = None
-    codes_as: Quantization | None = None
-    codes: Tensor | None = None
+    quantization: Quantization | None = None
+    integers: Tensor | None = None
 
     def transposed(self, permutation: tuple[int, ...]) -> Tensor:
         """Return a constant with its axes in the order `permutation`, and its per-channel scales along with them."""
         assert self.array is not None
-        q = turned(self.codes_as, permutation)
-        return replace(self, name=f"{self.name}/transposed", array=self.array.transpose(permutation), codes_as=q)
+        q = turned(self.quantization, permutation)
+        return replace(self, name=f"{self.name}/transposed", array=self.array.transpose(permutation), quantization=q)
 
     def reshaped(self, shape: tuple[int, ...]) -> Tensor | None:
         """Return a constant with the shape `shape`, which may have one -1; None if it has per-channel scales."""
         assert self.array is not None
-        if self.codes_as is not None and self.codes_as.per_axis:
+        if self.quantization is not None and self.quantization.per_axis:
             return None
         return replace(self, name=f"{self.name}/reshaped", array=np.reshape(self.array, shape))
 

@@ -23,7 +23,7 @@ def _windows(draft: Draft, op: LpPooling | MaxPoolingWithIndices) -> tuple[Seque
 
     If the sizes are known, the windows' end pads give the rounded output size, and the mode is None.
     """
-    sizes, counts = draft.info(0).shape[2:], draft.results[0].shape[2:]
+    sizes, counts = draft.info(0).shape[2:], draft.result.shape[2:]
     if any(isinstance(dimension, Dim) for dimension in sizes):
         return op.windows(), 1 if op.output_shape_rounding is OutputShapeRounding.CEILING else None
     columns = zip(op.windows(), sizes, counts, strict=True)
@@ -43,9 +43,9 @@ def max_pooling_with_indices(draft: Draft, op: MaxPoolingWithIndices) -> list[Te
 
 
 @writer(MaxPoolingWithIndices, quantized=True)
-def max_pooling_of_codes(draft: Draft, op: MaxPoolingWithIndices) -> list[Tensor]:
+def quantized_max_pooling(draft: Draft, op: MaxPoolingWithIndices) -> list[Tensor]:
     """Write MaxPoolingWithIndices of quantized values, whose maximum is that of the integers."""
-    if draft.info(0).quantization != draft.results[0].quantization:
+    if draft.info(0).quantization != draft.result.quantization:
         refuse("the scales of input and result differ")
     return max_pooling_with_indices(draft, op)
 
@@ -67,7 +67,7 @@ def lp_pooling(draft: Draft, op: LpPooling) -> Tensor:
 @writer(MaxUnpooling, moves=True)
 def max_unpooling(draft: Draft, op: MaxUnpooling) -> Tensor:
     """Write MaxUnpooling as MaxUnpool with stride 1 and a window size from which the result's dimensions follow."""
-    if draft.results[0].zero_point:
+    if draft.result.zero_point:
         refuse("its zero point is not 0")
     window = [size - n + 1 for size, n in zip(op.extents, draft.shape(0)[2:], strict=True)]
     if min(window) < 1:

@@ -83,8 +83,8 @@ def scaled(draft: Draft, x: Tensor, factor: float) -> Tensor:
     return x if factor == 1 else _binary(draft, "MUL", x, factor)
 
 
-def _binary(draft: Draft, kind: str, x: Tensor, other: Tensor | float) -> Tensor:
-    operand = other if isinstance(other, Tensor) else draft.like(other, x)
+def _binary(draft: Draft, kind: str, x: Tensor, operand_or_number: Tensor | float) -> Tensor:
+    operand = operand_or_number if isinstance(operand_or_number, Tensor) else draft.like(operand_or_number, x)
     return draft.node(kind, x, operand, giving=x.info)
 
 

@@ -34,8 +34,8 @@ def _region(region: Graph, passed_on: int = 0) -> Sheet:
 @writer(If, quantized=True, typed=True)
 def if_(draft: Draft, op: If) -> list[Tensor]:
     """Write If: two subgraphs with the same inputs."""
-    then, other = (_region(region) for region in draft.layer.regions)
-    return draft.finals("IF", *draft.tensors(), then_subgraph_index=then, else_subgraph_index=other)
+    then_sheet, else_sheet = (_region(region) for region in draft.layer.regions)
+    return draft.finals("IF", *draft.tensors(), then_subgraph_index=then_sheet, else_subgraph_index=else_sheet)
 
 
 @writer(While, quantized=True, typed=True)

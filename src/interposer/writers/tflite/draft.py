@@ -46,21 +46,11 @@ class Draft(Operands[Tensor]):
         draft.results = tuple(_wide_info(info) for info in self.results)
         return draft
 
-    def take_over(self, other: Draft) -> None:
+    def take_over(self, draft: Draft) -> None:
         """Add the operators of another draft of the same layer to this one."""
-        self._operators += other._operators
+        self._operators += draft._operators
 
     # --- operands -----------------------------------------------------------------------------------------------------
-
-    @property
-    def result(self) -> TensorInfo:
-        """The info of the layer's first result."""
-        return self.results[0]
-
-    @property
-    def is_quantized(self) -> bool:
-        """True if any operand or result of the layer is quantized."""
-        return any(info is not None and info.is_quantized for info in (*self.infos, *self.results))
 
     def concrete(self, x: Tensor, title: str = "its input") -> tuple[int, ...]:
         """Return the shape of a tensor; refuse the layer if a dimension is unknown.
@@ -130,14 +120,17 @@ class Draft(Operands[Tensor]):
         self._operators.append(Operator(kind, operands, results, options, origin(self.layer)))
         return [self.cast(result, info.dtype) for result, info in zip(results, infos, strict=True)]
 
-    def _widths(self, kind: str, data: Sequence[TensorInfo], giving: Sequence[TensorInfo]) -> dict[DataType, DataType]:
+    def _widths(
+        self, kind: str, data_infos: Sequence[TensorInfo], giving: Sequence[TensorInfo]
+    ) -> dict[DataType, DataType]:
         """Return a wider type for each type of the data that the operator `kind` does not accept.
 
-        The keys are the types to replace. `data` are the infos of the operands that are data; without any, those of the
-        results (`giving`) count. The layer is refused if no accepted type is wide enough, or if the data is quantized.
+        The keys are the types to replace. `data_infos` are the infos of the operands that are data; without any, those
+        of the results (`giving`) count. The layer is refused if no accepted type is wide enough, or if the data is
+        quantized.
         """
         widths: dict[DataType, DataType] = {}
-        for info in [*data, *([] if data else giving)]:
+        for info in [*data_infos, *([] if data_infos else giving)]:
             if taken(kind, info) or info.dtype in widths:
                 continue
             width = None if info.is_quantized else wider(kind, info.dtype)

@@ -48,5 +48,5 @@ def dynamic_top_k(draft: Draft, op: DynamicTopK) -> list[Tensor]:
     values, places = draft.results
     narrow = TensorInfo(places.shape, DataType.INT32)
     count = draft.reshape(_narrow(draft, 1), [])
-    result = draft.nodes("TOPK_V2", draft.operand(0), count, giving=[values, narrow])
-    return [result[0], draft.cast(result[1], op.index_dtype)]
+    outputs = draft.nodes("TOPK_V2", draft.operand(0), count, giving=[values, narrow])
+    return [outputs[0], draft.cast(outputs[1], op.index_dtype)]

@@ -85,7 +85,7 @@ def _written(draft: Draft) -> list[Tensor]:
     wide = draft.widened()
     results = _called(registered, wide)
     draft.take_over(wide)
-    return [draft.cast(item, info.dtype) for item, info in zip(results, draft.results, strict=True)]
+    return [draft.cast(tensor, info.dtype) for tensor, info in zip(results, draft.results, strict=True)]
 
 
 def _called(registered: Entry, draft: Draft) -> list[Tensor]:

@@ -23,8 +23,8 @@ def gelu_input(layer: Layer) -> Value | None:
     half_values = [value for value in factors if _is_number(value, 0.5)]
     sources = [(value, _raised_error(value)) for value in factors]
     for raised, source in sources:
-        rest = [value for value in factors if value is not raised and value not in half_values]
-        if source is not None and len(factors) == 3 and len(half_values) == 1 and rest == [source]:
+        plain_factors = [value for value in factors if value is not raised and value not in half_values]
+        if source is not None and len(factors) == 3 and len(half_values) == 1 and plain_factors == [source]:
             return source if source.known.shape == layer.output.known.shape else None
     return None
 

@@ -105,10 +105,10 @@ def _stored(draft: Draft, x: Tensor, fill: float) -> Tensor:
     if q is None:
         return draft.like(fill, x)
     low, high = integer_range(x.dtype)
-    code = min(max(fill / q.scale + q.zero_point, low), high)
-    if code != round(code):
+    integer = min(max(fill / q.scale + q.zero_point, low), high)
+    if integer != round(integer):
         refuse(f"its border of {fill:g} is no number that {x.info} can hold")
-    return draft.constant(round(code), x.dtype, "value", q)
+    return draft.constant(round(integer), x.dtype, "value", q)
 
 
 @writer(Tile, moves=True)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from interposer.core.types import DataType, TensorInfo
+from interposer.writers.widening import WIDER
 
 __all__ = ["data_operands", "gives_others", "taken", "wider"]
 
@@ -179,18 +180,6 @@ def _types(names: str) -> frozenset[DataType]:
 
 
 _TYPES: Final = {kind: (_types(plain), _types(quantized)) for kind, (plain, quantized) in _TAKEN.items()}
-_WIDER: Final[dict[DataType, tuple[DataType, ...]]] = {
-    DataType.BOOL: (DataType.UINT8, DataType.INT32, DataType.INT64),
-    DataType.INT8: (DataType.INT32, DataType.INT64),
-    DataType.UINT8: (DataType.INT32, DataType.INT64),
-    DataType.INT16: (DataType.INT32, DataType.INT64),
-    DataType.UINT16: (DataType.INT32, DataType.INT64),
-    DataType.INT32: (DataType.INT64,),
-    DataType.UINT32: (DataType.INT64,),
-    DataType.FLOAT16: (DataType.FLOAT32,),
-    DataType.BFLOAT16: (DataType.FLOAT32,),
-}
-"""Types that hold every value of a type, the narrowest first."""
 
 
 def taken(kind: str, info: TensorInfo) -> bool:
@@ -205,7 +194,7 @@ def taken(kind: str, info: TensorInfo) -> bool:
 
 def wider(kind: str, dtype: DataType) -> DataType | None:
     """Return the narrowest type that the operator `kind` accepts and that holds all values of `dtype`; None if none."""
-    return next((candidate for candidate in _WIDER.get(dtype, ()) if taken(kind, TensorInfo((), candidate))), None)
+    return next((candidate for candidate in WIDER.get(dtype, ()) if taken(kind, TensorInfo((), candidate))), None)
 
 
 def data_operands(kind: str, count: int) -> Sequence[int]:
