@@ -28,7 +28,15 @@ from interposer.rewriting.movement import reshape_to
 from interposer.rewriting.pattern import New, Part, Replacement, Rewrite, above, constant, rewrite
 from interposer.rewriting.sinking import sink_transposes
 
-__all__ = ["between_transposes", "from_layout", "legalized", "origin", "to_axis", "transpose_before_dequantize"]
+__all__ = [
+    "between_transposes",
+    "legalized",
+    "origin",
+    "to_axis",
+    "to_channels_first",
+    "to_channels_last",
+    "transpose_before_dequantize",
+]
 
 Condition: TypeAlias = Callable[[Any, Layer], bool]
 Permutation: TypeAlias = tuple[int, ...]
@@ -61,12 +69,23 @@ def origin(layer: Layer) -> str:
     return layer.replaced[0] if layer.replaced else layer.name
 
 
-def from_layout(channels_last: bool, *ops: type[Op], when: Condition = lambda op, layer: True) -> Rewrite:
-    """Return the rewrite of layers of these operators from a layout with the channels last, or first, to the other one.
+def to_channels_first(*ops: type[Op], when: Condition = lambda op, layer: True) -> Rewrite:
+    """Return the rewrite of layers with the channels last, for which `when` is True, to layers with the channels first.
 
-    Only layers for which `when` returns True are rewritten.
+    `ops` are their operators. The new layers are between transposes.
     """
+    return _to_other_layout(ops, when, channels_last=True)
 
+
+def to_channels_last(*ops: type[Op], when: Condition = lambda op, layer: True) -> Rewrite:
+    """Return the rewrite of layers with the channels first, for which `when` is True, to layers with the channels last.
+
+    `ops` are their operators. The new layers are between transposes.
+    """
+    return _to_other_layout(ops, when, channels_last=False)
+
+
+def _to_other_layout(ops: Sequence[type[Op]], when: Condition, *, channels_last: bool) -> Rewrite:
     @rewrite(*ops)
     def change_layout(op: Any, layer: Layer) -> Replacement:
         """Run a layer on images in the other layout, between transposes."""
@@ -75,11 +94,11 @@ def from_layout(channels_last: bool, *ops: type[Op], when: Condition = lambda op
         rank, moved_op = layer.values[0].known.rank, op.replace(data_layout=op.data_layout.other)
         if rank < 3:  # the channels are the same axis in both layouts
             return New(moved_op, layer.inputs)
-        there = (0, rank - 1, *range(1, rank - 1)) if channels_last else (0, *range(2, rank), 1)
+        permutation = (0, rank - 1, *range(1, rank - 1)) if channels_last else (0, *range(2, rank), 1)
         if isinstance(op, TransposeConvolution2d) and op.output_shape is not None:
-            moved_op = moved_op.replace(output_shape=tuple(op.output_shape[axis] for axis in there))
+            moved_op = moved_op.replace(output_shape=tuple(op.output_shape[axis] for axis in permutation))
         images = (0, 1) if isinstance(op, _WEIGHTS_IN_LAYOUT) else (0,)
-        return between_transposes(layer, moved_op, dict.fromkeys(images, there), [there])
+        return between_transposes(layer, moved_op, dict.fromkeys(images, permutation), [permutation])
 
     return change_layout
 

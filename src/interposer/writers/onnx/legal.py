@@ -30,9 +30,9 @@ from interposer.ops.axes import normal_axis
 from interposer.rewriting.pattern import Replacement, rewrite
 from interposer.writers.legalization import (
     between_transposes,
-    from_layout,
     legalized,
     to_axis,
+    to_channels_first,
     transpose_before_dequantize,
 )
 from interposer.writers.onnx.normalization import is_lrn
@@ -42,8 +42,7 @@ from interposer.writers.onnx.resize import rounds_alike
 __all__ = ["legalize"]
 
 _CHANNELS_FIRST: Final = (
-    from_layout(
-        True,
+    to_channels_first(
         BatchNormalization,
         Convolution2d,
         Convolution3d,
@@ -58,7 +57,7 @@ _CHANNELS_FIRST: Final = (
         SpaceToDepth,
         TransposeConvolution2d,
     ),
-    from_layout(True, Resize, when=lambda op, layer: rounds_alike(op, layer.values[0].known.shape)),
+    to_channels_first(Resize, when=lambda op, layer: rounds_alike(op, layer.values[0].known.shape)),
     to_axis(
         1,
         Normalization,

@@ -38,7 +38,7 @@ from interposer.ops.axes import normal_axis
 from interposer.ops.normalization import NormalizationAlgorithmChannel
 from interposer.rewriting.pattern import New, Replacement, above, constant, rewrite
 from interposer.rewriting.sinking import sunk_past_images
-from interposer.writers.legalization import from_layout, legalized, to_axis
+from interposer.writers.legalization import legalized, to_axis, to_channels_first, to_channels_last
 from interposer.writers.tflite.patterns import gelu_input
 
 __all__ = ["legalize"]
@@ -85,8 +85,7 @@ def _has_scales_of_columns(weights: Value, op: FullyConnected) -> bool:
 
 
 _LAYOUTS: Final = (
-    from_layout(
-        False,
+    to_channels_last(
         Convolution2d,
         Convolution3d,
         DepthToSpace,
@@ -96,8 +95,8 @@ _LAYOUTS: Final = (
         SpaceToDepth,
         TransposeConvolution2d,
     ),
-    from_layout(False, BatchToSpaceNd, SpaceToBatchNd, when=lambda op, layer: layer.values[0].known.rank in (3, 4)),
-    from_layout(True, GroupNormalization),
+    to_channels_last(BatchToSpaceNd, SpaceToBatchNd, when=lambda op, layer: layer.values[0].known.rank in (3, 4)),
+    to_channels_first(GroupNormalization),
 )
 _AXES: Final = (
     to_axis(-1, LogSoftmax, Softmax, axis_of=lambda op, rank: normal_axis(op.axis, rank)),
