@@ -314,3 +314,14 @@ def test_users_count_what_they_share_while_they_are_there() -> None:
     del second
     gc.collect()
     assert first.shared == 0
+
+
+def test_arrays_stay_shared_when_one_of_three_users_is_gone():
+    array = np.zeros(4)
+    first, second, third = (Users([array]) for _ in range(3))
+    del third
+    gc.collect()
+    assert (first.shared, second.shared) == (32, 32)
+    del second
+    gc.collect()
+    assert first.shared == 0
