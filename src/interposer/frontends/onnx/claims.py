@@ -73,14 +73,14 @@ def annotated_quantizations(graph: Message, arrays: Mapping[str, Array]) -> dict
     `arrays` has the initializers that the annotations refer to, by name. Several scales are per-channel scales along
     one axis. Annotations that are not understood are ignored.
     """
-    result = {}
+    quantizations = {}
     for note in graph.quantization_annotation:
         named = {entry.key: arrays.get(entry.value) for entry in note.quant_parameter_tensor_names}
         scale, point = (named.get(key) for key in ("SCALE_TENSOR", "ZERO_POINT_TENSOR"))
-        created = None if scale is None or named.keys() - _ANNOTATED else _annotation(scale, point)
-        if created is not None:
-            result[str(note.tensor_name)] = created
-    return result
+        quantization = None if scale is None or named.keys() - _ANNOTATED else _annotation(scale, point)
+        if quantization is not None:
+            quantizations[str(note.tensor_name)] = quantization
+    return quantizations
 
 
 def _annotation(scale: Array, point: Array | None) -> Quantization | None:

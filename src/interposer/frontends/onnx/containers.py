@@ -143,11 +143,11 @@ def split_to_sequence(node: Node) -> Value:
     if split is not None or op.keepdims:
         return node.step(SequenceConstruct(), *node.results(Splitter(op.axis, tuple(sizes)), x))
     axis, shape = normal_axis(op.axis, x.known.rank), x.known.shape
-    cached = [-1 if isinstance(dim, Dim) else dim for dim in (*shape[:axis], *shape[axis + 1 :])]
-    if cached.count(-1) > 1:
+    kept_sizes = [-1 if isinstance(dim, Dim) else dim for dim in (*shape[:axis], *shape[axis + 1 :])]
+    if kept_sizes.count(-1) > 1:
         return node.result(op, x, split)
     pieces = node.results(Splitter(op.axis, tuple(sizes)), x)
-    return node.step(SequenceConstruct(), *(node.step(Reshape(tuple(cached)), piece) for piece in pieces))
+    return node.step(SequenceConstruct(), *(node.step(Reshape(tuple(kept_sizes)), piece) for piece in pieces))
 
 
 def _dimensions(op: SplitToSequence, x: Value, split: Value | None) -> list[int] | None:

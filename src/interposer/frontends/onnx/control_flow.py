@@ -149,12 +149,14 @@ def loop(node: Node) -> Sequence[Value]:
     if unrolled is not None:
         return unrolled
     head = TensorInfo((), DataType.INT64), TensorInfo((), DataType.BOOL, None, np.array(True))
-    result = _settled(node, body, tuple(value.known for value in initial), head, (), skip=1)
-    if result is None:
+    region_of_body = _settled(node, body, tuple(value.known for value in initial), head, (), skip=1)
+    if region_of_body is None:
         return node.give_up()
     op = Loop(len(initial), len(body.output) - 1 - len(initial))
-    created = node.control(op, [trip_count, condition, *initial, *result.captured], [result.graph])
-    return [node.step(OptionalGetElement(), item) if k in result.held else item for k, item in enumerate(created)]
+    outputs = node.control(op, [trip_count, condition, *initial, *region_of_body.captured], [region_of_body.graph])
+    return [
+        node.step(OptionalGetElement(), value) if k in region_of_body.held else value for k, value in enumerate(outputs)
+    ]
 
 
 def _unrolled_loop(
@@ -173,23 +175,23 @@ def _unrolled_loop(
     mark, arrays = node.importer.mark(), initializers(node.importer, body)
     for number in range(count):
         head = [node.constant(np.array(number, np.int64)), node.constant(np.array(True))]
-        result = in_place(node.importer, body, [*head, *carried], arrays)
-        if result is None:
+        outputs = in_place(node.importer, body, [*head, *carried], arrays)
+        if outputs is None:
             return node.give_up()
-        again = _known(result[0], DataType.BOOL)
+        again = _known(outputs[0], DataType.BOOL)
         if again is None:
             node.importer.forget(mark)
             return None
-        carried = result[1 : 1 + len(initial)]
-        collected.append(result[1 + len(initial) :])
+        carried = outputs[1 : 1 + len(initial)]
+        collected.append(outputs[1 + len(initial) :])
         if not again:
             break
     return [*carried, *(node.step(Stack(0), *values) for values in zip(*collected, strict=True))]
 
 
 def _is_few(node: Node, count: int, body: Message) -> bool:
-    created = count * max(1, count_nodes(body))
-    return created <= _UNROLLED and spent(node.importer) + created <= _ALL_UNROLLED
+    unrolled_nodes = count * max(1, count_nodes(body))
+    return unrolled_nodes <= _UNROLLED and spent(node.importer) + unrolled_nodes <= _ALL_UNROLLED
 
 
 def _known_count(trip_count: Value | None, condition: Value | None) -> int | None:
@@ -294,11 +296,13 @@ def scan_of_batches(node: Node) -> Sequence[Value]:
     scope = Scope(node.importer, type(body)(), network)
     infos = _slices(each, _infos(values))
     slices = [input_of_region(network.graph, i, info, f"slice_{i}") for i, info in enumerate(infos)]
-    result = _settled(node.inside(scope), body, _infos(slices[:states]), (), _slices(inner, _infos(slices)), skip=0)
-    if result is None:
+    region_of_body = _settled(
+        node.inside(scope), body, _infos(slices[:states]), (), _slices(inner, _infos(slices)), skip=0
+    )
+    if region_of_body is None:
         return node.give_up()
-    created = network.add_layer(inner, *slices, *result.captured, name=node.name, regions=[result.graph])
-    for number, value in enumerate(created.outputs):
+    scan = network.add_layer(inner, *slices, *region_of_body.captured, name=node.name, regions=[region_of_body.graph])
+    for number, value in enumerate(scan.outputs):
         network.add_output_layer(number, value)
     return node.control(each, [*values, *scope.captured], [network.graph])
 

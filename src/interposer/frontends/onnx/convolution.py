@@ -198,51 +198,57 @@ def _not_less(pads: Sequence[int]) -> tuple[int, ...]:
     return tuple(max(0, pad) for pad in pads)
 
 
-def _output_padded(node: Node, result: Windows, image: Sequence[int]) -> Windows:
+def _output_padded(node: Node, windows: Windows, image: Sequence[int]) -> Windows:
     axes = len(image)
     extra = node.integers("output_padding", [0] * axes)
-    value = node.integers("output_shape", ())
-    if len(extra) != axes or len(value) not in (0, axes, axes + 2) or not all(0 <= n < 2**31 for n in extra + value):
-        raise ParseError(f"output_padding is {list(extra)} and output_shape {list(value)}; it has {axes} spatial axes")
-    extra = (0,) * (2 - axes) + extra
-    if value:
-        result = _pads_for(node, result, (1,) * (2 - axes) + value[-axes:], (1,) * (2 - axes) + tuple(image), extra)
-    elif node.text("auto_pad", "NOTSET") in {"SAME_UPPER", "SAME_LOWER"}:
-        requested = tuple(
-            n * stride for n, stride in zip((1,) * (2 - axes) + tuple(image), result.strides, strict=True)
+    output_shape = node.integers("output_shape", ())
+    if (
+        len(extra) != axes
+        or len(output_shape) not in (0, axes, axes + 2)
+        or not all(0 <= n < 2**31 for n in extra + output_shape)
+    ):
+        raise ParseError(
+            f"output_padding is {list(extra)} and output_shape {list(output_shape)}; it has {axes} spatial axes"
         )
-        result = _pads_for(node, result, requested, (1,) * (2 - axes) + tuple(image), extra)
-    return result._replace(after=tuple(pad - more for pad, more in zip(result.after, extra, strict=True)))
+    extra = (0,) * (2 - axes) + extra
+    if output_shape:
+        windows = _pads_for(
+            node, windows, (1,) * (2 - axes) + output_shape[-axes:], (1,) * (2 - axes) + tuple(image), extra
+        )
+    elif node.text("auto_pad", "NOTSET") in {"SAME_UPPER", "SAME_LOWER"}:
+        sizes = tuple(n * stride for n, stride in zip((1,) * (2 - axes) + tuple(image), windows.strides, strict=True))
+        windows = _pads_for(node, windows, sizes, (1,) * (2 - axes) + tuple(image), extra)
+    return windows._replace(after=tuple(pad - more for pad, more in zip(windows.after, extra, strict=True)))
 
 
 def _pads_for(
-    node: Node, result: Windows, requested: Sequence[int], image: Sequence[int], extra: Sequence[int]
+    node: Node, windows: Windows, sizes: Sequence[int], image: Sequence[int], extra: Sequence[int]
 ) -> Windows:
-    """Return the windows of a transposed convolution with pads such that the result has the sizes in `requested`.
+    """Return the windows of a transposed convolution with pads such that the result has the sizes in `sizes`.
 
     `image` are the sizes of the input, and `extra` the output_padding of each axis. If the total of the two pads of an
     axis is odd, the smaller one is at the start for auto_pad SAME_UPPER, and at the end otherwise.
     """
     upper = node.text("auto_pad", "NOTSET") == "SAME_UPPER"
     before, after = [], []
-    for i, (window, dimension) in enumerate(zip(result.along(), image, strict=True)):
-        total = window.covered(node.known(dimension, "input's size")) + extra[i] - requested[i]
+    for i, (window, dimension) in enumerate(zip(windows.along(), image, strict=True)):
+        total = window.covered(node.known(dimension, "input's size")) + extra[i] - sizes[i]
         before.append(max(0, total // 2 if upper else total - total // 2))
         after.append(total - before[-1])
-    return result._replace(before=tuple(before), after=tuple(after))
+    return windows._replace(before=tuple(before), after=tuple(after))
 
 
-def _larger(node: Node, result: Windows, channels: int) -> tuple[int, ...]:
+def _larger(node: Node, windows: Windows, channels: int) -> tuple[int, ...]:
     """Return the shape (batch, `channels`, sizes) of a transposed convolution's result.
 
     The sizes include cells that no window covers.
     """
-    return (node.concrete(node.info(0).shape, "input")[0], channels, *_sizes(node, result))
+    return (node.concrete(node.info(0).shape, "input")[0], channels, *_sizes(node, windows))
 
 
-def _sizes(node: Node, result: Windows) -> tuple[int, ...]:
+def _sizes(node: Node, windows: Windows) -> tuple[int, ...]:
     """Return the spatial sizes of a transposed convolution's result: what the windows cover, less their pads."""
     shape = node.concrete(node.info(0).shape, "input")
     image = (1, *shape[2:]) if len(shape) == 3 else shape[2:]
-    columns = zip(image, result.along(), strict=True)
+    columns = zip(image, windows.along(), strict=True)
     return tuple(window.covered(size) - window.pad_before - window.pad_after for size, window in columns)

@@ -102,10 +102,10 @@ def binary_operands(node: Node) -> tuple[Value, Value]:
         return a, b
     shape = b.known.shape
     axis = checked_axis(node.integer("axis"), a.known.rank)
-    consumers = a.known.rank - axis - len(shape)
-    if consumers < 0:
+    trailing_axes = a.known.rank - axis - len(shape)
+    if trailing_axes < 0:
         raise ParseError(f"b of shape {shape} does not fit into a of shape {a.known.shape} from axis {axis} on")
-    return a, reshaped(node, b, [*shape, *[1] * consumers], len(shape))
+    return a, reshaped(node, b, [*shape, *[1] * trailing_axes], len(shape))
 
 
 for _name, _operation in _UNARY.items():

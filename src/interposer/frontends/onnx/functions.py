@@ -109,14 +109,14 @@ class Functions:
         if self.find(node) is not function:
             names.take_from_outside(_undefined(function))
         nodes = _needed(function, node, names)
-        value = _attributes(function, node)
+        attributes = _attributes(function, node)
         numbers: Counter[str] = Counter()
-        created = []
+        renamed_nodes = []
         for inner in nodes:
-            created.append(_renamed(inner, names, value))
-            created[-1].name = f"{name}/{inner.name or _numbered(inner.op_type, numbers)}"
+            renamed_nodes.append(_renamed(inner, names, attributes))
+            renamed_nodes[-1].name = f"{name}/{inner.name or _numbered(inner.op_type, numbers)}"
         aliases = tuple((names.actual_output(out), names(out)) for out in names.passed)
-        return Body(tuple(created), opsets_of(function.opset_import), aliases)
+        return Body(tuple(renamed_nodes), opsets_of(function.opset_import), aliases)
 
     def _prefix(self, function: Message, name: str) -> str:
         """Return a prefix for the names of a function's values in one call: the call's name, with a number if required.
@@ -126,12 +126,12 @@ class Functions:
         if self._taken is None:
             self._taken = set(_all_names(self._graph.node))
             self._taken.update(value.name for value in (*self._graph.input, *self._graph.initializer))
-        own = {*function.input, *function.output, *_all_names(function.node)}
+        own_names = {*function.input, *function.output, *_all_names(function.node)}
         prefix, number = f"{name}/", 1
-        while any(f"{prefix}{item}" in self._taken for item in own):
+        while any(f"{prefix}{name_in_body}" in self._taken for name_in_body in own_names):
             number += 1
             prefix = f"{name}_{number}/"
-        self._taken.update(f"{prefix}{item}" for item in own)
+        self._taken.update(f"{prefix}{name_in_body}" for name_in_body in own_names)
         return prefix
 
 
@@ -201,13 +201,13 @@ def _needed(function: Message, node: Message, names: _Names) -> list[Message]:
     `ParseError` is raised if they use undefined values.
     """
     title = _title(_key(function, function.name))
-    requested = [inner for inner, outer in zip(function.output, node.output, strict=False) if outer]
-    for error in _problems(function, requested, names):
+    outputs = [inner for inner, outer in zip(function.output, node.output, strict=False) if outer]
+    for error in _problems(function, outputs, names):
         raise ParseError(f"the function {title}: {error}")
-    return in_running_order(function.node, requested)
+    return in_running_order(function.node, outputs)
 
 
-def _problems(function: Message, requested: Sequence[str], names: _Names) -> Iterator[str]:
+def _problems(function: Message, outputs: Sequence[str], names: _Names) -> Iterator[str]:
     results = [name for inner in function.node for name in inner.output if name]
     seen = set(function.input)
     if len(seen) < len(function.input):
@@ -220,46 +220,46 @@ def _problems(function: Message, requested: Sequence[str], names: _Names) -> Ite
     for inner in function.node:
         for name in missing.intersection(names_in(inner)):
             yield f"node {inner.name or inner.op_type!r} takes the value {name!r}, which is not defined"
-    for name in requested:
+    for name in outputs:
         if name not in seen:
             yield f"the output {name!r} is not defined"
 
 
 def _attributes(function: Message, node: Message) -> dict[str, Message]:
     """Return the values of a function's attributes in the call `node`, by name: those of the node, or the defaults."""
-    value = {attribute.name: attribute for attribute in getattr(function, "attribute_proto", ())}
-    return value | {attribute.name: attribute for attribute in node.attribute}
+    defaults = {attribute.name: attribute for attribute in getattr(function, "attribute_proto", ())}
+    return defaults | {attribute.name: attribute for attribute in node.attribute}
 
 
-def _renamed(node: Message, names: Callable[[str], str], value: Mapping[str, Message]) -> Message:
+def _renamed(node: Message, names: Callable[[str], str], attributes: Mapping[str, Message]) -> Message:
     """Return a copy of a node with its values renamed by `names`, and with references to attributes resolved.
 
-    `value` has the attributes of the function in this call by name; a reference to an attribute without a value is
+    `attributes` has the attributes of the function in this call by name; a reference to an attribute without a value is
     dropped. Subgraphs of the node are treated alike.
     """
-    created = type(node)()
-    created.CopyFrom(node)
-    created.input[:] = [names(name) for name in node.input]
-    created.output[:] = [names(name) for name in node.output]
-    del created.attribute[:]
+    copy = type(node)()
+    copy.CopyFrom(node)
+    copy.input[:] = [names(name) for name in node.input]
+    copy.output[:] = [names(name) for name in node.output]
+    del copy.attribute[:]
     for attribute in node.attribute:
-        result = value.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
-        if result is None:
+        resolved = attributes.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+        if resolved is None:
             continue  # an attribute without a value is dropped
-        cached = created.attribute.add()
-        cached.CopyFrom(result)
-        cached.name = attribute.name
-        for graph in graphs_in(cached) if result is attribute else ():
-            _rename_graph(graph, names, value)
-    return created
+        copied_attribute = copy.attribute.add()
+        copied_attribute.CopyFrom(resolved)
+        copied_attribute.name = attribute.name
+        for graph in graphs_in(copied_attribute) if resolved is attribute else ():
+            _rename_graph(graph, names, attributes)
+    return copy
 
 
-def _rename_graph(graph: Message, names: Callable[[str], str], arguments: Mapping[str, Message]) -> None:
+def _rename_graph(graph: Message, names: Callable[[str], str], attributes: Mapping[str, Message]) -> None:
     for value in (*graph.input, *graph.initializer, *graph.output, *graph.value_info):
         value.name = names(value.name)
     for tensor in graph.sparse_initializer:
         tensor.values.name = names(tensor.values.name)
-    nodes = [_renamed(node, names, arguments) for node in graph.node]
+    nodes = [_renamed(node, names, attributes) for node in graph.node]
     del graph.node[:]
     graph.node.extend(nodes)
 

@@ -68,8 +68,8 @@ def _normalized_by_batch(node: Node) -> Sequence[Value]:
 def _mixed(node: Node, old: Value, new: Value) -> Value:
     momentum, dtype = node.number("momentum", 0.9), old.known.dtype
     new = new if new.known.dtype is dtype else node.step(Cast(dtype), new)
-    cached = node.step(Multiplication(), old, node.scalar_like(momentum, old))
-    return node.step(Addition(), cached, node.step(Multiplication(), new, node.scalar_like(1 - momentum, new)))
+    old_share = node.step(Multiplication(), old, node.scalar_like(momentum, old))
+    return node.step(Addition(), old_share, node.step(Multiplication(), new, node.scalar_like(1 - momentum, new)))
 
 
 @operator("InstanceNormalization")

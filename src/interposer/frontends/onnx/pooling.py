@@ -118,9 +118,9 @@ def global_lp_pool(node: Node) -> Value:
 @operator("MaxUnpool", since=9)
 def max_unpool(node: Node) -> Value:
     """Convert MaxUnpool; a larger output_shape adds zeros at the end."""
-    result = windows_along(node, node.integers("kernel_shape"), _spatial(node))
+    windows = windows_along(node, node.integers("kernel_shape"), _spatial(node))
     image = node.concrete(_spatial(node), "input")
-    columns = zip(image, result.kernel, result.strides, result.before, result.after, strict=True)
+    columns = zip(image, windows.kernel, windows.strides, windows.before, windows.after, strict=True)
     op = MaxUnpooling(tuple((n - 1) * stride + size - first - last for n, size, stride, first, last in columns))
     if not node.has(2):
         return node.result(op, node.value(0), node.value(1))

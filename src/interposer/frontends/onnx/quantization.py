@@ -114,9 +114,11 @@ def _powers_of_two(node: Node, x: Value) -> Value:
         raise ParseError(f"its round_mode is {mode!r}; expected {', '.join(_ROUND_MODES)}")
     bits = node.step(Bitcast(DataType.INT32), node.step(ElementwiseUnary(UnaryOperation.ABS), x))
     raised = node.step(Addition(), bits, node.scalar_like(_ROUND_MODES[mode], bits))
-    cached = node.step(ElementwiseBinary(BinaryOperation.BITWISE_AND), raised, node.scalar_like(0x7F800000, bits))
+    exponent_bits = node.step(
+        ElementwiseBinary(BinaryOperation.BITWISE_AND), raised, node.scalar_like(0x7F800000, bits)
+    )
     is_nan = node.step(ElementwiseUnary(UnaryOperation.IS_NAN), x)
-    rounded = node.step(Where(), is_nan, x, node.step(Bitcast(DataType.FLOAT32), cached))
+    rounded = node.step(Where(), is_nan, x, node.step(Bitcast(DataType.FLOAT32), exponent_bits))
     if not node.flag("saturate", True):
         return rounded
     return node.step(Activation(ActivationFunction.BOUNDED_RELU, 2.0**127, 2.0**-127), rounded)
@@ -236,8 +238,8 @@ def _axis_of_blocks(node: Node) -> int | None:
     if size < 1 or len(scale) != len(shape) or len(shape) == MAX_RANK:
         return None
     axis = checked_axis(node.integer("axis", 1), len(shape))
-    requested = [dimension * size if i == axis else dimension for i, dimension in enumerate(scale)]
-    return axis if shape.is_concrete and tuple(requested) == tuple(shape) else None
+    covered = [dimension * size if i == axis else dimension for i, dimension in enumerate(scale)]
+    return axis if shape.is_concrete and tuple(covered) == tuple(shape) else None
 
 
 def _merged(node: Node, op: Op, *operands: Value) -> Value:

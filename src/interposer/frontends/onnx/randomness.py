@@ -103,10 +103,10 @@ def dropout(node: Node) -> Sequence[Value | None]:
     ratio = node.value(1) if node.has(1) else node.constant(np.array(0.5, np.float32))
     seed = node.integer("seed") % _SEEDS if node.has_attribute("seed") else None
     drawn = node.step(RandomFill(seed=seed, dtype=DataType.FLOAT64), _shape_of(node, x))
-    cached = node.step(Comparison(ComparisonOperation.GREATER_OR_EQUAL), drawn, _as(node, ratio, DataType.FLOAT64))
-    left = node.step(Subtraction(), node.scalar_like(1, x), _as(node, ratio, x.known.dtype))
-    some = node.step(Multiplication(), _as(node, cached, x.known.dtype), x)
-    return [node.result(Division(), some, left), cached]
+    keeps = node.step(Comparison(ComparisonOperation.GREATER_OR_EQUAL), drawn, _as(node, ratio, DataType.FLOAT64))
+    kept_share = node.step(Subtraction(), node.scalar_like(1, x), _as(node, ratio, x.known.dtype))
+    masked = node.step(Multiplication(), _as(node, keeps, x.known.dtype), x)
+    return [node.result(Division(), masked, kept_share), keeps]
 
 
 def _filled(node: Node, distribution: Distribution, dims: Value, dtype: DataType) -> Value:

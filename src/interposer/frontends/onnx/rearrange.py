@@ -219,14 +219,12 @@ def space_to_depth(node: Node) -> Value:
 @operator("CenterCropPad", since=18)
 def center_crop_pad(node: Node) -> Value:
     """Convert CenterCropPad: crop or zero-pad each axis around its middle; an odd element is at the end."""
-    shape, requested = node.info(0).shape, node.integers_of(1, "shape")
+    shape, target = node.info(0).shape, node.integers_of(1, "shape")
     axes = checked_axes(node.integers("axes", range(len(shape))), len(shape))
-    if len(axes) != len(requested) or min(requested, default=0) < 0:
-        raise ParseError(
-            f"its shape is {list(requested)}; expected a dimension of 0 or more for each of {len(axes)} axes"
-        )
+    if len(axes) != len(target) or min(target, default=0) < 0:
+        raise ParseError(f"its shape is {list(target)}; expected a dimension of 0 or more for each of {len(axes)} axes")
     begin, size, pads = [0] * len(shape), [-1] * len(shape), [(0, 0)] * len(shape)
-    for axis, dimension in zip(axes, requested, strict=True):
+    for axis, dimension in zip(axes, target, strict=True):
         more = dimension - node.known(shape[axis], f"input's dimension along axis {axis}")
         if more < 0:
             begin[axis], size[axis] = -more // 2, dimension

@@ -41,23 +41,23 @@ def reshape(node: Node) -> Value:
     return _reshaped(node, node.dimensions_of(1, "shape"), allow_zero)
 
 
-def _reshaped(node: Node, requested: Sequence[int], allow_zero: bool = False) -> Value:
+def _reshaped(node: Node, target: Sequence[int], allow_zero: bool = False) -> Value:
     shape = node.info(0).shape
-    if len(requested) > MAX_RANK:
-        raise ParseError(f"its shape has rank {len(requested)}; ranks 0 to {MAX_RANK} are supported")
-    if not allow_zero and 0 in requested[len(shape) :]:
-        raise ParseError(f"its shape {list(requested)} copies a dimension that the input of shape {shape} lacks")
-    copies = [i for i, dim in enumerate(requested) if not isinstance(dim, Dim) and dim == 0 and not allow_zero]
-    sizes = [shape[i] if i in copies else dim for i, dim in enumerate(requested)]
-    rest = [i for i, dim in enumerate(sizes) if not isinstance(dim, Dim) and dim == -1]
-    known = [dim for i, dim in enumerate(sizes) if i not in rest]
-    if len(rest) == 1 and shape.is_concrete and TensorShape(known).is_concrete and 0 not in known:
-        sizes[rest[0]] = math.prod(shape) // math.prod(map(int, known))
+    if len(target) > MAX_RANK:
+        raise ParseError(f"its shape has rank {len(target)}; ranks 0 to {MAX_RANK} are supported")
+    if not allow_zero and 0 in target[len(shape) :]:
+        raise ParseError(f"its shape {list(target)} copies a dimension that the input of shape {shape} lacks")
+    copies = [i for i, dim in enumerate(target) if not isinstance(dim, Dim) and dim == 0 and not allow_zero]
+    sizes = [shape[i] if i in copies else dim for i, dim in enumerate(target)]
+    inferred = [i for i, dim in enumerate(sizes) if not isinstance(dim, Dim) and dim == -1]
+    known = [dim for i, dim in enumerate(sizes) if i not in inferred]
+    if len(inferred) == 1 and shape.is_concrete and TensorShape(known).is_concrete and 0 not in known:
+        sizes[inferred[0]] = math.prod(shape) // math.prod(map(int, known))
     op = reshape_to(shape, sizes, next((i for i in range(len(sizes)) if i not in copies), len(sizes)))
     if op is not None:
         return node.result(op, node.value(0))
-    if not any(isinstance(dim, Dim) for dim in requested):
-        return node.result(Reshape(tuple(requested), copy_zeros=bool(copies)), node.value(0))
+    if not any(isinstance(dim, Dim) for dim in target):
+        return node.result(Reshape(tuple(target), copy_zeros=bool(copies)), node.value(0))
     return final_reshape_by(node, node.value(0), node.value(1), sizes, copy_zeros=bool(copies))
 
 
@@ -137,12 +137,12 @@ def expand(node: Node) -> Value:
     """
     if node.is_computed(1):
         return node.result(DynamicBroadcastTo(), node.value(0), node.value(1))
-    shape, requested = node.info(0).shape, node.dimensions_of(1, "shape")
-    if any(dim < 0 for dim in requested) or len(requested) > MAX_RANK:
-        raise ParseError(f"its shape is {list(requested)}; expected up to {MAX_RANK} dimensions of 0 or more")
-    common = broadcast_shapes(shape, TensorShape(requested))
+    shape, target = node.info(0).shape, node.dimensions_of(1, "shape")
+    if any(dim < 0 for dim in target) or len(target) > MAX_RANK:
+        raise ParseError(f"its shape is {list(target)}; expected up to {MAX_RANK} dimensions of 0 or more")
+    common = broadcast_shapes(shape, TensorShape(target))
     if common is None:
-        raise ParseError(f"its input of shape {shape} cannot be broadcast to {TensorShape(requested)}")
+        raise ParseError(f"its input of shape {shape} cannot be broadcast to {TensorShape(target)}")
     if common == shape:
         return node.value(0)
     return node.result(BroadcastTo(node.concrete(common, "result")), node.value(0))

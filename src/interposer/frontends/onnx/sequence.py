@@ -14,8 +14,8 @@ def _accumulation(op: type[CumSum | CumProd]) -> Converter:
     """Return the converter of CumSum or CumProd, which adds a layer of type `op`; the axis is a constant operand."""
 
     def convert(node: Node) -> Value:
-        created = op(int(node.number_of(1, "axis")), node.flag("exclusive"), node.flag("reverse"))
-        return node.result(created, node.value(0))
+        accumulation = op(int(node.number_of(1, "axis")), node.flag("exclusive"), node.flag("reverse"))
+        return node.result(accumulation, node.value(0))
 
     return convert
 

@@ -111,15 +111,15 @@ def region(
     names = [value.name for value in graph.input]
     scope.reserve({output.name for output in graph.output})
     scope.bind([input_of_region(network.graph, i, *pair) for i, pair in enumerate(zip(infos, names, strict=True))])
-    result = scope.converted()
-    if result is None:
+    values = scope.converted()
+    if values is None:
         return None
-    arguments = [_plain(scope, value) for value in result]
-    for number, (value, output) in enumerate(zip(arguments, graph.output, strict=True)):
+    outputs = [_plain(scope, value) for value in values]
+    for number, (value, output) in enumerate(zip(outputs, graph.output, strict=True)):
         network.add_output_layer(number, value, name=output.name)
     network.graph.erase_dead()
     scope.keep_names()
-    return Region(network.graph, tuple(scope.captured), tuple(value.known for value in arguments))
+    return Region(network.graph, tuple(scope.captured), tuple(value.known for value in outputs))
 
 
 def _plain(scope: Scope, value: Value) -> Value:

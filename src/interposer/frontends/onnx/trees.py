@@ -108,14 +108,14 @@ def _with_members(nodes: _Nodes, members: Array) -> _Nodes:
     asking = [number for number, mode in enumerate(nodes.comparisons.tolist()) if mode == _MEMBER]
     if len(ends) < len(asking):
         raise ParseError(f"it has {len(asking)} nodes that ask for membership, but {len(ends)} lists of members")
-    for number, requested in zip(asking, lists, strict=False):
+    for number, members_of_node in zip(asking, lists, strict=False):
         feature, _, _, true, false, missing = rows[number]
         at, equal = number, TreeComparison.EQUAL.value
-        for member in requested[:-1]:
+        for member in members_of_node[:-1]:
             rows[at] = [feature, equal, member, true, len(rows), missing]
             at = len(rows)
             rows.append([])
-        last, true = (requested[-1], true) if requested else (0.0, false)
+        last, true = (members_of_node[-1], true) if members_of_node else (0.0, false)
         rows[at] = [feature, equal, last, true, false, missing]
     return _Nodes(*(np.array(column) for column in zip(*rows, strict=True)))
 

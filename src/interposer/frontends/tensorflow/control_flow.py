@@ -130,10 +130,10 @@ def _selected(node: Node, predicate: Value, branches: Mapping[bool, tuple[Value,
     if is_empty and is_same and if_true.known.is_ranked:
         return node.result(Where(), predicate, if_true, if_false)
     regions = [_branch(scope, branches[truth][1], predicate, truth) for truth in (True, False)]
-    created = [item for item in regions if item is not None]
-    if len(created) < len(regions):
+    converted = [item for item in regions if item is not None]
+    if len(converted) < len(regions):
         return Absent.MISSING
-    return _added_if(node, predicate, created)[0]
+    return _added_if(node, predicate, converted)[0]
 
 
 def _branch(scope: Scope, text: str, predicate: Value, truth: bool) -> Region | None:
@@ -168,8 +168,8 @@ def while_(node: Node) -> Result | list[Result]:
 
     def convert(infos: Mapping[int, TensorInfo], *, test: bool) -> tuple[Body, list[Result]]:
         name = condition if test else body
-        created, results = called(node.importer, name, arguments, infos)
-        return created, results if test else [results[place] for place in places]
+        converted_body, results = called(node.importer, name, arguments, infos)
+        return converted_body, results if test else [results[place] for place in places]
 
     def once(values: list[Result], *, test: bool) -> list[Result]:
         results: list[Result] = node.importer.inlined(condition if test else body, values)

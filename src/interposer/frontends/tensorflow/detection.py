@@ -121,14 +121,14 @@ def _best(node: Node, image: int, each: int, most: int) -> list[Value]:
     padded = node.step(Concat(0), chosen, node.constant(np.full((most, 3), 0, np.int64)))
     picked = node.step(Gather(0), padded, places)
     valid = node.step(Comparison(ComparisonOperation.GREATER), best, node.scalar_like(-np.inf, best))
-    selected = node.step(Gather(0), reshaped(node, boxes, [-1, 4]), reshaped(node, _column(node, picked, 2), [-1]))
+    boxes_of_best = node.step(Gather(0), reshaped(node, boxes, [-1, 4]), reshaped(node, _column(node, picked, 2), [-1]))
     if node.flag("clip_boxes", True):
-        selected = node.step(Activation(ActivationFunction.BOUNDED_RELU, 1.0, 0.0), selected)
+        boxes_of_best = node.step(Activation(ActivationFunction.BOUNDED_RELU, 1.0, 0.0), boxes_of_best)
     zero = node.scalar_like(0, best)
     classes = node.step(Cast(scores.known.dtype), reshaped(node, _column(node, picked, 1), [-1]))
     number = node.step(Reduce(operation=ReduceOperation.SUM), node.step(Cast(DataType.INT32), valid))
     return [
-        node.step(Where(), reshaped(node, valid, [most, 1]), selected, zero),
+        node.step(Where(), reshaped(node, valid, [most, 1]), boxes_of_best, zero),
         node.step(Where(), valid, best, zero),
         node.step(Where(), valid, classes, zero),
         number,

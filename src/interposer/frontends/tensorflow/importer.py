@@ -247,15 +247,15 @@ class Scope(Importer):
         dead = [item is Absent.DEAD for item in inputs]
         if Absent.DEAD in states or (any(dead) and not is_merge) or (is_merge and all(dead)):
             return Absent.DEAD
-        created = Node(self, node, inputs)
-        created.guards = [self._guards.get(self.reference(text), _NEVER) for text in texts]
-        result = self._converter(node)(created)
-        if result is Absent.MISSING:
+        converted_node = Node(self, node, inputs)
+        converted_node.guards = [self._guards.get(self.reference(text), _NEVER) for text in texts]
+        outputs = self._converter(node)(converted_node)
+        if outputs is Absent.MISSING:
             return Absent.MISSING
         results: Sequence[Result] = (
-            [result] if isinstance(result, Value | Variable | TensorList | Complex | Absent) else result
+            [outputs] if isinstance(outputs, Value | Variable | TensorList | Complex | Absent) else outputs
         )
-        self._guard(node, created, len(results))
+        self._guard(node, converted_node, len(results))
         for index, item in enumerate(results):
             if isinstance(item, Value):
                 self._reads[item] = self._reads.get(item, 1) - 1 + self._readers[Reference(node.name, index)]
@@ -282,15 +282,15 @@ class Scope(Importer):
             return lambda created: self.inlined(node.op, created.inputs)
         raise UnsupportedFormError("")
 
-    def _guard(self, node: NodeDef, created: Node, count: int) -> None:
+    def _guard(self, node: NodeDef, converted_node: Node, count: int) -> None:
         """Record under which conditions the outputs of a node are used."""
-        guards = frozenset(guard for item in created.guards for guard in item)
+        guards = frozenset(guard for item in converted_node.guards for guard in item)
         for name in self._pivots(node):
             guards |= self._guards.get(Reference(name), _NEVER)
-        if not guards and created.decided is None:
+        if not guards and converted_node.decided is None:
             return
         for index in range(count):
-            own = created.decided[index] if created.decided is not None else guards
+            own = converted_node.decided[index] if converted_node.decided is not None else guards
             self._guards[Reference(node.name, index)] = own
 
     def guard_like(self, name: str, node: Node) -> None:
@@ -312,7 +312,7 @@ class Scope(Importer):
 
         The nodes that switch values into the branch belong to them.
         """
-        pending, seen, result = [text], set[str](), []
+        pending, seen, outside = [text], set[str](), []
         while pending:
             text = pending.pop()
             name = self.reference(text).node
@@ -321,10 +321,10 @@ class Scope(Importer):
             seen.add(name)
             node = self._nodes.get(name)
             if node is None or not self.is_guarded(text, guard):
-                result.append(name)
+                outside.append(name)
                 continue
             pending += self._operands(node)
-        return result
+        return outside
 
     def _operands(self, node: NodeDef) -> list[str]:
         """Return the references to all values on which a node depends directly."""

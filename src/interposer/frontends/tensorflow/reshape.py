@@ -125,10 +125,10 @@ def broadcast_to(node: Node) -> Value:
     x = node.value(0)
     if node.is_computed(1):
         return node.result(DynamicBroadcastTo(), x, node.value(1))
-    requested = node.dimensions_of(1, "shape")
-    common = broadcast_shapes(x.known.shape, TensorShape(requested))
+    target = node.dimensions_of(1, "shape")
+    common = broadcast_shapes(x.known.shape, TensorShape(target))
     if common is None:
-        raise ParseError(f"its input of shape {x.known.shape} cannot be broadcast to {TensorShape(requested)}")
+        raise ParseError(f"its input of shape {x.known.shape} cannot be broadcast to {TensorShape(target)}")
     if len(common) == x.known.rank and all(map(_is_same, common, x.known.shape)):
         return x
     if not common.is_concrete:

@@ -49,11 +49,11 @@ def dynamic_partition(node: Node) -> list[Value]:
     if not 1 <= count <= _MOST_PARTITIONS:
         raise ParseError(f"its num_partitions is {count}; expected 1 to {_MOST_PARTITIONS}")
     rows, flat = _rows(node, data, numbers), reshaped(node, numbers, [-1])
-    result = []
+    partitions = []
     for number in range(count):
         chosen = node.step(Comparison(ComparisonOperation.EQUAL), flat, node.scalar_like(number, flat))
-        result.append(node.result(Compress(0), rows, chosen))
-    return result
+        partitions.append(node.result(Compress(0), rows, chosen))
+    return partitions
 
 
 @operator("DynamicStitch", "ParallelDynamicStitch")

@@ -69,16 +69,16 @@ def _repeated(values: Array, shape: tuple[int, ...], default: object) -> Array:
     if count > _MOST_REPEATED:
         raise ParseError(f"a tensor of the shape {list(shape)} holds only {values.size} elements")
     last = values[-1] if values.size else default
-    result = np.full(count, last, values.dtype)
-    result[: values.size] = values
-    return result.reshape(shape)
+    repeated = np.full(count, last, values.dtype)
+    repeated[: values.size] = values
+    return repeated.reshape(shape)
 
 
 def texts_of(strings: Sequence[memoryview]) -> Array:
     """Return strings as an array of texts with one axis; bytes that are not UTF-8 are replaced."""
-    result = np.empty(len(strings), object)
-    result[:] = [bytes(item).decode("utf-8", "replace") for item in strings]
-    return result
+    texts = np.empty(len(strings), object)
+    texts[:] = [bytes(item).decode("utf-8", "replace") for item in strings]
+    return texts
 
 
 def from_bytes(data: memoryview, dtype: DataType, shape: tuple[int, ...]) -> Array:

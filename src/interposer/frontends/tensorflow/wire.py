@@ -74,8 +74,8 @@ def varints(view: memoryview) -> Array:
         raise DamagedFileError("a number is too long")
     place = np.arange(stream.size) - np.repeat(first, last - first + 1)
     parts = (stream & 0x7F).astype(np.uint64) << (7 * place).astype(np.uint64)
-    result: Array = np.bitwise_or.reduceat(parts, first)
-    return result
+    numbers: Array = np.bitwise_or.reduceat(parts, first)
+    return numbers
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -110,19 +110,19 @@ class _Parser:
         """Read fields up to the mark `end`, or up to the end of the text."""
         if depth > _DEPTH:
             raise self._error("messages are nested too deeply")
-        result: Text = []
+        fields: Text = []
         while (self._kind, self._token) != ("mark" if end else "", end):
             if self._kind != "word":
                 raise self._error(f"expected the name of a field, not {self._token[:20]!r}")
             name = self._take().strip("[]")
             if self._token == ":":
                 self._take()
-            result += ((name, value) for value in self._values(depth))
+            fields += ((name, value) for value in self._values(depth))
             if self._token in {",", ";"} and self._kind == "mark":
                 self._take()
         if end:
             self._take()
-        return result
+        return fields
 
     def _values(self, depth: int) -> Iterator[Entry]:
         if self._token != "[" or self._kind != "mark":
