@@ -48,23 +48,23 @@ class Attributes:
         return name in self._attributes
 
     def _attribute(self, name: str, kind: int) -> Message | None:
-        result = self._attributes.get(name)
-        if result is None:
+        attribute = self._attributes.get(name)
+        if attribute is None:
             return None
-        if result.ref_attr_name:
-            raise ParseError(f"the attribute {name!r} refers to {result.ref_attr_name!r}, but this is no function")
-        if result.type != kind and not (result.type == 0 and kind in (_INTS, _FLOATS, _STRINGS)):
+        if attribute.ref_attr_name:
+            raise ParseError(f"the attribute {name!r} refers to {attribute.ref_attr_name!r}, but this is no function")
+        if attribute.type != kind and not (attribute.type == 0 and kind in (_INTS, _FLOATS, _STRINGS)):
             raise ParseError(f"the attribute {name!r} is not {_TITLES[kind]}")
-        return result
+        return attribute
 
     def _required(self, name: str) -> NoReturn:
         raise ParseError(f"it needs the attribute {name!r}")
 
     def integer(self, name: str, default: int | None = None) -> int:
         """Return an integer attribute, or the default if the node does not have it."""
-        result = self._attribute(name, _INT)
-        if result is not None:
-            return int(result.i)
+        attribute = self._attribute(name, _INT)
+        if attribute is not None:
+            return int(attribute.i)
         return self._required(name) if default is None else default
 
     def flag(self, name: str, default: bool = False) -> bool:
@@ -73,48 +73,52 @@ class Attributes:
 
     def number(self, name: str, default: float | None = None) -> float:
         """Return a float attribute, rounded to float32 as in the file, or the default if the node does not have it."""
-        result = self._attribute(name, _FLOAT)
-        if result is not None:
-            return float(result.f)
+        attribute = self._attribute(name, _FLOAT)
+        if attribute is not None:
+            return float(attribute.f)
         return self._required(name) if default is None else float(np.float32(default))
 
     def text(self, name: str, default: str | None = None) -> str:
         """Return a string attribute, or the default if the node does not have it."""
-        result = self._attribute(name, _STRING)
-        if result is not None:
-            return str(result.s.decode("utf-8", "replace"))
+        attribute = self._attribute(name, _STRING)
+        if attribute is not None:
+            return str(attribute.s.decode("utf-8", "replace"))
         return self._required(name) if default is None else default
 
     def integers(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
         """Return an attribute that is a list of integers, or the default if the node does not have it."""
-        result = self._attribute(name, _INTS)
-        if result is not None:
-            return tuple(result.ints)
+        attribute = self._attribute(name, _INTS)
+        if attribute is not None:
+            return tuple(attribute.ints)
         return self._required(name) if default is None else tuple(default)
 
     def numbers(self, name: str, default: Sequence[float] | None = None) -> tuple[float, ...]:
         """Return an attribute that is a list of floats, or the default if the node does not have it."""
-        result = self._attribute(name, _FLOATS)
-        if result is not None:
-            return tuple(result.floats)
+        attribute = self._attribute(name, _FLOATS)
+        if attribute is not None:
+            return tuple(attribute.floats)
         return self._required(name) if default is None else tuple(default)
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return an attribute that is a list of strings."""
-        result = self._attribute(name, _STRINGS)
-        return self._required(name) if result is None else tuple(s.decode("utf-8", "replace") for s in result.strings)
+        attribute = self._attribute(name, _STRINGS)
+        return (
+            self._required(name)
+            if attribute is None
+            else tuple(s.decode("utf-8", "replace") for s in attribute.strings)
+        )
 
     def tensor(self, name: str) -> Message:
         """Return the `TensorProto` of an attribute."""
-        result = self._attribute(name, _TENSOR)
-        return self._required(name) if result is None else result.t
+        attribute = self._attribute(name, _TENSOR)
+        return self._required(name) if attribute is None else attribute.t
 
     def type_proto(self, name: str) -> Message:
         """Return the `TypeProto` of an attribute."""
-        result = self._attribute(name, _TYPE)
-        return self._required(name) if result is None else result.tp
+        attribute = self._attribute(name, _TYPE)
+        return self._required(name) if attribute is None else attribute.tp
 
     def graph(self, name: str) -> Message:
         """Return the `GraphProto` of an attribute."""
-        result = self._attribute(name, _GRAPH)
-        return self._required(name) if result is None else result.g
+        attribute = self._attribute(name, _GRAPH)
+        return self._required(name) if attribute is None else attribute.g

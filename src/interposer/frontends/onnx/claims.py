@@ -42,7 +42,7 @@ def claimed_quantizations(nodes: Iterable[Message], arrays: Mapping[str, Array])
     for node in nodes:
         for name, claim in _claims(node, arrays):
             claims.setdefault(name, set()).add(claim)
-    agreed = {name: next(iter(result)) for name, result in claims.items() if len(result) == 1}
+    agreed = {name: next(iter(candidates)) for name, candidates in claims.items() if len(candidates) == 1}
     return {name: claim for name, claim in agreed.items() if claim is not None}
 
 

@@ -42,10 +42,10 @@ def finished_convolution(node: Node, x: Value, weights: Value) -> Value:
 
     The attributes activation and activation_params name the function and its parameters.
     """
-    result = convolved(node, x, weights, node.optional(2))
+    convolution = convolved(node, x, weights, node.optional(2))
     added = node.optional(3)
-    result = result if added is None else node.step(Addition(), result, added)
-    return activated(node, result, node.text("activation", ""), node.numbers("activation_params", ()))
+    convolution = convolution if added is None else node.step(Addition(), convolution, added)
+    return activated(node, convolution, node.text("activation", ""), node.numbers("activation_params", ()))
 
 
 @operator("FusedConv", domain=MICROSOFT)
@@ -59,10 +59,10 @@ def fused_convolution(node: Node) -> Value:
 def convolution_with_channels_last(node: Node) -> Value:
     """Convert NhwcFusedConv: as FusedConv, for images and weights with channels last."""
     x, weights = first(node, node.value(0)), first(node, node.value(1))
-    result, added = convolved(node, x, weights, node.optional(2)), node.optional(3)
-    result = last(node, result)
-    result = result if added is None else node.step(Addition(), result, added)
-    return activated(node, result, node.text("activation", ""), node.numbers("activation_params", ()))
+    convolution, added = convolved(node, x, weights, node.optional(2)), node.optional(3)
+    convolution = last(node, convolution)
+    convolution = convolution if added is None else node.step(Addition(), convolution, added)
+    return activated(node, convolution, node.text("activation", ""), node.numbers("activation_params", ()))
 
 
 @operator("QLinearConv", domain=MICROSOFT)

@@ -50,9 +50,9 @@ def gated_rms_norm(node: Node) -> Value:
     if not shape or scale.known.rank != 1 or not size or shape[-1] % size:
         raise ParseError(f"its scale has shape {scale.known.shape}, and its input {shape}; expected a part of a row")
     parts = reshaped(node, as_type(node, x, _FLOAT), [*shape[:-1], shape[-1] // size, size], len(shape) - 1)
-    result = _normalized(node, parts, node.number("epsilon", 1e-5), as_type(node, scale, _FLOAT))
+    normalized = _normalized(node, parts, node.number("epsilon", 1e-5), as_type(node, scale, _FLOAT))
     gates = node.step(_GATES[name], as_type(node, gate, _FLOAT))
-    gated = node.step(Multiplication(), final_reshape_like(node, result, x), gates)
+    gated = node.step(Multiplication(), final_reshape_like(node, normalized, x), gates)
     return as_type(node, gated, x.known.dtype)
 
 

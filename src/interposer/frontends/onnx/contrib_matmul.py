@@ -43,10 +43,10 @@ def _fused(node: Node) -> Value:
     if alpha != 1 and b.constant is not None:
         scaled, alpha = node.step(Multiplication(), b, node.scalar_like(alpha, b)), 1.0
     if turned == [False, False]:
-        result = product(node, a, scaled)
+        multiplied = product(node, a, scaled)
     else:
-        result = node.result(BatchMatMul(transpose_x=turned[0], transpose_y=turned[1]), a, scaled)
-    return result if alpha == 1 else node.step(Multiplication(), result, node.scalar_like(alpha, result))
+        multiplied = node.result(BatchMatMul(transpose_x=turned[0], transpose_y=turned[1]), a, scaled)
+    return multiplied if alpha == 1 else node.step(Multiplication(), multiplied, node.scalar_like(alpha, multiplied))
 
 
 def _with_rows_first(node: Node, value: Value, transposed: bool) -> Value:
@@ -104,8 +104,8 @@ def _scaled_product(
     point = point and reshaped(node, point, [])
     sums = node.step(IntegerMatMul(), a, b, point, along(node, b_point, b, axis=-1))
     factor = node.step(Multiplication(), reshaped(node, scale, []), _by_column(node, b_scale, b))
-    result = node.step(Multiplication(), as_type(node, sums, factor.known.dtype), factor)
-    return result if bias is None else node.step(Addition(), result, bias)
+    scaled = node.step(Multiplication(), as_type(node, sums, factor.known.dtype), factor)
+    return scaled if bias is None else node.step(Addition(), scaled, bias)
 
 
 def _by_column(node: Node, scale: Value, b: Value) -> Value:

@@ -37,11 +37,11 @@ def simplified_layer_normalization(node: Node) -> Sequence[Value]:
     """
     x, axis, epsilon = node.value(0), node.integer("axis", -1), node.number("epsilon", 1e-5)
     scale = as_type(node, node.value(1), x.known.dtype)
-    result = node.result(RmsNormalization(axis, epsilon), x, scale)
+    normalized = node.result(RmsNormalization(axis, epsilon), x, scale)
     if not node.wants(1):
-        return [result]
+        return [normalized]
     axes = tuple(range(checked_axis(axis, x.known.rank), x.known.rank))
-    return [result, inverse_root(node, as_type(node, x, DataType.FLOAT32), axes, epsilon)]
+    return [normalized, inverse_root(node, as_type(node, x, DataType.FLOAT32), axes, epsilon)]
 
 
 def inverse_root(node: Node, x: Value, axes: tuple[int, ...], epsilon: float) -> Value:
@@ -122,9 +122,9 @@ def _group_normalized(node: Node, x: Value) -> Value:
     dtype = x.known.dtype
     images = node.step(Transpose((0, 3, 1, 2)), x) if last else x
     factors = [as_type(node, node.value(index), dtype) for index in (1, 2)]
-    result = node.step(GroupNormalization(groups, node.number("epsilon", 1e-5)), images, *factors)
-    result = node.step(_SILU, result) if activation else result
-    return node.step(Transpose((0, 2, 3, 1)), result) if last else result
+    normalized = node.step(GroupNormalization(groups, node.number("epsilon", 1e-5)), images, *factors)
+    normalized = node.step(_SILU, normalized) if activation else normalized
+    return node.step(Transpose((0, 2, 3, 1)), normalized) if last else normalized
 
 
 @operator("BranchwiseRMSNorm", domain=MICROSOFT)
@@ -142,11 +142,11 @@ def branchwise_rms_norm(node: Node) -> Value:
     wide = as_type(node, grouped, DataType.FLOAT32)
     axes = (grouped.known.rank - 1,)
     inverse = inverse_root(node, wide, axes, node.number("epsilon", 1e-5))
-    result = node.step(Multiplication(), wide, inverse)
+    normalized = node.step(Multiplication(), wide, inverse)
     scale = node.optional(1)
     if scale is not None:
         if scale.known.rank == 1 and differ(scale.known.shape[0], size):
             scale = reshaped(node, scale, [count, size])
-        result = node.step(Multiplication(), result, as_type(node, scale, DataType.FLOAT32))
-    narrow = as_type(node, result, dtype)
+        normalized = node.step(Multiplication(), normalized, as_type(node, scale, DataType.FLOAT32))
+    narrow = as_type(node, normalized, dtype)
     return final_reshape_like(node, narrow, x)

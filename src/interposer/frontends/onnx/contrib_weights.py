@@ -75,10 +75,10 @@ def matmul_of_few_bits(node: Node) -> Value:
 
 
 def _positive(node: Node, name: str) -> int:
-    result = node.integer(name)
-    if not 0 < result <= _LARGEST:
-        raise ParseError(f"{name} is {result}; expected 1 to {_LARGEST}")
-    return result
+    number = node.integer(name)
+    if not 0 < number <= _LARGEST:
+        raise ParseError(f"{name} is {number}; expected 1 to {_LARGEST}")
+    return number
 
 
 def block_size_of(node: Node, default: int | None = None) -> int:
@@ -205,12 +205,12 @@ def _product(node: Node, a: Value, weights: Value, *, transposed: bool) -> Value
     return node.result(FullyConnected(transpose_weight_matrix=transposed, keep_dims=a.known.rank > 2), a, weights)
 
 
-def _with_bias(node: Node, result: Value, bias: Value | None, n: int) -> Value:
+def _with_bias(node: Node, product: Value, bias: Value | None, n: int) -> Value:
     if bias is None:
-        return result
+        return product
     if bias.known.rank != 1 or differ(bias.known.shape[0], n):
         raise ParseError(f"its bias has shape {bias.known.shape}; expected {n} elements")
-    return node.step(Addition(), result, bias)
+    return node.step(Addition(), product, bias)
 
 
 # --- 4-bit floats -----------------------------------------------------------------------------------------------------

@@ -58,13 +58,13 @@ def if_(node: Node) -> Sequence[Value]:
     counts = [len(graph.output) for graph in branches]
     if counts[0] != counts[1]:
         raise ParseError(f"its graphs have {counts[0]} and {counts[1]} outputs; expected the same number")
-    result = [region(node.importer, graph, []) for graph in branches]
-    regions = [item for item in result if item is not None]
-    if len(regions) < len(result):
+    converted = [region(node.importer, graph, []) for graph in branches]
+    regions = [branch for branch in converted if branch is not None]
+    if len(regions) < len(converted):
         return node.give_up()
     _check_ranks(node, condition, regions)
-    captured = list(dict.fromkeys(value for item in regions for value in item.captured))
-    graphs = [rebound(item, captured) for item in regions]
+    captured = list(dict.fromkeys(value for branch in regions for value in branch.captured))
+    graphs = [rebound(branch, captured) for branch in regions]
     return node.control(If(len(regions[0].infos)), [condition, *captured], graphs)
 
 
@@ -108,35 +108,35 @@ def _settled(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos
     carried = tuple(info.with_constant(None) for info in initial)
     arrays = initializers(node.importer, body)
     while True:
-        result = region(node.importer, body, [*head, *carried, *tail], arrays)
-        if result is None:
+        region_of_body = region(node.importer, body, [*head, *carried, *tail], arrays)
+        if region_of_body is None:
             return None
-        result = _held(result, carried, skip)
-        after = result.infos[skip : skip + len(carried)]
+        region_of_body = _held(region_of_body, carried, skip)
+        after = region_of_body.infos[skip : skip + len(carried)]
         wider = merged_carried(carried, after)
         if wider == carried:
-            return result
+            return region_of_body
         carried = wider
 
 
-def _held(result: Region, carried: Infos, skip: int) -> Region:
+def _held(region_of_body: Region, carried: Infos, skip: int) -> Region:
     """Return the region with an OptionalConstruct layer added where a carried value must be an optional, but is not.
 
     A body may return the bare element of an optional that it was given. `carried` are the infos of the carried values,
     which begin at output `skip`; the result's `held` lists those that were wrapped.
     """
-    infos, held = list(result.infos), list[int]()
+    infos, held = list(region_of_body.infos), list[int]()
     for index, info in enumerate(carried):
-        output = result.graph.outputs[skip + index]
+        output = region_of_body.graph.outputs[skip + index]
         if info.dtype is not DataType.OPTIONAL or infos[skip + index].dtype is DataType.OPTIONAL:
             continue
-        wrapped = result.graph.add(OptionalConstruct(), output.values)
+        wrapped = region_of_body.graph.add(OptionalConstruct(), output.values)
         for error in infer_layer(wrapped):
             raise ParseError(error)
-        result.graph.set_input(output, 0, wrapped.output)
+        region_of_body.graph.set_input(output, 0, wrapped.output)
         infos[skip + index] = wrapped.output.known
         held.append(index)
-    return result._replace(infos=tuple(infos), held=tuple(held))
+    return region_of_body._replace(infos=tuple(infos), held=tuple(held))
 
 
 @operator("Loop")
@@ -217,10 +217,10 @@ def scan(node: Node) -> Sequence[Value]:
     length = op.iterations([infos])
     if length and _is_few(node, length, body) and all(info.is_ranked for info in infos):
         return _unrolled_scan(node, body, op, values, length)
-    result = _settled(node, body, infos[: op.num_states], (), _slices(op, infos), skip=0)
-    if result is None:
+    region_of_body = _settled(node, body, infos[: op.num_states], (), _slices(op, infos), skip=0)
+    if region_of_body is None:
         return node.give_up()
-    return node.control(op, [*values, *result.captured], [result.graph])
+    return node.control(op, [*values, *region_of_body.captured], [region_of_body.graph])
 
 
 def _scan_op(node: Node, body: Message, count: int) -> Scan:
@@ -243,10 +243,10 @@ def _scan_op(node: Node, body: Message, count: int) -> Scan:
 
 
 def _flags(node: Node, name: str) -> tuple[bool, ...]:
-    result = node.integers(name, ())
-    if not {0, 1}.issuperset(result):
-        raise ParseError(f"its {name} is {result}; each must be 0 or 1")
-    return tuple(map(bool, result))
+    directions = node.integers(name, ())
+    if not {0, 1}.issuperset(directions):
+        raise ParseError(f"its {name} is {directions}; each must be 0 or 1")
+    return tuple(map(bool, directions))
 
 
 def _slices(op: Scan, infos: Infos) -> Infos:
@@ -263,11 +263,11 @@ def _unrolled_scan(node: Node, body: Message, op: Scan, values: list[Value], len
             node.step(Gather(axis), value, node.constant(np.array(place)))
             for axis, value, place in zip(axes, scanned, places, strict=True)
         ]
-        result = in_place(node.importer, body, [*carried, *slices], arrays)
-        if result is None:
+        outputs = in_place(node.importer, body, [*carried, *slices], arrays)
+        if outputs is None:
             return node.give_up()
-        carried = result[: op.num_states]
-        collected.append(result[op.num_states :])
+        carried = outputs[: op.num_states]
+        collected.append(outputs[op.num_states :])
     stacked = [_stacked(node, op, index, column) for index, column in enumerate(zip(*collected, strict=True))]
     return [*carried, *stacked]
 

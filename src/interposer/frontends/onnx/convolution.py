@@ -54,10 +54,10 @@ def integer_convolution(node: Node) -> Value:
     if x.known.rank > 4:
         weights = centered(node, weights, node.optional(3), axis=0)
         return convolved(node, centered(node, x, zero), weights, None)
-    result = windows(node, _kernel(node, x, weights), x.known.shape[2:])
+    geometry = windows(node, _kernel(node, x, weights), x.known.shape[2:])
     images, filters = as_image(node, x), as_image(node, weights)
     points = along(node, node.optional(3), filters, axis=0)
-    op = IntegerConvolution2d(**result.pads(), **result.steps(), groups=node.integer("group", 1))
+    op = IntegerConvolution2d(**geometry.pads(), **geometry.steps(), groups=node.integer("group", 1))
     return _finished(node, op, x.known.rank, (images, filters, zero, points))
 
 
@@ -92,18 +92,18 @@ def convolved(
     The layer is a depthwise convolution if there are as many groups as channels, and a 3-D convolution for a volume.
     The weights are transposed to the layer's order.
     """
-    result = windows(node, _kernel(node, x, weights), x.known.shape[2:])
+    geometry = windows(node, _kernel(node, x, weights), x.known.shape[2:])
     groups, rank = node.integer("group", 1), x.known.rank
     x, weights = as_image(node, x), as_image(node, weights)
     op: Op
     if rank == 5:
-        op = Convolution3d(**result.pads(), **result.steps(), groups=groups, data_layout=DataLayout.NCDHW)
+        op = Convolution3d(**geometry.pads(), **geometry.steps(), groups=groups, data_layout=DataLayout.NCDHW)
         weights = node.step(Transpose((2, 3, 4, 1, 0)), weights)
     elif groups > 1 and x.known.shape[1] == groups and weights.known.shape[1] == 1:
-        op = DepthwiseConvolution2d(**result.pads(), **result.steps())
+        op = DepthwiseConvolution2d(**geometry.pads(), **geometry.steps())
         weights = node.step(Transpose((1, 2, 3, 0)), weights)
     else:
-        op = Convolution2d(**result.pads(), **result.steps(), groups=groups)
+        op = Convolution2d(**geometry.pads(), **geometry.steps(), groups=groups)
     return _finished(node, op, rank, (x, weights, bias), quantization)
 
 
@@ -142,9 +142,9 @@ def deformable_convolution(node: Node) -> Value:
     x, weights = node.value(0), node.value(1)
     if x.known.rank != 4:
         node.unsupported(f"its input has shape {x.known.shape}; images with two spatial axes are supported")
-    result = windows(node, _kernel(node, x, weights), x.known.shape[2:])
+    geometry = windows(node, _kernel(node, x, weights), x.known.shape[2:])
     groups = {"groups": node.integer("group", 1), "offset_groups": node.integer("offset_group", 1)}
-    op = DeformableConvolution2d(**result.pads(), **result.steps(), **groups)
+    op = DeformableConvolution2d(**geometry.pads(), **geometry.steps(), **groups)
     return node.result(op, x, weights, node.value(2), node.optional(3), node.optional(4))
 
 
@@ -160,26 +160,28 @@ def transposed(node: Node) -> Value:
     output_padding, or a larger output_shape, extends the result at its end by reducing the pads there.
     """
     image = node.info(0).shape[2:]
-    result = _output_padded(node, windows(node, _kernel(node, node.value(0), node.value(1)), image), image)
-    if result.axes == 3:
-        return _transposed_volume(node, result)
+    geometry = _output_padded(node, windows(node, _kernel(node, node.value(0), node.value(1)), image), image)
+    if geometry.axes == 3:
+        return _transposed_volume(node, geometry)
     x, weights = as_image(node, node.value(0)), as_image(node, node.value(1))
     weights = node.step(Transpose((1, 0, 2, 3)), weights)
-    pads = {name: max(0, pad) for name, pad in result.pads().items()}
+    pads = {name: max(0, pad) for name, pad in geometry.pads().items()}
     groups = node.integer("group", 1)
-    shape = None if min(result.before + result.after) >= 0 else _larger(node, result, weights.known.shape[0] * groups)
-    op = TransposeConvolution2d(**pads, **result.steps(), groups=groups, output_shape=shape)
+    shape = (
+        None if min(geometry.before + geometry.after) >= 0 else _larger(node, geometry, weights.known.shape[0] * groups)
+    )
+    op = TransposeConvolution2d(**pads, **geometry.steps(), groups=groups, output_shape=shape)
     return _finished(node, op, node.info(0).rank, (x, weights, node.optional(2)))
 
 
-def _transposed_volume(node: Node, result: Windows) -> Value:
+def _transposed_volume(node: Node, windows: Windows) -> Value:
     """Return a transposed convolution with any number of spatial axes, as a matrix product followed by Col2Im.
 
     Each product of a weight and an input element is added at the position of the weight in the element's window.
-    `result` are the windows of the node.
+    `windows` are the windows of the node.
     """
     x, weights, bias = node.value(0), node.value(1), node.optional(2)
-    sizes, groups = _sizes(node, result), node.integer("group", 1)
+    sizes, groups = _sizes(node, windows), node.integer("group", 1)
     batch, channels, *volume = node.concrete(x.known.shape, "input")
     if groups < 1 or channels % groups:
         raise ParseError(f"its {channels} channels cannot be divided into {groups} groups")
@@ -187,7 +189,7 @@ def _transposed_volume(node: Node, result: Windows) -> Value:
     kernels = reshaped(node, weights, [groups, channels // groups, -1])
     products = node.step(BatchMatMul(transpose_x=True), kernels, flat)
     columns = reshaped(node, products, [batch, -1, math.prod(volume)])
-    covered = result._replace(before=_not_less(result.before), after=_not_less(result.after))
+    covered = windows._replace(before=_not_less(windows.before), after=_not_less(windows.after))
     op = Col2Im(**covered.lists(), image_shape=sizes)
     if bias is None:
         return node.result(op, columns)

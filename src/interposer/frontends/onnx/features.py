@@ -80,10 +80,10 @@ def _given(node: Node, title: str) -> str:
     `ParseError` is raised unless the node has exactly one of the attributes, such as keys_int64s and keys_strings.
     """
     names = [f"{title}_{kind}" for kind in ("int64s", "floats", "strings", "tensor")]
-    result = [name for name in names if node.has_attribute(name)]
-    if len(result) != 1:
-        raise ParseError(f"it has {', '.join(result) or 'no ' + title}; expected one of {', '.join(names)}")
-    return result[0]
+    given_names = [name for name in names if node.has_attribute(name)]
+    if len(given_names) != 1:
+        raise ParseError(f"it has {', '.join(given_names) or 'no ' + title}; expected one of {', '.join(names)}")
+    return given_names[0]
 
 
 def _default(node: Node, values: str) -> Any:
@@ -105,8 +105,8 @@ def array_feature_extractor(node: Node) -> Value:
     x, places = node.value(0), reshaped(node, node.value(1), (-1,))
     if x.known.rank > 1:
         return node.result(Gather(-1), x, places)
-    result = node.step(Gather(-1), x, places)
-    return inserted_axes(node, result, [0])
+    picked = node.step(Gather(-1), x, places)
+    return inserted_axes(node, picked, [0])
 
 
 @operator("Binarizer", since=1, domain=_ML)

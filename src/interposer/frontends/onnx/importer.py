@@ -120,8 +120,8 @@ class GraphImporter(ImportState):
             self._refuse(message, name, domain, UnsupportedFormError(""))
 
     def _run(self, converter: Converter, node: Node, outputs: Sequence[str]) -> None:
-        result = converter(node)
-        results = [result] if isinstance(result, Value) else list(result)
+        converted = converter(node)
+        results = [converted] if isinstance(converted, Value) else list(converted)
         results += [None] * (len(outputs) - len(results))
         for number, (name, value) in enumerate(zip(outputs, results, strict=False)):
             if name and value is None:

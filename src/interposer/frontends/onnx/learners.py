@@ -161,10 +161,10 @@ def imputer(node: Node) -> Value:
     else:
         values, missing = node.integers("imputed_value_int64s"), node.integer("replaced_value_int64", 0)
     if math.isnan(missing):
-        result = node.step(ElementwiseUnary(UnaryOperation.IS_NAN), x)
+        is_missing = node.step(ElementwiseUnary(UnaryOperation.IS_NAN), x)
     else:
-        result = node.step(Comparison(ComparisonOperation.EQUAL), x, node.scalar_like(missing, x))
-    return node.result(Where(), result, node.constant(np.array(values, x.known.dtype.numpy)), x)
+        is_missing = node.step(Comparison(ComparisonOperation.EQUAL), x, node.scalar_like(missing, x))
+    return node.result(Where(), is_missing, node.constant(np.array(values, x.known.dtype.numpy)), x)
 
 
 @operator("OneHotEncoder", domain=_ML)
@@ -179,8 +179,8 @@ def one_hot_encoder(node: Node) -> Value:
         categories = integers(node, "cats_int64s")
         x = x if x.known.dtype is DataType.INT64 else node.step(Cast(DataType.INT64), x)
     column = reshaped(node, x, [*x.known.shape, 1], x.known.rank)
-    result = node.step(Comparison(ComparisonOperation.EQUAL), column, node.constant(categories))
-    return node.result(Cast(DataType.FLOAT32), result)
+    encoded = node.step(Comparison(ComparisonOperation.EQUAL), column, node.constant(categories))
+    return node.result(Cast(DataType.FLOAT32), encoded)
 
 
 @operator("FeatureVectorizer", domain=_ML)

@@ -61,8 +61,8 @@ def _normalized_by_batch(node: Node) -> Sequence[Value]:
     mean = node.step(reduce, x)
     spread = reshaped(node, mean, [1, -1, *[1] * (x.known.rank - 2)])
     variance = node.step(reduce, node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), x, spread))
-    result = node.result(BatchNormalization(node.number("epsilon", 1e-5)), x, mean, variance, beta, gamma)
-    return [result, *(_mixed(node, old, new) for old, new in zip(running, (mean, variance), strict=True))]
+    normalized = node.result(BatchNormalization(node.number("epsilon", 1e-5)), x, mean, variance, beta, gamma)
+    return [normalized, *(_mixed(node, old, new) for old, new in zip(running, (mean, variance), strict=True))]
 
 
 def _mixed(node: Node, old: Value, new: Value) -> Value:
@@ -83,16 +83,16 @@ def instance_normalization(node: Node) -> Value:
 def layer_normalization(node: Node) -> Sequence[Value]:
     """Convert LayerNormalization; the mean and inverse deviation, if used, are separate layers in the stash type."""
     x, axis, eps = node.value(0), node.integer("axis", -1), node.number("epsilon", 1e-5)
-    result = _stashed(node, LayerNormalization(axis, eps), node.value(1), node.optional(2))
+    normalized = _stashed(node, LayerNormalization(axis, eps), node.value(1), node.optional(2))
     if not (node.wants(1) or node.wants(2)):
-        return [result]
+        return [normalized]
     stash = _stash_type(node)
     wide = x if x.known.dtype is stash else node.step(Cast(stash), x)
     reduce = Mean(tuple(range(checked_axis(axis, x.known.rank), x.known.rank)), keep_dims=True)
     mean = node.step(reduce, wide)
     squares = node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), wide, mean)
     variance = node.step(Addition(), node.step(reduce, squares), node.scalar_like(eps, wide))
-    return [result, mean, node.step(ElementwiseUnary(UnaryOperation.RSQRT), variance)]
+    return [normalized, mean, node.step(ElementwiseUnary(UnaryOperation.RSQRT), variance)]
 
 
 def _stash_type(node: Node) -> DataType:
@@ -109,8 +109,8 @@ def _stashed(node: Node, op: Op, scale: Value, *bias: Value | None) -> Value:
     if stash is own or (stash is DataType.FLOAT32 and own.bits < 32):  # the kernels use this precision anyway
         return node.result(op, x, scale, *bias)
     factors = [_filled(node, 1, scale, stash), *(element and _filled(node, 0, element, stash) for element in bias)]
-    result = node.step(Cast(own), node.step(op, node.step(Cast(stash), x), *factors))
-    scaled = node.step(Multiplication(), result, _by_channel(node, op, scale))
+    normalized = node.step(Cast(own), node.step(op, node.step(Cast(stash), x), *factors))
+    scaled = node.step(Multiplication(), normalized, _by_channel(node, op, scale))
     for item in filter(None, bias):
         scaled = node.step(Addition(), scaled, _by_channel(node, op, item))
     return scaled

@@ -48,8 +48,8 @@ class _Table:
             others = [entry for entry in self.entries.get((domain, name), ()) if not _is_same(entry, since, convert)]
             if any(entry.since == since for entry in others):
                 raise InvalidArgumentError(f"{title(domain, name)} has two functions since opset {since}")
-            result = sorted([*others, _Entry(since, convert)], key=lambda entry: entry.since)
-            self.entries[domain, name] = tuple(result)
+            entries = sorted([*others, _Entry(since, convert)], key=lambda entry: entry.since)
+            self.entries[domain, name] = tuple(entries)
 
     def find(self, domain: str, name: str, version: int) -> Converter | None:
         fitting = [entry.convert for entry in self.entries.get((domain, name), ()) if entry.since <= version]

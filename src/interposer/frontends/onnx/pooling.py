@@ -26,9 +26,9 @@ def max_pool(node: Node) -> Value | Sequence[Value]:
     """Convert MaxPool; if the second output is used, an operator that returns the indices computes both."""
     if not node.wants(1):
         return pooled(node, node.value(0), PoolingAlgorithm.MAX, PaddingMethod.EXCLUDE)
-    result = _clipped(node, windows_along(node, node.integers("kernel_shape"), _spatial(node)), _spatial(node))
+    windows = _clipped(node, windows_along(node, node.integers("kernel_shape"), _spatial(node)), _spatial(node))
     op = MaxPoolingWithIndices(
-        **result.lists(), output_shape_rounding=_rounding(node), column_major=node.flag("storage_order")
+        **windows.lists(), output_shape_rounding=_rounding(node), column_major=node.flag("storage_order")
     )
     return node.results(op, node.value(0))
 
@@ -44,8 +44,8 @@ def average_pool(node: Node) -> Value:
 @operator("LpPool", since=2)
 def lp_pool(node: Node) -> Value:
     """Convert LpPool: the norm of the elements in the window."""
-    result = _clipped(node, windows_along(node, node.integers("kernel_shape"), _spatial(node)), _spatial(node))
-    op = LpPooling(**result.lists(), output_shape_rounding=_rounding(node), p=node.integer("p", 2))
+    windows = _clipped(node, windows_along(node, node.integers("kernel_shape"), _spatial(node)), _spatial(node))
+    op = LpPooling(**windows.lists(), output_shape_rounding=_rounding(node), p=node.integer("p", 2))
     return node.result(op, node.value(0))
 
 
@@ -57,18 +57,18 @@ def pooled(node: Node, x: Value, algorithm: PoolingAlgorithm, padding: PaddingMe
     """Return the result of pooling `x`, whose channels are before the spatial axes, with the windows of a node."""
     size = _spatial_of(x)
     image = (1,) * (len(size) == 1) + tuple(size)
-    result, rounding = _clipped(node, windows(node, node.integers("kernel_shape"), size), image), _rounding(node)
-    if algorithm is PoolingAlgorithm.MAX and result.miss(image):
+    geometry, rounding = _clipped(node, windows(node, node.integers("kernel_shape"), size), image), _rounding(node)
+    if algorithm is PoolingAlgorithm.MAX and geometry.miss(image):
         if node.flag("ceil_mode"):
             node.concrete(size, "image")
-        enclosed, rounding = result.enclosed(image, rounded_up=node.flag("ceil_mode")), OutputShapeRounding.FLOOR
-        x, result = _bordered(node, x, enclosed), result.unpadded()
-    kind = Pooling3d if result.axes == 3 else Pooling2d
+        enclosed, rounding = geometry.enclosed(image, rounded_up=node.flag("ceil_mode")), OutputShapeRounding.FLOOR
+        x, geometry = _bordered(node, x, enclosed), geometry.unpadded()
+    kind = Pooling3d if geometry.axes == 3 else Pooling2d
     op = kind(
         algorithm,
-        **result.pads(),
-        **result.steps(),
-        **result.sizes(),
+        **geometry.pads(),
+        **geometry.steps(),
+        **geometry.sizes(),
         output_shape_rounding=rounding,
         padding_method=padding,
     )
@@ -79,13 +79,13 @@ def pooled(node: Node, x: Value, algorithm: PoolingAlgorithm, padding: PaddingMe
     return final_reshape(node, result_image, (batch, channels, width), 2)
 
 
-def _bordered(node: Node, x: Value, result: Windows) -> Value:
+def _bordered(node: Node, x: Value, windows: Windows) -> Value:
     """Return images with the padding of windows, as elements that have the lowest number of the type.
 
     This number is the maximum of a window that contains nothing else.
     """
     image = as_image(node, x)
-    pads = tuple(zip(result.before, result.after, strict=True))
+    pads = tuple(zip(windows.before, windows.after, strict=True))
     return node.step(Pad(((0, 0), (0, 0), *pads), lowest(image.known)), image)
 
 
@@ -138,9 +138,9 @@ def col2im(node: Node) -> Value:
     return node.result(Col2Im(**windows_along(node, block, image).lists(), image_shape=image), node.value(0))
 
 
-def _clipped(node: Node, result: Windows, image: Sequence[int]) -> Windows:
+def _clipped(node: Node, windows: Windows, image: Sequence[int]) -> Windows:
     """Return the windows, of which a single one that exceeds the padded image is clipped to it with ceil_mode."""
-    return result.clipped(image) if node.flag("ceil_mode") else result
+    return windows.clipped(image) if node.flag("ceil_mode") else windows
 
 
 def _spatial(node: Node) -> TensorShape:

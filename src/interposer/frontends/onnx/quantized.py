@@ -52,14 +52,14 @@ def _real(node: Node, index: int) -> Value:
     return real(node, value, quantization(node, index + 1, value.known.rank))
 
 
-def _stored(node: Node, result: Value, index: int) -> Value:
+def _stored(node: Node, value: Value, index: int) -> Value:
     """Return a float result quantized as the node's own result, with the scale in operand `index`.
 
     The next operand is the zero point, whose type is that of the result; without it the result has the type of operand
     0.
     """
     dtype = node.info(index + 1).dtype if node.has(index + 1) else node.info(0).dtype
-    return requantized(node, result, dtype, quantization(node, index, 1, 0))
+    return requantized(node, value, dtype, quantization(node, index, 1, 0))
 
 
 def _of_one(make: Callable[[Node], Op]) -> Callable[[Node], Value]:
@@ -109,8 +109,8 @@ def quantized_softmax(node: Node) -> Value:
 @operator("QLinearWhere", domain=DOMAIN)
 def quantized_where(node: Node) -> Value:
     """Convert QLinearWhere: elements of two quantized tensors, by a condition."""
-    result = node.step(Where(), node.value(0), _real(node, 1), _real(node, 4))
-    return requantized(node, result, node.info(8).dtype, quantization(node, 7, 1, 0))
+    chosen = node.step(Where(), node.value(0), _real(node, 1), _real(node, 4))
+    return requantized(node, chosen, node.info(8).dtype, quantization(node, 7, 1, 0))
 
 
 @operator("QLinearGlobalAveragePool", domain=DOMAIN)
@@ -130,8 +130,8 @@ def quantized_average_pool(node: Node) -> Value:
     images = first(node, x) if moved else x
     if node.flag("count_include_pad") and node.flag("ceil_mode"):
         node = _padded_to_windows(node, images.known.shape[2:])
-    result = pooled(node, images, PoolingAlgorithm.AVERAGE, padding)
-    return _stored(node, last(node, result) if moved else result, 3)
+    average = pooled(node, images, PoolingAlgorithm.AVERAGE, padding)
+    return _stored(node, last(node, average) if moved else average, 3)
 
 
 def _padded_to_windows(node: Node, image: Sequence[int]) -> Node:
@@ -173,8 +173,8 @@ def quantized_gemm(node: Node) -> Value:
     a = node.step(Transpose((1, 0)), a) if node.flag("transA") else a
     b = b if alpha == 1 else node.step(Multiplication(), b, node.scalar_like(alpha, b))
     op = FullyConnected(transpose_weight_matrix=turned)
-    result = _with_bias(node, op, (a, b), [alpha * qa.scale * scale for scale in qb.scales])
-    return _stored(node, result, 7) if node.has(7) else result
+    product = _with_bias(node, op, (a, b), [alpha * qa.scale * scale for scale in qb.scales])
+    return _stored(node, product, 7) if node.has(7) else product
 
 
 def _with_bias(node: Node, op: FullyConnected, operands: tuple[Value, Value], scales: list[float]) -> Value:

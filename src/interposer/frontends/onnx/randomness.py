@@ -64,8 +64,8 @@ def bernoulli(node: Node) -> Value:
     """Convert Bernoulli: 1 if a random number between 0 and 1 is less than the probability."""
     p, asked = node.value(0), node.integer("dtype", 0)
     drawn = node.step(RandomFill(seed=_seed(node), dtype=DataType.FLOAT64), _shape_of(node, p))
-    result = node.step(Comparison(ComparisonOperation.LESS), drawn, _as(node, p, DataType.FLOAT64))
-    return node.result(Cast(data_type(asked) if asked else p.known.dtype), result)
+    is_below = node.step(Comparison(ComparisonOperation.LESS), drawn, _as(node, p, DataType.FLOAT64))
+    return node.result(Cast(data_type(asked) if asked else p.known.dtype), is_below)
 
 
 @operator("Multinomial", since=7)

@@ -148,18 +148,18 @@ def in_place(
     return scope.converted()
 
 
-def rebound(result: Region, captured: Sequence[Value]) -> Graph:
+def rebound(subgraph: Region, captured: Sequence[Value]) -> Graph:
     """Return the region's graph with inputs for exactly the outer values in `captured`, in this order.
 
     The regions of one layer must capture the same values.
     """
-    mine = dict(zip(result.captured, result.graph.inputs, strict=True))
+    mine = dict(zip(subgraph.captured, subgraph.graph.inputs, strict=True))
     for number, value in enumerate(captured):
         if value in mine:
             mine[value].op = Input(number)
         else:
-            input_of_region(result.graph, number, value.known, value.name)
-    return result.graph
+            input_of_region(subgraph.graph, number, value.known, value.name)
+    return subgraph.graph
 
 
 def count_nodes(graph: Message) -> int:

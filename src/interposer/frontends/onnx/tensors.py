@@ -62,10 +62,10 @@ _MOST_ELEMENTS: Final = 1 << 56  # an empty tensor may have large dimensions, bu
 
 def data_type(number: int) -> DataType:
     """Return the data type for a number of the format; raise `ParseError` for unsupported types."""
-    result = _TYPES.get(number)
-    if result is None:
+    dtype = _TYPES.get(number)
+    if dtype is None:
         raise ParseError(f"tensors of type {_UNSUPPORTED.get(number, number)} are not supported")
-    return result
+    return dtype
 
 
 def type_number(dtype: DataType) -> int:
