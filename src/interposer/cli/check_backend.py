@@ -156,6 +156,10 @@ def _print(report: Report, *, refusals: bool) -> None:
     elif report.refused_operators():
         print()
         say(report.refusal_line())
+    if report.newer_operators():
+        print()
+        for line in report.newer_line().splitlines():
+            say(line)
     for cause in report.causes():
         print()
         say(cause.title)

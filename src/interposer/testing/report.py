@@ -80,6 +80,25 @@ class Report:
         names = f" of {next(iter(operators))}" if len(operators) == 1 else ""
         return f"it does not take {amount}{names}; --refusals lists what it refuses, and why"
 
+    def newer_operators(self) -> list[str]:
+        """Return the operators that the vocabulary got after the revision for which a native backend was built."""
+        return sorted({result.operator for result in self.results if _NEWER_LAYER.fullmatch(result.text)})
+
+    def newer_line(self) -> str:
+        """Return a sentence about operators that are newer than the backend, in lines as long as the summary's.
+
+        Empty if there are none: the backend is not a shared object, or knows every operator that was tried.
+        """
+        operators = self.newer_operators()
+        if not operators:
+            return ""
+        [revision, *_] = filter(None, (_NEWER_LAYER.fullmatch(result.text) for result in self.results))
+        text = (
+            f"it was built for revision {revision[1]} of the vocabulary, so layers of newer operators were not shown "
+            f"to it: {', '.join(operators)}"
+        )
+        return _wrapped(text)
+
     def refusals(self) -> Iterator[tuple[str, str, int]]:
         """Yield each refused operator with a reason and the number of samples it applies to, most frequent first."""
         refused = [result for result in self.results if result.status is Status.REFUSED and result.check == "support"]
@@ -101,6 +120,8 @@ class Report:
         lines = [f"backend {self.backend} {self.version}".rstrip(), "", *_aligned(self.table())]
         if self.refused_operators():
             lines += ["", self.refusal_line()]
+        if self.newer_operators():
+            lines += ["", self.newer_line()]
         for cause in self.causes():
             lines += ["", cause.title, *(f"  {line}" for line in cause.worst.text.splitlines())]
         return "\n".join([*lines, "", self.summary()])
@@ -111,7 +132,7 @@ class Report:
         total = f"{tried:,} cases"
         if self.ok:
             text = f"{self.backend} conforms{self._skips()}: {total}, none of which failed"
-            return "\n".join(textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False))
+            return _wrapped(text)
         return f"{self.backend} does not conform: {len(self.failures):,} of {total} failed"
 
     def _skips(self) -> str:
@@ -172,6 +193,7 @@ class Cause:
         return f"{self.worst.status.value}: {self.worst.id}{others}"
 
 
+_NEWER_LAYER: Final = re.compile(r"layer type newer than revision (\d+) of the vocabulary")
 _WRONG_COUNT: Final = re.compile(r"(\d+) of (\d+) elements")
 _DETAIL: Final = re.compile(r"-?\d[\d.e+-]*|'[^']*'|\[[^]]*\]")
 
@@ -213,6 +235,10 @@ _NOT_RUN: Final = frozenset({Status.SKIP, Status.REFUSED, Status.XFAIL})
 
 def _has_number(rows: Iterable[Sequence[str]], column: int) -> bool:
     return any(row[column] for row in rows)
+
+
+def _wrapped(text: str) -> str:
+    return "\n".join(textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False))
 
 
 def _printable(text: str) -> str:
