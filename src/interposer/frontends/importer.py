@@ -14,7 +14,13 @@ from typing import ClassVar, NoReturn
 import numpy as np
 
 from interposer.core.constants import share
-from interposer.core.errors import InterposerError, ParseError, UnknownRankError
+from interposer.core.errors import (
+    DamagedFileError,
+    InterposerError,
+    ParseError,
+    UnknownRankError,
+    UnsupportedOperatorError,
+)
 from interposer.core.schema import Op
 from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.frontends.folding import Folder, fold_dimensions
@@ -136,6 +142,8 @@ class Importer:
                 raise ParseError(str(error), where=where) from error
             refuse(UnsupportedFormError("the rank of a tensor is not known before running"))
         except InterposerError as error:
+            if isinstance(error, DamagedFileError | UnsupportedOperatorError):
+                raise
             if isinstance(error, ParseError) and error.where:
                 raise
             text, path = (error.message, error.path) if isinstance(error, ParseError) else (str(error), None)
@@ -291,11 +299,11 @@ class Importer:
             self._dimensions.update(zip(layer.outputs, dimensions or (), strict=False))
 
 
-def input_of_region(graph: Graph, number: int, info: TensorInfo, name: str) -> Value:
+def input_of_region(graph: Graph, number: int, info: TensorInfo, name: str, source: str = "") -> Value:
     """Return a new input of a region, with the binding id `number` and the info of the value that it receives.
 
-    This info may be more precise than what the model declares.
+    This info may be more precise than what the model declares. `source` says in messages where the input comes from.
     """
-    layer = graph.add(Input(number), name=name)
+    layer = graph.add(Input(number), name=name, source=source)
     layer.output.info = info
     return layer.output

@@ -139,7 +139,7 @@ class Node(ABC):
         """Return the rows of a constant operand, a matrix of integers with two columns."""
         numbers, shape = self.integers_of(index, title), self.array(index, title).shape
         if shape[1:] != (2,):
-            self.fail(f"{self.called(index, title)} has the shape {TensorShape(shape)}; expected two columns")
+            self.fail(f"{self.called(index, title)} has shape {TensorShape(shape)}; expected two columns")
         return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
     def dimensions_of(self, index: int, title: str) -> tuple[int, ...]:

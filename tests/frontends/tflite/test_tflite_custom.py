@@ -145,6 +145,21 @@ def test_a_user_s_operator_is_converted_with_its_options():
     assert load(times({"factor": 3}), ["CpuRef"])(np.float32([1, 2])).tolist() == [3, 6]
 
 
+@tflite.operator("Halves")
+def halves(node: tflite.Node) -> Any:
+    """Split into two halves by the shared words, or by those of earlier versions."""
+    if node.options.get("earlier"):
+        return node.result(ops.Splitter(0, (1, 1)), node.input(0))
+    return node.results(ops.Splitter(0, (1, 1)), node.value(0))
+
+
+@pytest.mark.parametrize("options", [{}, {"earlier": True}])
+def test_a_user_s_operator_may_have_several_outputs(options):
+    data = custom("Halves", [tensor("x", [2])], [tensor("y", [1]), tensor("z", [1])], options)
+    halves_of_x = load(data, ["CpuRef"])(np.float32([1, 2]))
+    assert {name: half.tolist() for name, half in halves_of_x.items()} == {"y": [1], "z": [2]}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

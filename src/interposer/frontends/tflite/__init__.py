@@ -4,7 +4,7 @@
 """
 
 from interposer.frontends.tflite.custom import operator
-from interposer.frontends.tflite.importer import load, template
+from interposer.frontends.tflite.loading import load, template
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operators
 

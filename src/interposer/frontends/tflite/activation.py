@@ -27,31 +27,31 @@ _PLAIN: Final = {
 
 
 @operator(*_PLAIN)
-def activation(node: Node) -> list[Value]:
+def activation(node: Node) -> Value:
     """Convert RELU, TANH, ELU and other activation functions that have no options."""
-    return node.result(_PLAIN[node.operator.name], node.input(0))
+    return node.result(_PLAIN[node.kind], node.value(0))
 
 
 @operator("LEAKY_RELU", options=True)
-def leaky_relu(node: Node) -> list[Value]:
+def leaky_relu(node: Node) -> Value:
     """Convert LEAKY_RELU; the slope is the option alpha."""
-    return node.result(Activation(F.LEAKY_RELU, a=node.options["alpha"]), node.input(0))
+    return node.result(Activation(F.LEAKY_RELU, a=node.options["alpha"]), node.value(0))
 
 
 @operator("GELU", options=True)
-def gelu(node: Node) -> list[Value]:
+def gelu(node: Node) -> Value:
     """Convert GELU, either exact or with the tanh approximation."""
-    return node.result(Activation(F.GELU_TANH if node.options["approximate"] else F.GELU), node.input(0))
+    return node.result(Activation(F.GELU_TANH if node.options["approximate"] else F.GELU), node.value(0))
 
 
 @operator("SOFTMAX", options=True)
-def softmax(node: Node) -> list[Value]:
+def softmax(node: Node) -> Value:
     """Convert SOFTMAX along the last axis."""
-    return node.result(Softmax(beta=node.options["beta"]), node.input(0))
+    return node.result(Softmax(beta=node.options["beta"]), node.value(0))
 
 
 @operator("PRELU")
-def prelu(node: Node) -> list[Value]:
+def prelu(node: Node) -> Value:
     """Convert PRELU; the slopes are an input."""
-    x = node.input(0)
+    x = node.value(0)
     return node.result(Prelu(), x, node.like(1, x))

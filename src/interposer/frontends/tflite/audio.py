@@ -20,7 +20,7 @@ __all__: list[str] = []
 
 
 @operator("AudioSpectrogram", custom=True)
-def audio_spectrogram(node: Node) -> list[Value]:
+def audio_spectrogram(node: Node) -> Value:
     """Convert AudioSpectrogram: the short-time Fourier transform of each channel with a periodic Hann window.
 
     The length of the transform is the next power of two of the window's length.
@@ -29,32 +29,32 @@ def audio_spectrogram(node: Node) -> list[Value]:
     if not 2 <= window <= 1 << 20 or stride < 1:
         node.fail(f"the window has {window} elements and the stride {stride}; expected at least 2 and 1")
     length = 1 << (window - 1).bit_length()
-    x = node.input(0, rank=2)
+    x = node.value(0, rank=2)
     samples, channels = x.known.shape
     if isinstance(samples, Dim) or isinstance(channels, Dim) or samples < window:
         node.fail(f"input 0 has shape {x.known.shape}; expected at least {window} samples")
-    padded = node.add(Pad(((0, 0), (0, length - window))), node.add(Transpose((1, 0)), x))
-    signal = node.add(Reshape((channels, samples + length - window, 1)), padded)
-    spectrum = node.add(Stft(frame_step=stride, frame_length=length), signal, node.constant(hann(window, length)))
+    padded = node.step(Pad(((0, 0), (0, length - window))), node.step(Transpose((1, 0)), x))
+    signal = node.step(Reshape((channels, samples + length - window, 1)), padded)
+    spectrum = node.step(Stft(frame_step=stride, frame_length=length), signal, node.constant(hann(window, length)))
     squared = node.option("magnitude_squared", bool, False)
     operation = ReduceOperation.SUM_SQUARE if squared else ReduceOperation.L2
     return node.result(Reduce((-1,), operation=operation), spectrum)
 
 
 @operator("Mfcc", custom=True)
-def mel_frequency_cepstrum(node: Node) -> list[Value]:
+def mel_frequency_cepstrum(node: Node) -> Value:
     """Convert Mfcc: the discrete cosine transform of the logarithms of energies in bands on the mel scale."""
-    rate = node.number(1, "the sample rate")
+    rate = node.integer_of(1, "the sample rate")
     low, high = node.option("lower_frequency_limit", float, 20.0), node.option("upper_frequency_limit", float, 4000.0)
     bands, count = node.option("filterbank_channel_count", int, 40), node.option("dct_coefficient_count", int, 13)
-    x = node.input(0, rank=3)
+    x = node.value(0, rank=3)
     bins = x.known.shape[2]
     if isinstance(bins, Dim) or bins < 2 or not 0 <= low < high or rate < 1:
         node.fail(f"a spectrum of {bins} frequencies up to {high} from {low} Hz, at {rate} Hz, has no mel bands")
     if not 1 <= count <= bands <= 1 << 12:
         node.fail(f"{count} coefficients of {bands} bands; expected 1 to the number of bands")
-    magnitudes = node.add(ElementwiseUnary(UnaryOperation.SQRT), x)
-    energies = node.add(BatchMatMul(), magnitudes, node.constant(mel_bands(bins, rate, bands, low, high)))
-    floored = node.add(Maximum(), energies, node.constant(np.full((1, 1, 1), LEAST_ENERGY)))
-    logarithms = node.add(ElementwiseUnary(UnaryOperation.LOG), floored)
+    magnitudes = node.step(ElementwiseUnary(UnaryOperation.SQRT), x)
+    energies = node.step(BatchMatMul(), magnitudes, node.constant(mel_bands(bins, rate, bands, low, high)))
+    floored = node.step(Maximum(), energies, node.constant(np.full((1, 1, 1), LEAST_ENERGY)))
+    logarithms = node.step(ElementwiseUnary(UnaryOperation.LOG), floored)
     return node.result(BatchMatMul(), logarithms, node.constant(cosines(bands, count)))

@@ -14,26 +14,26 @@ NHWC = DataLayout.NHWC
 
 
 @operator("SPACE_TO_BATCH_ND")
-def space_to_batch(node: Node) -> list[Value]:
+def space_to_batch(node: Node) -> Value:
     """Convert SPACE_TO_BATCH_ND; block shape and paddings are inputs."""
-    op = SpaceToBatchNd(node.ints(1, "the block's shape"), node.pairs(2, "the paddings"), NHWC)
-    return node.result(op, node.input(0))
+    op = SpaceToBatchNd(node.integers_of(1, "the block's shape"), node.pairs_of(2, "the paddings"), NHWC)
+    return node.result(op, node.value(0))
 
 
 @operator("BATCH_TO_SPACE_ND")
-def batch_to_space(node: Node) -> list[Value]:
+def batch_to_space(node: Node) -> Value:
     """Convert BATCH_TO_SPACE_ND; block shape and crops are inputs."""
-    op = BatchToSpaceNd(node.ints(1, "the block's shape"), node.pairs(2, "the crops"), NHWC)
-    return node.result(op, node.input(0))
+    op = BatchToSpaceNd(node.integers_of(1, "the block's shape"), node.pairs_of(2, "the crops"), NHWC)
+    return node.result(op, node.value(0))
 
 
 @operator("SPACE_TO_DEPTH", options=True)
-def space_to_depth(node: Node) -> list[Value]:
+def space_to_depth(node: Node) -> Value:
     """Convert SPACE_TO_DEPTH with square blocks."""
-    return node.result(SpaceToDepth(node.options["block_size"], NHWC), node.input(0))
+    return node.result(SpaceToDepth(node.options["block_size"], NHWC), node.value(0))
 
 
 @operator("DEPTH_TO_SPACE", options=True)
-def depth_to_space(node: Node) -> list[Value]:
+def depth_to_space(node: Node) -> Value:
     """Convert DEPTH_TO_SPACE with square blocks."""
-    return node.result(DepthToSpace(node.options["block_size"], NHWC), node.input(0))
+    return node.result(DepthToSpace(node.options["block_size"], NHWC), node.value(0))

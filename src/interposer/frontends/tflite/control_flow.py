@@ -9,13 +9,14 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import TensorInfo
+from interposer.frontends.importer import Importer, input_of_region
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.resources import SELECTING, Accesses, Bound, handles_in
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Graph, Value
-from interposer.ir.inference import infer_layer
-from interposer.ops.control import Input, Output
-from interposer.ops.control_flow import ControlFlow, If, While, merged_carried
+from interposer.ir.network import Network
+from interposer.ops.control import Output
+from interposer.ops.control_flow import If, While, merged_carried
 from interposer.ops.elementwise import Comparison
 
 __all__: list[str] = []
@@ -26,10 +27,10 @@ _MOST_BRANCHES: Final = 64
 @operator("CALL", "STABLEHLO_COMPOSITE", options=True)
 def call(node: Node) -> list[Value]:
     """Convert CALL and STABLEHLO_COMPOSITE: the subgraph is inlined in place of the operator."""
-    number = _named(node, "subgraph" if node.operator.name == "CALL" else "decomposition_subgraph_index")
+    number = _named(node, "subgraph" if node.kind == "CALL" else "decomposition_subgraph_index")
     call = Call.of(node, [number])
     call.give_handles()
-    return node.importer.inlined(number, call.values, node.where, call.bound)
+    return node.importer.inlined(number, call.values, call.bound)
 
 
 @operator("CALL_ONCE", options=True)
@@ -41,20 +42,18 @@ def call_once(node: Node) -> list[Value]:
 @operator("IF", options=True)
 def if_(node: Node) -> list[Value]:
     """Convert IF; a known condition selects a branch, which is inlined."""
-    condition = node.input(0)
+    condition = node.value(0)
     branches = _named(node, "then_subgraph_index"), _named(node, "else_subgraph_index")
     call = Call.of(node, branches)
     call.give_handles()
     known = condition.known.constant
     if known is not None and known.size == 1:
         taken = branches[0 if known.reshape(-1)[0] else 1]
-        return node.importer.inlined(taken, call.values, node.where, call.bound)
+        return node.importer.inlined(taken, call.values, call.bound)
     values = [*call.values, *call.states()]
     infos = [value.known for value in values]
-    regions = [node.importer.region(number, infos, node.where, call.bound, call.names) for number in branches]
-    return call.results(
-        _layer(node, node.importer.graph, If(max(1, len(regions[0].outputs))), [condition, *values], regions)
-    )
+    regions = [node.importer.region(number, infos, call.bound, call.names) for number in branches]
+    return call.results(node.control(If(max(1, len(regions[0].outputs))), [condition, *values], regions))
 
 
 @operator("STABLEHLO_CASE", options=True)
@@ -72,38 +71,38 @@ def case(node: Node) -> list[Value]:
     known = np.array(-1) if len(branches) == 1 else index.known.constant
     if known is not None:
         taken = branches[int(known) if 0 <= known < len(branches) else -1]
-        return node.importer.inlined(taken, call.values, node.where, call.bound)
+        return node.importer.inlined(taken, call.values, call.bound)
     values = [*call.values, *call.states()]
     infos = [value.known for value in values]
-    regions = [node.importer.region(number, infos, node.where, call.bound, call.names) for number in branches]
+    regions = [node.importer.region(number, infos, call.bound, call.names) for number in branches]
     for region in regions:
-        layer = region.add(Input(len(values)), name="index", source=node.source)
-        layer.output.info = index.known
-    return call.results(_selected(node, node.importer.graph, [*values, index], regions, 0))
+        input_of_region(region, len(values), index.known, "index", node.source)
+    return call.results(_selected(node, node.importer, [*values, index], regions, 0))
 
 
-def _selected(node: Node, graph: Graph, values: Sequence[Value], branches: Sequence[Graph], number: int) -> list[Value]:
-    """Add a choice between branch `number` and those after it to a graph, and return its results.
+def _selected(
+    node: Node, importer: Importer, operands: Sequence[Value], branches: Sequence[Graph], number: int
+) -> list[Value]:
+    """Add a choice between branch `number` and those after it to the importer's network, and return its results.
 
-    The last of `values`, which are also the inputs of all branches, is the index of the branch to run.
+    The last of `operands`, which are also the inputs of all branches, is the index of the branch to run.
     """
-    index = values[-1]
-    tested = graph.constant(np.array(number, index.known.dtype.numpy))
-    compared = graph.add(Comparison(), [index, tested], name=node.name, source=node.source)
-    infer_layer(compared)
-    rest = branches[-1] if number + 2 >= len(branches) else _rest(node, values, branches, number + 1)
-    count = max(1, len(branches[0].outputs))
-    return _layer(node, graph, If(count), [compared.output, *values], [branches[number], rest])
+    index, name, source = operands[-1], node.name, node.source
+    tested = importer.constant(np.array(number, index.known.dtype.numpy), "constant")
+    is_taken = importer.add_layer(Comparison(), [index, tested], name, source).output
+    rest = branches[-1] if number + 2 >= len(branches) else _rest(node, operands, branches, number + 1)
+    op = If(max(1, len(branches[0].outputs)))
+    return importer.add_control(op, [is_taken, *operands], [branches[number], rest], name, source)
 
 
-def _rest(node: Node, values: Sequence[Value], branches: Sequence[Graph], number: int) -> Graph:
+def _rest(node: Node, operands: Sequence[Value], branches: Sequence[Graph], number: int) -> Graph:
     """Return a region that runs branch `number`, or one of those after it."""
-    graph, inputs = Graph(), list[Value]()
-    for binding_id, value in enumerate(values):
-        layer = graph.add(Input(binding_id), name=f"input_{binding_id}", source=node.source)
-        layer.output.info = value.known.with_constant(None)
-        inputs.append(layer.output)
-    for binding_id, value in enumerate(_selected(node, graph, inputs, branches, number)):
+    importer = Importer(Network(""), node.importer)
+    graph, inputs = importer.network.graph, list[Value]()
+    for binding_id, value in enumerate(operands):
+        info = value.known.with_constant(None)
+        inputs.append(input_of_region(graph, binding_id, info, f"input_{binding_id}", node.source))
+    for binding_id, value in enumerate(_selected(node, importer, inputs, branches, number)):
         graph.add(Output(binding_id), [value], name=f"output_{binding_id}")
     return graph
 
@@ -122,16 +121,16 @@ def while_(node: Node) -> list[Value]:
     values = [*call.values, *call.states()]
     carried = [value.known.with_constant(None) for value in values]
     while True:
-        region = node.importer.region(body, carried, node.where, call.bound, call.names)
+        region = node.importer.region(body, carried, call.bound, call.names)
         wider = _merged(node, carried, [layer.values[0].known for layer in region.outputs])
         if wider == carried:
             break
         carried = wider
-    test = node.importer.region(condition, carried, node.where, call.bound, call.names)
+    test = node.importer.region(condition, carried, call.bound, call.names)
     for layer in test.outputs[1:]:
         test.erase(layer)
     test.erase_dead()
-    return call.results(_layer(node, node.importer.graph, While(len(values)), values, [test, region]))
+    return call.results(node.control(While(len(values)), values, [test, region]))
 
 
 @dataclass(frozen=True)
@@ -152,17 +151,17 @@ class Call:
         """Return how an operator calls the subgraphs with these numbers."""
         known = {index: node.importer.handle(index) for index in node.operator.inputs}
         bound = handles_in(node.operator, {index: name for index, name in known.items() if name is not None})
-        first = 1 if node.operator.name in SELECTING else 0
-        values = [node.input(i) for i in range(first, node.count) if known[node.operator.inputs[i]] is None]
+        first = 1 if node.kind in SELECTING else 0
+        values = [node.value(i) for i in range(first, node.num_inputs) if known[node.operator.inputs[i]] is None]
         return cls(node, values, bound, node.importer.accesses(numbers, bound))
 
     @property
     def names(self) -> list[str]:
-        return list(dict.fromkeys(name for item in self.accesses for name in item.written))
+        return list(dict.fromkeys(name for accesses in self.accesses for name in accesses.written))
 
     def states(self) -> list[Value]:
         """Return the values of all variables that the subgraphs use."""
-        return [self.node.importer.read_variable(name, self.node.where) for name in self.names]
+        return [self.node.importer.read_variable(name) for name in self.names]
 
     def give_handles(self, positions: Iterable[int] | None = None) -> None:
         """Let results of the operator be handles: those of the subgraph, or those of the arguments at `positions`."""
@@ -176,8 +175,8 @@ class Call:
         """Set the variables to the last results of a control flow layer, and return the other results."""
         count, node = len(values) - len(self.names), self.node
         for name, value in zip(self.names, values[count:], strict=True):
-            if any(item.written.get(name) for item in self.accesses):
-                node.importer.write_variable(name, value, node.where)
+            if any(accesses.written.get(name) for accesses in self.accesses):
+                node.importer.write_variable(name, value)
         return list(values[:count])
 
 
@@ -192,10 +191,3 @@ def _merged(node: Node, before: Sequence[TensorInfo], after: Sequence[TensorInfo
     if len(before) != len(after):
         node.fail(f"its body gives {len(after)} tensors; expected {len(before)}")
     return [*merged_carried(before, after)]
-
-
-def _layer(node: Node, graph: Graph, op: ControlFlow, values: Sequence[Value], regions: Sequence[Graph]) -> list[Value]:
-    layer = graph.add(op, values, name=node.name, source=node.source, regions=regions)
-    for error in infer_layer(layer):
-        node.fail(error)
-    return list(layer.outputs)

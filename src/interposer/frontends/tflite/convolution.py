@@ -26,7 +26,7 @@ _BORDERS: Final = (("front", "back"), ("top", "bottom"), ("left", "right"))
 
 
 @operator("CONV_2D", options=True)
-def convolution(node: Node) -> list[Value]:
+def convolution(node: Node) -> Value:
     """Convert CONV_2D; the number of groups follows from the channels of input and weights."""
     x = _image(node)
     weights = float_weights(node, 1, x, rank=4)
@@ -40,7 +40,7 @@ def _image(node: Node, *, asymmetric: bool = False) -> Value:
 
     Images are quantized asymmetrically if `asymmetric`, or if channels of the weights have different scales.
     """
-    x, weights = node.input(0, rank=4), node.input(1, rank=4)
+    x, weights = node.value(0, rank=4), node.value(1, rank=4)
     if not is_hybrid(x, weights):
         return x
     q = weights.known.quantization
@@ -48,9 +48,9 @@ def _image(node: Node, *, asymmetric: bool = False) -> Value:
 
 
 @operator("CONV_3D", options=True)
-def convolution_3d(node: Node) -> list[Value]:
+def convolution_3d(node: Node) -> Value:
     """Convert CONV_3D; the last axis of the weights is that of the output channels."""
-    x = node.input(0, rank=5)
+    x = node.value(0, rank=5)
     weights = node.like(1, x, rank=5)
     window = sliding(node, x.known.shape[1:4], weights.known.shape[:3])
     op = Convolution3d(**window, groups=_groups(x.known.shape[4], weights.known.shape[3]))
@@ -62,7 +62,7 @@ def _groups(channels: int, channels_each: int) -> int:
 
 
 @operator("DEPTHWISE_CONV_2D", options=True)
-def depthwise_convolution(node: Node) -> list[Value]:
+def depthwise_convolution(node: Node) -> Value:
     """Convert DEPTHWISE_CONV_2D; the channel multiplier follows from the channels, and the option is ignored."""
     x = _image(node, asymmetric=True)
     weights = node.like(1, x, rank=4)
@@ -71,11 +71,11 @@ def depthwise_convolution(node: Node) -> list[Value]:
 
 
 @operator("TRANSPOSE_CONV", options=True)
-def transpose_convolution(node: Node) -> list[Value]:
+def transpose_convolution(node: Node) -> Value:
     """Convert TRANSPOSE_CONV; the padding is that of the equivalent forward convolution."""
-    shape = node.ints(0, "the output's shape")
-    x = node.input(2, rank=4)
-    if is_hybrid(x, node.input(1)):
+    shape = node.integers_of(0, "the output's shape")
+    x = node.value(2, rank=4)
+    if is_hybrid(x, node.value(1)):
         x = rounded(node, x, (1, 2, 3), asymmetric=True)
     weights = node.like(1, x, rank=4)
     if len(shape) != 4:
@@ -85,13 +85,13 @@ def transpose_convolution(node: Node) -> list[Value]:
 
 
 @operator("CONV_3D_TRANSPOSE", options=True)
-def transpose_convolution_3d(node: Node) -> list[Value]:
+def transpose_convolution_3d(node: Node) -> Value:
     """Convert CONV_3D_TRANSPOSE to a matrix product followed by Col2Im.
 
     Each product of a weight and an input element is added at the position of the weight in the element's window. The
     padding is that of the equivalent forward convolution.
     """
-    shape, x = node.ints(0, "the output's shape"), node.input(2, rank=5)
+    shape, x = node.integers_of(0, "the output's shape"), node.value(2, rank=5)
     weights = node.like(1, x, rank=5)
     if len(shape) != 5:
         node.fail(f"the output's shape is {shape}; expected five dimensions")
@@ -100,9 +100,9 @@ def transpose_convolution_3d(node: Node) -> list[Value]:
     if depth != channels:
         node.fail(f"input has {channels} channels, but weights have {depth}")
     window = sliding(node, shape[1:4], sizes)
-    kernels = node.add(Reshape((-1, channels)), node.add(Transpose((3, 0, 1, 2, 4)), weights))
-    rows = node.add(Reshape((batch, math.prod(volume), channels)), x)
-    columns = node.add(BatchMatMul(transpose_y=True), kernels, rows)
+    kernels = node.step(Reshape((-1, channels)), node.step(Transpose((3, 0, 1, 2, 4)), weights))
+    rows = node.step(Reshape((batch, math.prod(volume), channels)), x)
+    columns = node.step(BatchMatMul(transpose_y=True), kernels, rows)
     op = Col2Im(
         window_shape=tuple(sizes),
         strides=tuple(window[f"stride_{axis}"] for axis in "zyx"),
@@ -110,15 +110,15 @@ def transpose_convolution_3d(node: Node) -> list[Value]:
         pad_list=tuple((window[f"pad_{before}"], window[f"pad_{after}"]) for before, after in _BORDERS),
         image_shape=shape[1:4],
     )
-    image = node.add(op, columns)
+    image = node.step(op, columns)
     return _with_bias(node, image, node.optional(3), results)
 
 
-def _with_bias(node: Node, image: Value, bias: Value | None, channels: int) -> list[Value]:
+def _with_bias(node: Node, image: Value, bias: Value | None, channels: int) -> Value:
     """Return the NCDHW volume as NDHWC, with the bias added and the fused activation applied."""
     order, activation = Transpose((0, 2, 3, 4, 1)), node.options["fused_activation_function"]
     if bias is None:
         return node.result(order, image, activation=activation)
     if bias.known.shape[-1] != channels:
         node.fail(f"bias has {bias.known.shape[-1]} elements; expected {channels}, one for each output channel")
-    return node.result(Addition(), node.add(order, image), bias, activation=activation)
+    return node.result(Addition(), node.step(order, image), bias, activation=activation)

@@ -32,7 +32,7 @@ def operator(name: str) -> Callable[[Converter], Converter]:
     >>> from interposer import ops
     >>> @operator("ScaledRelu")
     ... def scaled_relu(node):
-    ...     positive = node.add(ops.Activation(ops.ActivationFunction.RELU), node.input(0))
+    ...     positive = node.step(ops.Activation(ops.ActivationFunction.RELU), node.value(0))
     ...     scale = node.constant(np.float32(node.option("scale", float, 1.0)))
     ...     return node.result(ops.Multiplication(), positive, scale)
     """
@@ -55,15 +55,17 @@ def _guarded(convert: Converter) -> Converter:
     @functools.wraps(convert)
     def checked(node: Node) -> Sequence[Value]:
         try:
-            created = convert(node)
+            returned = convert(node)
         except InterposerError:
             raise
         except Exception as error:
             node.fail(f"its function failed ({type(error).__name__}: {error})")
-        results: list[Any] = list(created) if isinstance(created, list | tuple) else [created]
-        for result in results:
-            if not isinstance(result, Value):
-                node.fail(f"its function returned {result!r}; expected a Value, or a sequence of such")
-        return results
+        values: list[Any] = list(returned) if isinstance(returned, list | tuple) else [returned]
+        for value in values:
+            if not isinstance(value, Value):
+                node.fail(f"its function returned {value!r}; expected a Value, or a sequence of such")
+        if not isinstance(returned, Value) or len(node.operator.outputs) == 1:
+            return values
+        return returned.producer.outputs  # `Node.result` gives the first one
 
     return checked

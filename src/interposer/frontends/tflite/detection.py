@@ -16,14 +16,14 @@ def hard_suppression(node: Node) -> list[Value]:
     """Convert NON_MAX_SUPPRESSION_V4; the scores of the selected boxes are not among its outputs."""
     if len(node.output_infos) != 2:
         node.fail(f"it has {len(node.output_infos)} outputs; expected 2")
-    indices, _, count = node.pieces(PaddedNonMaxSuppression(), *(node.input(i) for i in range(5)), None)
+    indices, _, count = node.steps(PaddedNonMaxSuppression(), *(node.value(i) for i in range(5)), None)
     return [indices, count]
 
 
 @operator("NON_MAX_SUPPRESSION_V5")
 def soft_suppression(node: Node) -> list[Value]:
     """Convert NON_MAX_SUPPRESSION_V5, whose last input is the width of the soft suppression."""
-    return node.result(PaddedNonMaxSuppression(), *(node.input(i) for i in range(6)))
+    return node.results(PaddedNonMaxSuppression(), *(node.value(i) for i in range(6)))
 
 
 @operator("TFLite_Detection_PostProcess", custom=True)
@@ -47,9 +47,9 @@ def detection_post_process(node: Node) -> list[Value]:
         scale_w=node.option("w_scale", float),
         scale_h=node.option("h_scale", float),
     )
-    return node.result(op, encodings, scores, anchors)
+    return node.results(op, encodings, scores, anchors)
 
 
 def _floats(node: Node, index: int) -> Value:
-    value = node.input(index)
+    value = node.value(index)
     return node.dequantized(index, DataType.FLOAT32) if value.known.is_quantized else value

@@ -59,69 +59,69 @@ _UNARY: Final = {
 
 
 @operator("ADD", "SUB", "MUL", "DIV", options=True)
-def arithmetic(node: Node) -> list[Value]:
+def arithmetic(node: Node) -> Value:
     """Convert ADD, SUB, MUL and DIV, with a fused activation function as an option."""
-    op = ElementwiseBinary(BinaryOperation[node.operator.name])
-    return node.result(op, node.input(0), node.input(1), activation=node.options["fused_activation_function"])
+    op = ElementwiseBinary(BinaryOperation[node.kind])
+    return node.result(op, node.value(0), node.value(1), activation=node.options["fused_activation_function"])
 
 
 @operator(*_BINARY)
-def binary(node: Node) -> list[Value]:
+def binary(node: Node) -> Value:
     """Convert elementwise operators on two tensors without options, such as MAXIMUM, POW and comparisons."""
-    return node.result(_BINARY[node.operator.name], node.input(0), node.input(1))
+    return node.result(_BINARY[node.kind], node.value(0), node.value(1))
 
 
 @operator(*_UNARY)
-def unary(node: Node) -> list[Value]:
+def unary(node: Node) -> Value:
     """Convert elementwise operators on one tensor without options, such as ABS, EXP and ROUND."""
-    return node.result(_UNARY[node.operator.name], node.input(0))
+    return node.result(_UNARY[node.kind], node.value(0))
 
 
 @operator("FLOOR")
-def floor(node: Node) -> list[Value]:
+def floor(node: Node) -> Value:
     """Convert FLOOR to a layer of type `Floor`, a separate operator as in Arm NN."""
-    return node.result(Floor(), node.input(0))
+    return node.result(Floor(), node.value(0))
 
 
 @operator("ADD_N")
-def add_all(node: Node) -> list[Value]:
+def add_all(node: Node) -> Value:
     """Convert ADD_N to a chain of additions."""
-    total, *rest = node.inputs()
+    total, *rest = node.values()
     if not rest:
-        return [total]
+        return total
     for value in rest[:-1]:
-        total = node.add(Addition(), total, value)
+        total = node.step(Addition(), total, value)
     return node.result(Addition(), total, rest[-1])
 
 
 @operator("SELECT_V2")
-def select(node: Node) -> list[Value]:
+def select(node: Node) -> Value:
     """Convert SELECT_V2: condition and both choices are broadcast."""
-    return node.result(Where(), *node.inputs())
+    return node.result(Where(), *node.values())
 
 
 @operator("SELECT")
-def select_rows(node: Node) -> list[Value]:
+def select_rows(node: Node) -> Value:
     """Convert SELECT, whose condition of rank 1 selects whole rows."""
-    condition, a, b = (node.input(i) for i in range(3))
+    condition, a, b = (node.value(i) for i in range(3))
     rank = a.known.rank
     if condition.known.rank == 1 and rank > 1:
-        condition = node.add(Reshape((-1, *[1] * (rank - 1))), condition)
+        condition = node.step(Reshape((-1, *[1] * (rank - 1))), condition)
     return node.result(Where(), condition, a, b)
 
 
 @operator("BUCKETIZE", options=True)
-def bucketize(node: Node) -> list[Value]:
+def bucketize(node: Node) -> Value:
     """Convert BUCKETIZE: the number of boundaries that are not greater than the element.
 
     As in TFLite, integers are compared as float32, and NaN comes after all boundaries.
     """
-    x, boundaries = node.input(0), np.array(node.options["boundaries"] or (), np.float32)
+    x, boundaries = node.value(0), np.array(node.options["boundaries"] or (), np.float32)
     dtype = DataType.FLOAT64 if x.known.dtype is DataType.FLOAT64 else DataType.FLOAT32
     if x.known.dtype is not dtype:
-        x = node.add(Cast(dtype), x)
-    column = node.add(reshape_to(node, (*x.known.shape, 1)), x)
-    is_less = node.add(Comparison(ComparisonOperation.LESS), column, node.constant(boundaries.astype(dtype.numpy)))
-    is_past = node.add(ElementwiseUnary(UnaryOperation.LOGICAL_NOT), is_less)
-    counted = node.add(Cast(node.output_info.dtype), is_past)
+        x = node.step(Cast(dtype), x)
+    column = node.step(reshape_to(node, (*x.known.shape, 1)), x)
+    is_less = node.step(Comparison(ComparisonOperation.LESS), column, node.constant(boundaries.astype(dtype.numpy)))
+    is_past = node.step(ElementwiseUnary(UnaryOperation.LOGICAL_NOT), is_less)
+    counted = node.step(Cast(node.output_info.dtype), is_past)
     return node.result(Reduce((-1,), operation=ReduceOperation.SUM), counted)

@@ -15,30 +15,30 @@ __all__: list[str] = []
 
 
 @operator("GATHER", options=True)
-def gather(node: Node) -> list[Value]:
+def gather(node: Node) -> Value:
     """Convert GATHER; axis and batch axes are options."""
     op = Gather(node.options["axis"], node.options["batch_dims"])
-    return node.result(op, node.input(0), _indices(node))
+    return node.result(op, node.value(0), _indices(node))
 
 
 def _indices(node: Node) -> Value:
     """Return the indices (input 1) as int32 or int64; TFLite also takes int16."""
-    indices = node.input(1)
-    return node.add(Cast(DataType.INT32), indices) if indices.known.dtype is DataType.INT16 else indices
+    indices = node.value(1)
+    return node.step(Cast(DataType.INT32), indices) if indices.known.dtype is DataType.INT16 else indices
 
 
 @operator("GATHER_ND")
-def gather_nd(node: Node) -> list[Value]:
+def gather_nd(node: Node) -> Value:
     """Convert GATHER_ND; each row of the indices is the position of a slice."""
-    return node.result(GatherNd(), node.input(0), _indices(node))
+    return node.result(GatherNd(), node.value(0), _indices(node))
 
 
 @operator("EMBEDDING_LOOKUP")
-def embedding_lookup(node: Node) -> list[Value]:
+def embedding_lookup(node: Node) -> Value:
     """Convert EMBEDDING_LOOKUP: rows of a table, which may be quantized even if the result is float."""
-    table = node.input(1)
+    table = node.value(1)
     if table.known.is_quantized and node.output_info.dtype.is_float:
-        table = node.add(Dequantize(node.output_info.dtype), signed(node, table))
+        table = node.step(Dequantize(node.output_info.dtype), signed(node, table))
     if is_blockwise(table) and table.known.dtype is not node.output_info.dtype:
-        return node.result(Cast(node.output_info.dtype), node.add(Gather(), table, node.input(0)))
-    return node.result(Gather(), table, node.input(0))
+        return node.result(Cast(node.output_info.dtype), node.step(Gather(), table, node.value(0)))
+    return node.result(Gather(), table, node.value(0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from interposer.core.types import DataType, Quantization, TensorInfo
+from interposer.core.types import DataType, Quantization
 from interposer.frontends.tflite.blockwise import is_blockwise
 from interposer.frontends.tflite.node import Node
 from interposer.ir.graph import Value
@@ -24,7 +24,7 @@ def is_hybrid(x: Value, weights: Value) -> bool:
 
 def rounded(node: Node, x: Value, axes: tuple[int, ...], *, asymmetric: bool) -> Value:
     """Return the activations `x` of a hybrid operator, rounded to 8 bits; elements along `axes` share a scale."""
-    return node.add(DynamicFakeQuantization(axes, asymmetric), x)
+    return node.step(DynamicFakeQuantization(axes, asymmetric), x)
 
 
 def float_weights(node: Node, index: int, x: Value, *, rank: int | None = None, fold: bool = True) -> Value:
@@ -32,10 +32,10 @@ def float_weights(node: Node, index: int, x: Value, *, rank: int | None = None, 
 
     Without `fold`, a layer dequantizes constants, so that backends may compute with quantized weights.
     """
-    weights = node.input(index, rank=rank)
+    weights = node.value(index, rank=rank)
     if not is_hybrid(x, weights) or is_blockwise(weights):
         return weights
-    return node.add(Dequantize(x.known.dtype), signed(node, weights), fold=fold)
+    return node.step(Dequantize(x.known.dtype), signed(node, weights), fold=fold)
 
 
 def signed(node: Node, weights: Value) -> Value:
@@ -48,4 +48,4 @@ def signed(node: Node, weights: Value) -> Value:
         return weights
     symmetric = Quantization(info.quantization.scales, 0, info.quantization.axis)
     array = np.ascontiguousarray(weights.constant).view(np.int8)
-    return node.constant(array, TensorInfo(info.shape, DataType.INT8, symmetric))
+    return node.constant(array, symmetric)

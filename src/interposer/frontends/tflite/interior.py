@@ -37,11 +37,11 @@ def dilated(node: Node, x: Value, factors: Sequence[int], filler: Value) -> Valu
 def _dilated_along(node: Node, x: Value, axis: int, factor: int, filler: Value) -> Value:
     shape = tuple(x.known.shape)
     before, size, after = shape[:axis], shape[axis], shape[axis + 1 :]
-    rows = node.add(Reshape((*before, size, 1, *after)), x)
-    gaps = node.add(BroadcastTo((*before, size, factor - 1, *after)), filler)
-    longer = node.add(Reshape((*before, size * factor, *after)), node.add(Concat(axis + 1), rows, gaps))
+    rows = node.step(Reshape((*before, size, 1, *after)), x)
+    gaps = node.step(BroadcastTo((*before, size, factor - 1, *after)), filler)
+    longer = node.step(Reshape((*before, size * factor, *after)), node.step(Concat(axis + 1), rows, gaps))
     remaining = (*before, (size - 1) * factor + 1, *after)
-    return node.add(Slice((0,) * len(shape), remaining), longer)
+    return node.step(Slice((0,) * len(shape), remaining), longer)
 
 
 def padded(node: Node, x: Value, low: Sequence[int], high: Sequence[int], filler: Value) -> Value:
@@ -50,13 +50,13 @@ def padded(node: Node, x: Value, low: Sequence[int], high: Sequence[int], filler
         shape = list(concrete(node, x.known.shape, "the input"))
         first, last = (_border(node, shape, axis, count, filler) for count in (before, after))
         pieces = [piece for piece in (first, x, last) if piece is not None]
-        x = node.add(Concat(axis), *pieces) if len(pieces) > 1 else x
+        x = node.step(Concat(axis), *pieces) if len(pieces) > 1 else x
         x = _cropped(node, x, axis, max(0, -before), max(0, -after))
     return x
 
 
 def _border(node: Node, shape: list[int], axis: int, count: int, filler: Value) -> Value | None:
-    return node.add(BroadcastTo((*shape[:axis], count, *shape[axis + 1 :])), filler) if count > 0 else None
+    return node.step(BroadcastTo((*shape[:axis], count, *shape[axis + 1 :])), filler) if count > 0 else None
 
 
 def _cropped(node: Node, x: Value, axis: int, before: int, after: int) -> Value:
@@ -73,7 +73,7 @@ def sliced(node: Node, x: Value, axis: int, begin: int, size: int) -> Value:
     rank = x.known.rank
     starts, sizes = [0] * rank, [-1] * rank
     starts[axis], sizes[axis] = begin, size
-    return node.add(Slice(tuple(starts), tuple(sizes)), x)
+    return node.step(Slice(tuple(starts), tuple(sizes)), x)
 
 
 def strided(node: Node, x: Value, axis: int, begin: int, stride: int) -> Value:
@@ -83,7 +83,7 @@ def strided(node: Node, x: Value, axis: int, begin: int, stride: int) -> Value:
     begins, strides = [0] * rank, [1] * rank
     begins[axis], strides[axis] = begin, stride
     op = StridedSlice(tuple(begins), (0,) * rank, tuple(strides), begin_mask=masks & ~(1 << axis), end_mask=masks)
-    return node.add(op, x)
+    return node.step(op, x)
 
 
 def windowed(node: Node, values: Values, axis: int, window: tuple[int, int, int], combine: Combine) -> Values:

@@ -17,13 +17,13 @@ __all__: list[str] = []
 
 
 @operator("FULLY_CONNECTED", options=True)
-def fully_connected(node: Node) -> list[Value]:
+def fully_connected(node: Node) -> Value:
     """Convert FULLY_CONNECTED; each row of the weights belongs to one output."""
     if node.options["weights_format"]:
         node.fail(f"weights in format {node.options['weights_format']} are not supported; only the plain format is")
     x, bias = _rows(node), node.optional(2)
     if bias is not None and bias.known.rank != 1:
-        bias = node.add(Reshape((-1,)), bias)
+        bias = node.step(Reshape((-1,)), bias)
     op = FullyConnected(transpose_weight_matrix=True, keep_dims=node.options["keep_num_dims"])
     weights = float_weights(node, 1, x, rank=2, fold=False)
     return node.result(op, x, weights, bias, activation=node.options["fused_activation_function"])
@@ -35,22 +35,22 @@ def _rows(node: Node) -> Value:
     A row has as many elements as a row of the weights. With weights that have a scale for every block, LiteRT always
     quantizes rows asymmetrically.
     """
-    x, weights = node.input(0), node.input(1, rank=2)
+    x, weights = node.value(0), node.value(1, rank=2)
     if not is_hybrid(x, weights):
         return x
     if not node.options["keep_num_dims"] and (not x.known.rank or differ(x.known.shape[-1], weights.known.shape[1])):
-        x = node.add(Reshape((-1, weights.known.shape[1])), x)
+        x = node.step(Reshape((-1, weights.known.shape[1])), x)
     asymmetric = node.options["asymmetric_quantize_inputs"] or is_blockwise(weights)
     return rounded(node, x, (-1,), asymmetric=asymmetric)
 
 
 @operator("BATCH_MATMUL", options=True)
-def batch_matmul(node: Node) -> list[Value]:
+def batch_matmul(node: Node) -> Value:
     """Convert BATCH_MATMUL; the adjoint options mean transposition, as there are no complex numbers.
 
     Products of int8 with a result of int32 ignore scales and zero points, as in LiteRT.
     """
-    a, b = node.input(0), node.input(1)
+    a, b = node.value(0), node.value(1)
     if node.output_info.dtype is DataType.INT32 and a.known.dtype is DataType.INT8:
         return node.result(
             IntegerMatMul(), *(_matrix(node, value, name) for value, name in ((a, "adj_x"), (b, "adj_y")))
@@ -64,10 +64,10 @@ def batch_matmul(node: Node) -> list[Value]:
 def _matrix(node: Node, value: Value, option: str) -> Value:
     """Return an operand of BATCH_MATMUL without its scale, and with its last two axes swapped if the option is set."""
     if value.known.is_quantized:
-        value = node.add(Cast(value.known.dtype), value)
+        value = node.step(Cast(value.known.dtype), value)
     if not node.options[option]:
         return value
     rank = value.known.rank
     if rank < 2:
         node.fail(f"an operand has shape {value.known.shape}; expected at least rank 2")
-    return node.add(Transpose((*range(rank - 2), rank - 1, rank - 2)), value)
+    return node.step(Transpose((*range(rank - 2), rank - 1, rank - 2)), value)

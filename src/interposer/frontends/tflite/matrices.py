@@ -11,12 +11,12 @@ __all__: list[str] = []
 
 
 @operator("MATRIX_DIAG")
-def matrix_diagonal(node: Node) -> list[Value]:
+def matrix_diagonal(node: Node) -> Value:
     """Convert MATRIX_DIAG: rows become diagonals of matrices."""
-    return node.result(MatrixDiag(), node.input(0))
+    return node.result(MatrixDiag(), node.value(0))
 
 
 @operator("MATRIX_SET_DIAG")
-def set_diagonal(node: Node) -> list[Value]:
+def set_diagonal(node: Node) -> Value:
     """Convert MATRIX_SET_DIAG: replace the diagonals of matrices."""
-    return node.result(MatrixSetDiag(), node.input(0), node.input(1))
+    return node.result(MatrixSetDiag(), node.value(0), node.value(1))

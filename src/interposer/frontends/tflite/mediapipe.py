@@ -43,10 +43,10 @@ def _numbers(node: Node, count: int) -> tuple[int, ...]:
 
 
 @operator("Convolution2DTransposeBias", custom=True)
-def transpose_convolution_with_bias(node: Node) -> list[Value]:
+def transpose_convolution_with_bias(node: Node) -> Value:
     """Convert Convolution2DTransposeBias, a transposed convolution whose output shape follows from its padding."""
     padding, stride_x, stride_y = _numbers(node, 3)
-    x, weights, bias = node.input(0, rank=4), node.input(1, rank=4), node.input(2, rank=1)
+    x, weights, bias = node.value(0, rank=4), node.value(1, rank=4), node.value(2, rank=1)
     _, height, width, _ = concrete(node, x.known.shape, "the input")
     rows, columns = (0, 0), (0, 0)
     if padding == _SAME:
@@ -76,41 +76,41 @@ def max_pooling_with_places(node: Node) -> list[Value]:
 
     The second result has the place of each maximum in its window, as a float that is 0.1 above the number of the cell.
     """
-    x = node.input(0, rank=4)
+    x = node.value(0, rank=4)
     rows, columns = _windows(node, concrete(node, x.known.shape, "the input")[1:3])
     op = MaxPoolingWithIndices(
         window_shape=(rows.size, columns.size),
         strides=(rows.stride, columns.stride),
         pad_list=((rows.pad_before, rows.pad_after), (columns.pad_before, columns.pad_after)),
     )
-    maxima, indices = node.pieces(op, node.add(_TO_NCHW, x))
+    maxima, indices = node.steps(op, node.step(_TO_NCHW, x))
     height, width = x.known.shape[1:3]
-    row = node.add(_REST, node.add(_QUOTIENT, indices, _number(node, width)), _number(node, height))
-    column = node.add(_REST, indices, _number(node, width))
-    row = node.add(Subtraction(), row, node.constant(_origins(rows, maxima.known.shape[2])[:, None]))
-    column = node.add(Subtraction(), column, node.constant(_origins(columns, maxima.known.shape[3])))
-    cell = node.add(Addition(), node.add(Multiplication(), row, _number(node, columns.size)), column)
-    place = node.add(Addition(), node.add(Cast(DataType.FLOAT32), cell), node.constant(np.array(0.1, np.float32)))
+    row = node.step(_REST, node.step(_QUOTIENT, indices, _number(node, width)), _number(node, height))
+    column = node.step(_REST, indices, _number(node, width))
+    row = node.step(Subtraction(), row, node.constant(_origins(rows, maxima.known.shape[2])[:, None]))
+    column = node.step(Subtraction(), column, node.constant(_origins(columns, maxima.known.shape[3])))
+    cell = node.step(Addition(), node.step(Multiplication(), row, _number(node, columns.size)), column)
+    place = node.step(Addition(), node.step(Cast(DataType.FLOAT32), cell), node.constant(np.array(0.1, np.float32)))
     return [node.output(0, _TO_NHWC, maxima), node.output(1, _TO_NHWC, place)]
 
 
 @operator("MaxUnpooling2D", custom=True)
-def max_unpooling(node: Node) -> list[Value]:
+def max_unpooling(node: Node) -> Value:
     """Convert MaxUnpooling2D, which writes elements to the places that MaxPoolingWithArgmax2D returned."""
-    x, places = node.input(0, rank=4), node.input(1, rank=4)
+    x, places = node.value(0, rank=4), node.value(1, rank=4)
     batch, height, width, channels = concrete(node, x.known.shape, "the input")
     _, _, _, size_x, size_y, _ = _numbers_of_window(node)
     sizes = height * size_y, width * size_x
     rows, columns = _windows(node, sizes)
-    cell = node.add(Cast(DataType.INT64), node.add(_TO_NCHW, places))
-    row = node.add(_QUOTIENT, cell, _number(node, columns.size))
-    row = node.add(Addition(), row, node.constant(_origins(rows, height)[:, None]))
-    column = node.add(_REST, cell, _number(node, columns.size))
-    column = node.add(Addition(), column, node.constant(_origins(columns, width)))
+    cell = node.step(Cast(DataType.INT64), node.step(_TO_NCHW, places))
+    row = node.step(_QUOTIENT, cell, _number(node, columns.size))
+    row = node.step(Addition(), row, node.constant(_origins(rows, height)[:, None]))
+    column = node.step(_REST, cell, _number(node, columns.size))
+    column = node.step(Addition(), column, node.constant(_origins(columns, width)))
     planes = np.arange(batch * channels, dtype=np.int64).reshape(batch, channels, 1, 1) * (sizes[0] * sizes[1])
-    index = node.add(Addition(), node.add(Multiplication(), row, _number(node, sizes[1])), column)
-    index = node.add(Addition(), index, node.constant(planes))
-    image = node.add(MaxUnpooling(sizes), node.add(_TO_NCHW, x), index)
+    index = node.step(Addition(), node.step(Multiplication(), row, _number(node, sizes[1])), column)
+    index = node.step(Addition(), index, node.constant(planes))
+    image = node.step(MaxUnpooling(sizes), node.step(_TO_NCHW, x), index)
     return node.result(_TO_NHWC, image)
 
 

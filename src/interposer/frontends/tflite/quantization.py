@@ -18,12 +18,12 @@ __all__: list[str] = []
 
 
 @operator("QUANTIZE")
-def quantize(node: Node) -> list[Value]:
+def quantize(node: Node) -> Value:
     """Convert QUANTIZE; scale and zero point are those of the output."""
     if node.output_info.quantization is None:
         node.fail("its output has no scale")
     stored = node.importer.stored_type(node.operator.outputs[0])
-    value = _clamped(node, stored) if packed_bits(stored) else node.input(0)
+    value = _clamped(node, stored) if packed_bits(stored) else node.value(0)
     return node.result(Quantize(node.output_info.dtype), value)
 
 
@@ -32,46 +32,46 @@ def _clamped(node: Node, stored: str) -> Value:
 
     Layers have such types as integers of 8 bits, which would saturate later.
     """
-    info, x = node.output_info, node.input(0)
+    info, x = node.output_info, node.value(0)
     if not x.known.dtype.is_float or info.quantization is None or info.quantization.axis is not None:
         node.fail(f"its output is {stored}, which is only supported for a float input and one scale")
     low, high = ((bound - info.zero_point) * info.scale for bound in integer_range(stored))
-    raised = node.add(Maximum(), x, node.constant(np.asarray(low, x.known.dtype.numpy)))
-    return node.add(Minimum(), raised, node.constant(np.asarray(high, x.known.dtype.numpy)))
+    raised = node.step(Maximum(), x, node.constant(np.asarray(low, x.known.dtype.numpy)))
+    return node.step(Minimum(), raised, node.constant(np.asarray(high, x.known.dtype.numpy)))
 
 
 @operator("DEQUANTIZE")
-def dequantize(node: Node) -> list[Value]:
+def dequantize(node: Node) -> Value:
     """Convert DEQUANTIZE; constant weights (float16 or integers) are dequantized once, during the import."""
-    x = node.input(0)
+    x = node.value(0)
     if is_blockwise(x):
-        return [x] if x.known.dtype is node.output_info.dtype else node.result(Cast(node.output_info.dtype), x)
+        return x if x.known.dtype is node.output_info.dtype else node.result(Cast(node.output_info.dtype), x)
     op = ConvertFp16ToFp32() if x.known.dtype is DataType.FLOAT16 else Dequantize(node.output_info.dtype)
     return node.result(op, x, fold=True)
 
 
 @operator("DENSIFY")
-def densify(node: Node) -> list[Value]:
+def densify(node: Node) -> Value:
     """Convert DENSIFY, whose input is a sparse constant; the import makes all sparse constants dense."""
-    if node.input(0).constant is None:
+    if node.value(0).constant is None:
         node.fail("its input is no constant")
-    return [node.input(0)]
+    return node.value(0)
 
 
 @operator("FAKE_QUANT", options=True)
-def fake_quantization(node: Node) -> list[Value]:
+def fake_quantization(node: Node) -> Value:
     """Convert FAKE_QUANT, which rounds to the values that a quantized tensor can represent."""
     o = node.options
-    return node.result(FakeQuantization(o["min"], o["max"], o["num_bits"], o["narrow_range"]), node.input(0))
+    return node.result(FakeQuantization(o["min"], o["max"], o["num_bits"], o["narrow_range"]), node.value(0))
 
 
 @operator("CAST")
-def cast(node: Node) -> list[Value]:
+def cast(node: Node) -> Value:
     """Convert CAST to the type of the output."""
-    return node.result(Cast(node.output_info.dtype), node.input(0))
+    return node.result(Cast(node.output_info.dtype), node.value(0))
 
 
 @operator("BITCAST")
-def bitcast(node: Node) -> list[Value]:
+def bitcast(node: Node) -> Value:
     """Convert BITCAST to the type of the output, which must have the same width."""
-    return node.result(Bitcast(node.output_info.dtype), node.input(0))
+    return node.result(Bitcast(node.output_info.dtype), node.value(0))

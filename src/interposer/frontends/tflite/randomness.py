@@ -18,24 +18,24 @@ _DISTRIBUTIONS: Final = {"RANDOM_UNIFORM": Distribution.UNIFORM, "RANDOM_STANDAR
 
 
 @operator(*_DISTRIBUTIONS, options=True)
-def random_fill(node: Node) -> list[Value]:
+def random_fill(node: Node) -> Value:
     """Convert RANDOM_UNIFORM and RANDOM_STANDARD_NORMAL; with two seeds of 0, every run draws other numbers."""
     seed, seed2 = _seeds(node)
     op = RandomFill(
-        _DISTRIBUTIONS[node.operator.name],
+        _DISTRIBUTIONS[node.kind],
         seed=seed if seed or seed2 else None,
         seed2=seed2,
         dtype=node.output_info.dtype,
         generator=RandomGenerator.PHILOX,
     )
-    return node.result(op, node.input(0))
+    return node.result(op, node.value(0))
 
 
 @operator("MULTINOMIAL", options=True)
-def multinomial(node: Node) -> list[Value]:
+def multinomial(node: Node) -> Value:
     """Convert MULTINOMIAL; the number of samples is an input."""
-    op = RandomMultinomial(node.number(1, "the number of samples"), node.output_info.dtype)
-    return node.result(op, node.input(0), node.constant(np.array(_seeds(node), np.int64)))
+    op = RandomMultinomial(node.integer_of(1, "the number of samples"), node.output_info.dtype)
+    return node.result(op, node.value(0), node.constant(np.array(_seeds(node), np.int64)))
 
 
 def _seeds(node: Node) -> tuple[int, int]:

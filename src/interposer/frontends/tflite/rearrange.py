@@ -29,24 +29,24 @@ __all__: list[str] = []
 
 
 @operator("TRANSPOSE")
-def transpose(node: Node) -> list[Value]:
+def transpose(node: Node) -> Value:
     """Convert TRANSPOSE; the permutation is an input."""
     rank = node.info(0).rank
-    permutation = tuple(normal_axis(axis, rank) for axis in node.ints(1, "the permutation"))
-    return node.result(Transpose(permutation), node.input(0))
+    permutation = tuple(normal_axis(axis, rank) for axis in node.integers_of(1, "the permutation"))
+    return node.result(Transpose(permutation), node.value(0))
 
 
 @operator("CONCATENATION", options=True)
-def concatenation(node: Node) -> list[Value]:
+def concatenation(node: Node) -> Value:
     """Convert CONCATENATION along an axis."""
     op = Concat(node.options["axis"])
-    return node.result(op, *node.inputs(), activation=node.options["fused_activation_function"])
+    return node.result(op, *node.values(), activation=node.options["fused_activation_function"])
 
 
 @operator("PACK", options=True)
-def pack(node: Node) -> list[Value]:
+def pack(node: Node) -> Value:
     """Convert PACK: concatenate along a new axis."""
-    return node.result(Stack(node.options["axis"]), *node.inputs())
+    return node.result(Stack(node.options["axis"]), *node.values())
 
 
 @operator("UNPACK", options=True)
@@ -55,8 +55,8 @@ def unpack(node: Node) -> list[Value]:
     shape, count = node.info(0).shape, len(node.operator.outputs)
     axis = _axis(node, node.options["axis"])
     if sum(isinstance(dim, Dim) for dim in shape[:axis] + shape[axis + 1 :]) > 1:
-        return [node.output(index, _element(index, axis, len(shape)), node.input(0)) for index in range(count)]
-    pieces = node.pieces(Splitter(axis, (1,) * count), node.input(0))
+        return [node.output(index, _element(index, axis, len(shape)), node.value(0)) for index in range(count)]
+    pieces = node.steps(Splitter(axis, (1,) * count), node.value(0))
     op = reshape_to(node, [*shape[:axis], *shape[axis + 1 :]])
     return [node.output(index, op, piece) for index, piece in enumerate(pieces)]
 
@@ -72,23 +72,23 @@ def _element(index: int, axis: int, rank: int) -> StridedSlice:
 @operator("SPLIT")
 def split(node: Node) -> list[Value]:
     """Convert SPLIT into equal pieces, one for each output."""
-    x, count = node.input(1), len(node.operator.outputs)
-    axis = _axis(node, node.number(0, "the axis"), of=1)
+    x, count = node.value(1), len(node.operator.outputs)
+    axis = _axis(node, node.integer_of(0, "the axis"), of=1)
     size = x.known.shape[axis]
     if isinstance(size, Dim) or not count or size % count:
         node.fail(f"an axis of size {size} cannot be cut into {count} equal pieces")
-    return node.result(Splitter(axis, (size // count,) * count), x)
+    return node.results(Splitter(axis, (size // count,) * count), x)
 
 
 @operator("SPLIT_V")
 def split_sizes(node: Node) -> list[Value]:
     """Convert SPLIT_V into pieces of given sizes, one of which may be -1 for the remainder."""
-    axis = _axis(node, node.number(2, "the axis"))
-    sizes, dimension = node.ints(1, "the sizes"), node.info(0).shape[axis]
+    axis = _axis(node, node.integer_of(2, "the axis"))
+    sizes, dimension = node.integers_of(1, "the sizes"), node.info(0).shape[axis]
     if -1 in sizes and not isinstance(dimension, Dim):
         rest = dimension - sum(size for size in sizes if size != -1)
         sizes = tuple(rest if size == -1 else size for size in sizes)
-    return node.result(Splitter(axis, sizes), node.input(0))
+    return node.results(Splitter(axis, sizes), node.value(0))
 
 
 def _axis(node: Node, axis: int, of: int = 0) -> int:
@@ -100,38 +100,38 @@ def _axis(node: Node, axis: int, of: int = 0) -> int:
 
 
 @operator("SLICE")
-def slice_(node: Node) -> list[Value]:
+def slice_(node: Node) -> Value:
     """Convert SLICE; a size of -1 means all elements up to the end of the axis."""
     if node.is_computed(1, 2):
         return node.result(*computed_slice(node))
-    return node.result(Slice(node.ints(1, "begin"), node.ints(2, "size")), node.input(0))
+    return node.result(Slice(node.integers_of(1, "begin"), node.integers_of(2, "size")), node.value(0))
 
 
 @operator("STRIDED_SLICE", options=True)
-def strided_slice(node: Node) -> list[Value]:
+def strided_slice(node: Node) -> Value:
     """Convert STRIDED_SLICE; with the option `offset`, ends are relative to the starts."""
     if node.is_computed(1, 2):
         return computed_strided_slice(node)
-    o, begin, end = node.options, node.ints(1, "begin"), node.ints(2, "end")
+    o, begin, end = node.options, node.integers_of(1, "begin"), node.integers_of(2, "end")
     if o["offset"]:
         end = tuple(start + length for start, length in zip(begin, end, strict=True))
     masks = {name: o[name] for name in o if name.endswith("_mask")}
-    return node.result(StridedSlice(begin, end, node.ints(3, "strides"), **masks), node.input(0))
+    return node.result(StridedSlice(begin, end, node.integers_of(3, "strides"), **masks), node.value(0))
 
 
 @operator("PAD")
-def pad(node: Node) -> list[Value]:
+def pad(node: Node) -> Value:
     """Convert PAD, which pads with zeros; in a quantized tensor, these are the zero point."""
     return _padded(node)
 
 
 @operator("PADV2")
-def pad_with(node: Node) -> list[Value]:
+def pad_with(node: Node) -> Value:
     """Convert PADV2: the third input is the padding value, one element, which may be quantized or computed."""
     if node.info(2).constant is None:
-        low, high = zip(*node.pairs(1, "the paddings"), strict=True)
-        return [padded(node, node.input(0), low, high, node.scalar(2))]
-    value, q = node.known(2, "the value"), node.info(2).quantization
+        low, high = zip(*node.pairs_of(1, "the paddings"), strict=True)
+        return padded(node, node.value(0), low, high, node.scalar(2))
+    value, q = node.array(2, "the value"), node.info(2).quantization
     if value.size != 1:
         node.fail(f"the value has shape {value.shape}; expected one number")
     number = value if q is None else dequantize(value, q)
@@ -139,28 +139,28 @@ def pad_with(node: Node) -> list[Value]:
 
 
 @operator("MIRROR_PAD", options=True)
-def mirror_pad(node: Node) -> list[Value]:
+def mirror_pad(node: Node) -> Value:
     """Convert MIRROR_PAD, with or without repeating the border elements."""
     modes = {0: PaddingMode.REFLECT, 1: PaddingMode.SYMMETRIC}
     mode = modes.get(node.options["mode"]) or node.fail(f"mode {node.options['mode']} is not known")
     return _padded(node, mode=mode)
 
 
-def _padded(node: Node, value: float = 0.0, mode: PaddingMode = PaddingMode.CONSTANT) -> list[Value]:
+def _padded(node: Node, value: float = 0.0, mode: PaddingMode = PaddingMode.CONSTANT) -> Value:
     if node.is_computed(1):
-        return node.result(DynamicPad(value, mode), node.input(0), node.input(1))
-    return node.result(Pad(node.pairs(1, "the paddings"), value, mode), node.input(0))
+        return node.result(DynamicPad(value, mode), node.value(0), node.value(1))
+    return node.result(Pad(node.pairs_of(1, "the paddings"), value, mode), node.value(0))
 
 
 @operator("TILE")
-def tile(node: Node) -> list[Value]:
+def tile(node: Node) -> Value:
     """Convert TILE: repeat along every axis."""
     if node.is_computed(1):
-        return node.result(DynamicTile(), node.input(0), node.input(1))
-    return node.result(Tile(node.ints(1, "the multiples")), node.input(0))
+        return node.result(DynamicTile(), node.value(0), node.value(1))
+    return node.result(Tile(node.integers_of(1, "the multiples")), node.value(0))
 
 
 @operator("REVERSE_V2")
-def reverse(node: Node) -> list[Value]:
+def reverse(node: Node) -> Value:
     """Convert REVERSE_V2, which reverses the order of elements along constant axes."""
-    return node.result(ReverseV2(node.ints(1, "the axes")), node.input(0))
+    return node.result(ReverseV2(node.integers_of(1, "the axes")), node.value(0))

@@ -51,7 +51,7 @@ def _function(node: Node) -> FusedActivation:
 def _rounding(node: Node) -> ActivationRounding:
     """Return how activations are rounded: only for hybrid operators, which have quantized weights in floats."""
     weights = node.optional(2)
-    if weights is None or not is_hybrid(node.input(0), weights):
+    if weights is None or not is_hybrid(node.value(0), weights):
         return ActivationRounding.NONE
     asymmetric = node.options["asymmetric_quantize_inputs"]
     return ActivationRounding.ASYMMETRIC if asymmetric else ActivationRounding.SYMMETRIC
@@ -78,15 +78,15 @@ def _outputs(
     """
     if len(node.operator.outputs) != len(outputs):
         node.fail(f"it has {len(node.operator.outputs)} outputs; expected {len(outputs)}")
-    reported: list[TensorInfo | None] = [None] * op.num_results()
-    for number, result in enumerate(outputs):
-        reported[result] = node.output_infos[number]
-    for index, result in states.items():
-        reported[result] = node.info(index)
-    created = node.results(op, values, reported)
-    for index, result in states.items():
-        node.write_state(index, created[result])
-    return [created[result] for result in outputs]
+    declared: list[TensorInfo | None] = [None] * op.num_results()
+    for place, number in enumerate(outputs):
+        declared[number] = node.output_infos[place]
+    for index, number in states.items():
+        declared[number] = node.info(index)
+    results = node.layer(op, *values, declared=declared)
+    for index, number in states.items():
+        node.write_state(index, results[number])
+    return [results[number] for number in outputs]
 
 
 # --- layers without gates ---------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def _matrix(node: Node, diagonal: Value) -> Value:
         node.fail(f"diagonal recurrent weights have shape {info.shape}; expected constants of rank 1")
     if info.quantization is not None and (info.quantization.per_axis or info.zero_point):
         node.fail("diagonal recurrent weights have several scales, or a zero point; expected one scale")
-    return node.constant(np.diag(array), info)
+    return node.constant(np.diag(array), info.quantization)
 
 
 def _clips(node: Node, cell: str, projection: str) -> dict[str, Any]:
@@ -220,9 +220,9 @@ def _basic(node: Node) -> Sequence[Value | None]:
 
     The outputs are the new output and cell state, the concatenated inputs, and the sums of the gates in floats.
     """
-    if node.count != 5 or len(node.operator.outputs) != 4:
-        node.fail(f"it has {node.count} inputs and {len(node.operator.outputs)} outputs; expected 5 and 4")
-    inputs = node.output(2, Concat(axis=1), node.input(0), node.input(1))
+    if node.num_inputs != 5 or len(node.operator.outputs) != 4:
+        node.fail(f"it has {node.num_inputs} inputs and {len(node.operator.outputs)} outputs; expected 5 and 4")
+    inputs = node.output(2, Concat(axis=1), node.value(0), node.value(1))
     output, cell, sums = _basic_of_integers(node) if node.info(0).is_quantized else _basic_of_floats(node, inputs)
     for index, value in ((1, output), (4, cell)):
         if node.is_state(index):
@@ -231,12 +231,12 @@ def _basic(node: Node) -> Sequence[Value | None]:
 
 
 def _basic_of_floats(node: Node, inputs: Value) -> tuple[Value, Value, Value | None]:
-    sums = node.output(3, FullyConnected(transpose_weight_matrix=True), inputs, node.input(2, rank=2), node.input(3))
-    parts = node.pieces(Splitter(1, (sums.known.shape[1] // 4,) * 4), sums)
-    entry, forget, opening = (node.add(_SIGMOID, parts[index]) for index in (0, 2, 3))
-    added = node.add(Multiplication(), entry, node.add(_TANH, parts[1]))
-    cell = node.output(1, Addition(), added, node.add(Multiplication(), forget, node.input(4)))
-    return node.output(0, Multiplication(), opening, node.add(_TANH, cell)), cell, sums
+    sums = node.output(3, FullyConnected(transpose_weight_matrix=True), inputs, node.value(2, rank=2), node.value(3))
+    parts = node.steps(Splitter(1, (sums.known.shape[1] // 4,) * 4), sums)
+    entry, forget, opening = (node.step(_SIGMOID, parts[index]) for index in (0, 2, 3))
+    added = node.step(Multiplication(), entry, node.step(_TANH, parts[1]))
+    cell = node.output(1, Addition(), added, node.step(Multiplication(), forget, node.value(4)))
+    return node.output(0, Multiplication(), opening, node.step(_TANH, cell)), cell, sums
 
 
 def _basic_of_integers(node: Node) -> tuple[Value, Value, Value | None]:
@@ -245,18 +245,18 @@ def _basic_of_integers(node: Node) -> tuple[Value, Value, Value | None]:
     Each row of the weights belongs to the inputs and then the outputs. The operator concatenates the recurrent weights
     and those of the inputs, so the first part of a row has as many elements as the outputs.
     """
-    weights, bias = node.known(2, "the weights"), node.known(3, "the biases")
+    weights, bias = node.array(2, "the weights"), node.array(3, "the biases")
     units, row = len(bias) // 4, weights.shape[-1]
     if weights.shape != (4 * units, row) or row < units:
         node.fail(f"the weights have shape {weights.shape}, for {len(bias)} biases")
     gates = [weights[number * units : (number + 1) * units] for number in (0, 2, 1, 3)]
     biases = [bias[number * units : (number + 1) * units] for number in (0, 2, 1, 3)]
-    of_inputs = [node.constant(gate[:, units:], node.info(2)) for gate in gates]
-    of_outputs = [node.constant(gate[:, :units], node.info(2)) for gate in gates]
-    vectors = [node.constant(part, node.info(3)) for part in biases]
-    values = [node.input(0), node.input(4), node.input(1), *of_inputs, *of_outputs, *vectors]
+    of_inputs = [node.constant(gate[:, units:], node.info(2).quantization) for gate in gates]
+    of_outputs = [node.constant(gate[:, :units], node.info(2).quantization) for gate in gates]
+    vectors = [node.constant(part, node.info(3).quantization) for part in biases]
+    values = [node.value(0), node.value(4), node.value(1), *of_inputs, *of_outputs, *vectors]
     infos = node.output_infos
-    cell, output = node.results(QuantizedLstm(), values, [infos[1], infos[0]])
+    cell, output = node.layer(QuantizedLstm(), *values, declared=[infos[1], infos[0]])
     return output, cell, None
 
 

@@ -26,24 +26,24 @@ _OF_BOOLS: Final = {"SUM": ReduceOperation.ANY, "REDUCE_PROD": ReduceOperation.A
 
 
 @operator("MEAN", *_REDUCE, options=True)
-def reduction(node: Node) -> list[Value]:
+def reduction(node: Node) -> Value:
     """Convert MEAN, SUM, REDUCE_MAX and other reductions, whose axes are an input.
 
     Without axes, the input is returned unchanged. Repeated axes count once. Sums of bool are OR, products are AND.
     """
-    x = node.input(0)
-    axes = tuple(dict.fromkeys(normal_axis(axis, x.known.rank) for axis in node.ints(1, "the axes")))
+    x = node.value(0)
+    axes = tuple(dict.fromkeys(normal_axis(axis, x.known.rank) for axis in node.integers_of(1, "the axes")))
     keep: bool = node.options["keep_dims"]
-    operation = _REDUCE.get(node.operator.name)
+    operation = _REDUCE.get(node.kind)
     if x.known.dtype is DataType.BOOL:
-        operation = _OF_BOOLS.get(node.operator.name, operation)
+        operation = _OF_BOOLS.get(node.kind, operation)
     op: Op = Mean(axes, keep) if operation is None else Reduce(axes, keep, operation)
-    return node.result(op, x) if axes else [x]
+    return node.result(op, x) if axes else x
 
 
 @operator("ARG_MAX", "ARG_MIN")
-def arg_min_max(node: Node) -> list[Value]:
+def arg_min_max(node: Node) -> Value:
     """Convert ARG_MAX and ARG_MIN along one axis; the indices have the type that the file declares for the output."""
-    function = ArgMinMaxFunction.MAX if node.operator.name == "ARG_MAX" else ArgMinMaxFunction.MIN
-    op = ArgMinMax(function, node.number(1, "the axis"), dtype=node.output_info.dtype)
-    return node.result(op, node.input(0))
+    function = ArgMinMaxFunction.MAX if node.kind == "ARG_MAX" else ArgMinMaxFunction.MIN
+    op = ArgMinMax(function, node.integer_of(1, "the axis"), dtype=node.output_info.dtype)
+    return node.result(op, node.value(0))

@@ -26,24 +26,24 @@ MOST_NUMBERS: Final = 1 << 20
 
 
 @operator("RESHAPE")
-def reshape(node: Node) -> list[Value]:
+def reshape(node: Node) -> Value:
     """Convert RESHAPE; the shape is an input or, in old files, an option, in which [0] means a scalar."""
     if node.optional(1) is not None and node.info(1).rank == 1:
         if node.is_computed(1):
-            return node.result(DynamicReshape(), node.input(0), node.input(1))
-        return node.result(Reshape(node.ints(1, "the shape")), node.input(0))
+            return node.result(DynamicReshape(), node.value(0), node.value(1))
+        return node.result(Reshape(node.integers_of(1, "the shape")), node.value(0))
     shape = node.operator.attributes_as("ReshapeOptions")["new_shape"]
     if shape is None:
         node.fail("it has no shape, neither as an input nor as an option")
-    return node.result(Reshape(() if shape == (0,) else shape), node.input(0))
+    return node.result(Reshape(() if shape == (0,) else shape), node.value(0))
 
 
 @operator("SQUEEZE", options=True)
-def squeeze(node: Node) -> list[Value]:
+def squeeze(node: Node) -> Value:
     """Convert SQUEEZE: remove the given axes of size 1, or all of them."""
     shape = node.info(0).shape
     axes, rest = _squeezed_axes(node, shape), squeezed_shape(node, shape)
-    return node.result(Reshape(_sizes(rest)) if _is_almost_known(rest) else _without(axes, len(shape)), node.input(0))
+    return node.result(Reshape(_sizes(rest)) if _is_almost_known(rest) else _without(axes, len(shape)), node.value(0))
 
 
 def squeezed_shape(node: Node, shape: Sequence[int]) -> list[int]:
@@ -68,18 +68,18 @@ def _without(axes: Collection[int], rank: int) -> StridedSlice:
 
 
 @operator("EXPAND_DIMS")
-def expand_dims(node: Node) -> list[Value]:
+def expand_dims(node: Node) -> Value:
     """Convert EXPAND_DIMS: insert an axis of size 1."""
     shape = expanded_shape(node, node.info(0).shape)
-    axis = normal_axis(node.number(1, "the axis"), len(shape))
+    axis = normal_axis(node.integer_of(1, "the axis"), len(shape))
     return node.result(
-        Reshape(_sizes(shape)) if _is_almost_known(shape) else _inserted(axis, len(shape)), node.input(0)
+        Reshape(_sizes(shape)) if _is_almost_known(shape) else _inserted(axis, len(shape)), node.value(0)
     )
 
 
 def expanded_shape(node: Node, shape: Sequence[int]) -> list[int]:
     """Return the shape that EXPAND_DIMS, whose axis is input 1, makes of `shape`."""
-    axis = node.number(1, "the axis")
+    axis = node.integer_of(1, "the axis")
     if not -len(shape) - 1 <= axis <= len(shape):
         node.fail(f"an axis cannot be inserted at {axis} into shape {shape}")
     axis = normal_axis(axis, len(shape) + 1)
@@ -110,68 +110,68 @@ def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 @operator("SHAPE")
-def shape_of(node: Node) -> list[Value]:
+def shape_of(node: Node) -> Value:
     """Convert SHAPE; the dimensions have the type (int32 or int64) that the file declares for the output."""
-    return node.result(Shape(node.output_info.dtype), node.input(0))
+    return node.result(Shape(node.output_info.dtype), node.value(0))
 
 
 @operator("RANK")
-def rank_of(node: Node) -> list[Value]:
+def rank_of(node: Node) -> Value:
     """Convert RANK to a constant scalar."""
-    return node.result(Rank(), node.input(0))
+    return node.result(Rank(), node.value(0))
 
 
 @operator("BROADCAST_TO")
-def broadcast_to(node: Node) -> list[Value]:
+def broadcast_to(node: Node) -> Value:
     """Convert BROADCAST_TO; the shape is an input."""
     if node.is_computed(1):
-        return node.result(DynamicBroadcastTo(), node.input(0), node.input(1))
-    return node.result(BroadcastTo(node.ints(1, "the shape")), node.input(0))
+        return node.result(DynamicBroadcastTo(), node.value(0), node.value(1))
+    return node.result(BroadcastTo(node.integers_of(1, "the shape")), node.value(0))
 
 
 def broadcast_by(node: Node, index: int, value: Value) -> Value:
     """Return `value`, broadcast to the shape that is input `index` of the node, whether it is known or computed."""
     if node.info(index).constant is None:
-        return node.add(DynamicBroadcastTo(), value, node.input(index))
-    return node.add(BroadcastTo(node.ints(index, "the shape")), value)
+        return node.step(DynamicBroadcastTo(), value, node.value(index))
+    return node.step(BroadcastTo(node.integers_of(index, "the shape")), value)
 
 
 @operator("BROADCAST_ARGS")
-def broadcast_args(node: Node) -> list[Value]:
+def broadcast_args(node: Node) -> Value:
     """Convert BROADCAST_ARGS: the common shape of two shapes, the shorter of which is extended by ones at its start."""
-    a, b = node.input(0, rank=1), node.input(1, rank=1)
+    a, b = node.value(0, rank=1), node.value(1, rank=1)
     longest = max(a.known.shape[0], b.known.shape[0])
     if isinstance(longest, Dim) or any(isinstance(value.known.shape[0], Dim) for value in (a, b)):
         node.open_shape("the number of dimensions is not known")
-    a, b = (node.add(Pad(((longest - value.known.shape[0], 0),), 1.0), value) for value in (a, b))
-    is_one = node.add(Comparison(), a, node.constant(np.ones(1, a.known.dtype.numpy)))
+    a, b = (node.step(Pad(((longest - value.known.shape[0], 0),), 1.0), value) for value in (a, b))
+    is_one = node.step(Comparison(), a, node.constant(np.ones(1, a.known.dtype.numpy)))
     return node.result(Where(), is_one, b, a)
 
 
 @operator("FILL")
-def fill(node: Node) -> list[Value]:
+def fill(node: Node) -> Value:
     """Convert FILL: broadcast one element to a shape, which is an input."""
     if node.is_computed(0):
-        return node.result(DynamicBroadcastTo(), node.input(1), node.input(0))
-    return node.result(BroadcastTo(node.ints(0, "the shape")), node.input(1))
+        return node.result(DynamicBroadcastTo(), node.value(1), node.value(0))
+    return node.result(BroadcastTo(node.integers_of(0, "the shape")), node.value(1))
 
 
 @operator("ZEROS_LIKE")
-def zeros_like(node: Node) -> list[Value]:
+def zeros_like(node: Node) -> Value:
     """Convert ZEROS_LIKE: broadcast zeros to the input's shape."""
     info = node.info(0)
     if not info.is_concrete:
-        return node.result(Fill(0.0, info.dtype), node.add(Shape(), node.input(0)))
-    zero = node.constant(np.full((), info.zero_point, info.dtype.numpy), info)
+        return node.result(Fill(0.0, info.dtype), node.step(Shape(), node.value(0)))
+    zero = node.constant(np.full((), info.zero_point, info.dtype.numpy), info.quantization)
     return node.result(BroadcastTo(info.shape), zero)
 
 
 @operator("RANGE")
-def range_(node: Node) -> list[Value]:
+def range_(node: Node) -> Value:
     """Convert RANGE; of known numbers, each is its predecessor plus the step, rounded like in TFLite."""
     if node.is_computed(0, 1, 2):
-        return node.result(Range(), *node.inputs())
-    start, limit, step = (node.known(i, what) for i, what in enumerate(("the start", "the limit", "the step")))
+        return node.result(Range(), *node.values())
+    start, limit, step = (node.array(i, what) for i, what in enumerate(("the start", "the limit", "the step")))
     if not start.size == limit.size == step.size == 1 or not step.any():
         node.fail("expected three numbers, and a step that is not 0")
     count = max(0, math.ceil((limit.item() - start.item()) / step.item()))
@@ -179,13 +179,13 @@ def range_(node: Node) -> list[Value]:
         node.fail(f"it gives {count} numbers; at most {MOST_NUMBERS} are supported")
     steps = np.full(count, step.item(), start.dtype)
     steps[:1] = start.item()
-    return [node.constant(np.add.accumulate(steps, dtype=start.dtype))]
+    return node.constant(np.add.accumulate(steps, dtype=start.dtype))
 
 
 @operator("ONE_HOT", options=True)
-def one_hot(node: Node) -> list[Value]:
+def one_hot(node: Node) -> Value:
     """Convert ONE_HOT: one value where the position along a new axis equals the index, else another value."""
-    indices, depth = node.input(0), node.number(1, "the depth")
+    indices, depth = node.value(0), node.integer_of(1, "the depth")
     rank, axis = indices.known.rank, node.options["axis"]
     if not -1 <= axis <= rank:
         node.fail(f"a new axis cannot be at {axis} of {rank + 1}")
@@ -194,5 +194,5 @@ def one_hot(node: Node) -> list[Value]:
     axis = axis % (rank + 1)
     shape = [*indices.known.shape[:axis], 1, *indices.known.shape[axis:]]
     places = np.arange(depth, dtype=indices.known.dtype.numpy).reshape([-1] + [1] * (rank - axis))
-    chosen = node.add(Comparison(), node.add(reshape_to(node, shape), indices), node.constant(places))
-    return node.result(Where(), chosen, node.input(2), node.input(3))
+    chosen = node.step(Comparison(), node.step(reshape_to(node, shape), indices), node.constant(places))
+    return node.result(Where(), chosen, node.value(2), node.value(3))

@@ -12,20 +12,20 @@ __all__: list[str] = []
 
 
 @operator("RESIZE_BILINEAR", options=True)
-def resize_bilinear(node: Node) -> list[Value]:
+def resize_bilinear(node: Node) -> Value:
     """Convert RESIZE_BILINEAR: interpolate between the four nearest pixels."""
     return _resize(node, ResizeMethod.BILINEAR)
 
 
 @operator("RESIZE_NEAREST_NEIGHBOR", options=True)
-def resize_nearest(node: Node) -> list[Value]:
+def resize_nearest(node: Node) -> Value:
     """Convert RESIZE_NEAREST_NEIGHBOR."""
     return _resize(node, ResizeMethod.NEAREST_NEIGHBOR)
 
 
-def _resize(node: Node, method: ResizeMethod) -> list[Value]:
-    size = node.ints(1, "the size")
+def _resize(node: Node, method: ResizeMethod) -> Value:
+    size = node.integers_of(1, "the size")
     if len(size) != 2:
         node.fail(f"the size is {size}; expected height and width")
     corners, centers = node.options["align_corners"], node.options["half_pixel_centers"]
-    return node.result(Resize(size[1], size[0], method, DataLayout.NHWC, corners, centers), node.input(0, rank=4))
+    return node.result(Resize(size[1], size[0], method, DataLayout.NHWC, corners, centers), node.value(0, rank=4))

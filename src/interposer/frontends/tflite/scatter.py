@@ -15,33 +15,33 @@ __all__: list[str] = []
 
 
 @operator("SCATTER_ND")
-def scatter_nd(node: Node) -> list[Value]:
+def scatter_nd(node: Node) -> Value:
     """Convert SCATTER_ND: add updates to zeros; the shape is the last input. Sums of bool are OR."""
-    op, updates = ScatterNd(ScatterFunction.ADD, input_enabled=False), node.input(1)
+    op, updates = ScatterNd(ScatterFunction.ADD, input_enabled=False), node.value(1)
     if updates.known.dtype is not DataType.BOOL:
-        return node.result(op, node.input(2), node.input(0), updates)
-    counts = node.add(op, node.input(2), node.input(0), node.add(Cast(DataType.INT32), updates))
+        return node.result(op, node.value(2), node.value(0), updates)
+    counts = node.step(op, node.value(2), node.value(0), node.step(Cast(DataType.INT32), updates))
     return node.result(Cast(DataType.BOOL), counts)
 
 
 @operator("DYNAMIC_UPDATE_SLICE")
-def dynamic_update_slice(node: Node) -> list[Value]:
+def dynamic_update_slice(node: Node) -> Value:
     """Convert DYNAMIC_UPDATE_SLICE; the position is an input."""
-    return node.result(DynamicUpdateSlice(), node.input(0), node.input(1), node.input(2))
+    return node.result(DynamicUpdateSlice(), node.value(0), node.value(1), node.value(2))
 
 
 @operator("SPARSE_TO_DENSE")
-def sparse_to_dense(node: Node) -> list[Value]:
+def sparse_to_dense(node: Node) -> Value:
     """Convert SPARSE_TO_DENSE: write one value, or one for each index, over a default value."""
-    indices, values = node.input(0), node.input(2)
+    indices, values = node.value(0), node.value(2)
     rank = int(node.info(1).num_elements)
     columns = indices.known.shape[1] if indices.known.rank > 1 else 1
     if indices.known.rank > 2 or columns != rank:
         node.fail(f"the indices have shape {indices.known.shape}; expected a position of {rank} axes in each row")
-    rows = node.add(Reshape((-1, rank)), indices)
+    rows = node.step(Reshape((-1, rank)), indices)
     count = rows.known.shape[0]
     if values.known.rank == 0:
         if isinstance(count, Dim):
             node.open_shape("the number of indices is not known")
-        values = node.add(BroadcastTo((count,)), values)
-    return node.result(ScatterNd(), broadcast_by(node, 1, node.input(3)), rows, values)
+        values = node.step(BroadcastTo((count,)), values)
+    return node.result(ScatterNd(), broadcast_by(node, 1, node.value(3)), rows, values)

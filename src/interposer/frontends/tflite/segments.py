@@ -27,50 +27,50 @@ _FUNCTIONS: Final = {
 
 
 @operator("SEGMENT_SUM")
-def segment_sum(node: Node) -> list[Value]:
+def segment_sum(node: Node) -> Value:
     """Convert SEGMENT_SUM: add each row to the result's row with the number of its segment.
 
     The greatest segment number determines how many rows the result has.
     """
-    data, numbers = node.input(0), node.input(1, rank=1)
+    data, numbers = node.value(0), node.value(1, rank=1)
     nothing, step = (node.constant(np.full(1, value, numbers.known.dtype.numpy)) for value in (-1, 1))
-    greatest = node.add(Reduce((0,), True, ReduceOperation.MAX), node.add(Concat(0), numbers, nothing))
-    rest = node.add(Slice((1,), (-1,)), node.add(Shape(numbers.known.dtype), data))
-    shape = node.add(Concat(0), node.add(Addition(), greatest, step), rest)
+    greatest = node.step(Reduce((0,), True, ReduceOperation.MAX), node.step(Concat(0), numbers, nothing))
+    rest = node.step(Slice((1,), (-1,)), node.step(Shape(numbers.known.dtype), data))
+    shape = node.step(Concat(0), node.step(Addition(), greatest, step), rest)
     op = ScatterNd(ScatterFunction.ADD, input_enabled=False)
     return node.result(op, shape, _as_column(node, numbers), data)
 
 
 @operator(*_FUNCTIONS)
-def unsorted_segments(node: Node) -> list[Value]:
+def unsorted_segments(node: Node) -> Value:
     """Convert UNSORTED_SEGMENT_SUM, _PROD, _MAX and _MIN; rows with a negative segment number are dropped.
 
     They are written to an extra row, which is sliced off.
     """
-    data, numbers = node.input(0), node.input(1)
-    count = node.number(2, "the number of segments")
+    data, numbers = node.value(0), node.value(1)
+    count = node.integer_of(2, "the number of segments")
     shape = data.known.shape[numbers.known.rank :]
     if any(isinstance(size, Dim) for size in shape):
         node.open_shape("the size of a row is not known")
     if count < 0:
         node.fail(f"the number of segments is {count}; expected 0 or more")
-    function = _FUNCTIONS[node.operator.name]
+    function = _FUNCTIONS[node.kind]
     start = node.constant(np.full((), _neutral(function, data.known.dtype), data.known.dtype.numpy))
-    base = node.add(BroadcastTo((count + 1, *shape)), start)
+    base = node.step(BroadcastTo((count + 1, *shape)), start)
     rows = _as_column(node, _kept(node, numbers, count))
-    scattered = node.add(ScatterNd(function), base, rows, node.add(Reshape((-1, *shape)), data))
+    scattered = node.step(ScatterNd(function), base, rows, node.step(Reshape((-1, *shape)), data))
     return node.result(Slice((0,) * (1 + len(shape)), (count, *shape)), scattered)
 
 
 def _kept(node: Node, numbers: Value, count: int) -> Value:
     """Return the segment numbers with `count` in place of the negative ones."""
     zero, last = (node.constant(np.full((), value, numbers.known.dtype.numpy)) for value in (0, count))
-    is_negative = node.add(Comparison(ComparisonOperation.LESS), numbers, zero)
-    return node.add(Where(), is_negative, last, numbers)
+    is_negative = node.step(Comparison(ComparisonOperation.LESS), numbers, zero)
+    return node.step(Where(), is_negative, last, numbers)
 
 
 def _as_column(node: Node, numbers: Value) -> Value:
-    return node.add(Reshape((-1, 1)), numbers)
+    return node.step(Reshape((-1, 1)), numbers)
 
 
 def _neutral(function: ScatterFunction, dtype: DataType) -> float | int:

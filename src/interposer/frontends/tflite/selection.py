@@ -14,9 +14,9 @@ __all__: list[str] = []
 
 
 @operator("WHERE")
-def where(node: Node) -> list[Value]:
+def where(node: Node) -> Value:
     """Convert WHERE: the indices of nonzero elements, one row each."""
-    return node.result(Transpose((1, 0)), node.add(NonZero(), node.input(0)))
+    return node.result(Transpose((1, 0)), node.step(NonZero(), node.value(0)))
 
 
 @operator("UNIQUE")
@@ -25,7 +25,7 @@ def unique(node: Node) -> list[Value]:
     if len(node.output_infos) != 2:
         node.fail(f"it has {len(node.output_infos)} outputs; expected 2")
     op = Unique(sorted=False, index_dtype=node.output_infos[1].dtype)
-    values, _, inverse, _ = node.pieces(op, node.input(0))
+    values, _, inverse, _ = node.steps(op, node.value(0))
     return [values, inverse]
 
 
@@ -34,5 +34,5 @@ def top_k(node: Node) -> list[Value]:
     """Convert TOPK_V2; k is an input."""
     dtype = node.output_infos[-1].dtype
     if node.is_computed(1):
-        return node.result(DynamicTopK(index_dtype=dtype), node.input(0), node.input(1))
-    return node.result(TopK(node.number(1, "how many"), index_dtype=dtype), node.input(0))
+        return node.results(DynamicTopK(index_dtype=dtype), node.value(0), node.value(1))
+    return node.results(TopK(node.integer_of(1, "how many"), index_dtype=dtype), node.value(0))

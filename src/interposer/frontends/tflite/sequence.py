@@ -11,14 +11,14 @@ __all__: list[str] = []
 
 
 @operator("CUMSUM", options=True)
-def running_sum(node: Node) -> list[Value]:
+def running_sum(node: Node) -> Value:
     """Convert CUMSUM; the axis is an input."""
-    op = CumSum(node.number(1, "the axis"), node.options["exclusive"], node.options["reverse"])
-    return node.result(op, node.input(0))
+    op = CumSum(node.integer_of(1, "the axis"), node.options["exclusive"], node.options["reverse"])
+    return node.result(op, node.value(0))
 
 
 @operator("REVERSE_SEQUENCE", options=True)
-def reverse_sequence(node: Node) -> list[Value]:
+def reverse_sequence(node: Node) -> Value:
     """Convert REVERSE_SEQUENCE; time and batch axes are options."""
     op = ReverseSequence(node.options["seq_dim"], node.options["batch_dim"])
-    return node.result(op, node.input(0), node.input(1))
+    return node.result(op, node.value(0), node.value(1))

@@ -23,25 +23,25 @@ _FARTHEST: Final = (1 << 31) - 1
 
 def computed_slice(node: Node) -> tuple[Op, Value, Value, Value]:
     """Return the operator and the operands for SLICE with computed bounds, of which a size of -1 means the rest."""
-    x, begin, size = (node.input(index) for index in range(3))
-    ends = node.add(ElementwiseBinary(BinaryOperation.ADD), begin, size)
-    whole = node.add(Comparison(ComparisonOperation.LESS), size, _like(node, size, 0))
-    ends = node.add(Where(), whole, _like(node, begin, _FARTHEST), ends)
+    x, begin, size = (node.value(index) for index in range(3))
+    ends = node.step(ElementwiseBinary(BinaryOperation.ADD), begin, size)
+    whole = node.step(Comparison(ComparisonOperation.LESS), size, _like(node, size, 0))
+    ends = node.step(Where(), whole, _like(node, begin, _FARTHEST), ends)
     return DynamicSlice(tuple(range(x.known.rank))), x, begin, ends
 
 
-def computed_strided_slice(node: Node) -> list[Value]:
+def computed_strided_slice(node: Node) -> Value:
     """Convert STRIDED_SLICE with computed bounds and known strides.
 
     The slices are taken first. Axes are then removed and inserted by a `StridedSlice` of whole axes.
     """
-    o, x = node.options, node.input(0)
-    begin, end, strides = node.input(1), node.input(2), np.array(node.ints(3, "strides"))
+    o, x = node.options, node.value(0)
+    begin, end, strides = node.value(1), node.value(2), np.array(node.integers_of(3, "strides"))
     count = strides.size
     if begin.known.shape != (count,) or end.known.shape != (count,):
         node.fail(f"begin is {begin.known} and end {end.known}; expected {count} elements, one for each stride")
     if o["offset"]:
-        end = node.add(ElementwiseBinary(BinaryOperation.ADD), begin, end)
+        end = node.step(ElementwiseBinary(BinaryOperation.ADD), begin, end)
     places = _axes(node, count, o["ellipsis_mask"], o["new_axis_mask"])
     numbers, axes = [number for number, _ in places], [axis for _, axis in places]
     shrunk = _bits(o["shrink_axis_mask"], numbers)
@@ -54,7 +54,7 @@ def computed_strided_slice(node: Node) -> list[Value]:
     structure = {name: o[name] for name in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask")}
     if not any(structure.values()):
         return node.result(DynamicSlice(tuple(axes)), *operands)
-    return node.result(_view(count, structure), node.add(DynamicSlice(tuple(axes)), *operands))
+    return node.result(_view(count, structure), node.step(DynamicSlice(tuple(axes)), *operands))
 
 
 def _view(count: int, structure: Mapping[str, int]) -> StridedSlice:
@@ -87,7 +87,7 @@ def _picked(node: Node, value: Value, numbers: Sequence[int]) -> Value:
     """Return the elements of a vector at these positions."""
     if value.known.shape == (len(numbers),):
         return value
-    return node.add(Gather(0), value, node.constant(np.array(numbers, np.int32)))
+    return node.step(Gather(0), value, node.constant(np.array(numbers, np.int32)))
 
 
 def _replaced(node: Node, value: Value, mask: Array, others: Array | Value) -> Value:
@@ -95,14 +95,14 @@ def _replaced(node: Node, value: Value, mask: Array, others: Array | Value) -> V
     if not mask.any():
         return value
     new = others if isinstance(others, Value) else node.constant(others.astype(value.known.dtype.numpy))
-    return node.add(Where(), node.constant(mask), new, value)
+    return node.step(Where(), node.constant(mask), new, value)
 
 
 def _next(node: Node, begin: Value) -> Value:
     """Return the ends of slices of one element: the index plus 1, but the end of the axis for the last index, -1."""
-    after = node.add(ElementwiseBinary(BinaryOperation.ADD), begin, _like(node, begin, 1))
-    last = node.add(Comparison(ComparisonOperation.EQUAL), begin, _like(node, begin, -1))
-    return node.add(Where(), last, _like(node, begin, _FARTHEST), after)
+    after = node.step(ElementwiseBinary(BinaryOperation.ADD), begin, _like(node, begin, 1))
+    last = node.step(Comparison(ComparisonOperation.EQUAL), begin, _like(node, begin, -1))
+    return node.step(Where(), last, _like(node, begin, _FARTHEST), after)
 
 
 def _like(node: Node, vector: Value, number: int) -> Value:

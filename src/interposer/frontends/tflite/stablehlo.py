@@ -88,50 +88,50 @@ _GENERATORS: Final = {0: BitGenerator.PHILOX, 1: BitGenerator.PHILOX, 2: BitGene
 
 
 @operator(*_UNARY)
-def unary(node: Node) -> list[Value]:
+def unary(node: Node) -> Value:
     """Convert StableHLO's elementwise operators on one tensor."""
-    return node.result(_UNARY[node.operator.name], node.input(0))
+    return node.result(_UNARY[node.kind], node.value(0))
 
 
 @operator(*_BINARY)
-def binary(node: Node) -> list[Value]:
+def binary(node: Node) -> Value:
     """Convert StableHLO's elementwise operators on two tensors; on bool, sums are OR and products are AND."""
-    a, b = node.input(0), node.input(1)
-    if a.known.dtype is DataType.BOOL and node.operator.name in _OF_BOOLS:
-        return node.result(LogicalBinary(_OF_BOOLS[node.operator.name]), a, b)
-    return node.result(ElementwiseBinary(_BINARY[node.operator.name]), a, b)
+    a, b = node.value(0), node.value(1)
+    if a.known.dtype is DataType.BOOL and node.kind in _OF_BOOLS:
+        return node.result(LogicalBinary(_OF_BOOLS[node.kind]), a, b)
+    return node.result(ElementwiseBinary(_BINARY[node.kind]), a, b)
 
 
 @operator("STABLEHLO_CBRT")
-def cube_root(node: Node) -> list[Value]:
+def cube_root(node: Node) -> Value:
     """Convert STABLEHLO_CBRT: the sign of x times the cube root of its absolute value."""
-    x = node.input(0)
+    x = node.value(0)
     third = node.constant(np.array(1 / 3, x.known.dtype.numpy))
-    size = node.add(ElementwiseUnary(UnaryOperation.ABS), x)
-    root = node.add(ElementwiseBinary(BinaryOperation.POWER), size, third)
-    return node.result(Multiplication(), node.add(ElementwiseUnary(UnaryOperation.SIGN), x), root)
+    size = node.step(ElementwiseUnary(UnaryOperation.ABS), x)
+    root = node.step(ElementwiseBinary(BinaryOperation.POWER), size, third)
+    return node.result(Multiplication(), node.step(ElementwiseUnary(UnaryOperation.SIGN), x), root)
 
 
 @operator("STABLEHLO_SELECT")
-def select(node: Node) -> list[Value]:
+def select(node: Node) -> Value:
     """Convert STABLEHLO_SELECT, whose condition may be a scalar."""
-    return node.result(Where(), *node.inputs())
+    return node.result(Where(), *node.values())
 
 
 @operator("STABLEHLO_CLAMP")
-def clamp(node: Node) -> list[Value]:
+def clamp(node: Node) -> Value:
     """Convert STABLEHLO_CLAMP: the inputs are the minimum, the operand and the maximum."""
-    low, x, high = (node.input(index) for index in range(3))
-    return node.result(Minimum(), node.add(Maximum(), x, low), high)
+    low, x, high = (node.value(index) for index in range(3))
+    return node.result(Minimum(), node.step(Maximum(), x, low), high)
 
 
 @operator("STABLEHLO_COMPARE", options=True)
-def compare(node: Node) -> list[Value]:
+def compare(node: Node) -> Value:
     """Convert STABLEHLO_COMPARE; in total order, floats are compared as integers with the same order."""
     direction, kind = node.options["comparison_direction"], node.options["compare_type"]
     if direction >= len(_DIRECTIONS):
         node.fail(f"the direction {direction} is not known")
-    a, b = node.input(0), node.input(1)
+    a, b = node.value(0), node.value(1)
     if kind == _TOTAL_ORDER and a.known.dtype in _SAME_WIDTH:
         a, b = _in_total_order(node, a), _in_total_order(node, b)
     return node.result(Comparison(_DIRECTIONS[direction]), a, b)
@@ -143,67 +143,67 @@ def _in_total_order(node: Node, x: Value) -> Value:
     The bits of negative floats but their sign are inverted.
     """
     dtype = _SAME_WIDTH.get(x.known.dtype) or node.fail(f"{x.known.dtype} has no total order")
-    bits, limits = node.add(Bitcast(dtype), x), np.iinfo(dtype.numpy)
+    bits, limits = node.step(Bitcast(dtype), x), np.iinfo(dtype.numpy)
     others, zero = (node.constant(np.array(number, dtype.numpy)) for number in (limits.max, 0))
-    is_negative = node.add(Comparison(ComparisonOperation.LESS), bits, zero)
-    inverted = node.add(ElementwiseBinary(BinaryOperation.BITWISE_XOR), bits, others)
-    return node.add(Where(), is_negative, inverted, bits)
+    is_negative = node.step(Comparison(ComparisonOperation.LESS), bits, zero)
+    inverted = node.step(ElementwiseBinary(BinaryOperation.BITWISE_XOR), bits, others)
+    return node.step(Where(), is_negative, inverted, bits)
 
 
 @operator("STABLEHLO_CONVERT")
-def convert(node: Node) -> list[Value]:
+def convert(node: Node) -> Value:
     """Convert STABLEHLO_CONVERT to the type of the output."""
-    return node.result(Cast(node.output_info.dtype), node.input(0))
+    return node.result(Cast(node.output_info.dtype), node.value(0))
 
 
 @operator("STABLEHLO_RESHAPE")
-def reshape(node: Node) -> list[Value]:
+def reshape(node: Node) -> Value:
     """Convert STABLEHLO_RESHAPE, whose shape is that of the output in the file."""
     shape = node.output_info.shape
     if sum(isinstance(size, Dim) for size in shape) > 1:
         node.open_shape("more than one dimension is not known")
-    return node.result(Reshape(tuple(-1 if isinstance(size, Dim) else size for size in shape)), node.input(0))
+    return node.result(Reshape(tuple(-1 if isinstance(size, Dim) else size for size in shape)), node.value(0))
 
 
 @operator("STABLEHLO_TRANSPOSE", options=True)
-def transpose(node: Node) -> list[Value]:
+def transpose(node: Node) -> Value:
     """Convert STABLEHLO_TRANSPOSE; the permutation is an option."""
-    return node.result(Transpose(tuple(node.options["permutation"] or ())), node.input(0))
+    return node.result(Transpose(tuple(node.options["permutation"] or ())), node.value(0))
 
 
 @operator("STABLEHLO_CONCATENATE", options=True)
-def concatenate(node: Node) -> list[Value]:
+def concatenate(node: Node) -> Value:
     """Convert STABLEHLO_CONCATENATE along a dimension."""
-    return node.result(Concat(node.options["dimension"]), *node.inputs())
+    return node.result(Concat(node.options["dimension"]), *node.values())
 
 
 @operator("STABLEHLO_BROADCAST_IN_DIM", options=True)
-def broadcast_in_dim(node: Node) -> list[Value]:
+def broadcast_in_dim(node: Node) -> Value:
     """Convert STABLEHLO_BROADCAST_IN_DIM; the options name the output's dimension for each one of the input."""
-    x, shape = node.input(0), concrete(node, node.output_info.shape, "the output")
+    x, shape = node.value(0), concrete(node, node.output_info.shape, "the output")
     places = tuple(node.options["broadcast_dimensions"] or ())
     if len(places) != x.known.rank or len({*places}) != len(places) or not {*places} <= {*range(len(shape))}:
         node.fail(f"the broadcast dimensions are {places}; expected {x.known.rank} of the output's {len(shape)}")
     order = tuple(sorted(range(len(places)), key=lambda axis: places[axis]))
-    x = x if order == tuple(range(len(order))) else node.add(Transpose(order), x)
+    x = x if order == tuple(range(len(order))) else node.step(Transpose(order), x)
     sizes = dict(zip(sorted(places), concrete(node, x.known.shape, "the input"), strict=True))
-    x = node.add(Reshape(tuple(sizes.get(axis, 1) for axis in range(len(shape)))), x)
+    x = node.step(Reshape(tuple(sizes.get(axis, 1) for axis in range(len(shape)))), x)
     return node.result(BroadcastTo(shape), x)
 
 
 @operator("STABLEHLO_SLICE", options=True)
-def slice_(node: Node) -> list[Value]:
+def slice_(node: Node) -> Value:
     """Convert STABLEHLO_SLICE with its starts, limits and strides."""
     names, rank = ("start_indices", "limit_indices", "strides"), node.info(0).rank
     starts, limits, strides = (tuple(node.options[name] or ()) for name in names)
     columns = [starts, limits, strides]
     if any(len(column) != rank or min(column, default=0) < 0 for column in columns):
         node.fail(f"its range is {columns}; expected numbers of at least 0 for each of {rank} axes")
-    return node.result(StridedSlice(starts, limits, strides), node.input(0)) if rank else [node.input(0)]
+    return node.result(StridedSlice(starts, limits, strides), node.value(0)) if rank else node.value(0)
 
 
 @operator("STABLEHLO_IOTA", options=True)
-def iota(node: Node) -> list[Value]:
+def iota(node: Node) -> Value:
     """Convert STABLEHLO_IOTA to consecutive numbers along a dimension, which are broadcast along the others."""
     shape, axis = concrete(node, node.output_info.shape, "the output"), node.options["iota_dimension"]
     if not 0 <= axis < len(shape):
@@ -214,16 +214,16 @@ def iota(node: Node) -> list[Value]:
 
 
 @operator("STABLEHLO_PAD", options=True)
-def pad(node: Node) -> list[Value]:
+def pad(node: Node) -> Value:
     """Convert STABLEHLO_PAD: padding before, after and between elements; negative padding removes elements."""
-    x, filler = node.input(0), node.scalar(1)
+    x, filler = node.value(0), node.scalar(1)
     low, high, interior = (
         tuple(node.options[name] or ()) for name in ("edge_padding_low", "edge_padding_high", "interior_padding")
     )
     if {len(low), len(high), len(interior)} != {x.known.rank} or min(interior, default=0) < 0:
         node.fail(f"the padding is {low}, {high} and {interior}; expected numbers for {x.known.rank} axes")
     check_padding(node, (*low, *high, *interior))
-    return [padded(node, dilated(node, x, [gap + 1 for gap in interior], filler), low, high, filler)]
+    return padded(node, dilated(node, x, [gap + 1 for gap in interior], filler), low, high, filler)
 
 
 def check_padding(node: Node, numbers: Sequence[int]) -> None:
@@ -233,38 +233,39 @@ def check_padding(node: Node, numbers: Sequence[int]) -> None:
 
 
 @operator("STABLEHLO_DYNAMIC_SLICE", options=True)
-def dynamic_slice(node: Node) -> list[Value]:
+def dynamic_slice(node: Node) -> Value:
     """Convert STABLEHLO_DYNAMIC_SLICE; starts are clamped so that the slice is within the tensor."""
-    x, sizes = node.input(0), tuple(node.options["slice_sizes"] or ())
+    x, sizes = node.value(0), tuple(node.options["slice_sizes"] or ())
     shape = concrete(node, x.known.shape, "the input")
     if len(sizes) != len(shape) or any(not 0 <= size <= dim for size, dim in zip(sizes, shape, strict=True)):
         node.fail(f"the slice sizes are {sizes} in a tensor of shape {x.known.shape}")
     if not shape:
-        return [x]
+        return x
     starts = _starts(node, 1, len(shape))
     spare = np.subtract(shape, sizes).astype(starts.known.dtype.numpy)
-    starts = node.add(Minimum(), node.add(Maximum(), starts, node.constant(np.zeros_like(spare))), node.constant(spare))
-    ends = node.add(Addition(), starts, node.constant(np.array(sizes, spare.dtype)))
+    starts = node.step(Maximum(), starts, node.constant(np.zeros_like(spare)))
+    starts = node.step(Minimum(), starts, node.constant(spare))
+    ends = node.step(Addition(), starts, node.constant(np.array(sizes, spare.dtype)))
     return node.result(DynamicSlice(tuple(range(len(shape)))), x, starts, ends)
 
 
 @operator("STABLEHLO_DYNAMIC_UPDATE_SLICE")
-def dynamic_update_slice(node: Node) -> list[Value]:
+def dynamic_update_slice(node: Node) -> Value:
     """Convert STABLEHLO_DYNAMIC_UPDATE_SLICE, whose starts are one scalar for each axis."""
-    x, update = node.input(0), node.input(1)
+    x, update = node.value(0), node.value(1)
     if not x.known.rank:
-        return [update]
+        return update
     return node.result(DynamicUpdateSlice(), x, update, _starts(node, 2, x.known.rank))
 
 
 def _starts(node: Node, first: int, rank: int) -> Value:
     """Return the inputs from number `first` on, one scalar for each axis, as a vector of int32 or int64."""
-    if node.count != first + rank:
-        node.fail(f"it has {node.count} inputs; expected {first + rank}")
-    scalars = [node.add(Reshape((1,)), node.input(first + axis)) for axis in range(rank)]
-    starts = node.add(Concat(0), *scalars)
+    if node.num_inputs != first + rank:
+        node.fail(f"it has {node.num_inputs} inputs; expected {first + rank}")
+    scalars = [node.step(Reshape((1,)), node.value(first + axis)) for axis in range(rank)]
+    starts = node.step(Concat(0), *scalars)
     is_index = starts.known.dtype in {DataType.INT32, DataType.INT64}
-    return starts if is_index else node.add(Cast(DataType.INT64), starts)
+    return starts if is_index else node.step(Cast(DataType.INT64), starts)
 
 
 @operator("STABLEHLO_RNG_BIT_GENERATOR", options=True)
@@ -276,4 +277,4 @@ def random_bits(node: Node) -> list[Value]:
         node.fail(f"it has {len(node.output_infos)} outputs; expected 2")
     bits = node.output_infos[1]
     shape = concrete(node, bits.shape, "the output")
-    return node.result(RandomBits(shape, generator, bits.dtype), node.input(0))
+    return node.results(RandomBits(shape, generator, bits.dtype), node.value(0))

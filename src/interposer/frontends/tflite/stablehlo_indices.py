@@ -85,7 +85,7 @@ class _Places(NamedTuple):
         `indices` has the shape (batch, columns). With `clamp`, windows are moved into the operand.
         """
         columns = [self._along(node, indices, batch, axis, clamp) for axis in self.indexed]
-        return columns[0] if len(columns) == 1 else node.add(Concat(-1), *columns)
+        return columns[0] if len(columns) == 1 else node.step(Concat(-1), *columns)
 
     def _along(self, node: Node, indices: Value, batch: tuple[int, ...], axis: int, clamp: bool) -> Value:
         rank, dtype = len(self.window), indices.known.dtype.numpy
@@ -95,13 +95,13 @@ class _Places(NamedTuple):
         steps = node.constant(np.arange(math.prod(shape), dtype=dtype).reshape(shape))
         full = (*batch, *(self.sizes[other] for other in self.window), 1)
         if axis not in self.starts:
-            return node.add(BroadcastTo(full), steps)
+            return node.step(BroadcastTo(full), steps)
         start = sliced(node, indices, len(batch), self.starts.index(axis), 1)
         if clamp:
             zero, last = (np.array(number, dtype) for number in (0, self.shape[axis] - self.sizes[axis]))
-            start = node.add(Minimum(), node.add(Maximum(), start, node.constant(zero)), node.constant(last))
-        start = node.add(Reshape((*batch, *[1] * rank, 1)), start)
-        return node.add(BroadcastTo(full), node.add(Addition(), start, steps))
+            start = node.step(Minimum(), node.step(Maximum(), start, node.constant(zero)), node.constant(last))
+        start = node.step(Reshape((*batch, *[1] * rank, 1)), start)
+        return node.step(BroadcastTo(full), node.step(Addition(), start, steps))
 
 
 def _as_rows(node: Node, indices: Value, axis: int) -> tuple[Value, tuple[int, ...]]:
@@ -110,9 +110,9 @@ def _as_rows(node: Node, indices: Value, axis: int) -> tuple[Value, tuple[int, .
     if not 0 <= axis <= len(shape):
         node.fail(f"the index vectors are along dimension {axis} of shape {list(shape)}")
     if indices.known.dtype not in {DataType.INT32, DataType.INT64}:
-        indices = node.add(Cast(DataType.INT64), indices)
+        indices = node.step(Cast(DataType.INT64), indices)
     if axis == len(shape):
-        return node.add(Reshape((*shape, 1)), indices), shape
+        return node.step(Reshape((*shape, 1)), indices), shape
     batch = (*shape[:axis], *shape[axis + 1 :])
     return transposed(node, indices, [*(i for i in range(len(shape)) if i != axis), axis]), batch
 
@@ -122,17 +122,17 @@ def _option(node: Node, name: str) -> tuple[int, ...]:
 
 
 @operator("STABLEHLO_GATHER", options=True)
-def gather(node: Node) -> list[Value]:
+def gather(node: Node) -> Value:
     """Convert STABLEHLO_GATHER to GatherNd on the elements of all windows."""
-    x = node.input(0)
+    x = node.value(0)
     shape = concrete(node, x.known.shape, "the operand")
-    indices, batch = _as_rows(node, node.input(1), node.options["index_vector_dim"])
+    indices, batch = _as_rows(node, node.value(1), node.options["index_vector_dim"])
     collapsed, sizes = _option(node, "collapsed_slice_dims"), _option(node, "slice_sizes")
     places = _Places.of(node, shape, sizes, collapsed, _option(node, "start_index_map"))
     if not shape or len(places.starts) != indices.known.shape[-1]:
         node.fail(f"its start index map {places.starts} does not fit indices of shape {indices.known.shape}")
     positions = places.positions(node, indices, batch, clamp=True)
-    rows = node.add(GatherNd(), transposed(node, x, (*places.indexed, *places.whole)), positions)
+    rows = node.step(GatherNd(), transposed(node, x, (*places.indexed, *places.whole)), positions)
     return node.result(_placed(node, places, len(batch)), rows)
 
 
@@ -149,18 +149,18 @@ def _placed(node: Node, places: _Places, batch: int) -> Transpose:
 
 
 @operator("STABLEHLO_SCATTER", options=True)
-def scatter(node: Node) -> list[Value]:
+def scatter(node: Node) -> Value:
     """Convert STABLEHLO_SCATTER to ScatterNd on the elements of all windows; elements out of range are dropped.
 
     They are written to an extra row, which is sliced off.
     """
-    if node.count != 3:
-        node.fail(f"it has {node.count} inputs; only one operand, its indices and its updates are supported")
-    x, updates = node.input(0), node.input(2)
+    if node.num_inputs != 3:
+        node.fail(f"it has {node.num_inputs} inputs; only one operand, its indices and its updates are supported")
+    x, updates = node.value(0), node.value(2)
     function = _FUNCTIONS.get(single_operator(node, node.options["update_computation_subgraph_index"]))
     if function is None:
         node.fail("its update computation is not one of: replace, add, multiply, maximum, minimum")
-    indices, batch = _as_rows(node, node.input(1), node.options["index_vector_dim"])
+    indices, batch = _as_rows(node, node.value(1), node.options["index_vector_dim"])
     places, order = _scattered(node, x, updates, len(batch))
     if len(places.starts) != indices.known.shape[-1]:
         node.fail(f"its dimensions {places.starts} do not fit indices of shape {indices.known.shape}")
@@ -193,13 +193,13 @@ def _written(node: Node, function: ScatterFunction, rows: Value, positions: Valu
     size, dtype = rows.known.shape[0], positions.known.dtype.numpy
     limits = np.array(rows.known.shape[:depth], dtype)
     extra = np.array([size, *[0] * (depth - 1)], dtype)
-    at_least = node.add(
+    at_least = node.step(
         Comparison(ComparisonOperation.GREATER_OR_EQUAL), positions, node.constant(np.zeros_like(limits))
     )
-    below = node.add(Comparison(ComparisonOperation.LESS), positions, node.constant(limits))
-    each = node.add(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), at_least, below)
-    is_inside = node.add(Reduce((-1,), True, ReduceOperation.ALL), each)
-    positions = node.add(Where(), is_inside, positions, node.constant(extra))
+    below = node.step(Comparison(ComparisonOperation.LESS), positions, node.constant(limits))
+    each = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), at_least, below)
+    is_inside = node.step(Reduce((-1,), True, ReduceOperation.ALL), each)
+    positions = node.step(Where(), is_inside, positions, node.constant(extra))
     zero = node.constant(np.zeros((), rows.known.dtype.numpy))
     longer = padded(node, rows, [0] * rows.known.rank, [1, *[0] * (rows.known.rank - 1)], zero)
-    return sliced(node, node.add(ScatterNd(function), longer, positions, updates), 0, 0, size)
+    return sliced(node, node.step(ScatterNd(function), longer, positions, updates), 0, 0, size)

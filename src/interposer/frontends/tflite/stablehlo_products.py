@@ -27,20 +27,20 @@ __all__ = ["transposed"]
 
 def transposed(node: Node, x: Value, order: Sequence[int]) -> Value:
     """Return `x` with its axes in this order."""
-    return x if tuple(order) == tuple(range(len(order))) else node.add(Transpose(tuple(order)), x)
+    return x if tuple(order) == tuple(range(len(order))) else node.step(Transpose(tuple(order)), x)
 
 
 def _shaped(node: Node, x: Value, shape: Sequence[int]) -> Value:
-    return x if tuple(x.known.shape) == tuple(shape) else node.add(Reshape(tuple(shape)), x)
+    return x if tuple(x.known.shape) == tuple(shape) else node.step(Reshape(tuple(shape)), x)
 
 
 def _of_output_type(node: Node, index: int) -> Value:
-    x, dtype = node.input(index), node.output_info.dtype
-    return x if x.known.dtype is dtype else node.add(Cast(dtype), x)
+    x, dtype = node.value(index), node.output_info.dtype
+    return x if x.known.dtype is dtype else node.step(Cast(dtype), x)
 
 
 @operator("STABLEHLO_DOT_GENERAL", options=True)
-def dot_general(node: Node) -> list[Value]:
+def dot_general(node: Node) -> Value:
     """Convert STABLEHLO_DOT_GENERAL to a product of matrices, whose rows and columns are the dimensions that remain."""
     lhs, rhs = _of_output_type(node, 0), _of_output_type(node, 1)
     left, right = _Roles.of(node, "lhs", lhs), _Roles.of(node, "rhs", rhs)
@@ -50,7 +50,7 @@ def dot_general(node: Node) -> list[Value]:
     rows, columns = (math.prod(side.sizes(side.free)) for side in (left, right))
     a = transposed(node, lhs, (*left.batch, *left.free, *left.summed))
     b = transposed(node, rhs, (*right.batch, *right.summed, *right.free))
-    product = node.add(
+    product = node.step(
         BatchMatMul(), _shaped(node, a, (batch, rows, summed)), _shaped(node, b, (batch, summed, columns))
     )
     shape = (*left.sizes(left.batch), *left.sizes(left.free), *right.sizes(right.free))
@@ -80,7 +80,7 @@ class _Roles(NamedTuple):
 
 
 @operator("STABLEHLO_CONVOLUTION", options=True)
-def convolution(node: Node) -> list[Value]:
+def convolution(node: Node) -> Value:
     """Convert STABLEHLO_CONVOLUTION: order the dimensions, apply dilation and negative padding, and convolve."""
     lhs, rhs, window = _of_output_type(node, 0), _of_output_type(node, 1), _Convolution.of(node)
     image = _numbers(node, "input_batch_dimension", "input_spatial_dimensions", "input_feature_dimension")
@@ -140,7 +140,7 @@ class _Convolution(NamedTuple):
     def turned(self, node: Node, weights: Value) -> Value:
         """Return the weights (O, spatial, I), reversed along the axes whose window is reversed."""
         axes = tuple(axis + 1 for axis, flip in enumerate(self.reversed) if flip)
-        return node.add(ReverseV2(axes), weights, fold=True) if axes else weights
+        return node.step(ReverseV2(axes), weights, fold=True) if axes else weights
 
     def layer(self, count: int) -> dict[str, Any]:
         """Return the attributes of a layer with 2 or 3 spatial axes, the first of which this window may not have."""
@@ -168,7 +168,7 @@ def _batch_groups(node: Node, window: _Convolution, x: Value, weights: Value) ->
         _convolved(node, window, sliced(node, x, 0, i * some, some), sliced(node, weights, 0, i * few, few))
         for i in range(count)
     ]
-    return node.add(Concat(-1), *parts)
+    return node.step(Concat(-1), *parts)
 
 
 _MOST_GROUPS = 1024
@@ -184,7 +184,7 @@ def _convolved(node: Node, window: _Convolution, x: Value, weights: Value) -> Va
     ones = [1] * (axes - window.axes)
     image = _shaped(node, x, (batch, *ones, *sizes, channels))
     op, filters = _layer(node, window, _shaped(node, weights, (results, *ones, *kernel, depth)), groups)
-    y = node.add(op, image, filters, None)
+    y = node.step(op, image, filters, None)
     spatial = tuple(y.known.shape[1:-1])[axes - window.axes :]
     return _shaped(node, y, (batch, *spatial, results))
 
@@ -194,8 +194,8 @@ def _layer(node: Node, window: _Convolution, weights: Value, groups: int) -> tup
     rank = weights.known.rank
     if rank == 5:
         op: Op = Convolution3d(**window.layer(3), groups=groups)
-        return op, node.add(Transpose((1, 2, 3, 4, 0)), weights, fold=True)
+        return op, node.step(Transpose((1, 2, 3, 4, 0)), weights, fold=True)
     attributes = window.layer(2) | {"data_layout": DataLayout.NHWC}
     if groups > 1 and weights.known.shape[3] == 1:
-        return DepthwiseConvolution2d(**attributes), node.add(Transpose((3, 1, 2, 0)), weights, fold=True)
+        return DepthwiseConvolution2d(**attributes), node.step(Transpose((3, 1, 2, 0)), weights, fold=True)
     return Convolution2d(**attributes, groups=groups), weights

@@ -77,7 +77,7 @@ def single_operator(node: Node, number: int) -> str:
 
     It is empty if the computation returns its second input, and "other" for all other computations.
     """
-    subgraph = node.importer.called_subgraph(number, node.where)
+    subgraph = node.importer.called_subgraph(number)
     if len(subgraph.inputs) != 2 or len(subgraph.outputs) != 1:
         return "other"
     if not subgraph.operators:
@@ -95,7 +95,7 @@ def _combination(node: Node, number: int) -> Combine:
     _check_elementwise(node, number)
 
     def combine(first: Values, second: Values) -> Values:
-        results = node.importer.inlined(number, [*first, *second], node.where)
+        results = node.importer.inlined(number, [*first, *second])
         if len(results) != len(first):
             node.fail(f"its computation gives {len(results)} results; expected {len(first)}")
         shape = concrete(node, first[0].known.shape, "an operand")
@@ -105,20 +105,20 @@ def _combination(node: Node, number: int) -> Combine:
 
 
 def _of_shape(node: Node, value: Value, shape: tuple[int, ...]) -> Value:
-    return value if tuple(value.known.shape) == shape else node.add(BroadcastTo(shape), value)
+    return value if tuple(value.known.shape) == shape else node.step(BroadcastTo(shape), value)
 
 
 def _check_elementwise(node: Node, number: int) -> None:
-    names = {operator.name for operator in node.importer.called_subgraph(number, node.where).operators}
+    names = {operator.name for operator in node.importer.called_subgraph(number).operators}
     for name in sorted(names - _ELEMENTWISE):
         node.fail(f"its computation has {name}; only elementwise operators are supported")
 
 
 def _halves(node: Node) -> tuple[Values, Values]:
     """Return the operands and their initial values, which are the first and the second half of the inputs."""
-    values, count = node.inputs(), node.count // 2
-    if node.count != 2 * count or not count:
-        node.fail(f"it has {node.count} inputs; expected operands and an initial value for each")
+    values, count = node.values(), node.num_inputs // 2
+    if node.num_inputs != 2 * count or not count:
+        node.fail(f"it has {node.num_inputs} inputs; expected operands and an initial value for each")
     if len({tuple(concrete(node, value.known.shape, "an operand")) for value in values[:count]}) > 1:
         node.fail("its operands have different shapes")
     return values[:count], [node.scalar(index) for index in range(count, 2 * count)]
@@ -139,10 +139,10 @@ def reduce(node: Node) -> list[Value]:
         return start
     kind = _reduction(values[0], single_operator(node, number))
     if kind is not None:
-        return combine(start, [node.add(Reduce(axes, operation=kind), values[0])] if axes else values)
+        return combine(start, [node.step(Reduce(axes, operation=kind), values[0])] if axes else values)
     for axis in axes:
         values = _folded(node, values, axis, combine)
-    return combine(start, [node.add(Reshape(shape), value) for value in values])
+    return combine(start, [node.step(Reshape(shape), value) for value in values])
 
 
 def _reduction(x: Value, name: str) -> ReduceOperation | None:
@@ -156,7 +156,7 @@ def _folded(node: Node, values: Values, axis: int, combine: Combine) -> Values:
         result = combine(even, [strided(node, value, axis, 1, 2) for value in values])
         if size % 2:
             last = [sliced(node, value, axis, size - 1, 1) for value in values]
-            result = [node.add(Concat(axis), *pair) for pair in zip(result, last, strict=True)]
+            result = [node.step(Concat(axis), *pair) for pair in zip(result, last, strict=True)]
         values = result
     return values
 
@@ -191,7 +191,7 @@ def reduce_window(node: Node) -> list[Value]:
 @operator("STABLEHLO_SORT", options=True)
 def sort(node: Node) -> list[Value]:
     """Convert STABLEHLO_SORT: sort by one operand if the comparator compares only that, else compare all pairs."""
-    values = node.inputs()
+    values = node.values()
     rank, axis = values[0].known.rank, node.options["dimension"]
     if not -rank <= axis < rank:
         node.fail(f"the dimension is {axis}, but the inputs have rank {rank}")
@@ -204,15 +204,15 @@ def sort(node: Node) -> list[Value]:
         return values
     key = _key(node, number)
     if key is not None:
-        order = node.pieces(TopK(size, axis, largest=key[1]), values[key[0]])[1]
-        return [node.add(GatherElements(axis), value, order) for value in values]
+        order = node.steps(TopK(size, axis, largest=key[1]), values[key[0]])[1]
+        return [node.step(GatherElements(axis), value, order) for value in values]
     places = _places(node, values, axis, number)
-    return [node.add(ScatterElements(axis), value, places, value) for value in values]
+    return [node.step(ScatterElements(axis), value, places, value) for value in values]
 
 
 def _key(node: Node, number: int) -> tuple[int, bool] | None:
     """Return the operand by which a comparator sorts, and whether the greatest comes first; None for other ones."""
-    subgraph = node.importer.called_subgraph(number, node.where)
+    subgraph = node.importer.called_subgraph(number)
     if len(subgraph.operators) != 1 or subgraph.operators[0].outputs != subgraph.outputs:
         return None
     [compared] = subgraph.operators
@@ -234,20 +234,20 @@ def _places(node: Node, values: Values, axis: int, number: int) -> Value:
     if size > _MOST_PAIRS:
         node.fail(f"it sorts {size} elements by its comparator; at most {_MOST_PAIRS} are supported")
     _check_elementwise(node, number)
-    rows = [node.add(Reshape((*shape[: axis + 1], 1, *shape[axis + 1 :])), value) for value in values]
-    columns = [node.add(Reshape((*shape[:axis], 1, *shape[axis:])), value) for value in values]
+    rows = [node.step(Reshape((*shape[: axis + 1], 1, *shape[axis + 1 :])), value) for value in values]
+    columns = [node.step(Reshape((*shape[:axis], 1, *shape[axis:])), value) for value in values]
     is_before = _compared(node, number, columns, rows)
     is_after = _compared(node, number, rows, columns)
     lower = np.tril(np.ones((size, size), np.bool_), -1).reshape(size, size, *[1] * (len(shape) - axis - 1))
-    is_tied = node.add(ElementwiseUnary(UnaryOperation.LOGICAL_NOT), is_after)
-    is_first = node.add(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), is_tied, node.constant(lower))
-    before = node.add(LogicalBinary(LogicalBinaryOperation.LOGICAL_OR), is_before, is_first)
-    return node.add(Reduce((axis + 1,)), node.add(Cast(_INDEX), before))
+    is_tied = node.step(ElementwiseUnary(UnaryOperation.LOGICAL_NOT), is_after)
+    is_first = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), is_tied, node.constant(lower))
+    before = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_OR), is_before, is_first)
+    return node.step(Reduce((axis + 1,)), node.step(Cast(_INDEX), before))
 
 
 def _compared(node: Node, number: int, first: Values, second: Values) -> Value:
     operands = [value for pair in zip(first, second, strict=True) for value in pair]
-    results = node.importer.inlined(number, operands, node.where)
+    results = node.importer.inlined(number, operands)
     if len(results) != 1 or results[0].known.dtype is not DataType.BOOL:
         node.fail("its comparator does not give one bool")
     return results[0]

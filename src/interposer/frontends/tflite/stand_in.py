@@ -15,9 +15,9 @@ __all__ = ["STAND_IN"]
 
 def _stand_in(node: Node) -> list[Value]:
     """Convert an unknown custom operator to a StandIn layer, whose description has its name and its options."""
-    present = [node.optional(index) for index in range(node.count)]
+    present = [node.optional(index) for index in range(node.num_inputs)]
     values = [value for value in present if value is not None]
-    return node.result(StandIn(len(node.operator.outputs), f"{node.operator.name}({_options(node)})"), *values)
+    return node.results(StandIn(len(node.operator.outputs), f"{node.kind}({_options(node)})"), *values)
 
 
 def _options(node: Node) -> str:

@@ -24,20 +24,20 @@ def handle(node: Node) -> list[Value]:
 @operator("READ_VARIABLE")
 def read_variable(node: Node) -> Value:
     """Convert READ_VARIABLE to the value that the variable has here."""
-    return node.importer.read_variable(node.variable(), node.where)
+    return node.importer.read_variable(node.variable())
 
 
 @operator("ASSIGN_VARIABLE")
 def assign_variable(node: Node) -> list[Value]:
     """Convert ASSIGN_VARIABLE: what reads the variable afterwards gets the value."""
-    node.importer.write_variable(node.variable(), node.input(1), node.where)
+    node.importer.write_variable(node.variable(), node.value(1))
     return []
 
 
 @operator("HASHTABLE_IMPORT")
 def import_table(node: Node) -> list[Value]:
     """Convert HASHTABLE_IMPORT: the keys and values become the content of the table."""
-    node.importer.import_table(node.variable(), node.input(1), node.input(2))
+    node.importer.import_table(node.variable(), node.value(1), node.value(2))
     return []
 
 
@@ -45,8 +45,8 @@ def import_table(node: Node) -> list[Value]:
 def find(node: Node) -> Value:
     """Convert HASHTABLE_FIND to LabelEncoder; the default is that of elements which are no key."""
     keys, values = _content(node)
-    default = node.known(2, "the default value")
-    return node.result(LabelEncoder(keys, values, default.reshape(-1)[:1].reshape(())), node.input(1))[0]
+    default = node.array(2, "the default value")
+    return node.result(LabelEncoder(keys, values, default.reshape(-1)[:1].reshape(())), node.value(1))
 
 
 @operator("HASHTABLE_SIZE")

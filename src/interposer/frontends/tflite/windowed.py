@@ -31,27 +31,28 @@ _FUNCTIONS: Final[dict[int, Op]] = {
 
 
 @operator("DILATE")
-def dilate(node: Node) -> list[Value]:
+def dilate(node: Node) -> Value:
     """Convert DILATE: insert copies of the padding value between elements."""
-    x, factors = node.input(0), node.ints(1, "the dilations")
+    x, factors = node.value(0), node.integers_of(1, "the dilations")
     if len(factors) != x.known.rank or min(factors, default=1) < 1:
         node.fail(f"the dilations are {factors}; expected one of at least 1 for each of {x.known.rank} axes")
-    return [dilated(node, x, factors, node.scalar(2))]
+    return dilated(node, x, factors, node.scalar(2))
 
 
 @operator("REDUCE_WINDOW", options=True)
-def reduce_window(node: Node) -> list[Value]:
+def reduce_window(node: Node) -> Value:
     """Convert REDUCE_WINDOW: combine the elements in each position of a window, and the initial value."""
     function = _FUNCTIONS.get(node.options["reduce_function"])
     if function is None:
         node.fail(f"the function {node.options['reduce_function']} is not known")
 
     def combine(first: Values, second: Values) -> Values:
-        return [node.add(function, first[0], second[0])]
+        return [node.step(function, first[0], second[0])]
 
-    x = node.input(0)
+    x = node.value(0)
     columns = [
-        node.ints(index, f"the window's {what}") for index, what in ((2, "shape"), (3, "strides"), (4, "dilations"))
+        node.integers_of(index, f"the window's {title}")
+        for index, title in ((2, "shape"), (3, "strides"), (4, "dilations"))
     ]
     concrete(node, x.known.shape, "the input")
     if any(len(column) != x.known.rank or min(column, default=1) < 1 for column in columns):

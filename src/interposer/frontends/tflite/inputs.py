@@ -1,0 +1,118 @@
+"""What to import from a TFLite file, and the shapes of its inputs, from the file or from the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from interposer.core.types import Dim, TensorInfo, TensorShape
+from interposer.frontends.resizing import resized
+from interposer.frontends.template import Values
+from interposer.frontends.tflite.contents import Model, Signature, Subgraph
+from interposer.frontends.tflite.ports import input_ports
+from interposer.frontends.tflite.tensors import tensor_info
+
+__all__ = ["Inputs", "Request", "Shapes"]
+
+Shapes: TypeAlias = Mapping[str, Sequence[int | str | None] | int]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to import from a file: subgraph `number` of `model`, with these shapes and values of its inputs.
+
+    `file` is the name of the file in messages. With a `signature`, which calls the subgraph, inputs and outputs have
+    the signature's names. With `dynamic`, dimensions that are dynamic in the file stay open. With `stand_in`, unknown
+    custom operators become `StandIn` layers.
+    """
+
+    model: Model
+    file: str
+    number: int = 0
+    signature: Signature | None = None
+    shapes: Shapes = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
+    dynamic: bool = False
+    stand_in: bool = False
+
+    @property
+    def subgraph(self) -> Subgraph:
+        """The subgraph to import."""
+        return self.model.subgraphs[self.number]
+
+    def of_called(self, number: int) -> Request:
+        """Return the request for subgraph `number`, which an operator calls; its dynamic dimensions stay open."""
+        return Request(self.model, self.file, number, dynamic=True, stand_in=self.stand_in)
+
+
+class Inputs:
+    """The inputs of a subgraph: `indices` has the tensor index of each input by name.
+
+    `is_dynamic` is True if dimensions that are dynamic in the file are open, also of other tensors. `is_resized` is
+    True if the caller gives an input a shape that the file's ``shape_signature`` does not allow; the file's shapes of
+    other tensors are then not valid.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.indices = input_ports(request.subgraph, request.signature)
+        self._tensors = request.subgraph.tensors
+        self._shapes = request.shapes
+        self.is_dynamic = request.dynamic or any(map(_is_open, request.shapes.values()))
+        self._bound_shapes = self._shapes_of_caller() if request.shapes else {}
+        self.is_dynamic |= bool(self._bound_shapes)
+        self.is_resized = any(not self._signature(name).accepts(shape) for name, shape in self._bound_shapes.items())
+
+    def infos(self) -> dict[str, TensorInfo]:
+        """Return the infos of the inputs by name: types from the file, and shapes from the caller or the file."""
+        return {name: self.info(name) for name in self.indices}
+
+    def info(self, name: str) -> TensorInfo:
+        """Return the info of an input: the type from the file, and the shape from the caller or the file."""
+        info = tensor_info(self._tensors[self.indices[name]], "inputs", dynamic=self.is_dynamic)
+        return info.with_shape(self._bound_shapes.get(name) or _titled(name, info.shape))
+
+    def usual_shapes(self) -> dict[str, TensorShape]:
+        """Return the shapes that the file was exported with, for those inputs that have open dimensions."""
+        usual = self._exported_shapes()
+        closed = {
+            name: _closed(info.shape, usual[name])
+            for name, info in self.infos().items()
+            if info.rank == usual[name].rank and not info.is_concrete
+        }
+        return {name: shape for name, shape in closed.items() if shape.is_concrete}
+
+    def _shapes_of_caller(self) -> dict[str, TensorShape]:
+        """Return the shapes of all inputs by name, with the caller's shapes applied.
+
+        A dimension that is dynamic in the file stays open if the caller asks for it, or gives the input a shape;
+        otherwise it has the size that the file was exported with.
+        """
+        signatures = {name: _titled(name, self._signature(name)) for name in self.indices}
+        usual, shapes = self._exported_shapes(), resized(signatures, self._shapes)
+        stays_open = {name for name in shapes if self.is_dynamic or isinstance(self._shapes.get(name), Sequence)}
+        return {name: shape if name in stays_open else _closed(shape, usual[name]) for name, shape in shapes.items()}
+
+    def _exported_shapes(self) -> dict[str, TensorShape]:
+        """Return the shapes of all inputs by name as the file was exported, without open dimensions."""
+        return {name: tensor_info(self._tensors[index], "inputs").shape for name, index in self.indices.items()}
+
+    def _signature(self, name: str) -> TensorShape:
+        """Return the file's ``shape_signature`` of an input, whose dynamic dimensions are open."""
+        return tensor_info(self._tensors[self.indices[name]], "inputs", dynamic=True).shape
+
+
+def _is_open(shape: Sequence[int | str | None] | int) -> bool:
+    """Return True if a caller's shape has an open dimension; the file's shapes of other tensors may then not hold."""
+    return isinstance(shape, Sequence) and any(size is None or isinstance(size, str | Dim) for size in shape)
+
+
+def _titled(name: str, shape: TensorShape) -> TensorShape:
+    """Return the shape of input `name` with its open dimensions named after it, as in ``image_0`` for axis 0."""
+    return TensorShape(Dim(f"{name}_{axis}") if isinstance(size, Dim) else size for axis, size in enumerate(shape))
+
+
+def _closed(shape: TensorShape, usual: TensorShape) -> TensorShape:
+    """Return the shape with each open dimension replaced by the size that `usual` has along the same axis."""
+    sizes = zip(shape, usual, strict=True)
+    return TensorShape(usual_size if isinstance(size, Dim) else size for size, usual_size in sizes)
