@@ -26,9 +26,9 @@ class BlockWeights(NamedTuple):
     zero_points: Array | None
 
 
-def is_blockwise(value: Value) -> bool:
+def is_blockwise(weights: Value) -> bool:
     """Return True for weights with a scale for every block, which a layer dequantizes."""
-    return isinstance(value.producer.op, BlockDequantize)
+    return isinstance(weights.producer.op, BlockDequantize)
 
 
 def block_weights(tensor: Tensor, blocks: Blocks, array_of: Callable[[int], Array | None], where: str) -> BlockWeights:
@@ -60,18 +60,22 @@ def _sizes_of_blocks(shape: Sequence[int], scales: Array, blocks: Blocks) -> tup
     The file has a size for all dimensions (`Blocks.shape`), or the dimensions that have several scales (`Blocks.axes`).
     Without either, blocks lie along the only dimension that has as many scales as blocks, or along the last one.
     """
-    last, block = len(shape) - 1, blocks.size
+    last_axis, block = len(shape) - 1, blocks.size
     candidates: list[tuple[int, ...]] = []
     if blocks.shape:
         candidates = [blocks.shape]
     elif blocks.axes:
-        along = blocks.axes[-1] if block > 1 else None
-        candidates = [tuple(block if d == along else 1 if d in blocks.axes else max(1, n) for d, n in enumerate(shape))]
+        blocked_axis = blocks.axes[-1] if block > 1 else None
+        candidates = [
+            tuple(block if d == blocked_axis else 1 if d in blocks.axes else max(1, n) for d, n in enumerate(shape))
+        ]
     elif block > 0:
-        candidates = [tuple(block if d == axis else 1 for d in range(len(shape))) for axis in (last, *range(last))]
-    whole = [sizes for sizes in candidates if len(sizes) == len(shape) and min(sizes, default=0) > 0]
-    exact = [sizes for sizes in whole if _counts(shape, sizes) == scales.shape]
-    fitting = [sizes for sizes in whole if np.prod(_counts(shape, sizes), dtype=object) == scales.size]
+        candidates = [
+            tuple(block if d == axis else 1 for d in range(len(shape))) for axis in (last_axis, *range(last_axis))
+        ]
+    of_all_dimensions = [sizes for sizes in candidates if len(sizes) == len(shape) and min(sizes, default=0) > 0]
+    exact = [sizes for sizes in of_all_dimensions if _counts(shape, sizes) == scales.shape]
+    fitting = [sizes for sizes in of_all_dimensions if np.prod(_counts(shape, sizes), dtype=object) == scales.size]
     return next(iter(exact + fitting[:1]), None)
 
 
@@ -100,14 +104,14 @@ def _along_one_axis(shape: Sequence[int], sizes: Sequence[int], scales: Array, p
 
     Scales and zero points are repeated along the other dimensions.
     """
-    many = [axis for axis, size in enumerate(sizes) if size > 1]
-    along = many[-1] if many else len(sizes) - 1
+    blocked_axes = [axis for axis, size in enumerate(sizes) if size > 1]
+    kept_axis = blocked_axes[-1] if blocked_axes else len(sizes) - 1
 
     def repeated(values: Array) -> Array:
         values = values.reshape(_counts(shape, sizes))
-        for axis in many[:-1]:
+        for axis in blocked_axes[:-1]:
             values = values.repeat(sizes[axis], axis).take(range(shape[axis]), axis)
         return values
 
-    op = BlockDequantize(sizes[along], along)
+    op = BlockDequantize(sizes[kept_axis], kept_axis)
     return BlockWeights(op, repeated(scales), None if points is None else repeated(points))

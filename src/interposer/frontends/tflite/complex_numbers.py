@@ -20,18 +20,18 @@ from interposer.ops.spectral import Dft
 __all__: list[str] = []
 
 
-def _part(node: Node, value: Value, number: int) -> Value:
+def _part(node: Node, x: Value, number: int) -> Value:
     """Return the real (0) or imaginary (1) part, with a last axis of size 1."""
-    rank = value.known.rank
-    return node.step(Slice((0,) * (rank - 1) + (number,), (-1,) * (rank - 1) + (1,)), value)
+    rank = x.known.rank
+    return node.step(Slice((0,) * (rank - 1) + (number,), (-1,) * (rank - 1) + (1,)), x)
 
 
 @complex_operator("REAL", "IMAG")
 def part(node: Node) -> Value:
     """Convert REAL and IMAG, which select one part of each complex number."""
     x = node.value(0)
-    selected = _part(node, x, 1 if node.kind == "IMAG" else 0)
-    return node.result(reshape_to(node, x.known.shape[:-1]), selected)
+    column = _part(node, x, 1 if node.kind == "IMAG" else 0)
+    return node.result(reshape_to(node, x.known.shape[:-1]), column)
 
 
 @complex_operator("COMPLEX_ABS")
@@ -73,8 +73,8 @@ def multiply(node: Node) -> Value:
     a, b = (_part(node, node.value(0), number) for number in (0, 1))
     c, d = (_part(node, node.value(1), number) for number in (0, 1))
 
-    def product(x: Value, y: Value) -> Value:
-        return node.step(Multiplication(), x, y)
+    def product(left: Value, right: Value) -> Value:
+        return node.step(Multiplication(), left, right)
 
     real = node.step(Subtraction(), product(a, c), product(b, d))
     imaginary = node.step(Addition(), product(a, d), product(b, c))
@@ -124,7 +124,7 @@ def slice_(node: Node) -> Value:
 def strided_slice(node: Node) -> Value:
     """Convert STRIDED_SLICE with a range for every axis, and keep both parts."""
     begin, end, strides = node.integers_of(1, "begin"), node.integers_of(2, "end"), node.integers_of(3, "strides")
-    masks = {name: value for name, value in node.options.items() if name.endswith("_mask")}
+    masks = {name: mask for name, mask in node.options.items() if name.endswith("_mask")}
     if len(begin) != node.info(0).rank - 1 or masks["ellipsis_mask"] or masks["new_axis_mask"]:
         node.fail("complex numbers can only be sliced by one range for every axis")
     if node.options["offset"]:

@@ -33,8 +33,8 @@ def check_model(model: Model) -> None:
     """Raise a `ParseError` unless every index, size and order in the model is valid."""
     if not model.subgraphs:
         _fail("the model has no subgraph", "subgraphs")
-    for i, entry in enumerate(model.metadata):
-        _check_index(entry.buffer, len(model.buffers), "buffer", f"metadata[{i}].buffer")
+    for i, metadata in enumerate(model.metadata):
+        _check_index(metadata.buffer, len(model.buffers), "buffer", f"metadata[{i}].buffer")
     for i, subgraph in enumerate(model.subgraphs):
         _check_subgraph(model, subgraph, f"subgraphs[{i}]")
     for i, signature in enumerate(model.signatures):
@@ -46,9 +46,9 @@ def _fail(message: str, where: str) -> NoReturn:
     raise ParseError(message, where=where)
 
 
-def _check_index(index: int, count: int, what: str, where: str) -> None:
+def _check_index(index: int, count: int, title: str, where: str) -> None:
     if not 0 <= index < count:
-        _fail(f"{what} {index} does not exist; there are {count}", where)
+        _fail(f"{title} {index} does not exist; there are {count}", where)
 
 
 def _check_indices(indices: Iterable[int], count: int, where: str, *, optional: bool = False) -> None:
@@ -103,9 +103,9 @@ def _check_data(model: Model, tensor: Tensor, where: str) -> None:
         return
     if tensor.is_variable:
         _fail("a variable with constant data", where)
-    expected = byte_size(tensor.dtype, tensor.elements)
-    if expected not in (None, len(data)) and not tensor.is_sparse:
-        _fail(f"{len(data)} bytes of data; {tensor.dtype} {list(tensor.shape)} takes {expected}", where)
+    size = byte_size(tensor.dtype, tensor.elements)
+    if size not in (None, len(data)) and not tensor.is_sparse:
+        _fail(f"{len(data)} bytes of data; {tensor.dtype} {list(tensor.shape)} takes {size}", where)
 
 
 def _check_quantization(tensor: Tensor, quantization_parameters: QuantizationParameters, where: str) -> None:
@@ -144,13 +144,13 @@ def _check_order(model: Model, subgraph: Subgraph, where: str) -> None:
     constant = {i for i, tensor in enumerate(subgraph.tensors) if model.buffer_data(tensor.buffer) is not None}
     variables = {i for i, tensor in enumerate(subgraph.tensors) if tensor.is_variable}
     ready = constant | variables | subgraph.empty_constants() | set(subgraph.inputs)
-    value = constant | set(subgraph.inputs)
+    assigned = constant | set(subgraph.inputs)
     for operator in subgraph.operators:
         _check_ready(operator.inputs, ready, f"{operator.where}.inputs")
         for i, index in enumerate(operator.outputs):
-            if index in value:
+            if index in assigned:
                 _fail(f"tensor {index} has its value from elsewhere already", f"{operator.where}.outputs[{i}]")
-            value.add(index)
+            assigned.add(index)
         ready.update(operator.outputs)
     _check_ready(subgraph.outputs, ready, f"{where}.outputs")
 
@@ -170,11 +170,11 @@ def _check_signature(model: Model, signature: Signature, where: str) -> None:
 
 def called(operator: Operator) -> Iterator[tuple[str, int]]:
     """Yield a pair for each subgraph that the operator runs: the name of the option with its index, and the index."""
-    for name, value in operator.attributes.items():
+    for name, setting in operator.attributes.items():
         if name.endswith("subgraph_index") or name == "subgraph":
-            yield name, value
+            yield name, setting
         elif name == "branch_subgraph_indices":
-            yield from ((name, number) for number in value or ())
+            yield from ((name, number) for number in setting or ())
 
 
 def _check_calls(model: Model) -> None:

@@ -102,11 +102,11 @@ def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
 
 
 def _check_identifier(data: memoryview) -> None:
-    result = bytes(data[4:8])
+    identifier = bytes(data[4:8])
     if len(data) < 8:
         raise DamagedFileError(f"it has {len(data)} bytes, and the head of a TFLite file has 8")
-    if result != IDENTIFIER:
-        raise ParseError(f"not a TFLite file: {IDENTIFIER!r} is missing, there is {result!r}", where="byte 0x4")
+    if identifier != IDENTIFIER:
+        raise ParseError(f"not a TFLite file: {IDENTIFIER!r} is missing, there is {identifier!r}", where="byte 0x4")
 
 
 class _ModelBuilder:
@@ -215,7 +215,7 @@ class _ModelBuilder:
     def _sparsity(self, record: Record | None, where: str) -> Sparsity | None:
         if record is None:
             return None
-        dimensions = (self._dimension(item) for item in record["dim_metadata"] or ())
+        dimensions = (self._dimension(dimension) for dimension in record["dim_metadata"] or ())
         order, blocks = (self._tuple(record[name], where) for name in ("traversal_order", "block_map"))
         return Sparsity(order, blocks, tuple(dimensions))
 
@@ -223,8 +223,8 @@ class _ModelBuilder:
         segments, indices = record["array_segments"], record["array_indices"]
         if record["format"] == _DENSE:
             return Dimension(record["dense_size"])
-        values = ((item or {"values": None})["values"] for item in (segments, indices))
-        first, second = (np.zeros(0, np.int32) if item is None else np.asarray(item) for item in values)
+        vectors = ((vector or {"values": None})["values"] for vector in (segments, indices))
+        first, second = (np.zeros(0, np.int32) if vector is None else np.asarray(vector) for vector in vectors)
         return Dimension(record["dense_size"], first, second)
 
     def _quantization(self, record: Record | None, where: str) -> QuantizationParameters | None:

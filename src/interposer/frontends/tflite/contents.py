@@ -195,9 +195,9 @@ class Subgraph:
 
     def empty_constants(self) -> set[int]:
         """Return the tensors without elements and producer: neither an input, nor a variable, nor an output."""
-        value = set(self.inputs).union(*(operator.outputs for operator in self.operators))
+        assigned = set(self.inputs).union(*(operator.outputs for operator in self.operators))
         empty = {i for i, tensor in enumerate(self.tensors) if 0 in tensor.shape and not tensor.is_variable}
-        return empty - value
+        return empty - assigned
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,10 +248,10 @@ class Model:
 
         The result includes tensors without elements and without a producer, as the file has no data for them.
         """
-        result = {i: self.constant(tensor) for i, tensor in enumerate(subgraph.tensors)}
+        arrays = {i: self.constant(tensor) for i, tensor in enumerate(subgraph.tensors)}
         for i in subgraph.empty_constants():
-            result[i] = _values(memoryview(b""), subgraph.tensors[i])
-        return {i: values for i, values in result.items() if values is not None}
+            arrays[i] = _values(memoryview(b""), subgraph.tensors[i])
+        return {i: values for i, values in arrays.items() if values is not None}
 
 
 def _values(data: memoryview, tensor: Tensor) -> NDArray[Any]:

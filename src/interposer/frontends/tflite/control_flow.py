@@ -46,10 +46,10 @@ def if_(node: Node) -> list[Value]:
     branches = _named(node, "then_subgraph_index"), _named(node, "else_subgraph_index")
     call = Call.of(node, branches)
     call.give_handles()
-    known = condition.known.constant
-    if known is not None and known.size == 1:
-        taken = branches[0 if known.reshape(-1)[0] else 1]
-        return node.importer.inlined(taken, call.values, call.bound)
+    constant = condition.known.constant
+    if constant is not None and constant.size == 1:
+        branch = branches[0 if constant.reshape(-1)[0] else 1]
+        return node.importer.inlined(branch, call.values, call.bound)
     values = [*call.values, *call.states()]
     infos = [value.known for value in values]
     regions = [node.importer.region(number, infos, call.bound, call.names) for number in branches]
@@ -64,14 +64,14 @@ def case(node: Node) -> list[Value]:
     """
     branches, index = node.options["branch_subgraph_indices"] or (), node.scalar(0)
     if not 0 < len(branches) <= _MOST_BRANCHES or not index.known.dtype.is_integer:
-        most = f"expected 1 to {_MOST_BRANCHES} branches, and an integer"
-        node.fail(f"it has {len(branches)} branches and an index of {index.known.dtype}; {most}")
+        expected = f"expected 1 to {_MOST_BRANCHES} branches, and an integer"
+        node.fail(f"it has {len(branches)} branches and an index of {index.known.dtype}; {expected}")
     call = Call.of(node, branches)
     call.give_handles()
-    known = np.array(-1) if len(branches) == 1 else index.known.constant
-    if known is not None:
-        taken = branches[int(known) if 0 <= known < len(branches) else -1]
-        return node.importer.inlined(taken, call.values, call.bound)
+    constant = np.array(-1) if len(branches) == 1 else index.known.constant
+    if constant is not None:
+        branch = branches[int(constant) if 0 <= constant < len(branches) else -1]
+        return node.importer.inlined(branch, call.values, call.bound)
     values = [*call.values, *call.states()]
     infos = [value.known for value in values]
     regions = [node.importer.region(number, infos, call.bound, call.names) for number in branches]
@@ -88,11 +88,11 @@ def _selected(
     The last of `operands`, which are also the inputs of all branches, is the index of the branch to run.
     """
     index, name, source = operands[-1], node.name, node.source
-    tested = importer.constant(np.array(number, index.known.dtype.numpy), "constant")
-    is_taken = importer.add_layer(Comparison(), [index, tested], name, source).output
-    rest = branches[-1] if number + 2 >= len(branches) else _rest(node, operands, branches, number + 1)
+    number_of_branch = importer.constant(np.array(number, index.known.dtype.numpy), "constant")
+    is_taken = importer.add_layer(Comparison(), [index, number_of_branch], name, source).output
+    others = branches[-1] if number + 2 >= len(branches) else _rest(node, operands, branches, number + 1)
     op = If(max(1, len(branches[0].outputs)))
-    return importer.add_control(op, [is_taken, *operands], [branches[number], rest], name, source)
+    return importer.add_control(op, [is_taken, *operands], [branches[number], others], name, source)
 
 
 def _rest(node: Node, operands: Sequence[Value], branches: Sequence[Graph], number: int) -> Graph:
@@ -149,10 +149,10 @@ class Call:
     @classmethod
     def of(cls, node: Node, numbers: Sequence[int]) -> Call:
         """Return how an operator calls the subgraphs with these numbers."""
-        known = {index: node.importer.handle(index) for index in node.operator.inputs}
-        bound = handles_in(node.operator, {index: name for index, name in known.items() if name is not None})
+        names = {index: node.importer.handle(index) for index in node.operator.inputs}
+        bound = handles_in(node.operator, {index: name for index, name in names.items() if name is not None})
         first = 1 if node.kind in SELECTING else 0
-        values = [node.value(i) for i in range(first, node.num_inputs) if known[node.operator.inputs[i]] is None]
+        values = [node.value(i) for i in range(first, node.num_inputs) if names[node.operator.inputs[i]] is None]
         return cls(node, values, bound, node.importer.accesses(numbers, bound))
 
     @property
@@ -187,7 +187,7 @@ def _named(node: Node, option: str) -> int:
     return int(node.options[option])
 
 
-def _merged(node: Node, before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> list[TensorInfo]:
-    if len(before) != len(after):
-        node.fail(f"its body gives {len(after)} tensors; expected {len(before)}")
-    return [*merged_carried(before, after)]
+def _merged(node: Node, carried: Sequence[TensorInfo], results: Sequence[TensorInfo]) -> list[TensorInfo]:
+    if len(carried) != len(results):
+        node.fail(f"its body gives {len(results)} tensors; expected {len(carried)}")
+    return [*merged_carried(carried, results)]

@@ -34,15 +34,15 @@ def cut(
         return model
     added = {name: index for name, index in zip(inputs, sources, strict=True) if index not in main.inputs}
     known = (*main.inputs, *added.values())
-    declared = main.outputs if signature is None else tuple(signature.outputs.values())
-    ends = declared if results is None else tuple(results)
+    declared_outputs = main.outputs if signature is None else tuple(signature.outputs.values())
+    ends = declared_outputs if results is None else tuple(results)
     shorter = replace(main, inputs=known, outputs=ends, operators=_between(main, set(known), ends))
     ended = titles.outputs if results is None else dict(zip(outputs or (), results, strict=True))
-    called = replace(titles, inputs={**titles.inputs, **added}, outputs=ended)
+    ended_signature = replace(titles, inputs={**titles.inputs, **added}, outputs=ended)
     return replace(
         model,
         subgraphs=(*model.subgraphs[:number], shorter, *model.subgraphs[number + 1 :]),
-        signatures=tuple(called if item is signature else item for item in model.signatures),
+        signatures=tuple(ended_signature if other is signature else other for other in model.signatures),
     )
 
 
@@ -54,15 +54,15 @@ def _tensors(subgraph: Subgraph, names: Sequence[str], known: Mapping[str, int])
     indices: dict[str, list[int]] = {}
     for index, tensor in enumerate(subgraph.tensors):
         indices.setdefault(tensor.name, []).append(index)
-    matches = [[known[name]] if name in known else indices.get(name, []) for name in names]
-    return [match[0] for match in matches] if all(len(match) == 1 for match in matches) else None
+    candidates = [[known[name]] if name in known else indices.get(name, []) for name in names]
+    return [found[0] for found in candidates] if all(len(found) == 1 for found in candidates) else None
 
 
 def _between(subgraph: Subgraph, sources: set[int], ends: Sequence[int]) -> tuple[Operator, ...]:
     """Return the operators on which the tensors `ends` depend, given the tensors `sources`, in the file's order."""
-    needed, result = set(ends) - sources, list[Operator]()
+    needed, operators = set(ends) - sources, list[Operator]()
     for operator in reversed(subgraph.operators):
         if not operator.outputs or any(operator.mutating_variable_inputs) or needed & set(operator.outputs):
-            result.append(operator)
+            operators.append(operator)
             needed |= set(operator.inputs) - sources
-    return tuple(reversed(result))
+    return tuple(reversed(operators))

@@ -51,5 +51,5 @@ def detection_post_process(node: Node) -> list[Value]:
 
 
 def _floats(node: Node, index: int) -> Value:
-    value = node.value(index)
-    return node.dequantized(index, DataType.FLOAT32) if value.known.is_quantized else value
+    operand = node.value(index)
+    return node.dequantized(index, DataType.FLOAT32) if operand.known.is_quantized else operand

@@ -86,12 +86,12 @@ def floor(node: Node) -> Value:
 @operator("ADD_N")
 def add_all(node: Node) -> Value:
     """Convert ADD_N to a chain of additions."""
-    total, *rest = node.values()
-    if not rest:
+    total, *others = node.values()
+    if not others:
         return total
-    for value in rest[:-1]:
-        total = node.step(Addition(), total, value)
-    return node.result(Addition(), total, rest[-1])
+    for addend in others[:-1]:
+        total = node.step(Addition(), total, addend)
+    return node.result(Addition(), total, others[-1])
 
 
 @operator("SELECT_V2")
@@ -123,5 +123,5 @@ def bucketize(node: Node) -> Value:
     column = node.step(reshape_to(node, (*x.known.shape, 1)), x)
     is_less = node.step(Comparison(ComparisonOperation.LESS), column, node.constant(boundaries.astype(dtype.numpy)))
     is_past = node.step(ElementwiseUnary(UnaryOperation.LOGICAL_NOT), is_less)
-    counted = node.step(Cast(node.output_info.dtype), is_past)
-    return node.result(Reduce((-1,), operation=ReduceOperation.SUM), counted)
+    ones = node.step(Cast(node.output_info.dtype), is_past)
+    return node.result(Reduce((-1,), operation=ReduceOperation.SUM), ones)

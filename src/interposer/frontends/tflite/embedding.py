@@ -69,8 +69,8 @@ def sparse_lookup(node: Node) -> Value:
 
 def _summed(node: Node, places: Value, rows: Value) -> Value:
     """Return the sums of the rows at each place, whose last coordinate does not count."""
-    rest = node.step(Slice((1,), (-1,)), node.step(Shape(), rows))
-    shape = node.step(Concat(0), node.step(Slice((0,), (places.known.shape[1] - 1,)), node.value(2)), rest)
+    row_shape = node.step(Slice((1,), (-1,)), node.step(Shape(), rows))
+    shape = node.step(Concat(0), node.step(Slice((0,), (places.known.shape[1] - 1,)), node.value(2)), row_shape)
     places = node.step(Slice((0, 0), (-1, places.known.shape[1] - 1)), places)
     return node.step(ScatterNd(ScatterFunction.ADD, input_enabled=False), shape, places, rows)
 

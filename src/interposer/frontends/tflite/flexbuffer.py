@@ -50,8 +50,8 @@ class FlexOptions(Mapping[str, Any]):
 
     def _decoded(self) -> Mapping[str, Any]:
         if self._values is None:
-            value = decoded(self._data) if self._data else {}
-            self._values = value if isinstance(value, dict) else {}
+            content = decoded(self._data) if self._data else {}
+            self._values = content if isinstance(content, dict) else {}
         return self._values
 
     def __getitem__(self, name: str) -> Any:
@@ -123,9 +123,9 @@ class _Decoder:
     def _string(self, at: int, width: int, level: int) -> str:
         return self._text(self._bytes(at, self._size(at, width)))
 
-    def _text(self, data: bytes) -> str:
+    def _text(self, encoded: bytes) -> str:
         try:
-            return data.decode()
+            return encoded.decode()
         except UnicodeDecodeError as error:
             raise DamagedFileError("a FlexBuffer with a text that is not UTF-8") from error
 
@@ -135,12 +135,12 @@ class _Decoder:
     def _elements(self, at: int, width: int, kind: int, count: int, level: int) -> list[Any]:
         """Return the elements of a vector whose elements all have the type `kind`."""
         self._bytes(at, count * width)
-        return [self.value(at + i * width, width, kind << 2, level + 1) for i in range(count)]
+        return [self.value(at + number * width, width, kind << 2, level + 1) for number in range(count)]
 
     def _vector(self, at: int, width: int, level: int) -> list[Any]:
         count = self._size(at, width)
         kinds = self._bytes(at + count * width, count)
-        return [self.value(at + i * width, width, kind, level + 1) for i, kind in enumerate(kinds)]
+        return [self.value(at + number * width, width, kind, level + 1) for number, kind in enumerate(kinds)]
 
     def _map(self, at: int, width: int, level: int) -> dict[str, Any]:
         values = self._vector(at, width, level)

@@ -18,10 +18,10 @@ Combine: TypeAlias = Callable[[Values, Values], Values]
 """A function that combines tensors element by element, such as a sum; each list has the same number of tensors."""
 
 
-def concrete(node: Node, shape: Sequence[int], what: str) -> tuple[int, ...]:
+def concrete(node: Node, shape: Sequence[int], title: str) -> tuple[int, ...]:
     """Return the shape if all of its dimensions are known; refuse the node if not."""
     if any(isinstance(size, Dim) for size in shape):
-        node.open_shape(f"the shape of {what} is not known")
+        node.open_shape(f"the shape of {title} is not known")
     return tuple(shape)
 
 
@@ -96,9 +96,9 @@ def windowed(node: Node, values: Values, axis: int, window: tuple[int, int, int]
     length = concrete(node, values[0].known.shape, "the input")[axis]
     places = length - (size - 1) * dilation
     if places < 1:
-        return [sliced(node, value, axis, 0, 0) for value in values]
-    result = _runs(node, values, axis, size, dilation, combine)
-    return [strided(node, value, axis, 0, stride) if stride > 1 else value for value in result]
+        return [sliced(node, tensor, axis, 0, 0) for tensor in values]
+    combined = _runs(node, values, axis, size, dilation, combine)
+    return [strided(node, tensor, axis, 0, stride) if stride > 1 else tensor for tensor in combined]
 
 
 def _runs(node: Node, values: Values, axis: int, count: int, dilation: int, combine: Combine) -> Values:
@@ -106,14 +106,14 @@ def _runs(node: Node, values: Values, axis: int, count: int, dilation: int, comb
     if count == 1:
         return values
     half = count // 2
-    parts = _runs(node, values, axis, half, dilation, combine)
-    result = _joined(node, parts, parts, axis, half * dilation, combine)
-    return _joined(node, result, values, axis, (count - 1) * dilation, combine) if count % 2 else result
+    halves = _runs(node, values, axis, half, dilation, combine)
+    doubled = _joined(node, halves, halves, axis, half * dilation, combine)
+    return _joined(node, doubled, values, axis, (count - 1) * dilation, combine) if count % 2 else doubled
 
 
 def _joined(node: Node, first: Values, second: Values, axis: int, distance: int, combine: Combine) -> Values:
     """Return the combination of each element of `first` with the one of `second` that is `distance` further."""
     size = min(first[0].known.shape[axis], second[0].known.shape[axis] - distance)
-    near = [sliced(node, value, axis, 0, size) for value in first]
-    far = [sliced(node, value, axis, distance, size) for value in second]
+    near = [sliced(node, tensor, axis, 0, size) for tensor in first]
+    far = [sliced(node, tensor, axis, distance, size) for tensor in second]
     return combine(near, far)

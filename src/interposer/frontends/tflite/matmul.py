@@ -53,7 +53,7 @@ def batch_matmul(node: Node) -> Value:
     a, b = node.value(0), node.value(1)
     if node.output_info.dtype is DataType.INT32 and a.known.dtype is DataType.INT8:
         return node.result(
-            IntegerMatMul(), *(_matrix(node, value, name) for value, name in ((a, "adj_x"), (b, "adj_y")))
+            IntegerMatMul(), *(_matrix(node, matrix, option) for matrix, option in ((a, "adj_x"), (b, "adj_y")))
         )
     if is_hybrid(a, b):
         axis = -2 if node.options["adj_x"] else -1
@@ -61,13 +61,13 @@ def batch_matmul(node: Node) -> Value:
     return node.result(BatchMatMul(node.options["adj_x"], node.options["adj_y"]), a, node.like(1, a, fold=False))
 
 
-def _matrix(node: Node, value: Value, option: str) -> Value:
+def _matrix(node: Node, matrix: Value, option: str) -> Value:
     """Return an operand of BATCH_MATMUL without its scale, and with its last two axes swapped if the option is set."""
-    if value.known.is_quantized:
-        value = node.step(Cast(value.known.dtype), value)
+    if matrix.known.is_quantized:
+        matrix = node.step(Cast(matrix.known.dtype), matrix)
     if not node.options[option]:
-        return value
-    rank = value.known.rank
+        return matrix
+    rank = matrix.known.rank
     if rank < 2:
-        node.fail(f"an operand has shape {value.known.shape}; expected at least rank 2")
-    return node.step(Transpose((*range(rank - 2), rank - 1, rank - 2)), value)
+        node.fail(f"an operand has shape {matrix.known.shape}; expected at least rank 2")
+    return node.step(Transpose((*range(rank - 2), rank - 1, rank - 2)), matrix)

@@ -36,8 +36,8 @@ def _numbers(node: Node, count: int) -> tuple[int, ...]:
     """
     if len(node.raw_options) < 4 * count:
         node.fail(f"its options have {len(node.raw_options)} bytes; expected at least {4 * count}")
-    padding, *rest = numbers = struct.unpack_from(f"<{count}i", node.raw_options)
-    if padding not in {_SAME, _VALID} or not all(1 <= number <= 1 << 16 for number in rest):
+    padding, *sizes = numbers = struct.unpack_from(f"<{count}i", node.raw_options)
+    if padding not in {_SAME, _VALID} or not all(1 <= number <= 1 << 16 for number in sizes):
         node.fail(f"its options are {numbers}; expected padding {_SAME} (SAME) or {_VALID} (VALID), and sizes from 1")
     return numbers
 
@@ -48,17 +48,17 @@ def transpose_convolution_with_bias(node: Node) -> Value:
     padding, stride_x, stride_y = _numbers(node, 3)
     x, weights, bias = node.value(0, rank=4), node.value(1, rank=4), node.value(2, rank=1)
     _, height, width, _ = concrete(node, x.known.shape, "the input")
-    rows, columns = (0, 0), (0, 0)
+    vertical_pads, horizontal_pads = (0, 0), (0, 0)
     if padding == _SAME:
-        rows = _excess(height, weights.known.shape[1], stride_y)
-        columns = _excess(width, weights.known.shape[2], stride_x)
+        vertical_pads = _excess(height, weights.known.shape[1], stride_y)
+        horizontal_pads = _excess(width, weights.known.shape[2], stride_x)
     op = TransposeConvolution2d(
         stride_x=stride_x,
         stride_y=stride_y,
-        pad_top=rows[0],
-        pad_bottom=rows[1],
-        pad_left=columns[0],
-        pad_right=columns[1],
+        pad_top=vertical_pads[0],
+        pad_bottom=vertical_pads[1],
+        pad_left=horizontal_pads[0],
+        pad_right=horizontal_pads[1],
         data_layout=DataLayout.NHWC,
     )
     return node.result(op, x, weights, bias)
@@ -77,19 +77,19 @@ def max_pooling_with_places(node: Node) -> list[Value]:
     The second result has the place of each maximum in its window, as a float that is 0.1 above the number of the cell.
     """
     x = node.value(0, rank=4)
-    rows, columns = _windows(node, concrete(node, x.known.shape, "the input")[1:3])
+    vertical, horizontal = _windows(node, concrete(node, x.known.shape, "the input")[1:3])
     op = MaxPoolingWithIndices(
-        window_shape=(rows.size, columns.size),
-        strides=(rows.stride, columns.stride),
-        pad_list=((rows.pad_before, rows.pad_after), (columns.pad_before, columns.pad_after)),
+        window_shape=(vertical.size, horizontal.size),
+        strides=(vertical.stride, horizontal.stride),
+        pad_list=((vertical.pad_before, vertical.pad_after), (horizontal.pad_before, horizontal.pad_after)),
     )
     maxima, indices = node.steps(op, node.step(_TO_NCHW, x))
     height, width = x.known.shape[1:3]
     row = node.step(_REST, node.step(_QUOTIENT, indices, _number(node, width)), _number(node, height))
     column = node.step(_REST, indices, _number(node, width))
-    row = node.step(Subtraction(), row, node.constant(_origins(rows, maxima.known.shape[2])[:, None]))
-    column = node.step(Subtraction(), column, node.constant(_origins(columns, maxima.known.shape[3])))
-    cell = node.step(Addition(), node.step(Multiplication(), row, _number(node, columns.size)), column)
+    row = node.step(Subtraction(), row, node.constant(_origins(vertical, maxima.known.shape[2])[:, None]))
+    column = node.step(Subtraction(), column, node.constant(_origins(horizontal, maxima.known.shape[3])))
+    cell = node.step(Addition(), node.step(Multiplication(), row, _number(node, horizontal.size)), column)
     place = node.step(Addition(), node.step(Cast(DataType.FLOAT32), cell), node.constant(np.array(0.1, np.float32)))
     return [node.output(0, _TO_NHWC, maxima), node.output(1, _TO_NHWC, place)]
 
@@ -101,12 +101,12 @@ def max_unpooling(node: Node) -> Value:
     batch, height, width, channels = concrete(node, x.known.shape, "the input")
     _, _, _, size_x, size_y, _ = _numbers_of_window(node)
     sizes = height * size_y, width * size_x
-    rows, columns = _windows(node, sizes)
+    vertical, horizontal = _windows(node, sizes)
     cell = node.step(Cast(DataType.INT64), node.step(_TO_NCHW, places))
-    row = node.step(_QUOTIENT, cell, _number(node, columns.size))
-    row = node.step(Addition(), row, node.constant(_origins(rows, height)[:, None]))
-    column = node.step(_REST, cell, _number(node, columns.size))
-    column = node.step(Addition(), column, node.constant(_origins(columns, width)))
+    row = node.step(_QUOTIENT, cell, _number(node, horizontal.size))
+    row = node.step(Addition(), row, node.constant(_origins(vertical, height)[:, None]))
+    column = node.step(_REST, cell, _number(node, horizontal.size))
+    column = node.step(Addition(), column, node.constant(_origins(horizontal, width)))
     planes = np.arange(batch * channels, dtype=np.int64).reshape(batch, channels, 1, 1) * (sizes[0] * sizes[1])
     index = node.step(Addition(), node.step(Multiplication(), row, _number(node, sizes[1])), column)
     index = node.step(Addition(), index, node.constant(planes))
@@ -140,5 +140,5 @@ def _origins(window: Window, count: int) -> Array:
     return np.arange(count, dtype=np.int64) * window.stride - window.pad_before
 
 
-def _number(node: Node, value: int) -> Value:
-    return node.constant(np.array(value, np.int64))
+def _number(node: Node, number: int) -> Value:
+    return node.constant(np.array(number, np.int64))

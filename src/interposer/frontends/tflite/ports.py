@@ -22,8 +22,8 @@ def input_ports(subgraph: Subgraph, signature: Signature | None) -> dict[str, in
         if signature is not None and index not in subgraph.inputs:
             message = f"its input {name!r} is tensor {index}, which is no input of subgraph {signature.subgraph}"
             raise ParseError(message, where=f"signature {signature.key!r}")
-    rest = [index for index in subgraph.inputs if index not in named.values()]
-    return _named([*named.items(), *((subgraph.tensors[index].name, index) for index in rest)], "input")
+    unnamed = [index for index in subgraph.inputs if index not in named.values()]
+    return _named([*named.items(), *((subgraph.tensors[index].name, index) for index in unnamed)], "input")
 
 
 def output_ports(subgraph: Subgraph, signature: Signature | None) -> dict[str, int]:
@@ -34,10 +34,10 @@ def output_ports(subgraph: Subgraph, signature: Signature | None) -> dict[str, i
 
 
 def _named(pairs: Iterable[tuple[str, int]], kind: str) -> dict[str, int]:
-    result = dict[str, int]()
+    ports = dict[str, int]()
     for number, (name, index) in enumerate(pairs):
-        result[_unique(name or f"{kind}_{number}", result)] = index
-    return result
+        ports[_unique(name or f"{kind}_{number}", ports)] = index
+    return ports
 
 
 def _unique(name: str, taken: Container[str]) -> str:

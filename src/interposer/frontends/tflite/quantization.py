@@ -23,8 +23,8 @@ def quantize(node: Node) -> Value:
     if node.output_info.quantization is None:
         node.fail("its output has no scale")
     stored = node.importer.stored_type(node.operator.outputs[0])
-    value = _clamped(node, stored) if packed_bits(stored) else node.value(0)
-    return node.result(Quantize(node.output_info.dtype), value)
+    x = _clamped(node, stored) if packed_bits(stored) else node.value(0)
+    return node.result(Quantize(node.output_info.dtype), x)
 
 
 def _clamped(node: Node, stored: str) -> Value:

@@ -65,8 +65,8 @@ def _element(index: int, axis: int, rank: int) -> StridedSlice:
     """Return the operator that selects one index along an axis, which is removed."""
     begin = tuple(index if i == axis else 0 for i in range(rank))
     end = tuple(index + 1 if i == axis else 1 for i in range(rank))
-    others = (1 << rank) - 1 - (1 << axis)
-    return StridedSlice(begin, end, (1,) * rank, begin_mask=others, end_mask=others, shrink_axis_mask=1 << axis)
+    whole_axes = (1 << rank) - 1 - (1 << axis)
+    return StridedSlice(begin, end, (1,) * rank, begin_mask=whole_axes, end_mask=whole_axes, shrink_axis_mask=1 << axis)
 
 
 @operator("SPLIT")
@@ -86,8 +86,8 @@ def split_sizes(node: Node) -> list[Value]:
     axis = _axis(node, node.integer_of(2, "the axis"))
     sizes, dimension = node.integers_of(1, "the sizes"), node.info(0).shape[axis]
     if -1 in sizes and not isinstance(dimension, Dim):
-        rest = dimension - sum(size for size in sizes if size != -1)
-        sizes = tuple(rest if size == -1 else size for size in sizes)
+        remainder = dimension - sum(size for size in sizes if size != -1)
+        sizes = tuple(remainder if size == -1 else size for size in sizes)
     return node.results(Splitter(axis, sizes), node.value(0))
 
 
@@ -131,10 +131,10 @@ def pad_with(node: Node) -> Value:
     if node.info(2).constant is None:
         low, high = zip(*node.pairs_of(1, "the paddings"), strict=True)
         return padded(node, node.value(0), low, high, node.scalar(2))
-    value, q = node.array(2, "the value"), node.info(2).quantization
-    if value.size != 1:
-        node.fail(f"the value has shape {value.shape}; expected one number")
-    number = value if q is None else dequantize(value, q)
+    filler, q = node.array(2, "the value"), node.info(2).quantization
+    if filler.size != 1:
+        node.fail(f"the value has shape {filler.shape}; expected one number")
+    number = filler if q is None else dequantize(filler, q)
     return _padded(node, float(number.ravel()[0]))
 
 
@@ -146,10 +146,10 @@ def mirror_pad(node: Node) -> Value:
     return _padded(node, mode=mode)
 
 
-def _padded(node: Node, value: float = 0.0, mode: PaddingMode = PaddingMode.CONSTANT) -> Value:
+def _padded(node: Node, filler: float = 0.0, mode: PaddingMode = PaddingMode.CONSTANT) -> Value:
     if node.is_computed(1):
-        return node.result(DynamicPad(value, mode), node.value(0), node.value(1))
-    return node.result(Pad(node.pairs_of(1, "the paddings"), value, mode), node.value(0))
+        return node.result(DynamicPad(filler, mode), node.value(0), node.value(1))
+    return node.result(Pad(node.pairs_of(1, "the paddings"), filler, mode), node.value(0))
 
 
 @operator("TILE")

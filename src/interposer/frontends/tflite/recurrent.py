@@ -232,11 +232,11 @@ def _basic(node: Node) -> Sequence[Value | None]:
 
 def _basic_of_floats(node: Node, inputs: Value) -> tuple[Value, Value, Value | None]:
     sums = node.output(3, FullyConnected(transpose_weight_matrix=True), inputs, node.value(2, rank=2), node.value(3))
-    parts = node.steps(Splitter(1, (sums.known.shape[1] // 4,) * 4), sums)
-    entry, forget, opening = (node.step(_SIGMOID, parts[index]) for index in (0, 2, 3))
-    added = node.step(Multiplication(), entry, node.step(_TANH, parts[1]))
-    cell = node.output(1, Addition(), added, node.step(Multiplication(), forget, node.value(4)))
-    return node.output(0, Multiplication(), opening, node.step(_TANH, cell)), cell, sums
+    of_gates = node.steps(Splitter(1, (sums.known.shape[1] // 4,) * 4), sums)
+    input_gate, forget_gate, output_gate = (node.step(_SIGMOID, of_gates[index]) for index in (0, 2, 3))
+    added = node.step(Multiplication(), input_gate, node.step(_TANH, of_gates[1]))
+    cell = node.output(1, Addition(), added, node.step(Multiplication(), forget_gate, node.value(4)))
+    return node.output(0, Multiplication(), output_gate, node.step(_TANH, cell)), cell, sums
 
 
 def _basic_of_integers(node: Node) -> tuple[Value, Value, Value | None]:
@@ -249,10 +249,10 @@ def _basic_of_integers(node: Node) -> tuple[Value, Value, Value | None]:
     units, row = len(bias) // 4, weights.shape[-1]
     if weights.shape != (4 * units, row) or row < units:
         node.fail(f"the weights have shape {weights.shape}, for {len(bias)} biases")
-    gates = [weights[number * units : (number + 1) * units] for number in (0, 2, 1, 3)]
+    of_gates = [weights[number * units : (number + 1) * units] for number in (0, 2, 1, 3)]
     biases = [bias[number * units : (number + 1) * units] for number in (0, 2, 1, 3)]
-    of_inputs = [node.constant(gate[:, units:], node.info(2).quantization) for gate in gates]
-    of_outputs = [node.constant(gate[:, :units], node.info(2).quantization) for gate in gates]
+    of_inputs = [node.constant(gate[:, units:], node.info(2).quantization) for gate in of_gates]
+    of_outputs = [node.constant(gate[:, :units], node.info(2).quantization) for gate in of_gates]
     vectors = [node.constant(part, node.info(3).quantization) for part in biases]
     values = [node.value(0), node.value(4), node.value(1), *of_inputs, *of_outputs, *vectors]
     infos = node.output_infos

@@ -42,8 +42,10 @@ def reshape(node: Node) -> Value:
 def squeeze(node: Node) -> Value:
     """Convert SQUEEZE: remove the given axes of size 1, or all of them."""
     shape = node.info(0).shape
-    axes, rest = _squeezed_axes(node, shape), squeezed_shape(node, shape)
-    return node.result(Reshape(_sizes(rest)) if _is_almost_known(rest) else _without(axes, len(shape)), node.value(0))
+    axes, remaining = _squeezed_axes(node, shape), squeezed_shape(node, shape)
+    return node.result(
+        Reshape(_sizes(remaining)) if _is_almost_known(remaining) else _without(axes, len(shape)), node.value(0)
+    )
 
 
 def squeezed_shape(node: Node, shape: Sequence[int]) -> list[int]:
@@ -141,9 +143,9 @@ def broadcast_args(node: Node) -> Value:
     """Convert BROADCAST_ARGS: the common shape of two shapes, the shorter of which is extended by ones at its start."""
     a, b = node.value(0, rank=1), node.value(1, rank=1)
     longest = max(a.known.shape[0], b.known.shape[0])
-    if isinstance(longest, Dim) or any(isinstance(value.known.shape[0], Dim) for value in (a, b)):
+    if isinstance(longest, Dim) or any(isinstance(shape.known.shape[0], Dim) for shape in (a, b)):
         node.open_shape("the number of dimensions is not known")
-    a, b = (node.step(Pad(((longest - value.known.shape[0], 0),), 1.0), value) for value in (a, b))
+    a, b = (node.step(Pad(((longest - shape.known.shape[0], 0),), 1.0), shape) for shape in (a, b))
     is_one = node.step(Comparison(), a, node.constant(np.ones(1, a.known.dtype.numpy)))
     return node.result(Where(), is_one, b, a)
 
@@ -171,7 +173,7 @@ def range_(node: Node) -> Value:
     """Convert RANGE; of known numbers, each is its predecessor plus the step, rounded like in TFLite."""
     if node.is_computed(0, 1, 2):
         return node.result(Range(), *node.values())
-    start, limit, step = (node.array(i, what) for i, what in enumerate(("the start", "the limit", "the step")))
+    start, limit, step = (node.array(i, title) for i, title in enumerate(("the start", "the limit", "the step")))
     if not start.size == limit.size == step.size == 1 or not step.any():
         node.fail("expected three numbers, and a step that is not 0")
     count = max(0, math.ceil((limit.item() - start.item()) / step.item()))
@@ -194,5 +196,5 @@ def one_hot(node: Node) -> Value:
     axis = axis % (rank + 1)
     shape = [*indices.known.shape[:axis], 1, *indices.known.shape[axis:]]
     places = np.arange(depth, dtype=indices.known.dtype.numpy).reshape([-1] + [1] * (rank - axis))
-    chosen = node.step(Comparison(), node.step(reshape_to(node, shape), indices), node.constant(places))
-    return node.result(Where(), chosen, node.value(2), node.value(3))
+    is_index = node.step(Comparison(), node.step(reshape_to(node, shape), indices), node.constant(places))
+    return node.result(Where(), is_index, node.value(2), node.value(3))

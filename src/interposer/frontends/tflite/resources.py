@@ -38,5 +38,5 @@ def handle_name(operator: Operator) -> str:
 
 def handles_in(operator: Operator, handles: Mapping[int, str]) -> Bound:
     """Return the handles that an operator passes to the subgraphs that it calls; `handles` are by tensor index."""
-    arguments = operator.inputs[1:] if operator.name in SELECTING else operator.inputs
-    return tuple((position, handles[index]) for position, index in enumerate(arguments) if index in handles)
+    operands = operator.inputs[1:] if operator.name in SELECTING else operator.inputs
+    return tuple((position, handles[index]) for position, index in enumerate(operands) if index in handles)

@@ -33,15 +33,15 @@ def dynamic_update_slice(node: Node) -> Value:
 @operator("SPARSE_TO_DENSE")
 def sparse_to_dense(node: Node) -> Value:
     """Convert SPARSE_TO_DENSE: write one value, or one for each index, over a default value."""
-    indices, values = node.value(0), node.value(2)
+    indices, updates = node.value(0), node.value(2)
     rank = int(node.info(1).num_elements)
     columns = indices.known.shape[1] if indices.known.rank > 1 else 1
     if indices.known.rank > 2 or columns != rank:
         node.fail(f"the indices have shape {indices.known.shape}; expected a position of {rank} axes in each row")
     rows = node.step(Reshape((-1, rank)), indices)
     count = rows.known.shape[0]
-    if values.known.rank == 0:
+    if updates.known.rank == 0:
         if isinstance(count, Dim):
             node.open_shape("the number of indices is not known")
-        values = node.step(BroadcastTo((count,)), values)
-    return node.result(ScatterNd(), broadcast_by(node, 1, node.value(3)), rows, values)
+        updates = node.step(BroadcastTo((count,)), updates)
+    return node.result(ScatterNd(), broadcast_by(node, 1, node.value(3)), rows, updates)

@@ -33,10 +33,10 @@ def segment_sum(node: Node) -> Value:
     The greatest segment number determines how many rows the result has.
     """
     data, numbers = node.value(0), node.value(1, rank=1)
-    nothing, step = (node.constant(np.full(1, value, numbers.known.dtype.numpy)) for value in (-1, 1))
-    greatest = node.step(Reduce((0,), True, ReduceOperation.MAX), node.step(Concat(0), numbers, nothing))
-    rest = node.step(Slice((1,), (-1,)), node.step(Shape(numbers.known.dtype), data))
-    shape = node.step(Concat(0), node.step(Addition(), greatest, step), rest)
+    before_first, one = (node.constant(np.full(1, number, numbers.known.dtype.numpy)) for number in (-1, 1))
+    greatest = node.step(Reduce((0,), True, ReduceOperation.MAX), node.step(Concat(0), numbers, before_first))
+    row_shape = node.step(Slice((1,), (-1,)), node.step(Shape(numbers.known.dtype), data))
+    shape = node.step(Concat(0), node.step(Addition(), greatest, one), row_shape)
     op = ScatterNd(ScatterFunction.ADD, input_enabled=False)
     return node.result(op, shape, _as_column(node, numbers), data)
 
@@ -64,7 +64,7 @@ def unsorted_segments(node: Node) -> Value:
 
 def _kept(node: Node, numbers: Value, count: int) -> Value:
     """Return the segment numbers with `count` in place of the negative ones."""
-    zero, last = (node.constant(np.full((), value, numbers.known.dtype.numpy)) for value in (0, count))
+    zero, last = (node.constant(np.full((), number, numbers.known.dtype.numpy)) for number in (0, count))
     is_negative = node.step(Comparison(ComparisonOperation.LESS), numbers, zero)
     return node.step(Where(), is_negative, last, numbers)
 

@@ -25,8 +25,8 @@ def computed_slice(node: Node) -> tuple[Op, Value, Value, Value]:
     """Return the operator and the operands for SLICE with computed bounds, of which a size of -1 means the rest."""
     x, begin, size = (node.value(index) for index in range(3))
     ends = node.step(ElementwiseBinary(BinaryOperation.ADD), begin, size)
-    whole = node.step(Comparison(ComparisonOperation.LESS), size, _like(node, size, 0))
-    ends = node.step(Where(), whole, _like(node, begin, _FARTHEST), ends)
+    is_rest = node.step(Comparison(ComparisonOperation.LESS), size, _like(node, size, 0))
+    ends = node.step(Where(), is_rest, _like(node, begin, _FARTHEST), ends)
     return DynamicSlice(tuple(range(x.known.rank))), x, begin, ends
 
 
@@ -83,26 +83,28 @@ def _bits(mask: int, numbers: Sequence[int]) -> Array:
     return np.array([bool(mask >> number & 1) for number in numbers], np.bool_)
 
 
-def _picked(node: Node, value: Value, numbers: Sequence[int]) -> Value:
+def _picked(node: Node, vector: Value, numbers: Sequence[int]) -> Value:
     """Return the elements of a vector at these positions."""
-    if value.known.shape == (len(numbers),):
-        return value
-    return node.step(Gather(0), value, node.constant(np.array(numbers, np.int32)))
+    if vector.known.shape == (len(numbers),):
+        return vector
+    return node.step(Gather(0), vector, node.constant(np.array(numbers, np.int32)))
 
 
-def _replaced(node: Node, value: Value, mask: Array, others: Array | Value) -> Value:
-    """Return a vector with those elements of `others` that the mask selects."""
+def _replaced(node: Node, vector: Value, mask: Array, substitutes: Array | Value) -> Value:
+    """Return a vector with those elements of `substitutes` that the mask selects."""
     if not mask.any():
-        return value
-    new = others if isinstance(others, Value) else node.constant(others.astype(value.known.dtype.numpy))
-    return node.step(Where(), node.constant(mask), new, value)
+        return vector
+    substitute = (
+        substitutes if isinstance(substitutes, Value) else node.constant(substitutes.astype(vector.known.dtype.numpy))
+    )
+    return node.step(Where(), node.constant(mask), substitute, vector)
 
 
 def _next(node: Node, begin: Value) -> Value:
     """Return the ends of slices of one element: the index plus 1, but the end of the axis for the last index, -1."""
-    after = node.step(ElementwiseBinary(BinaryOperation.ADD), begin, _like(node, begin, 1))
-    last = node.step(Comparison(ComparisonOperation.EQUAL), begin, _like(node, begin, -1))
-    return node.step(Where(), last, _like(node, begin, _FARTHEST), after)
+    following = node.step(ElementwiseBinary(BinaryOperation.ADD), begin, _like(node, begin, 1))
+    is_last = node.step(Comparison(ComparisonOperation.EQUAL), begin, _like(node, begin, -1))
+    return node.step(Where(), is_last, _like(node, begin, _FARTHEST), following)
 
 
 def _like(node: Node, vector: Value, number: int) -> Value:

@@ -37,10 +37,10 @@ def densified(values: Array, tensor: Tensor, where: str) -> Array:
         entries = _refined(entries, dimension, tensor, where)
     if len(entries[-1]) != len(values):
         _fail(tensor, f"has {len(values)} stored elements; expected {len(entries[-1])}", where)
-    result = np.zeros(tensor.shape, values.dtype)
+    dense = np.zeros(tensor.shape, values.dtype)
     if len(values):
-        result[_indices(entries[1:], tensor, sparsity, where)] = values
-    return result
+        dense[_indices(entries[1:], tensor, sparsity, where)] = values
+    return dense
 
 
 def _fail(tensor: Tensor, problem: str, where: str) -> NoReturn:
@@ -69,7 +69,7 @@ def _refined(entries: list[Ints], dimension: Dimension, tensor: Tensor, where: s
         parents = np.repeat(np.arange(count), dimension.size)
         index = np.tile(np.arange(dimension.size), count)
     else:
-        segments, index = (np.asarray(item, np.int64) for item in (dimension.segments, dimension.indices))
+        segments, index = (np.asarray(numbers, np.int64) for numbers in (dimension.segments, dimension.indices))
         lengths = np.diff(segments)
         if len(segments) != count + 1 or segments[0] != 0 or segments[-1] != len(index) or (lengths < 0).any():
             _fail(tensor, f"has a sparse dimension whose segments do not fit {count} entries", where)
@@ -80,11 +80,14 @@ def _refined(entries: list[Ints], dimension: Dimension, tensor: Tensor, where: s
 def _indices(entries: list[Ints], tensor: Tensor, sparsity: Sparsity, where: str) -> tuple[Ints, ...]:
     """Return the indices of all stored elements along each dimension of the tensor."""
     rank, by_dimension = len(tensor.shape), dict(zip(sparsity.traversal_order, entries, strict=True))
-    sizes = {order: item.size for order, item in zip(sparsity.traversal_order, sparsity.dimensions, strict=True)}
-    result = [by_dimension[axis] for axis in range(rank)]
+    sizes = {
+        axis_or_block: dimension.size
+        for axis_or_block, dimension in zip(sparsity.traversal_order, sparsity.dimensions, strict=True)
+    }
+    indices = [by_dimension[axis] for axis in range(rank)]
     for number, axis in enumerate(sparsity.block_map):
-        result[axis] = result[axis] * sizes[rank + number] + by_dimension[rank + number]
-    for axis, (index, size) in enumerate(zip(result, tensor.shape, strict=True)):
+        indices[axis] = indices[axis] * sizes[rank + number] + by_dimension[rank + number]
+    for axis, (index, size) in enumerate(zip(indices, tensor.shape, strict=True)):
         if index.min() < 0 or index.max() >= size:
             _fail(tensor, f"has an index out of range along dimension {axis}, which has size {size}", where)
-    return tuple(result)
+    return tuple(indices)

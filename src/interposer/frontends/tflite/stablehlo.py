@@ -107,8 +107,8 @@ def cube_root(node: Node) -> Value:
     """Convert STABLEHLO_CBRT: the sign of x times the cube root of its absolute value."""
     x = node.value(0)
     third = node.constant(np.array(1 / 3, x.known.dtype.numpy))
-    size = node.step(ElementwiseUnary(UnaryOperation.ABS), x)
-    root = node.step(ElementwiseBinary(BinaryOperation.POWER), size, third)
+    magnitude = node.step(ElementwiseUnary(UnaryOperation.ABS), x)
+    root = node.step(ElementwiseBinary(BinaryOperation.POWER), magnitude, third)
     return node.result(Multiplication(), node.step(ElementwiseUnary(UnaryOperation.SIGN), x), root)
 
 
@@ -144,9 +144,9 @@ def _in_total_order(node: Node, x: Value) -> Value:
     """
     dtype = _SAME_WIDTH.get(x.known.dtype) or node.fail(f"{x.known.dtype} has no total order")
     bits, limits = node.step(Bitcast(dtype), x), np.iinfo(dtype.numpy)
-    others, zero = (node.constant(np.array(number, dtype.numpy)) for number in (limits.max, 0))
+    all_but_sign, zero = (node.constant(np.array(number, dtype.numpy)) for number in (limits.max, 0))
     is_negative = node.step(Comparison(ComparisonOperation.LESS), bits, zero)
-    inverted = node.step(ElementwiseBinary(BinaryOperation.BITWISE_XOR), bits, others)
+    inverted = node.step(ElementwiseBinary(BinaryOperation.BITWISE_XOR), bits, all_but_sign)
     return node.step(Where(), is_negative, inverted, bits)
 
 

@@ -93,15 +93,15 @@ class _Places(NamedTuple):
         if axis in self.window:
             shape[len(batch) + self.window.index(axis)] = self.sizes[axis]
         steps = node.constant(np.arange(math.prod(shape), dtype=dtype).reshape(shape))
-        full = (*batch, *(self.sizes[other] for other in self.window), 1)
+        full_shape = (*batch, *(self.sizes[axis_of_window] for axis_of_window in self.window), 1)
         if axis not in self.starts:
-            return node.step(BroadcastTo(full), steps)
+            return node.step(BroadcastTo(full_shape), steps)
         start = sliced(node, indices, len(batch), self.starts.index(axis), 1)
         if clamp:
             zero, last = (np.array(number, dtype) for number in (0, self.shape[axis] - self.sizes[axis]))
             start = node.step(Minimum(), node.step(Maximum(), start, node.constant(zero)), node.constant(last))
         start = node.step(Reshape((*batch, *[1] * rank, 1)), start)
-        return node.step(BroadcastTo(full), node.step(Addition(), start, steps))
+        return node.step(BroadcastTo(full_shape), node.step(Addition(), start, steps))
 
 
 def _as_rows(node: Node, indices: Value, axis: int) -> tuple[Value, tuple[int, ...]]:
@@ -144,8 +144,8 @@ def _placed(node: Node, places: _Places, batch: int) -> Transpose:
     if len(offsets) != len(axes) or not {*offsets} <= {*range(rank)} or len({*offsets}) < len(offsets):
         node.fail(f"the offset dimensions are {offsets}; expected {len(axes)} of {rank}")
     of_window = {place: batch + axes.index(axis) for place, axis in zip(sorted(offsets), sorted(axes), strict=True)}
-    others = iter(range(batch))
-    return Transpose(tuple(of_window[place] if place in of_window else next(others) for place in range(rank)))
+    batch_axes = iter(range(batch))
+    return Transpose(tuple(of_window[place] if place in of_window else next(batch_axes) for place in range(rank)))
 
 
 @operator("STABLEHLO_SCATTER", options=True)
@@ -166,14 +166,14 @@ def scatter(node: Node) -> Value:
         node.fail(f"its dimensions {places.starts} do not fit indices of shape {indices.known.shape}")
     positions = places.positions(node, indices, batch, clamp=False)
     rows = transposed(node, x, (*places.indexed, *places.whole))
-    result = _written(node, function, rows, positions, transposed(node, updates, order), len(places.indexed))
+    written = _written(node, function, rows, positions, transposed(node, updates, order), len(places.indexed))
     back = np.argsort([*places.indexed, *places.whole])
-    return node.result(Transpose(tuple(int(axis) for axis in back)), result)
+    return node.result(Transpose(tuple(int(axis) for axis in back)), written)
 
 
 def _scattered(node: Node, x: Value, updates: Value, batch: int) -> tuple[_Places, list[int]]:
     """Return the places of the updates in the operand, and the order (batch, indexed, whole) of the updates' axes."""
-    shape, of_updates = (concrete(node, value.known.shape, "an operand") for value in (x, updates))
+    shape, of_updates = (concrete(node, operand.known.shape, "an operand") for operand in (x, updates))
     inserted, windows = _option(node, "inserted_window_dims"), sorted(_option(node, "update_window_dims"))
     remaining = [axis for axis in range(len(shape)) if axis not in inserted]
     is_valid = len(remaining) == len(windows) and {*windows} <= {*range(len(of_updates))}
@@ -184,8 +184,8 @@ def _scattered(node: Node, x: Value, updates: Value, batch: int) -> tuple[_Place
         sizes[axis] = of_updates[place]
     places = _Places.of(node, shape, sizes, inserted, _option(node, "scatter_dims_to_operand_dims"))
     place_of = dict(zip(remaining, windows, strict=True))
-    others = [axis for axis in range(len(of_updates)) if axis not in windows]
-    return places, [*others, *(place_of[axis] for axis in (*places.window, *places.whole))]
+    batch_axes = [axis for axis in range(len(of_updates)) if axis not in windows]
+    return places, [*batch_axes, *(place_of[axis] for axis in (*places.window, *places.whole))]
 
 
 def _written(node: Node, function: ScatterFunction, rows: Value, positions: Value, updates: Value, depth: int) -> Value:

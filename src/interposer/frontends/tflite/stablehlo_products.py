@@ -87,13 +87,13 @@ def convolution(node: Node) -> Value:
     kernel = _numbers(
         node, "kernel_output_feature_dimension", "kernel_spatial_dimensions", "kernel_input_feature_dimension"
     )
-    result = _numbers(node, "output_batch_dimension", "output_spatial_dimensions", "output_feature_dimension")
-    for order, rank in ((image, lhs.known.rank), (kernel, rhs.known.rank), (result, lhs.known.rank)):
+    output = _numbers(node, "output_batch_dimension", "output_spatial_dimensions", "output_feature_dimension")
+    for order, rank in ((image, lhs.known.rank), (kernel, rhs.known.rank), (output, lhs.known.rank)):
         if sorted(order) != list(range(rank)) or len(order) != window.axes + 2:
             node.fail(f"the dimension numbers {order} are not those of rank {rank}")
     x, weights = transposed(node, lhs, image), transposed(node, rhs, kernel)
     y = _batch_groups(node, window, window.prepared(node, x), window.turned(node, weights))
-    return node.result(Transpose(tuple(int(axis) for axis in np.argsort(result))), y)
+    return node.result(Transpose(tuple(int(axis) for axis in np.argsort(output))), y)
 
 
 def _numbers(node: Node, first: str, spatial: str, last: str) -> tuple[int, ...]:
@@ -145,12 +145,12 @@ class _Convolution(NamedTuple):
     def layer(self, count: int) -> dict[str, Any]:
         """Return the attributes of a layer with 2 or 3 spatial axes, the first of which this window may not have."""
         letters = (("z", "front", "back"), ("y", "top", "bottom"), ("x", "left", "right"))[-count:]
-        result: dict[str, Any] = {}
+        attributes: dict[str, Any] = {}
         for (letter, before, after), axis in zip(letters[count - self.axes :], range(self.axes), strict=True):
             low, high = (max(0, pad) for pad in self.pads[axis])
-            result |= {f"stride_{letter}": self.strides[axis], f"dilation_{letter}": self.dilations[axis]}
-            result |= {f"pad_{before}": low, f"pad_{after}": high}
-        return result
+            attributes |= {f"stride_{letter}": self.strides[axis], f"dilation_{letter}": self.dilations[axis]}
+            attributes |= {f"pad_{before}": low, f"pad_{after}": high}
+        return attributes
 
 
 def _batch_groups(node: Node, window: _Convolution, x: Value, weights: Value) -> Value:

@@ -99,7 +99,7 @@ def _combination(node: Node, number: int) -> Combine:
         if len(results) != len(first):
             node.fail(f"its computation gives {len(results)} results; expected {len(first)}")
         shape = concrete(node, first[0].known.shape, "an operand")
-        return [_of_shape(node, value, shape) for value in results]
+        return [_of_shape(node, result, shape) for result in results]
 
     return combine
 
@@ -119,7 +119,7 @@ def _halves(node: Node) -> tuple[Values, Values]:
     values, count = node.values(), node.num_inputs // 2
     if node.num_inputs != 2 * count or not count:
         node.fail(f"it has {node.num_inputs} inputs; expected operands and an initial value for each")
-    if len({tuple(concrete(node, value.known.shape, "an operand")) for value in values[:count]}) > 1:
+    if len({tuple(concrete(node, operand.known.shape, "an operand")) for operand in values[:count]}) > 1:
         node.fail("its operands have different shapes")
     return values[:count], [node.scalar(index) for index in range(count, 2 * count)]
 
@@ -134,7 +134,7 @@ def reduce(node: Node) -> list[Value]:
         node.fail(f"the dimensions are {axes}; expected different ones of {rank}")
     combine = _combination(node, number)
     shape = tuple(size for axis, size in enumerate(values[0].known.shape) if axis not in axes)
-    start = [_of_shape(node, value, shape) for value in starts]
+    start = [_of_shape(node, tensor, shape) for tensor in starts]
     if 0 in values[0].known.shape:
         return start
     kind = _reduction(values[0], single_operator(node, number))
@@ -142,7 +142,7 @@ def reduce(node: Node) -> list[Value]:
         return combine(start, [node.step(Reduce(axes, operation=kind), values[0])] if axes else values)
     for axis in axes:
         values = _folded(node, values, axis, combine)
-    return combine(start, [node.step(Reshape(shape), value) for value in values])
+    return combine(start, [node.step(Reshape(shape), tensor) for tensor in values])
 
 
 def _reduction(x: Value, name: str) -> ReduceOperation | None:
@@ -152,12 +152,12 @@ def _reduction(x: Value, name: str) -> ReduceOperation | None:
 def _folded(node: Node, values: Values, axis: int, combine: Combine) -> Values:
     """Return the combination of all elements along an axis, which gets size 1; neighbors are combined first."""
     while (size := values[0].known.shape[axis]) > 1:
-        even = [sliced(node, strided(node, value, axis, 0, 2), axis, 0, size // 2) for value in values]
-        result = combine(even, [strided(node, value, axis, 1, 2) for value in values])
+        even = [sliced(node, strided(node, tensor, axis, 0, 2), axis, 0, size // 2) for tensor in values]
+        pairs = combine(even, [strided(node, tensor, axis, 1, 2) for tensor in values])
         if size % 2:
-            last = [sliced(node, value, axis, size - 1, 1) for value in values]
-            result = [node.step(Concat(axis), *pair) for pair in zip(result, last, strict=True)]
-        values = result
+            last = [sliced(node, tensor, axis, size - 1, 1) for tensor in values]
+            pairs = [node.step(Concat(axis), *pair) for pair in zip(pairs, last, strict=True)]
+        values = pairs
     return values
 
 
@@ -179,8 +179,8 @@ def reduce_window(node: Node) -> list[Value]:
     check_padding(node, (*padding, *sizes, *strides, *dilations, *base))
     combine = _combination(node, o["body_subgraph_index"])
     values = [
-        padded(node, dilated(node, value, base, start), padding[::2], padding[1::2], start)
-        for value, start in zip(values, starts, strict=True)
+        padded(node, dilated(node, operand, base, start), padding[::2], padding[1::2], start)
+        for operand, start in zip(values, starts, strict=True)
     ]
     for axis, window in enumerate(zip(sizes, strides, dilations, strict=True)):
         values = windowed(node, values, axis, window, combine)
@@ -196,7 +196,7 @@ def sort(node: Node) -> list[Value]:
     if not -rank <= axis < rank:
         node.fail(f"the dimension is {axis}, but the inputs have rank {rank}")
     axis %= rank
-    shapes = {concrete(node, value.known.shape, "an operand") for value in values}
+    shapes = {concrete(node, operand.known.shape, "an operand") for operand in values}
     if len(shapes) > 1:
         node.fail("its operands have different shapes")
     number, size = node.options["comparator_subgraph_index"], values[0].known.shape[axis]
@@ -205,9 +205,9 @@ def sort(node: Node) -> list[Value]:
     key = _key(node, number)
     if key is not None:
         order = node.steps(TopK(size, axis, largest=key[1]), values[key[0]])[1]
-        return [node.step(GatherElements(axis), value, order) for value in values]
+        return [node.step(GatherElements(axis), operand, order) for operand in values]
     places = _places(node, values, axis, number)
-    return [node.step(ScatterElements(axis), value, places, value) for value in values]
+    return [node.step(ScatterElements(axis), operand, places, operand) for operand in values]
 
 
 def _key(node: Node, number: int) -> tuple[int, bool] | None:
@@ -234,19 +234,19 @@ def _places(node: Node, values: Values, axis: int, number: int) -> Value:
     if size > _MOST_PAIRS:
         node.fail(f"it sorts {size} elements by its comparator; at most {_MOST_PAIRS} are supported")
     _check_elementwise(node, number)
-    rows = [node.step(Reshape((*shape[: axis + 1], 1, *shape[axis + 1 :])), value) for value in values]
-    columns = [node.step(Reshape((*shape[:axis], 1, *shape[axis:])), value) for value in values]
+    rows = [node.step(Reshape((*shape[: axis + 1], 1, *shape[axis + 1 :])), operand) for operand in values]
+    columns = [node.step(Reshape((*shape[:axis], 1, *shape[axis:])), operand) for operand in values]
     is_before = _compared(node, number, columns, rows)
     is_after = _compared(node, number, rows, columns)
     lower = np.tril(np.ones((size, size), np.bool_), -1).reshape(size, size, *[1] * (len(shape) - axis - 1))
     is_tied = node.step(ElementwiseUnary(UnaryOperation.LOGICAL_NOT), is_after)
     is_first = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), is_tied, node.constant(lower))
-    before = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_OR), is_before, is_first)
-    return node.step(Reduce((axis + 1,)), node.step(Cast(_INDEX), before))
+    precedes = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_OR), is_before, is_first)
+    return node.step(Reduce((axis + 1,)), node.step(Cast(_INDEX), precedes))
 
 
 def _compared(node: Node, number: int, first: Values, second: Values) -> Value:
-    operands = [value for pair in zip(first, second, strict=True) for value in pair]
+    operands = [element for pair in zip(first, second, strict=True) for element in pair]
     results = node.importer.inlined(number, operands)
     if len(results) != 1 or results[0].known.dtype is not DataType.BOOL:
         node.fail("its comparator does not give one bool")

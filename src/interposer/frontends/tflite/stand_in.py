@@ -15,14 +15,14 @@ __all__ = ["STAND_IN"]
 
 def _stand_in(node: Node) -> list[Value]:
     """Convert an unknown custom operator to a StandIn layer, whose description has its name and its options."""
-    present = [node.optional(index) for index in range(node.num_inputs)]
-    values = [value for value in present if value is not None]
+    inputs = [node.optional(index) for index in range(node.num_inputs)]
+    values = [value for value in inputs if value is not None]
     return node.results(StandIn(len(node.operator.outputs), f"{node.kind}({_options(node)})"), *values)
 
 
 def _options(node: Node) -> str:
     try:
-        return ", ".join(f"{name}={value!r}" for name, value in node.options.items())
+        return ", ".join(f"{name}={setting!r}" for name, setting in node.options.items())
     except ParseError:  # the options are no FlexBuffer
         return node.raw_options.hex()
 

@@ -54,14 +54,16 @@ def tensor_info(tensor: Tensor, where: str, *, dynamic: bool = False) -> TensorI
 
 
 def _quantization(tensor: Tensor, dtype: DataType, where: str) -> Quantization | None:
-    value = tensor.quantization
-    if value is None or not dtype.is_integer:
+    parameters = tensor.quantization
+    if parameters is None or not dtype.is_integer:
         return None
-    if value.details is not None:
-        raise ParseError(f"tensor {tensor.name!r} is quantized by {value.details}, which is not supported", where=where)
-    if min(value.scales, default=1.0) <= 0:
+    if parameters.details is not None:
+        raise ParseError(
+            f"tensor {tensor.name!r} is quantized by {parameters.details}, which is not supported", where=where
+        )
+    if min(parameters.scales, default=1.0) <= 0:
         return None
-    return Quantization(value.scales, value.zero_points, value.axis)
+    return Quantization(parameters.scales, parameters.zero_points, parameters.axis)
 
 
 def constant_array(values: Array, tensor: Tensor, where: str) -> Array:

@@ -29,10 +29,10 @@ def texts_of(data: bytes, tensor: Tensor, where: str) -> Array:
     return texts.reshape(tensor.shape)
 
 
-def _text(data: bytes, tensor: Tensor, where: str) -> str:
+def _text(encoded: bytes, tensor: Tensor, where: str) -> str:
     try:
-        return data.decode()
+        return encoded.decode()
     except UnicodeDecodeError as error:
         raise ParseError(
-            f"tensor {tensor.name!r} has a string that is not UTF-8: {data[:40]!r}", where=where
+            f"tensor {tensor.name!r} has a string that is not UTF-8: {encoded[:40]!r}", where=where
         ) from error

@@ -25,16 +25,16 @@ def sliding(node: Node, image: Sequence[int], window: Sequence[int]) -> dict[str
     `image` and `window` are sizes as (height, width) or (depth, height, width). The attributes are from the node's
     options.
     """
-    result: dict[str, Any] = {"data_layout": DataLayout.NHWC if len(image) == 2 else DataLayout.NDHWC}
+    attributes: dict[str, Any] = {"data_layout": DataLayout.NHWC if len(image) == 2 else DataLayout.NDHWC}
     axes = _ALONG[-len(image) :]
     for (axis, short, letter, before, after), dimension, size in zip(axes, image, window, strict=True):
         stride, dilation = node.options[f"stride_{short}"], node.options.get(f"dilation_{short}_factor", 1)
         if stride < 1 or dilation < 1:
             node.fail(f"stride {stride} and dilation {dilation} along the {axis}; expected at least 1")
         pads = _padding(node, dimension, Window(size, stride, dilation, 0, 0), axis)
-        result |= {f"stride_{letter}": stride, f"dilation_{letter}": dilation}
-        result |= {f"pad_{before}": pads[0], f"pad_{after}": pads[1]}
-    return result
+        attributes |= {f"stride_{letter}": stride, f"dilation_{letter}": dilation}
+        attributes |= {f"pad_{before}": pads[0], f"pad_{after}": pads[1]}
+    return attributes
 
 
 def _padding(node: Node, size: int, window: Window, axis: str) -> tuple[int, int]:

@@ -49,7 +49,7 @@ class Variables:
         self._has_any = bool(self._tensors or codes & {"VAR_HANDLE", "HASHTABLE"})
         roots = dict.fromkeys([0, *(signature.subgraph for signature in model.signatures)])
         accesses = [self.accesses(number).written for number in roots]
-        self._written = {name for item in accesses for name, is_written in item.items() if is_written}
+        self._written = {name for written in accesses for name, is_written in written.items() if is_written}
 
     def _names_of_tensors(self) -> dict[tuple[int, int], str]:
         operators = [operator for subgraph in self._model.subgraphs for operator in subgraph.operators]
@@ -112,8 +112,8 @@ class Variables:
             if tensor and tensor[0] >= 0 and (is_write or name not in self._declared):
                 self._declared[name] = subgraph.tensors[tensor[0]], operator.where
             written[name] = written.get(name, False) or is_write
-        for option, other in called(operator) if operator.name != "CALL_ONCE" else ():
-            inner = self.accesses(other, handles_in(operator, handles))
+        for option, number in called(operator) if operator.name != "CALL_ONCE" else ():
+            inner = self.accesses(number, handles_in(operator, handles))
             for name, is_written in inner.written.items():
                 written[name] = written.get(name, False) or is_written
             if option != "cond_subgraph_index":
@@ -124,13 +124,13 @@ class Variables:
         """Return the info of a variable; `ParseError` with the location `where` is raised if its shape is not known."""
         initial = self.initial(name)
         declared = self._declared.get(name)
-        known = None if declared is None else tensor_info(*declared)
-        quantization = known.quantization if known is not None else None
+        declared_info = None if declared is None else tensor_info(*declared)
+        quantization = declared_info.quantization if declared_info is not None else None
         if initial is not None:
             return TensorInfo(initial.shape, initial.dtype, quantization)
-        if known is None or not known.is_concrete:
+        if declared_info is None or not declared_info.is_concrete:
             raise ParseError(f"the shape of the variable {name!r} is not known, which is not supported", where=where)
-        return known
+        return declared_info
 
     def constant(self, name: str) -> Array | None:
         """Return the value of a variable that is initialized and that no other operator writes; None for others."""
@@ -154,7 +154,7 @@ class Variables:
 
     def _initializations(self) -> list[int]:
         operators = (operator for subgraph in self._model.subgraphs for operator in subgraph.operators)
-        numbers = (item.attributes.get(_INITIALIZATION) for item in operators if item.name == "CALL_ONCE")
+        numbers = (call.attributes.get(_INITIALIZATION) for call in operators if call.name == "CALL_ONCE")
         return list(dict.fromkeys(int(number) for number in numbers if number))
 
 
@@ -196,13 +196,13 @@ class Scope:
         self._sources[name] = layer.output
         return layer.output
 
-    def write(self, name: str, value: Value, where: str) -> None:
+    def write(self, name: str, new_value: Value, where: str) -> None:
         """Set the value of a variable; `ParseError` with the location `where` is raised if its shape changes."""
         if not self.is_initial:
             info = self.variables.info(name, where)
-            if not info.shape.accepts(value.known.shape) or info.dtype is not value.known.dtype:
-                raise ParseError(f"the variable {name!r} is {info}, but gets {value.known}", where=where)
-        self.values[name] = value
+            if not info.shape.accepts(new_value.known.shape) or info.dtype is not new_value.known.dtype:
+                raise ParseError(f"the variable {name!r} is {info}, but gets {new_value.known}", where=where)
+        self.values[name] = new_value
         self.written.add(name)
 
     def finish(self, where: str) -> None:
