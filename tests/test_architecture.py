@@ -353,6 +353,13 @@ def test_the_page_says_what_each_package_has():
     assert sorted(name for name in packages if f"\n| `{name}` | " not in PAGE) == []
 
 
+@pytest.mark.parametrize("package", ["frontends", "writers"])
+def test_the_page_lists_the_folder_of_each_format(package):
+    [row] = re.findall(rf"^\| `{package}` \| .*$", PAGE, re.MULTILINE)
+    folders = [path.parent.name for path in (SRC / PACKAGE / package).glob("*/__init__.py")]
+    assert sorted(name for name in folders if f"`{name}`" not in row) == []
+
+
 def length_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """Return the number of lines of a function without its docstring."""
     first = function.body[0]

@@ -97,3 +97,38 @@ def test_every_page_is_in_the_index():
     index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
     pages = [page for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"]
     assert [page.name for page in pages if f"]({page.name})" not in index] == []
+
+
+INTERNALS = [
+    *(ROOT / "docs" / name for name in ("architecture.md", "adding-a-format.md", "adding-an-operator.md")),
+    *sorted((ROOT / "docs/decisions").glob("*.md")),
+    *sorted((ROOT / "native").rglob("README.md")),
+    ROOT / "CONTRIBUTING.md",
+]
+PATH = re.compile(r"`(?!ipr\.)([\w.-]+(?:/[\w.*<>-]*)+|[\w*<>]+\.(?:cpp|hpp))`")
+FOLDERS = [ROOT, *(ROOT / "src" / name for name in ("", "interposer", "interposer/include", "interposer/frontends"))]
+
+
+def folders_of(page):
+    """Return the folders from which a page for developers names files."""
+    return [page.parent, page.parent / "kernels", *FOLDERS]
+
+
+def exists(path, folders):
+    pattern = re.sub(r"<\w+>", "*", path).rstrip("/")
+    return any(next(folder.glob(pattern), None) is not None for folder in folders)
+
+
+@pytest.mark.parametrize("page", INTERNALS, ids=from_root)
+def test_files_that_pages_for_developers_name_exist(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert [path for path in PATH.findall(text) if not exists(path, folders_of(page))] == []
+
+
+def test_a_file_that_does_not_exist_is_found():
+    paths = PATH.findall("`tools/gone.py`, `ops/<family>.py`, `ops/none/<family>.py`, `gone.hpp`, `a.b`, `make native`")
+    assert [path for path in paths if not exists(path, folders_of(ROOT / "CONTRIBUTING.md"))] == [
+        "tools/gone.py",
+        "ops/none/<family>.py",
+        "gone.hpp",
+    ]

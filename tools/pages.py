@@ -340,6 +340,11 @@ def environment_page() -> str:
     lines = ["# Environment variables", "", NOTE, "| Variable | Meaning |", "| --- | --- |"]
     for name, meaning in environment_variables(inspect.getsource(config)):
         lines.append(f"| `{name}` | {meaning} |")
+    build = "[how it is built](../cpuacc.md#how-it-is-built)"
+    lines += [
+        "",
+        f"The build of CpuAcc reads `INTERPOSER_NATIVE_SETS`, the instruction sets to compile kernels for: {build}.",
+    ]
     return "\n".join(lines)
 
 
