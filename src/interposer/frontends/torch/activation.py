@@ -83,8 +83,8 @@ def leaky_relu(c: Call, x: Value, slope: Number = 0.01) -> Value:
 def elu(c: Call, x: Value, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> Value:
     """Convert elu: scale * (x where x > 0, else alpha * (exp(input_scale * x) - 1))."""
     if input_scale == 1:
-        result = activated(c, x, ActivationFunction.ELU, alpha)
-        return result if scale == 1 else c.times(result, scale)
+        activated_x = activated(c, x, ActivationFunction.ELU, alpha)
+        return activated_x if scale == 1 else c.times(activated_x, scale)
     positive = c.compare(ComparisonOperation.GREATER, x, 0)
     below = c.times(c.minus(c.unary(Unary.EXP, c.times(x, input_scale)), 1), alpha * scale)
     return c.where(positive, c.times(x, scale), below)
@@ -185,6 +185,6 @@ def logaddexp(c: Call, a: Value, b: Value) -> Value:
     """Convert logaddexp: the maximum plus log(1 + exp(-abs(a - b)))."""
     a, b = c.cast(a, c.dtype), c.cast(b, c.dtype)
     distance = c.unary(Unary.NEG, c.unary(Unary.ABS, c.minus(a, b)))
-    result = c.plus(c.binary(BinaryOperation.MAXIMUM, a, b), c.add(Activation(ActivationFunction.SOFT_RELU), distance))
+    total = c.plus(c.binary(BinaryOperation.MAXIMUM, a, b), c.add(Activation(ActivationFunction.SOFT_RELU), distance))
     equal_infinities = c.both(c.compare(ComparisonOperation.EQUAL, a, b), c.unary(Unary.IS_INF, a))
-    return c.where(equal_infinities, a, result)
+    return c.where(equal_infinities, a, total)

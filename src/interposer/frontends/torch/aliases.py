@@ -32,11 +32,11 @@ def shared_memory(program: Any, names: Collection[str] | None = None) -> tuple[s
     stored = [(spec.target, *_span(tensor)) for spec, tensor in _stored(program) if spec.arg.name in used]
     stored.sort(key=lambda item: item[1])
     for index, (name, _, end) in enumerate(stored):
-        for other, start, last in stored[index + 1 :]:
+        for other_name, start, other_end in stored[index + 1 :]:
             if start >= end:
                 break
-            if start < last and (names is None or name in names or other in names):
-                return name, other
+            if start < other_end and (names is None or name in names or other_name in names):
+                return name, other_name
     return None
 
 
@@ -64,8 +64,8 @@ def with_one_of_each(program: Any, module: Any) -> Any:
 
 def _apart(tensor: Any) -> Any:
     """Return a copy of a tensor, so that PyTorch does not find the shared memory."""
-    result = tensor.detach().clone()
-    return torch.nn.Parameter(result, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else result
+    copied = tensor.detach().clone()
+    return torch.nn.Parameter(copied, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else copied
 
 
 def _stored(program: Any) -> Iterator[tuple[Any, Any]]:

@@ -104,7 +104,7 @@ class _Archive:
                 listed = archive.infolist()
         except (ValueError, OSError, zipfile.BadZipFile, NotImplementedError, struct.error, EOFError) as error:
             raise DamagedFileError(f"its list of members cannot be read: {error}") from error
-        self.members = {item.filename: item for item in listed}
+        self.members = {member.filename: member for member in listed}
         if len(self.members) != len(listed):
             raise DamagedFileError("two members have the same name")
         self.root = os.path.commonprefix([name.partition("/")[0] for name in self.members])
@@ -124,28 +124,28 @@ class _Archive:
 
     def read(self, name: str) -> Array:
         """Return the bytes of a member, whose checksum is right."""
-        item = self.members.get(self._full(name))
-        if item is None:
+        member = self.members.get(self._full(name))
+        if member is None:
             raise DamagedFileError(f"it has no member {name!r}")
-        if item.compress_type != zipfile.ZIP_STORED or item.flag_bits & 1:
+        if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
             raise ParseError(
                 f"its member {name!r} is compressed or encrypted; torch.export.save writes members as they are"
             )
-        result = self._stored(item)
-        if zlib.crc32(result.data) != item.CRC:
+        content = self._stored(member)
+        if zlib.crc32(content.data) != member.CRC:
             raise DamagedFileError(f"the checksum of its member {name!r} is wrong")
-        return result
+        return content
 
-    def _stored(self, item: zipfile.ZipInfo) -> Array:
-        head = self._data[item.header_offset : item.header_offset + _LOCAL.size].tobytes()
+    def _stored(self, member: zipfile.ZipInfo) -> Array:
+        head = self._data[member.header_offset : member.header_offset + _LOCAL.size].tobytes()
         if len(head) != _LOCAL.size or not head.startswith(b"PK\x03\x04"):
-            raise DamagedFileError(f"the header of its member {item.filename!r} is wrong")
+            raise DamagedFileError(f"the header of its member {member.filename!r} is wrong")
         *_, name, extra = _LOCAL.unpack(head)
-        start = item.header_offset + _LOCAL.size + name + extra
-        result = self._data[start : start + item.file_size]
-        if len(result) != item.file_size or item.file_size != item.compress_size:
-            raise DamagedFileError(f"the size of its member {item.filename!r} is wrong")
-        return result
+        start = member.header_offset + _LOCAL.size + name + extra
+        content = self._data[start : start + member.file_size]
+        if len(content) != member.file_size or member.file_size != member.compress_size:
+            raise DamagedFileError(f"the size of its member {member.filename!r} is wrong")
+        return content
 
     def json(self, name: str) -> Any:
         """Return the JSON value that a member has."""
@@ -277,10 +277,10 @@ def _sizes(entries: Any) -> tuple[int, ...]:
 
 
 def _size(entry: Any) -> int:
-    value = entry["as_int"]
-    if type(value) is not int or not 0 <= value < 1 << 62:
-        raise ValueError(f"its size or stride {value!r} is wrong")
-    return value
+    size = entry["as_int"]
+    if type(size) is not int or not 0 <= size < 1 << 62:
+        raise ValueError(f"its size or stride {size!r} is wrong")
+    return size
 
 
 def _dtype_of(code: int) -> Any:
@@ -291,10 +291,10 @@ def _dtype_of(code: int) -> Any:
 
 def _pickled(archive: _Archive, member: str) -> dict[str, Any]:
     """Return the tensors by name in a pickle, which PyTorch's rule `weights_only` must accept."""
-    result = _unpickled(archive, member) if archive.read(member).nbytes else {}
-    if not isinstance(result, dict) or not all(isinstance(name, str) for name in result):
+    tensors = _unpickled(archive, member) if archive.read(member).nbytes else {}
+    if not isinstance(tensors, dict) or not all(isinstance(name, str) for name in tensors):
         raise DamagedFileError(f"its member {member!r} has no tensors by name")
-    return result
+    return tensors
 
 
 def _unpickled(archive: _Archive, member: str) -> Any:
@@ -320,7 +320,7 @@ def _built(document: Any, weights: dict[str, Any], constants: dict[str, Any]) ->
 
 
 @contextmanager
-def _damaged_if_wrong(what: str) -> Iterator[None]:
+def _damaged_if_wrong(title: str) -> Iterator[None]:
     """Turn any exception into an error about a damaged file: the functions of PyTorch check little themselves."""
     try:
         yield
@@ -328,7 +328,7 @@ def _damaged_if_wrong(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         text = str(error).strip().partition("\n")[0]
-        raise DamagedFileError(f"{what} is wrong: {type(error).__name__}{f': {text}' if text else ''}") from error
+        raise DamagedFileError(f"{title} is wrong: {type(error).__name__}{f': {text}' if text else ''}") from error
 
 
 def _torch() -> Any:

@@ -53,31 +53,31 @@ def _attended(
 ) -> Value:
     if not _fits(query, key, value):
         return _of_other_rank(c, query, key, value, mask, is_causal, scale)
-    key, value = (_like_batch(c, item, query) for item in (key, value))
+    key, value = (_like_batch(c, operand, query) for operand in (key, value))
     mask = None if mask is None else _four_axes(c, mask, query)
     return c.add(Attention(scale=scale, is_causal=is_causal), query, key, value, mask)
 
 
 def _fits(query: Value, key: Value, value: Value) -> bool:
     """Return True if key and value have equal heads and only their batch broadcasts, over that of the query."""
-    if any(item.known.rank != 4 for item in (query, key, value)):
+    if any(operand.known.rank != 4 for operand in (query, key, value)):
         return False
     batch, heads = query.known.shape[:2]
-    known = [item.known.shape[0] for item in (key, value) if not isinstance(item.known.shape[0], Dim)]
-    groups = [item.known.shape[1] for item in (key, value)]
+    batches = [operand.known.shape[0] for operand in (key, value) if not isinstance(operand.known.shape[0], Dim)]
+    groups = [operand.known.shape[1] for operand in (key, value)]
     if isinstance(heads, Dim) or any(isinstance(size, Dim) for size in groups):
         return True
-    return (isinstance(batch, Dim) or all(size in (1, batch) for size in known)) and (
+    return (isinstance(batch, Dim) or all(size in (1, batch) for size in batches)) and (
         groups[0] == groups[1] and (heads % groups[0] == 0 if groups[0] else heads == 0)
     )
 
 
-def _like_batch(c: Call, item: Value, query: Value) -> Value:
+def _like_batch(c: Call, operand: Value, query: Value) -> Value:
     """Return key or value with the batch of the query, over which it may broadcast."""
-    own, other = item.known.shape[0], query.known.shape[0]
-    if isinstance(own, Dim) or isinstance(other, Dim) or own == other:
-        return item
-    return c.broadcast(item, [other, *c.shape(item)[1:]])
+    batch, batch_of_query = operand.known.shape[0], query.known.shape[0]
+    if isinstance(batch, Dim) or isinstance(batch_of_query, Dim) or batch == batch_of_query:
+        return operand
+    return c.broadcast(operand, [batch_of_query, *c.shape(operand)[1:]])
 
 
 def _four_axes(c: Call, mask: Value, query: Value) -> Value:
@@ -91,19 +91,19 @@ def _of_other_rank(
     c: Call, query: Value, key: Value, value: Value, mask: Value | None, is_causal: bool, scale: float | None
 ) -> Value:
     """Return the attention of tensors that have more or fewer than two leading axes, which are merged into one."""
-    shapes = [c.shape(item) for item in (query, key, value)]
+    shapes = [c.shape(operand) for operand in (query, key, value)]
     try:
         lead = np.broadcast_shapes(*(shape[:-2] for shape in shapes))
     except ValueError:
         c.unsupported(f"its operands have the shapes {shapes}, whose leading axes do not broadcast")
     flat = [
-        c.reshape(c.broadcast(item, [*lead, *shape[-2:]]), [int(np.prod(lead)), 1, *shape[-2:]])
-        for item, shape in zip((query, key, value), shapes, strict=True)
+        c.reshape(c.broadcast(operand, [*lead, *shape[-2:]]), [int(np.prod(lead)), 1, *shape[-2:]])
+        for operand, shape in zip((query, key, value), shapes, strict=True)
     ]
     lengths = [shapes[0][-2], shapes[1][-2]]
     if mask is not None:
         if mask.known.dtype is not DataType.BOOL:
             mask = c.cast(mask, query.known.dtype)
         mask = c.reshape(c.broadcast(mask, [*lead, *lengths]), [int(np.prod(lead)), 1, *lengths])
-    result = c.add(Attention(scale=scale, is_causal=is_causal), *flat, mask)
-    return c.reshape(result, [*lead, lengths[0], shapes[2][-1]])
+    attended = c.add(Attention(scale=scale, is_causal=is_causal), *flat, mask)
+    return c.reshape(attended, [*lead, lengths[0], shapes[2][-1]])

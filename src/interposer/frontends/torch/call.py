@@ -96,8 +96,8 @@ class Call:
 
     def promoted(self, *operands: Any) -> DataType:
         """Return the type to which PyTorch promotes operands, given as nodes, fake tensors or Python numbers."""
-        values = [item.meta["val"] if isinstance(item, torch.fx.Node) else item for item in operands]
-        return data_type(_common([_example(item) if is_symbolic(item) else item for item in values]))
+        examples = [operand.meta["val"] if isinstance(operand, torch.fx.Node) else operand for operand in operands]
+        return data_type(_common([_example(operand) if is_symbolic(operand) else operand for operand in examples]))
 
     # --- values -------------------------------------------------------------------------------------------------------
 
@@ -117,14 +117,14 @@ class Call:
 
     def pair(self, a: Operand, b: Operand) -> tuple[Value, Value]:
         """Return two operands as tensors; a Python number gets the type of the other operand."""
-        dtype = next(item.known.dtype for item in (a, b) if isinstance(item, Value))
+        dtype = next(operand.known.dtype for operand in (a, b) if isinstance(operand, Value))
         return self.cast(a, dtype), self.cast(b, dtype)
 
     def is_complex(self, index: int) -> bool:
         """Return True if operand number `index` of the node is a complex tensor."""
         operand = self.node.args[index]
-        value = operand.meta.get("val") if isinstance(operand, torch.fx.Node) else operand
-        return isinstance(value, torch.Tensor) and bool(value.is_complex())
+        example = operand.meta.get("val") if isinstance(operand, torch.fx.Node) else operand
+        return isinstance(example, torch.Tensor) and bool(example.is_complex())
 
     # --- shapes -------------------------------------------------------------------------------------------------------
 
@@ -148,8 +148,8 @@ class Call:
 
     def runtime_size(self, value: Value, axis: int) -> Value:
         """Return a tensor of rank 0 (int64) with a size that is only known at run time."""
-        whole = self.add(Shape(DataType.INT64), value)
-        return self.add(Gather(0), whole, self.constant(np.array(axis)))
+        sizes = self.add(Shape(DataType.INT64), value)
+        return self.add(Gather(0), sizes, self.constant(np.array(axis)))
 
     def axis(self, dim: int, rank: int) -> int:
         """Return an axis counted from the front; a tensor of rank 0 has the axes 0 and -1."""
@@ -164,15 +164,15 @@ class Call:
 
     def size_vector(self, sizes: Sequence[Size]) -> Value:
         """Return sizes as a vector of type int64."""
-        items = [
+        vectors = [
             self.add(_reshape((1,)), self.cast(size, DataType.INT64))
             if isinstance(size, Value)
             else self.constant(np.array([size], np.int64))
             for size in sizes
         ]
-        if not items:
+        if not vectors:
             return self.constant(np.zeros(0, np.int64))
-        return items[0] if len(items) == 1 else self.add(Concat(0), *items)
+        return vectors[0] if len(vectors) == 1 else self.add(Concat(0), *vectors)
 
     # --- layers -------------------------------------------------------------------------------------------------------
 
@@ -332,25 +332,25 @@ def _example(number: Any) -> Number:
     return {torch.SymFloat: 1.0, torch.SymBool: True}.get(type(number), 1)
 
 
-def _common(items: Sequence[Any]) -> Any:
+def _common(operands: Sequence[Any]) -> Any:
     """Return the ``torch.dtype`` to which tensors and numbers are promoted together."""
-    tensors = [item for item in items if isinstance(item, torch.Tensor)]
-    numbers = [item for item in items if not isinstance(item, torch.Tensor)]
-    result: Any = None
-    for item in sorted(tensors, key=lambda tensor: tensor.dim() == 0):
-        probe = _probe(item.dtype, item.dim())  # an example itself cannot be combined with other tensors
-        result = probe if result is None else _probe(torch.result_type(result, probe), result.dim())
+    tensors = [operand for operand in operands if isinstance(operand, torch.Tensor)]
+    numbers = [operand for operand in operands if not isinstance(operand, torch.Tensor)]
+    promoted: Any = None
+    for operand in sorted(tensors, key=lambda tensor: tensor.dim() == 0):
+        probe = _probe(operand.dtype, operand.dim())  # an example itself cannot be combined with other tensors
+        promoted = probe if promoted is None else _probe(torch.result_type(promoted, probe), promoted.dim())
     for number in numbers:
-        result = number if result is None else _probe(torch.result_type(result, number), _rank(result))
-    return torch.result_type(result, result)
+        promoted = number if promoted is None else _probe(torch.result_type(promoted, number), _rank(promoted))
+    return torch.result_type(promoted, promoted)
 
 
 def _probe(dtype: Any, rank: int) -> Any:
     return torch.empty((1,) * rank, dtype=dtype, device="meta")
 
 
-def _rank(item: Any) -> int:
-    return int(item.dim()) if isinstance(item, torch.Tensor) else 0
+def _rank(operand: Any) -> int:
+    return int(operand.dim()) if isinstance(operand, torch.Tensor) else 0
 
 
 def _reshape(sizes: Sequence[int]) -> Op:
@@ -361,6 +361,6 @@ def _filled(shape: TensorShape, sizes: Sequence[Any]) -> tuple[int, ...]:
     """Return the sizes of a reshape, with the number that -1 stands for if the sizes of the input are known."""
     known = [int(size) for size in sizes]
     if -1 in known and shape.is_concrete:
-        rest = math.prod(size for size in known if size != -1)
-        known[known.index(-1)] = math.prod(shape) // rest if rest else 0
+        others = math.prod(size for size in known if size != -1)
+        known[known.index(-1)] = math.prod(shape) // others if others else 0
     return tuple(known)

@@ -30,12 +30,12 @@ def is_computable(target: Any) -> bool:
 
 def constant_nodes(graph: Any, constants: Collection[Any]) -> set[Any]:
     """Return the nodes of an fx graph that depend on nothing but `constants`, a collection of its placeholders."""
-    result = set(constants)
+    computable = set(constants)
     for node in graph.nodes:
         is_call = node.op == "call_function" and bool(node.all_input_nodes)
-        if node.op == "get_attr" or (is_call and result.issuperset(node.all_input_nodes)):
-            result.add(node)
-    return result
+        if node.op == "get_attr" or (is_call and computable.issuperset(node.all_input_nodes)):
+            computable.add(node)
+    return computable
 
 
 def computed(node: Any, values: Mapping[Any, Any], place: str) -> Any:
@@ -52,10 +52,10 @@ def computed(node: Any, values: Mapping[Any, Any], place: str) -> Any:
     if not is_computable(target):
         return None
     operands = dict[Any, Any]()
-    torch.fx.node.map_arg((args, node.kwargs), lambda item: operands.update({item: _tensor(values[item], item)}))
-    if not operands or any(item is None for item in operands.values()):
+    torch.fx.node.map_arg((args, node.kwargs), lambda arg: operands.update({arg: _tensor(values[arg], arg)}))
+    if not operands or any(operand is None for operand in operands.values()):
         return None
-    args, kwargs = (torch.fx.node.map_arg(item, operands.__getitem__) for item in (args, node.kwargs))
+    args, kwargs = (torch.fx.node.map_arg(nodes, operands.__getitem__) for nodes in (args, node.kwargs))
     try:
         with torch.no_grad():
             result = _arrays(target(*args, **kwargs), str(target))
@@ -79,7 +79,7 @@ def _tensor(value: Any, node: Any) -> Any:
 
 def _arrays(result: Any, title: str) -> Any:
     if isinstance(result, list | tuple):
-        return [_arrays(item, title) for item in result]
+        return [_arrays(part, title) for part in result]
     if not isinstance(result, torch.Tensor):
         return result
     array: Array = array_of(result.contiguous(), f"the result of {title}")

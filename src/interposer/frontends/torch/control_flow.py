@@ -21,10 +21,10 @@ def cond(c: Call, predicate: Operand, then: Any, otherwise: Any, operands: Seque
     """Convert cond; a predicate that is known selects a branch, which is converted in place."""
     known = predicate.constant if isinstance(predicate, Value) else predicate
     if known is not None:
-        taken: list[Value] = c.inlined(then if bool(known) else otherwise, list(operands))
-        return taken
+        results: list[Value] = c.inlined(then if bool(known) else otherwise, list(operands))
+        return results
     assert isinstance(predicate, Value)
-    values = [item for item in operands if isinstance(item, Value)]
+    values = [operand for operand in operands if isinstance(operand, Value)]
     regions = [_region(c, module, operands, [v.known for v in values]) for module in (then, otherwise)]
     op = If(len(regions[0].outputs))
     return c.control(op, [c.reshape(c.cast(predicate, DataType.BOOL), []), *values], regions)
@@ -32,22 +32,22 @@ def cond(c: Call, predicate: Operand, then: Any, otherwise: Any, operands: Seque
 
 def _region(c: Call, module: Any, operands: Sequence[Any], infos: Sequence[TensorInfo]) -> Graph:
     """Return a graph module as a region; its inputs have `infos`, other operands are Python numbers."""
-    result: Graph = c.region(module, list(operands), [info.with_constant(None) for info in infos])
-    return result
+    graph: Graph = c.region(module, list(operands), [info.with_constant(None) for info in infos])
+    return graph
 
 
 @aten("higher_order.while_loop")
 def while_loop(c: Call, condition: Any, body: Any, carried: Sequence[Any], more: Sequence[Any] = ()) -> list[Value]:
     """Convert while_loop; numbers that it carries become tensors."""
-    values = [item if isinstance(item, Value) else c.constant(_number(item)) for item in carried]
+    values = [operand if isinstance(operand, Value) else c.constant(_number(operand)) for operand in carried]
     operands = [*values, *more]
-    infos = [item.known for item in operands if isinstance(item, Value)]
+    infos = [operand.known for operand in operands if isinstance(operand, Value)]
     regions = [_region(c, module, operands, infos) for module in (condition, body)]
-    return c.control(While(len(values)), [item for item in operands if isinstance(item, Value)], regions)
+    return c.control(While(len(values)), [operand for operand in operands if isinstance(operand, Value)], regions)
 
 
-def _number(item: Any) -> Any:
-    return np.asarray(item)
+def _number(number: Any) -> Any:
+    return np.asarray(number)
 
 
 @aten("higher_order.map_impl")
@@ -64,7 +64,7 @@ def scan(c: Call, body: Any, initial: Sequence[Value], xs: Sequence[Value], more
 
 def _scanned(c: Call, body: Any, initial: Sequence[Value], xs: Sequence[Value], more: Sequence[Any]) -> list[Value]:
     slices = [x.known.with_constant(None).with_shape(x.known.shape[1:]) for x in xs]
-    captured = [item for item in more if isinstance(item, Value)]
+    captured = [operand for operand in more if isinstance(operand, Value)]
     infos = [*(value.known for value in initial), *slices, *(value.known for value in captured)]
     region = _region(c, body, [*initial, *xs, *more], infos)
     op = Scan(len(initial), len(xs), len(region.outputs) - len(initial))

@@ -97,17 +97,17 @@ def _as_image(c: Call, x: Value) -> Value:
 
 def _convolved(c: Call, x: Value, weight: Value, bias: Value | None, windows: Windows, groups: int) -> Value:
     rank = x.known.rank
-    result = _image_windows(windows)
+    of_image = _image_windows(windows)
     x, weight = _as_image(c, x), _as_image(c, weight)
     op: Op
     if rank == 5:
-        op = Convolution3d(**result.pads(), **result.steps(), groups=groups, data_layout=DataLayout.NCDHW)
+        op = Convolution3d(**of_image.pads(), **of_image.steps(), groups=groups, data_layout=DataLayout.NCDHW)
         weight = c.add(Transpose((2, 3, 4, 1, 0)), weight)
     elif groups > 1 and x.known.shape[1] == groups and weight.known.shape[1] == 1:
-        op = DepthwiseConvolution2d(**result.pads(), **result.steps())
+        op = DepthwiseConvolution2d(**of_image.pads(), **of_image.steps())
         weight = c.add(Transpose((1, 2, 3, 0)), weight)
     else:
-        op = Convolution2d(**result.pads(), **result.steps(), groups=groups)
+        op = Convolution2d(**of_image.pads(), **of_image.steps(), groups=groups)
     image = c.add(op, x, weight, bias)
     return c.squeezed(image, 2) if rank == 3 else image
 
@@ -119,17 +119,17 @@ def _transposed(
         return _transposed_volume(c, x, weight, bias, windows, extra, groups)
     rank = x.known.rank
     extra = (0, *extra) if windows.axes == 1 else tuple(extra)
-    result = _image_windows(windows)
+    of_image = _image_windows(windows)
     x, weight = _as_image(c, x), _as_image(c, weight)
-    after = tuple(pad - more for pad, more in zip(result.after, extra, strict=True))
-    result = result._replace(after=after)
+    pads_after = tuple(pad - more for pad, more in zip(of_image.after, extra, strict=True))
+    of_image = of_image._replace(after=pads_after)
     weight = c.add(Transpose((1, 0, 2, 3)), weight)
     shape = None
-    if min(after) < 0:
-        sizes = _sizes(result, c.shape(x)[2:])
+    if min(pads_after) < 0:
+        sizes = _sizes(of_image, c.shape(x)[2:])
         shape = (c.size(x, 0), weight.known.shape[0] * groups, *sizes)
-        result = result._replace(after=tuple(max(0, pad) for pad in after))
-    op = TransposeConvolution2d(**result.pads(), **result.steps(), groups=groups, output_shape=shape)
+        of_image = of_image._replace(after=tuple(max(0, pad) for pad in pads_after))
+    op = TransposeConvolution2d(**of_image.pads(), **of_image.steps(), groups=groups, output_shape=shape)
     image = c.add(op, x, weight, bias)
     return c.squeezed(image, 2) if rank == 3 else image
 
@@ -145,12 +145,12 @@ def _transposed_volume(
 ) -> Value:
     """Return a transposed convolution over volumes, as a matrix product followed by Col2Im."""
     batch, channels, *volume = c.shape(x)
-    after = tuple(pad - more for pad, more in zip(windows.after, extra, strict=True))
-    sizes = _sizes(windows._replace(after=after), volume)
+    pads_after = tuple(pad - more for pad, more in zip(windows.after, extra, strict=True))
+    sizes = _sizes(windows._replace(after=pads_after), volume)
     flat = c.reshape(x, [batch, groups, channels // groups, math.prod(volume)])
     kernels = c.reshape(weight, [groups, channels // groups, math.prod(c.shape(weight)[1:])])
     products = c.add(BatchMatMul(transpose_x=True), kernels, flat)
     columns = c.reshape(products, [batch, groups * math.prod(c.shape(weight)[1:]), math.prod(volume)])
-    covered = windows._replace(after=tuple(max(0, pad) for pad in after))
-    result = c.add(Col2Im(**covered.lists(), image_shape=sizes), columns)
-    return result if bias is None else c.plus(result, c.reshape(bias, [c.size(bias, 0), 1, 1, 1]))
+    covered = windows._replace(after=tuple(max(0, pad) for pad in pads_after))
+    volumes = c.add(Col2Im(**covered.lists(), image_shape=sizes), columns)
+    return volumes if bias is None else c.plus(volumes, c.reshape(bias, [c.size(bias, 0), 1, 1, 1]))

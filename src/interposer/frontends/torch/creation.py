@@ -20,10 +20,10 @@ __all__: list[str] = []
 
 def filled(c: Call, sizes: Sequence[Size], number: Operand) -> Value:
     """Return a tensor of the node's result type with one number in all elements."""
-    value = c.cast(number, c.dtype)
+    filler = c.cast(number, c.dtype)
     if any(isinstance(size, Dim) for size in sizes):
         c.open_shape("its sizes are not known")
-    return c.broadcast(value, sizes)
+    return c.broadcast(filler, sizes)
 
 
 @aten("full", "new_full")
@@ -36,23 +36,23 @@ def full(c: Call, *args: Any, **_: Any) -> Value:
 @aten("zeros", "empty.memory_format", "new_zeros", "new_empty", "empty_permuted", "empty_strided", "new_empty_strided")
 def zeros(c: Call, *args: Any, **_: Any) -> Value:
     """Convert zeros; the contents of an empty tensor are not defined, and are zeros here."""
-    sizes = next(item for item in args if isinstance(item, list))
+    sizes = next(operand for operand in args if isinstance(operand, list))
     return filled(c, sizes, 0)
 
 
 @aten("ones", "new_ones")
 def ones(c: Call, *args: Any, **_: Any) -> Value:
     """Convert ones."""
-    sizes = next(item for item in args if isinstance(item, list))
+    sizes = next(operand for operand in args if isinstance(operand, list))
     return filled(c, sizes, 1)
 
 
 def _like(c: Call, x: Value, number: Operand) -> Value:
     """Return a number, repeated in the shape of a value, whose sizes may be known at run time only."""
-    value = c.cast(number, c.dtype)
+    filler = c.cast(number, c.dtype)
     if x.known.shape.is_concrete:
-        return c.broadcast(value, list(c.shape(x)))
-    return c.add(DynamicBroadcastTo(), value, c.add(Shape(DataType.INT64), x))
+        return c.broadcast(filler, list(c.shape(x)))
+    return c.add(DynamicBroadcastTo(), filler, c.add(Shape(DataType.INT64), x))
 
 
 @aten("full_like", "fill.Scalar", "fill.Tensor", open_sizes=True)

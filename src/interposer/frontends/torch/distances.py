@@ -86,8 +86,8 @@ def embedding_bag(
         used = c.compare(ComparisonOperation.NOT_EQUAL, c.cast(indices, DataType.INT64), padding_idx)
     if sample_weights is not None:
         rows = c.times(rows, c.unsqueezed(sample_weights, 1))
-    result = _summed(c, rows, numbers, used, bags, mode)
-    return [result, None, None, None]
+    combined = _summed(c, rows, numbers, used, bags, mode)
+    return [combined, None, None, None]
 
 
 def _bag_of_each(c: Call, indices: Value, offsets: Value, bags: int) -> Value:
@@ -108,14 +108,14 @@ def _summed(c: Call, rows: Value, numbers: Value, used: Value | None, bags: int,
         neutral = c.scalar(-math.inf if mode == 2 else 0, dtype)
         rows = c.where(c.unsqueezed(used, 1), rows, neutral)
     start = c.broadcast(c.scalar(-math.inf if mode == 2 else 0, dtype), [bags, width])
-    result = c.add(ScatterNd(ScatterFunction.MAX if mode == 2 else ScatterFunction.ADD), start, places, rows)
+    combined = c.add(ScatterNd(ScatterFunction.MAX if mode == 2 else ScatterFunction.ADD), start, places, rows)
     if mode == 0:
-        return result
+        return combined
     zeros = c.broadcast(c.scalar(0, dtype), [bags])
     counts = c.unsqueezed(c.add(ScatterNd(ScatterFunction.ADD), zeros, places, ones), 1)
     if mode == 2:
-        return c.where(c.compare(ComparisonOperation.EQUAL, counts, 0), c.scalar(0, dtype), result)
-    return c.over(result, c.binary(BinaryOperation.MAXIMUM, counts, 1))
+        return c.where(c.compare(ComparisonOperation.EQUAL, counts, 0), c.scalar(0, dtype), combined)
+    return c.over(combined, c.binary(BinaryOperation.MAXIMUM, counts, 1))
 
 
 @aten("randperm")
@@ -130,7 +130,7 @@ def random_between(c: Call, *args: Any, **_: Any) -> Value:
     """Convert random numbers of other ranges, which differ from PyTorch's and from run to run."""
     name = str(c.node.target)
     sizes = [int(size) for size in c.result.shape]
-    numbers = [item for item in args if not isinstance(item, Value | list)]
+    numbers = [operand for operand in args if not isinstance(operand, Value | list)]
     if "randint" not in name:
         kind = Distribution.NORMAL if "normal" in name else Distribution.UNIFORM
         low, high = numbers if len(numbers) == 2 else (0.0, 1.0)

@@ -131,10 +131,10 @@ def without_nan(c: Call, a: Value, b: Value) -> Value:
     """Convert fmax and fmin, which ignore NaN."""
     is_max = "fmax" in str(c.node.target)
     a, b = c.cast(a, c.dtype), c.cast(b, c.dtype)
-    result = c.binary(BinaryOperation.MAXIMUM if is_max else BinaryOperation.MINIMUM, a, b)
+    extreme = c.binary(BinaryOperation.MAXIMUM if is_max else BinaryOperation.MINIMUM, a, b)
     if not c.dtype.is_float:
-        return result
-    return c.where(c.unary(Unary.IS_NAN, a), b, c.where(c.unary(Unary.IS_NAN, b), a, result))
+        return extreme
+    return c.where(c.unary(Unary.IS_NAN, a), b, c.where(c.unary(Unary.IS_NAN, b), a, extreme))
 
 
 @aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
@@ -329,10 +329,10 @@ def log1p(c: Call, x: Value) -> Value:
     logarithm = c.unary(Unary.LOG, u)
     exact = c.times(x, c.over(logarithm, c.minus(u, 1)))
     is_one = c.compare(ComparisonOperation.EQUAL, u, 1)
-    usual = c.either(
+    is_extreme = c.either(
         c.compare(ComparisonOperation.EQUAL, u, math.inf), c.compare(ComparisonOperation.LESS_OR_EQUAL, u, 0)
     )
-    return c.where(is_one, x, c.where(usual, logarithm, exact))
+    return c.where(is_one, x, c.where(is_extreme, logarithm, exact))
 
 
 @aten("expm1")
@@ -399,16 +399,16 @@ def hypot(c: Call, a: Value, b: Value) -> Value:
 
 def limited(c: Call, x: Value, low: Operand | None, high: Operand | None) -> Value:
     """Return the minimum of `high` and the maximum of `low` and x, in the type of x; None is no limit."""
-    result = x if low is None else c.binary(BinaryOperation.MAXIMUM, x, low)
-    return result if high is None else c.binary(BinaryOperation.MINIMUM, result, high)
+    raised = x if low is None else c.binary(BinaryOperation.MAXIMUM, x, low)
+    return raised if high is None else c.binary(BinaryOperation.MINIMUM, raised, high)
 
 
 def bounded(c: Call, x: Value, low: Operand | None, high: Operand | None) -> Value:
     """Return the minimum of `high` and the maximum of `low` and x; None is no limit."""
-    result = c.cast(x, c.dtype)
+    limited_x = c.cast(x, c.dtype)
     if low is not None:
-        result = c.binary(BinaryOperation.MAXIMUM, result, c.cast(low, c.dtype))
-    return result if high is None else c.binary(BinaryOperation.MINIMUM, result, c.cast(high, c.dtype))
+        limited_x = c.binary(BinaryOperation.MAXIMUM, limited_x, c.cast(low, c.dtype))
+    return limited_x if high is None else c.binary(BinaryOperation.MINIMUM, limited_x, c.cast(high, c.dtype))
 
 
 @aten("clamp", "clamp.Tensor", "clip", "clip.Tensor")
