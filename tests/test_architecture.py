@@ -350,7 +350,17 @@ def test_the_page_lists_the_cycles_with_their_reasons():
 
 def test_the_page_says_what_each_package_has():
     packages = {part_of(module).partition(".")[0] for module in MODULES if module.count(".") > 1}
-    assert sorted(name for name in packages if f"\n| `{name}` | " not in PAGE) == []
+    packages |= {f"plugins/capi/{path.parent.name}" for path in (SRC / PACKAGE / "plugins/capi").glob("*/__init__.py")}
+    listed = re.findall(r"^\| `([\w/]+)` \| ", PAGE.partition("## Packages")[2].partition("### Thin")[0], re.MULTILINE)
+    assert sorted(packages - set(listed)) == []
+    assert sorted(name for name in listed if not (SRC / PACKAGE / name).is_dir()) == []
+
+
+def test_the_page_lists_the_thin_public_modules():
+    listed = dict(re.findall(r"^\| `interposer\.([\w.]+)` \| `interposer\.([\w.]+)` \|$", PAGE, re.MULTILINE))
+    assert listed.keys() == PUBLIC_NAMES
+    for name, home in listed.items():
+        assert {target for _, target in imports_in(f"{PACKAGE}.{name}")} == {f"{PACKAGE}.{home}"}
 
 
 @pytest.mark.parametrize("package", ["frontends", "writers"])

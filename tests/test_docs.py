@@ -132,3 +132,17 @@ def test_a_file_that_does_not_exist_is_found():
         "ops/none/<family>.py",
         "gone.hpp",
     ]
+
+
+def test_the_page_on_the_kernels_lists_every_table_with_its_header():
+    folder = ROOT / "native/cpuacc"
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    tables = {
+        (header.name, table)
+        for header in (folder / "kernels").glob("*.hpp")
+        for table in re.findall(r"^CPUACC_TABLE\((\w+),", header.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert tables
+    rows = re.findall(r"^\| `kernels/(\w+\.hpp)` \| (.*?) \|", page, re.MULTILINE)
+    listed = {(header, table) for header, cell in rows for table in re.findall(r"`(\w+)`", cell)}
+    assert sorted(tables - listed) == []
