@@ -201,14 +201,16 @@ def index_put(
     order = _front(x.known.rank, places.axes)
     tuples = _tuples(c, places.indices)
     updates = _updates(c, x, places, tuples, values)
-    result = _scattered(c, c.transpose(x, order), tuples, updates, accumulate)
-    return c.transpose(result, list(np.argsort(order)))
+    written = _scattered(c, c.transpose(x, order), tuples, updates, accumulate)
+    return c.transpose(written, list(np.argsort(order)))
 
 
 def _only_mask(x: Value, indices: Sequence[Value | None]) -> Value | None:
     """Return the mask if it is the only index, and indexes the first axes; else None."""
-    masks = [item for item in indices if item is not None and item.known.dtype is DataType.BOOL and item.known.rank]
-    others = sum(item is not None for item in indices) - len(masks)
+    masks = [
+        index for index in indices if index is not None and index.known.dtype is DataType.BOOL and index.known.rank
+    ]
+    others = sum(index is not None for index in indices) - len(masks)
     return masks[0] if len(masks) == 1 and not others and indices[0] is masks[0] else None
 
 
@@ -306,13 +308,13 @@ def _elements(c: Call, x: Value, dim: int, index: Value, source: Operand, functi
     """Add a layer that writes elements along an axis; the source may be larger than the index, which counts."""
     if x.known.rank == 0:
         line = [
-            c.reshape(item, [1]) if isinstance(item, Value) and not item.known.rank else item
-            for item in (x, index, source)
+            c.reshape(operand, [1]) if isinstance(operand, Value) and not operand.known.rank else operand
+            for operand in (x, index, source)
         ]
         return c.reshape(_elements(c, line[0], 0, line[1], line[2], function), [])  # type: ignore[arg-type]
     if x.known.dtype is DataType.BOOL and function is not ScatterFunction.UPDATE:
         known = {ScatterFunction.ADD: ScatterFunction.MAX, ScatterFunction.MUL: ScatterFunction.MIN}
-        wide = [c.cast(item, DataType.UINT8) for item in (x, source)]
+        wide = [c.cast(operand, DataType.UINT8) for operand in (x, source)]
         return c.cast(_elements(c, wide[0], dim, index, wide[1], known.get(function, function)), DataType.BOOL)
     shape = c.shape(index)
     source = c.cast(source, x.known.dtype)
@@ -334,7 +336,7 @@ def scatter_reduce(
 ) -> Value:
     """Convert scatter_reduce, with or without the elements that are there already."""
     if x.known.rank == 0:
-        x1, i1, s1 = (c.reshape(item, [1]) if not item.known.rank else item for item in (x, index, source))
+        x1, i1, s1 = (c.reshape(operand, [1]) if not operand.known.rank else operand for operand in (x, index, source))
         return c.reshape(scatter_reduce(c, x1, 0, i1, s1, reduce, include_self=include_self), [])
     if index.known.num_elements == 0:
         return x

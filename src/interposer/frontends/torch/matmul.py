@@ -30,11 +30,11 @@ def linear(c: Call, x: Value, weight: Value, bias: Value | None = None) -> Value
     """Convert linear: rows of the weights are the outputs."""
     if weight.known.rank == 2 and x.known.rank >= 1 and weight.known.shape.is_concrete and 0 not in weight.known.shape:
         flat = c.unsqueezed(x, 0) if x.known.rank == 1 else x
-        result = c.add(FullyConnected(transpose_weight_matrix=True, keep_dims=True), flat, weight, bias)
-        return c.squeezed(result, 0) if x.known.rank == 1 else result
+        projected = c.add(FullyConnected(transpose_weight_matrix=True, keep_dims=True), flat, weight, bias)
+        return c.squeezed(projected, 0) if x.known.rank == 1 else projected
     matrix = c.transpose(weight, [1, 0]) if weight.known.rank == 2 else weight
-    result = product(c, x, matrix)
-    return result if bias is None else c.plus(result, bias)
+    projected = product(c, x, matrix)
+    return projected if bias is None else c.plus(projected, bias)
 
 
 @aten("mm", "bmm", "matmul", "mv", "dot", open_sizes=True)
@@ -95,23 +95,23 @@ def add_product(c: Call, x: Value, a: Value, b: Value, beta: Number = 1, alpha: 
         batch, rows, inner = c.shape(a)
         a = c.reshape(c.transpose(a, [1, 0, 2]), [rows, batch * inner])
         b = c.reshape(b, [batch * inner, c.size(b, 2)])
-    result = product(c, a, b)
-    result = result if alpha == 1 else c.times(result, alpha)
+    scaled_product = product(c, a, b)
+    scaled_product = scaled_product if alpha == 1 else c.times(scaled_product, alpha)
     if beta == 0:
-        return result
-    return c.plus(x if beta == 1 else c.times(x, beta), result)
+        return scaled_product
+    return c.plus(x if beta == 1 else c.times(x, beta), scaled_product)
 
 
 @aten("addr")
 def add_outer(c: Call, x: Value, a: Value, b: Value, beta: Number = 1, alpha: Number = 1) -> Value:
     """Convert addr: beta * x + alpha * outer(a, b)."""
     dtype = DataType.INT32 if c.dtype is DataType.BOOL else c.dtype
-    result = c.times(c.unsqueezed(c.cast(a, dtype), 1), c.unsqueezed(c.cast(b, dtype), 0))
-    result = result if alpha == 1 else c.times(result, alpha)
+    outer_product = c.times(c.unsqueezed(c.cast(a, dtype), 1), c.unsqueezed(c.cast(b, dtype), 0))
+    outer_product = outer_product if alpha == 1 else c.times(outer_product, alpha)
     if beta != 0:
         x = c.cast(x, dtype)
-        result = c.plus(x if beta == 1 else c.times(x, beta), result)
-    return c.cast(result, c.dtype)
+        outer_product = c.plus(x if beta == 1 else c.times(x, beta), outer_product)
+    return c.cast(outer_product, c.dtype)
 
 
 @aten("_trilinear")

@@ -40,8 +40,8 @@ def native_layer_norm(
     c: Call, x: Value, shape: Sequence[int], weight: Value | None, bias: Value | None, eps: float
 ) -> list[Value]:
     """Convert native_layer_norm, which also returns the mean and the reciprocal of the standard deviation."""
-    result = c.add(LayerNormalization(x.known.rank - len(shape), float(eps)), x, weight, bias)
-    return [result, *_statistics(c, x, tuple(range(x.known.rank - len(shape), x.known.rank)), eps)]
+    normalized = c.add(LayerNormalization(x.known.rank - len(shape), float(eps)), x, weight, bias)
+    return [normalized, *_statistics(c, x, tuple(range(x.known.rank - len(shape), x.known.rank)), eps)]
 
 
 def _statistics(c: Call, x: Value, axes: Sequence[int], eps: float) -> list[Value]:
@@ -100,9 +100,9 @@ def native_group_norm(
     eps: float,
 ) -> list[Value]:  # fmt: skip
     """Convert native_group_norm, which also returns mean and reciprocal standard deviation of each group."""
-    result = c.add(GroupNormalization(groups, float(eps)), x, weight, bias)
+    normalized = c.add(GroupNormalization(groups, float(eps)), x, weight, bias)
     flat = c.reshape(x, [n, groups, channels // max(groups, 1) * size])
-    return [result, *(c.squeezed(part, 2) for part in _statistics(c, flat, (2,), eps))]
+    return [normalized, *(c.squeezed(part, 2) for part in _statistics(c, flat, (2,), eps))]
 
 
 @aten("instance_norm")
@@ -167,12 +167,12 @@ def _by_batch(c: Call, x: Value, weight: Value | None, bias: Value | None, eps: 
     center = c.add(Mean(axes, True), wide)
     spread = c.add(Mean(axes, True), c.binary(BinaryOperation.SQ_DIFF, wide, center))
     factor = c.unary(Unary.RSQRT, c.plus(spread, eps))
-    result = c.times(c.minus(wide, center), factor)
+    normalized = c.times(c.minus(wide, center), factor)
     for operand, operation in ((weight, BinaryOperation.MUL), (bias, BinaryOperation.ADD)):
         if operand is not None:
             line = c.reshape(operand, [channels if i == 1 else 1 for i in range(rank)])
-            result = c.binary(operation, result, c.cast(line, wide.known.dtype))
-    return [c.cast(result, c.dtype), c.reshape(center, [channels]), c.reshape(factor, [channels])]
+            normalized = c.binary(operation, normalized, c.cast(line, wide.known.dtype))
+    return [c.cast(normalized, c.dtype), c.reshape(center, [channels]), c.reshape(factor, [channels])]
 
 
 def _normalized(
@@ -193,8 +193,8 @@ def _normalized(
 @aten("_weight_norm_interface")
 def weight_norm_interface(c: Call, v: Value, g: Value, dim: int = 0) -> list[Value]:
     """Convert weight normalization, which also returns the norms."""
-    result, norms = _weight_norm(c, v, g, dim)
-    return [result, norms]
+    weight, norms = _weight_norm(c, v, g, dim)
+    return [weight, norms]
 
 
 @aten("_weight_norm")

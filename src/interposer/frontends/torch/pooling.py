@@ -42,7 +42,7 @@ def _batched(c: Call, x: Value, axes: int, convert: Callable[[Value], list[Value
     """Convert pooling of images, which may lack the axis of the batch."""
     if x.known.rank == axes + 2:
         return convert(x)
-    return [c.squeezed(value, 0) for value in convert(c.unsqueezed(x, 0))]
+    return [c.squeezed(pooled, 0) for pooled in convert(c.unsqueezed(x, 0))]
 
 
 def _nothing(info: TensorInfo) -> float:
@@ -69,8 +69,8 @@ def _pooled(c: Call, x: Value, algorithm: PoolingAlgorithm, windows: Windows, ce
         output_shape_rounding=_rounding(ceil_mode),
         padding_method=PaddingMethod.IGNORE_VALUE,
     )
-    result = c.add(op, x)
-    return c.squeezed(result, 2) if rank == 3 else result
+    pooled = c.add(op, x)
+    return c.squeezed(pooled, 2) if rank == 3 else pooled
 
 
 # --- maxima -----------------------------------------------------------------------------------------------------------
@@ -144,13 +144,13 @@ def _average(
     padded = tuple((w.pad_before, w.pad_after + extra) for (_, w), extra in zip(columns, more, strict=True))
     wide = c.add(Pad(((0, 0), (0, 0), *padded)), x) if any(map(any, padded)) else x
     none = (0,) * windows.axes
-    result = _pooled(c, wide, PoolingAlgorithm.AVERAGE, windows._replace(before=none, after=none), False)
-    whole = math.prod(windows.kernel)
+    averages = _pooled(c, wide, PoolingAlgorithm.AVERAGE, windows._replace(before=none, after=none), False)
+    cells_of_window = math.prod(windows.kernel)
     shares = _divisors(columns, counts, count_include_pad)
-    if divisor is None and (shares == whole).all():
-        return result
-    factor = whole / (np.full_like(shares, divisor) if divisor is not None else shares)
-    return c.times(result, c.constant(factor.astype(x.known.dtype.numpy)))
+    if divisor is None and (shares == cells_of_window).all():
+        return averages
+    factor = cells_of_window / (np.full_like(shares, divisor) if divisor is not None else shares)
+    return c.times(averages, c.constant(factor.astype(x.known.dtype.numpy)))
 
 
 def _end(window: Any, count: int) -> int:
@@ -160,14 +160,14 @@ def _end(window: Any, count: int) -> int:
 
 def _divisors(columns: Sequence[tuple[int, Any]], counts: Sequence[int], count_include_pad: bool) -> Array:
     """Return how many elements each window averages: those in the image, and in its padding if that counts."""
-    result: Array = np.ones((), np.float64)
+    divisors: Array = np.ones((), np.float64)
     for (size, window), count in zip(columns, counts, strict=True):
         starts = np.arange(count) * window.stride - window.pad_before
         ends = np.minimum(starts + window.size, size + window.pad_after)
         if not count_include_pad:
             starts, ends = np.maximum(starts, 0), np.minimum(ends, size)
-        result = result[..., None] * (ends - starts)
-    return result
+        divisors = divisors[..., None] * (ends - starts)
+    return divisors
 
 
 # --- adaptive pooling -------------------------------------------------------------------------------------------------

@@ -130,7 +130,10 @@ def dequantize_per_group(
     """Convert the dequantization with a scale for each group of elements along the last axis."""
     rows, columns = c.shape(x)
     blocks = c.reshape(x, [rows, columns // group, group])
-    numbers = [None if item is None else c.reshape(item, [rows, columns // group, 1]) for item in (scales, zeros)]
+    numbers = [
+        None if parameters is None else c.reshape(parameters, [rows, columns // group, 1])
+        for parameters in (scales, zeros)
+    ]
     assert numbers[0] is not None
     return c.reshape(_float_values(c, blocks, numbers[0], numbers[1]), [rows, columns])
 
@@ -142,7 +145,7 @@ def quantize_per_group(
     """Convert the quantization with a scale for each group of elements along the last axis."""
     rows, columns = c.shape(x)
     blocks = c.reshape(x, [rows, columns // group, group])
-    numbers = [c.reshape(item, [rows, columns // group, 1]) for item in (scales, zeros)]
+    numbers = [c.reshape(parameters, [rows, columns // group, 1]) for parameters in (scales, zeros)]
     return c.reshape(_stored(c, blocks, numbers[0], numbers[1], (low, high)), [rows, columns])
 
 
@@ -191,10 +194,12 @@ def out_dtype(c: Call, operator: Any, dtype: Any, *operands: Any) -> Value:
 
     PyTorch sums products of integers exactly, which float64 does too.
     """
-    kind = c.promoted(*(item for item in c.node.args[2:] if isinstance(item, torch.fx.Node | float)), _one_of(dtype))
+    kind = c.promoted(
+        *(operand for operand in c.node.args[2:] if isinstance(operand, torch.fx.Node | float)), _one_of(dtype)
+    )
     name = str(operator).split(".")[1]
     kind = DataType.FLOAT64 if kind.is_integer and name in _PRODUCTS else kind
-    casted = [c.cast(item, kind) if isinstance(item, Value) else item for item in operands]
+    casted = [c.cast(operand, kind) if isinstance(operand, Value) else operand for operand in operands]
     return c.cast(c.applied(operator, casted, kind), c.dtype)
 
 

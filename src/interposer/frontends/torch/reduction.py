@@ -117,8 +117,8 @@ def _correction(unbiased: Any, correction: Any) -> float:
 def variance(c: Call, x: Value, *args: Any, correction: Number | None = None, keepdim: bool = False) -> Value:
     """Convert var and std."""
     dims, unbiased, keep = _statistics_arguments(c, args, keepdim)
-    result = _deviation(c, c.cast(x, c.dtype), dims, _correction(unbiased, correction), keep)
-    return c.unary(Unary.SQRT, result) if "aten.std" in str(c.node.target) else result
+    spread = _deviation(c, c.cast(x, c.dtype), dims, _correction(unbiased, correction), keep)
+    return c.unary(Unary.SQRT, spread) if "aten.std" in str(c.node.target) else spread
 
 
 def _statistics_arguments(c: Call, args: Sequence[Any], keepdim: bool) -> tuple[Dims, Any, bool]:
@@ -139,10 +139,10 @@ def variance_and_mean(
     """Convert var_mean and std_mean."""
     dims, unbiased, keep = _statistics_arguments(c, args, keepdim)
     x = c.cast(x, c.dtype)
-    result = _deviation(c, x, dims, _correction(unbiased, correction), keep)
-    result = c.unary(Unary.SQRT, result) if "aten.std" in str(c.node.target) else result
+    spread = _deviation(c, x, dims, _correction(unbiased, correction), keep)
+    spread = c.unary(Unary.SQRT, spread) if "aten.std" in str(c.node.target) else spread
     center = c.add(Mean(c.axes(dims, x.known.rank), keep), x) if x.known.rank else x
-    return [result, center]
+    return [spread, center]
 
 
 # --- indices ----------------------------------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ def cumulative_extreme(c: Call, x: Value, dim: int) -> list[Value]:
     step = 1
     compare = ComparisonOperation.GREATER if is_max else ComparisonOperation.LESS
     while step < size:
-        earlier = [_shifted(c, item, axis, step, size) for item in (values, indices)]
+        earlier = [_shifted(c, tensor, axis, step, size) for tensor in (values, indices)]
         better = c.compare(compare, earlier[0], values)
         if x.known.dtype.is_float:
             nan = c.unary(Unary.IS_NAN, earlier[0])
@@ -358,11 +358,11 @@ def gather(c: Call, x: Value, dim: int, index: Value, sparse_grad: bool = False)
     """Convert gather: elements at indices along an axis; the index may be smaller along other axes."""
     index = c.cast(index, DataType.INT64)
     if x.known.rank == 0 or index.known.rank == 0:
-        wide = [c.reshape(item, [1]) if item.known.rank == 0 else item for item in (x, index)]
+        wide = [c.reshape(operand, [1]) if operand.known.rank == 0 else operand for operand in (x, index)]
         return c.reshape(c.add(GatherElements(0), *wide), list(c.shape(index)))
     axis = c.axis(dim, x.known.rank)
-    for other in range(x.known.rank):
-        size = index.known.shape[other]
-        if other != axis and size != x.known.shape[other]:
-            x = c.cut(x, other, 0, c.size(index, other))
+    for other_axis in range(x.known.rank):
+        size = index.known.shape[other_axis]
+        if other_axis != axis and size != x.known.shape[other_axis]:
+            x = c.cut(x, other_axis, 0, c.size(index, other_axis))
     return c.add(GatherElements(axis), x, index)

@@ -180,7 +180,7 @@ def diff(
     if n == 0:
         return x
     axis = c.axis(dim, x.known.rank)
-    x = c.joined([c.cast(item, c.dtype) for item in (prepend, x, append) if item is not None], axis)
+    x = c.joined([c.cast(part, c.dtype) for part in (prepend, x, append) if part is not None], axis)
     for _ in range(min(n, c.size(x, axis))):
         size = c.size(x, axis)
         late, early = c.cut(x, axis, 1, size - 1), c.cut(x, axis, 0, size - 1)
@@ -202,13 +202,13 @@ def slice_tensor(
 
 def sliced(c: Call, x: Value, axis: int, start: Any, end: Any, step: Any = 1) -> Value:
     """Return a slice along an axis with Python's rules; bounds may be known at run time only."""
-    if any(isinstance(item, Value) for item in (start, end, step)):
+    if any(isinstance(bound, Value) for bound in (start, end, step)):
         bounds = [_bound(c, 0 if start is None else start), _bound(c, _FARTHEST if end is None else end)]
         return c.add(DynamicSlice((axis,)), x, *bounds, None if step == 1 else _bound(c, step))
     size = x.known.shape[axis]
     if _same_end(c, size, start, end) and step == 1:
         return x
-    if any(isinstance(item, Dim) for item in (start, end, step)):
+    if any(isinstance(bound, Dim) for bound in (start, end, step)):
         c.open_shape("a bound of its slice is not known")
     if not isinstance(size, Dim):
         first, last, stride = slice(start, end, step).indices(size)
@@ -441,8 +441,8 @@ def _put(c: Call, x: Value, places: Array, source: Value) -> Value:
         return x
     flat = c.reshape(x, [math.prod(c.shape(x))])
     rows = c.constant(np.ascontiguousarray(places.reshape(-1, 1)))
-    result = c.add(ScatterNd(), flat, rows, c.reshape(c.cast(source, x.known.dtype), [places.size]))
-    return c.reshape(result, list(c.shape(x)))
+    written = c.add(ScatterNd(), flat, rows, c.reshape(c.cast(source, x.known.dtype), [places.size]))
+    return c.reshape(written, list(c.shape(x)))
 
 
 @aten("as_strided", "as_strided_copy")
@@ -561,16 +561,16 @@ def _padded_places(mode: PaddingMode, size: int, before: int, after: int) -> Any
 def arange(c: Call, *bounds: Any, **_: Any) -> Value:
     """Convert arange; bounds that are computed at run time give a result of unknown length."""
     start, end, step = {1: (0, *bounds, 1), 2: (*bounds, 1), 3: bounds}[len(bounds)]
-    if not any(isinstance(item, Value) for item in (start, end, step)):
+    if not any(isinstance(bound, Value) for bound in (start, end, step)):
         return c.constant(_numbers(start, end, step).astype(c.dtype.numpy))
     wide = DataType.FLOAT64 if c.dtype.is_float else DataType.INT64
-    operands = [c.cast(item, wide) for item in (start, end, step)]
+    operands = [c.cast(bound, wide) for bound in (start, end, step)]
     return c.cast(c.add(Range(), *operands), c.dtype)
 
 
 def _numbers(start: Any, end: Any, step: Any) -> Any:
     """Return the numbers from start to end (excluded); each one is start + i * step, without accumulated rounding."""
-    if all(isinstance(item, int) for item in (start, end, step)):
+    if all(isinstance(bound, int) for bound in (start, end, step)):
         return np.arange(start, end, step)
     count = max(0, math.ceil((float(end) - float(start)) / float(step)))
     return float(start) + np.arange(count) * float(step)

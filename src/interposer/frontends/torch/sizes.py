@@ -35,9 +35,9 @@ def number_of(value: Any, known: Mapping[str, int]) -> Any:
     expression = _expression(value)
     if not all(str(symbol) in known for symbol in expression.free_symbols):
         return None
-    result = expression.subs({symbol: known[str(symbol)] for symbol in expression.free_symbols})
+    number = expression.subs({symbol: known[str(symbol)] for symbol in expression.free_symbols})
     kind = int if isinstance(value, torch.SymInt) else float if isinstance(value, torch.SymFloat) else bool
-    return kind(result)
+    return kind(number)
 
 
 def size_of(value: Any, known: Mapping[str, int]) -> int:
@@ -75,5 +75,5 @@ def _solved(expression: Any, size: int) -> dict[str, int]:
     if expression.is_Symbol:
         return {str(expression): size}
     start, slope = (int(expression.subs({symbols[0]: at})) for at in (0, 1))
-    value, rest = divmod(size - start, slope - start) if slope != start else (0, 1)
-    return {} if rest or int(expression.subs({symbols[0]: value})) != size else {str(symbols[0]): value}
+    solution, remainder = divmod(size - start, slope - start) if slope != start else (0, 1)
+    return {} if remainder or int(expression.subs({symbols[0]: solution})) != size else {str(symbols[0]): solution}

@@ -140,8 +140,8 @@ def angle(c: Call, x: Value) -> Value:
 def angle_of_float(c: Call, x: Value) -> Value:
     """Convert angle of floats: pi for negative numbers, else 0."""
     x = c.cast(x, c.dtype)
-    result = c.where(c.compare(ComparisonOperation.LESS, x, 0), c.scalar(math.pi, c.dtype), c.scalar(0, c.dtype))
-    return c.where(c.unary(Unary.IS_NAN, x), x, result)
+    angle = c.where(c.compare(ComparisonOperation.LESS, x, 0), c.scalar(math.pi, c.dtype), c.scalar(0, c.dtype))
+    return c.where(c.unary(Unary.IS_NAN, x), x, angle)
 
 
 @aten("mul.Tensor", "mul.Scalar", complex_numbers=True)
@@ -198,9 +198,10 @@ def square(c: Call, x: Value) -> Value:
 @aten("eq.Tensor", "eq.Scalar", "ne.Tensor", "ne.Scalar", complex_numbers=True)
 def equal(c: Call, a: Operand, b: Operand) -> Value:
     """Convert equality of complex numbers."""
-    dtype = next(item.known.dtype for item in (a, b) if isinstance(item, Value))
+    dtype = next(operand.known.dtype for operand in (a, b) if isinstance(operand, Value))
     (a0, a1), (b0, b1) = (
-        [c.cast(part, dtype) for part in _parts_of_type(c, item, index, dtype)] for index, item in enumerate((a, b))
+        [c.cast(part, dtype) for part in _parts_of_type(c, operand, index, dtype)]
+        for index, operand in enumerate((a, b))
     )
     same = c.both(c.compare(ComparisonOperation.EQUAL, a0, b0), c.compare(ComparisonOperation.EQUAL, a1, b1))
     return c.negated(same) if "aten.ne" in str(c.node.target) else same
@@ -211,14 +212,14 @@ def add_product(c: Call, x: Value, a: Value, b: Value, beta: Operand = 1, alpha:
     """Convert beta * x + alpha * (a @ b) of complex numbers."""
     if isinstance(beta, complex) or isinstance(alpha, complex) or not all(c.is_complex(i) for i in range(3)):
         c.unsupported("it has complex factors, or floats among its operands")
-    (a0, a1), (b0, b1) = (tuple(part_of(c, item, i) for i in (0, 1)) for item in (a, b))
-    result = complex_of(
+    (a0, a1), (b0, b1) = (tuple(part_of(c, operand, i) for i in (0, 1)) for operand in (a, b))
+    scaled_product = complex_of(
         c,
         c.minus(product(c, a0, b0), product(c, a1, b1)),
         c.plus(product(c, a0, b1), product(c, a1, b0)),
     )
-    result = result if alpha == 1 else c.times(result, alpha)
-    return result if beta == 0 else c.plus(x if beta == 1 else c.times(x, beta), result)
+    scaled_product = scaled_product if alpha == 1 else c.times(scaled_product, alpha)
+    return scaled_product if beta == 0 else c.plus(x if beta == 1 else c.times(x, beta), scaled_product)
 
 
 @aten("exp", complex_numbers=True)
@@ -270,8 +271,8 @@ def fft_of_floats(c: Call, x: Value, dims: Sequence[int], normalization: int, on
     rank = x.known.rank
     axes = [dim % rank for dim in dims]
     count = math.prod(c.size(x, axis) for axis in axes)
-    result = c.add(Dft(axes[-1], onesided=onesided), c.unsqueezed(x, rank))
-    return _normalized(c, _transformed(c, result, axes[:-1], inverse=False), count, normalization, inverse=False)
+    spectrum = c.add(Dft(axes[-1], onesided=onesided), c.unsqueezed(x, rank))
+    return _normalized(c, _transformed(c, spectrum, axes[:-1], inverse=False), count, normalization, inverse=False)
 
 
 @aten("_fft_c2r", complex_numbers=True)
@@ -284,8 +285,8 @@ def fft_to_floats(c: Call, x: Value, dims: Sequence[int], normalization: int, la
     size = last // 2 + 1
     if c.size(x, axes[-1]) > size:
         x = c.cut(x, axes[-1], 0, size)
-    result = c.squeezed(c.add(Dft(axes[-1], last, inverse=True, onesided=True), x), rank)
-    return _normalized(c, result, count, normalization, inverse=True)
+    signal = c.squeezed(c.add(Dft(axes[-1], last, inverse=True, onesided=True), x), rank)
+    return _normalized(c, signal, count, normalization, inverse=True)
 
 
 @aten("_fft_c2c", complex_numbers=True)
@@ -293,5 +294,5 @@ def fft_of_complex(c: Call, x: Value, dims: Sequence[int], normalization: int, f
     """Convert the transform of complex numbers, and its inverse."""
     axes = [dim % (x.known.rank - 1) for dim in dims]
     count = math.prod(c.size(x, axis) for axis in axes)
-    result = _transformed(c, x, axes, inverse=not forward)
-    return _normalized(c, result, count, normalization, inverse=not forward)
+    transformed = _transformed(c, x, axes, inverse=not forward)
+    return _normalized(c, transformed, count, normalization, inverse=not forward)
