@@ -99,8 +99,8 @@ def clip_by_attributes(node: Node) -> Value:
 def clip(node: Node) -> Value:
     """Convert Clip with its bounds as operands; bounds that are constants become a bounded ReLU."""
     low, high = node.optional(1), node.optional(2)
-    fixed = all(bound is None or bound.constant is not None for bound in (low, high))
-    if fixed and node.info(0).dtype.is_float and node.info(0).dtype is not DataType.FLOAT64:
+    has_constant_bounds = all(bound is None or bound.constant is not None for bound in (low, high))
+    if has_constant_bounds and node.info(0).dtype.is_float and node.info(0).dtype is not DataType.FLOAT64:
         return _clipped(
             node, *(None if node.optional(i) is None else float(node.number_of(i, "bound")) for i in (1, 2))
         )

@@ -55,8 +55,8 @@ def attention(node: Node) -> Sequence[Value]:
         scores=_scores(node) if node.wants(3) else AttentionScores.NONE,
         softmax_precision=data_type(precision) if precision else None,
     )
-    others = (node.optional(i) for i in (4, 5, 6))
-    return node.results(op, node.value(0), node.value(1), node.value(2), _mask(node), *others)
+    optional_operands = (node.optional(i) for i in (4, 5, 6))
+    return node.results(op, node.value(0), node.value(1), node.value(2), _mask(node), *optional_operands)
 
 
 def _scores(node: Node) -> AttentionScores:
@@ -118,17 +118,19 @@ def convolved_with_state(node: Node, x: Value, past: Value | None, dilation: int
     if activation not in {"none", "silu", "swish"}:
         raise ParseError(f"its activation is {activation!r}; expected none, silu or swish")
     channels, size = weights.known.shape[0], node.known(weights.known.shape[2], "kernel's size")
-    before = (size - 1) * dilation
-    whole = node.step(Concat(2), past, x) if past is not None else node.step(Pad(((0, 0), (0, 0), (before, 0))), x)
-    image = reshaped(node, whole, [whole.known.shape[0], channels, 1, whole.known.shape[2]], 2)
+    num_past_steps = (size - 1) * dilation
+    past_and_new = (
+        node.step(Concat(2), past, x) if past is not None else node.step(Pad(((0, 0), (0, 0), (num_past_steps, 0))), x)
+    )
+    image = reshaped(node, past_and_new, [past_and_new.known.shape[0], channels, 1, past_and_new.known.shape[2]], 2)
     kernels = node.step(Transpose((1, 2, 3, 0)), reshaped(node, weights, [channels, 1, 1, size]))
     convolved = node.step(DepthwiseConvolution2d(dilation_x=dilation), image, kernels, node.optional(2))
     if activation == "none":
-        result = final_reshape_like(node, convolved, x)
+        activated = final_reshape_like(node, convolved, x)
     else:
         swish = Activation(ActivationFunction.SWISH, 1.0)
-        result = node.result(swish, final_reshape_like(node, convolved, x))
-    return [result, node.step(_last(before), whole)]
+        activated = node.result(swish, final_reshape_like(node, convolved, x))
+    return [activated, node.step(_last(num_past_steps), past_and_new)]
 
 
 def _last(count: int) -> Op:

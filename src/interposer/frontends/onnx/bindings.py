@@ -39,8 +39,8 @@ class Bindings:
         for value in inputs:
             shape = shapes[value.name]
             if not shape.is_ranked:
-                text = f"it has no shape; give one with shapes={{{value.name!r}: (...)}}"
-                raise ParseError(text, where=_where(value))
+                message = f"it has no shape; give one with shapes={{{value.name!r}: (...)}}"
+                raise ParseError(message, where=_where(value))
             yield value.name, _info(value, shape)
 
     def _check_values(self, declared: Mapping[str, Sequence[int] | None]) -> None:
@@ -81,8 +81,8 @@ def _info(value: Message, shape: ShapeLike) -> TensorInfo:
     try:
         return info_of_type(value.type, shape)
     except (ParseError, InvalidArgumentError) as error:
-        text = error.message if isinstance(error, ParseError) else str(error)
-        raise ParseError(text, where=_where(value)) from error
+        message = error.message if isinstance(error, ParseError) else str(error)
+        raise ParseError(message, where=_where(value)) from error
 
 
 def _declared(value: Message) -> list[int] | None:

@@ -25,7 +25,7 @@ def block_size(nodes: Sequence[Message], arrays: Mapping[str, Array]) -> int:
         return 8
     if any(8 < shape[1] < 16 for shape in shapes) or _has_wide_padding(nodes, arrays):
         return 16
-    return _of_processor()
+    return _block_size_of_processor()
 
 
 def _is_convolution(node: Message) -> bool:
@@ -34,17 +34,19 @@ def _is_convolution(node: Message) -> bool:
 
 def _has_wide_padding(nodes: Sequence[Message], arrays: Mapping[str, Array]) -> bool:
     """Return True if the channels of a convolution were padded by 8 or more, which only blocks of 16 require."""
-    padded = {node.output[0]: arrays.get(node.input[1]) for node in nodes if _is_convolution(node) and node.output}
+    weights_by_output = {
+        node.output[0]: arrays.get(node.input[1]) for node in nodes if _is_convolution(node) and node.output
+    }
     for node in nodes:
         if node.domain == NCHWC and node.op_type == "ReorderOutput" and node.input:
-            weights = padded.get(node.input[0])
-            channels = next((int(item.i) for item in node.attribute if item.name == "channels"), 0)
+            weights = weights_by_output.get(node.input[0])
+            channels = next((int(attribute.i) for attribute in node.attribute if attribute.name == "channels"), 0)
             if weights is not None and weights.ndim == 4 and channels and weights.shape[0] - channels >= 8:
                 return True
     return False
 
 
-def _of_processor() -> int:
+def _block_size_of_processor() -> int:
     if platform.machine().lower() in ("aarch64", "arm64"):
         return 16
     try:

@@ -40,16 +40,18 @@ def claimed_quantizations(nodes: Iterable[Message], arrays: Mapping[str, Array])
     """
     claims: dict[str, set[Quantization | None]] = {}
     for node in nodes:
-        for name, claim in _claims(node, arrays):
-            claims.setdefault(name, set()).add(claim)
-    agreed = {name: next(iter(candidates)) for name, candidates in claims.items() if len(candidates) == 1}
-    return {name: claim for name, claim in agreed.items() if claim is not None}
+        for name, quantization in _claims(node, arrays):
+            claims.setdefault(name, set()).add(quantization)
+    agreed = {
+        name: next(iter(claims_of_value)) for name, claims_of_value in claims.items() if len(claims_of_value) == 1
+    }
+    return {name: quantization for name, quantization in agreed.items() if quantization is not None}
 
 
 def _claims(node: Message, arrays: Mapping[str, Array]) -> Iterator[tuple[str, Quantization | None]]:
-    several = range(2, len(node.input), 3) if node.op_type == "QLinearConcat" else ()
-    for place in _QUANTIZED.get(node.op_type, several):
-        names = [node.input[i] if i < len(node.input) else "" for i in range(place, place + 3)]
+    positions = range(2, len(node.input), 3) if node.op_type == "QLinearConcat" else ()
+    for position in _QUANTIZED.get(node.op_type, positions):
+        names = [node.input[i] if i < len(node.input) else "" for i in range(position, position + 3)]
         yield names[0], _claim(arrays.get(names[1]), arrays.get(names[2]), has_zero_point=bool(names[2]))
 
 
@@ -61,10 +63,10 @@ def _claim(scale: Array | None, zero_point: Array | None, *, has_zero_point: boo
     """
     if scale is None or scale.size != 1 or (has_zero_point and zero_point is None):
         return None
-    factor = float(scale.reshape(-1)[0])
-    if not 0 < factor < float("inf") or (zero_point is not None and zero_point.size != 1):
+    scale_number = float(scale.reshape(-1)[0])
+    if not 0 < scale_number < float("inf") or (zero_point is not None and zero_point.size != 1):
         return None
-    return Quantization(factor, 0 if zero_point is None else int(zero_point.reshape(-1)[0]))
+    return Quantization(scale_number, 0 if zero_point is None else int(zero_point.reshape(-1)[0]))
 
 
 def annotated_quantizations(graph: Message, arrays: Mapping[str, Array]) -> dict[str, Quantization]:
@@ -74,26 +76,28 @@ def annotated_quantizations(graph: Message, arrays: Mapping[str, Array]) -> dict
     one axis. Annotations that are not understood are ignored.
     """
     quantizations = {}
-    for note in graph.quantization_annotation:
-        named = {entry.key: arrays.get(entry.value) for entry in note.quant_parameter_tensor_names}
-        scale, point = (named.get(key) for key in ("SCALE_TENSOR", "ZERO_POINT_TENSOR"))
-        quantization = None if scale is None or named.keys() - _ANNOTATED else _annotation(scale, point)
+    for annotation in graph.quantization_annotation:
+        arrays_by_key = {entry.key: arrays.get(entry.value) for entry in annotation.quant_parameter_tensor_names}
+        scale, zero_point = (arrays_by_key.get(key) for key in ("SCALE_TENSOR", "ZERO_POINT_TENSOR"))
+        quantization = None if scale is None or arrays_by_key.keys() - _ANNOTATED else _annotation(scale, zero_point)
         if quantization is not None:
-            quantizations[str(note.tensor_name)] = quantization
+            quantizations[str(annotation.tensor_name)] = quantization
     return quantizations
 
 
-def _annotation(scale: Array, point: Array | None) -> Quantization | None:
+def _annotation(scale: Array, zero_point: Array | None) -> Quantization | None:
     """Return the quantization that an annotation states; None if its scale and zero point are invalid.
 
     Invalid annotations are ignored, since annotations do not affect results.
     """
-    long = [axis for axis, size in enumerate(scale.shape) if size != 1]
-    if len(long) > 1 or (point is not None and (point.size != scale.size or point.dtype.kind == "f")):
+    long_axes = [axis for axis, size in enumerate(scale.shape) if size != 1]
+    if len(long_axes) > 1 or (
+        zero_point is not None and (zero_point.size != scale.size or zero_point.dtype.kind == "f")
+    ):
         return None
     try:
         scales = scale.astype(np.float64).reshape(-1).tolist()
-        points = 0 if point is None else point.astype(np.int64).reshape(-1).tolist()
-        return Quantization(scales, points, long[0] if long else None)
+        zero_points = 0 if zero_point is None else zero_point.astype(np.int64).reshape(-1).tolist()
+        return Quantization(scales, zero_points, long_axes[0] if long_axes else None)
     except (InvalidArgumentError, TypeError, ValueError):
         return None

@@ -52,7 +52,7 @@ def _tensors(sequence: Value) -> list[Value] | None:
     return list(sequence.producer.values) if isinstance(op, SequenceConstruct) else None
 
 
-def _made_of(node: Node, tensors: Sequence[Value], like: Value) -> Value:
+def _sequence_of(node: Node, tensors: Sequence[Value], like: Value) -> Value:
     """Return a sequence of `tensors` as the node's result; `like` is a sequence whose type an empty one gets."""
     if tensors:
         return node.result(SequenceConstruct(), *tensors)
@@ -61,19 +61,19 @@ def _made_of(node: Node, tensors: Sequence[Value], like: Value) -> Value:
     return node.result(SequenceEmpty(element.dtype))
 
 
-def _place(node: Node, index: int, low: int, high: int, default: int) -> int | None:
+def _known_position(node: Node, index: int, low: int, high: int, default: int) -> int | None:
     """Return the position in a sequence that operand `index` gives, counted from the front; `default` if it is absent.
 
     The result is None if the operand is not constant, or not between `low` and `high`. Negative positions count from
     the end, which is at ``-low``.
     """
-    value = node.optional(index)
-    if value is not None and (value.constant is None or value.constant.size != 1):
+    operand = node.optional(index)
+    if operand is not None and (operand.constant is None or operand.constant.size != 1):
         return None
-    place = default if value is None or value.constant is None else int(value.constant.reshape(-1)[0])
-    if not low <= place <= high:
+    position = default if operand is None or operand.constant is None else int(operand.constant.reshape(-1)[0])
+    if not low <= position <= high:
         return None
-    return place - low if place < 0 else place
+    return position - low if position < 0 else position
 
 
 @operator("SequenceEmpty", since=11)
@@ -91,9 +91,9 @@ def sequence_insert(node: Node) -> Value:
     """Convert SequenceInsert; without a position, the tensor is appended."""
     sequence, tensor, tensors = node.value(0), node.value(1), _tensors(node.value(0))
     if tensors is not None and len(tensors) < _TRACED:
-        place = _place(node, 2, -len(tensors), len(tensors), len(tensors))
-        if place is not None:
-            return _made_of(node, [*tensors[:place], tensor, *tensors[place:]], sequence)
+        position = _known_position(node, 2, -len(tensors), len(tensors), len(tensors))
+        if position is not None:
+            return _sequence_of(node, [*tensors[:position], tensor, *tensors[position:]], sequence)
     return node.result(SequenceInsert(), sequence, tensor, node.optional(2))
 
 
@@ -102,9 +102,9 @@ def sequence_erase(node: Node) -> Value:
     """Convert SequenceErase; without a position, the last tensor is removed."""
     sequence, tensors = node.value(0), _tensors(node.value(0))
     if tensors:
-        place = _place(node, 1, -len(tensors), len(tensors) - 1, len(tensors) - 1)
-        if place is not None:
-            return _made_of(node, [*tensors[:place], *tensors[place + 1 :]], sequence)
+        position = _known_position(node, 1, -len(tensors), len(tensors) - 1, len(tensors) - 1)
+        if position is not None:
+            return _sequence_of(node, [*tensors[:position], *tensors[position + 1 :]], sequence)
     return node.result(SequenceErase(), sequence, node.optional(1))
 
 
@@ -112,9 +112,9 @@ def sequence_erase(node: Node) -> Value:
 def sequence_at(node: Node) -> Value:
     sequence, position, tensors = node.value(0), node.value(1), _tensors(node.value(0))
     if tensors:
-        place = _place(node, 1, -len(tensors), len(tensors) - 1, 0)
-        if place is not None:
-            return tensors[place]
+        index = _known_position(node, 1, -len(tensors), len(tensors) - 1, 0)
+        if index is not None:
+            return tensors[index]
     return node.result(SequenceAt(), sequence, position)
 
 
@@ -127,7 +127,7 @@ def sequence_length(node: Node) -> Value:
 def concat_from_sequence(node: Node) -> Value:
     axis, new_axis = node.integer("axis"), node.flag("new_axis")
     tensors = _tensors(node.value(0))
-    if not tensors or not all(value.known.is_ranked for value in tensors):
+    if not tensors or not all(tensor.known.is_ranked for tensor in tensors):
         return node.result(ConcatFromSequence(axis, new_axis), node.value(0))
     return node.result(Stack(axis) if new_axis else Concat(axis), *tensors)
 
@@ -137,20 +137,20 @@ def split_to_sequence(node: Node) -> Value:
     """Convert SplitToSequence; without the operand split, the pieces have size 1."""
     op = SplitToSequence(node.integer("axis", 0), node.flag("keepdims", True))
     x, split = node.value(0), node.optional(1)
-    sizes = _dimensions(op, x, split)
+    sizes = _piece_sizes(op, x, split)
     if not sizes:
         return node.result(op, x, split)
     if split is not None or op.keepdims:
         return node.step(SequenceConstruct(), *node.results(Splitter(op.axis, tuple(sizes)), x))
     axis, shape = normal_axis(op.axis, x.known.rank), x.known.shape
-    kept_sizes = [-1 if isinstance(dim, Dim) else dim for dim in (*shape[:axis], *shape[axis + 1 :])]
-    if kept_sizes.count(-1) > 1:
+    piece_shape = [-1 if isinstance(dim, Dim) else dim for dim in (*shape[:axis], *shape[axis + 1 :])]
+    if piece_shape.count(-1) > 1:
         return node.result(op, x, split)
     pieces = node.results(Splitter(op.axis, tuple(sizes)), x)
-    return node.step(SequenceConstruct(), *(node.step(Reshape(tuple(kept_sizes)), piece) for piece in pieces))
+    return node.step(SequenceConstruct(), *(node.step(Reshape(tuple(piece_shape)), piece) for piece in pieces))
 
 
-def _dimensions(op: SplitToSequence, x: Value, split: Value | None) -> list[int] | None:
+def _piece_sizes(op: SplitToSequence, x: Value, split: Value | None) -> list[int] | None:
     """Return the sizes of the pieces into which `x` is split; None if they are unknown, or too many to trace.
 
     `split` is the operand with the sizes, or None. `ParseError` is raised if it does not fit `x`.
@@ -161,9 +161,9 @@ def _dimensions(op: SplitToSequence, x: Value, split: Value | None) -> list[int]
     for error in op.violations(x.known, info):
         raise ParseError(error)
     size = x.known.shape[op.axis]
-    count, _ = op.pieces(size, info)
-    few = not isinstance(size, Dim) and count <= _TRACED
-    return op.piece_sizes(size, None if split is None else split.constant) if few else None
+    num_pieces, _ = op.pieces(size, info)
+    is_few = not isinstance(size, Dim) and num_pieces <= _TRACED
+    return op.piece_sizes(size, None if split is None else split.constant) if is_few else None
 
 
 # --- optionals --------------------------------------------------------------------------------------------------------
@@ -174,12 +174,12 @@ def optional(node: Node) -> Value:
     """Convert Optional; without an input, the attribute type gives the type of the empty optional."""
     if node.has(0):
         return node.result(OptionalConstruct(), node.value(0))
-    held = element_info(node.type_proto("type"))
-    if held.dtype is DataType.OPTIONAL:
+    element = element_info(node.type_proto("type"))
+    if element.dtype is DataType.OPTIONAL:
         raise ParseError("an optional cannot hold an optional")
-    if held.element is not None:
-        return node.result(OptionalEmpty(held.element.dtype, of_sequence=True))
-    return node.result(OptionalEmpty(held.dtype))
+    if element.element is not None:
+        return node.result(OptionalEmpty(element.element.dtype, of_sequence=True))
+    return node.result(OptionalEmpty(element.dtype))
 
 
 @operator("OptionalHasElement", since=15)
@@ -199,5 +199,5 @@ def optional_get_element(node: Node) -> Value:
     x = node.value(0)
     if x.known.dtype is not DataType.OPTIONAL:
         return x
-    held = x.producer
-    return held.values[0] if isinstance(held.op, OptionalConstruct) else node.result(OptionalGetElement(), x)
+    producer = x.producer
+    return producer.values[0] if isinstance(producer.op, OptionalConstruct) else node.result(OptionalGetElement(), x)

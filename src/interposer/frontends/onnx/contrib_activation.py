@@ -79,25 +79,28 @@ def fused_activation(node: Node, value: Value) -> Value:
     The attributes activation_alpha, activation_beta and activation_gamma are its parameters.
     """
     name = node.text("activation", "")
-    titles = [f"activation_{letter}" for letter in ("alpha", "gamma" if name == "Selu" else "beta")]
-    numbers = [node.number(title) if node.has_attribute(title) else None for title in titles]
-    return activated(node, value, name, numbers)
+    names_of_parameters = [f"activation_{letter}" for letter in ("alpha", "gamma" if name == "Selu" else "beta")]
+    parameters = [
+        node.number(parameter_name) if node.has_attribute(parameter_name) else None
+        for parameter_name in names_of_parameters
+    ]
+    return activated(node, value, name, parameters)
 
 
-def activated(node: Node, value: Value, name: str, numbers: Sequence[float | None]) -> Value:
-    """Return the function `name` applied to `value`, with parameters `numbers`, of which None is the default.
+def activated(node: Node, value: Value, name: str, given_parameters: Sequence[float | None]) -> Value:
+    """Return the function `name` applied to `value`, with `given_parameters`, in which None is the default.
 
     An empty name returns `value`.
     """
     if name in ("", "Clip"):
-        low, high = [*numbers, None, None][:2]
+        low, high = [*given_parameters, None, None][:2]
         limits = (-math.inf if low is None else low, math.inf if high is None else high)
         return value if not name else _bounded(node, value, *limits)
     if name not in _FUSED:
         raise ParseError(f"its activation is {name!r}; expected {', '.join(_FUSED)} or Clip")
     function, defaults = _FUSED[name]
-    columns = zip_longest(defaults, numbers[: len(defaults)] if name not in _UNPARAMETERIZED else ())
-    parameters = [default if number is None else number for default, number in columns]
+    pairs = zip_longest(defaults, given_parameters[: len(defaults)] if name not in _UNPARAMETERIZED else ())
+    parameters = [default if given is None else given for default, given in pairs]
     return node.step(Activation(function, *parameters), value)
 
 
@@ -112,23 +115,23 @@ def _bounded(node: Node, value: Value, low: float, high: float) -> Value:
 def scaled_silu(node: Node) -> Value:
     """Convert ScaledSiLU: Swish of the input times a number, which is the second operand or the attribute alpha."""
     x, scale = node.value(0), node.optional(1)
-    wide = as_type(node, x, DataType.FLOAT32)
+    x32 = as_type(node, x, DataType.FLOAT32)
     if scale is None:
-        factor = node.scalar_like(node.number("alpha", 1.0), wide)
+        factor = node.scalar_like(node.number("alpha", 1.0), x32)
     else:
         factor = reshaped(node, as_type(node, scale, DataType.FLOAT32), [])
-    z = as_type(node, node.step(Multiplication(), wide, factor), x.known.dtype)
-    return node.result(Activation(ActivationFunction.SWISH, 1.0), z)
+    scaled = as_type(node, node.step(Multiplication(), x32, factor), x.known.dtype)
+    return node.result(Activation(ActivationFunction.SWISH, 1.0), scaled)
 
 
 @operator("BiasSplitGelu", domain=MICROSOFT)
 def bias_split_gelu(node: Node) -> Value:
     """Convert BiasSplitGelu: the sum with a vector is divided into halves; the first times the Gelu of the second."""
-    total = _biased(node, node.value(1))
-    if total.known.shape[-1] % 2:
-        raise ParseError(f"its input has shape {total.known.shape}, which cannot be divided into two halves")
-    size = node.known(total.known.shape[-1], "last dimension") // 2
-    left, right = node.results(Splitter(axis=-1, sizes=(size, size)), total)
+    biased = _biased(node, node.value(1))
+    if biased.known.shape[-1] % 2:
+        raise ParseError(f"its input has shape {biased.known.shape}, which cannot be divided into two halves")
+    size = node.known(biased.known.shape[-1], "last dimension") // 2
+    left, right = node.results(Splitter(axis=-1, sizes=(size, size)), biased)
     return node.result(Multiplication(), left, node.step(_GELU, right))
 
 

@@ -58,8 +58,8 @@ def grid_sample(node: Node) -> Value:
 def expand_dims(node: Node) -> Value:
     """Convert ExpandDims: insert a dimension of 1; the axis must be constant."""
     shape, axis = list(node.info(0).shape), int(node.number_of(1, "axis"))
-    place = checked_axis(axis, len(shape) + 1)
-    return inserted_axes(node, node.value(0), [place])
+    position = checked_axis(axis, len(shape) + 1)
+    return inserted_axes(node, node.value(0), [position])
 
 
 @operator("UnfoldTensor", domain=MICROSOFT)
@@ -70,12 +70,12 @@ def unfold(node: Node) -> Value:
     length = node.known(x.known.shape[axis], "dimension along the slices")
     if not 0 < size <= length or step < 1:
         raise ParseError(f"size is {size} and step {step}, for a dimension of {length}")
-    first = np.arange((length - size) // step + 1) * step
-    places = node.constant(first[:, np.newaxis] + np.arange(size))
-    slices = node.step(Gather(axis), x, places)
+    starts = np.arange((length - size) // step + 1) * step
+    indices = node.constant(starts[:, np.newaxis] + np.arange(size))
+    slices = node.step(Gather(axis), x, indices)
     rank = slices.known.rank
-    order = [i for i in range(rank) if i != axis + 1]
-    return node.result(Transpose((*order, axis + 1)), slices)
+    other_axes = [i for i in range(rank) if i != axis + 1]
+    return node.result(Transpose((*other_axes, axis + 1)), slices)
 
 
 @operator("Unique", domain=MICROSOFT)
@@ -88,11 +88,11 @@ def unique(node: Node) -> Sequence[Value]:
 @operator("Range", domain=MICROSOFT)
 def range_of_numbers(node: Node) -> Value | Sequence[Value | None]:
     """Convert Range, whose operands have one element each; the step is 1 by default."""
-    plain, start = node.rewritten(range(3), {}), node.value(0)
+    scalar_node, start = node.rewritten(range(3), {}), node.value(0)
     delta = node.optional(2)
-    for index, value in enumerate((start, node.value(1), node.scalar_like(1, start) if delta is None else delta)):
-        plain.replace(index, value if value.constant is not None else reshaped(node, value, []))
-    return number_range(plain)
+    for index, operand in enumerate((start, node.value(1), node.scalar_like(1, start) if delta is None else delta)):
+        scalar_node.replace(index, operand if operand.constant is not None else reshaped(node, operand, []))
+    return number_range(scalar_node)
 
 
 @operator("Pad", domain=MICROSOFT)
@@ -101,8 +101,8 @@ def pad(node: Node) -> Value:
     pads = node.array(1, "pads")
     if pads.dtype.kind != "i" or pads.ndim > 2 or (pads.ndim == 2 and pads.shape[0] != 1):
         raise ParseError(f"its pads are {pads.dtype}{list(pads.shape)}; expected a list of integers")
-    value = float(node.number_of(2, "value")) if node.has(2) else 0.0
-    return padded(node, pads.reshape(-1).tolist(), range(node.info(0).rank), value)
+    padding_value = float(node.number_of(2, "value")) if node.has(2) else 0.0
+    return padded(node, pads.reshape(-1).tolist(), range(node.info(0).rank), padding_value)
 
 
 @operator("CDist", domain=MICROSOFT)
@@ -113,10 +113,14 @@ def distances(node: Node) -> Value:
         node.unsupported(f"its metric is {metric!r}; euclidean and sqeuclidean are supported")
     if a.known.rank != 2 or b.known.rank != 2:
         raise ParseError(f"a has shape {a.known.shape} and b {b.known.shape}; expected matrices")
-    rows, others = reshaped(node, a, [a.known.shape[0], 1, a.known.shape[1]]), b
-    squares = node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), rows, others)
-    total = node.step(Reduce((2,), keep_dims=False, operation=ReduceOperation.SUM), squares)
-    return total if metric == "sqeuclidean" else node.step(ElementwiseUnary(UnaryOperation.SQRT), total)
+    a_rows, b_rows = reshaped(node, a, [a.known.shape[0], 1, a.known.shape[1]]), b
+    squares = node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), a_rows, b_rows)
+    squared_distances = node.step(Reduce((2,), keep_dims=False, operation=ReduceOperation.SUM), squares)
+    return (
+        squared_distances
+        if metric == "sqeuclidean"
+        else node.step(ElementwiseUnary(UnaryOperation.SQRT), squared_distances)
+    )
 
 
 @operator("Inverse", domain=MICROSOFT)
@@ -129,10 +133,10 @@ def inverse(node: Node) -> Value:
     size = node.known(shape[-1], "size of the matrices")
     if size > _LARGEST_MATRIX or not size:
         node.unsupported(f"its matrices have {size} rows; 1 to {_LARGEST_MATRIX} are supported")
-    wide = as_type(node, x, DataType.FLOAT32) if dtype is DataType.FLOAT16 else x
-    ones = node.constant(np.eye(size, dtype=wide.known.dtype.numpy))
-    adjugate = node.step(BatchMatMul(adjoint_x=True), wide, ones)
-    determinant = reshaped(node, node.step(Det(), wide), [*shape[:-2], 1, 1])
+    matrices = as_type(node, x, DataType.FLOAT32) if dtype is DataType.FLOAT16 else x
+    identity = node.constant(np.eye(size, dtype=matrices.known.dtype.numpy))
+    adjugate = node.step(BatchMatMul(adjoint_x=True), matrices, identity)
+    determinant = reshaped(node, node.step(Det(), matrices), [*shape[:-2], 1, 1])
     return as_type(node, node.step(Division(), adjugate, determinant), dtype)
 
 
@@ -154,29 +158,32 @@ def sample(node: Node) -> Value:
 @operator("DynamicQuantizeLSTM", domain=MICROSOFT)
 def dynamic_quantize_lstm(node: Node) -> Value | Sequence[Value | None]:
     """Convert DynamicQuantizeLSTM: an LSTM whose weights are dequantized. The inputs and states stay float."""
-    plain = node.rewritten(range(8), {})
+    float_node = node.rewritten(range(8), {})
     for index, scale in ((1, 8), (2, 10)):
-        plain.replace(index, _weights_of_gates(node, index, scale))
-    return lstm(plain)
+        float_node.replace(index, _weights_of_gates(node, index, scale))
+    return lstm(float_node)
 
 
-def _weights_of_gates(node: Node, index: int, scale: int) -> Value:
+def _weights_of_gates(node: Node, index: int, scale_index: int) -> Value:
     """Return quantized weights (directions, inputs, gates) as floats in the order (directions, gates, inputs).
 
-    The operand `scale` has one scale for each direction, or for each direction and gate, and the next one zero points.
+    Operand `scale_index` has one scale for each direction, or for each direction and gate. The zero points are the
+    next operand.
     """
     stored = as_type(node, node.value(index), DataType.FLOAT32)
     if stored.known.rank != 3:
         raise ParseError(f"its input number {index} has shape {stored.known.shape}; expected rank 3")
     directions = stored.known.shape[0]
-    scales = _by_gate(node, node.value(scale), directions)
-    points = node.optional(scale + 1)
-    shifted = stored if points is None else node.step(Subtraction(), stored, _by_gate(node, points, directions))
+    scales = _by_gate(node, node.value(scale_index), directions)
+    zero_points = node.optional(scale_index + 1)
+    shifted = (
+        stored if zero_points is None else node.step(Subtraction(), stored, _by_gate(node, zero_points, directions))
+    )
     return node.step(Transpose((0, 2, 1)), node.step(Multiplication(), shifted, scales))
 
 
-def _by_gate(node: Node, numbers: Value, directions: int) -> Value:
+def _by_gate(node: Node, parameters: Value, directions: int) -> Value:
     """Return scales or zero points as floats that broadcast with weights (directions, inputs, gates)."""
-    wide = as_type(node, numbers, DataType.FLOAT32)
-    count = 1 if wide.known.rank < 2 else wide.known.shape[1]
-    return reshaped(node, wide, [directions if wide.known.rank else 1, 1, count])
+    floats = as_type(node, parameters, DataType.FLOAT32)
+    num_gates = 1 if floats.known.rank < 2 else floats.known.shape[1]
+    return reshaped(node, floats, [directions if floats.known.rank else 1, 1, num_gates])

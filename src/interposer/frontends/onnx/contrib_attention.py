@@ -78,31 +78,31 @@ def _attend(
     cache: Cache,
     *,
     present: bool,
-    qk: bool = False,
+    with_scores: bool = False,
 ) -> list[Value]:
     """Add attention, and return its output of rank 3, the present keys and values, and the scores, as far as wanted.
 
     `masks` are added to the scores.
     """
-    lengths: Value | None = None
+    valid_lengths: Value | None = None
     _check_direction(node, operands, cache)
     if cache.used is not None and cache.key is not None and cache.value is not None:
-        operands, lengths = _with_shared_cache(node, operands.by_heads(node, heads), cache)
-    flat = operands.query.known.rank == 3
+        operands, valid_lengths = _with_shared_cache(node, operands.by_heads(node, heads), cache)
+    is_flat = operands.query.known.rank == 3
     op = Attention(
         scale=scale_of(node),
         is_causal=node.flag("unidirectional"),
-        q_num_heads=heads if flat else 0,
-        kv_num_heads=heads if flat else 0,
-        present=present and lengths is None,
-        scores=AttentionScores.MASKED if qk else AttentionScores.NONE,
+        q_num_heads=heads if is_flat else 0,
+        kv_num_heads=heads if is_flat else 0,
+        present=present and valid_lengths is None,
+        scores=AttentionScores.MASKED if with_scores else AttentionScores.NONE,
     )
     mask = added(node, *masks)
-    past = (cache.key, cache.value) if lengths is None else (None, None)
-    results = node.results(op, *operands, mask, *past, lengths)
-    if lengths is not None:
+    past = (cache.key, cache.value) if valid_lengths is None else (None, None)
+    results = node.results(op, *operands, mask, *past, valid_lengths)
+    if valid_lengths is not None:
         results = [results[0], operands.key, operands.value, *results[3:]]
-    return results if flat else [merged_heads(node, results[0]), *results[1:]]
+    return results if is_flat else [merged_heads(node, results[0]), *results[1:]]
 
 
 def _check_direction(node: Node, operands: Operands, cache: Cache) -> None:
@@ -138,8 +138,8 @@ def attention(node: Node) -> Sequence[Value]:
     if node.flag("do_rotary"):
         node.unsupported("it rotates query and key; use MultiHeadAttention with RotaryEmbedding instead")
     operands = _projected(node, node.value(0), node.value(1), node.optional(2))
-    share = node.flag("past_present_share_buffer")
-    used = node.value(6) if share and node.has(4) else None
+    shares_cache = node.flag("past_present_share_buffer")
+    used = node.value(6) if shares_cache and node.has(4) else None
     return _with_past(node, operands, node.optional(3), node.optional(4), node.optional(5), used)
 
 
@@ -185,13 +185,13 @@ def _with_past(
     heads = node.integer("num_heads")
     batch, (queries, keys) = operands.query.known.shape[0], operands.lengths
     cache = Cache(*_unstacked(node, past), used)
-    total = keys if cache.key is None or used is not None else cache.key.known.shape[2] + keys
+    total_keys = keys if cache.key is None or used is not None else cache.key.known.shape[2] + keys
     if used is not None and mask is not None:
-        total = mask.known.shape[-1]
+        total_keys = mask.known.shape[-1]
     if mask is not None and mask.known.rank == 2 and mask.known.shape == (batch, 1):
         mask = None
-    check_bias(bias, (batch, heads, queries, total))
-    added_mask = key_mask(node, mask, (batch, queries, total), operands.query, starts=True)
+    check_bias(bias, (batch, heads, queries, total_keys))
+    added_mask = key_mask(node, mask, (batch, queries, total_keys), operands.query, starts=True)
     output, *present = _attend(node, operands, heads, (bias, added_mask), cache, present=node.wants(1))
     return [output, node.step(Stack(), *present[:2])] if node.wants(1) else [output]
 
@@ -222,13 +222,13 @@ def multi_head_attention(node: Node) -> Sequence[Value]:
     cache = Cache(node.optional(6), node.optional(7), node.optional(8))
     batch, (queries, keys) = operands.query.known.shape[0], operands.lengths
     mask, bias = node.optional(4), node.optional(5)
-    total = keys if cache.key is None else cache.key.known.shape[2] + keys
+    total_keys = keys if cache.key is None else cache.key.known.shape[2] + keys
     if cache.used is not None:
-        total = (mask or bias or operands.key).known.shape[-1 if mask or bias else 1]
-    check_bias(bias, (batch, heads, queries, total))
-    added_mask = key_mask(node, mask, (batch, queries, total), operands.query)
+        total_keys = (mask or bias or operands.key).known.shape[-1 if mask or bias else 1]
+    check_bias(bias, (batch, heads, queries, total_keys))
+    added_mask = key_mask(node, mask, (batch, queries, total_keys), operands.query)
     present = node.wants(1) or node.wants(2)
-    return _attend(node, operands, heads, (bias, added_mask), cache, present=present, qk=node.wants(3))
+    return _attend(node, operands, heads, (bias, added_mask), cache, present=present, with_scores=node.wants(3))
 
 
 def _unpacked(node: Node) -> Operands:
@@ -247,8 +247,8 @@ def _unpacked(node: Node) -> Operands:
 
 def _parts(node: Node, x: Value, count: int) -> list[Value]:
     """Return the tensors that are packed in one of shape (batch, length, heads, count, size)."""
-    batch, length, heads, number, size = x.known.shape
-    if differ(number, count) or differ(heads, node.integer("num_heads")):
+    batch, length, heads, packed_count, size = x.known.shape
+    if differ(packed_count, count) or differ(heads, node.integer("num_heads")):
         expected = f"(batch, length, {node.integer('num_heads')}, {count}, size)"
         raise ParseError(f"a packed operand has shape {x.known.shape}; expected {expected}")
     return [reshaped(node, part, [batch, length, heads * size], 2) for part in pieces(node, x, (1,) * count, 3)]
@@ -261,13 +261,15 @@ def _biased(node: Node, operands: Operands, bias: Value | None) -> Operands:
     heads = node.integer("num_heads")
     if operands.key.known.rank == 4:
         sizes = [heads * node.known(x.known.shape[3], "size of a head") for x in operands]
-        part = split_bias(node, bias, sizes)[0]
-        assert part is not None
-        by_head = reshaped(node, part, [1, heads, 1, sizes[0] // heads])
-        return operands._replace(query=node.step(Addition(), operands.query, by_head))
+        bias_piece = split_bias(node, bias, sizes)[0]
+        assert bias_piece is not None
+        query_bias = reshaped(node, bias_piece, [1, heads, 1, sizes[0] // heads])
+        return operands._replace(query=node.step(Addition(), operands.query, query_bias))
     sizes = [node.known(x.known.shape[-1], "width") for x in operands]
-    parts = split_bias(node, bias, sizes)
-    return Operands(*(node.step(Addition(), x, part) for x, part in zip(operands, parts, strict=True)))
+    bias_pieces = split_bias(node, bias, sizes)
+    return Operands(
+        *(node.step(Addition(), x, bias_piece) for x, bias_piece in zip(operands, bias_pieces, strict=True))
+    )
 
 
 @operator("DecoderMaskedMultiHeadAttention", domain=MICROSOFT)
@@ -289,18 +291,18 @@ def decoder_masked_multi_head_attention(node: Node) -> Sequence[Value]:
     queries, keys = operands.lengths
     if differ(queries, 1):
         raise ParseError(f"its query has {queries} steps; expected 1")
-    share = node.flag("past_present_share_buffer")
-    if node.has(5) and not share:
+    shares_cache = node.flag("past_present_share_buffer")
+    if node.has(5) and not shares_cache:
         raise ParseError("it has a past, but past_present_share_buffer is not 1")
     operands = _biased(node, operands, node.optional(10))
     cache = Cache(node.optional(5), node.optional(6), node.value(7) if node.has(5) else None)
     mask, bias = node.optional(3), node.optional(4)
-    total = keys if cache.used is None or not (mask or bias) else (mask or bias or operands.key).known.shape[-1]
+    total_keys = keys if cache.used is None or not (mask or bias) else (mask or bias or operands.key).known.shape[-1]
     batch = operands.query.known.shape[0]
-    check_bias(bias, (batch, heads, queries, total))
-    added_mask = key_mask(node, mask, (batch, queries, total), operands.query)
+    check_bias(bias, (batch, heads, queries, total_keys))
+    added_mask = key_mask(node, mask, (batch, queries, total_keys), operands.query)
     present = node.wants(1) or node.wants(2)
-    return _attend(node, operands, heads, (bias, added_mask), cache, present=present, qk=node.wants(3))
+    return _attend(node, operands, heads, (bias, added_mask), cache, present=present, with_scores=node.wants(3))
 
 
 # ---- QAttention ------------------------------------------------------------------------------------------------------
@@ -319,19 +321,21 @@ def quantized_attention(node: Node) -> Sequence[Value]:
     if x.known.rank != 3 or weights.known.rank != 2 or differ(x.known.shape[2], weights.known.shape[0]):
         raise ParseError(f"its input has shape {x.known.shape} and its weights {weights.known.shape}")
     sizes = _hidden_sizes(node, node.known(weights.known.shape[1], "width"))
-    point, x_scale = node.optional(6), reshaped(node, node.value(3), [])
-    sums = node.step(IntegerMatMul(), x, weights, point and reshaped(node, point, []), _columns(node, 7, sum(sizes)))
-    factor = node.step(Multiplication(), x_scale, _columns(node, 4, sum(sizes)))
-    product = node.step(Multiplication(), node.step(Cast(x_scale.known.dtype), sums), factor)
+    zero_point, x_scale = node.optional(6), reshaped(node, node.value(3), [])
+    sums = node.step(
+        IntegerMatMul(), x, weights, zero_point and reshaped(node, zero_point, []), _columns(node, 7, sum(sizes))
+    )
+    product_scale = node.step(Multiplication(), x_scale, _columns(node, 4, sum(sizes)))
+    product = node.step(Multiplication(), node.step(Cast(x_scale.known.dtype), sums), product_scale)
     operands = Operands(*pieces(node, node.step(Addition(), product, node.value(2)), sizes))
     return _with_past(node, operands, node.optional(5), node.optional(8), None)
 
 
 def _columns(node: Node, index: int, width: int) -> Value | None:
     """Return an operand with one number, or with one for each column of the weights."""
-    value = node.optional(index)
-    if value is None or value.known.shape == (width,):
-        return value
-    if differ(value.known.num_elements, 1):
-        raise ParseError(f"a scale or zero point has shape {value.known.shape}; expected one number, or [{width}]")
-    return reshaped(node, value, [])
+    operand = node.optional(index)
+    if operand is None or operand.known.shape == (width,):
+        return operand
+    if differ(operand.known.num_elements, 1):
+        raise ParseError(f"a scale or zero point has shape {operand.known.shape}; expected one number, or [{width}]")
+    return reshaped(node, operand, [])

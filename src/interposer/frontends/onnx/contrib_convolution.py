@@ -23,18 +23,18 @@ __all__ = ["finished_convolution", "first", "last"]
 _SILU: Final = Activation(ActivationFunction.SWISH, 1.0)
 
 
-def first(node: Node, value: Value) -> Value:
+def first(node: Node, channels_last_tensor: Value) -> Value:
     """Return images or volumes with channels last transposed to channels before the spatial axes."""
-    rank = value.known.rank
+    rank = channels_last_tensor.known.rank
     if rank < 3:
-        raise ParseError(f"its input has shape {value.known.shape}; expected rank 3 or more")
-    return node.step(Transpose((0, rank - 1, *range(1, rank - 1))), value)
+        raise ParseError(f"its input has shape {channels_last_tensor.known.shape}; expected rank 3 or more")
+    return node.step(Transpose((0, rank - 1, *range(1, rank - 1))), channels_last_tensor)
 
 
-def last(node: Node, value: Value) -> Value:
+def last(node: Node, channels_first_tensor: Value) -> Value:
     """Return images or volumes with the channels moved after the spatial axes."""
-    rank = value.known.rank
-    return node.step(Transpose((0, *range(2, rank), 1)), value)
+    rank = channels_first_tensor.known.rank
+    return node.step(Transpose((0, *range(2, rank), 1)), channels_first_tensor)
 
 
 def finished_convolution(node: Node, x: Value, weights: Value) -> Value:
@@ -42,10 +42,10 @@ def finished_convolution(node: Node, x: Value, weights: Value) -> Value:
 
     The attributes activation and activation_params name the function and its parameters.
     """
-    convolution = convolved(node, x, weights, node.optional(2))
-    added = node.optional(3)
-    convolution = convolution if added is None else node.step(Addition(), convolution, added)
-    return activated(node, convolution, node.text("activation", ""), node.numbers("activation_params", ()))
+    output = convolved(node, x, weights, node.optional(2))
+    addend = node.optional(3)
+    output = output if addend is None else node.step(Addition(), output, addend)
+    return activated(node, output, node.text("activation", ""), node.numbers("activation_params", ()))
 
 
 @operator("FusedConv", domain=MICROSOFT)
@@ -59,10 +59,10 @@ def fused_convolution(node: Node) -> Value:
 def convolution_with_channels_last(node: Node) -> Value:
     """Convert NhwcFusedConv: as FusedConv, for images and weights with channels last."""
     x, weights = first(node, node.value(0)), first(node, node.value(1))
-    convolution, added = convolved(node, x, weights, node.optional(2)), node.optional(3)
-    convolution = last(node, convolution)
-    convolution = convolution if added is None else node.step(Addition(), convolution, added)
-    return activated(node, convolution, node.text("activation", ""), node.numbers("activation_params", ()))
+    output, addend = convolved(node, x, weights, node.optional(2)), node.optional(3)
+    output = last(node, output)
+    output = output if addend is None else node.step(Addition(), output, addend)
+    return activated(node, output, node.text("activation", ""), node.numbers("activation_params", ()))
 
 
 @operator("QLinearConv", domain=MICROSOFT)

@@ -48,28 +48,30 @@ def quantized_embed_layer_normalization(node: Node) -> Sequence[Value]:
     if len({node.has(index) for index in (1, 4, 10, 15)}) == 2:
         raise ParseError("it has only some of segment_ids and the table, the scale and the zero point of segments")
     tables = [node.value(2), node.value(3), node.optional(4)]
-    total = _embedded(node, tables, None, [_dequantizer(node, n) for n in range(3)])
-    gamma, beta = (_dequantizer(node, n)(node.value(n + 2)) for n in (3, 4))
+    total = _embedded(node, tables, None, [_dequantizer(node, number) for number in range(3)])
+    gamma, beta = (_dequantizer(node, number)(node.value(number + 2)) for number in (3, 4))
     op = LayerNormalization(-1, node.number("epsilon", 1e-12))
     return [node.result(op, total, gamma, beta), _mask_index(node, node.optional(7))]
 
 
-def _dequantizer(node: Node, number: int) -> Callable[[Value], Value]:
+def _dequantizer(node: Node, table_index: int) -> Callable[[Value], Value]:
     """Return a function that dequantizes elements of the operand with this number among tables and factors."""
 
     def dequantize(stored: Value) -> Value:
-        scale, point = node.value(8 + number), node.value(13 + number)
-        if scale.known.num_elements != 1 or point.known.num_elements != 1:
+        scale, zero_point = node.value(8 + table_index), node.value(13 + table_index)
+        if scale.known.num_elements != 1 or zero_point.known.num_elements != 1:
             raise ParseError(
-                f"a scale has shape {scale.known.shape}, its zero point {point.known.shape}; expected one number"
+                f"a scale has shape {scale.known.shape}, its zero point {zero_point.known.shape}; expected one number"
             )
-        centered = node.step(Subtraction(), _float(node, stored), _float(node, reshaped(node, point, [])))
+        centered = node.step(
+            Subtraction(), _as_float32(node, stored), _as_float32(node, reshaped(node, zero_point, []))
+        )
         return node.step(Multiplication(), centered, reshaped(node, scale, []))
 
     return dequantize
 
 
-def _float(node: Node, x: Value) -> Value:
+def _as_float32(node: Node, x: Value) -> Value:
     return node.step(Cast(DataType.FLOAT32), x)
 
 
@@ -77,27 +79,31 @@ def _embedded(
     node: Node,
     tables: Sequence[Value | None],
     position_ids: Value | None,
-    steps: Sequence[Callable[[Value], Value]] = (lambda rows: rows,) * 3,
+    dequantizers: Sequence[Callable[[Value], Value]] = (lambda rows: rows,) * 3,
 ) -> Value:
     """Return the sum of the rows of the tables of words, positions and segments, (batch, steps, width).
 
-    `steps` has a function for each table, by which its rows become floats.
+    `dequantizers` has a function for each table, by which its rows become floats.
     """
     words, positions, segments = tables
     assert words is not None
     assert positions is not None
-    ids = node.value(0)
-    if ids.known.rank != 2:
-        raise ParseError(f"its input_ids has shape {ids.known.shape}; expected (batch, steps)")
+    token_ids = node.value(0)
+    if token_ids.known.rank != 2:
+        raise ParseError(f"its input_ids has shape {token_ids.known.shape}; expected (batch, steps)")
     for table in tables:
         if table is not None and (table.known.rank != 2 or differ(table.known.shape[1], words.known.shape[1])):
             raise ParseError(f"a table has shape {table.known.shape}; expected (rows, {words.known.shape[1]})")
-    places = position_ids or _positions(node, ids)
-    total = node.step(Addition(), steps[0](_rows(node, words, ids)), steps[1](_rows(node, positions, places)))
+    positions_of_tokens = position_ids or _positions(node, token_ids)
+    total = node.step(
+        Addition(),
+        dequantizers[0](_rows(node, words, token_ids)),
+        dequantizers[1](_rows(node, positions, positions_of_tokens)),
+    )
     if segments is None:
         return total
-    ids_of_segments = node.optional(1) or node.constant(np.zeros((1, 1), np.int32))
-    return node.step(Addition(), total, steps[2](_rows(node, segments, ids_of_segments)))
+    segment_ids = node.optional(1) or node.constant(np.zeros((1, 1), np.int32))
+    return node.step(Addition(), total, dequantizers[2](_rows(node, segments, segment_ids)))
 
 
 def _positions(node: Node, ids: Value) -> Value:
@@ -109,9 +115,9 @@ def _rows(node: Node, table: Value, ids: Value) -> Value:
     """Return the rows of a table, (batch, steps, width); an index out of range is an error at run time."""
     if ids.known.rank != 2:
         raise ParseError(f"its position_ids or segment_ids has shape {ids.known.shape}; expected (batch, steps)")
-    batch, count = ids.known.shape
-    flat = node.step(EmbeddingLookup(), reshaped(node, ids, [-1]), table)
-    return reshaped(node, flat, [batch, count, table.known.shape[1]])
+    batch, num_steps = ids.known.shape
+    flat_rows = node.step(EmbeddingLookup(), reshaped(node, ids, [-1]), table)
+    return reshaped(node, flat_rows, [batch, num_steps, table.known.shape[1]])
 
 
 def _mask_index(node: Node, mask: Value | None) -> Value:

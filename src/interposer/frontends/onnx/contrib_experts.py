@@ -43,9 +43,9 @@ def mixture_of_experts(node: Node) -> Value:
     if node.flag("use_sparse_mixer"):
         node.unsupported("it chooses experts by a sparse mixer")
     tokens, router = checked_tokens(node)
-    first = experts_layer(node, tokens, node.value(2), node.optional(3))
-    results = experts_layer(node, activated(node, first), node.value(4), node.optional(5))
-    return mixed(node, results, _shares(node, router))
+    hidden = experts_layer(node, tokens, node.value(2), node.optional(3))
+    expert_outputs = experts_layer(node, activated(node, hidden), node.value(4), node.optional(5))
+    return mixed(node, expert_outputs, _shares(node, router))
 
 
 def checked_tokens(node: Node) -> tuple[Value, Value]:
@@ -67,21 +67,21 @@ def experts_layer(node: Node, x: Value, weights: Value, bias: Value | None) -> V
     return node.step(Addition(), product, reshaped(node, bias, [experts, 1, width]))
 
 
-def mixed(node: Node, results: Value, shares: Value) -> Value:
+def mixed(node: Node, expert_outputs: Value, shares: Value) -> Value:
     """Return the sum of the results of all experts, each times its share, (tokens, experts), in the input's shape."""
-    by_expert = reshaped(node, node.step(Transpose((1, 0)), shares), [shares.known.shape[1], -1, 1])
-    total = node.step(Reduce((0,)), node.step(Multiplication(), results, by_expert))
+    share_of_expert = reshaped(node, node.step(Transpose((1, 0)), shares), [shares.known.shape[1], -1, 1])
+    total = node.step(Reduce((0,)), node.step(Multiplication(), expert_outputs, share_of_expert))
     return final_reshape_like(node, total, node.value(0))
 
 
 def activated(node: Node, x: Value) -> Value:
     """Return the values after the attribute activation_type."""
-    kind = node.text("activation_type", "relu")
-    if kind == "swiglu":
+    name = node.text("activation_type", "relu")
+    if name == "swiglu":
         return _swiglu(node, x)
-    if kind not in _ACTIVATIONS:
-        raise ParseError(f"its activation_type is {kind!r}; expected {', '.join(_ACTIVATIONS)} or swiglu")
-    op = _ACTIVATIONS[kind]
+    if name not in _ACTIVATIONS:
+        raise ParseError(f"its activation_type is {name!r}; expected {', '.join(_ACTIVATIONS)} or swiglu")
+    op = _ACTIVATIONS[name]
     return x if op is None else node.step(op, x)
 
 
@@ -90,8 +90,8 @@ def _swiglu(node: Node, x: Value) -> Value:
     if node.integer("swiglu_fusion", 0) != 1:
         node.unsupported("its gates are not next to what they gate (swiglu_fusion is not 1)")
     experts, tokens, width = x.known.shape
-    pair = node.steps(Splitter(3, (1, 1)), reshaped(node, x, [experts, tokens, width // 2, 2]))
-    gate, linear = (reshaped(node, part, [experts, tokens, width // 2]) for part in pair)
+    halves = node.steps(Splitter(3, (1, 1)), reshaped(node, x, [experts, tokens, width // 2, 2]))
+    gate, linear = (reshaped(node, half, [experts, tokens, width // 2]) for half in halves)
     limit = node.number("swiglu_limit", math.inf)
     if limit < math.inf:
         gate = node.step(Activation(ActivationFunction.BOUNDED_RELU, limit, -math.inf), gate)
@@ -103,13 +103,13 @@ def _swiglu(node: Node, x: Value) -> Value:
 
 def _shares(node: Node, router: Value) -> Value:
     """Return the share of each expert in the result of each token, (tokens, experts); 0 for those not chosen."""
-    experts = node.known(router.known.shape[1], "number of experts")
+    num_experts = node.known(router.known.shape[1], "number of experts")
     shares = node.step(Softmax(), router)
-    top = TopK(node.integer("k", 1))
-    values, indices = node.steps(top, shares)
+    top_k = TopK(node.integer("k", 1))
+    chosen_shares, indices = node.steps(top_k, shares)
     if node.flag("normalize_routing_weights"):
-        values = node.step(Division(), values, node.step(Reduce((1,), keep_dims=True), values))
-    return _spread(node, values, indices, experts)
+        chosen_shares = node.step(Division(), chosen_shares, node.step(Reduce((1,), keep_dims=True), chosen_shares))
+    return _spread(node, chosen_shares, indices, num_experts)
 
 
 def routed_shares(node: Node, router: Value, weights: Value | None) -> Value:
@@ -117,19 +117,19 @@ def routed_shares(node: Node, router: Value, weights: Value | None) -> Value:
 
     If there are `weights`, (tokens, experts), those of the chosen experts are their shares.
     """
-    experts, top = node.known(router.known.shape[1], "number of experts"), TopK(node.integer("k", 1))
-    values, indices = node.steps(top, router)
+    num_experts, top_k = node.known(router.known.shape[1], "number of experts"), TopK(node.integer("k", 1))
+    chosen_shares, indices = node.steps(top_k, router)
     if weights is None:
-        return _spread(node, node.step(Softmax(), values), indices, experts)
-    values = node.step(GatherElements(1), weights, indices)
+        return _spread(node, node.step(Softmax(), chosen_shares), indices, num_experts)
+    chosen_shares = node.step(GatherElements(1), weights, indices)
     if node.flag("normalize_routing_weights"):
-        values = node.step(Division(), values, node.step(Reduce((1,), keep_dims=True), values))
-    return _spread(node, values, indices, experts)
+        chosen_shares = node.step(Division(), chosen_shares, node.step(Reduce((1,), keep_dims=True), chosen_shares))
+    return _spread(node, chosen_shares, indices, num_experts)
 
 
-def _spread(node: Node, values: Value, indices: Value, experts: int) -> Value:
+def _spread(node: Node, shares: Value, indices: Value, num_experts: int) -> Value:
     """Return numbers for the chosen experts, (tokens, k), as (tokens, experts), with 0 for the others."""
-    chosen = node.step(OneHot(experts, dtype=values.known.dtype), indices)
-    tokens, count = values.known.shape
-    weighted = node.step(Multiplication(), chosen, reshaped(node, values, [tokens, count, 1]))
-    return node.step(Reduce((1,)), weighted)
+    one_hot = node.step(OneHot(num_experts, dtype=shares.known.dtype), indices)
+    tokens, k = shares.known.shape
+    shares_by_choice = node.step(Multiplication(), one_hot, reshaped(node, shares, [tokens, k, 1]))
+    return node.step(Reduce((1,)), shares_by_choice)

@@ -43,32 +43,38 @@ def gated_add(node: Node) -> Value:
 @operator("GatedRMSNorm", domain=MICROSOFT)
 def gated_rms_norm(node: Node) -> Value:
     """Convert GatedRMSNorm: divide equal parts of each row by their root mean squares, then scale and gate them."""
-    x, scale, gate, name = node.value(0), node.value(1), node.value(2), node.text("activation", "silu")
-    if name not in _GATES:
-        raise ParseError(f"its activation is {name!r}; expected {', '.join(_GATES)}")
-    shape, size = x.known.shape, node.known(scale.known.num_elements, "scale's size")
-    if not shape or scale.known.rank != 1 or not size or shape[-1] % size:
+    x, scale, gate, activation = node.value(0), node.value(1), node.value(2), node.text("activation", "silu")
+    if activation not in _GATES:
+        raise ParseError(f"its activation is {activation!r}; expected {', '.join(_GATES)}")
+    shape, group_size = x.known.shape, node.known(scale.known.num_elements, "scale's size")
+    if not shape or scale.known.rank != 1 or not group_size or shape[-1] % group_size:
         raise ParseError(f"its scale has shape {scale.known.shape}, and its input {shape}; expected a part of a row")
-    parts = reshaped(node, as_type(node, x, _FLOAT), [*shape[:-1], shape[-1] // size, size], len(shape) - 1)
-    normalized = _normalized(node, parts, node.number("epsilon", 1e-5), as_type(node, scale, _FLOAT))
-    gates = node.step(_GATES[name], as_type(node, gate, _FLOAT))
+    groups = reshaped(
+        node, as_type(node, x, _FLOAT), [*shape[:-1], shape[-1] // group_size, group_size], len(shape) - 1
+    )
+    normalized = _normalized(node, groups, node.number("epsilon", 1e-5), as_type(node, scale, _FLOAT))
+    gates = node.step(_GATES[activation], as_type(node, gate, _FLOAT))
     gated = node.step(Multiplication(), final_reshape_like(node, normalized, x), gates)
     return as_type(node, gated, x.known.dtype)
 
 
 def _normalized(node: Node, x: Value, epsilon: float, scale: Value) -> Value:
-    inverse = inverse_root(node, x, (x.known.rank - 1,), epsilon)
-    return node.step(Multiplication(), node.step(Multiplication(), x, inverse), scale)
+    inverse_rms = inverse_root(node, x, (x.known.rank - 1,), epsilon)
+    return node.step(Multiplication(), node.step(Multiplication(), x, inverse_rms), scale)
 
 
 def _branches(node: Node, index: int) -> Value:
     """Return an operand of the shape (..., branches, features) as floats; num_branches divides a flat last axis."""
-    value, count = node.value(index), node.integer("num_branches", 0)
-    shape = value.known.shape
-    if count < 0 or len(shape) < (1 if count else 2) or (count and shape[-1] % count):
-        raise ParseError(f"its input number {index} has shape {shape}, and num_branches is {count}")
-    wide = as_type(node, value, _FLOAT)
-    return reshaped(node, wide, [*shape[:-1], count, shape[-1] // count], len(shape) - 1) if count else wide
+    operand, num_branches = node.value(index), node.integer("num_branches", 0)
+    shape = operand.known.shape
+    if num_branches < 0 or len(shape) < (1 if num_branches else 2) or (num_branches and shape[-1] % num_branches):
+        raise ParseError(f"its input number {index} has shape {shape}, and num_branches is {num_branches}")
+    floats = as_type(node, operand, _FLOAT)
+    return (
+        reshaped(node, floats, [*shape[:-1], num_branches, shape[-1] // num_branches], len(shape) - 1)
+        if num_branches
+        else floats
+    )
 
 
 def _gates(node: Node, index: int, streams: Value) -> Value:
@@ -81,16 +87,16 @@ def _gates(node: Node, index: int, streams: Value) -> Value:
         raise ParseError(
             f"its input number {index} has shape {gates.known.shape}; expected gates for {branches} branches"
         )
-    single = not differ(gates.known.shape[-1], branches)
-    return reshaped(node, gates, [*gates.known.shape[:-1], branches, 1 if single else features], rank - 2)
+    one_per_branch = not differ(gates.known.shape[-1], branches)
+    return reshaped(node, gates, [*gates.known.shape[:-1], branches, 1 if one_per_branch else features], rank - 2)
 
 
 @operator("HyperConnectionPreMix", domain=MICROSOFT)
 def hyper_connection_before(node: Node) -> Value:
     """Convert HyperConnectionPreMix: the sum of all branches, each times its gate, times a number."""
     streams = _branches(node, 0)
-    mixed = node.step(Multiplication(), streams, _gates(node, 1, streams))
-    total = node.step(Reduce((streams.known.rank - 2,), keep_dims=False, operation=ReduceOperation.SUM), mixed)
+    gated = node.step(Multiplication(), streams, _gates(node, 1, streams))
+    total = node.step(Reduce((streams.known.rank - 2,), keep_dims=False, operation=ReduceOperation.SUM), gated)
     factor = node.number("reduction_scale", 1.0)
     scaled = total if factor == 1 else node.step(Multiplication(), total, node.scalar_like(factor, total))
     return as_type(node, scaled, node.info(0).dtype)
@@ -101,13 +107,13 @@ def hyper_connection_after(node: Node) -> Value:
     """Convert HyperConnectionPostMix: the branches, perhaps mixed by a matrix, plus a gated tensor."""
     streams, block = _branches(node, 0), as_type(node, node.value(1), _FLOAT)
     *axes, features = block.known.shape
-    added = node.step(
+    gated_block = node.step(
         Multiplication(), _gates(node, 2, streams), reshaped(node, block, [*axes, 1, features], len(axes))
     )
     mix = node.optional(3)
     if mix is not None:
         streams = node.step(BatchMatMul(transpose_x=True), as_type(node, mix, _FLOAT), streams)
-    total = as_type(node, node.step(Addition(), streams, added), node.info(0).dtype)
+    total = as_type(node, node.step(Addition(), streams, gated_block), node.info(0).dtype)
     return final_reshape_like(node, total, node.value(0))
 
 
@@ -125,20 +131,24 @@ def engram_gate(node: Node) -> Sequence[Value]:
         )
     keys, queries = _normalized(node, key, epsilon, key_scale), _normalized(node, query, epsilon, query_scale)
     products = node.step(Multiplication(), keys, queries)
-    total = node.step(Reduce((3,), keep_dims=True, operation=ReduceOperation.SUM), products)
+    sums = node.step(Reduce((3,), keep_dims=True, operation=ReduceOperation.SUM), products)
     size = node.known(key.known.shape[3], "hidden size")
-    dot = node.step(Multiplication(), total, node.scalar_like(size**-0.5, total))
-    magnitude = node.step(ElementwiseUnary(UnaryOperation.ABS), dot)
-    root = node.step(
+    scaled_sums = node.step(Multiplication(), sums, node.scalar_like(size**-0.5, sums))
+    magnitude = node.step(ElementwiseUnary(UnaryOperation.ABS), scaled_sums)
+    magnitude_root = node.step(
         ElementwiseUnary(UnaryOperation.SQRT), node.step(Maximum(), magnitude, node.scalar_like(1e-6, magnitude))
     )
-    signed = node.step(Multiplication(), node.step(ElementwiseUnary(UnaryOperation.SIGN), dot), root)
+    signed_root = node.step(
+        Multiplication(), node.step(ElementwiseUnary(UnaryOperation.SIGN), scaled_sums), magnitude_root
+    )
     batch, length, hidden = value.known.shape
     gated = node.step(
-        Multiplication(), node.step(_GATES["sigmoid"], signed), reshaped(node, value, [batch, length, 1, hidden], 2)
+        Multiplication(),
+        node.step(_GATES["sigmoid"], signed_root),
+        reshaped(node, value, [batch, length, 1, hidden], 2),
     )
-    results = [as_type(node, gated, dtype)]
+    outputs = [as_type(node, gated, dtype)]
     if node.wants(1):
         scale = as_type(node, node.value(5), _FLOAT)
-        results.append(as_type(node, _normalized(node, gated, epsilon, scale), dtype))
-    return results
+        outputs.append(as_type(node, _normalized(node, gated, epsilon, scale), dtype))
+    return outputs

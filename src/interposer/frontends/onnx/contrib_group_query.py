@@ -80,7 +80,9 @@ def group_query_attention(node: Node) -> Sequence[Value | None]:
     phase = _phase(node, query)
     if node.flag("do_rotary"):
         positions = _positions(node, phase)
-        query, key = (_rotated(node, x, n, positions) for x, n in ((query, _heads(node)), (key, _groups(node))))
+        query, key = (
+            _rotated(node, x, num_heads, positions) for x, num_heads in ((query, _heads(node)), (key, _groups(node)))
+        )
     if phase.is_prompt:
         return _prompt(node, phase, query, key, value)
     return _steps(node, phase, query, key, value)
@@ -145,24 +147,26 @@ def _phase(node: Node, query: Value) -> _Phase:
     batch, steps = (node.known(size, "batch size or number of steps") for size in query.known.shape[:2])
     lengths = vector(node, node.value(5), batch, "seqlens_k")
     past = node.known(node.value(3).known.shape[2], "length of the past") if node.has(3) else 0
-    total = steps if past == 0 else _total(node)
-    _check_total(node, batch, steps, past, total)
-    if total == steps:
-        return _Phase(batch, steps, past, total, lengths, None)
-    begin = node.step(Addition(), lengths, node.scalar_like(1 - steps, lengths))
-    if total is None:
-        count = node.value(6)
-        fresh = node.step(
-            Comparison(ComparisonOperation.EQUAL), reshaped(node, count, [1]), node.scalar_like(steps, count)
+    total_keys = steps if past == 0 else _total(node)
+    _check_total(node, batch, steps, past, total_keys)
+    if total_keys == steps:
+        return _Phase(batch, steps, past, total_keys, lengths, None)
+    start = node.step(Addition(), lengths, node.scalar_like(1 - steps, lengths))
+    if total_keys is None:
+        total_length = node.value(6)
+        is_first_prompt = node.step(
+            Comparison(ComparisonOperation.EQUAL),
+            reshaped(node, total_length, [1]),
+            node.scalar_like(steps, total_length),
         )
-        begin = node.step(Select(), fresh, node.scalar_like(0, begin), begin)
-    return _Phase(batch, steps, past, total, lengths, begin)
+        start = node.step(Select(), is_first_prompt, node.scalar_like(0, start), start)
+    return _Phase(batch, steps, past, total_keys, lengths, start)
 
 
 def _check_total(node: Node, batch: int, steps: int, past: int, total: int | None) -> None:
-    total_known = node.importer.dimensions_of(node.value(6))
-    if past == 0 and total_known is not None and differ(total_known.reshape(-1)[0], steps):
-        raise ParseError(f"its total_sequence_length is {total_known.reshape(-1)[0]} for {steps} steps without a past")
+    known_total = node.importer.dimensions_of(node.value(6))
+    if past == 0 and known_total is not None and differ(known_total.reshape(-1)[0], steps):
+        raise ParseError(f"its total_sequence_length is {known_total.reshape(-1)[0]} for {steps} steps without a past")
     if total is not None and total > past and total != past + steps:
         expected = f"at most {past}, or {past + steps} with the new steps"
         raise ParseError(f"its total_sequence_length is {total} for caches of {past} keys; expected {expected}")
@@ -194,13 +198,17 @@ def _positions(node: Node, phase: _Phase) -> Value:
         raise ParseError(f"its position_ids has shape {ids.known.shape}; expected [{phase.batch}, {phase.steps}]")
     if phase.total not in (None, phase.steps) or phase.steps == 1 == phase.batch:
         return ids
-    first = node.step(Gather(), reshaped(node, ids, [phase.batch * phase.steps]), node.constant(np.zeros(1, np.int64)))
-    prompt = steps_from(node, first, phase.batch, phase.steps)
+    first_position = node.step(
+        Gather(), reshaped(node, ids, [phase.batch * phase.steps]), node.constant(np.zeros(1, np.int64))
+    )
+    prompt_positions = steps_from(node, first_position, phase.batch, phase.steps)
     if phase.is_prompt:
-        return prompt
-    count = node.value(6)
-    fresh = node.step(Comparison(ComparisonOperation.EQUAL), count, node.scalar_like(phase.steps, count))
-    return node.step(Select(), fresh, prompt, ids)
+        return prompt_positions
+    total_length = node.value(6)
+    is_first_prompt = node.step(
+        Comparison(ComparisonOperation.EQUAL), total_length, node.scalar_like(phase.steps, total_length)
+    )
+    return node.step(Select(), is_first_prompt, prompt_positions, ids)
 
 
 def _rotated(node: Node, x: Value, heads: int, positions: Value) -> Value:
@@ -244,8 +252,8 @@ def _mask(node: Node, phase: _Phase) -> Value | None:
     """Return what is added to the scores, or False if no key is within the window of a query."""
     bias = node.optional(10)
     if bias is not None:
-        total = bias.known.shape[-1] if phase.total is None else phase.total
-        check_bias(bias, (phase.batch, _heads(node), phase.steps, total))
+        num_keys = bias.known.shape[-1] if phase.total is None else phase.total
+        check_bias(bias, (phase.batch, _heads(node), phase.steps, num_keys))
     return node.constant(np.array(False)) if node.integer("local_window_size", -1) == 0 else bias
 
 
@@ -254,39 +262,44 @@ def _prompt(node: Node, phase: _Phase, query: Value, key: Value, value: Value) -
     lengths = None
     if not node.flag("causal", True):
         lengths = node.step(Addition(), phase.lengths, node.scalar_like(1, phase.lengths))
-    stores, rows = _stores(node), [by_heads(node, fresh, _groups(node)) for fresh in (key, value)]
+    stores, new_rows = _quantized_caches(node), [by_heads(node, tensor, _groups(node)) for tensor in (key, value)]
     if stores is None:
-        op, rest = _operator(node, _heads(node), _groups(node)), (_mask(node, phase), None, None, lengths, _sink(node))
-        output = node.result(op, query, key, value, *rest)
+        op, other_operands = (
+            _operator(node, _heads(node), _groups(node)),
+            (_mask(node, phase), None, None, lengths, _sink(node)),
+        )
+        output = node.result(op, query, key, value, *other_operands)
     else:
-        rows = [store.stored(x) for store, x in zip(stores, rows, strict=True)]
-        output = _over(node, phase, query, [store.loaded(x) for store, x in zip(stores, rows, strict=True)], lengths)
+        new_rows = [store.stored(x) for store, x in zip(stores, new_rows, strict=True)]
+        output = _attended(
+            node, phase, query, [store.loaded(x) for store, x in zip(stores, new_rows, strict=True)], lengths
+        )
     if phase.past == 0:
-        return [output, *rows]
-    return [output, *(scattered(node, node.value(n), row, None) for n, row in zip((3, 4), rows, strict=True))]
+        return [output, *new_rows]
+    return [output, *(scattered(node, node.value(n), row, None) for n, row in zip((3, 4), new_rows, strict=True))]
 
 
 def _steps(node: Node, phase: _Phase, query: Value, key: Value, value: Value) -> list[Value | None]:
     """Write the new keys to the caches, and attend to those in the caches."""
     assert phase.start is not None
-    rows = [by_heads(node, fresh, _groups(node)) for fresh in (key, value)]
-    stores = _stores(node)
+    new_rows = [by_heads(node, tensor, _groups(node)) for tensor in (key, value)]
+    stores = _quantized_caches(node)
     if stores is not None:
-        rows = [store.stored(x) for store, x in zip(stores, rows, strict=True)]
+        new_rows = [store.stored(x) for store, x in zip(stores, new_rows, strict=True)]
     pasts = [_grown(node, node.value(n), phase) for n in (3, 4)]
-    caches = [scattered(node, past, fresh, phase.start) for past, fresh in zip(pasts, rows, strict=True)]
+    caches = [scattered(node, past, tensor, phase.start) for past, tensor in zip(pasts, new_rows, strict=True)]
     lengths = node.step(Addition(), phase.start, node.scalar_like(phase.steps, phase.start))
     if not node.flag("causal", True):
         lengths = node.step(Addition(), phase.lengths, node.scalar_like(1, phase.lengths))
     loaded = caches if stores is None else [store.loaded(x) for store, x in zip(stores, caches, strict=True)]
-    return [_over(node, phase, query, loaded, lengths), *caches]
+    return [_attended(node, phase, query, loaded, lengths), *caches]
 
 
-def _over(node: Node, phase: _Phase, query: Value, caches: Sequence[Value], lengths: Value | None) -> Value:
+def _attended(node: Node, phase: _Phase, query: Value, caches: Sequence[Value], lengths: Value | None) -> Value:
     """Return the attention of a query (batch, steps, width) to keys and values with an axis of heads."""
-    rows = by_heads(node, query, _heads(node))
-    rest = (_mask(node, phase), None, None, lengths, _sink(node))
-    return merged_heads(node, node.step(_operator(node, 0, 0), rows, *caches, *rest))
+    query_by_heads = by_heads(node, query, _heads(node))
+    other_operands = (_mask(node, phase), None, None, lengths, _sink(node))
+    return merged_heads(node, node.step(_operator(node, 0, 0), query_by_heads, *caches, *other_operands))
 
 
 def _grown(node: Node, cache: Value, phase: _Phase) -> Value:
@@ -299,7 +312,7 @@ def _grown(node: Node, cache: Value, phase: _Phase) -> Value:
 # ---- Quantized caches ------------------------------------------------------------------------------------------------
 
 
-class _Store(NamedTuple):
+class _QuantizedCache(NamedTuple):
     """How a cache has keys or values as integers: their scale, which broadcasts, and the bits of each."""
 
     node: Node
@@ -308,12 +321,12 @@ class _Store(NamedTuple):
 
     def stored(self, x: Value) -> Value:
         """Return keys or values as they are in the cache, rounded to integers."""
-        node, high = self.node, (1 << (self.bits - 1)) - 1
-        whole = node.step(ElementwiseUnary(UnaryOperation.ROUND), node.step(Division(), x, self.scale))
-        limits = Activation(ActivationFunction.BOUNDED_RELU, high, -high - 1)
+        node, largest = self.node, (1 << (self.bits - 1)) - 1
+        rounded = node.step(ElementwiseUnary(UnaryOperation.ROUND), node.step(Division(), x, self.scale))
+        limits = Activation(ActivationFunction.BOUNDED_RELU, largest, -largest - 1)
         if self.bits == 8:
-            return node.step(Cast(DataType.INT8), node.step(limits, whole))
-        positive = node.step(Addition(), node.step(limits, whole), node.scalar_like(high + 1, whole))
+            return node.step(Cast(DataType.INT8), node.step(limits, rounded))
+        positive = node.step(Addition(), node.step(limits, rounded), node.scalar_like(largest + 1, rounded))
         return self._packed(node.step(Cast(DataType.UINT8), positive))
 
     def loaded(self, x: Value) -> Value:
@@ -321,11 +334,11 @@ class _Store(NamedTuple):
         node, dtype = self.node, self.scale.known.dtype
         if self.bits == 8:
             return node.step(Multiplication(), node.step(Cast(dtype), x), self.scale)
-        low = node.step(ElementwiseBinary(BinaryOperation.BITWISE_AND), x, node.scalar_like(15, x))
-        high = node.step(ElementwiseBinary(BinaryOperation.SHIFT_RIGHT), x, node.scalar_like(4, x))
-        pairs = node.step(Stack(axis=-1), low, high)
-        whole = node.step(Cast(dtype), reshaped(node, pairs, [*x.known.shape[:3], 2 * x.known.shape[3]], 3))
-        centered = node.step(Subtraction(), whole, node.scalar_like(8, whole))
+        low_bits = node.step(ElementwiseBinary(BinaryOperation.BITWISE_AND), x, node.scalar_like(15, x))
+        high_bits = node.step(ElementwiseBinary(BinaryOperation.SHIFT_RIGHT), x, node.scalar_like(4, x))
+        pairs = node.step(Stack(axis=-1), low_bits, high_bits)
+        integers = node.step(Cast(dtype), reshaped(node, pairs, [*x.known.shape[:3], 2 * x.known.shape[3]], 3))
+        centered = node.step(Subtraction(), integers, node.scalar_like(8, integers))
         return node.step(Multiplication(), centered, self.scale)
 
     def _packed(self, x: Value) -> Value:
@@ -335,13 +348,14 @@ class _Store(NamedTuple):
             raise ParseError(f"its heads have {size} elements, which are not pairs in the bytes of its caches")
         pairs = reshaped(node, x, [*x.known.shape[:3], size // 2, 2], 3)
         low, high = (
-            reshaped(node, part, [*x.known.shape[:3], size // 2], 3) for part in pieces(node, pairs, (1, 1), 4)
+            reshaped(node, halves_of_pairs, [*x.known.shape[:3], size // 2], 3)
+            for halves_of_pairs in pieces(node, pairs, (1, 1), 4)
         )
         shifted = node.step(ElementwiseBinary(BinaryOperation.SHIFT_LEFT), high, node.scalar_like(4, high))
         return node.step(ElementwiseBinary(BinaryOperation.BITWISE_OR), low, shifted)
 
 
-def _stores(node: Node) -> tuple[_Store, _Store] | None:
+def _quantized_caches(node: Node) -> tuple[_QuantizedCache, _QuantizedCache] | None:
     """Return how the caches have keys and values as integers; None if they have them as floats."""
     kinds = [node.text(name, "NONE") for name in ("k_quant_type", "v_quant_type")]
     if kinds == ["NONE", "NONE"]:
@@ -352,8 +366,8 @@ def _stores(node: Node) -> tuple[_Store, _Store] | None:
         raise ParseError(f"its caches have {bits} bits, k_quant_type is {kinds[0]!r} and v_quant_type {kinds[1]!r}")
     if node.has(3) and node.info(3).dtype is not dtype:
         raise ParseError(f"its caches are {node.info(3).dtype}; expected {dtype} for {bits} bits")
-    first, second = (_Store(node, _scale(node, 12 + n, kind), bits) for n, kind in enumerate(kinds))
-    return first, second
+    key_store, value_store = (_QuantizedCache(node, _scale(node, 12 + n, kind), bits) for n, kind in enumerate(kinds))
+    return key_store, value_store
 
 
 def _scale(node: Node, index: int, kind: str) -> Value:

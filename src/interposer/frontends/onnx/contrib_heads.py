@@ -50,8 +50,8 @@ def by_heads(node: Node, x: Value, heads: int) -> Value:
 def merged_heads(node: Node, x: Value) -> Value:
     """Return a tensor (batch, heads, length, size) as (batch, length, heads * size), the node's own result."""
     batch, heads, length, size = x.known.shape
-    rows = x if length == 1 else node.step(Transpose(_HEADS_FIRST), x)
-    return final_reshape(node, rows, [batch, length, heads * size], 2)
+    by_position = x if length == 1 else node.step(Transpose(_HEADS_FIRST), x)
+    return final_reshape(node, by_position, [batch, length, heads * size], 2)
 
 
 def _sequence_of(x: Value) -> tuple[int, ...]:
@@ -86,12 +86,12 @@ def scale_of(node: Node) -> float | None:
     return node.number("scale", 0.0) or None
 
 
-def vector(node: Node, x: Value, batch: int, title: str) -> Value:
+def vector(node: Node, lengths: Value, batch: int, title: str) -> Value:
     """Return one integer for each sample as a vector; the operand may have the shape (batch,) or (batch, 1)."""
-    shape = x.known.shape
+    shape = lengths.known.shape
     if not 1 <= len(shape) <= 2 or differ(shape[0], batch) or (len(shape) == 2 and differ(shape[1], 1)):
         raise ParseError(f"its {title} has shape {shape}; expected [{batch}]")
-    return x if len(shape) == 1 else reshaped(node, x, [batch])
+    return lengths if len(shape) == 1 else reshaped(node, lengths, [batch])
 
 
 def steps_from(node: Node, start: Value, batch: int, steps: int) -> Value:
@@ -99,9 +99,9 @@ def steps_from(node: Node, start: Value, batch: int, steps: int) -> Value:
 
     `start` has one integer, or one for each sample.
     """
-    count = np.broadcast_to(np.arange(steps, dtype=start.known.dtype.numpy), (batch, steps))
+    offsets = np.broadcast_to(np.arange(steps, dtype=start.known.dtype.numpy), (batch, steps))
     rows = 1 if start.known.shape.num_elements == 1 else batch
-    return node.step(Addition(), node.constant(np.array(count)), reshaped(node, start, [rows, 1]))
+    return node.step(Addition(), node.constant(np.array(offsets)), reshaped(node, start, [rows, 1]))
 
 
 def scattered(node: Node, cache: Value, rows: Value, start: Value | None) -> Value:
@@ -145,9 +145,9 @@ def key_mask(
     """
     if mask is None:
         return None
-    shown = _shown(node, mask, sizes, starts)
-    low = node.number("mask_filter_value", -10000.0)
-    return node.step(Select(), shown, node.scalar_like(0.0, like), node.scalar_like(low, like))
+    is_shown = _shown(node, mask, sizes, starts)
+    masked_score = node.number("mask_filter_value", -10000.0)
+    return node.step(Select(), is_shown, node.scalar_like(0.0, like), node.scalar_like(masked_score, like))
 
 
 def _shown(node: Node, mask: Value, sizes: Sequence[int], starts: bool) -> Value:
@@ -169,15 +169,15 @@ def _shown(node: Node, mask: Value, sizes: Sequence[int], starts: bool) -> Value
 
 def _shown_by_length(node: Node, mask: Value, sizes: Sequence[int], starts: bool) -> Value:
     batch, _, keys = sizes
-    number = node.known(mask.known.shape[0], "mask's size")
+    mask_size = node.known(mask.known.shape[0], "mask's size")
     batch = node.known(batch, "batch size")
-    parts = {batch: [batch], 3 * batch + 2: [batch, 2 * batch + 2], 2 * batch if starts else -1: [batch, batch]}
-    if number not in parts:
-        raise ParseError(f"its mask has {number} elements for {batch} samples")
-    limits = [reshaped(node, part, [-1, 1, 1, 1]) for part in pieces(node, mask, parts[number], 0)]
+    piece_sizes = {batch: [batch], 3 * batch + 2: [batch, 2 * batch + 2], 2 * batch if starts else -1: [batch, batch]}
+    if mask_size not in piece_sizes:
+        raise ParseError(f"its mask has {mask_size} elements for {batch} samples")
+    limits = [reshaped(node, piece, [-1, 1, 1, 1]) for piece in pieces(node, mask, piece_sizes[mask_size], 0)]
     key = node.constant(np.arange(node.known(keys, "number of keys"), dtype=mask.known.dtype.numpy))
     before_end = node.step(Comparison(ComparisonOperation.LESS), key, limits[0])
-    if parts[number] != [batch, batch]:
+    if piece_sizes[mask_size] != [batch, batch]:
         return before_end
     from_start = node.step(Comparison(ComparisonOperation.GREATER_OR_EQUAL), key, limits[1])
     return node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), before_end, from_start)

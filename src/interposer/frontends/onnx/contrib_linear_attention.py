@@ -30,7 +30,7 @@ def contrib_linear_attention(node: Node) -> Sequence[Value]:
     rule = node.text("update_rule", "gated_delta")
     if rule not in UPDATE_RULES:
         raise ParseError(f"its update_rule is {rule!r}; expected {', '.join(UPDATE_RULES)}")
-    gates = [node.value(index) if used else None for index, used in zip((4, 5), UPDATE_RULES[rule], strict=True)]
+    gates = [node.value(index) if is_used else None for index, is_used in zip((4, 5), UPDATE_RULES[rule], strict=True)]
     heads, groups = node.integer("q_num_heads"), node.integer("kv_num_heads")
     query = node.value(0)
     if 0 < heads < groups:
@@ -44,26 +44,26 @@ def _repeated(node: Node, query: Value, heads: int, groups: int) -> Value:
     if query.known.rank != 3 or query.known.shape[2] % heads or groups % heads:
         raise ParseError(f"its query has shape {query.known.shape} for {heads} heads, which serve {groups} of the key")
     batch, steps, width = query.known.shape
-    single = reshaped(node, query, [batch, steps, heads, 1, width // heads], 2)
+    heads_apart = reshaped(node, query, [batch, steps, heads, 1, width // heads], 2)
     return reshaped(
-        node, node.step(Tile((1, 1, 1, groups // heads, 1)), single), [batch, steps, groups * width // heads], 2
+        node, node.step(Tile((1, 1, 1, groups // heads, 1)), heads_apart), [batch, steps, groups * width // heads], 2
     )
 
 
 @operator("CausalConvWithState", domain=MICROSOFT)
 def contrib_causal_convolution(node: Node) -> Sequence[Value]:
     """Convert CausalConvWithState, a depthwise convolution of the past state followed by the new steps."""
-    for name, usual in {"state_window": 0, "ndim": 1}.items():
-        if node.integer(name, usual) != usual:
-            node.unsupported(f"its {name} is {node.integer(name)}; {usual} is supported")
+    for name, supported in {"state_window": 0, "ndim": 1}.items():
+        if node.integer(name, supported) != supported:
+            node.unsupported(f"its {name} is {node.integer(name)}; {supported} is supported")
     if not node.flag("channels_last"):
         return convolved_with_state(node, node.value(0), node.optional(3), node.integer("dilation", 1))
     x, past = node.value(0), node.optional(3)
     output, state = convolved_with_state(
         node, _channels_first(node, x), past and _channels_first(node, past), node.integer("dilation", 1)
     )
-    rest = x.known.shape[2:]
-    return [_channels_last(node, output, rest), _channels_last(node, state, rest)]
+    trailing_shape = x.known.shape[2:]
+    return [_channels_last(node, output, trailing_shape), _channels_last(node, state, trailing_shape)]
 
 
 def _channels_first(node: Node, x: Value) -> Value:
@@ -72,9 +72,13 @@ def _channels_first(node: Node, x: Value) -> Value:
     return node.step(Transpose((0, 2, 1)), flat)
 
 
-def _channels_last(node: Node, x: Value, rest: Sequence[int]) -> Value:
-    turned = node.step(Transpose((0, 2, 1)), x)
-    return turned if len(rest) == 1 else final_reshape(node, turned, [*turned.known.shape[:2], *rest], 2)
+def _channels_last(node: Node, x: Value, trailing_shape: Sequence[int]) -> Value:
+    steps_first = node.step(Transpose((0, 2, 1)), x)
+    return (
+        steps_first
+        if len(trailing_shape) == 1
+        else final_reshape(node, steps_first, [*steps_first.known.shape[:2], *trailing_shape], 2)
+    )
 
 
 @operator("LinearAttentionGate", domain=MICROSOFT)
@@ -82,14 +86,14 @@ def linear_attention_gate(node: Node) -> Sequence[Value]:
     """Convert LinearAttentionGate: decay_scale * log(1 + exp(a + dt_bias)) in float32, and the sigmoid of b."""
     if node.wants(1) and not node.has(3):
         raise ParseError("it returns beta, but has no operand b")
-    shifted = node.step(Addition(), _in_float32(node, node.value(0)), node.value(1))
-    soft = node.step(Activation(ActivationFunction.SOFT_RELU), shifted)
-    decay = node.step(Multiplication(), soft, node.value(2))
+    biased = node.step(Addition(), _in_float32(node, node.value(0)), node.value(1))
+    softplus = node.step(Activation(ActivationFunction.SOFT_RELU), biased)
+    decay = node.step(Multiplication(), softplus, node.value(2))
     dtype = node.info(0).dtype
-    results = [decay if dtype is DataType.FLOAT32 else node.step(Cast(dtype), decay)]
+    outputs = [decay if dtype is DataType.FLOAT32 else node.step(Cast(dtype), decay)]
     if node.has(3):
-        results.append(node.result(Activation(ActivationFunction.SIGMOID), node.value(3)))
-    return results
+        outputs.append(node.result(Activation(ActivationFunction.SIGMOID), node.value(3)))
+    return outputs
 
 
 def _in_float32(node: Node, x: Value) -> Value:

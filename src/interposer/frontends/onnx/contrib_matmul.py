@@ -36,25 +36,29 @@ def fused_matmul_activation(node: Node) -> Value:
 
 
 def _fused(node: Node) -> Value:
-    a = _with_rows_first(node, node.value(0), node.flag("transBatchA"))
-    b = _with_rows_first(node, node.value(1), node.flag("transBatchB"))
-    turned = [node.flag(name) and value.known.rank > 1 for name, value in (("transA", a), ("transB", b))]
+    a = _with_batch_first(node, node.value(0), node.flag("transBatchA"))
+    b = _with_batch_first(node, node.value(1), node.flag("transBatchB"))
+    transposes = [node.flag(name) and operand.known.rank > 1 for name, operand in (("transA", a), ("transB", b))]
     alpha, scaled = node.number("alpha", 1.0), b
     if alpha != 1 and b.constant is not None:
         scaled, alpha = node.step(Multiplication(), b, node.scalar_like(alpha, b)), 1.0
-    if turned == [False, False]:
-        multiplied = product(node, a, scaled)
+    if transposes == [False, False]:
+        product_of_operands = product(node, a, scaled)
     else:
-        multiplied = node.result(BatchMatMul(transpose_x=turned[0], transpose_y=turned[1]), a, scaled)
-    return multiplied if alpha == 1 else node.step(Multiplication(), multiplied, node.scalar_like(alpha, multiplied))
+        product_of_operands = node.result(BatchMatMul(transpose_x=transposes[0], transpose_y=transposes[1]), a, scaled)
+    return (
+        product_of_operands
+        if alpha == 1
+        else node.step(Multiplication(), product_of_operands, node.scalar_like(alpha, product_of_operands))
+    )
 
 
-def _with_rows_first(node: Node, value: Value, transposed: bool) -> Value:
-    """Return the value with its first axis moved before its last one, if `transposed` and it has batch axes."""
-    rank = value.known.rank
-    if not transposed or rank < 3:
-        return value
-    return node.step(Transpose((*range(1, rank - 1), 0, rank - 1)), value)
+def _with_batch_first(node: Node, tensor: Value, has_rows_first: bool) -> Value:
+    """Return a tensor of rank 3 or more with its first axis moved before the last one, if `has_rows_first`."""
+    rank = tensor.known.rank
+    if not has_rows_first or rank < 3:
+        return tensor
+    return node.step(Transpose((*range(1, rank - 1), 0, rank - 1)), tensor)
 
 
 @operator("FusedGemm", domain=MICROSOFT)
@@ -74,9 +78,9 @@ def integer_matmul_of_16_bits(node: Node) -> Value:
 @operator("DynamicQuantizeMatMul", domain=MICROSOFT)
 def dynamic_quantize_matmul(node: Node) -> Value:
     """Convert DynamicQuantizeMatMul: A is quantized to uint8 with the range of its values, and multiplied with B."""
-    a, scale, point = node.results(DynamicQuantize(), node.value(0))
-    b, b_scale, b_point, bias = node.value(1), node.value(2), node.optional(3), node.optional(4)
-    return _scaled_product(node, (a, b), (point, b_point), (scale, b_scale), bias)
+    a, scale, zero_point = node.results(DynamicQuantize(), node.value(0))
+    b, b_scale, b_zero_point, bias = node.value(1), node.value(2), node.optional(3), node.optional(4)
+    return _scaled_product(node, (a, b), (zero_point, b_zero_point), (scale, b_scale), bias)
 
 
 @operator("MatMulIntegerToFloat", domain=MICROSOFT)
@@ -95,17 +99,17 @@ def _check_single(info: TensorInfo, title: str) -> None:
 def _scaled_product(
     node: Node,
     tensors: Sequence[Value],
-    points: Sequence[Value | None],
+    zero_points: Sequence[Value | None],
     scales: Sequence[Value],
     bias: Value | None,
 ) -> Value:
     """Return the product of two integer tensors with these zero points, times both scales, plus the bias."""
-    (a, b), (scale, b_scale), (point, b_point) = tensors, scales, points
-    point = point and reshaped(node, point, [])
-    sums = node.step(IntegerMatMul(), a, b, point, along(node, b_point, b, axis=-1))
-    factor = node.step(Multiplication(), reshaped(node, scale, []), _by_column(node, b_scale, b))
-    scaled = node.step(Multiplication(), as_type(node, sums, factor.known.dtype), factor)
-    return scaled if bias is None else node.step(Addition(), scaled, bias)
+    (a, b), (a_scale, b_scale), (a_zero_point, b_zero_point) = tensors, scales, zero_points
+    a_zero_point = a_zero_point and reshaped(node, a_zero_point, [])
+    sums = node.step(IntegerMatMul(), a, b, a_zero_point, along(node, b_zero_point, b, axis=-1))
+    product_scale = node.step(Multiplication(), reshaped(node, a_scale, []), _by_column(node, b_scale, b))
+    product = node.step(Multiplication(), as_type(node, sums, product_scale.known.dtype), product_scale)
+    return product if bias is None else node.step(Addition(), product, bias)
 
 
 def _by_column(node: Node, scale: Value, b: Value) -> Value:

@@ -25,8 +25,8 @@ from interposer.ops.resize import Resize, ResizeMethod
 
 __all__: list[str] = []
 
-_FIRST: Final = Transpose((0, 3, 1, 2))
-_LAST: Final = Transpose((0, 2, 3, 1))
+_TO_CHANNELS_FIRST: Final = Transpose((0, 3, 1, 2))
+_TO_CHANNELS_LAST: Final = Transpose((0, 2, 3, 1))
 
 operator("MaxPool", domain=NCHWC)(max_pool)
 operator("AveragePool", domain=NCHWC)(average_pool)
@@ -40,32 +40,34 @@ def blocked_convolution(node: Node) -> Value:
     weights = node.array(1, "weights")
     if weights.ndim != 4:
         raise ParseError(f"its weights have shape {list(weights.shape)}; expected rank 4")
-    sorted_back = node.constant(_sorted_back(weights, node.importer.block_size))
-    return finished_convolution(node, node.value(0), sorted_back)
+    plain_weights = node.constant(_sorted_back(weights, node.importer.block_size))
+    return finished_convolution(node, node.value(0), plain_weights)
 
 
-def _sorted_back(weights: Array, size: int) -> Array:
+def _sorted_back(weights: Array, block_size: int) -> Array:
     """Return weights whose channels are in blocks in the order (outputs, inputs, height, width).
 
     The input channels are in blocks too, unless they are fewer than a block.
     """
     outputs, inputs, height, width = weights.shape
-    if outputs % size or (inputs > size and inputs % size):
-        raise ParseError(f"its weights have shape {list(weights.shape)}; expected blocks of {size} channels")
-    rest = (height, width)
-    if inputs < size:
-        ordered = weights.reshape(outputs // size, inputs, *rest, size).transpose(0, 4, 1, 2, 3)
+    if outputs % block_size or (inputs > block_size and inputs % block_size):
+        raise ParseError(f"its weights have shape {list(weights.shape)}; expected blocks of {block_size} channels")
+    spatial = (height, width)
+    if inputs < block_size:
+        unblocked = weights.reshape(outputs // block_size, inputs, *spatial, block_size).transpose(0, 4, 1, 2, 3)
     else:
-        ordered = weights.reshape(outputs // size, inputs // size, *rest, size, size).transpose(0, 5, 1, 4, 2, 3)
-    return np.ascontiguousarray(ordered).reshape(weights.shape)
+        unblocked = weights.reshape(
+            outputs // block_size, inputs // block_size, *spatial, block_size, block_size
+        ).transpose(0, 5, 1, 4, 2, 3)
+    return np.ascontiguousarray(unblocked).reshape(weights.shape)
 
 
 @operator("ReorderInput", domain=NCHWC)
 def reorder_input(node: Node) -> Value:
     """Convert ReorderInput: zeros are added at the end of the channels up to whole blocks."""
-    x, size = _image(node), node.importer.block_size
-    x = node.step(_FIRST, x) if node.flag("channels_last") else x
-    missing = -node.known(x.known.shape[1], "number of channels") % size
+    x, block_size = _image(node), node.importer.block_size
+    x = node.step(_TO_CHANNELS_FIRST, x) if node.flag("channels_last") else x
+    missing = -node.known(x.known.shape[1], "number of channels") % block_size
     return node.result(Pad(((0, 0), (0, missing), (0, 0), (0, 0))), x) if missing else x
 
 
@@ -77,7 +79,7 @@ def reorder_output(node: Node) -> Value:
         raise ParseError(f"channels is {channels}, but its input has shape {x.known.shape}")
     if channels != x.known.shape[1]:
         x = node.step(Slice((0, 0, 0, 0), (-1, channels, -1, -1)), x)
-    return node.result(_LAST, x) if node.flag("channels_last") else x
+    return node.result(_TO_CHANNELS_LAST, x) if node.flag("channels_last") else x
 
 
 def _image(node: Node) -> Value:
@@ -91,15 +93,17 @@ def _image(node: Node) -> Value:
 def blocked_upsample(node: Node) -> Value:
     """Convert Upsample on blocks, by whole numbers along height and width."""
     x, scales, mode = _image(node), node.integers("scales"), node.text("mode", "nearest")
-    kind = node.text("coordinate_transformation_mode", "asymmetric")
+    coordinates = node.text("coordinate_transformation_mode", "asymmetric")
     if len(scales) not in (2, 4) or not all(0 < scale < 2**15 for scale in scales) or math.prod(scales[:-2]) != 1:
         raise ParseError(f"scales is {list(scales)}; expected factors of height and width")
     sizes = (node.known(size, "image's size") for size in x.known.shape[2:])
     height, width = (size * scale for size, scale in zip(sizes, scales[-2:], strict=True))
-    if mode == "nearest" and kind == "asymmetric":
+    if mode == "nearest" and coordinates == "asymmetric":
         return node.result(Resize(width, height, ResizeMethod.NEAREST_NEIGHBOR), x)
-    if mode != "linear" or kind not in ("asymmetric", "align_corners", "half_pixel"):
-        node.unsupported(f"its mode is {mode} with {kind}")
-    corners, centers = kind == "align_corners", kind == "half_pixel"
-    op = Resize(width, height, ResizeMethod.BILINEAR, align_corners=corners, half_pixel_centers=centers)
+    if mode != "linear" or coordinates not in ("asymmetric", "align_corners", "half_pixel"):
+        node.unsupported(f"its mode is {mode} with {coordinates}")
+    align_corners, half_pixel_centers = coordinates == "align_corners", coordinates == "half_pixel"
+    op = Resize(
+        width, height, ResizeMethod.BILINEAR, align_corners=align_corners, half_pixel_centers=half_pixel_centers
+    )
     return node.result(op, x)

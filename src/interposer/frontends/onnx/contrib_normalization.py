@@ -46,9 +46,10 @@ def simplified_layer_normalization(node: Node) -> Sequence[Value]:
 
 def inverse_root(node: Node, x: Value, axes: tuple[int, ...], epsilon: float) -> Value:
     """Return the inverse of the root of the mean of squares along `axes`, to which `epsilon` is added."""
-    mean = node.step(Mean(axes, keep_dims=True), node.step(Multiplication(), x, x))
+    mean_square = node.step(Mean(axes, keep_dims=True), node.step(Multiplication(), x, x))
     return node.step(
-        ElementwiseUnary(UnaryOperation.RSQRT), node.step(Addition(), mean, node.scalar_like(epsilon, mean))
+        ElementwiseUnary(UnaryOperation.RSQRT),
+        node.step(Addition(), mean_square, node.scalar_like(epsilon, mean_square)),
     )
 
 
@@ -74,24 +75,26 @@ def skip_simplified_layer_normalization(node: Node) -> Sequence[Value | None]:
 def _skipped(node: Node, bias: Value | None) -> Value:
     """Return the sum of the node's input, of its skip tensor and of `bias`, a vector, if it has one."""
     x, skip, gamma = node.value(0), node.value(1), node.value(2)
-    shape, hidden = x.known.shape, x.known.shape[-1] if x.known.rank else 0
+    shape, hidden_size = x.known.shape, x.known.shape[-1] if x.known.rank else 0
     if x.known.rank not in (2, 3):
         raise ParseError(f"its input has shape {shape}; expected rank 2 or 3")
     _check_skip(x, skip)
     for title, vector in {"gamma": gamma, "bias": bias, "beta": node.optional(3)}.items():
-        if vector is not None and (vector.known.rank != 1 or differ(vector.known.shape[0], hidden)):
-            raise ParseError(f"its {title} has shape {vector.known.shape}; expected {hidden} elements")
+        if vector is not None and (vector.known.rank != 1 or differ(vector.known.shape[0], hidden_size)):
+            raise ParseError(f"its {title} has shape {vector.known.shape}; expected {hidden_size} elements")
     total = node.step(Addition(), x, skip)
     return total if bias is None else node.step(Addition(), total, bias)
 
 
 def _check_skip(x: Value, skip: Value) -> None:
     """Raise `ParseError` unless the skip tensor has the shape of the input, of which it may lack the batch."""
-    shape, other = x.known.shape, skip.known.shape
-    same = len(shape) == len(other) and not differ(*(s.shape[0] if s.rank else 0 for s in (x.known, skip.known)))
-    single = len(shape) == 3 and (len(other) == 2 or (len(other) == 3 and not differ(other[0], 1)))
-    if not (same or single) or any(map(differ, shape[-len(other) :][-2:], other[-2:])):
-        raise ParseError(f"its input has shape {shape}, but skip has {other}")
+    shape, skip_shape = x.known.shape, skip.known.shape
+    has_batch = len(shape) == len(skip_shape) and not differ(
+        *(info.shape[0] if info.rank else 0 for info in (x.known, skip.known))
+    )
+    lacks_batch = len(shape) == 3 and (len(skip_shape) == 2 or (len(skip_shape) == 3 and not differ(skip_shape[0], 1)))
+    if not (has_batch or lacks_batch) or any(map(differ, shape[-len(skip_shape) :][-2:], skip_shape[-2:])):
+        raise ParseError(f"its input has shape {shape}, but skip has {skip_shape}")
 
 
 @operator("GroupNorm", domain=MICROSOFT)
@@ -104,27 +107,31 @@ def group_norm(node: Node) -> Value:
 def skip_group_norm(node: Node) -> Sequence[Value]:
     """Convert SkipGroupNorm: as GroupNorm, of the sum of the input, the skip tensor and the bias; it returns both."""
     x, skip, bias = node.value(0), node.value(3), node.optional(4)
-    last = node.flag("channels_last", True)
+    channels_last = node.flag("channels_last", True)
     if skip.known.rank == 2:
         batch, channels = skip.known.shape
-        skip = reshaped(node, skip, [batch, 1, 1, channels] if last else [batch, channels, 1, 1], 1)
+        skip = reshaped(node, skip, [batch, 1, 1, channels] if channels_last else [batch, channels, 1, 1], 1)
     total = node.step(Addition(), x, skip)
     if bias is not None:
-        total = node.step(Addition(), total, bias if last else reshaped(node, bias, [-1, 1, 1]))
+        total = node.step(Addition(), total, bias if channels_last else reshaped(node, bias, [-1, 1, 1]))
     return [_group_normalized(node, total), total]
 
 
 def _group_normalized(node: Node, x: Value) -> Value:
     """Return the group normalization of images `x` with gamma and beta, followed by SiLU if the node says so."""
-    groups, activation, last = node.integer("groups"), node.integer("activation"), node.flag("channels_last", True)
+    groups, activation, channels_last = (
+        node.integer("groups"),
+        node.integer("activation"),
+        node.flag("channels_last", True),
+    )
     if x.known.rank != 4 or groups < 1 or activation not in (0, 1):
         raise ParseError(f"its input has shape {x.known.shape}, groups is {groups} and activation {activation}")
     dtype = x.known.dtype
-    images = node.step(Transpose((0, 3, 1, 2)), x) if last else x
-    factors = [as_type(node, node.value(index), dtype) for index in (1, 2)]
-    normalized = node.step(GroupNormalization(groups, node.number("epsilon", 1e-5)), images, *factors)
+    images = node.step(Transpose((0, 3, 1, 2)), x) if channels_last else x
+    gamma_and_beta = [as_type(node, node.value(index), dtype) for index in (1, 2)]
+    normalized = node.step(GroupNormalization(groups, node.number("epsilon", 1e-5)), images, *gamma_and_beta)
     normalized = node.step(_SILU, normalized) if activation else normalized
-    return node.step(Transpose((0, 2, 3, 1)), normalized) if last else normalized
+    return node.step(Transpose((0, 2, 3, 1)), normalized) if channels_last else normalized
 
 
 @operator("BranchwiseRMSNorm", domain=MICROSOFT)
@@ -133,20 +140,27 @@ def branchwise_rms_norm(node: Node) -> Value:
 
     The branches are the axis before the last one, or equal parts of the last one.
     """
-    x, branches = node.value(0), node.integer("num_branches", 0)
+    x, num_branches = node.value(0), node.integer("num_branches", 0)
     shape, dtype = x.known.shape, x.known.dtype
-    if branches < 0 or not shape or (branches == 0 and len(shape) < 2) or (branches and shape[-1] % branches):
-        raise ParseError(f"its input has shape {shape}, which has no {branches or ''} branches".replace("  ", " "))
-    grouped = reshaped(node, x, [*shape[:-1], branches, shape[-1] // branches], len(shape) - 1) if branches else x
-    count, size = grouped.known.shape[-2:]
-    wide = as_type(node, grouped, DataType.FLOAT32)
+    if (
+        num_branches < 0
+        or not shape
+        or (num_branches == 0 and len(shape) < 2)
+        or (num_branches and shape[-1] % num_branches)
+    ):
+        raise ParseError(f"its input has shape {shape}, which has no {num_branches or ''} branches".replace("  ", " "))
+    grouped = (
+        reshaped(node, x, [*shape[:-1], num_branches, shape[-1] // num_branches], len(shape) - 1) if num_branches else x
+    )
+    branch_count, size = grouped.known.shape[-2:]
+    floats = as_type(node, grouped, DataType.FLOAT32)
     axes = (grouped.known.rank - 1,)
-    inverse = inverse_root(node, wide, axes, node.number("epsilon", 1e-5))
-    normalized = node.step(Multiplication(), wide, inverse)
+    inverse_rms = inverse_root(node, floats, axes, node.number("epsilon", 1e-5))
+    normalized = node.step(Multiplication(), floats, inverse_rms)
     scale = node.optional(1)
     if scale is not None:
         if scale.known.rank == 1 and differ(scale.known.shape[0], size):
-            scale = reshaped(node, scale, [count, size])
+            scale = reshaped(node, scale, [branch_count, size])
         normalized = node.step(Multiplication(), normalized, as_type(node, scale, DataType.FLOAT32))
-    narrow = as_type(node, normalized, dtype)
-    return final_reshape_like(node, narrow, x)
+    in_input_type = as_type(node, normalized, dtype)
+    return final_reshape_like(node, in_input_type, x)

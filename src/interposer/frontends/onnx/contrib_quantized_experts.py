@@ -40,19 +40,19 @@ def quantized_mixture_of_experts(node: Node) -> Value:
     The shares of the experts are the softmax of the largest router_probs, or come from router_weights. The input stays
     float at all values of accuracy_level, which asks for the least accuracy.
     """
-    kind = node.text("quant_type", "int")
-    if kind != "int":
-        node.unsupported(f"its quant_type is {kind!r}; 'int' is supported")
+    quant_type = node.text("quant_type", "int")
+    if quant_type != "int":
+        node.unsupported(f"its quant_type is {quant_type!r}; 'int' is supported")
     if any(node.has(index) for index in (8, 9, 10, 13)):
         node.unsupported("its experts have a third layer (fc3); fuse it with the first one")
     if node.integer("weights_prepacked", 0) > 0:
         node.unsupported("its weights are packed for a GPU (weights_prepacked)")
     tokens, router = checked_tokens(node)
     weights = _weights(node, _FIRST, tokens.known.shape[2])
-    first = activated(node, experts_layer(node, tokens, weights, node.optional(_FIRST.bias)))
-    weights = _weights(node, _SECOND, first.known.shape[2])
-    results = experts_layer(node, first, weights, node.optional(_SECOND.bias))
-    return mixed(node, results, routed_shares(node, router, node.optional(14)))
+    hidden = activated(node, experts_layer(node, tokens, weights, node.optional(_FIRST.bias)))
+    weights = _weights(node, _SECOND, hidden.known.shape[2])
+    expert_outputs = experts_layer(node, hidden, weights, node.optional(_SECOND.bias))
+    return mixed(node, expert_outputs, routed_shares(node, router, node.optional(14)))
 
 
 def _weights(node: Node, layer: _Layer, columns: int) -> Value:
@@ -61,25 +61,29 @@ def _weights(node: Node, layer: _Layer, columns: int) -> Value:
     if bits not in (2, 4, 8):
         raise ParseError(f"its weights have {bits} bits; expected 2, 4 or 8")
     packed, scales, width = node.value(layer.weights), node.value(layer.scales), node.known(columns, "width")
-    size = block_size_of(node) if node.integer("block_size", 0) else width
+    block_size = block_size_of(node) if node.integer("block_size", 0) else width
     shape = packed.known.shape
-    if len(shape) != 3 or differ(shape[2] * 8, width * bits) or width % size:
+    if len(shape) != 3 or differ(shape[2] * 8, width * bits) or width % block_size:
         raise ParseError(f"weights have shape {shape}; expected rows of {width} integers of {bits} bits")
-    experts, rows, counts = node.known(shape[0], "number of experts"), node.known(shape[1], "width"), width // size
-    if differ(scales.known.num_elements, experts * rows * counts):
-        raise ParseError(f"scales have shape {scales.known.shape}; expected [{experts}, {rows}, {counts}]")
-    codes = unpacked_bits(node, reshaped(node, packed, [experts * rows, width * bits // 8]), bits)
-    flat = reshaped(node, scales, [experts * rows, counts])
-    points = _points(node, layer, bits, (experts, rows, counts))
-    if points.known.dtype is not codes.known.dtype:
-        codes, points = (as_type(node, value, DataType.UINT8) for value in (codes, points))
-    wide = node.step(BlockDequantize(size, 1, scales.known.dtype), codes, flat, points)
-    return reshaped(node, wide, [experts, rows, width])
+    experts, rows, blocks_per_row = (
+        node.known(shape[0], "number of experts"),
+        node.known(shape[1], "width"),
+        width // block_size,
+    )
+    if differ(scales.known.num_elements, experts * rows * blocks_per_row):
+        raise ParseError(f"scales have shape {scales.known.shape}; expected [{experts}, {rows}, {blocks_per_row}]")
+    quantized = unpacked_bits(node, reshaped(node, packed, [experts * rows, width * bits // 8]), bits)
+    row_scales = reshaped(node, scales, [experts * rows, blocks_per_row])
+    zero_points = _zero_points(node, layer, bits, (experts, rows, blocks_per_row))
+    if zero_points.known.dtype is not quantized.known.dtype:
+        quantized, zero_points = (as_type(node, tensor, DataType.UINT8) for tensor in (quantized, zero_points))
+    floats = node.step(BlockDequantize(block_size, 1, scales.known.dtype), quantized, row_scales, zero_points)
+    return reshaped(node, floats, [experts, rows, width])
 
 
-def _points(node: Node, layer: _Layer, bits: int, shape: tuple[int, int, int]) -> Value:
+def _zero_points(node: Node, layer: _Layer, bits: int, shape: tuple[int, int, int]) -> Value:
     """Return the zero points, (experts * rows, counts); by default the middle of the range of the integers."""
-    experts, rows, counts = shape
-    if counts > 1 or node.integer("block_size", 0):
-        return bit_points(node, layer.points, bits, experts * rows, counts)
+    experts, rows, blocks_per_row = shape
+    if blocks_per_row > 1 or node.integer("block_size", 0):
+        return bit_points(node, layer.points, bits, experts * rows, blocks_per_row)
     return reshaped(node, bit_points(node, layer.points, bits, experts, rows), [experts * rows, 1])

@@ -29,13 +29,13 @@ def rotary_embedding(node: Node) -> Value:
     The attributes scale and is_packed_batching do not change the result.
     """
     x, cos = node.value(0), node.value(2)
-    size = node.integer("rotary_embedding_dim", 0)
-    if size and not node.integer("num_heads", 0):
+    rotated_size = node.integer("rotary_embedding_dim", 0)
+    if rotated_size and not node.integer("num_heads", 0):
         raise ParseError("it needs the attribute num_heads, as it has rotary_embedding_dim")
     op = RotaryEmbedding(
         interleaved=node.integer("interleaved", 0) == 1,
         num_heads=_heads(node, x, cos) if x.known.rank == 3 else 0,
-        rotary_embedding_dim=size,
+        rotary_embedding_dim=rotated_size,
     )
     return node.result(op, x, cos, node.value(3), _positions(node, x))
 
@@ -46,10 +46,12 @@ def _heads(node: Node, x: Value, cos: Value) -> int:
         return node.integer("num_heads")
     if cos.known.rank != 2:
         raise ParseError(f"its cos_cache has shape {cos.known.shape}; expected rank 2")
-    width, half = node.known(x.known.shape[2], "width"), node.known(cos.known.shape[1], "size of a head")
-    if half == 0 or width % (2 * half):
-        raise ParseError(f"its input has {width} elements in a row, which heads of {2 * half} elements do not divide")
-    return width // (2 * half)
+    width, half_head = node.known(x.known.shape[2], "width"), node.known(cos.known.shape[1], "size of a head")
+    if half_head == 0 or width % (2 * half_head):
+        raise ParseError(
+            f"its input has {width} elements in a row, which heads of {2 * half_head} elements do not divide"
+        )
+    return width // (2 * half_head)
 
 
 def _positions(node: Node, x: Value) -> Value:
@@ -70,8 +72,8 @@ def multimodal_rotary_embedding(node: Node) -> Value:
     The operands are input, position_ids (3, batch, steps), cos_cache and sin_cache.
     """
     x, cos = node.value(0), node.value(2)
-    size = node.integer("rotary_embedding_dim", 0)
-    if size and not node.integer("num_heads", 0):
+    rotated_size = node.integer("rotary_embedding_dim", 0)
+    if rotated_size and not node.integer("num_heads", 0):
         raise ParseError("it needs the attribute num_heads, as it has rotary_embedding_dim")
     if x.known.rank == 3 and not node.integer("num_heads", 0):
         raise ParseError("it needs the attribute num_heads, as its input has rank 3")
@@ -79,7 +81,7 @@ def multimodal_rotary_embedding(node: Node) -> Value:
     op = RotaryEmbedding(
         interleaved=node.integer("interleaved", 0) == 1,
         num_heads=_heads(node, x, cos) if x.known.rank == 3 else 0,
-        rotary_embedding_dim=size,
+        rotary_embedding_dim=rotated_size,
     )
     return node.result(op, x, *(_of_streams(node, node.value(index), streams) for index in (2, 3)))
 
@@ -104,9 +106,9 @@ def _of_streams(node: Node, cache: Value, streams: Sequence[int]) -> Value:
         expected = "expected (3, batch, steps) and (positions, pairs)"
         raise ParseError(f"its position_ids has shape {ids.known.shape}, a cache {cache.known.shape}; {expected}")
     batch, steps = ids.known.shape[1:]
-    flat = node.step(EmbeddingLookup(), reshaped(node, ids, [-1]), cache)
-    rows = reshaped(node, flat, [3, batch, steps, cache.known.shape[1]])
-    parts = node.steps(Splitter(0, (1, 1, 1)), rows)
-    time, height, width = (removed_axes(node, part, [0]) for part in parts)
-    others = node.step(Where(), node.constant(np.array(streams) == 1), height, width)
-    return node.step(Where(), node.constant(np.array(streams) == 0), time, others)
+    flat_rows = node.step(EmbeddingLookup(), reshaped(node, ids, [-1]), cache)
+    rows = reshaped(node, flat_rows, [3, batch, steps, cache.known.shape[1]])
+    rows_of_streams = node.steps(Splitter(0, (1, 1, 1)), rows)
+    time, height, width = (removed_axes(node, rows_of_stream, [0]) for rows_of_stream in rows_of_streams)
+    height_or_width = node.step(Where(), node.constant(np.array(streams) == 1), height, width)
+    return node.step(Where(), node.constant(np.array(streams) == 0), time, height_or_width)

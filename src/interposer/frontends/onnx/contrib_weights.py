@@ -39,7 +39,7 @@ from interposer.ops.rearrange import Slice, Stack
 
 __all__ = ["bit_points", "block_size_of", "unpacked_bits"]
 
-_FEW: Final = {2: DataType.UINT2, 4: DataType.UINT4}
+_NARROW_TYPES: Final = {2: DataType.UINT2, 4: DataType.UINT4}
 _LARGEST: Final = 2**31 - 1
 _FP4: Final = (0.0, 5.208333333e-03, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
 _NF4: Final = (
@@ -60,25 +60,25 @@ def matmul_of_few_bits(node: Node) -> Value:
 
     The input stays float at all values of accuracy_level, which asks for the least accuracy.
     """
-    k, n, bits, size = _positive(node, "K"), _positive(node, "N"), node.integer("bits", 4), block_size_of(node)
+    k, n, bits, block_size = _positive(node, "K"), _positive(node, "N"), node.integer("bits", 4), block_size_of(node)
     if bits not in (2, 4, 8):
         node.unsupported(f"its weights have {bits} bits; 2, 4 and 8 are supported")
     if node.integer("weight_prepacked", 0):
         node.unsupported("its weights are packed for a GPU (weight_prepacked)")
-    a, counts = node.value(0), -(-k // size)
+    a, blocks_per_row = node.value(0), -(-k // block_size)
     _check_columns(a, k, "K")
-    codes = unpacked_bits(node, _sized(node, 1, (n, counts, size * bits // 8)), bits)
-    codes = _first(node, reshaped(node, codes, [n, counts * size]), k)
-    scales = reshaped(node, _sized(node, 2, (n, counts)), [n, counts])
-    weights = _dequantized(node, codes, scales, bit_points(node, 3, bits, n, counts), size, k)
+    quantized = unpacked_bits(node, _sized(node, 1, (n, blocks_per_row, block_size * bits // 8)), bits)
+    quantized = _first_columns(node, reshaped(node, quantized, [n, blocks_per_row * block_size]), k)
+    scales = reshaped(node, _sized(node, 2, (n, blocks_per_row)), [n, blocks_per_row])
+    weights = _dequantized(node, quantized, scales, bit_points(node, 3, bits, n, blocks_per_row), block_size, k)
     return _with_bias(node, _product(node, a, weights, transposed=True), node.optional(5), n)
 
 
 def _positive(node: Node, name: str) -> int:
-    number = node.integer(name)
-    if not 0 < number <= _LARGEST:
-        raise ParseError(f"{name} is {number}; expected 1 to {_LARGEST}")
-    return number
+    size = node.integer(name)
+    if not 0 < size <= _LARGEST:
+        raise ParseError(f"{name} is {size}; expected 1 to {_LARGEST}")
+    return size
 
 
 def block_size_of(node: Node, default: int | None = None) -> int:
@@ -96,104 +96,109 @@ def _check_columns(a: Value, size: int, title: str) -> None:
 
 def _sized(node: Node, index: int, shape: Sequence[int]) -> Value:
     """Return an operand that has as many elements as a tensor of this shape; raise `ParseError` otherwise."""
-    value, count = node.value(index), math.prod(shape)
-    if differ(value.known.num_elements, count):
-        raise ParseError(f"its input number {index} has shape {value.known.shape}; expected {list(shape)}")
-    return value
+    operand, count = node.value(index), math.prod(shape)
+    if differ(operand.known.num_elements, count):
+        raise ParseError(f"its input number {index} has shape {operand.known.shape}; expected {list(shape)}")
+    return operand
 
 
-def bit_points(node: Node, index: int, bits: int, n: int, counts: int) -> Value:
+def bit_points(node: Node, index: int, bits: int, n: int, blocks_per_row: int) -> Value:
     """Return the zero points in operand `index` with the shape (n, counts): integers, or floats of the scales' type.
 
     Integers of `bits` bits are packed in the bytes of each row. Without the operand, they are half their range.
     """
     if not node.has(index):
-        return _codes(node, np.full((n, counts), 1 << bits - 1, np.uint8), bits)
+        return _constant_of_bits(node, np.full((n, blocks_per_row), 1 << bits - 1, np.uint8), bits)
     if node.info(index).dtype is not DataType.UINT8:
-        return reshaped(node, _sized(node, index, (n, counts)), [n, counts])
-    packed = -(-counts * bits // 8)
-    flat = reshaped(node, _sized(node, index, (n, packed)), [n, packed])
-    return _first(node, unpacked_bits(node, flat, bits), counts)
+        return reshaped(node, _sized(node, index, (n, blocks_per_row)), [n, blocks_per_row])
+    bytes_per_row = -(-blocks_per_row * bits // 8)
+    rows = reshaped(node, _sized(node, index, (n, bytes_per_row)), [n, bytes_per_row])
+    return _first_columns(node, unpacked_bits(node, rows, bits), blocks_per_row)
 
 
-def unpacked_bits(node: Node, value: Value, bits: int) -> Value:
+def unpacked_bits(node: Node, packed: Value, bits: int) -> Value:
     """Return the integers of `bits` bits that the bytes of a tensor hold along its last axis, the lowest bits first.
 
     Those of a constant get the type with this number of bits, others are uint8.
     """
-    if value.known.dtype is not DataType.UINT8:
-        raise ParseError(f"it has packed integers of type {value.known.dtype}; expected uint8")
+    if packed.known.dtype is not DataType.UINT8:
+        raise ParseError(f"it has packed integers of type {packed.known.dtype}; expected uint8")
     per_byte = 8 // bits
-    if value.constant is not None:
-        parts = np.stack([value.constant >> np.uint8(bits * i) for i in range(per_byte)], axis=-1)
-        return _codes(node, parts.reshape(*value.constant.shape[:-1], -1), bits)
+    if packed.constant is not None:
+        fields = np.stack([packed.constant >> np.uint8(bits * i) for i in range(per_byte)], axis=-1)
+        return _constant_of_bits(node, fields.reshape(*packed.constant.shape[:-1], -1), bits)
     if bits == 8:
-        return value
+        return packed
     shift, mask = ElementwiseBinary(BinaryOperation.SHIFT_RIGHT), ElementwiseBinary(BinaryOperation.BITWISE_AND)
-    places = [node.step(shift, value, node.scalar_like(bits * i, value)) for i in range(per_byte)]
-    parts_of = [node.step(mask, place, node.scalar_like((1 << bits) - 1, place)) for place in places]
-    *axes, last = value.known.shape
-    return reshaped(node, node.step(Stack(-1), *parts_of), [*axes, last * per_byte], len(axes))
+    shifted = [node.step(shift, packed, node.scalar_like(bits * i, packed)) for i in range(per_byte)]
+    masked = [node.step(mask, byte, node.scalar_like((1 << bits) - 1, byte)) for byte in shifted]
+    *axes, last = packed.known.shape
+    return reshaped(node, node.step(Stack(-1), *masked), [*axes, last * per_byte], len(axes))
 
 
-def _codes(node: Node, integers: Array, bits: int) -> Value:
+def _constant_of_bits(node: Node, integers: Array, bits: int) -> Value:
     """Return a constant with integers of `bits` bits, which are the lowest bits of bytes."""
-    return node.constant(from_bits(integers, _FEW[bits]) if bits in _FEW else integers)
+    return node.constant(from_bits(integers, _NARROW_TYPES[bits]) if bits in _NARROW_TYPES else integers)
 
 
-def _first(node: Node, value: Value, size: int) -> Value:
-    """Return the first `size` columns of a matrix."""
-    if value.known.shape[1] == size:
-        return value
-    if value.constant is not None:
-        return node.constant(np.ascontiguousarray(value.constant[:, :size]))
-    return node.step(Slice((0, 0), (-1, size)), value)
+def _first_columns(node: Node, matrix: Value, num_columns: int) -> Value:
+    """Return the first `num_columns` columns of a matrix."""
+    if matrix.known.shape[1] == num_columns:
+        return matrix
+    if matrix.constant is not None:
+        return node.constant(np.ascontiguousarray(matrix.constant[:, :num_columns]))
+    return node.step(Slice((0, 0), (-1, num_columns)), matrix)
 
 
-def _dequantized(node: Node, codes: Value, scales: Value, points: Value, size: int, k: int) -> Value:
-    """Return the weights (n, k) as floats of the scales' type; `points` are the zero points, shaped as the scales."""
+def _dequantized(node: Node, quantized: Value, scales: Value, zero_points: Value, block_size: int, k: int) -> Value:
+    """Return the weights (n, k) as floats of the scales' type; `zero_points` have the shape of the scales."""
     dtype = scales.known.dtype
     groups = node.optional(4)
     if groups is not None:
-        scales, points = (_by_group(node, groups, numbers, k) for numbers in (scales, points))
-        size = 1
-    if points.known.dtype.is_float:
-        integers = _whole(points, codes)
-        if integers is None:
-            return _shifted(node, codes, scales, points, size)
-        points = node.constant(integers)
-    elif points.known.dtype is not codes.known.dtype:
-        points = as_type(node, points, codes.known.dtype)
-    return node.step(BlockDequantize(size, 1, dtype), codes, scales, points)
+        scales, zero_points = (_by_group(node, groups, per_group, k) for per_group in (scales, zero_points))
+        block_size = 1
+    if zero_points.known.dtype.is_float:
+        integer_points = _as_integers(zero_points, quantized)
+        if integer_points is None:
+            return _dequantized_with_float_zeros(node, quantized, scales, zero_points, block_size)
+        zero_points = node.constant(integer_points)
+    elif zero_points.known.dtype is not quantized.known.dtype:
+        zero_points = as_type(node, zero_points, quantized.known.dtype)
+    return node.step(BlockDequantize(block_size, 1, dtype), quantized, scales, zero_points)
 
 
-def _by_group(node: Node, groups: Value, numbers: Value, k: int) -> Value:
-    """Return the number of each column's group, of which `groups` has the index for each of the `k` columns."""
+def _by_group(node: Node, groups: Value, per_group: Value, k: int) -> Value:
+    """Return the scale or zero point of each of the `k` columns, whose group has the index that `groups` gives."""
     if groups.known.rank != 1 or groups.known.shape[0] < k:
         raise ParseError(f"its g_idx has shape {groups.known.shape}; expected {k} elements")
     indices = groups if groups.known.shape[0] == k else node.step(Slice((0,), (k,)), groups)
-    return node.step(Gather(1), numbers, indices)
+    return node.step(Gather(1), per_group, indices)
 
 
-def _whole(points: Value, codes: Value) -> Array | None:
-    """Return float zero points as integers of the type of `codes`; None if they are not integers of this type."""
-    array = points.constant
-    if array is None:
+def _as_integers(zero_points: Value, quantized: Value) -> Array | None:
+    """Return float zero points as integers of the type of `quantized`; None if they are not integers of this type."""
+    floats = zero_points.constant
+    if floats is None:
         return None
-    numbers, limit = array.astype(np.float64), (1 << codes.known.dtype.bits) - 1
-    if not bool(((numbers >= 0) & (numbers <= limit) & (numbers == np.floor(numbers))).all()):
+    numbers, largest = floats.astype(np.float64), (1 << quantized.known.dtype.bits) - 1
+    if not bool(((numbers >= 0) & (numbers <= largest) & (numbers == np.floor(numbers))).all()):
         return None
     integers = numbers.astype(np.uint8)
-    return integers if codes.known.dtype is DataType.UINT8 else from_bits(integers, codes.known.dtype)
+    return integers if quantized.known.dtype is DataType.UINT8 else from_bits(integers, quantized.known.dtype)
 
 
-def _shifted(node: Node, codes: Value, scales: Value, points: Value, size: int) -> Value:
+def _dequantized_with_float_zeros(
+    node: Node, quantized: Value, scales: Value, zero_points: Value, block_size: int
+) -> Value:
     """Return the weights for zero points that are floats: the products of integers and scales, less zero x scale."""
     ones = node.constant(np.ones(tuple(scales.known.shape), np.float32))
-    wide = node.step(BlockDequantize(size, 1), codes, ones)
-    columns = node.constant(np.arange(wide.known.shape[1]) // size)
-    spread = [node.step(Gather(1), as_type(node, numbers, DataType.FLOAT32), columns) for numbers in (points, scales)]
-    weights = node.step(Multiplication(), node.step(Subtraction(), wide, spread[0]), spread[1])
+    floats = node.step(BlockDequantize(block_size, 1), quantized, ones)
+    block_indices = node.constant(np.arange(floats.known.shape[1]) // block_size)
+    spread = [
+        node.step(Gather(1), as_type(node, per_block, DataType.FLOAT32), block_indices)
+        for per_block in (zero_points, scales)
+    ]
+    weights = node.step(Multiplication(), node.step(Subtraction(), floats, spread[0]), spread[1])
     return as_type(node, weights, scales.known.dtype)
 
 
@@ -219,24 +224,26 @@ def _with_bias(node: Node, product: Value, bias: Value | None, n: int) -> Value:
 @operator("MatMulBnb4", domain=MICROSOFT)
 def matmul_of_four_bit_floats(node: Node) -> Value:
     """Convert MatMulBnb4: the product with weights of the 4-bit types FP4 or NF4, in blocks of the flattened matrix."""
-    k, n, kind, size = _positive(node, "K"), _positive(node, "N"), node.integer("quant_type"), block_size_of(node)
+    k, n, kind, block_size = _positive(node, "K"), _positive(node, "N"), node.integer("quant_type"), block_size_of(node)
     if kind not in _TABLES:
         raise ParseError(f"quant_type is {kind}; expected 0 (FP4) or 1 (NF4)")
     a, transposed = node.value(0), node.flag("transB", True)
     _check_columns(a, k if transposed else n, "K" if transposed else "N")
-    packed, count, blocks = _sized(node, 1, (-(-n * k // 2),)), n * k, -(-n * k // size)
-    numbers = _by_table(node, reshaped(node, packed, [-1]), _TABLES[kind], count)
+    packed, count, blocks = _sized(node, 1, (-(-n * k // 2),)), n * k, -(-n * k // block_size)
+    unscaled = _by_table(node, reshaped(node, packed, [-1]), _TABLES[kind], count)
     absmax = reshaped(node, _sized(node, 2, (blocks,)), [-1])
-    scales = node.step(Gather(0), as_type(node, absmax, DataType.FLOAT32), node.constant(np.arange(count) // size))
-    weights = reshaped(node, node.step(Multiplication(), numbers, scales), [n, k])
+    scales = node.step(
+        Gather(0), as_type(node, absmax, DataType.FLOAT32), node.constant(np.arange(count) // block_size)
+    )
+    weights = reshaped(node, node.step(Multiplication(), unscaled, scales), [n, k])
     return _product(node, a, weights, transposed=transposed)
 
 
 def _by_table(node: Node, packed: Value, table: Sequence[float], count: int) -> Value:
     """Return the first `count` numbers of a table by 4-bit indices, of which each byte has two, the high bits first."""
     pairs = node.constant(np.array([(table[i >> 4], table[i & 15]) for i in range(256)], np.float32))
-    numbers = reshaped(node, node.step(Gather(0), pairs, as_type(node, packed, DataType.INT32)), [-1])
-    return numbers if numbers.known.shape[0] == count else node.step(Slice((0,), (count,)), numbers)
+    entries = reshaped(node, node.step(Gather(0), pairs, as_type(node, packed, DataType.INT32)), [-1])
+    return entries if entries.known.shape[0] == count else node.step(Slice((0,), (count,)), entries)
 
 
 @operator("MatMulFpQ4", domain=MICROSOFT)
@@ -247,20 +254,20 @@ def matmul_of_packed_blocks(node: Node) -> Value:
         raise ParseError(f"blk_quant_type is {kind}; expected 0, 1 or 2")
     k, n = _matrix_shape(node)
     _check_columns(a, k, "B_shape")
-    size, has_points = 64 if kind == 2 else 32, kind == 1
-    bytes_of = node.array(1, "weights")
-    blocks, length = -(-k // size), 4 + has_points + size // 2
-    if bytes_of.dtype != np.uint8 or bytes_of.size != n * blocks * length:
+    block_size, has_zero_points = 64 if kind == 2 else 32, kind == 1
+    packed = node.array(1, "weights")
+    blocks, bytes_per_block = -(-k // block_size), 4 + has_zero_points + block_size // 2
+    if packed.dtype != np.uint8 or packed.size != n * blocks * bytes_per_block:
         raise ParseError(
-            f"its weights are {bytes_of.dtype}{list(bytes_of.shape)}; expected {n * blocks * length} bytes"
+            f"its weights are {packed.dtype}{list(packed.shape)}; expected {n * blocks * bytes_per_block} bytes"
         )
-    parts = bytes_of.reshape(n, blocks, length)
-    scales = np.ascontiguousarray(parts[:, :, :4]).view(np.float32).reshape(n, blocks)
-    points = parts[:, :, 4] if has_points else np.full((n, blocks), 8, np.uint8)
-    nibbles = parts[:, :, 4 + has_points :].reshape(n, blocks, size // 32, 16)
-    integers = np.concatenate([nibbles & 15, nibbles >> 4], axis=-1).reshape(n, blocks * size)[:, :k]
-    operands = [_codes(node, integers, 4), node.constant(scales), _codes(node, points, 4)]
-    return _product(node, a, node.step(BlockDequantize(size, 1), *operands), transposed=True)
+    packed_blocks = packed.reshape(n, blocks, bytes_per_block)
+    scales = np.ascontiguousarray(packed_blocks[:, :, :4]).view(np.float32).reshape(n, blocks)
+    zero_points = packed_blocks[:, :, 4] if has_zero_points else np.full((n, blocks), 8, np.uint8)
+    nibbles = packed_blocks[:, :, 4 + has_zero_points :].reshape(n, blocks, block_size // 32, 16)
+    integers = np.concatenate([nibbles & 15, nibbles >> 4], axis=-1).reshape(n, blocks * block_size)[:, :k]
+    operands = [_constant_of_bits(node, integers, 4), node.constant(scales), _constant_of_bits(node, zero_points, 4)]
+    return _product(node, a, node.step(BlockDequantize(block_size, 1), *operands), transposed=True)
 
 
 def _matrix_shape(node: Node) -> tuple[int, int]:
@@ -303,43 +310,45 @@ def _check_bytes(node: Node, bits: int) -> None:
         )
 
 
-def _dequantized_table(node: Node, codes: Value, bits: int) -> Value:
+def _dequantized_table(node: Node, quantized: Value, bits: int) -> Value:
     """Return integers with block scales dequantized; `bits` is the width of those in bytes, or 0 for 4-bit types."""
-    scales, size, rank = node.value(2), block_size_of(node, 128), codes.known.rank
+    scales, block_size, rank = node.value(2), block_size_of(node, 128), quantized.known.rank
     axis = checked_axis(node.integer("quantize_axis", 1), rank)
-    points = None
+    zero_points = None
     if node.has(3):
-        points = node.value(3)
+        zero_points = node.value(3)
         if bits:
-            points = unpacked_bits(node, points, bits)
-            points = _first_along(node, points, scales.known.shape[-1])
+            zero_points = unpacked_bits(node, zero_points, bits)
+            zero_points = _first_along(node, zero_points, scales.known.shape[-1])
     elif bits:
         shape = node.concrete(scales.known.shape, "scales")
-        points = _codes(node, np.full(shape, 1 << bits - 1, np.uint8), bits)
-    if points is not None:
-        points = as_type(node, points, codes.known.dtype)
-    return node.step(BlockDequantize(size, axis, scales.known.dtype), codes, scales, points)
+        zero_points = _constant_of_bits(node, np.full(shape, 1 << bits - 1, np.uint8), bits)
+    if zero_points is not None:
+        zero_points = as_type(node, zero_points, quantized.known.dtype)
+    return node.step(BlockDequantize(block_size, axis, scales.known.dtype), quantized, scales, zero_points)
 
 
-def _first_along(node: Node, value: Value, size: int) -> Value:
+def _first_along(node: Node, tensor: Value, size: int) -> Value:
     """Return the first `size` elements along the last axis of a tensor."""
-    shape = value.known.shape
+    shape = tensor.known.shape
     if not differ(shape[-1], size):
-        return value
-    return node.step(Slice((0,) * len(shape), (*[-1] * (len(shape) - 1), node.known(size, "scales' dimension"))), value)
+        return tensor
+    return node.step(
+        Slice((0,) * len(shape), (*[-1] * (len(shape) - 1), node.known(size, "scales' dimension"))), tensor
+    )
 
 
 def _scaled_floats(node: Node) -> Value:
     """Return narrow floats times their block scales; a block_size of 0 is one block for the whole axis."""
-    data, scales, size = node.value(0), node.value(2), node.integer("block_size", 128)
+    data, scales, block_size = node.value(0), node.value(2), node.integer("block_size", 128)
     if node.has(3):
         raise ParseError("it has zero points, but its data are floats")
     shape = node.concrete(data.known.shape, "data")
     axis = checked_axis(node.integer("quantize_axis", 1), len(shape))
-    wide = as_type(node, data, DataType.FLOAT32)
-    places = np.arange(shape[axis]) // (block_size_of(node) if size else max(1, shape[axis]))
-    spread = node.step(Gather(axis), as_type(node, scales, DataType.FLOAT32), node.constant(places))
-    return as_type(node, node.step(Multiplication(), wide, spread), scales.known.dtype)
+    floats = as_type(node, data, DataType.FLOAT32)
+    block_indices = np.arange(shape[axis]) // (block_size_of(node) if block_size else max(1, shape[axis]))
+    scale_per_element = node.step(Gather(axis), as_type(node, scales, DataType.FLOAT32), node.constant(block_indices))
+    return as_type(node, node.step(Multiplication(), floats, scale_per_element), scales.known.dtype)
 
 
 def _gathered_or_zero(node: Node, table: Value, indices: Value, axis: int) -> Value:
@@ -347,11 +356,11 @@ def _gathered_or_zero(node: Node, table: Value, indices: Value, axis: int) -> Va
     size = node.known(table.known.shape[axis], "data's dimension")
     if indices.constant is not None and bool(((indices.constant >= -size) & (indices.constant < size)).all()):
         return node.result(Gather(axis), table, indices)
-    low = node.step(Comparison(ComparisonOperation.GREATER_OR_EQUAL), indices, node.scalar_like(-size, indices))
-    high = node.step(Comparison(ComparisonOperation.LESS), indices, node.scalar_like(size, indices))
-    valid = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), low, high)
-    places = node.step(Where(), valid, indices, node.scalar_like(0, indices))
-    slices = node.step(Gather(axis), table, places)
+    not_below = node.step(Comparison(ComparisonOperation.GREATER_OR_EQUAL), indices, node.scalar_like(-size, indices))
+    not_above = node.step(Comparison(ComparisonOperation.LESS), indices, node.scalar_like(size, indices))
+    valid = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), not_below, not_above)
+    safe_indices = node.step(Where(), valid, indices, node.scalar_like(0, indices))
+    slices = node.step(Gather(axis), table, safe_indices)
     trailing = [1] * (table.known.rank - 1 - axis)
     mask = reshaped(node, valid, [*indices.known.shape, *trailing], indices.known.rank) if trailing else valid
     return node.result(Where(), mask, slices, node.scalar_like(0, slices))

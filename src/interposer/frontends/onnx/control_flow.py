@@ -51,9 +51,9 @@ def if_(node: Node) -> Sequence[Value]:
     branches = node.graph("then_branch"), node.graph("else_branch")
     for graph in branches:
         _check_counts(graph, 0, node.num_outputs)
-    known = _known(condition, DataType.BOOL)
-    if known is not None:
-        taken = branches[0 if known else 1]
+    taken_index = _known(condition, DataType.BOOL)
+    if taken_index is not None:
+        taken = branches[0 if taken_index else 1]
         return in_place(node.importer, taken, []) or node.give_up()
     counts = [len(graph.output) for graph in branches]
     if counts[0] != counts[1]:
@@ -64,8 +64,8 @@ def if_(node: Node) -> Sequence[Value]:
         return node.give_up()
     _check_ranks(node, condition, regions)
     captured = list(dict.fromkeys(value for branch in regions for value in branch.captured))
-    graphs = [rebound(branch, captured) for branch in regions]
-    return node.control(If(len(regions[0].infos)), [condition, *captured], graphs)
+    region_graphs = [rebound(branch, captured) for branch in regions]
+    return node.control(If(len(regions[0].infos)), [condition, *captured], region_graphs)
 
 
 def _known(value: Value, dtype: DataType) -> Any:
@@ -81,7 +81,7 @@ def _check_ranks(node: Node, condition: Value, regions: Sequence[Region]) -> Non
 
     Once the caller gives these sizes, the condition is constant and one branch remains; the error asks for them.
     """
-    pairs = zip(*(item.infos for item in regions), strict=True)
+    pairs = zip(*(branch.infos for branch in regions), strict=True)
     if all(a.shape.joined(b.shape).is_ranked for a, b in pairs):
         return
     needs = node.importer.needs(condition)
@@ -89,17 +89,17 @@ def _check_ranks(node: Node, condition: Value, regions: Sequence[Region]) -> Non
         raise UnboundFormError("its branches give results of several ranks, and its condition is no constant", needs)
 
 
-def _check_counts(graph: Message, inputs: int, outputs: int) -> None:
-    if len(graph.input) != inputs:
-        raise ParseError(f"its graph {graph.name!r} has {len(graph.input)} inputs; expected {inputs}")
-    if len(graph.output) < outputs or not graph.output:
-        raise ParseError(f"its graph {graph.name!r} has {len(graph.output)} outputs; expected {max(1, outputs)}")
+def _check_counts(graph: Message, num_inputs: int, num_outputs: int) -> None:
+    if len(graph.input) != num_inputs:
+        raise ParseError(f"its graph {graph.name!r} has {len(graph.input)} inputs; expected {num_inputs}")
+    if len(graph.output) < num_outputs or not graph.output:
+        raise ParseError(f"its graph {graph.name!r} has {len(graph.output)} outputs; expected {max(1, num_outputs)}")
 
 
 # --- Loop -------------------------------------------------------------------------------------------------------------
 
 
-def _settled(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos, skip: int) -> Region | None:
+def _converged_region(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos, skip: int) -> Region | None:
     """Return the region of a loop body, converted repeatedly until the infos of the carried values no longer change.
 
     The region's inputs are `head`, the carried values (at first with the infos `initial`) and `tail`. Its first `skip`
@@ -108,35 +108,35 @@ def _settled(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos
     carried = tuple(info.with_constant(None) for info in initial)
     arrays = initializers(node.importer, body)
     while True:
-        region_of_body = region(node.importer, body, [*head, *carried, *tail], arrays)
-        if region_of_body is None:
+        body_region = region(node.importer, body, [*head, *carried, *tail], arrays)
+        if body_region is None:
             return None
-        region_of_body = _held(region_of_body, carried, skip)
-        after = region_of_body.infos[skip : skip + len(carried)]
-        wider = merged_carried(carried, after)
-        if wider == carried:
-            return region_of_body
-        carried = wider
+        body_region = _with_optionals_wrapped(body_region, carried, skip)
+        returned = body_region.infos[skip : skip + len(carried)]
+        merged = merged_carried(carried, returned)
+        if merged == carried:
+            return body_region
+        carried = merged
 
 
-def _held(region_of_body: Region, carried: Infos, skip: int) -> Region:
+def _with_optionals_wrapped(body_region: Region, carried: Infos, skip: int) -> Region:
     """Return the region with an OptionalConstruct layer added where a carried value must be an optional, but is not.
 
     A body may return the bare element of an optional that it was given. `carried` are the infos of the carried values,
     which begin at output `skip`; the result's `held` lists those that were wrapped.
     """
-    infos, held = list(region_of_body.infos), list[int]()
+    infos, held = list(body_region.infos), list[int]()
     for index, info in enumerate(carried):
-        output = region_of_body.graph.outputs[skip + index]
+        output = body_region.graph.outputs[skip + index]
         if info.dtype is not DataType.OPTIONAL or infos[skip + index].dtype is DataType.OPTIONAL:
             continue
-        wrapped = region_of_body.graph.add(OptionalConstruct(), output.values)
+        wrapped = body_region.graph.add(OptionalConstruct(), output.values)
         for error in infer_layer(wrapped):
             raise ParseError(error)
-        region_of_body.graph.set_input(output, 0, wrapped.output)
+        body_region.graph.set_input(output, 0, wrapped.output)
         infos[skip + index] = wrapped.output.known
         held.append(index)
-    return region_of_body._replace(infos=tuple(infos), held=tuple(held))
+    return body_region._replace(infos=tuple(infos), held=tuple(held))
 
 
 @operator("Loop")
@@ -148,14 +148,14 @@ def loop(node: Node) -> Sequence[Value]:
     unrolled = _unrolled_loop(node, body, trip_count, condition, initial)
     if unrolled is not None:
         return unrolled
-    head = TensorInfo((), DataType.INT64), TensorInfo((), DataType.BOOL, None, np.array(True))
-    region_of_body = _settled(node, body, tuple(value.known for value in initial), head, (), skip=1)
-    if region_of_body is None:
+    iteration_infos = TensorInfo((), DataType.INT64), TensorInfo((), DataType.BOOL, None, np.array(True))
+    body_region = _converged_region(node, body, tuple(value.known for value in initial), iteration_infos, (), skip=1)
+    if body_region is None:
         return node.give_up()
     op = Loop(len(initial), len(body.output) - 1 - len(initial))
-    outputs = node.control(op, [trip_count, condition, *initial, *region_of_body.captured], [region_of_body.graph])
+    outputs = node.control(op, [trip_count, condition, *initial, *body_region.captured], [body_region.graph])
     return [
-        node.step(OptionalGetElement(), value) if k in region_of_body.held else value for k, value in enumerate(outputs)
+        node.step(OptionalGetElement(), output) if k in body_region.held else output for k, output in enumerate(outputs)
     ]
 
 
@@ -168,36 +168,36 @@ def _unrolled_loop(
     iterations is unknown or too large, or an iteration computes the condition at run time.
     """
     count = _known_count(trip_count, condition)
-    scans = len(body.output) - 1 - len(initial)
-    if count is None or not _is_few(node, count, body) or (scans and not count):
+    num_scan_outputs = len(body.output) - 1 - len(initial)
+    if count is None or not _is_few(node, count, body) or (num_scan_outputs and not count):
         return None
     carried, collected = initial, list[list[Value]]()
     mark, arrays = node.importer.mark(), initializers(node.importer, body)
-    for number in range(count):
-        head = [node.constant(np.array(number, np.int64)), node.constant(np.array(True))]
-        outputs = in_place(node.importer, body, [*head, *carried], arrays)
+    for iteration in range(count):
+        iteration_values = [node.constant(np.array(iteration, np.int64)), node.constant(np.array(True))]
+        outputs = in_place(node.importer, body, [*iteration_values, *carried], arrays)
         if outputs is None:
             return node.give_up()
-        again = _known(outputs[0], DataType.BOOL)
-        if again is None:
+        continues = _known(outputs[0], DataType.BOOL)
+        if continues is None:
             node.importer.forget(mark)
             return None
         carried = outputs[1 : 1 + len(initial)]
         collected.append(outputs[1 + len(initial) :])
-        if not again:
+        if not continues:
             break
     return [*carried, *(node.step(Stack(0), *values) for values in zip(*collected, strict=True))]
 
 
-def _is_few(node: Node, count: int, body: Message) -> bool:
-    unrolled_nodes = count * max(1, count_nodes(body))
-    return unrolled_nodes <= _UNROLLED and spent(node.importer) + unrolled_nodes <= _ALL_UNROLLED
+def _is_few(node: Node, iterations: int, body: Message) -> bool:
+    num_nodes = iterations * max(1, count_nodes(body))
+    return num_nodes <= _UNROLLED and spent(node.importer) + num_nodes <= _ALL_UNROLLED
 
 
 def _known_count(trip_count: Value | None, condition: Value | None) -> int | None:
-    going = True if condition is None else _known(condition, DataType.BOOL)
-    if going is None or not going:
-        return None if going is None else 0
+    starts = True if condition is None else _known(condition, DataType.BOOL)
+    if starts is None or not starts:
+        return None if starts is None else 0
     count = None if trip_count is None else _known(trip_count, DataType.INT64)
     return None if count is None else max(0, int(count))
 
@@ -217,24 +217,24 @@ def scan(node: Node) -> Sequence[Value]:
     length = op.iterations([infos])
     if length and _is_few(node, length, body) and all(info.is_ranked for info in infos):
         return _unrolled_scan(node, body, op, values, length)
-    region_of_body = _settled(node, body, infos[: op.num_states], (), _slices(op, infos), skip=0)
-    if region_of_body is None:
+    body_region = _converged_region(node, body, infos[: op.num_states], (), _slices(op, infos), skip=0)
+    if body_region is None:
         return node.give_up()
-    return node.control(op, [*values, *region_of_body.captured], [region_of_body.graph])
+    return node.control(op, [*values, *body_region.captured], [body_region.graph])
 
 
-def _scan_op(node: Node, body: Message, count: int) -> Scan:
-    scanned = node.integer("num_scan_inputs")
-    if not 1 <= scanned <= count:
-        raise ParseError(f"its num_scan_inputs is {scanned}, but it has {count} inputs")
-    states = count - scanned
-    collected = len(body.output) - states
-    if collected < 0:
-        raise ParseError(f"its graph {body.name!r} has {len(body.output)} outputs; expected at least {states}")
+def _scan_op(node: Node, body: Message, num_inputs: int) -> Scan:
+    num_scanned = node.integer("num_scan_inputs")
+    if not 1 <= num_scanned <= num_inputs:
+        raise ParseError(f"its num_scan_inputs is {num_scanned}, but it has {num_inputs} inputs")
+    num_states = num_inputs - num_scanned
+    num_scan_outputs = len(body.output) - num_states
+    if num_scan_outputs < 0:
+        raise ParseError(f"its graph {body.name!r} has {len(body.output)} outputs; expected at least {num_states}")
     return Scan(
-        num_states=states,
-        num_scan_inputs=scanned,
-        num_scan_outputs=collected,
+        num_states=num_states,
+        num_scan_inputs=num_scanned,
+        num_scan_outputs=num_scan_outputs,
         input_axes=node.integers("scan_input_axes", ()),
         output_axes=node.integers("scan_output_axes", ()),
         reverse_inputs=_flags(node, "scan_input_directions"),
@@ -243,10 +243,10 @@ def _scan_op(node: Node, body: Message, count: int) -> Scan:
 
 
 def _flags(node: Node, name: str) -> tuple[bool, ...]:
-    directions = node.integers(name, ())
-    if not {0, 1}.issuperset(directions):
-        raise ParseError(f"its {name} is {directions}; each must be 0 or 1")
-    return tuple(map(bool, directions))
+    flags = node.integers(name, ())
+    if not {0, 1}.issuperset(flags):
+        raise ParseError(f"its {name} is {flags}; each must be 0 or 1")
+    return tuple(map(bool, flags))
 
 
 def _slices(op: Scan, infos: Infos) -> Infos:
@@ -257,54 +257,57 @@ def _unrolled_scan(node: Node, body: Message, op: Scan, values: list[Value], len
     carried, scanned, collected = values[: op.num_states], values[op.num_states :], list[list[Value]]()
     axes = [op.axis(index, value.known.rank) for index, value in enumerate(scanned)]
     backwards, arrays = op.reverse_inputs or (False,) * len(scanned), initializers(node.importer, body)
-    for number in range(length):
-        places = [length - 1 - number if back else number for back in backwards]
+    for iteration in range(length):
+        positions = [length - 1 - iteration if backward else iteration for backward in backwards]
         slices = [
-            node.step(Gather(axis), value, node.constant(np.array(place)))
-            for axis, value, place in zip(axes, scanned, places, strict=True)
+            node.step(Gather(axis), value, node.constant(np.array(position)))
+            for axis, value, position in zip(axes, scanned, positions, strict=True)
         ]
         outputs = in_place(node.importer, body, [*carried, *slices], arrays)
         if outputs is None:
             return node.give_up()
         carried = outputs[: op.num_states]
         collected.append(outputs[op.num_states :])
-    stacked = [_stacked(node, op, index, column) for index, column in enumerate(zip(*collected, strict=True))]
+    stacked = [
+        _stacked(node, op, index, slices_of_output)
+        for index, slices_of_output in enumerate(zip(*collected, strict=True))
+    ]
     return [*carried, *stacked]
 
 
-def _stacked(node: Node, op: Scan, index: int, values: Sequence[Value]) -> Value:
+def _stacked(node: Node, op: Scan, index: int, slices: Sequence[Value]) -> Value:
     axis = op.output_axes[index] if op.output_axes else 0
     backwards = bool(op.reverse_outputs) and op.reverse_outputs[index]
-    return node.step(Stack(axis), *(values[::-1] if backwards else values))
+    return node.step(Stack(axis), *(slices[::-1] if backwards else slices))
 
 
 @operator("Scan", since=8)
 def scan_of_batches(node: Node) -> Sequence[Value]:
     """Convert Scan of opset 8: a scan along axis 1 for every index of axis 0, as two nested scans."""
     body, values = node.graph("body"), [node.value(index) for index in range(1, node.num_inputs)]
-    scanned = node.integer("num_scan_inputs")
-    if not 1 <= scanned <= len(values):
-        raise ParseError(f"its num_scan_inputs is {scanned}, but it has {len(values)} inputs after sequence_lens")
-    states, collected = len(values) - scanned, len(body.output) - len(values) + scanned
-    _check_counts(body, len(values), max(states, node.num_outputs))
-    _check_lengths(node, values[states].known)
-    each = Scan(0, len(values), states + collected)
-    for error in each.violations(*(value.known for value in values)):
+    num_scanned = node.integer("num_scan_inputs")
+    if not 1 <= num_scanned <= len(values):
+        raise ParseError(f"its num_scan_inputs is {num_scanned}, but it has {len(values)} inputs after sequence_lens")
+    num_states, num_scan_outputs = len(values) - num_scanned, len(body.output) - len(values) + num_scanned
+    _check_counts(body, len(values), max(num_states, node.num_outputs))
+    _check_lengths(node, values[num_states].known)
+    batch_scan = Scan(0, len(values), num_states + num_scan_outputs)
+    for error in batch_scan.violations(*(value.known for value in values)):
         raise ParseError(error)
-    inner = Scan(states, scanned, collected, reverse_inputs=_flags(node, "directions"))
+    step_scan = Scan(num_states, num_scanned, num_scan_outputs, reverse_inputs=_flags(node, "directions"))
     network = Network(node.name)
     scope = Scope(node.importer, type(body)(), network)
-    infos = _slices(each, _infos(values))
+    infos = _slices(batch_scan, _infos(values))
     slices = [input_of_region(network.graph, i, info, f"slice_{i}") for i, info in enumerate(infos)]
-    region_of_body = _settled(
-        node.inside(scope), body, _infos(slices[:states]), (), _slices(inner, _infos(slices)), skip=0
+    body_region = _converged_region(
+        node.inside(scope), body, _infos(slices[:num_states]), (), _slices(step_scan, _infos(slices)), skip=0
     )
-    if region_of_body is None:
+    if body_region is None:
         return node.give_up()
-    scan = network.add_layer(inner, *slices, *region_of_body.captured, name=node.name, regions=[region_of_body.graph])
-    for number, value in enumerate(scan.outputs):
+    layer = network.add_layer(step_scan, *slices, *body_region.captured, name=node.name, regions=[body_region.graph])
+    for number, value in enumerate(layer.outputs):
         network.add_output_layer(number, value)
-    return node.control(each, [*values, *scope.captured], [network.graph])
+    return node.control(batch_scan, [*values, *scope.captured], [network.graph])
 
 
 def _infos(values: Sequence[Value]) -> Infos:

@@ -50,15 +50,15 @@ def integer_convolution(node: Node) -> Value:
     Images become an integer convolution layer. For volumes, the zero points are subtracted by layers before a
     convolution.
     """
-    x, weights, zero = node.value(0), node.value(1), node.optional(2)
+    x, weights, zero_point = node.value(0), node.value(1), node.optional(2)
     if x.known.rank > 4:
         weights = centered(node, weights, node.optional(3), axis=0)
-        return convolved(node, centered(node, x, zero), weights, None)
-    geometry = windows(node, _kernel(node, x, weights), x.known.shape[2:])
+        return convolved(node, centered(node, x, zero_point), weights, None)
+    node_windows = windows(node, _kernel(node, x, weights), x.known.shape[2:])
     images, filters = as_image(node, x), as_image(node, weights)
-    points = along(node, node.optional(3), filters, axis=0)
-    op = IntegerConvolution2d(**geometry.pads(), **geometry.steps(), groups=node.integer("group", 1))
-    return _finished(node, op, x.known.rank, (images, filters, zero, points))
+    weight_zero_points = along(node, node.optional(3), filters, axis=0)
+    op = IntegerConvolution2d(**node_windows.pads(), **node_windows.steps(), groups=node.integer("group", 1))
+    return _finished(node, op, x.known.rank, (images, filters, zero_point, weight_zero_points))
 
 
 @operator("QLinearConv", since=10)
@@ -76,8 +76,8 @@ def quantized_convolution_of(node: Node, x: Value) -> Value:
     qx, qw, qy = (quantization(node, i, axes, 0) for i, axes in ((1, x.known.rank), (4, weights.known.rank), (6, 1)))
     q_bias = Quantization([qx.scale * scale for scale in qw.scales], 0, 0 if qw.per_axis else None)
     dtype = node.info(7).dtype
-    constant = weights.constant is not None and (bias is None or bias.constant is not None)
-    if constant and len(set(qw.zero_points)) == 1 and x.known.quantization == qx and x.known.dtype is dtype:
+    is_constant = weights.constant is not None and (bias is None or bias.constant is not None)
+    if is_constant and len(set(qw.zero_points)) == 1 and x.known.quantization == qx and x.known.dtype is dtype:
         weights, bias = with_quantization(node, weights, qw), bias and with_quantization(node, bias, q_bias)
         return convolved(node, x, weights, bias, qy)
     real_bias = bias and real(node, bias, q_bias)
@@ -92,18 +92,18 @@ def convolved(
     The layer is a depthwise convolution if there are as many groups as channels, and a 3-D convolution for a volume.
     The weights are transposed to the layer's order.
     """
-    geometry = windows(node, _kernel(node, x, weights), x.known.shape[2:])
+    node_windows = windows(node, _kernel(node, x, weights), x.known.shape[2:])
     groups, rank = node.integer("group", 1), x.known.rank
     x, weights = as_image(node, x), as_image(node, weights)
     op: Op
     if rank == 5:
-        op = Convolution3d(**geometry.pads(), **geometry.steps(), groups=groups, data_layout=DataLayout.NCDHW)
+        op = Convolution3d(**node_windows.pads(), **node_windows.steps(), groups=groups, data_layout=DataLayout.NCDHW)
         weights = node.step(Transpose((2, 3, 4, 1, 0)), weights)
     elif groups > 1 and x.known.shape[1] == groups and weights.known.shape[1] == 1:
-        op = DepthwiseConvolution2d(**geometry.pads(), **geometry.steps())
+        op = DepthwiseConvolution2d(**node_windows.pads(), **node_windows.steps())
         weights = node.step(Transpose((1, 2, 3, 0)), weights)
     else:
-        op = Convolution2d(**geometry.pads(), **geometry.steps(), groups=groups)
+        op = Convolution2d(**node_windows.pads(), **node_windows.steps(), groups=groups)
     return _finished(node, op, rank, (x, weights, bias), quantization)
 
 
@@ -130,10 +130,10 @@ def _kernel(node: Node, x: Value, weights: Value) -> tuple[int, ...]:
     if x.known.rank < 3 or len(shape) != x.known.rank:
         raise ParseError(f"its input has shape {x.known.shape} and its weights {shape}; expected one rank, 3 or more")
     kernel = tuple(shape[2:])
-    value = node.integers("kernel_shape", kernel)
-    if TensorShape(kernel).is_concrete and value != kernel:
-        raise ParseError(f"kernel_shape is {list(value)}, but its weights have shape {shape}")
-    return value
+    kernel_shape = node.integers("kernel_shape", kernel)
+    if TensorShape(kernel).is_concrete and kernel_shape != kernel:
+        raise ParseError(f"kernel_shape is {list(kernel_shape)}, but its weights have shape {shape}")
+    return kernel_shape
 
 
 @operator("DeformConv", since=19)
@@ -142,9 +142,9 @@ def deformable_convolution(node: Node) -> Value:
     x, weights = node.value(0), node.value(1)
     if x.known.rank != 4:
         node.unsupported(f"its input has shape {x.known.shape}; images with two spatial axes are supported")
-    geometry = windows(node, _kernel(node, x, weights), x.known.shape[2:])
+    node_windows = windows(node, _kernel(node, x, weights), x.known.shape[2:])
     groups = {"groups": node.integer("group", 1), "offset_groups": node.integer("offset_group", 1)}
-    op = DeformableConvolution2d(**geometry.pads(), **geometry.steps(), **groups)
+    op = DeformableConvolution2d(**node_windows.pads(), **node_windows.steps(), **groups)
     return node.result(op, x, weights, node.value(2), node.optional(3), node.optional(4))
 
 
@@ -160,28 +160,30 @@ def transposed(node: Node) -> Value:
     output_padding, or a larger output_shape, extends the result at its end by reducing the pads there.
     """
     image = node.info(0).shape[2:]
-    geometry = _output_padded(node, windows(node, _kernel(node, node.value(0), node.value(1)), image), image)
-    if geometry.axes == 3:
-        return _transposed_volume(node, geometry)
+    node_windows = _output_padded(node, windows(node, _kernel(node, node.value(0), node.value(1)), image), image)
+    if node_windows.axes == 3:
+        return _transposed_volume(node, node_windows)
     x, weights = as_image(node, node.value(0)), as_image(node, node.value(1))
     weights = node.step(Transpose((1, 0, 2, 3)), weights)
-    pads = {name: max(0, pad) for name, pad in geometry.pads().items()}
+    pads = {name: max(0, pad) for name, pad in node_windows.pads().items()}
     groups = node.integer("group", 1)
     shape = (
-        None if min(geometry.before + geometry.after) >= 0 else _larger(node, geometry, weights.known.shape[0] * groups)
+        None
+        if min(node_windows.before + node_windows.after) >= 0
+        else _uncropped_shape(node, node_windows, weights.known.shape[0] * groups)
     )
-    op = TransposeConvolution2d(**pads, **geometry.steps(), groups=groups, output_shape=shape)
+    op = TransposeConvolution2d(**pads, **node_windows.steps(), groups=groups, output_shape=shape)
     return _finished(node, op, node.info(0).rank, (x, weights, node.optional(2)))
 
 
-def _transposed_volume(node: Node, windows: Windows) -> Value:
+def _transposed_volume(node: Node, node_windows: Windows) -> Value:
     """Return a transposed convolution with any number of spatial axes, as a matrix product followed by Col2Im.
 
     Each product of a weight and an input element is added at the position of the weight in the element's window.
-    `windows` are the windows of the node.
+    `node_windows` are the windows of the node.
     """
     x, weights, bias = node.value(0), node.value(1), node.optional(2)
-    sizes, groups = _sizes(node, windows), node.integer("group", 1)
+    sizes, groups = _sizes(node, node_windows), node.integer("group", 1)
     batch, channels, *volume = node.concrete(x.known.shape, "input")
     if groups < 1 or channels % groups:
         raise ParseError(f"its {channels} channels cannot be divided into {groups} groups")
@@ -189,68 +191,64 @@ def _transposed_volume(node: Node, windows: Windows) -> Value:
     kernels = reshaped(node, weights, [groups, channels // groups, -1])
     products = node.step(BatchMatMul(transpose_x=True), kernels, flat)
     columns = reshaped(node, products, [batch, -1, math.prod(volume)])
-    covered = windows._replace(before=_not_less(windows.before), after=_not_less(windows.after))
+    covered = node_windows._replace(before=_non_negative(node_windows.before), after=_non_negative(node_windows.after))
     op = Col2Im(**covered.lists(), image_shape=sizes)
     if bias is None:
         return node.result(op, columns)
     return node.result(Addition(), node.step(op, columns), reshaped(node, bias, [-1, 1, 1, 1]))
 
 
-def _not_less(pads: Sequence[int]) -> tuple[int, ...]:
+def _non_negative(pads: Sequence[int]) -> tuple[int, ...]:
     return tuple(max(0, pad) for pad in pads)
 
 
-def _output_padded(node: Node, windows: Windows, image: Sequence[int]) -> Windows:
+def _output_padded(node: Node, node_windows: Windows, image: Sequence[int]) -> Windows:
     axes = len(image)
-    extra = node.integers("output_padding", [0] * axes)
+    output_padding = node.integers("output_padding", [0] * axes)
     output_shape = node.integers("output_shape", ())
-    if (
-        len(extra) != axes
-        or len(output_shape) not in (0, axes, axes + 2)
-        or not all(0 <= n < 2**31 for n in extra + output_shape)
-    ):
-        raise ParseError(
-            f"output_padding is {list(extra)} and output_shape {list(output_shape)}; it has {axes} spatial axes"
-        )
-    extra = (0,) * (2 - axes) + extra
+    is_valid = len(output_padding) == axes and len(output_shape) in (0, axes, axes + 2)
+    if not is_valid or not all(0 <= n < 2**31 for n in output_padding + output_shape):
+        numbers = f"output_padding is {list(output_padding)} and output_shape {list(output_shape)}"
+        raise ParseError(f"{numbers}; it has {axes} spatial axes")
+    ones = (1,) * (2 - axes)
+    image, output_padding = (*ones, *image), (0,) * (2 - axes) + output_padding
     if output_shape:
-        windows = _pads_for(
-            node, windows, (1,) * (2 - axes) + output_shape[-axes:], (1,) * (2 - axes) + tuple(image), extra
-        )
+        node_windows = _pads_for(node, node_windows, (*ones, *output_shape[-axes:]), image, output_padding)
     elif node.text("auto_pad", "NOTSET") in {"SAME_UPPER", "SAME_LOWER"}:
-        sizes = tuple(n * stride for n, stride in zip((1,) * (2 - axes) + tuple(image), windows.strides, strict=True))
-        windows = _pads_for(node, windows, sizes, (1,) * (2 - axes) + tuple(image), extra)
-    return windows._replace(after=tuple(pad - more for pad, more in zip(windows.after, extra, strict=True)))
+        sizes = tuple(size * stride for size, stride in zip(image, node_windows.strides, strict=True))
+        node_windows = _pads_for(node, node_windows, sizes, image, output_padding)
+    ends = zip(node_windows.after, output_padding, strict=True)
+    return node_windows._replace(after=tuple(pad - added for pad, added in ends))
 
 
 def _pads_for(
-    node: Node, windows: Windows, sizes: Sequence[int], image: Sequence[int], extra: Sequence[int]
+    node: Node, node_windows: Windows, sizes: Sequence[int], image: Sequence[int], output_padding: Sequence[int]
 ) -> Windows:
-    """Return the windows of a transposed convolution with pads such that the result has the sizes in `sizes`.
+    """Return the windows of a transposed convolution with pads such that the result has these `sizes`.
 
-    `image` are the sizes of the input, and `extra` the output_padding of each axis. If the total of the two pads of an
-    axis is odd, the smaller one is at the start for auto_pad SAME_UPPER, and at the end otherwise.
+    `image` are the sizes of the input, and `output_padding` has a number for each axis. If the total of the two pads of
+    an axis is odd, the smaller one is at the start for auto_pad SAME_UPPER, and at the end otherwise.
     """
-    upper = node.text("auto_pad", "NOTSET") == "SAME_UPPER"
+    is_upper = node.text("auto_pad", "NOTSET") == "SAME_UPPER"
     before, after = [], []
-    for i, (window, dimension) in enumerate(zip(windows.along(), image, strict=True)):
-        total = window.covered(node.known(dimension, "input's size")) + extra[i] - sizes[i]
-        before.append(max(0, total // 2 if upper else total - total // 2))
+    for i, (window, dimension) in enumerate(zip(node_windows.along(), image, strict=True)):
+        total = window.covered(node.known(dimension, "input's size")) + output_padding[i] - sizes[i]
+        before.append(max(0, total // 2 if is_upper else total - total // 2))
         after.append(total - before[-1])
-    return windows._replace(before=tuple(before), after=tuple(after))
+    return node_windows._replace(before=tuple(before), after=tuple(after))
 
 
-def _larger(node: Node, windows: Windows, channels: int) -> tuple[int, ...]:
+def _uncropped_shape(node: Node, node_windows: Windows, channels: int) -> tuple[int, ...]:
     """Return the shape (batch, `channels`, sizes) of a transposed convolution's result.
 
     The sizes include cells that no window covers.
     """
-    return (node.concrete(node.info(0).shape, "input")[0], channels, *_sizes(node, windows))
+    return (node.concrete(node.info(0).shape, "input")[0], channels, *_sizes(node, node_windows))
 
 
-def _sizes(node: Node, windows: Windows) -> tuple[int, ...]:
+def _sizes(node: Node, node_windows: Windows) -> tuple[int, ...]:
     """Return the spatial sizes of a transposed convolution's result: what the windows cover, less their pads."""
     shape = node.concrete(node.info(0).shape, "input")
     image = (1, *shape[2:]) if len(shape) == 3 else shape[2:]
-    columns = zip(image, windows.along(), strict=True)
-    return tuple(window.covered(size) - window.pad_before - window.pad_after for size, window in columns)
+    axes = zip(image, node_windows.along(), strict=True)
+    return tuple(window.covered(size) - window.pad_before - window.pad_after for size, window in axes)

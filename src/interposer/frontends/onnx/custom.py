@@ -67,15 +67,15 @@ def guarded(convert: Converter) -> Converter:
     @functools.wraps(convert)
     def checked(node: Node) -> Value | Sequence[Value | None]:
         try:
-            matches = convert(node)
+            returned = convert(node)
         except InterposerError:
             raise
         except Exception as error:
             raise ParseError(f"its function failed ({type(error).__name__}: {error})") from error
-        results = list(matches) if isinstance(matches, list | tuple) else [matches]
-        for result in results:
-            if not isinstance(result, Value | None):
-                raise ParseError(f"its function returned {result!r}; expected a Value, or a sequence of such")
-        return results  # type: ignore[return-value]
+        outputs = list(returned) if isinstance(returned, list | tuple) else [returned]
+        for output in outputs:
+            if not isinstance(output, Value | None):
+                raise ParseError(f"its function returned {output!r}; expected a Value, or a sequence of such")
+        return outputs  # type: ignore[return-value]
 
     return checked

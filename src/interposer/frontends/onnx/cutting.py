@@ -18,30 +18,35 @@ def cut(document: Document, inputs: Sequence[str], outputs: Sequence[str] | None
     they leave the outputs unchanged. The message of a caller is not changed.
     """
     graph = document.model.graph
-    results = {name for node in graph.node for name in node.output if name}
+    computed = {name for node in graph.node for name in node.output if name}
     infos = {value.name: value for value in (*graph.value_info, *graph.output)}
-    added = [infos[name] for name in dict.fromkeys(inputs) if name in results and name in infos]
-    known = results | {value.name for value in (*graph.input, *graph.initializer)}
-    ends = list(outputs) if outputs is not None and outputs and known.issuperset(outputs) else None
-    if not added and ends is None:
+    new_inputs = [infos[name] for name in dict.fromkeys(inputs) if name in computed and name in infos]
+    known = computed | {value.name for value in (*graph.input, *graph.initializer)}
+    new_outputs = list(outputs) if outputs is not None and outputs and known.issuperset(outputs) else None
+    if not new_inputs and new_outputs is None:
         return document
-    return document._replace(model=_shorter(document.model, added, ends))
+    return document._replace(model=_shorter(document.model, new_inputs, new_outputs))
 
 
-def _shorter(model: Message, added: Sequence[Message], ends: Sequence[str] | None) -> Message:
+def _shorter(model: Message, new_inputs: Sequence[Message], new_outputs: Sequence[str] | None) -> Message:
     copy = type(model)()
     copy.CopyFrom(model)
     graph = copy.graph
-    starts, declared = {value.name for value in added}, {value.name: value for value in model.graph.output}
+    input_names, declared_outputs = (
+        {new_output.name for new_output in new_inputs},
+        {new_output.name: new_output for new_output in model.graph.output},
+    )
     for node in graph.node:  # a node that is needed for another of its results must not define the input as well
-        node.output[:] = ["" if name in starts else name for name in node.output]
-    nodes = needed_nodes(graph.node, declared if ends is None else ends)
+        node.output[:] = ["" if name in input_names else name for name in node.output]
+    nodes = needed_nodes(graph.node, declared_outputs if new_outputs is None else new_outputs)
     del graph.node[:]
     graph.node.extend(nodes)
-    graph.input.extend(added)
-    if ends is not None:
+    graph.input.extend(new_inputs)
+    if new_outputs is not None:
         del graph.output[:]
-        for name in ends:
-            value = graph.output.add()
-            value.CopyFrom(declared[name]) if name in declared else setattr(value, "name", name)
+        for name in new_outputs:
+            new_output = graph.output.add()
+            new_output.CopyFrom(declared_outputs[name]) if name in declared_outputs else setattr(
+                new_output, "name", name
+            )
     return copy

@@ -15,34 +15,36 @@ _COLLECTIONS: Final = {"sequence_type": DataType.SEQUENCE, "optional_type": Data
 _TITLES: Final = {"map_type": "a map", "sparse_tensor_type": "a sparse tensor", None: "of no type"}
 
 
-def info_of_type(kind: Message, shape: ShapeLike) -> TensorInfo:
-    """Return the info of a value whose type is the `TypeProto` `kind` and whose shape is `shape`.
+def info_of_type(type_proto: Message, shape: ShapeLike) -> TensorInfo:
+    """Return the info of a value of the type `type_proto` (a `TypeProto`) and of this shape.
 
     The shape of a sequence or optional is its number of elements.
 
     Raises:
         ParseError: the type is not a tensor, sequence or optional, or has elements of an unsupported type.
     """
-    which = kind.WhichOneof("value")
-    if which == "tensor_type":
-        return TensorInfo(shape, data_type(kind.tensor_type.elem_type))
-    if which not in _COLLECTIONS:
-        raise ParseError(f"it is {_TITLES.get(which, which)}; only tensors, sequences and optionals are supported")
-    return TensorInfo(shape, _COLLECTIONS[which], element=element_info(getattr(kind, which).elem_type))
+    type_field = type_proto.WhichOneof("value")
+    if type_field == "tensor_type":
+        return TensorInfo(shape, data_type(type_proto.tensor_type.elem_type))
+    if type_field not in _COLLECTIONS:
+        raise ParseError(
+            f"it is {_TITLES.get(type_field, type_field)}; only tensors, sequences and optionals are supported"
+        )
+    return TensorInfo(shape, _COLLECTIONS[type_field], element=element_info(getattr(type_proto, type_field).elem_type))
 
 
-def element_info(kind: Message) -> TensorInfo:
-    """Return the info of the elements of a sequence or optional, whose element type is the `TypeProto` `kind`.
+def element_info(type_proto: Message) -> TensorInfo:
+    """Return the info of the elements of a sequence or optional, whose element type is `type_proto` (a `TypeProto`).
 
     Dimensions that are open in the model have no name here: elements may differ in size, so a name would not identify
     one.
     """
-    if kind.WhichOneof("value") != "tensor_type":
-        return info_of_type(kind, (UNKNOWN,))
-    if not kind.tensor_type.HasField("shape"):
-        return info_of_type(kind, UNRANKED)
-    dims = kind.tensor_type.shape.dim
-    return info_of_type(kind, [dim.dim_value if _is_known(dim) else UNKNOWN for dim in dims])
+    if type_proto.WhichOneof("value") != "tensor_type":
+        return info_of_type(type_proto, (UNKNOWN,))
+    if not type_proto.tensor_type.HasField("shape"):
+        return info_of_type(type_proto, UNRANKED)
+    dimensions = type_proto.tensor_type.shape.dim
+    return info_of_type(type_proto, [dim.dim_value if _is_known(dim) else UNKNOWN for dim in dimensions])
 
 
 def _is_known(dim: Message) -> bool:

@@ -102,10 +102,10 @@ def binary_operands(node: Node) -> tuple[Value, Value]:
         return a, b
     shape = b.known.shape
     axis = checked_axis(node.integer("axis"), a.known.rank)
-    trailing_axes = a.known.rank - axis - len(shape)
-    if trailing_axes < 0:
+    num_trailing = a.known.rank - axis - len(shape)
+    if num_trailing < 0:
         raise ParseError(f"b of shape {shape} does not fit into a of shape {a.known.shape} from axis {axis} on")
-    return a, reshaped(node, b, [*shape, *[1] * trailing_axes], len(shape))
+    return a, reshaped(node, b, [*shape, *[1] * num_trailing], len(shape))
 
 
 for _name, _operation in _UNARY.items():
@@ -118,8 +118,8 @@ def _chain(op: Op) -> Converter:
     """Return a converter for any number of operands, which applies the binary operator `op` from left to right."""
 
     def convert(node: Node) -> Value:
-        *first, last = node.values()
-        return node.result(op, reduce(lambda a, b: node.step(op, a, b), first), last) if first else last
+        *previous, last = node.values()
+        return node.result(op, reduce(lambda a, b: node.step(op, a, b), previous), last) if previous else last
 
     return convert
 
@@ -132,9 +132,9 @@ operator("Min")(_chain(Minimum()))
 @operator("Mean")
 def mean(node: Node) -> Value:
     """Convert Mean: the sum of the operands divided by their number."""
-    values = node.values()
-    total = reduce(lambda a, b: node.step(Addition(), a, b), values)
-    return node.result(Division(), total, node.scalar_like(len(values), total))
+    operands = node.values()
+    total = reduce(lambda a, b: node.step(Addition(), a, b), operands)
+    return node.result(Division(), total, node.scalar_like(len(operands), total))
 
 
 @operator("Mod", since=10)

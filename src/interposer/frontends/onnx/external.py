@@ -20,8 +20,8 @@ class ExternalFiles:
     def __init__(self, model: Path | None) -> None:
         self._files = FilesBeside(model)
 
-    def read(self, entries: Iterable[Message], needed: int) -> Array:
-        """Return the bytes of a tensor with external data, a view of its file of exactly `needed` bytes.
+    def read(self, entries: Iterable[Message], num_bytes: int) -> Array:
+        """Return the bytes of a tensor with external data, a view of its file of exactly `num_bytes` bytes.
 
         `entries` are the keys and values of the tensor's `external_data`: location, offset and length.
 
@@ -29,9 +29,9 @@ class ExternalFiles:
             ParseError: the path leads out of the model's folder, is not a regular file, or has too few bytes.
         """
         fields = {entry.key: entry.value for entry in entries}
-        offset, length = _number(fields, "offset", 0), _number(fields, "length", needed)
-        if length != needed:
-            raise ParseError(f"external data of {length} bytes; the tensor's type and shape ask for {needed}")
+        offset, length = _number(fields, "offset", 0), _number(fields, "length", num_bytes)
+        if length != num_bytes:
+            raise ParseError(f"external data of {length} bytes; the tensor's type and shape ask for {num_bytes}")
         return self._files.part(fields.get("location", ""), offset, length)
 
 
@@ -44,8 +44,8 @@ def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
         ParseError: the file cannot be read.
     """
     initializers = read_model(path).model.graph.initializer
-    entries = [entry for tensor in initializers for entry in tensor.external_data if entry.key == "location"]
-    return tuple(Path(path).parent / name for name in dict.fromkeys(entry.value for entry in entries))
+    locations = [entry for tensor in initializers for entry in tensor.external_data if entry.key == "location"]
+    return tuple(Path(path).parent / name for name in dict.fromkeys(entry.value for entry in locations))
 
 
 def _number(fields: dict[str, str], key: str, default: int) -> int:

@@ -60,53 +60,55 @@ def _list(node: Node, name: str) -> Array:
 def label_encoder_of_classes(node: Node) -> Value:
     """Convert LabelEncoder of ai.onnx.ml 1: strings become indices into the list of classes, and indices strings."""
     classes = _list(node, "classes_strings")
-    places = np.arange(len(classes), dtype=np.int64)
+    indices = np.arange(len(classes), dtype=np.int64)
     if node.info(0).dtype is DataType.STRING:
-        return node.result(LabelEncoder(classes, places, _default(node, "values_int64s")), node.value(0))
-    return node.result(LabelEncoder(places, classes, _default(node, "values_strings")), node.value(0))
+        return node.result(LabelEncoder(classes, indices, _default(node, "values_int64s")), node.value(0))
+    return node.result(LabelEncoder(indices, classes, _default(node, "values_strings")), node.value(0))
 
 
 @operator("LabelEncoder", since=2, domain=_ML)
 def label_encoder(node: Node) -> Value:
     """Convert LabelEncoder; keys and values are lists of numbers or strings, and since 4 also tensors."""
-    keys, values = _given(node, "keys"), _given(node, "values")
-    op = LabelEncoder(_list(node, keys).reshape(-1), _list(node, values).reshape(-1), _default(node, values))
+    keys_name, values_name = _present_attribute(node, "keys"), _present_attribute(node, "values")
+    op = LabelEncoder(
+        _list(node, keys_name).reshape(-1), _list(node, values_name).reshape(-1), _default(node, values_name)
+    )
     return node.result(op, node.value(0))
 
 
-def _given(node: Node, title: str) -> str:
+def _present_attribute(node: Node, title: str) -> str:
     """Return the name of the attribute that has the encoder's keys or values; `title` is "keys" or "values".
 
     `ParseError` is raised unless the node has exactly one of the attributes, such as keys_int64s and keys_strings.
     """
-    names = [f"{title}_{kind}" for kind in ("int64s", "floats", "strings", "tensor")]
-    given_names = [name for name in names if node.has_attribute(name)]
-    if len(given_names) != 1:
-        raise ParseError(f"it has {', '.join(given_names) or 'no ' + title}; expected one of {', '.join(names)}")
-    return given_names[0]
+    candidates = [f"{title}_{suffix}" for suffix in ("int64s", "floats", "strings", "tensor")]
+    present = [name for name in candidates if node.has_attribute(name)]
+    if len(present) != 1:
+        raise ParseError(f"it has {', '.join(present) or 'no ' + title}; expected one of {', '.join(candidates)}")
+    return present[0]
 
 
-def _default(node: Node, values: str) -> Any:
-    if values == "values_strings":
+def _default(node: Node, values_name: str) -> Any:
+    if values_name == "values_strings":
         return np.array(node.text("default_string", "_Unused"), object)
-    if values == "values_int64s":
+    if values_name == "values_int64s":
         return np.array(node.integer("default_int64", -1), np.int64)
-    if values == "values_floats":
+    if values_name == "values_floats":
         return np.array(node.number("default_float", -0.0), np.float32)
     if node.has_attribute("default_tensor"):
         return node.tensor_array("default_tensor")
-    dtype = node.tensor_array(values).dtype
+    dtype = node.tensor_array(values_name).dtype
     return np.array("_Unused" if dtype.kind == "O" else -1 if dtype.kind in "iu" else -0.0, dtype)
 
 
 @operator("ArrayFeatureExtractor", since=1, domain=_ML)
 def array_feature_extractor(node: Node) -> Value:
     """Convert ArrayFeatureExtractor: elements along the last axis; a vector counts as one row."""
-    x, places = node.value(0), reshaped(node, node.value(1), (-1,))
+    x, indices = node.value(0), reshaped(node, node.value(1), (-1,))
     if x.known.rank > 1:
-        return node.result(Gather(-1), x, places)
-    picked = node.step(Gather(-1), x, places)
-    return inserted_axes(node, picked, [0])
+        return node.result(Gather(-1), x, indices)
+    selected = node.step(Gather(-1), x, indices)
+    return inserted_axes(node, selected, [0])
 
 
 @operator("Binarizer", since=1, domain=_ML)
@@ -119,5 +121,5 @@ def binarizer(node: Node) -> Value:
         threshold = high if math.isnan(threshold) else math.floor(min(max(threshold, low - 1), high))
         if threshold < low:
             return node.result(Cast(dtype), node.step(Comparison(ComparisonOperation.EQUAL), x, x))
-    limit = node.constant(np.array(threshold, dtype.numpy))
-    return node.result(Cast(dtype), node.step(Comparison(ComparisonOperation.GREATER), x, limit))
+    threshold_constant = node.constant(np.array(threshold, dtype.numpy))
+    return node.result(Cast(dtype), node.step(Comparison(ComparisonOperation.GREATER), x, threshold_constant))

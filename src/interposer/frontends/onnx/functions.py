@@ -110,12 +110,12 @@ class Functions:
             names.take_from_outside(_undefined(function))
         nodes = _needed(function, node, names)
         attributes = _attributes(function, node)
-        numbers: Counter[str] = Counter()
+        unnamed_counts: Counter[str] = Counter()
         renamed_nodes = []
         for inner in nodes:
             renamed_nodes.append(_renamed(inner, names, attributes))
-            renamed_nodes[-1].name = f"{name}/{inner.name or _numbered(inner.op_type, numbers)}"
-        aliases = tuple((names.actual_output(out), names(out)) for out in names.passed)
+            renamed_nodes[-1].name = f"{name}/{inner.name or _numbered(inner.op_type, unnamed_counts)}"
+        aliases = tuple((names.actual_output(output), names(output)) for output in names.passed)
         return Body(tuple(renamed_nodes), opsets_of(function.opset_import), aliases)
 
     def _prefix(self, function: Message, name: str) -> str:
@@ -126,12 +126,12 @@ class Functions:
         if self._taken is None:
             self._taken = set(_all_names(self._graph.node))
             self._taken.update(value.name for value in (*self._graph.input, *self._graph.initializer))
-        own_names = {*function.input, *function.output, *_all_names(function.node)}
+        local_names = {*function.input, *function.output, *_all_names(function.node)}
         prefix, number = f"{name}/", 1
-        while any(f"{prefix}{name_in_body}" in self._taken for name_in_body in own_names):
+        while any(f"{prefix}{local_name}" in self._taken for local_name in local_names):
             number += 1
             prefix = f"{name}_{number}/"
-        self._taken.update(f"{prefix}{name_in_body}" for name_in_body in own_names)
+        self._taken.update(f"{prefix}{local_name}" for local_name in local_names)
         return prefix
 
 
@@ -184,15 +184,15 @@ def _title(key: FunctionKey) -> str:
     return repr(":".join(filter(None, [title(domain, name), overload])))
 
 
-def _numbered(kind: str, numbers: Counter[str]) -> str:
-    numbers[kind] += 1
-    return f"{kind}_{numbers[kind] - 1}"
+def _numbered(kind: str, counts: Counter[str]) -> str:
+    counts[kind] += 1
+    return f"{kind}_{counts[kind] - 1}"
 
 
 def _undefined(function: Message) -> set[str]:
     """Return the names that nodes of a function use, but that are neither its inputs nor computed by its nodes."""
-    results = {name for inner in function.node for name in inner.output}
-    return {name for inner in function.node for name in names_in(inner)} - results - {*function.input}
+    computed = {name for inner in function.node for name in inner.output}
+    return {name for inner in function.node for name in names_in(inner)} - computed - {*function.input}
 
 
 def _needed(function: Message, node: Message, names: _Names) -> list[Message]:
@@ -201,18 +201,18 @@ def _needed(function: Message, node: Message, names: _Names) -> list[Message]:
     `ParseError` is raised if they use undefined values.
     """
     title = _title(_key(function, function.name))
-    outputs = [inner for inner, outer in zip(function.output, node.output, strict=False) if outer]
-    for error in _problems(function, outputs, names):
+    used_outputs = [inner for inner, outer in zip(function.output, node.output, strict=False) if outer]
+    for error in _problems(function, used_outputs, names):
         raise ParseError(f"the function {title}: {error}")
-    return in_running_order(function.node, outputs)
+    return in_running_order(function.node, used_outputs)
 
 
-def _problems(function: Message, outputs: Sequence[str], names: _Names) -> Iterator[str]:
-    results = [name for inner in function.node for name in inner.output if name]
+def _problems(function: Message, used_outputs: Sequence[str], names: _Names) -> Iterator[str]:
+    computed = [name for inner in function.node for name in inner.output if name]
     seen = set(function.input)
     if len(seen) < len(function.input):
         yield "two inputs have one name"
-    for name in results:
+    for name in computed:
         if name in seen:
             yield f"the value {name!r} is defined twice"
         seen.add(name)
@@ -220,7 +220,7 @@ def _problems(function: Message, outputs: Sequence[str], names: _Names) -> Itera
     for inner in function.node:
         for name in missing.intersection(names_in(inner)):
             yield f"node {inner.name or inner.op_type!r} takes the value {name!r}, which is not defined"
-    for name in outputs:
+    for name in used_outputs:
         if name not in seen:
             yield f"the output {name!r} is not defined"
 
@@ -243,13 +243,13 @@ def _renamed(node: Message, names: Callable[[str], str], attributes: Mapping[str
     copy.output[:] = [names(name) for name in node.output]
     del copy.attribute[:]
     for attribute in node.attribute:
-        resolved = attributes.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
-        if resolved is None:
+        source = attributes.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+        if source is None:
             continue  # an attribute without a value is dropped
-        copied_attribute = copy.attribute.add()
-        copied_attribute.CopyFrom(resolved)
-        copied_attribute.name = attribute.name
-        for graph in graphs_in(copied_attribute) if resolved is attribute else ():
+        resolved = copy.attribute.add()
+        resolved.CopyFrom(source)
+        resolved.name = attribute.name
+        for graph in graphs_in(resolved) if source is attribute else ():
             _rename_graph(graph, names, attributes)
     return copy
 

@@ -14,7 +14,10 @@ __all__: list[str] = []
 @operator("ImageDecoder", since=20)
 def image_decoder(node: Node) -> Value:
     """Convert ImageDecoder; the size of the result is only known from the encoded data."""
-    value, formats = node.text("pixel_format", "RGB"), {item.value: item for item in PixelFormat}
-    if value not in formats:
-        raise ParseError(f"its pixel_format is {value!r}; expected {', '.join(formats)}")
-    return node.result(ImageDecoder(formats[value]), node.value(0))
+    pixel_format, formats = (
+        node.text("pixel_format", "RGB"),
+        {known_format.value: known_format for known_format in PixelFormat},
+    )
+    if pixel_format not in formats:
+        raise ParseError(f"its pixel_format is {pixel_format!r}; expected {', '.join(formats)}")
+    return node.result(ImageDecoder(formats[pixel_format]), node.value(0))

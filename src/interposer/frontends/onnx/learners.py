@@ -53,8 +53,8 @@ def _linear(node: Node, count: int) -> Value:
     x = features(node)
     dtype = x.known.dtype.numpy
     weights = np.array(node.numbers("coefficients"), dtype).reshape(count, -1)
-    offsets = np.array(node.numbers("intercepts", ()), dtype)
-    bias = node.constant(offsets) if offsets.size else None
+    intercepts = np.array(node.numbers("intercepts", ()), dtype)
+    bias = node.constant(intercepts) if intercepts.size else None
     return node.step(FullyConnected(transpose_weight_matrix=True), x, node.constant(weights), bias)
 
 
@@ -70,30 +70,30 @@ def linear_classifier(node: Node) -> Sequence[Value]:
 
     With two classes but coefficients for one, the other class has the opposite score.
     """
-    names, transform = labels(node), node.text("post_transform", "NONE")
+    class_labels, transform = labels(node), node.text("post_transform", "NONE")
     width = node.known(node.info(0).shape[-1], "number of features")
-    count = len(node.numbers("coefficients")) // max(1, width)
-    scores = _linear(node, count)
-    if count > 1:
-        return [label(node, names, scores), transformed(node, scores, transform)]
-    return [label_above(node, names, scores, 0.0), transformed(node, opposites(node, scores), transform)]
+    num_scores = len(node.numbers("coefficients")) // max(1, width)
+    scores = _linear(node, num_scores)
+    if num_scores > 1:
+        return [label(node, class_labels, scores), transformed(node, scores, transform)]
+    return [label_above(node, class_labels, scores, 0.0), transformed(node, opposites(node, scores), transform)]
 
 
 @operator("SVMRegressor", domain=_ML)
 def support_vector_regressor(node: Node) -> Value:
     """Convert SVMRegressor: kernel values times coefficients, or without support vectors a linear model."""
-    x, count = features(node), node.integer("n_supports", 0)
+    x, num_vectors = features(node), node.integer("n_supports", 0)
     dtype = x.known.dtype.numpy
     coefficients = np.array(node.numbers("coefficients"), dtype)
-    offset = node.constant(np.array(node.numbers("rho"), dtype)[:1])
-    known = x
-    if count:
-        known = kernel_values(node, x, np.array(node.numbers("support_vectors"), dtype).reshape(count, -1))
+    intercept = node.constant(np.array(node.numbers("rho"), dtype)[:1])
+    inputs = x
+    if num_vectors:
+        inputs = kernel_values(node, x, np.array(node.numbers("support_vectors"), dtype).reshape(num_vectors, -1))
     weights = node.constant(coefficients.reshape(-1, 1))
-    score = node.step(FullyConnected(), known, weights, offset)
+    score = node.step(FullyConnected(), inputs, weights, intercept)
     if node.flag("one_class"):
-        above = node.step(Comparison(ComparisonOperation.GREATER), score, node.scalar_like(0, score))
-        return node.result(Where(), above, node.scalar_like(1, score), node.scalar_like(-1, score))
+        is_inlier = node.step(Comparison(ComparisonOperation.GREATER), score, node.scalar_like(0, score))
+        return node.result(Where(), is_inlier, node.scalar_like(1, score), node.scalar_like(-1, score))
     return transformed(node, score, node.text("post_transform", "NONE"))
 
 
@@ -102,25 +102,28 @@ def kernel_values(node: Node, x: Value, vectors: Array) -> Value:
 
     The attributes kernel_type and kernel_params select the function.
     """
-    kind, (gamma, offset, degree) = node.text("kernel_type", "LINEAR"), (*node.numbers("kernel_params", (0, 0, 0)),)[:3]
+    kernel_type, (gamma, offset, degree) = (
+        node.text("kernel_type", "LINEAR"),
+        (*node.numbers("kernel_params", (0, 0, 0)),)[:3],
+    )
     products = node.step(BatchMatMul(transpose_y=True), x, node.constant(vectors))
-    if kind == "LINEAR":
+    if kernel_type == "LINEAR":
         return products
-    if kind == "RBF":
+    if kernel_type == "RBF":
         return _gaussian(node, x, products, vectors, gamma)
     scaled = node.step(Multiplication(), products, node.scalar_like(gamma, x))
-    moved = node.step(Addition(), scaled, node.scalar_like(offset, x))
-    if kind == "SIGMOID":
-        return node.step(Activation(ActivationFunction.TANH, 1.0, 1.0), moved)
-    if kind != "POLY":
-        raise ParseError(f"its kernel_type is {kind!r}; expected LINEAR, POLY, RBF or SIGMOID")
-    return node.step(ElementwiseBinary(BinaryOperation.POWER), moved, node.scalar_like(degree, x))
+    shifted = node.step(Addition(), scaled, node.scalar_like(offset, x))
+    if kernel_type == "SIGMOID":
+        return node.step(Activation(ActivationFunction.TANH, 1.0, 1.0), shifted)
+    if kernel_type != "POLY":
+        raise ParseError(f"its kernel_type is {kernel_type!r}; expected LINEAR, POLY, RBF or SIGMOID")
+    return node.step(ElementwiseBinary(BinaryOperation.POWER), shifted, node.scalar_like(degree, x))
 
 
 def _gaussian(node: Node, x: Value, products: Value, vectors: Array, gamma: float) -> Value:
     squares = node.step(Reduce((1,), keep_dims=True, operation=ReduceOperation.SUM_SQUARE), x)
-    twice = node.step(Multiplication(), products, node.scalar_like(2, x))
-    distances = node.step(Subtraction(), squares, twice)
+    doubled = node.step(Multiplication(), products, node.scalar_like(2, x))
+    distances = node.step(Subtraction(), squares, doubled)
     distances = node.step(Addition(), distances, node.constant((vectors**2).sum(axis=1)))
     return node.step(
         ElementwiseUnary(UnaryOperation.EXP), node.step(Multiplication(), distances, node.scalar_like(-gamma, x))
@@ -143,12 +146,12 @@ def scaler(node: Node) -> Value:
 def normalizer(node: Node) -> Value:
     """Convert Normalizer: divide every row by its maximum, by its sum of absolute values, or by its Euclidean norm."""
     norms = {"MAX": ReduceOperation.MAX, "L1": ReduceOperation.L1, "L2": ReduceOperation.L2}
-    kind = node.text("norm", "MAX")
-    if kind not in norms:
-        raise ParseError(f"its norm is {kind!r}; expected MAX, L1 or L2")
+    norm_name = node.text("norm", "MAX")
+    if norm_name not in norms:
+        raise ParseError(f"its norm is {norm_name!r}; expected MAX, L1 or L2")
     x = node.value(0) if node.info(0).dtype is DataType.FLOAT32 else node.step(Cast(DataType.FLOAT32), node.value(0))
-    size = node.step(ElementwiseUnary(UnaryOperation.ABS), x) if kind == "MAX" else x
-    norm = node.step(Reduce((-1,), keep_dims=True, operation=norms[kind]), size)
+    magnitudes = node.step(ElementwiseUnary(UnaryOperation.ABS), x) if norm_name == "MAX" else x
+    norm = node.step(Reduce((-1,), keep_dims=True, operation=norms[norm_name]), magnitudes)
     return node.result(Division(), x, node.step(Maximum(), norm, node.scalar_like(1e-30, x)))
 
 
@@ -157,14 +160,14 @@ def imputer(node: Node) -> Value:
     """Convert Imputer: replace the number that marks missing values by another one, for all columns or for each."""
     x = node.value(0)
     if x.known.dtype.is_float:
-        values, missing = node.numbers("imputed_value_floats"), node.number("replaced_value_float", 0.0)
+        replacements, missing_marker = node.numbers("imputed_value_floats"), node.number("replaced_value_float", 0.0)
     else:
-        values, missing = node.integers("imputed_value_int64s"), node.integer("replaced_value_int64", 0)
-    if math.isnan(missing):
+        replacements, missing_marker = node.integers("imputed_value_int64s"), node.integer("replaced_value_int64", 0)
+    if math.isnan(missing_marker):
         is_missing = node.step(ElementwiseUnary(UnaryOperation.IS_NAN), x)
     else:
-        is_missing = node.step(Comparison(ComparisonOperation.EQUAL), x, node.scalar_like(missing, x))
-    return node.result(Where(), is_missing, node.constant(np.array(values, x.known.dtype.numpy)), x)
+        is_missing = node.step(Comparison(ComparisonOperation.EQUAL), x, node.scalar_like(missing_marker, x))
+    return node.result(Where(), is_missing, node.constant(np.array(replacements, x.known.dtype.numpy)), x)
 
 
 @operator("OneHotEncoder", domain=_ML)
@@ -178,17 +181,17 @@ def one_hot_encoder(node: Node) -> Value:
     else:
         categories = integers(node, "cats_int64s")
         x = x if x.known.dtype is DataType.INT64 else node.step(Cast(DataType.INT64), x)
-    column = reshaped(node, x, [*x.known.shape, 1], x.known.rank)
-    encoded = node.step(Comparison(ComparisonOperation.EQUAL), column, node.constant(categories))
-    return node.result(Cast(DataType.FLOAT32), encoded)
+    expanded = reshaped(node, x, [*x.known.shape, 1], x.known.rank)
+    is_category = node.step(Comparison(ComparisonOperation.EQUAL), expanded, node.constant(categories))
+    return node.result(Cast(DataType.FLOAT32), is_category)
 
 
 @operator("FeatureVectorizer", domain=_ML)
 def feature_vectorizer(node: Node) -> Value:
     """Convert FeatureVectorizer: concatenate the columns of all tensors."""
-    parts = [node.step(Cast(DataType.FLOAT32), value) for value in node.values()]
-    parts = [value if value.known.rank == 2 else reshaped(node, value, [-1, 1]) for value in parts]
-    return node.result(Concat(1), *parts)
+    columns = [node.step(Cast(DataType.FLOAT32), tensor) for tensor in node.values()]
+    columns = [tensor if tensor.known.rank == 2 else reshaped(node, tensor, [-1, 1]) for tensor in columns]
+    return node.result(Concat(1), *columns)
 
 
 operator("ZipMap", domain=_ML)(

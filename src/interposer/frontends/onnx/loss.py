@@ -46,13 +46,13 @@ def _loss(node: Node, logarithms: Value) -> Value:
     reduction, target = node.text("reduction", "mean"), node.value(1)
     if reduction not in {"none", "sum", "mean"} or logarithms.known.rank < 2:
         raise ParseError(f"its reduction is {reduction!r} and its input has shape {logarithms.known.shape}")
-    ignored = None
+    is_ignored = None
     if node.has_attribute("ignore_index"):
-        unwanted = node.scalar_like(node.integer("ignore_index"), target)
-        ignored = node.step(Comparison(ComparisonOperation.EQUAL), target, unwanted)
-        target = node.step(Where(), ignored, node.scalar_like(0, target), target)
+        ignored_class = node.scalar_like(node.integer("ignore_index"), target)
+        is_ignored = node.step(Comparison(ComparisonOperation.EQUAL), target, ignored_class)
+        target = node.step(Where(), is_ignored, node.scalar_like(0, target), target)
     losses = _losses(node, logarithms, target)
-    weights = _weights(node, logarithms, target, ignored)
+    weights = _weights(node, logarithms, target, is_ignored)
     losses = losses if weights is None else node.step(Multiplication(), losses, weights)
     if reduction == "none":
         return losses
@@ -65,19 +65,19 @@ def _loss(node: Node, logarithms: Value) -> Value:
 
 def _losses(node: Node, logarithms: Value, target: Value) -> Value:
     shape = target.known.shape
-    places = reshaped(node, target, [*shape[:1], 1, *shape[1:]], 1)
-    picked = final_reshape_like(node, node.step(GatherElements(1), logarithms, places), target)
+    class_indices = reshaped(node, target, [*shape[:1], 1, *shape[1:]], 1)
+    picked = final_reshape_like(node, node.step(GatherElements(1), logarithms, class_indices), target)
     return node.step(ElementwiseUnary(UnaryOperation.NEG), picked)
 
 
-def _weights(node: Node, logarithms: Value, target: Value, ignored: Value | None) -> Value | None:
+def _weights(node: Node, logarithms: Value, target: Value, is_ignored: Value | None) -> Value | None:
     """Return the weight of each element of the loss; None if all weights are 1.
 
-    The weight of a target class is in operand 2, by default 1. Elements for which the boolean tensor `ignored` is true
-    have weight 0. `logarithms` only gives the type of the result.
+    The weight of a target class is in operand 2, by default 1. Elements for which `is_ignored` is true have weight 0.
+    `logarithms` only gives the type of the result.
     """
-    if not node.has(2) and ignored is None:
+    if not node.has(2) and is_ignored is None:
         return None
-    item, zero = node.scalar_like(1, logarithms), node.scalar_like(0, logarithms)
-    weights = node.step(Gather(), node.value(2), target) if node.has(2) else item
-    return weights if ignored is None else node.step(Where(), ignored, zero, weights)
+    one, zero = node.scalar_like(1, logarithms), node.scalar_like(0, logarithms)
+    weights = node.step(Gather(), node.value(2), target) if node.has(2) else one
+    return weights if is_ignored is None else node.step(Where(), is_ignored, zero, weights)

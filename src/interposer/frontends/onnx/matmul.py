@@ -33,13 +33,13 @@ def product(node: Node, a: Value, b: Value, quantization: Quantization | None = 
     return node.result(FullyConnected(keep_dims=a.known.rank > 2), a, b, quantization=quantization)
 
 
-def _check_rows(a: Value, size: int) -> None:
-    """Raise `ParseError` if the last dimension of `a` is not `size`, the number of rows of `b`.
+def _check_rows(a: Value, num_rows: int) -> None:
+    """Raise `ParseError` if the last dimension of `a` differs from `num_rows`, the number of rows of `b`.
 
     FullyConnected itself accepts rows that span several dimensions.
     """
-    if differ(a.known.shape[-1], size):
-        raise ParseError(f"a of shape {a.known.shape} has rows of {a.known.shape[-1]} elements, but b takes {size}")
+    if differ(a.known.shape[-1], num_rows):
+        raise ParseError(f"a of shape {a.known.shape} has rows of {a.known.shape[-1]} elements, but b takes {num_rows}")
 
 
 def _is_layer(a: Value, b: Value) -> bool:
@@ -54,8 +54,8 @@ def _is_layer(a: Value, b: Value) -> bool:
 def integer_matmul(node: Node) -> Value:
     """Convert MatMulInteger; zero points of rank 1 are those of the rows of a and of the columns of b."""
     a, b = node.value(0), node.value(1)
-    a_points = along(node, node.optional(2), a, axis=-2)
-    return node.result(IntegerMatMul(), a, b, a_points, along(node, node.optional(3), b, axis=-1))
+    a_zero_points = along(node, node.optional(2), a, axis=-2)
+    return node.result(IntegerMatMul(), a, b, a_zero_points, along(node, node.optional(3), b, axis=-1))
 
 
 @operator("QLinearMatMul", since=10)
@@ -66,11 +66,11 @@ def quantized_matmul(node: Node) -> Value:
     """
     a, b, dtype = node.value(0), node.value(3), node.info(7).dtype
     qa, qb, qy = (
-        quantization(node, i, rank, max(0, rank - back))
-        for i, rank, back in ((1, a.known.rank, 2), (4, b.known.rank, 1), (6, 1, 1))
+        quantization(node, i, rank, max(0, rank - axis_from_end))
+        for i, rank, axis_from_end in ((1, a.known.rank, 2), (4, b.known.rank, 1), (6, 1, 1))
     )
-    exact = a.known.quantization == qa and a.known.dtype is dtype and not qb.per_axis
-    if exact and _is_layer(a, b):
+    has_node_scales = a.known.quantization == qa and a.known.dtype is dtype and not qb.per_axis
+    if has_node_scales and _is_layer(a, b):
         return product(node, a, with_quantization(node, b, qb), qy)
     return requantized(node, product(node, real(node, a, qa), real(node, b, qb)), dtype, qy)
 
@@ -94,12 +94,16 @@ def gemm_of(node: Node) -> Value:
     if c is not None and beta != 1:
         c = node.step(Multiplication(), c, node.scalar_like(beta, c))
     op = FullyConnected(transpose_weight_matrix=node.flag("transB"))
-    rows = b.known.shape[1 - op.output_axis]
-    _check_rows(a, rows)
-    if rows == 0:  # a sum of nothing, for which there is no fully connected layer
-        product = BatchMatMul(transpose_y=op.transpose_weight_matrix)
-        without_c = c is None or beta == 0
-        return node.result(product, a, b) if without_c else node.result(Addition(), node.step(product, a, b), c)
+    num_rows = b.known.shape[1 - op.output_axis]
+    _check_rows(a, num_rows)
+    if num_rows == 0:  # a sum of nothing, for which there is no fully connected layer
+        op_without_rows = BatchMatMul(transpose_y=op.transpose_weight_matrix)
+        lacks_c = c is None or beta == 0
+        return (
+            node.result(op_without_rows, a, b)
+            if lacks_c
+            else node.result(Addition(), node.step(op_without_rows, a, b), c)
+        )
     if c is None or beta == 0:
         return node.result(op, a, b)
     bias = _bias(node, c, b.known.shape[op.output_axis])

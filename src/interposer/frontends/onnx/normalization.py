@@ -57,19 +57,22 @@ def _normalized_by_batch(node: Node) -> Sequence[Value]:
     The input is normalized with the mean and the variance of the batch, which are also mixed into the running ones.
     """
     x, gamma, beta, *running = (node.value(i) for i in range(5))
-    reduce = Mean((0, *range(2, x.known.rank)))
-    mean = node.step(reduce, x)
-    spread = reshaped(node, mean, [1, -1, *[1] * (x.known.rank - 2)])
-    variance = node.step(reduce, node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), x, spread))
+    mean_op = Mean((0, *range(2, x.known.rank)))
+    mean = node.step(mean_op, x)
+    broadcast_mean = reshaped(node, mean, [1, -1, *[1] * (x.known.rank - 2)])
+    variance = node.step(mean_op, node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), x, broadcast_mean))
     normalized = node.result(BatchNormalization(node.number("epsilon", 1e-5)), x, mean, variance, beta, gamma)
-    return [normalized, *(_mixed(node, old, new) for old, new in zip(running, (mean, variance), strict=True))]
+    return [
+        normalized,
+        *(_updated_statistic(node, old, new) for old, new in zip(running, (mean, variance), strict=True)),
+    ]
 
 
-def _mixed(node: Node, old: Value, new: Value) -> Value:
+def _updated_statistic(node: Node, old: Value, new: Value) -> Value:
     momentum, dtype = node.number("momentum", 0.9), old.known.dtype
     new = new if new.known.dtype is dtype else node.step(Cast(dtype), new)
-    old_share = node.step(Multiplication(), old, node.scalar_like(momentum, old))
-    return node.step(Addition(), old_share, node.step(Multiplication(), new, node.scalar_like(1 - momentum, new)))
+    old_part = node.step(Multiplication(), old, node.scalar_like(momentum, old))
+    return node.step(Addition(), old_part, node.step(Multiplication(), new, node.scalar_like(1 - momentum, new)))
 
 
 @operator("InstanceNormalization")
@@ -82,16 +85,16 @@ def instance_normalization(node: Node) -> Value:
 @operator("LayerNormalization", since=17)
 def layer_normalization(node: Node) -> Sequence[Value]:
     """Convert LayerNormalization; the mean and inverse deviation, if used, are separate layers in the stash type."""
-    x, axis, eps = node.value(0), node.integer("axis", -1), node.number("epsilon", 1e-5)
-    normalized = _stashed(node, LayerNormalization(axis, eps), node.value(1), node.optional(2))
+    x, axis, epsilon = node.value(0), node.integer("axis", -1), node.number("epsilon", 1e-5)
+    normalized = _normalized_in_stash_type(node, LayerNormalization(axis, epsilon), node.value(1), node.optional(2))
     if not (node.wants(1) or node.wants(2)):
         return [normalized]
-    stash = _stash_type(node)
-    wide = x if x.known.dtype is stash else node.step(Cast(stash), x)
-    reduce = Mean(tuple(range(checked_axis(axis, x.known.rank), x.known.rank)), keep_dims=True)
-    mean = node.step(reduce, wide)
-    squares = node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), wide, mean)
-    variance = node.step(Addition(), node.step(reduce, squares), node.scalar_like(eps, wide))
+    stash_type = _stash_type(node)
+    stashed = x if x.known.dtype is stash_type else node.step(Cast(stash_type), x)
+    mean_op = Mean(tuple(range(checked_axis(axis, x.known.rank), x.known.rank)), keep_dims=True)
+    mean = node.step(mean_op, stashed)
+    squares = node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), stashed, mean)
+    variance = node.step(Addition(), node.step(mean_op, squares), node.scalar_like(epsilon, stashed))
     return [normalized, mean, node.step(ElementwiseUnary(UnaryOperation.RSQRT), variance)]
 
 
@@ -99,42 +102,47 @@ def _stash_type(node: Node) -> DataType:
     return data_type(node.integer("stash_type", 1))
 
 
-def _stashed(node: Node, op: Op, scale: Value, *bias: Value | None) -> Value:
+def _normalized_in_stash_type(node: Node, op: Op, scale: Value, *bias: Value | None) -> Value:
     """Return a normalization `op` of the input in the stash type, then scaled and shifted in the input's type.
 
     If the kernels use this precision anyway, one layer computes all of it.
     """
-    x, stash = node.value(0), _stash_type(node)
-    own = x.known.dtype
-    if stash is own or (stash is DataType.FLOAT32 and own.bits < 32):  # the kernels use this precision anyway
+    x, stash_type = node.value(0), _stash_type(node)
+    dtype = x.known.dtype
+    if stash_type is dtype or (
+        stash_type is DataType.FLOAT32 and dtype.bits < 32
+    ):  # the kernels use this precision anyway
         return node.result(op, x, scale, *bias)
-    factors = [_filled(node, 1, scale, stash), *(element and _filled(node, 0, element, stash) for element in bias)]
-    normalized = node.step(Cast(own), node.step(op, node.step(Cast(stash), x), *factors))
+    neutral_operands = [
+        _filled(node, 1, scale, stash_type),
+        *(bias_element and _filled(node, 0, bias_element, stash_type) for bias_element in bias),
+    ]
+    normalized = node.step(Cast(dtype), node.step(op, node.step(Cast(stash_type), x), *neutral_operands))
     scaled = node.step(Multiplication(), normalized, _by_channel(node, op, scale))
-    for item in filter(None, bias):
-        scaled = node.step(Addition(), scaled, _by_channel(node, op, item))
+    for bias_tensor in filter(None, bias):
+        scaled = node.step(Addition(), scaled, _by_channel(node, op, bias_tensor))
     return scaled
 
 
-def _filled(node: Node, number: float, like: Value, dtype: DataType) -> Value:
-    return node.constant(np.full(node.concrete(like.known.shape, "scale"), number, dtype.numpy))
+def _filled(node: Node, fill_value: float, like: Value, dtype: DataType) -> Value:
+    return node.constant(np.full(node.concrete(like.known.shape, "scale"), fill_value, dtype.numpy))
 
 
-def _by_channel(node: Node, op: Op, numbers: Value) -> Value:
+def _by_channel(node: Node, op: Op, scale_or_bias: Value) -> Value:
     """Return a scale or bias with one element per channel, for a group normalization shaped (C, 1, ...) to broadcast.
 
     For any other `op` the tensor is returned unchanged, as it broadcasts already.
     """
     if not isinstance(op, GroupNormalization):
-        return numbers
-    return reshaped(node, numbers, [-1, *[1] * (node.info(0).rank - 2)])
+        return scale_or_bias
+    return reshaped(node, scale_or_bias, [-1, *[1] * (node.info(0).rank - 2)])
 
 
 @operator("RMSNormalization", since=23)
 def rms_normalization(node: Node) -> Value:
     """Convert RMSNormalization: divide by the root mean square."""
     op = RmsNormalization(node.integer("axis", -1), node.number("epsilon", 1e-5))
-    return _stashed(node, op, node.value(1))
+    return _normalized_in_stash_type(node, op, node.value(1))
 
 
 @operator("GroupNormalization", since=18)
@@ -150,7 +158,7 @@ def group_normalization_by_groups(node: Node) -> Value:
 def group_normalization(node: Node) -> Value:
     """Convert GroupNormalization, which since opset 21 has one scale and bias per channel."""
     op = GroupNormalization(_groups(node), node.number("epsilon", 1e-5))
-    return _stashed(node, op, node.value(1), node.value(2))
+    return _normalized_in_stash_type(node, op, node.value(1), node.value(2))
 
 
 def _groups(node: Node) -> int:

@@ -52,8 +52,8 @@ class _Table:
             self.entries[domain, name] = tuple(entries)
 
     def find(self, domain: str, name: str, version: int) -> Converter | None:
-        fitting = [entry.convert for entry in self.entries.get((domain, name), ()) if entry.since <= version]
-        return fitting[-1] if fitting else None
+        converters = [entry.convert for entry in self.entries.get((domain, name), ()) if entry.since <= version]
+        return converters[-1] if converters else None
 
 
 def _is_same(entry: _Entry, since: int, convert: Converter) -> bool:
@@ -61,10 +61,10 @@ def _is_same(entry: _Entry, since: int, convert: Converter) -> bool:
 
     This occurs when a notebook cell is run again; the new function then replaces the old one.
     """
-    return entry.since == since and _place(entry.convert) == _place(convert)
+    return entry.since == since and _origin(entry.convert) == _origin(convert)
 
 
-def _place(convert: Converter) -> tuple[object, ...]:
+def _origin(convert: Converter) -> tuple[object, ...]:
     return (convert,) if isinstance(convert, Refusal) else (convert.__module__, convert.__qualname__)
 
 

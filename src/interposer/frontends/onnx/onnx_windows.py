@@ -30,8 +30,12 @@ def windows(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
     axes = len(image)
     if axes not in (1, 2, 3):
         node.unsupported(f"its input has {axes} spatial axes; 1 to 3 are supported")
-    result = windows_along(node, kernel, image)
-    return result if axes > 1 else Windows(*((1 if i < 3 else 0, *part) for i, part in enumerate(result)))
+    node_windows = windows_along(node, kernel, image)
+    return (
+        node_windows
+        if axes > 1
+        else Windows(*((1 if i < 3 else 0, *numbers) for i, numbers in enumerate(node_windows)))
+    )
 
 
 def windows_along(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
@@ -39,26 +43,26 @@ def windows_along(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Wi
     axes = len(image)
     strides, dilations = node.integers("strides", [1] * axes), node.integers("dilations", [1] * axes)
     pads = node.integers("pads", [0] * (2 * axes))
-    lists = {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "pads": pads}
-    for name, numbers in lists.items():
+    lists_by_name = {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "pads": pads}
+    for name, numbers in lists_by_name.items():
         if len(numbers) != (2 * axes if name == "pads" else axes) or not all(0 <= n <= _LARGEST for n in numbers):
             raise ParseError(f"{name} is {list(numbers)}; its input has {axes} spatial axes")
     return _auto_padded(node, Windows(tuple(kernel), strides, dilations, pads[:axes], pads[axes:]), image)
 
 
-def _auto_padded(node: Node, value: Windows, image: Sequence[int]) -> Windows:
+def _auto_padded(node: Node, unpadded: Windows, image: Sequence[int]) -> Windows:
     mode = node.text("auto_pad", "NOTSET")
     if mode in {"NOTSET", ""}:
-        return value
+        return unpadded
     if mode == "VALID":
-        nothing = (0,) * len(image)
-        return value._replace(before=nothing, after=nothing)
+        zeros = (0,) * len(image)
+        return unpadded._replace(before=zeros, after=zeros)
     if mode not in {"SAME_UPPER", "SAME_LOWER"}:
         raise ParseError(f"auto_pad is {mode!r}; expected NOTSET, VALID, SAME_UPPER or SAME_LOWER")
-    pads = [_same_pads(node, *column) for column in zip(value.along(), image, strict=True)]
+    pads = [_same_pads(node, *window_and_size) for window_and_size in zip(unpadded.along(), image, strict=True)]
     smaller, greater = tuple(pair[0] for pair in pads), tuple(pair[1] for pair in pads)
-    upper = mode == "SAME_UPPER"
-    return value._replace(before=smaller if upper else greater, after=greater if upper else smaller)
+    is_upper = mode == "SAME_UPPER"
+    return unpadded._replace(before=smaller if is_upper else greater, after=greater if is_upper else smaller)
 
 
 def _same_pads(node: Node, window: Window, size: int) -> tuple[int, int]:

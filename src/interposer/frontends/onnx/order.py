@@ -32,11 +32,11 @@ def names_in(node: Message) -> list[str]:
     names = [name for name in node.input if name]
     for attribute in node.attribute:
         for graph in graphs_in(attribute):
-            names += _from_outside(graph)
+            names += _outside_names(graph)
     return names
 
 
-def _from_outside(graph: Message) -> Iterator[str]:
+def _outside_names(graph: Message) -> Iterator[str]:
     inside = {value.name for value in (*graph.input, *graph.initializer)}
     inside.update(tensor.values.name for tensor in graph.sparse_initializer)
     inside.update(name for node in graph.node for name in node.output)
@@ -51,17 +51,17 @@ def in_running_order(nodes: Sequence[Message], outputs: Sequence[str]) -> list[M
         ParseError: nodes that depend on themselves.
     """
     producers, needs = _dependencies(nodes)
-    sorted_already = all(need < index for index, group in enumerate(needs) for need in group)
-    order = range(len(nodes)) if sorted_already else _sorted(needs, nodes)
-    used = _reached([producers[name] for name in outputs if name in producers], needs)
-    return [nodes[index] for index in order if index in used]
+    is_sorted = all(producer < index for index, producers_of_node in enumerate(needs) for producer in producers_of_node)
+    order = range(len(nodes)) if is_sorted else _sorted(needs, nodes)
+    needed = _reached([producers[name] for name in outputs if name in producers], needs)
+    return [nodes[index] for index in order if index in needed]
 
 
 def needed_nodes(nodes: Sequence[Message], outputs: Iterable[str]) -> list[Message]:
     """Return the nodes that the outputs depend on, in the order of `nodes`."""
     producers, needs = _dependencies(nodes)
-    used = _reached([producers[name] for name in outputs if name in producers], needs)
-    return [node for index, node in enumerate(nodes) if index in used]
+    needed = _reached([producers[name] for name in outputs if name in producers], needs)
+    return [node for index, node in enumerate(nodes) if index in needed]
 
 
 def _dependencies(nodes: Sequence[Message]) -> tuple[dict[str, int], list[set[int]]]:
@@ -82,17 +82,17 @@ def _reached(pending: list[int], needs: Sequence[set[int]]) -> set[int]:
 
 def _sorted(needs: Sequence[set[int]], nodes: Sequence[Message]) -> list[int]:
     users: dict[int, list[int]] = {}
-    for index, group in enumerate(needs):
-        for need in group:
-            users.setdefault(need, []).append(index)
-    waiting = [len(group) for group in needs]
-    order = [index for index, count in enumerate(waiting) if not count]
+    for index, producers_of_node in enumerate(needs):
+        for producer in producers_of_node:
+            users.setdefault(producer, []).append(index)
+    pending_counts = [len(producers_of_node) for producers_of_node in needs]
+    order = [index for index, count in enumerate(pending_counts) if not count]
     for index in order:
         for user in users.get(index, ()):
-            waiting[user] -= 1
-            if not waiting[user]:
+            pending_counts[user] -= 1
+            if not pending_counts[user]:
                 order.append(user)
     if len(order) < len(needs):
-        stuck = [nodes[i].name or nodes[i].op_type for i, count in enumerate(waiting) if count]
+        stuck = [nodes[i].name or nodes[i].op_type for i, count in enumerate(pending_counts) if count]
         raise ParseError(f"nodes depend on themselves: {', '.join(map(repr, stuck[:10]))}")
     return order

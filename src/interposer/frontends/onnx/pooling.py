@@ -26,9 +26,9 @@ def max_pool(node: Node) -> Value | Sequence[Value]:
     """Convert MaxPool; if the second output is used, an operator that returns the indices computes both."""
     if not node.wants(1):
         return pooled(node, node.value(0), PoolingAlgorithm.MAX, PaddingMethod.EXCLUDE)
-    windows = _clipped(node, windows_along(node, node.integers("kernel_shape"), _spatial(node)), _spatial(node))
+    node_windows = _clipped(node, windows_along(node, node.integers("kernel_shape"), _spatial(node)), _spatial(node))
     op = MaxPoolingWithIndices(
-        **windows.lists(), output_shape_rounding=_rounding(node), column_major=node.flag("storage_order")
+        **node_windows.lists(), output_shape_rounding=_rounding(node), column_major=node.flag("storage_order")
     )
     return node.results(op, node.value(0))
 
@@ -44,8 +44,8 @@ def average_pool(node: Node) -> Value:
 @operator("LpPool", since=2)
 def lp_pool(node: Node) -> Value:
     """Convert LpPool: the norm of the elements in the window."""
-    windows = _clipped(node, windows_along(node, node.integers("kernel_shape"), _spatial(node)), _spatial(node))
-    op = LpPooling(**windows.lists(), output_shape_rounding=_rounding(node), p=node.integer("p", 2))
+    node_windows = _clipped(node, windows_along(node, node.integers("kernel_shape"), _spatial(node)), _spatial(node))
+    op = LpPooling(**node_windows.lists(), output_shape_rounding=_rounding(node), p=node.integer("p", 2))
     return node.result(op, node.value(0))
 
 
@@ -55,37 +55,40 @@ def _rounding(node: Node) -> OutputShapeRounding:
 
 def pooled(node: Node, x: Value, algorithm: PoolingAlgorithm, padding: PaddingMethod) -> Value:
     """Return the result of pooling `x`, whose channels are before the spatial axes, with the windows of a node."""
-    size = _spatial_of(x)
-    image = (1,) * (len(size) == 1) + tuple(size)
-    geometry, rounding = _clipped(node, windows(node, node.integers("kernel_shape"), size), image), _rounding(node)
-    if algorithm is PoolingAlgorithm.MAX and geometry.miss(image):
+    spatial_shape = _spatial_of(x)
+    image = (1,) * (len(spatial_shape) == 1) + tuple(spatial_shape)
+    node_windows, rounding = (
+        _clipped(node, windows(node, node.integers("kernel_shape"), spatial_shape), image),
+        _rounding(node),
+    )
+    if algorithm is PoolingAlgorithm.MAX and node_windows.miss(image):
         if node.flag("ceil_mode"):
-            node.concrete(size, "image")
-        enclosed, rounding = geometry.enclosed(image, rounded_up=node.flag("ceil_mode")), OutputShapeRounding.FLOOR
-        x, geometry = _bordered(node, x, enclosed), geometry.unpadded()
-    kind = Pooling3d if geometry.axes == 3 else Pooling2d
-    op = kind(
+            node.concrete(spatial_shape, "image")
+        enclosed, rounding = node_windows.enclosed(image, rounded_up=node.flag("ceil_mode")), OutputShapeRounding.FLOOR
+        x, node_windows = _bordered(node, x, enclosed), node_windows.unpadded()
+    op_class = Pooling3d if node_windows.axes == 3 else Pooling2d
+    op = op_class(
         algorithm,
-        **geometry.pads(),
-        **geometry.steps(),
-        **geometry.sizes(),
+        **node_windows.pads(),
+        **node_windows.steps(),
+        **node_windows.sizes(),
         output_shape_rounding=rounding,
         padding_method=padding,
     )
-    if len(size) != 1:
+    if len(spatial_shape) != 1:
         return node.result(op, x)
     result_image = node.step(op, as_image(node, x))
     batch, channels, _, width = result_image.known.shape
     return final_reshape(node, result_image, (batch, channels, width), 2)
 
 
-def _bordered(node: Node, x: Value, windows: Windows) -> Value:
+def _bordered(node: Node, x: Value, enclosed: Windows) -> Value:
     """Return images with the padding of windows, as elements that have the lowest number of the type.
 
     This number is the maximum of a window that contains nothing else.
     """
     image = as_image(node, x)
-    pads = tuple(zip(windows.before, windows.after, strict=True))
+    pads = tuple(zip(enclosed.before, enclosed.after, strict=True))
     return node.step(Pad(((0, 0), (0, 0), *pads), lowest(image.known)), image)
 
 
@@ -118,17 +121,15 @@ def global_lp_pool(node: Node) -> Value:
 @operator("MaxUnpool", since=9)
 def max_unpool(node: Node) -> Value:
     """Convert MaxUnpool; a larger output_shape adds zeros at the end."""
-    windows = windows_along(node, node.integers("kernel_shape"), _spatial(node))
+    node_windows = windows_along(node, node.integers("kernel_shape"), _spatial(node))
     image = node.concrete(_spatial(node), "input")
-    columns = zip(image, windows.kernel, windows.strides, windows.before, windows.after, strict=True)
-    op = MaxUnpooling(tuple((n - 1) * stride + size - first - last for n, size, stride, first, last in columns))
+    axes = zip(image, node_windows.kernel, node_windows.strides, node_windows.before, node_windows.after, strict=True)
+    op = MaxUnpooling(tuple((n - 1) * stride + size - first - last for n, size, stride, first, last in axes))
     if not node.has(2):
         return node.result(op, node.value(0), node.value(1))
-    small = node.step(op, node.value(0), node.value(1))
-    more = [
-        (0, requested - n) for requested, n in zip(node.integers_of(2, "output_shape")[2:], op.extents, strict=True)
-    ]
-    return node.result(Pad(((0, 0), (0, 0), *more)), small)
+    unpooled = node.step(op, node.value(0), node.value(1))
+    pads = [(0, target - n) for target, n in zip(node.integers_of(2, "output_shape")[2:], op.extents, strict=True)]
+    return node.result(Pad(((0, 0), (0, 0), *pads)), unpooled)
 
 
 @operator("Col2Im", since=18)
@@ -138,9 +139,9 @@ def col2im(node: Node) -> Value:
     return node.result(Col2Im(**windows_along(node, block, image).lists(), image_shape=image), node.value(0))
 
 
-def _clipped(node: Node, windows: Windows, image: Sequence[int]) -> Windows:
+def _clipped(node: Node, node_windows: Windows, image: Sequence[int]) -> Windows:
     """Return the windows, of which a single one that exceeds the padded image is clipped to it with ceil_mode."""
-    return windows.clipped(image) if node.flag("ceil_mode") else windows
+    return node_windows.clipped(image) if node.flag("ceil_mode") else node_windows
 
 
 def _spatial(node: Node) -> TensorShape:

@@ -72,8 +72,8 @@ def _content(path: str | os.PathLike[str]) -> memoryview:
 
 
 def _document(view: memoryview, path: Path | None) -> Document:
-    apart = set_apart(view)
-    return Document(_checked(_decoded(bytes(apart.message))), path, apart.data)
+    separated = set_apart(view)
+    return Document(_checked(_decoded(bytes(separated.message))), path, separated.data)
 
 
 def _decoded(data: bytes) -> Message:
@@ -83,8 +83,8 @@ def _decoded(data: bytes) -> Message:
     try:
         return onnx_package().load_model_from_string(data, format=encoding)
     except Exception as error:  # protobuf's own errors, which have no common base, and Python's on malformed text
-        text = str(error) or type(error).__name__
-        raise ParseError(f"{_DAMAGED} ({encoding}: {text[:200]})") from error
+        reason = str(error) or type(error).__name__
+        raise ParseError(f"{_DAMAGED} ({encoding}: {reason[:200]})") from error
 
 
 def _is_text(data: bytes) -> bool:

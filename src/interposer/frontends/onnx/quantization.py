@@ -57,7 +57,7 @@ _SATURATING: Final = {
     DataType.FLOAT8_E5M2: 57344.0,
     DataType.FLOAT8_E5M2FNUZ: 57344.0,
 }
-_NEVER_INFINITE: Final = frozenset({DataType.FLOAT6_E2M3FN, DataType.FLOAT6_E3M2FN, DataType.FLOAT4_E2M1FN})
+_FINITE_ONLY: Final = frozenset({DataType.FLOAT6_E2M3FN, DataType.FLOAT6_E3M2FN, DataType.FLOAT4_E2M1FN})
 _ROUND_MODES: Final = {"up": 0x7FFFFF, "down": 0, "nearest": 0x400000}
 """For each rounding mode, the number to add to the bits of a float32 before its significand is cleared."""
 _ROUND: Final = ElementwiseUnary(UnaryOperation.ROUND)
@@ -84,16 +84,16 @@ def cast_like(node: Node) -> Value:
 
 
 def _cast(node: Node, dtype: DataType) -> Value:
-    x, own = node.value(0), node.info(0).dtype
-    if dtype is own:
+    x, source_dtype = node.value(0), node.info(0).dtype
+    if dtype is source_dtype:
         return x
-    if DataType.STRING in (dtype, own):
+    if DataType.STRING in (dtype, source_dtype):
         node.unsupported("it converts to or from texts")
     if dtype is DataType.FLOAT8_E8M0FNU:
         x = _powers_of_two(node, as_type(node, x, DataType.FLOAT32))
     elif dtype in _SATURATING and node.flag("saturate", True):
-        x = _clamped(node, x if own in FLOATS else as_type(node, x, DataType.FLOAT32), dtype)
-    elif dtype.is_integer and dtype.bits < 8 and own.is_float:  # out of range, only the lowest bits count
+        x = _clamped(node, x if source_dtype in FLOATS else as_type(node, x, DataType.FLOAT32), dtype)
+    elif dtype.is_integer and dtype.bits < 8 and source_dtype.is_float:  # out of range, only the lowest bits count
         x = node.step(Cast(DataType.INT32), x)
     return node.result(Cast(dtype), x)
 
@@ -114,11 +114,9 @@ def _powers_of_two(node: Node, x: Value) -> Value:
         raise ParseError(f"its round_mode is {mode!r}; expected {', '.join(_ROUND_MODES)}")
     bits = node.step(Bitcast(DataType.INT32), node.step(ElementwiseUnary(UnaryOperation.ABS), x))
     raised = node.step(Addition(), bits, node.scalar_like(_ROUND_MODES[mode], bits))
-    exponent_bits = node.step(
-        ElementwiseBinary(BinaryOperation.BITWISE_AND), raised, node.scalar_like(0x7F800000, bits)
-    )
+    exponents = node.step(ElementwiseBinary(BinaryOperation.BITWISE_AND), raised, node.scalar_like(0x7F800000, bits))
     is_nan = node.step(ElementwiseUnary(UnaryOperation.IS_NAN), x)
-    rounded = node.step(Where(), is_nan, x, node.step(Bitcast(DataType.FLOAT32), exponent_bits))
+    rounded = node.step(Where(), is_nan, x, node.step(Bitcast(DataType.FLOAT32), exponents))
     if not node.flag("saturate", True):
         return rounded
     return node.step(Activation(ActivationFunction.BOUNDED_RELU, 2.0**127, 2.0**-127), rounded)
@@ -133,9 +131,9 @@ def bitcast(node: Node) -> Value:
 @operator("QuantizeLinear", since=10)
 def quantize_linear(node: Node) -> Value:
     """Convert QuantizeLinear, which rounds half to even."""
-    asked = node.integer("output_dtype", 0)
-    dtype = node.info(2).dtype if node.has(2) else data_type(asked) if asked else DataType.UINT8
-    if dtype in QUANTIZABLE and _is_plain(node) and _division_type(node) is DataType.FLOAT32:
+    type_number = node.integer("output_dtype", 0)
+    dtype = node.info(2).dtype if node.has(2) else data_type(type_number) if type_number else DataType.UINT8
+    if dtype in QUANTIZABLE and _has_constant_scale(node) and _division_type(node) is DataType.FLOAT32:
         return requantized(node, node.value(0), dtype, quantization(node, 1, node.info(0).rank))
     return _quantized_by_arithmetic(node, dtype)
 
@@ -145,38 +143,38 @@ def dequantize_linear(node: Node) -> Value:
     """Convert DequantizeLinear; the result has the type of the scale."""
     if node.has(2) and node.info(2).dtype is not node.info(0).dtype:
         raise ParseError(f"its zero point is {node.info(2).dtype}, but it takes {node.info(0).dtype}")
-    asked = node.integer("output_dtype", 0)
-    dtype = data_type(asked) if asked else node.info(1).dtype
-    if _is_plain(node):
+    type_number = node.integer("output_dtype", 0)
+    dtype = data_type(type_number) if type_number else node.info(1).dtype
+    if _has_constant_scale(node):
         return dequantized(node, node.value(0), quantization(node, 1, node.info(0).rank), dtype)
-    blocks = _blocks(node, dtype)
-    if blocks is not None and not blocks.violations(*_integers_with_scales(node)):
-        return node.result(blocks, node.plain(node.value(0)), node.value(1), node.optional(2))
+    op = _block_dequantize(node, dtype)
+    if op is not None and not op.violations(*_integers_with_scales(node)):
+        return node.result(op, node.plain(node.value(0)), node.value(1), node.optional(2))
     return _dequantized_by_arithmetic(node, dtype)
 
 
-def _blocks(node: Node, dtype: DataType) -> BlockDequantize | None:
+def _block_dequantize(node: Node, dtype: DataType) -> BlockDequantize | None:
     """Return the operator for integers with a scale for every block; None for other scales and for narrow floats."""
-    size, rank = node.integer("block_size", 0), node.info(0).rank
-    if size < 1 or not node.info(0).shape.is_concrete or dtype not in FLOATS:
+    block_size, rank = node.integer("block_size", 0), node.info(0).rank
+    if block_size < 1 or not node.info(0).shape.is_concrete or dtype not in FLOATS:
         return None
-    return BlockDequantize(size, checked_axis(node.integer("axis", 1), rank), dtype)
+    return BlockDequantize(block_size, checked_axis(node.integer("axis", 1), rank), dtype)
 
 
 def _integers_with_scales(node: Node) -> tuple[TensorInfo, TensorInfo, TensorInfo | None]:
     return node.info(0).with_quantization(None), node.info(1), node.info(2) if node.has(2) else None
 
 
-def _is_plain(node: Node) -> bool:
+def _has_constant_scale(node: Node) -> bool:
     """Return True if scale and zero point are known constants, per tensor or per channel.
 
     Scales of 0, which some tools write for channels of zeros, return False: arithmetic handles them.
     """
-    scale, zero = node.value(1).constant, node.value(2).constant if node.has(2) else 0
-    if node.integer("block_size", 0) or scale is None or zero is None:
+    scale, zero_point = node.value(1).constant, node.value(2).constant if node.has(2) else 0
+    if node.integer("block_size", 0) or scale is None or zero_point is None:
         return False
-    reals = scale.astype(np.float64)
-    return bool((reals > 0).all() or not np.isfinite(reals).all())
+    scales = scale.astype(np.float64)
+    return bool((scales > 0).all() or not np.isfinite(scales).all())
 
 
 def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
@@ -184,27 +182,27 @@ def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
 
     This is for scales computed at run time, block scales and narrow floats, which a Quantize layer does not support.
     """
-    if dtype not in QUANTIZABLE | _SATURATING.keys() | _NEVER_INFINITE:
+    if dtype not in QUANTIZABLE | _SATURATING.keys() | _FINITE_ONLY:
         node.unsupported(f"it quantizes to {dtype}")
-    x, scale, zero = _number_operands(node, _division_type(node))
-    codes = node.step(Division(), x, scale)
+    x, scale, zero_point = _float_operands(node, _division_type(node))
+    quantized = node.step(Division(), x, scale)
     if dtype in QUANTIZABLE:  # float16 does not represent every 16-bit integer
-        codes = as_type(node, node.step(_ROUND, codes), DataType.FLOAT32)
-        zero = zero and as_type(node, zero, DataType.FLOAT32)
-    codes = codes if zero is None else node.step(Addition(), codes, zero)
+        quantized = as_type(node, node.step(_ROUND, quantized), DataType.FLOAT32)
+        zero_point = zero_point and as_type(node, zero_point, DataType.FLOAT32)
+    quantized = quantized if zero_point is None else node.step(Addition(), quantized, zero_point)
     if dtype in _SATURATING:
-        codes = _clamped(node, codes, dtype) if node.flag("saturate", True) else codes
+        quantized = _clamped(node, quantized, dtype) if node.flag("saturate", True) else quantized
     elif dtype in QUANTIZABLE:
         low, high = map(float, integer_range(dtype))
-        codes = node.step(Activation(ActivationFunction.BOUNDED_RELU, high, low), codes)
-    return _merged(node, Cast(dtype), codes)
+        quantized = node.step(Activation(ActivationFunction.BOUNDED_RELU, high, low), quantized)
+    return _merged(node, Cast(dtype), quantized)
 
 
 def _division_type(node: Node) -> DataType:
     """Return the type of the division: the attribute `precision`, or the scale's type since 23, float32 before."""
-    asked, scale = node.integer("precision", 0), node.info(1).dtype
-    if asked:
-        dtype = data_type(asked)
+    type_number, scale = node.integer("precision", 0), node.info(1).dtype
+    if type_number:
+        dtype = data_type(type_number)
         if dtype not in FLOATS:
             raise ParseError(f"its precision is {dtype}; expected a type of float values")
         return dtype
@@ -212,33 +210,37 @@ def _division_type(node: Node) -> DataType:
 
 
 def _dequantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
-    x, scale, zero = _number_operands(node, dtype)
-    return _merged(node, Multiplication(), x if zero is None else node.step(Subtraction(), x, zero), scale)
+    x, scale, zero_point = _float_operands(node, dtype)
+    return _merged(node, Multiplication(), x if zero_point is None else node.step(Subtraction(), x, zero_point), scale)
 
 
-def _number_operands(node: Node, dtype: DataType) -> tuple[Value, Value, Value | None]:
+def _float_operands(node: Node, dtype: DataType) -> tuple[Value, Value, Value | None]:
     """Return the operands tensor, scale and zero point (None if absent) as floats of type `dtype` that broadcast.
 
     With block scales, the tensor is reshaped so that each block has an axis of its own.
     """
     x, scale = (as_type(node, node.plain(node.value(i)), dtype) for i in (0, 1))
-    zero = as_type(node, node.value(2), dtype) if node.has(2) else None
+    zero_point = as_type(node, node.value(2), dtype) if node.has(2) else None
     axis = _axis_of_blocks(node)
     if axis is None:
-        return x, _spread(node, scale), zero and _spread(node, zero)
-    blocks, ones = list(scale.known.shape), list(scale.known.shape)
-    blocks.insert(axis + 1, node.integer("block_size"))
-    ones.insert(axis + 1, 1)
-    return reshaped(node, x, blocks), reshaped(node, scale, ones), zero and reshaped(node, zero, ones)
+        return x, _spread(node, scale), zero_point and _spread(node, zero_point)
+    blocked_shape, scale_shape = list(scale.known.shape), list(scale.known.shape)
+    blocked_shape.insert(axis + 1, node.integer("block_size"))
+    scale_shape.insert(axis + 1, 1)
+    return (
+        reshaped(node, x, blocked_shape),
+        reshaped(node, scale, scale_shape),
+        zero_point and reshaped(node, zero_point, scale_shape),
+    )
 
 
 def _axis_of_blocks(node: Node) -> int | None:
     """Return the axis that block scales divide into equal blocks; None if there are none, or the sizes do not fit."""
-    shape, scale, size = node.info(0).shape, node.info(1).shape, node.integer("block_size", 0)
-    if size < 1 or len(scale) != len(shape) or len(shape) == MAX_RANK:
+    shape, scale_shape, size = node.info(0).shape, node.info(1).shape, node.integer("block_size", 0)
+    if size < 1 or len(scale_shape) != len(shape) or len(shape) == MAX_RANK:
         return None
     axis = checked_axis(node.integer("axis", 1), len(shape))
-    covered = [dimension * size if i == axis else dimension for i, dimension in enumerate(scale)]
+    covered = [dimension * size if i == axis else dimension for i, dimension in enumerate(scale_shape)]
     return axis if shape.is_concrete and tuple(covered) == tuple(shape) else None
 
 
@@ -263,17 +265,19 @@ def _spread(node: Node, numbers: Value) -> Value:
     Block scales are repeated for every element of their block. `ParseError` is raised if the shape fits none of the
     three.
     """
-    shape, block = node.info(0).shape, node.integer("block_size", 0)
+    shape, block_size = node.info(0).shape, node.integer("block_size", 0)
     if numbers.known.num_elements == 1:
         return reshaped(node, numbers, [])
     axis = checked_axis(node.integer("axis", 1), len(shape))
-    if numbers.known.rank == 1 and not block:
+    if numbers.known.rank == 1 and not block_size:
         return reshaped(node, numbers, [-1 if i == axis else 1 for i in range(len(shape))])
-    wrong = numbers.known.rank != len(shape) or block < 1
-    places = np.arange(0 if wrong else node.known(shape[axis], "input's dimension along the blocks")) // max(block, 1)
-    if wrong or differ(numbers.known.shape[axis], len(set(places.tolist()))):
-        raise ParseError(f"its scale has shape {numbers.known.shape}, its input {shape} and blocks of {block}")
-    return node.step(Gather(axis), numbers, node.constant(places))
+    does_not_fit = numbers.known.rank != len(shape) or block_size < 1
+    block_indices = np.arange(
+        0 if does_not_fit else node.known(shape[axis], "input's dimension along the blocks")
+    ) // max(block_size, 1)
+    if does_not_fit or differ(numbers.known.shape[axis], len(set(block_indices.tolist()))):
+        raise ParseError(f"its scale has shape {numbers.known.shape}, its input {shape} and blocks of {block_size}")
+    return node.step(Gather(axis), numbers, node.constant(block_indices))
 
 
 def quantization(node: Node, index: int, rank: int, axis: int | None = None) -> Quantization:
@@ -286,19 +290,22 @@ def quantization(node: Node, index: int, rank: int, axis: int | None = None) -> 
     zero_point = node.array(index + 1, "zero point") if node.has(index + 1) else np.zeros(scale.shape, np.int64)
     if scale.shape != zero_point.shape and not scale.size == zero_point.size == 1:
         raise ParseError(f"its scale has shape {list(scale.shape)}, its zero point {list(zero_point.shape)}")
-    scales, points = scale.astype(np.float64).reshape(-1).tolist(), zero_point.astype(np.int64).reshape(-1).tolist()
+    scales, zero_points = (
+        scale.astype(np.float64).reshape(-1).tolist(),
+        zero_point.astype(np.int64).reshape(-1).tolist(),
+    )
     if len(scales) == 1:
-        return Quantization(scales[0], points[0])
+        return Quantization(scales[0], zero_points[0])
     if scale.ndim != 1:
         raise ParseError(f"its scale has shape {list(scale.shape)}; expected one number, or one for each channel")
-    return Quantization(scales, points, checked_axis(node.integer("axis", 1) if axis is None else axis, rank))
+    return Quantization(scales, zero_points, checked_axis(node.integer("axis", 1) if axis is None else axis, rank))
 
 
-def requantized(node: Node, real: Value, dtype: DataType, q: Quantization) -> Value:
+def requantized(node: Node, floats: Value, dtype: DataType, q: Quantization) -> Value:
     """Return float values quantized to `dtype` with the quantization `q`, ties to even, as the node's own result."""
-    if not real.known.dtype.is_float:
-        real = node.step(Cast(DataType.FLOAT32), real)
-    return node.result(Quantize(dtype, RoundingMethod.HALF_TO_EVEN), real, quantization=q)
+    if not floats.known.dtype.is_float:
+        floats = node.step(Cast(DataType.FLOAT32), floats)
+    return node.result(Quantize(dtype, RoundingMethod.HALF_TO_EVEN), floats, quantization=q)
 
 
 def with_quantization(node: Node, stored: Value, q: Quantization) -> Value:
@@ -321,9 +328,9 @@ def dequantized(node: Node, stored: Value, q: Quantization, dtype: DataType, *, 
     if stored.known.dtype in QUANTIZABLE:
         stored = node.step(Cast(DataType.INT32), stored)
     if any(q.zero_points):
-        points = np.array(q.zero_points).astype(stored.known.dtype.numpy)
-        stored = node.step(Subtraction(), stored, node.constant(_along(q.axis, points, stored)))
-    scale = _along(q.axis, np.array(q.scales), stored).astype(dtype.numpy)
+        zero_points = np.array(q.zero_points).astype(stored.known.dtype.numpy)
+        stored = node.step(Subtraction(), stored, node.constant(_broadcast_array(q.axis, zero_points, stored)))
+    scale = _broadcast_array(q.axis, np.array(q.scales), stored).astype(dtype.numpy)
     return make(Multiplication(), node.step(Cast(dtype), stored), node.constant(scale))
 
 
@@ -337,8 +344,8 @@ def centered(node: Node, stored: Value, zero_point: Value | None, axis: int = 0)
     wide = node.step(Cast(DataType.INT32), stored)
     if zero_point is None:
         return wide
-    point = along(node, node.step(Cast(DataType.INT32), zero_point), stored, axis)
-    return node.step(Subtraction(), wide, point)
+    broadcast_point = along(node, node.step(Cast(DataType.INT32), zero_point), stored, axis)
+    return node.step(Subtraction(), wide, broadcast_point)
 
 
 def along(node: Node, zero_point: Value | None, stored: Value, axis: int) -> Value | None:
@@ -352,10 +359,10 @@ def along(node: Node, zero_point: Value | None, stored: Value, axis: int) -> Val
     return reshaped(node, zero_point, shape)
 
 
-def _along(axis: int | None, numbers: Array, value: Value) -> Array:
+def _broadcast_array(axis: int | None, numbers: Array, tensor: Value) -> Array:
     if axis is None:
         return numbers.reshape(())
-    shape = [1] * value.known.rank
+    shape = [1] * tensor.known.rank
     shape[axis] = -1
     return numbers.reshape(shape)
 

@@ -29,7 +29,7 @@ from interposer.ops.reshape import BroadcastTo, Shape
 __all__: list[str] = []
 
 _SEEDS: Final = 1 << 32
-_BOUNDS: Final = {
+_PARAMETERS: Final = {
     Distribution.UNIFORM: (("low", 0.0), ("high", 1.0)),
     Distribution.NORMAL: (("mean", 0.0), ("scale", 1.0)),
 }
@@ -62,19 +62,19 @@ def random_normal_like(node: Node) -> Value:
 @operator("Bernoulli", since=15)
 def bernoulli(node: Node) -> Value:
     """Convert Bernoulli: 1 if a random number between 0 and 1 is less than the probability."""
-    p, asked = node.value(0), node.integer("dtype", 0)
-    drawn = node.step(RandomFill(seed=_seed(node), dtype=DataType.FLOAT64), _shape_of(node, p))
-    is_below = node.step(Comparison(ComparisonOperation.LESS), drawn, _as(node, p, DataType.FLOAT64))
-    return node.result(Cast(data_type(asked) if asked else p.known.dtype), is_below)
+    probability, type_number = node.value(0), node.integer("dtype", 0)
+    drawn = node.step(RandomFill(seed=_seed(node), dtype=DataType.FLOAT64), _shape_of(node, probability))
+    is_one = node.step(Comparison(ComparisonOperation.LESS), drawn, _as_type(node, probability, DataType.FLOAT64))
+    return node.result(Cast(data_type(type_number) if type_number else probability.known.dtype), is_one)
 
 
 @operator("Multinomial", since=7)
 def multinomial(node: Node) -> Value:
     """Convert Multinomial; the scores are log-probabilities."""
-    asked = node.integer("dtype", 6)
+    type_number = node.integer("dtype", 6)
     seed = _seed(node)
     seeds = None if seed is None else node.constant(np.array([seed, 1], np.int64))
-    return node.result(RandomMultinomial(node.integer("sample_size", 1), data_type(asked)), node.value(0), seeds)
+    return node.result(RandomMultinomial(node.integer("sample_size", 1), data_type(type_number)), node.value(0), seeds)
 
 
 @operator("Dropout")
@@ -103,18 +103,22 @@ def dropout(node: Node) -> Sequence[Value | None]:
     ratio = node.value(1) if node.has(1) else node.constant(np.array(0.5, np.float32))
     seed = node.integer("seed") % _SEEDS if node.has_attribute("seed") else None
     drawn = node.step(RandomFill(seed=seed, dtype=DataType.FLOAT64), _shape_of(node, x))
-    keeps = node.step(Comparison(ComparisonOperation.GREATER_OR_EQUAL), drawn, _as(node, ratio, DataType.FLOAT64))
-    kept_share = node.step(Subtraction(), node.scalar_like(1, x), _as(node, ratio, x.known.dtype))
-    masked = node.step(Multiplication(), _as(node, keeps, x.known.dtype), x)
-    return [node.result(Division(), masked, kept_share), keeps]
+    is_kept = node.step(
+        Comparison(ComparisonOperation.GREATER_OR_EQUAL), drawn, _as_type(node, ratio, DataType.FLOAT64)
+    )
+    kept_fraction = node.step(Subtraction(), node.scalar_like(1, x), _as_type(node, ratio, x.known.dtype))
+    kept_elements = node.step(Multiplication(), _as_type(node, is_kept, x.known.dtype), x)
+    return [node.result(Division(), kept_elements, kept_fraction), is_kept]
 
 
-def _filled(node: Node, distribution: Distribution, dims: Value, dtype: DataType) -> Value:
-    a, b = (node.number(name, default) for name, default in _BOUNDS[distribution])
+def _filled(node: Node, distribution: Distribution, shape: Value, dtype: DataType) -> Value:
+    a, b = (node.number(name, default) for name, default in _PARAMETERS[distribution])
     if distribution is Distribution.NORMAL and b < 0:
         raise ParseError(f"its scale is {b:g}; expected 0 or more")
-    asked = node.integer("dtype", 0)
-    return node.result(RandomFill(distribution, a, b, _seed(node), data_type(asked) if asked else dtype), dims)
+    type_number = node.integer("dtype", 0)
+    return node.result(
+        RandomFill(distribution, a, b, _seed(node), data_type(type_number) if type_number else dtype), shape
+    )
 
 
 def _given_shape(node: Node) -> Value:
@@ -132,5 +136,5 @@ def _seed(node: Node) -> int | None:
     return int(node.number("seed")) % _SEEDS
 
 
-def _as(node: Node, value: Value, dtype: DataType) -> Value:
+def _as_type(node: Node, value: Value, dtype: DataType) -> Value:
     return value if value.known.dtype is dtype else node.step(Cast(dtype), value)

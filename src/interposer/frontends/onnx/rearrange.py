@@ -53,19 +53,19 @@ def split(node: Node) -> Sequence[Value]:
 
 def _sizes(node: Node, axis: int) -> tuple[int, ...]:
     if node.has(1):
-        return _agreeing(node, node.integers_of(1, "split"))
+        return _one_size_per_output(node, node.integers_of(1, "split"))
     if node.has_attribute("split"):
-        return _agreeing(node, node.integers("split"))
+        return _one_size_per_output(node, node.integers("split"))
     dimension: int = node.known(node.info(0).shape[axis], f"input's dimension along axis {axis}")
-    parts = node.integer("num_outputs", node.num_outputs)
-    if parts != node.num_outputs or parts < 1:
-        raise ParseError(f"it has {node.num_outputs} outputs, but num_outputs is {parts}")
-    size = -(-dimension // parts)
-    sizes = [min(size, max(0, dimension - i * size)) for i in range(parts)]
+    num_parts = node.integer("num_outputs", node.num_outputs)
+    if num_parts != node.num_outputs or num_parts < 1:
+        raise ParseError(f"it has {node.num_outputs} outputs, but num_outputs is {num_parts}")
+    size = -(-dimension // num_parts)
+    sizes = [min(size, max(0, dimension - i * size)) for i in range(num_parts)]
     return tuple(sizes)
 
 
-def _agreeing(node: Node, sizes: tuple[int, ...]) -> tuple[int, ...]:
+def _one_size_per_output(node: Node, sizes: tuple[int, ...]) -> tuple[int, ...]:
     if len(sizes) != node.num_outputs:
         raise ParseError(f"it has {node.num_outputs} outputs, but {len(sizes)} sizes")
     return sizes
@@ -83,8 +83,8 @@ def slice_by_operands(node: Node) -> Value:
     """Convert Slice with starts, ends, axes and steps as operands."""
     if node.is_computed(1, 2, 4):
         count = node.info(1).shape[0]
-        cut = node.integers_of(3, "axes") if node.has(3) else range(count)
-        return node.result(DynamicSlice(tuple(cut)), node.value(0), node.value(1), node.value(2), node.optional(4))
+        cut_axes = node.integers_of(3, "axes") if node.has(3) else range(count)
+        return node.result(DynamicSlice(tuple(cut_axes)), node.value(0), node.value(1), node.value(2), node.optional(4))
     starts, ends = node.integers_of(1, "starts"), node.integers_of(2, "ends")
     axes = node.integers_of(3, "axes") if node.has(3) else range(len(starts))
     steps = node.integers_of(4, "steps") if node.has(4) else [1] * len(starts)
@@ -113,20 +113,20 @@ def _strided(indices: Sequence[slice]) -> StridedSlice:
     whole = [index.start is None for index in indices]
     to_end = [w or (index.step > 0 and index.stop >= _FARTHEST) for w, index in zip(whole, indices, strict=True)]
     return StridedSlice(
-        begin=tuple(0 if w else _near(index.start) for w, index in zip(whole, indices, strict=True)),
-        end=tuple(0 if e else _near(index.stop) for e, index in zip(to_end, indices, strict=True)),
-        stride=tuple(_near(index.step) for index in indices),
+        begin=tuple(0 if w else _within_int32(index.start) for w, index in zip(whole, indices, strict=True)),
+        end=tuple(0 if e else _within_int32(index.stop) for e, index in zip(to_end, indices, strict=True)),
+        stride=tuple(_within_int32(index.step) for index in indices),
         begin_mask=_mask(whole),
         end_mask=_mask(to_end),
     )
 
 
-def _near(number: int) -> int:
+def _within_int32(number: int) -> int:
     return max(-_FARTHEST, min(number, _FARTHEST))
 
 
-def _mask(bits: Sequence[bool]) -> int:
-    return sum(1 << i for i, bit in enumerate(bits) if bit)
+def _mask(flags: Sequence[bool]) -> int:
+    return sum(1 << i for i, bit in enumerate(flags) if bit)
 
 
 @operator("Pad")
@@ -156,15 +156,15 @@ def padded(node: Node, pads: Sequence[int], axes: Sequence[int], value: float) -
     pairs = [(0, 0)] * rank
     for axis, before, after in zip(axes, pads, pads[len(axes) :], strict=False):
         pairs[axis] = (before, after)
-    added = tuple((max(0, before), max(0, after)) for before, after in pairs)
-    data = node.value(0) if min(pads, default=0) >= 0 else _cut(node, pairs)
-    return node.result(Pad(added, value, _PADDING_MODES[mode]), data)
+    positive_pads = tuple((max(0, before), max(0, after)) for before, after in pairs)
+    data = node.value(0) if min(pads, default=0) >= 0 else _cropped(node, pairs)
+    return node.result(Pad(positive_pads, value, _PADDING_MODES[mode]), data)
 
 
-def _cut(node: Node, pairs: Sequence[tuple[int, int]]) -> Value:
+def _cropped(node: Node, pairs: Sequence[tuple[int, int]]) -> Value:
     shape = node.concrete(node.info(0).shape, "input")
     begin = tuple(max(0, -before) for before, _ in pairs)
-    size = tuple(dim - first - max(0, -after) for dim, first, (_, after) in zip(shape, begin, pairs, strict=True))
+    size = tuple(dim - start - max(0, -after) for dim, start, (_, after) in zip(shape, begin, pairs, strict=True))
     if min(size) < 0:
         raise ParseError(f"its pads {list(pairs)} leave nothing of the shape {list(shape)}")
     return node.step(Slice(begin, size), node.value(0))
@@ -225,10 +225,10 @@ def center_crop_pad(node: Node) -> Value:
         raise ParseError(f"its shape is {list(target)}; expected a dimension of 0 or more for each of {len(axes)} axes")
     begin, size, pads = [0] * len(shape), [-1] * len(shape), [(0, 0)] * len(shape)
     for axis, dimension in zip(axes, target, strict=True):
-        more = dimension - node.known(shape[axis], f"input's dimension along axis {axis}")
-        if more < 0:
-            begin[axis], size[axis] = -more // 2, dimension
+        growth = dimension - node.known(shape[axis], f"input's dimension along axis {axis}")
+        if growth < 0:
+            begin[axis], size[axis] = -growth // 2, dimension
         else:
-            pads[axis] = (more // 2, more - more // 2)
-    cut = node.step(Slice(tuple(begin), tuple(size)), node.value(0))
-    return node.result(Pad(tuple(pads)), cut)
+            pads[axis] = (growth // 2, growth - growth // 2)
+    cropped = node.step(Slice(tuple(begin), tuple(size)), node.value(0))
+    return node.result(Pad(tuple(pads)), cropped)

@@ -51,8 +51,8 @@ def lstm(node: Node) -> Sequence[Value]:
     return _layer(node, LstmSequence(**_common(node), input_forget=node.flag("input_forget")), 8)
 
 
-def _layer(node: Node, op: Op, operands: int) -> Sequence[Value]:
-    return node.results(op, *(node.optional(i) for i in range(operands)))
+def _layer(node: Node, op: Op, num_operands: int) -> Sequence[Value]:
+    return node.results(op, *(node.optional(i) for i in range(num_operands)))
 
 
 def _common(node: Node) -> dict[str, Any]:
@@ -81,6 +81,6 @@ def _functions(node: Node) -> Iterator[tuple[ActivationFunction, float, float]]:
         if name.lower() not in _FUNCTIONS:
             node.unsupported(f"its activation {name!r} is not known")
         function, defaults = _FUNCTIONS[name.lower()]
-        value = [next(numbers, default) for numbers, default in zip((alphas, betas), defaults, strict=False)]
-        a, b = (*value, 1.0, 1.0)[:2]
+        parameters = [next(given, default) for given, default in zip((alphas, betas), defaults, strict=False)]
+        a, b = (*parameters, 1.0, 1.0)[:2]
         yield function, a, b

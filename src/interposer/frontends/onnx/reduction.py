@@ -36,13 +36,13 @@ def _reduction(operation: ReduceOperation) -> Converter:
     since = 13 if operation is ReduceOperation.SUM else 18
 
     def convert(node: Node) -> Value:
-        axes, keep = axes_of(node, since), node.flag("keepdims", True)
+        axes, keep_dims = axes_of(node, since), node.flag("keepdims", True)
         if not axes and node.flag("noop_with_empty_axes"):
             return node.value(0)
         axes = checked_axes(axes or (), node.info(0).rank)
         if operation is ReduceOperation.MEAN:
-            return node.result(Mean(axes, keep), node.value(0))
-        return node.result(Reduce(axes, keep, operation), node.value(0))
+            return node.result(Mean(axes, keep_dims), node.value(0))
+        return node.result(Reduce(axes, keep_dims, operation), node.value(0))
 
     return convert
 

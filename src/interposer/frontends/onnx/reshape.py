@@ -47,18 +47,18 @@ def _reshaped(node: Node, target: Sequence[int], allow_zero: bool = False) -> Va
         raise ParseError(f"its shape has rank {len(target)}; ranks 0 to {MAX_RANK} are supported")
     if not allow_zero and 0 in target[len(shape) :]:
         raise ParseError(f"its shape {list(target)} copies a dimension that the input of shape {shape} lacks")
-    copies = [i for i, dim in enumerate(target) if not isinstance(dim, Dim) and dim == 0 and not allow_zero]
-    sizes = [shape[i] if i in copies else dim for i, dim in enumerate(target)]
+    copied = [i for i, dim in enumerate(target) if not isinstance(dim, Dim) and dim == 0 and not allow_zero]
+    sizes = [shape[i] if i in copied else dim for i, dim in enumerate(target)]
     inferred = [i for i, dim in enumerate(sizes) if not isinstance(dim, Dim) and dim == -1]
-    known = [dim for i, dim in enumerate(sizes) if i not in inferred]
-    if len(inferred) == 1 and shape.is_concrete and TensorShape(known).is_concrete and 0 not in known:
-        sizes[inferred[0]] = math.prod(shape) // math.prod(map(int, known))
-    op = reshape_to(shape, sizes, next((i for i in range(len(sizes)) if i not in copies), len(sizes)))
+    known_sizes = [dim for i, dim in enumerate(sizes) if i not in inferred]
+    if len(inferred) == 1 and shape.is_concrete and TensorShape(known_sizes).is_concrete and 0 not in known_sizes:
+        sizes[inferred[0]] = math.prod(shape) // math.prod(map(int, known_sizes))
+    op = reshape_to(shape, sizes, next((i for i in range(len(sizes)) if i not in copied), len(sizes)))
     if op is not None:
         return node.result(op, node.value(0))
     if not any(isinstance(dim, Dim) for dim in target):
-        return node.result(Reshape(tuple(target), copy_zeros=bool(copies)), node.value(0))
-    return final_reshape_by(node, node.value(0), node.value(1), sizes, copy_zeros=bool(copies))
+        return node.result(Reshape(tuple(target), copy_zeros=bool(copied)), node.value(0))
+    return final_reshape_by(node, node.value(0), node.value(1), sizes, copy_zeros=bool(copied))
 
 
 @operator("Flatten")
@@ -81,10 +81,12 @@ def flatten(node: Node) -> Value:
 @operator("Squeeze")
 def squeeze(node: Node) -> Value:
     """Convert Squeeze; without axes, all axes of size 1 are removed."""
-    shape, value = node.info(0).shape, axes_of(node, 13)
-    if value is None:
+    shape, given_axes = node.info(0).shape, axes_of(node, 13)
+    if given_axes is None:
         node.concrete(shape, "input")
-    axes = [i for i, dim in enumerate(shape) if dim == 1] if value is None else checked_axes(value, len(shape))
+    axes = (
+        [i for i, dim in enumerate(shape) if dim == 1] if given_axes is None else checked_axes(given_axes, len(shape))
+    )
     for axis in axes:
         if shape[axis] != 1 and not isinstance(shape[axis], Dim):
             raise ParseError(f"axis {axis} of its input of shape {shape} does not have size 1")
@@ -94,12 +96,12 @@ def squeeze(node: Node) -> Value:
 @operator("Unsqueeze")
 def unsqueeze(node: Node) -> Value:
     """Convert Unsqueeze; the axes are counted in the result."""
-    shape, value = node.info(0).shape, axes_of(node, 13)
-    if value is None:
+    shape, axes = node.info(0).shape, axes_of(node, 13)
+    if axes is None:
         raise ParseError("it has no axes")
-    if len(shape) + len(value) > MAX_RANK:
-        raise ParseError(f"its result has rank {len(shape) + len(value)}; ranks 0 to {MAX_RANK} are supported")
-    return inserted_axes(node, node.value(0), checked_axes(value, len(shape) + len(value)))
+    if len(shape) + len(axes) > MAX_RANK:
+        raise ParseError(f"its result has rank {len(shape) + len(axes)}; ranks 0 to {MAX_RANK} are supported")
+    return inserted_axes(node, node.value(0), checked_axes(axes, len(shape) + len(axes)))
 
 
 @operator("Shape")
@@ -112,8 +114,8 @@ def shape_of(node: Node) -> Value:
     first, last, _ = slice(start, end).indices(rank)
     if (first, last) == (0, rank):
         return node.result(Shape(DataType.INT64), node.value(0))
-    whole = node.step(Shape(DataType.INT64), node.value(0))
-    return node.result(Slice((first,), (max(0, last - first),)), whole)
+    full_shape = node.step(Shape(DataType.INT64), node.value(0))
+    return node.result(Slice((first,), (max(0, last - first),)), full_shape)
 
 
 @operator("Size")
@@ -183,22 +185,22 @@ def _constant(node: Node) -> Array:
 @operator("ConstantOfShape", since=9)
 def constant_of_shape(node: Node) -> Value:
     """Convert ConstantOfShape: one repeated element; a shape that is data is filled at run time."""
-    value = node.tensor_array("value") if node.has_attribute("value") else np.zeros(1, np.float32)
-    if value.size != 1:
-        raise ParseError(f"its value has shape {list(value.shape)}; expected one element")
+    fill_value = node.tensor_array("value") if node.has_attribute("value") else np.zeros(1, np.float32)
+    if fill_value.size != 1:
+        raise ParseError(f"its value has shape {list(fill_value.shape)}; expected one element")
     shape = node.value(0)
     if shape.constant is not None:
-        return node.result(BroadcastTo(node.integers_of(0, "shape")), node.constant(value.reshape(())))
-    if value.dtype.kind == "O":
+        return node.result(BroadcastTo(node.integers_of(0, "shape")), node.constant(fill_value.reshape(())))
+    if fill_value.dtype.kind == "O":
         node.unsupported("it fills a shape that is computed from data with a text")
-    return node.result(Fill(float(value.item()), DataType.of(value.dtype)), shape)
+    return node.result(Fill(float(fill_value.item()), DataType.of(fill_value.dtype)), shape)
 
 
 @operator("Range", since=11)
 def number_range(node: Node) -> Value:
     """Convert Range; constant operands make a constant, other operands a result whose length is known at run time."""
     operands = [node.value(i) for i in range(3)]
-    if any(value.constant is None for value in operands):
+    if any(operand.constant is None for operand in operands):
         return node.result(Range(), *operands)
     start, limit, delta = (node.array(i, title).reshape(-1) for i, title in enumerate(("start", "limit", "delta")))
     if not start.size == limit.size == delta.size == 1 or start.dtype.kind == "O" or not delta[0]:

@@ -115,51 +115,51 @@ def resize(node: Node) -> Value:
     if style.coordinates not in _COORDINATES:
         node.unsupported(f"its coordinate_transformation_mode is {style.coordinates!r}")
     rank = node.info(0).rank
-    numbers = checked_axes(node.integers("axes", range(rank)), rank)
+    axis_numbers = checked_axes(node.integers("axes", range(rank)), rank)
     if node.has(2) and node.array(2, "scales").size:
-        value = dict(zip(numbers, node.array(2, "scales").reshape(-1).tolist(), strict=False))
-        axes = _axes_by_scales(node, [value.get(axis, 1.0) for axis in range(rank)])
+        scale_by_axis = dict(zip(axis_numbers, node.array(2, "scales").reshape(-1).tolist(), strict=False))
+        axes = _axes_by_scales(node, [scale_by_axis.get(axis, 1.0) for axis in range(rank)])
     else:
-        axes = _axes_by_sizes(node, numbers)
-    return _applied(node, _cropped(node, axes, numbers) if style.crops else axes, style)
+        axes = _axes_by_sizes(node, axis_numbers)
+    return _applied(node, _cropped(node, axes, axis_numbers) if style.crops else axes, style)
 
 
-def _cropped(node: Node, axes: Sequence[_Axis], numbers: Sequence[int]) -> list[_Axis]:
+def _cropped(node: Node, axes: Sequence[_Axis], axis_numbers: Sequence[int]) -> list[_Axis]:
     """Return the axes that are resized or cropped, each with its range from the operand roi.
 
-    `axes` are the axes whose size changes, and `numbers` the axes that roi covers: it lists a start for each, then an
-    end for each, as fractions of the input's size.
+    `axes` are the axes whose size changes, and `axis_numbers` the axes that roi covers: it lists a start for each, then
+    an end for each, as fractions of the input's size.
     """
-    parts = node.array(1, "roi").reshape(-1).tolist()
-    if len(parts) != 2 * len(numbers):
+    bounds = node.array(1, "roi").reshape(-1).tolist()
+    if len(bounds) != 2 * len(axis_numbers):
         raise ParseError(
-            f"its roi has {len(parts)} numbers; expected {2 * len(numbers)}, a start and an end for each axis"
+            f"its roi has {len(bounds)} numbers; expected {2 * len(axis_numbers)}, a start and an end for each axis"
         )
-    known, result = {axis.number: axis for axis in axes}, []
-    for number, start, end in zip(numbers, parts, parts[len(numbers) :], strict=False):
-        if number in known or (start, end) != (0, 1):
+    axis_by_number, cropped_axes = {axis.number: axis for axis in axes}, []
+    for number, start, end in zip(axis_numbers, bounds, bounds[len(axis_numbers) :], strict=False):
+        if number in axis_by_number or (start, end) != (0, 1):
             size = node.known(node.info(0).shape[number], f"input's dimension along axis {number}")
-            axis = known.get(number, _Axis(number, size, size, 1.0))
-            result.append(axis._replace(part=(start, end)))
-    return result
+            axis = axis_by_number.get(number, _Axis(number, size, size, 1.0))
+            cropped_axes.append(axis._replace(part=(start, end)))
+    return cropped_axes
 
 
-def _axes_by_sizes(node: Node, numbers: Sequence[int]) -> list[_Axis]:
+def _axes_by_sizes(node: Node, axis_numbers: Sequence[int]) -> list[_Axis]:
     shape, sizes = node.info(0).shape, node.dimensions_of(3, "sizes")
-    if len(sizes) != len(numbers):
-        raise ParseError(f"it has {len(sizes)} sizes for {len(numbers)} axes")
-    pairs = [(axis, size) for axis, size in zip(numbers, sizes, strict=True) if size is not shape[axis]]
-    for axis, size in pairs:
+    if len(sizes) != len(axis_numbers):
+        raise ParseError(f"it has {len(sizes)} sizes for {len(axis_numbers)} axes")
+    changed = [(axis, size) for axis, size in zip(axis_numbers, sizes, strict=True) if size is not shape[axis]]
+    for axis, size in changed:
         if isinstance(size, Dim) or isinstance(shape[axis], Dim):
             node.open_shape(f"its dimensions along axis {axis} are not known")
     policy = node.text("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
-        return [_Axis(axis, shape[axis], size, size / max(1, shape[axis])) for axis, size in pairs]
+        return [_Axis(axis, shape[axis], size, size / max(1, shape[axis])) for axis, size in changed]
     choose = {"not_larger": min, "not_smaller": max}.get(policy)
     if choose is None:
         raise ParseError(f"its keep_aspect_ratio_policy is {policy!r}")
-    scale = choose(size / max(1, shape[axis]) for axis, size in zip(numbers, sizes, strict=True))
-    return [_Axis(axis, shape[axis], math.floor(scale * shape[axis] + 0.5), scale) for axis in numbers]
+    scale = choose(size / max(1, shape[axis]) for axis, size in zip(axis_numbers, sizes, strict=True))
+    return [_Axis(axis, shape[axis], math.floor(scale * shape[axis] + 0.5), scale) for axis in axis_numbers]
 
 
 def _resized(node: Node, scales: Sequence[float], style: _Style) -> Value:
@@ -196,23 +196,23 @@ def _applied(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
     if op is not None:
         return node.result(op, node.value(0))
     outside = _outside(node, axes) if style.crops else None
-    *first, last = axes
-    value = node.value(0)
-    for axis in first:
-        value = _along(node, value, axis, style, last=False)
-    value = _along(node, value, last, style, last=outside is None)
+    *other_axes, last_axis = axes
+    resized = node.value(0)
+    for axis in other_axes:
+        resized = _resized_along(node, resized, axis, style, last=False)
+    resized = _resized_along(node, resized, last_axis, style, last=outside is None)
     if outside is None:
-        return value
-    beyond = node.scalar_like(node.number("extrapolation_value", 0.0), value)
-    return node.result(Where(), node.constant(outside), beyond, value)
+        return resized
+    extrapolated = node.scalar_like(node.number("extrapolation_value", 0.0), resized)
+    return node.result(Where(), node.constant(outside), extrapolated, resized)
 
 
 def _outside(node: Node, axes: Sequence[_Axis]) -> NDArray[np.bool_] | None:
     """Return a broadcastable mask of the result's pixels that are outside of the input; None if there are none."""
     outside = np.zeros((1,) * node.info(0).rank, bool)
     for axis in axes:
-        places = _places(axis, "tf_crop_and_resize")
-        beyond = (places < 0) | (places > axis.size - 1)
+        coordinates = _input_coordinates(axis, "tf_crop_and_resize")
+        beyond = (coordinates < 0) | (coordinates > axis.size - 1)
         outside = outside | np.expand_dims(beyond, [i for i in range(outside.ndim) if i != axis.number])
     return outside if outside.any() else None
 
@@ -239,68 +239,71 @@ def _same_operator(node: Node, axes: Sequence[_Axis], style: _Style) -> Resize |
 
 def _agrees(op: Resize, axis: _Axis, style: _Style) -> bool:
     if style.mode == "nearest":
-        return np.array_equal(nearest_pixels(op, axis.size, axis.target), _nearest(axis, style))
+        return np.array_equal(nearest_pixels(op, axis.size, axis.target), _nearest_indices(axis, style))
     if style.exclude_outside or (style.antialias and axis.scale < 1):
         return False
     mode = "align_corners" if op.align_corners else "half_pixel" if op.half_pixel_centers else "asymmetric"
-    exact = axis._replace(scale=axis.target / axis.size)
-    theirs, ours = (
-        np.clip(_places(item, way), 0, axis.size - 1) for item, way in ((axis, style.coordinates), (exact, mode))
+    exact_axis = axis._replace(scale=axis.target / axis.size)
+    expected, sampled = (
+        np.clip(_input_coordinates(resized_axis, transformation), 0, axis.size - 1)
+        for resized_axis, transformation in ((axis, style.coordinates), (exact_axis, mode))
     )
-    return bool(np.allclose(theirs, ours, rtol=0, atol=1e-6 * axis.size))
+    return bool(np.allclose(expected, sampled, rtol=0, atol=1e-6 * axis.size))
 
 
-def _along(node: Node, value: Value, axis: _Axis, style: _Style, last: bool) -> Value:
+def _resized_along(node: Node, value: Value, axis: _Axis, style: _Style, last: bool) -> Value:
     make = node.result if last else node.step
     if style.mode == "nearest":
-        return make(Gather(axis.number), value, node.constant(_nearest(axis, style)))
+        return make(Gather(axis.number), value, node.constant(_nearest_indices(axis, style)))
     rank = value.known.rank
     weights = _weights(axis, style).astype(value.known.dtype.numpy)
     if axis.number == rank - 1:
         return make(BatchMatMul(transpose_y=True), value, node.constant(weights))
     if axis.number == rank - 2:
         return make(BatchMatMul(), node.constant(weights), value)
-    order = list(range(rank))
-    order[axis.number], order[-1] = order[-1], order[axis.number]
-    swap = Transpose(tuple(order))
-    mixed = node.step(BatchMatMul(transpose_y=True), node.step(swap, value), node.constant(weights))
-    return make(swap, mixed)
+    permutation = list(range(rank))
+    permutation[axis.number], permutation[-1] = permutation[-1], permutation[axis.number]
+    swap = Transpose(tuple(permutation))
+    interpolated = node.step(BatchMatMul(transpose_y=True), node.step(swap, value), node.constant(weights))
+    return make(swap, interpolated)
 
 
 # --- where pixels come from -------------------------------------------------------------------------------------------
 
 
-def _places(axis: _Axis, coordinates: str) -> Floats:
+def _input_coordinates(axis: _Axis, coordinates: str) -> Floats:
     """Return the input coordinate of each result pixel along an axis, in pixels.
 
     `coordinates` is the attribute coordinate_transformation_mode.
     """
-    x, length = np.arange(axis.target, dtype=np.float64), axis.scale * axis.size
+    pixels, scaled_size = np.arange(axis.target, dtype=np.float64), axis.scale * axis.size
     if coordinates == "align_corners":
-        return x * ((axis.size - 1) / (length - 1)) if length != 1 else x * 0
+        return pixels * ((axis.size - 1) / (scaled_size - 1)) if scaled_size != 1 else pixels * 0
     if coordinates == "asymmetric":
-        return x / axis.scale
+        return pixels / axis.scale
     if coordinates == "tf_crop_and_resize":
         start, end = axis.part
-        way = x / (axis.target - 1) if axis.target > 1 else x + 0.5
-        return (start + way * (end - start)) * (axis.size - 1)
+        fraction = pixels / (axis.target - 1) if axis.target > 1 else pixels + 0.5
+        return (start + fraction * (end - start)) * (axis.size - 1)
     if coordinates == "pytorch_half_pixel" and axis.target == 1:
-        return x - 0.5
-    places = (x + 0.5) / axis.scale - 0.5
-    return places + axis.size / 2 * (1 - axis.target / length) if coordinates == "half_pixel_symmetric" else places
+        return pixels - 0.5
+    centers = (pixels + 0.5) / axis.scale - 0.5
+    return (
+        centers + axis.size / 2 * (1 - axis.target / scaled_size) if coordinates == "half_pixel_symmetric" else centers
+    )
 
 
-def _nearest(axis: _Axis, style: _Style) -> NDArray[np.int64]:
-    places = _places(axis, style.coordinates)
-    rules = {
-        "round_prefer_floor": np.ceil(places - 0.5),
-        "round_prefer_ceil": np.floor(places + 0.5),
-        "floor": np.floor(places),
-        "ceil": np.ceil(places),
+def _nearest_indices(axis: _Axis, style: _Style) -> NDArray[np.int64]:
+    coordinates = _input_coordinates(axis, style.coordinates)
+    rounded = {
+        "round_prefer_floor": np.ceil(coordinates - 0.5),
+        "round_prefer_ceil": np.floor(coordinates + 0.5),
+        "floor": np.floor(coordinates),
+        "ceil": np.ceil(coordinates),
     }
-    if style.nearest_mode not in rules:
+    if style.nearest_mode not in rounded:
         raise ParseError(f"its nearest_mode is {style.nearest_mode!r}")
-    return np.clip(rules[style.nearest_mode], 0, axis.size - 1).astype(np.int64)
+    return np.clip(rounded[style.nearest_mode], 0, axis.size - 1).astype(np.int64)
 
 
 def _weights(axis: _Axis, style: _Style) -> Floats:
@@ -308,20 +311,20 @@ def _weights(axis: _Axis, style: _Style) -> Floats:
 
     Beyond the edge, the edge pixel repeats, unless `style` excludes what is outside.
     """
-    places = _places(axis, style.coordinates)
-    left = np.ceil(places) - 1
+    coordinates = _input_coordinates(axis, style.coordinates)
+    left_neighbours = np.ceil(coordinates) - 1
     scale = min(1.0, axis.scale) if style.antialias else 1.0
-    first = math.floor(-(1 if style.mode == "linear" else 2) / scale) + 1
-    offsets = np.arange(first, 2 - first)
-    distances = np.abs(offsets - (places - left)[:, None]) * scale
-    parts = np.maximum(1 - distances, 0) if style.mode == "linear" else _cubic(distances, style.cubic)
-    neighbours = left[:, None].astype(np.int64) + offsets
+    first_offset = math.floor(-(1 if style.mode == "linear" else 2) / scale) + 1
+    offsets = np.arange(first_offset, 2 - first_offset)
+    distances = np.abs(offsets - (coordinates - left_neighbours)[:, None]) * scale
+    contributions = np.maximum(1 - distances, 0) if style.mode == "linear" else _cubic(distances, style.cubic)
+    neighbours = left_neighbours[:, None].astype(np.int64) + offsets
     if style.exclude_outside:
-        parts = np.where((neighbours < 0) | (neighbours >= axis.size), 0, parts)
+        contributions = np.where((neighbours < 0) | (neighbours >= axis.size), 0, contributions)
     if style.exclude_outside or scale < 1:
-        parts = parts / parts.sum(axis=1, keepdims=True)
+        contributions = contributions / contributions.sum(axis=1, keepdims=True)
     weights = np.zeros((axis.target, axis.size))
-    np.add.at(weights, (np.arange(axis.target)[:, None], np.clip(neighbours, 0, axis.size - 1)), parts)
+    np.add.at(weights, (np.arange(axis.target)[:, None], np.clip(neighbours, 0, axis.size - 1)), contributions)
     return weights
 
 

@@ -23,16 +23,16 @@ def standard_function(node: Message, version: int, info_of: Callable[[str], Tens
     onnx, schema = onnx_package(), _schema(node, version)
     function = onnx.FunctionProto()
     if schema is not None and schema.has_function:
-        chosen = _newest(schema.function_opset_versions, version)
-        function.ParseFromString(schema.get_function_with_opset_version(chosen))
+        function_version = _newest_version(schema.function_opset_versions, version)
+        function.ParseFromString(schema.get_function_with_opset_version(function_version))
     elif schema is not None and schema.has_context_dependent_function:
-        chosen = _newest(schema.context_dependent_function_opset_versions, version)
-        _check(schema, node)
-        types = [_type(onnx, info_of(name) if name else None).SerializeToString() for name in node.input]
-        context_dependent_function_with_opset_version = schema.get_context_dependent_function_with_opset_version(
-            chosen, node.SerializeToString(), types
+        function_version = _newest_version(schema.context_dependent_function_opset_versions, version)
+        _check_node(schema, node)
+        input_types = [_type_proto(onnx, info_of(name) if name else None).SerializeToString() for name in node.input]
+        serialized = schema.get_context_dependent_function_with_opset_version(
+            function_version, node.SerializeToString(), input_types
         )
-        function.ParseFromString(context_dependent_function_with_opset_version)
+        function.ParseFromString(serialized)
     return function if function.node else None
 
 
@@ -50,7 +50,7 @@ def _schema(node: Message, version: int) -> Any:
         return None
 
 
-def _check(schema: Any, node: Message) -> None:
+def _check_node(schema: Any, node: Message) -> None:
     """Raise `ParseError` for a node that violates the ONNX schema of its operator, in its inputs or attributes.
 
     The functions that the standard defines rely on valid nodes.
@@ -59,26 +59,26 @@ def _check(schema: Any, node: Message) -> None:
         raise ParseError(f"it has {len(node.input)} inputs; expected {schema.min_input} to {schema.max_input}")
     if not schema.min_output <= len(node.output) <= schema.max_output:
         raise ParseError(f"it has {len(node.output)} outputs; expected {schema.min_output} to {schema.max_output}")
-    value = {attribute.name: attribute.type for attribute in node.attribute}
-    for name, declared in schema.attributes.items():
-        if name in value and value[name] != declared.type.value:
-            raise ParseError(f"the attribute {name!r} is not of the type {declared.type.name}")
-        if name not in value and declared.required:
+    attribute_types = {attribute.name: attribute.type for attribute in node.attribute}
+    for name, schema_attribute in schema.attributes.items():
+        if name in attribute_types and attribute_types[name] != schema_attribute.type.value:
+            raise ParseError(f"the attribute {name!r} is not of the type {schema_attribute.type.name}")
+        if name not in attribute_types and schema_attribute.required:
             raise ParseError(f"it needs the attribute {name!r}")
 
 
-def _newest(versions: Sequence[int], version: int) -> int:
-    return max((item for item in versions if item <= version), default=min(versions))
+def _newest_version(versions: Sequence[int], version: int) -> int:
+    return max((candidate for candidate in versions if candidate <= version), default=min(versions))
 
 
-def _type(onnx: Any, info: TensorInfo | None) -> Message:
+def _type_proto(onnx: Any, info: TensorInfo | None) -> Message:
     if info is None:
         return onnx.TypeProto()
     if info.element is not None:
         helper = onnx.helper
         is_sequence = info.dtype is DataType.SEQUENCE
-        make = helper.make_sequence_type_proto if is_sequence else helper.make_optional_type_proto
-        return make(_type(onnx, info.element))
+        make_type = helper.make_sequence_type_proto if is_sequence else helper.make_optional_type_proto
+        return make_type(_type_proto(onnx, info.element))
     if not info.is_ranked:
         return onnx.helper.make_tensor_type_proto(type_number(info.dtype), None)
     shape = [dim.name if isinstance(dim, Dim) else dim for dim in info.shape]

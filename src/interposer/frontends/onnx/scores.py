@@ -85,12 +85,12 @@ def _softmax_without_zeros(node: Node, scores: Value) -> Value:
     zero = node.scalar_like(0, scores)
     highest = node.step(Reduce((-1,), keep_dims=True, operation=ReduceOperation.MAX), scores)
     exps = node.step(ElementwiseUnary(UnaryOperation.EXP), node.step(Subtraction(), scores, highest))
-    size = node.step(ElementwiseUnary(UnaryOperation.ABS), scores)
-    there = node.step(Comparison(ComparisonOperation.GREATER), size, node.scalar_like(1e-7, scores))
-    some = node.step(Where(), there, exps, zero)
-    total = node.step(Reduce((-1,), keep_dims=True), some)
-    none = node.step(Comparison(ComparisonOperation.EQUAL), total, zero)
-    return node.step(Where(), none, node.scalar_like(0.5, scores), node.step(Division(), some, total))
+    magnitudes = node.step(ElementwiseUnary(UnaryOperation.ABS), scores)
+    is_nonzero = node.step(Comparison(ComparisonOperation.GREATER), magnitudes, node.scalar_like(1e-7, scores))
+    kept_exps = node.step(Where(), is_nonzero, exps, zero)
+    total = node.step(Reduce((-1,), keep_dims=True), kept_exps)
+    is_zero_row = node.step(Comparison(ComparisonOperation.EQUAL), total, zero)
+    return node.step(Where(), is_zero_row, node.scalar_like(0.5, scores), node.step(Division(), kept_exps, total))
 
 
 def _probit(node: Node, scores: Value) -> Value:
@@ -99,20 +99,24 @@ def _probit(node: Node, scores: Value) -> Value:
     The scores are probabilities. It uses Winitzki's approximation of the inverse of erf, as ONNX does.
     """
 
-    def by(op: ElementwiseBinary, value: Value, factor: float) -> Value:
+    def with_number(op: ElementwiseBinary, value: Value, factor: float) -> Value:
         return node.step(op, value, node.scalar_like(factor, scores))
 
     def root(value: Value) -> Value:
         return node.step(ElementwiseUnary(UnaryOperation.SQRT), value)
 
-    x = by(Subtraction(), by(Multiplication(), scores, 2), 1)
-    left = node.step(Subtraction(), node.scalar_like(1, scores), node.step(Multiplication(), x, x))
-    log = node.step(ElementwiseUnary(UnaryOperation.LOG), left)
-    v = by(Addition(), by(Multiplication(), log, 0.5), 2 / (np.pi * 0.147))
-    squared = node.step(Subtraction(), node.step(Multiplication(), v, v), by(Division(), log, 0.147))
-    size = root(node.step(Subtraction(), root(squared), v))
+    x = with_number(Subtraction(), with_number(Multiplication(), scores, 2), 1)
+    one_minus_square = node.step(Subtraction(), node.scalar_like(1, scores), node.step(Multiplication(), x, x))
+    log = node.step(ElementwiseUnary(UnaryOperation.LOG), one_minus_square)
+    half_sum = with_number(Addition(), with_number(Multiplication(), log, 0.5), 2 / (np.pi * 0.147))
+    radicand = node.step(
+        Subtraction(), node.step(Multiplication(), half_sum, half_sum), with_number(Division(), log, 0.147)
+    )
+    magnitude = root(node.step(Subtraction(), root(radicand), half_sum))
     sign = node.step(ElementwiseUnary(UnaryOperation.SIGN), x)
-    return node.step(Multiplication(), node.step(Multiplication(), sign, size), node.scalar_like(1.41421356, scores))
+    return node.step(
+        Multiplication(), node.step(Multiplication(), sign, magnitude), node.scalar_like(1.41421356, scores)
+    )
 
 
 def labels(node: Node) -> Array:
@@ -125,22 +129,24 @@ def labels(node: Node) -> Array:
     return np.arange(2)
 
 
-def label(node: Node, names: Array, scores: Value) -> Value:
-    """Return the label of the highest score in each row; `names` has the label of each column of `scores`."""
+def label(node: Node, class_labels: Array, scores: Value) -> Value:
+    """Return the label of the highest score in each row; `class_labels` has the label of each column of `scores`."""
     best = node.step(ArgMinMax(ArgMinMaxFunction.MAX, axis=1), scores)
-    return node.result(Gather(0), node.constant(names), best)
+    return node.result(Gather(0), node.constant(class_labels), best)
 
 
-def label_above(node: Node, names: Array, score: Value, threshold: float) -> Value:
+def label_above(node: Node, class_labels: Array, score: Value, threshold: float) -> Value:
     """Return the second of two labels in each row whose single score is above the threshold, else the first.
 
-    If `names` has only one label, it is the second, and the first is empty or 0.
+    If `class_labels` has only one label, it is the second, and the first is empty or 0.
     """
-    above = node.step(Comparison(ComparisonOperation.GREATER), score, node.scalar_like(threshold, score))
-    place = reshaped(node, node.step(Cast(DataType.INT64), above), [-1])
-    if len(names) < 2:
-        names = np.concatenate([np.array([""], object) if names.dtype == object else np.zeros(1, np.int64), names])
-    return node.result(Gather(0), node.constant(names), place)
+    is_above = node.step(Comparison(ComparisonOperation.GREATER), score, node.scalar_like(threshold, score))
+    label_index = reshaped(node, node.step(Cast(DataType.INT64), is_above), [-1])
+    if len(class_labels) < 2:
+        class_labels = np.concatenate(
+            [np.array([""], object) if class_labels.dtype == object else np.zeros(1, np.int64), class_labels]
+        )
+    return node.result(Gather(0), node.constant(class_labels), label_index)
 
 
 def opposites(node: Node, score: Value) -> Value:

@@ -10,12 +10,12 @@ from interposer.ops.sequence import CumProd, CumSum, ReverseSequence
 __all__: list[str] = []
 
 
-def _accumulation(op: type[CumSum | CumProd]) -> Converter:
-    """Return the converter of CumSum or CumProd, which adds a layer of type `op`; the axis is a constant operand."""
+def _accumulation(op_class: type[CumSum | CumProd]) -> Converter:
+    """Return the converter of CumSum or CumProd, which adds an `op_class` layer; the axis is a constant operand."""
 
     def convert(node: Node) -> Value:
-        accumulation = op(int(node.number_of(1, "axis")), node.flag("exclusive"), node.flag("reverse"))
-        return node.result(accumulation, node.value(0))
+        op = op_class(int(node.number_of(1, "axis")), node.flag("exclusive"), node.flag("reverse"))
+        return node.result(op, node.value(0))
 
     return convert
 

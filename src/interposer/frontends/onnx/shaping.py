@@ -15,8 +15,8 @@ def product(sizes: Sequence[int]) -> int:
     """Return the product of sizes for a reshape; -1, so that it is inferred, if one of several is unknown."""
     if len(sizes) == 1:
         return sizes[0]
-    total = math.prod(sizes)
-    return -1 if isinstance(total, Dim) else total
+    size = math.prod(sizes)
+    return -1 if isinstance(size, Dim) else size
 
 
 def axes_of(node: Node, since: int, index: int = 1) -> tuple[int, ...] | None:

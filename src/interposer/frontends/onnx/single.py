@@ -29,22 +29,24 @@ def model_of(node: Message, values: Sequence[Any], version: int | None = None) -
     names = [name for name in node.input if name]
     if len(names) != len(values):
         raise InvalidArgumentError(f"{len(values)} inputs were given; the node has {len(names)}")
-    types = {name: _type(onnx, name, value) for name, value in zip(names, values, strict=True)}
-    inputs = [onnx.helper.make_value_info(name, kind) for name, kind in types.items()]
+    types = {name: _type_of_value(onnx, name, value) for name, value in zip(names, values, strict=True)}
+    inputs = [onnx.helper.make_value_info(name, type_proto) for name, type_proto in types.items()]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     graph = onnx.helper.make_graph([node], node.op_type, inputs, outputs)
-    newest = onnx.defs.onnx_opset_version() if node.domain in {"", "ai.onnx"} else 1
-    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(node.domain, version or newest)])
+    default_version = onnx.defs.onnx_opset_version() if node.domain in {"", "ai.onnx"} else 1
+    return onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid(node.domain, version or default_version)]
+    )
 
 
-def _type(onnx: Any, name: str, value: Any) -> Message:
+def _type_of_value(onnx: Any, name: str, value: Any) -> Message:
     if isinstance(value, list):
         if not value:
             raise InvalidArgumentError(f"input {name!r} is an empty list, which says no type; run a model instead")
-        return onnx.helper.make_sequence_type_proto(_type(onnx, name, value[0]))
+        return onnx.helper.make_sequence_type_proto(_type_of_value(onnx, name, value[0]))
     array = np.asarray(value)
     try:
-        number = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+        element_type = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
     except (KeyError, ValueError) as error:
         raise InvalidArgumentError(f"input {name!r} is {array.dtype}, which ONNX has no type for") from error
-    return onnx.helper.make_tensor_type_proto(number, array.shape)
+    return onnx.helper.make_tensor_type_proto(element_type, array.shape)

@@ -42,7 +42,7 @@ class ImportState(Importer):
         self._operators = operators
         self._values: dict[str, Value] = {}
         self._arrays: dict[str, Array] = {}
-        self._notes_of_scales: dict[str, Quantization] = {}
+        self._annotations: dict[str, Quantization] = {}
         self._missing: set[str] = set()
         self._numbers: Counter[str] = Counter()
         self.converted_inside = 0
@@ -56,9 +56,9 @@ class ImportState(Importer):
         self._arrays.update(arrays)
         self.fold_within(sum(array.nbytes for array in self._arrays.values()))
 
-    def annotate(self, notes: Mapping[str, Quantization]) -> None:
+    def annotate(self, annotations: Mapping[str, Quantization]) -> None:
         """Record quantization annotations by the name of the tensor; they apply to constants and outputs."""
-        self._notes_of_scales = dict(notes)
+        self._annotations = dict(annotations)
 
     def define(self, name: str, value: Value) -> None:
         """Record which value of the network a name of the model stands for."""
@@ -85,18 +85,20 @@ class ImportState(Importer):
         return self._values[name]
 
     def _initializer(self, name: str) -> Value:
-        array, note = self._arrays[name], self._notes_of_scales.get(name)
-        return self.constant(array, name, f"initializer {name!r}", note if _fits(TensorInfo.of(array), note) else None)
+        array, annotation = self._arrays[name], self._annotations.get(name)
+        return self.constant(
+            array, name, f"initializer {name!r}", annotation if _fits(TensorInfo.of(array), annotation) else None
+        )
 
     def annotated(self, name: str) -> Value:
         """Return the value of a name, with the quantization that the model's annotation gives it, if any fits.
 
         A cast adds the quantization.
         """
-        value, note = self.value(name), self._notes_of_scales.get(name)
-        if note is None or value.known.quantization == note or not _fits(value.known, note):
+        value, annotation = self.value(name), self._annotations.get(name)
+        if annotation is None or value.known.quantization == annotation or not _fits(value.known, annotation):
             return value
-        return self.add(Cast(value.known.dtype), [value], f"{name}/annotated", f"output {name!r}", note)[0]
+        return self.add(Cast(value.known.dtype), [value], f"{name}/annotated", f"output {name!r}", annotation)[0]
 
     @property
     def arrays(self) -> Mapping[str, Array]:
@@ -112,10 +114,10 @@ class ImportState(Importer):
         keep_names(self.network.graph, self._values.items())
 
 
-def _fits(info: TensorInfo, note: Quantization | None) -> bool:
-    """Return True if a tensor with this info can have the quantization `note`: its type and per-channel axis match."""
+def _fits(info: TensorInfo, annotation: Quantization | None) -> bool:
+    """Return True if a tensor with this info can have this quantization: its type and per-channel axis match."""
     try:
-        info.with_quantization(note)
+        info.with_quantization(annotation)
     except InvalidArgumentError:
         return False
     return True

@@ -13,7 +13,7 @@ from interposer.ops.strings import CaseChange, RegexFullMatch, StringConcat, Str
 
 __all__: list[str] = []
 
-_OF_THEIR_OWN: Final = frozenset({"az", "lt", "tr"})
+_LANGUAGES_WITH_CASE_RULES: Final = frozenset({"az", "lt", "tr"})
 """Languages with special rules for changing the case of letters."""
 
 
@@ -25,8 +25,8 @@ def string_concat(node: Node) -> Value:
 @operator("StringSplit", since=20)
 def string_split(node: Node) -> Sequence[Value]:
     """Convert StringSplit; without maxsplit, a string is split at every separator."""
-    most = node.integer("maxsplit") if node.has_attribute("maxsplit") else None
-    return node.results(StringSplit(node.text("delimiter", ""), most), node.value(0))
+    max_splits = node.integer("maxsplit") if node.has_attribute("maxsplit") else None
+    return node.results(StringSplit(node.text("delimiter", ""), max_splits), node.value(0))
 
 
 @operator("StringNormalizer", since=10)
@@ -35,10 +35,10 @@ def string_normalizer(node: Node) -> Value:
     action, language = node.text("case_change_action", "NONE"), node.text("locale", "")[:2].lower()
     if action not in CaseChange.__members__:
         raise ParseError(f"its case_change_action is {action!r}; expected {', '.join(CaseChange.__members__)}")
-    if language in _OF_THEIR_OWN and action != "NONE":
+    if language in _LANGUAGES_WITH_CASE_RULES and action != "NONE":
         node.unsupported(f"the locale {node.text('locale')!r} has rules of its own for the case of letters")
-    words = node.texts("stopwords") if node.has_attribute("stopwords") else ()
-    op = StringNormalizer(CaseChange[action], node.flag("is_case_sensitive"), words)
+    stop_words = node.texts("stopwords") if node.has_attribute("stopwords") else ()
+    op = StringNormalizer(CaseChange[action], node.flag("is_case_sensitive"), stop_words)
     return node.result(op, node.value(0))
 
 

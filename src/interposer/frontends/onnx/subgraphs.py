@@ -111,15 +111,15 @@ def region(
     names = [value.name for value in graph.input]
     scope.reserve({output.name for output in graph.output})
     scope.bind([input_of_region(network.graph, i, *pair) for i, pair in enumerate(zip(infos, names, strict=True))])
-    values = scope.converted()
-    if values is None:
+    outputs = scope.converted()
+    if outputs is None:
         return None
-    outputs = [_plain(scope, value) for value in values]
-    for number, (value, output) in enumerate(zip(outputs, graph.output, strict=True)):
+    plain_outputs = [_plain(scope, value) for value in outputs]
+    for number, (value, output) in enumerate(zip(plain_outputs, graph.output, strict=True)):
         network.add_output_layer(number, value, name=output.name)
     network.graph.erase_dead()
     scope.keep_names()
-    return Region(network.graph, tuple(scope.captured), tuple(value.known for value in outputs))
+    return Region(network.graph, tuple(scope.captured), tuple(value.known for value in plain_outputs))
 
 
 def _plain(scope: Scope, value: Value) -> Value:
@@ -148,18 +148,18 @@ def in_place(
     return scope.converted()
 
 
-def rebound(subgraph: Region, captured: Sequence[Value]) -> Graph:
+def rebound(converted: Region, captured: Sequence[Value]) -> Graph:
     """Return the region's graph with inputs for exactly the outer values in `captured`, in this order.
 
     The regions of one layer must capture the same values.
     """
-    mine = dict(zip(subgraph.captured, subgraph.graph.inputs, strict=True))
+    own_inputs = dict(zip(converted.captured, converted.graph.inputs, strict=True))
     for number, value in enumerate(captured):
-        if value in mine:
-            mine[value].op = Input(number)
+        if value in own_inputs:
+            own_inputs[value].op = Input(number)
         else:
-            input_of_region(subgraph.graph, number, value.known, value.name)
-    return subgraph.graph
+            input_of_region(converted.graph, number, value.known, value.name)
+    return converted.graph
 
 
 def count_nodes(graph: Message) -> int:

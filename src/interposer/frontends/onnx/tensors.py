@@ -46,7 +46,7 @@ _TYPES: Final = {
 }
 _NUMBERS: Final = {dtype: number for number, dtype in _TYPES.items()}
 _UNSUPPORTED: Final = {14: "complex64", 15: "complex128"}
-_FIELDS: Final = {
+_FIELD_NAMES: Final = {
     DataType.FLOAT32: "float_data",
     DataType.FLOAT64: "double_data",
     DataType.INT64: "int64_data",
@@ -104,23 +104,23 @@ def _shape_of(tensor: Message) -> tuple[int, ...]:
     return shape
 
 
-def _raw(data: bytes | memoryview, needed: int) -> Array:
-    if len(data) != needed:
-        raise ParseError(f"a tensor holds {len(data)} bytes of data; its type and shape ask for {needed}")
-    return np.frombuffer(data, np.uint8)
+def _raw(raw_data: bytes | memoryview, num_bytes: int) -> Array:
+    if len(raw_data) != num_bytes:
+        raise ParseError(f"a tensor holds {len(raw_data)} bytes of data; its type and shape ask for {num_bytes}")
+    return np.frombuffer(raw_data, np.uint8)
 
 
 def _from_bytes(dtype: DataType, shape: tuple[int, ...], read: Callable[[int], Array]) -> Array:
     if dtype is DataType.STRING:
         raise ParseError("a tensor of strings must not be given as bytes")
     count = math.prod(shape)
-    data = read(-(-count * dtype.bits // 8))
+    stored = read(-(-count * dtype.bits // 8))
     if 0 < dtype.bits < 8:
-        return from_bits(_unpacked(data, count, dtype.bits), dtype).reshape(shape)
+        return from_bits(_unpacked(stored, count, dtype.bits), dtype).reshape(shape)
     if dtype is DataType.BOOL:
-        truth: Array = data != 0
-        return truth.reshape(shape)
-    values = data.view(dtype.numpy.newbyteorder("<") if dtype.numpy.kind in "iuf" else dtype.numpy)
+        booleans: Array = stored != 0
+        return booleans.reshape(shape)
+    values = stored.view(dtype.numpy.newbyteorder("<") if dtype.numpy.kind in "iuf" else dtype.numpy)
     if values.nbytes >= LEAST_SHARED and values.dtype == dtype.numpy and place_of(values) is not None:
         return values.reshape(shape)  # a mapped file; copied by `core.constants.aligned` where alignment matters
     aligned: Array = np.require(values, dtype.numpy, "A")
@@ -138,34 +138,34 @@ def _unpacked(data: Array, count: int, bits: int) -> Array:
         stream = np.unpackbits(data, bitorder="little")[: count * bits].reshape(count, bits)
         return np.packbits(stream, axis=-1, bitorder="little").reshape(-1)
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    codes: Array = data[:, np.newaxis] >> shifts & np.uint8((1 << bits) - 1)
-    return codes.reshape(-1)[:count]
+    elements: Array = data[:, np.newaxis] >> shifts & np.uint8((1 << bits) - 1)
+    return elements.reshape(-1)[:count]
 
 
 def _from_field(tensor: Message, dtype: DataType, shape: tuple[int, ...]) -> Array:
-    name = _FIELDS.get(dtype, "int32_data")
+    name = _FIELD_NAMES.get(dtype, "int32_data")
     field = getattr(tensor, name)
     count = math.prod(shape)
-    needed = -(-count * dtype.bits // 8) if dtype.bits in _PACKED else count
-    if len(field) != needed:
-        raise ParseError(f"a tensor has {len(field)} elements in {name}; its type and shape ask for {needed}")
+    num_entries = -(-count * dtype.bits // 8) if dtype.bits in _PACKED else count
+    if len(field) != num_entries:
+        raise ParseError(f"a tensor has {len(field)} elements in {name}; its type and shape ask for {num_entries}")
     if dtype is DataType.STRING:
-        return np.array([_text(item) for item in field] or [""], object)[:count].reshape(shape)
+        return np.array([_text(encoded) for encoded in field] or [""], object)[:count].reshape(shape)
     return _typed(field, dtype, count).reshape(shape)
 
 
-def _text(item: bytes) -> str:
+def _text(encoded: bytes) -> str:
     try:
-        return item.decode("utf-8")
+        return encoded.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ParseError(f"a string is not UTF-8: {item[:40]!r}") from error
+        raise ParseError(f"a string is not UTF-8: {encoded[:40]!r}") from error
 
 
 def _typed(field: Message, dtype: DataType, count: int) -> Array:
     if 0 < dtype.bits < 8:
-        codes = _narrowed(field, np.uint8)
-        return from_bits(_unpacked(codes, count, dtype.bits) if dtype.bits in _PACKED else codes, dtype)
-    if dtype in _FIELDS:
+        elements = _narrowed(field, np.uint8)
+        return from_bits(_unpacked(elements, count, dtype.bits) if dtype.bits in _PACKED else elements, dtype)
+    if dtype in _FIELD_NAMES:
         return _narrowed(field, dtype.numpy)
     if dtype.is_float:
         bits = _narrowed(field, np.dtype(f"u{dtype.itemsize}"))
@@ -178,5 +178,5 @@ def _narrowed(field: Message, dtype: np.dtype[np.generic] | type[np.generic]) ->
 
     A value that does not fit wraps around, as in C.
     """
-    wide: Array = np.array(field)
-    return wide.astype(dtype) if wide.size else np.empty(0, dtype)
+    numbers: Array = np.array(field)
+    return numbers.astype(dtype) if numbers.size else np.empty(0, dtype)

@@ -76,26 +76,26 @@ class _Arithmetic:
     def unless_first(self, later: Value, first: Value) -> Value:
         """Return `later` from the second optimizer step on, and `first` in the first step, when the step count is 0."""
         zero = self.node.scalar_like(0, self.count)
-        started = self.node.step(Comparison(ComparisonOperation.GREATER), self.count, zero)
-        return self.node.step(Where(), started, later, first)
+        has_started = self.node.step(Comparison(ComparisonOperation.GREATER), self.count, zero)
+        return self.node.step(Where(), has_started, later, first)
 
 
-def _for_each(node: Node, remembered: int, step: Step) -> list[Value]:
+def _for_each(node: Node, num_states: int, step: Step) -> list[Value]:
     """Return the results of an optimizer step: new values of all parameters, then each kind of state for all.
 
     The node's inputs after the learning rate and the step count are all parameters, then all gradients, then
-    `remembered` kinds of state. `step` takes the arithmetic, a parameter, its gradient and its states, and returns the
+    `num_states` kinds of state. `step` takes the arithmetic, a parameter, its gradient and its states, and returns the
     new parameter and the new states.
     """
-    kinds = 2 + remembered
-    count, rest = divmod(node.num_inputs - 2, kinds)
-    if rest or count < 1:
-        raise ParseError(f"it has {node.num_inputs} inputs; expected 2, and {kinds} more for each parameter")
-    arithmetic, columns = _Arithmetic(node), []
-    for place in range(2, 2 + count):
-        x, gradient, *memory = (node.value(place + count * kind) for kind in range(kinds))
-        columns.append(step(arithmetic, x, gradient, memory))
-    return [value for row in zip(*columns, strict=True) for value in row]
+    num_kinds = 2 + num_states
+    num_parameters, remainder = divmod(node.num_inputs - 2, num_kinds)
+    if remainder or num_parameters < 1:
+        raise ParseError(f"it has {node.num_inputs} inputs; expected 2, and {num_kinds} more for each parameter")
+    arithmetic, results_per_parameter = _Arithmetic(node), []
+    for position in range(2, 2 + num_parameters):
+        x, gradient, *states = (node.value(position + num_parameters * kind) for kind in range(num_kinds))
+        results_per_parameter.append(step(arithmetic, x, gradient, states))
+    return [result for results_of_kind in zip(*results_per_parameter, strict=True) for result in results_of_kind]
 
 
 operator("Gradient", domain=_DOMAIN)(Refusal("it computes derivatives; load the model for inference, without it"))
@@ -106,11 +106,11 @@ def adagrad(node: Node) -> Sequence[Value]:
     """Convert Adagrad: step sizes shrink with the sum of squared gradients."""
     decay, epsilon = node.number("decay_factor", 0.0), node.number("epsilon", 0.0)
 
-    def step(a: _Arithmetic, x: Value, gradient: Value, memory: Sequence[Value]) -> Sequence[Value]:
+    def step(a: _Arithmetic, x: Value, gradient: Value, states: Sequence[Value]) -> Sequence[Value]:
         rate = a.div(a.rate, a.plus(1, a.times(decay, a.counted(a.rate))))
         g = a.regularized(x, gradient)
-        squares = a.add(memory[0], a.mul(g, g))
-        return a.sub(x, a.div(a.mul(rate, g), a.plus(epsilon, a.root(squares)))), squares
+        square_sum = a.add(states[0], a.mul(g, g))
+        return a.sub(x, a.div(a.mul(rate, g), a.plus(epsilon, a.root(square_sum)))), square_sum
 
     return _for_each(node, 1, step)
 
@@ -119,20 +119,20 @@ def adagrad(node: Node) -> Sequence[Value]:
 def adam(node: Node) -> Sequence[Value]:
     """Convert Adam: bias-corrected running means of the gradients and of their squares."""
     alpha, beta = node.number("alpha", 0.9), node.number("beta", 0.999)
-    epsilon, after = node.number("epsilon", 0.0), node.number("norm_coefficient_post", 0.0)
+    epsilon, post_decay = node.number("epsilon", 0.0), node.number("norm_coefficient_post", 0.0)
 
-    def missing(a: _Arithmetic, share: float) -> Value:
-        power = ElementwiseBinary(BinaryOperation.POWER)
-        grown = node.step(power, node.scalar_like(share, a.rate), a.counted(a.rate))
-        return a.sub(node.scalar_like(1, a.rate), grown)
+    def bias_correction(a: _Arithmetic, decay: float) -> Value:
+        power_op = ElementwiseBinary(BinaryOperation.POWER)
+        decay_to_count = node.step(power_op, node.scalar_like(decay, a.rate), a.counted(a.rate))
+        return a.sub(node.scalar_like(1, a.rate), decay_to_count)
 
-    def step(a: _Arithmetic, x: Value, gradient: Value, memory: Sequence[Value]) -> Sequence[Value]:
+    def step(a: _Arithmetic, x: Value, gradient: Value, states: Sequence[Value]) -> Sequence[Value]:
         g = a.regularized(x, gradient)
-        mean, squares = a.mixed(alpha, memory[0], g), a.mixed(beta, memory[1], a.mul(g, g))
-        corrected = a.div(a.mul(a.rate, a.root(missing(a, beta))), missing(a, alpha))
-        rate = a.unless_first(corrected, a.rate)
-        moved = a.sub(x, a.mul(rate, a.div(mean, a.plus(epsilon, a.root(squares)))))
-        return a.times(1 - after, moved), mean, squares
+        mean, square_mean = a.mixed(alpha, states[0], g), a.mixed(beta, states[1], a.mul(g, g))
+        corrected_rate = a.div(a.mul(a.rate, a.root(bias_correction(a, beta))), bias_correction(a, alpha))
+        rate = a.unless_first(corrected_rate, a.rate)
+        new_x = a.sub(x, a.mul(rate, a.div(mean, a.plus(epsilon, a.root(square_mean)))))
+        return a.times(1 - post_decay, new_x), mean, square_mean
 
     return _for_each(node, 2, step)
 
@@ -144,11 +144,11 @@ def momentum(node: Node) -> Sequence[Value]:
     if mode not in {"standard", "nesterov"}:
         raise ParseError(f"its mode is {mode!r}; expected standard or nesterov")
 
-    def step(a: _Arithmetic, x: Value, gradient: Value, memory: Sequence[Value]) -> Sequence[Value]:
+    def step(a: _Arithmetic, x: Value, gradient: Value, states: Sequence[Value]) -> Sequence[Value]:
         g = a.regularized(x, gradient)
-        share = a.unless_first(node.scalar_like(beta, g), node.scalar_like(1, g))
-        direction = a.add(a.times(alpha, memory[0]), a.mul(share, g))
-        way = direction if mode == "standard" else a.add(g, a.times(alpha, direction))
-        return a.sub(x, a.mul(a.rate, way)), direction
+        gradient_share = a.unless_first(node.scalar_like(beta, g), node.scalar_like(1, g))
+        direction = a.add(a.times(alpha, states[0]), a.mul(gradient_share, g))
+        step_direction = direction if mode == "standard" else a.add(g, a.times(alpha, direction))
+        return a.sub(x, a.mul(a.rate, step_direction)), direction
 
     return _for_each(node, 1, step)

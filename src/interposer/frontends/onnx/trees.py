@@ -93,8 +93,8 @@ def tree_ensemble(node: Node) -> Value:
 
 
 def _branches(node: Node, side: str) -> Array:
-    ends = integers(node, f"nodes_{side}nodeids")
-    return np.where(integers(node, f"nodes_{side}leafs") != 0, -1 - ends, ends)
+    target_nodes = integers(node, f"nodes_{side}nodeids")
+    return np.where(integers(node, f"nodes_{side}leafs") != 0, -1 - target_nodes, target_nodes)
 
 
 def _with_members(nodes: _Nodes, members: Array) -> _Nodes:
@@ -102,21 +102,23 @@ def _with_members(nodes: _Nodes, members: Array) -> _Nodes:
 
     `members` lists the members of all such nodes in order, with NaN after the last member of each node.
     """
-    rows = [list(row) for row in zip(*(column.tolist() for column in nodes), strict=True)]
+    rows = [list(node_row) for node_row in zip(*(column.tolist() for column in nodes), strict=True)]
     ends = np.flatnonzero(np.isnan(members))
-    lists = [part[~np.isnan(part)].tolist() for part in np.split(members, ends + 1)]
-    asking = [number for number, mode in enumerate(nodes.comparisons.tolist()) if mode == _MEMBER]
-    if len(ends) < len(asking):
-        raise ParseError(f"it has {len(asking)} nodes that ask for membership, but {len(ends)} lists of members")
-    for number, members_of_node in zip(asking, lists, strict=False):
-        feature, _, _, true, false, missing = rows[number]
-        at, equal = number, TreeComparison.EQUAL.value
-        for member in members_of_node[:-1]:
-            rows[at] = [feature, equal, member, true, len(rows), missing]
-            at = len(rows)
+    member_lists = [segment[~np.isnan(segment)].tolist() for segment in np.split(members, ends + 1)]
+    membership_nodes = [number for number, mode in enumerate(nodes.comparisons.tolist()) if mode == _MEMBER]
+    if len(ends) < len(membership_nodes):
+        raise ParseError(
+            f"it has {len(membership_nodes)} nodes that ask for membership, but {len(ends)} lists of members"
+        )
+    for number, node_members in zip(membership_nodes, member_lists, strict=False):
+        feature, _, _, true_branch, false_branch, missing = rows[number]
+        position, equal_mode = number, TreeComparison.EQUAL.value
+        for member in node_members[:-1]:
+            rows[position] = [feature, equal_mode, member, true_branch, len(rows), missing]
+            position = len(rows)
             rows.append([])
-        last, true = (members_of_node[-1], true) if members_of_node else (0.0, false)
-        rows[at] = [feature, equal, last, true, false, missing]
+        last_member, true_branch = (node_members[-1], true_branch) if node_members else (0.0, false_branch)
+        rows[position] = [feature, equal_mode, last_member, true_branch, false_branch, missing]
     return _Nodes(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
@@ -140,43 +142,43 @@ def tree_classifier(node: Node) -> Sequence[Value]:
 
     With two classes and weights for the first only, the weights are for the second, as exporters intend.
     """
-    names, transform, ids = labels(node), node.text("post_transform", "NONE"), integers(node, "class_ids")
-    if len(names) > 2 or ids.any():
-        scores = _scores(node, "class", ids, max(2, len(names)), TreeAggregation.SUM)
-        return [label(node, names, scores), transformed(node, scores, transform)]
-    score = _scores(node, "class", ids, 1, TreeAggregation.SUM)
-    votes = bool((numbers(node, "class_weights") >= 0).all())
-    result = label_above(node, names, score, 0.5 if votes else 0.0)
-    if votes and transform in {"NONE", "PROBIT"}:
-        other = node.step(Subtraction(), node.scalar_like(1, score), score)
-        return [result, node.step(Concat(1), other, score)]
-    return [result, transformed(node, opposites(node, score), transform)]
+    class_labels, transform, class_ids = labels(node), node.text("post_transform", "NONE"), integers(node, "class_ids")
+    if len(class_labels) > 2 or class_ids.any():
+        scores = _scores(node, "class", class_ids, max(2, len(class_labels)), TreeAggregation.SUM)
+        return [label(node, class_labels, scores), transformed(node, scores, transform)]
+    score = _scores(node, "class", class_ids, 1, TreeAggregation.SUM)
+    are_probabilities = bool((numbers(node, "class_weights") >= 0).all())
+    predicted = label_above(node, class_labels, score, 0.5 if are_probabilities else 0.0)
+    if are_probabilities and transform in {"NONE", "PROBIT"}:
+        first_score = node.step(Subtraction(), node.scalar_like(1, score), score)
+        return [predicted, node.step(Concat(1), first_score, score)]
+    return [predicted, transformed(node, opposites(node, score), transform)]
 
 
-def _scores(node: Node, prefix: str, targets: Array, count: int, aggregation: TreeAggregation) -> Value:
+def _scores(node: Node, prefix: str, targets: Array, num_targets: int, aggregation: TreeAggregation) -> Value:
     """Return the scores of all targets for each row of features, base values included.
 
     Args:
         node: the node with the attributes of a tree ensemble.
         prefix: the prefix of the leaves' attributes, such as "target" or "class".
         targets: the number of the target for each weight, in the file's order.
-        count: the number of targets.
+        num_targets: the number of targets.
         aggregation: how the weights of a target are combined.
     """
-    forest, base = _Forest(node), numbers(node, "base_values")
-    starts, order = forest.leaves_of(prefix)
+    forest, base_values = _Forest(node), numbers(node, "base_values")
+    leaf_starts, weight_order = forest.leaves_of(prefix)
     op = TreeEnsemble(
         **forest.attributes(),
-        leaf_starts=starts,
-        targets=targets[order],
-        weights=numbers(node, f"{prefix}_weights")[order],
-        num_targets=count,
+        leaf_starts=leaf_starts,
+        targets=targets[weight_order],
+        weights=numbers(node, f"{prefix}_weights")[weight_order],
+        num_targets=num_targets,
         aggregation=aggregation,
     )
     scores = node.step(op, features(node))
-    if not base.size:
+    if not base_values.size:
         return scores
-    return node.step(Addition(), scores, node.constant(base.astype(scores.known.dtype.numpy)))
+    return node.step(Addition(), scores, node.constant(base_values.astype(scores.known.dtype.numpy)))
 
 
 class _Forest:
@@ -188,34 +190,34 @@ class _Forest:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._names = list(zip(node.integers("nodes_treeids"), node.integers("nodes_nodeids"), strict=True))
+        self._keys = list(zip(node.integers("nodes_treeids"), node.integers("nodes_nodeids"), strict=True))
         modes = node.texts("nodes_modes")
         unknown = set(modes) - _MODES.keys() - {"LEAF"}
-        if len(modes) != len(self._names) or unknown:
-            counts = f"{len(self._names)} nodes and {len(modes)} modes"
-            raise ParseError(f"it has {counts}, of which these are unknown: {sorted(unknown)}")
-        self._compares = np.array([mode != "LEAF" for mode in modes], np.bool_)
+        if len(modes) != len(self._keys) or unknown:
+            found = f"{len(self._keys)} nodes and {len(modes)} modes"
+            raise ParseError(f"it has {found}, of which these are unknown: {sorted(unknown)}")
+        self._is_inner = np.array([mode != "LEAF" for mode in modes], np.bool_)
         self._modes = np.array([_MODES[mode].value for mode in modes if mode != "LEAF"], np.int64)
-        places = np.where(self._compares, np.cumsum(self._compares) - 1, 0 - np.cumsum(~self._compares))
-        self._numbers = dict(zip(self._names, places.tolist(), strict=True))
+        branches = np.where(self._is_inner, np.cumsum(self._is_inner) - 1, 0 - np.cumsum(~self._is_inner))
+        self._branches = dict(zip(self._keys, branches.tolist(), strict=True))
 
     def attributes(self) -> dict[str, Array]:
         """Return the inner nodes and the roots by the names of the attributes of `TreeEnsemble`."""
         missing = integers(self._node, "nodes_missing_value_tracks_true")
-        true, false = self._ends("true"), self._ends("false")
+        true_ends, false_ends = self._ends("true"), self._ends("false")
         nodes = _Nodes(
-            integers(self._node, "nodes_featureids")[self._compares],
+            integers(self._node, "nodes_featureids")[self._is_inner],
             self._modes,
-            numbers(self._node, "nodes_values")[self._compares],
-            np.array([self._numbers[name] for name in true], np.int64),
-            np.array([self._numbers[name] for name in false], np.int64),
-            missing[self._compares] if missing.size else np.zeros(len(self._modes), np.int64),
+            numbers(self._node, "nodes_values")[self._is_inner],
+            np.array([self._branches[node_key] for node_key in true_ends], np.int64),
+            np.array([self._branches[node_key] for node_key in false_ends], np.int64),
+            missing[self._is_inner] if missing.size else np.zeros(len(self._modes), np.int64),
         )
-        return {"roots": self._roots({*true, *false}), **nodes.attributes()}
+        return {"roots": self._roots({*true_ends, *false_ends}), **nodes.attributes()}
 
     def _ends(self, side: str) -> list[tuple[int, int]]:
-        ends = integers(self._node, f"nodes_{side}nodeids")[self._compares].tolist()
-        trees = [tree for (tree, _), compares in zip(self._names, self._compares, strict=True) if compares]
+        ends = integers(self._node, f"nodes_{side}nodeids")[self._is_inner].tolist()
+        trees = [tree for (tree, _), compares in zip(self._keys, self._is_inner, strict=True) if compares]
         return list(zip(trees, ends, strict=True))
 
     def _roots(self, reached: set[tuple[int, int]]) -> Array:
@@ -226,24 +228,24 @@ class _Forest:
         `reached` are the nodes that another node leads to, as pairs (tree, node). `ParseError` is raised if a tree has
         no root.
         """
-        first: dict[int, int] = {}
-        inner = {tree for (tree, _), number in self._numbers.items() if number >= 0}
-        for (tree, place), number in self._numbers.items():
-            if (tree, place) not in reached and (number >= 0 or tree not in inner):
-                first.setdefault(tree, number)
-        lost = sorted({tree for tree, _ in self._names} - first.keys())
-        if lost:
-            raise ParseError(f"some trees have no root, as other nodes lead to all of theirs: {lost[:10]}")
-        return np.array(list(first.values()), np.int64)
+        roots: dict[int, int] = {}
+        trees_with_inner_nodes = {tree for (tree, _), branch in self._branches.items() if branch >= 0}
+        for (tree, node_id), branch in self._branches.items():
+            if (tree, node_id) not in reached and (branch >= 0 or tree not in trees_with_inner_nodes):
+                roots.setdefault(tree, branch)
+        rootless = sorted({tree for tree, _ in self._keys} - roots.keys())
+        if rootless:
+            raise ParseError(f"some trees have no root, as other nodes lead to all of theirs: {rootless[:10]}")
+        return np.array(list(roots.values()), np.int64)
 
     def leaves_of(self, prefix: str) -> tuple[Array, Array]:
         """Return the offset of each leaf's first weight (and the total), and the order that sorts weights by leaf.
 
         `prefix` is that of the attributes with the leaves' weights, such as "target".
         """
-        trees, places = (self._node.integers(f"{prefix}_{name}") for name in ("treeids", "nodeids"))
-        value = -1 - np.array([self._numbers[name] for name in zip(trees, places, strict=True)], np.int64)
-        if (value < 0).any():
+        trees, node_ids = (self._node.integers(f"{prefix}_{name}") for name in ("treeids", "nodeids"))
+        leaves = -1 - np.array([self._branches[name] for name in zip(trees, node_ids, strict=True)], np.int64)
+        if (leaves < 0).any():
             raise ParseError(f"{prefix}_nodeids names a node that is no leaf")
-        counts = np.bincount(value, minlength=int((~self._compares).sum()))
-        return np.concatenate([[0], np.cumsum(counts)]), np.argsort(value, kind="stable")
+        counts = np.bincount(leaves, minlength=int((~self._is_inner).sum()))
+        return np.concatenate([[0], np.cumsum(counts)]), np.argsort(leaves, kind="stable")

@@ -51,59 +51,64 @@ def set_apart(view: memoryview) -> Apart:
         if len(graphs) != 1 or graphs[0].kind != _BYTES:
             return Apart(view, {})
         [graph] = graphs
-        pieces, data = _without_data(view, graph)
+        parts_of_graph, data = _without_data(view, graph)
     except (DamagedFileError, ValueError):  # damaged: protobuf reports it
         return Apart(view, {})
-    head = bytes(view[: graph.begin]), _tag(_GRAPH), encoded_varint(sum(map(len, pieces)))
-    return Apart(b"".join([*head, *pieces, view[graph.end :]]), data)
+    head = bytes(view[: graph.begin]), _tag(_GRAPH), encoded_varint(sum(map(len, parts_of_graph)))
+    return Apart(b"".join([*head, *parts_of_graph, view[graph.end :]]), data)
 
 
 def _without_data(view: memoryview, graph: _Field) -> tuple[list[bytes | memoryview], dict[int, memoryview]]:
-    pieces: list[bytes | memoryview] = []
+    parts_of_graph: list[bytes | memoryview] = []
     data: dict[int, memoryview] = {}
-    position, copied = 0, graph.start
+    initializer_index, copied = 0, graph.start
     for field in _fields(view, graph.start, graph.end):
         if field.number != _INITIALIZER or field.kind != _BYTES:
             continue
-        raw = _raw_data(view, field) if field.end - field.start > LEAST_TENSOR else None
-        if raw is not None:
-            data[position] = view[raw.start : raw.end]
-            rest = view[field.start : raw.begin], view[raw.end : field.end]
-            pieces += [view[copied : field.begin], _tag(_INITIALIZER), encoded_varint(sum(map(len, rest))), *rest]
+        raw_field = _raw_data(view, field) if field.end - field.start > LEAST_TENSOR else None
+        if raw_field is not None:
+            data[initializer_index] = view[raw_field.start : raw_field.end]
+            rest_of_tensor = view[field.start : raw_field.begin], view[raw_field.end : field.end]
+            parts_of_graph += [
+                view[copied : field.begin],
+                _tag(_INITIALIZER),
+                encoded_varint(sum(map(len, rest_of_tensor))),
+                *rest_of_tensor,
+            ]
             copied = field.end
-        position += 1
-    return [*pieces, view[copied : graph.end]], data
+        initializer_index += 1
+    return [*parts_of_graph, view[copied : graph.end]], data
 
 
 def _raw_data(view: memoryview, tensor: _Field) -> _Field | None:
     """Return the field with the raw data of an encoded `TensorProto`; None if the data is small or not in one field."""
     fields = [field for field in _fields(view, tensor.start, tensor.end) if field.number == _RAW_DATA]
-    large = len(fields) == 1 and fields[0].kind == _BYTES and fields[0].end - fields[0].start > LEAST_TENSOR
-    return fields[0] if large else None
+    is_large = len(fields) == 1 and fields[0].kind == _BYTES and fields[0].end - fields[0].start > LEAST_TENSOR
+    return fields[0] if is_large else None
 
 
-def _fields(view: memoryview, at: int, end: int) -> Iterator[_Field]:
-    """Yield the fields of the encoded message between the offsets `at` and `end`, in order.
+def _fields(view: memoryview, offset: int, end: int) -> Iterator[_Field]:
+    """Yield the fields of the encoded message between the offsets `offset` and `end`, in order.
 
     DamagedFileError or ValueError is raised if the message is damaged.
     """
-    while at < end:
-        begin = at
-        tag, at = varint(view, at, end)
-        number, kind = tag >> 3, tag & 7
-        start = at
-        if kind == _VARINT:
-            _, at = varint(view, at, end)
-        elif kind == _BYTES:
-            size, start = varint(view, at, end)
-            at = start + size
-        elif kind in (_FIXED32, _FIXED64):
-            at += 4 if kind == _FIXED32 else 8
+    while offset < end:
+        tag_offset = offset
+        tag, offset = varint(view, offset, end)
+        field_number, wire_type = tag >> 3, tag & 7
+        content_start = offset
+        if wire_type == _VARINT:
+            _, offset = varint(view, offset, end)
+        elif wire_type == _BYTES:
+            size, content_start = varint(view, offset, end)
+            offset = content_start + size
+        elif wire_type in (_FIXED32, _FIXED64):
+            offset += 4 if wire_type == _FIXED32 else 8
         else:
             raise ValueError("a group, which the format does not use")
-        if at > end:
+        if offset > end:
             raise ValueError("a field reaches beyond its message")
-        yield _Field(number, kind, begin, start, at)
+        yield _Field(field_number, wire_type, tag_offset, content_start, offset)
 
 
 def _tag(number: int) -> bytes:
