@@ -60,7 +60,9 @@ class Checkpoint:
             return {}
         [content] = self._strings(decode(BundleEntry, self._entries[_OBJECTS]))
         objects = decode(TrackableGraph, content)
-        pairs = ((item.full_name, item.checkpoint_key) for node in objects.nodes for item in node.attributes)
+        pairs = (
+            (attribute.full_name, attribute.checkpoint_key) for node in objects.nodes for attribute in node.attributes
+        )
         return {name: key for name, key in pairs if name and key in self}
 
     def array(self, key: str) -> Array:
@@ -91,14 +93,14 @@ class Checkpoint:
 
     def _strings(self, entry: BundleEntry) -> list[memoryview]:
         """Return the elements of a tensor of strings: their lengths, a checksum of these, and the bytes."""
-        data, at, sizes = self._data(entry), 0, []
+        data, offset, sizes = self._data(entry), 0, []
         for _ in range(int(np.prod(shape_of(entry.shape), dtype=object))):
-            size, at = _number(data, at)
+            size, offset = _number(data, offset)
             sizes.append(size)
-        at += 4
-        if at + sum(sizes) > len(data):
+        offset += 4
+        if offset + sum(sizes) > len(data):
             raise DamagedFileError("a tensor of strings is truncated")
-        ends = np.cumsum([at, *sizes]).tolist()
+        ends = np.cumsum([offset, *sizes]).tolist()
         return [data[start:end] for start, end in zip(ends, ends[1:], strict=False)]
 
 
@@ -121,18 +123,18 @@ def _table(file: memoryview) -> Iterator[tuple[str, memoryview]]:
     footer = file[-_FOOTER:]
     if len(footer) < _FOOTER or bytes(footer[-8:]) != _MAGIC:
         raise DamagedFileError("the checkpoint's index has no footer of a table")
-    _, _, at = _handle(footer, 0)
-    offset, size, _ = _handle(footer, at)
-    for _, value in _block(file, offset, size):
-        first, length, _ = _handle(value, 0)
-        for key, content in _block(file, first, length):
+    _, _, handle_offset = _handle(footer, 0)
+    offset, size, _ = _handle(footer, handle_offset)
+    for _, block_handle in _block(file, offset, size):
+        block_offset, block_size, _ = _handle(block_handle, 0)
+        for key, content in _block(file, block_offset, block_size):
             yield key.decode("utf-8", "replace"), content
 
 
-def _handle(view: memoryview, at: int) -> tuple[int, int, int]:
-    offset, at = _number(view, at)
-    size, at = _number(view, at)
-    return offset, size, at
+def _handle(view: memoryview, position: int) -> tuple[int, int, int]:
+    offset, position = _number(view, position)
+    size, position = _number(view, position)
+    return offset, size, position
 
 
 def _block(file: memoryview, offset: int, size: int) -> Iterator[tuple[bytes, memoryview]]:
@@ -141,19 +143,19 @@ def _block(file: memoryview, offset: int, size: int) -> Iterator[tuple[bytes, me
         raise DamagedFileError("a block of the checkpoint's index reaches beyond the file")
     if file[offset + size]:
         raise ParseError("the checkpoint's index is compressed, which is not supported")
-    restarts = int.from_bytes(file[offset + size - 4 : offset + size], "little")
-    view = file[offset : offset + size - 4 - min(4 * restarts, size - 4)]
-    at, key = 0, b""
-    while at < len(view):
-        shared, at = _number(view, at)
-        rest, at = _number(view, at)
-        length, at = _number(view, at)
-        if shared > len(key) or at + rest + length > len(view):
+    num_restarts = int.from_bytes(file[offset + size - 4 : offset + size], "little")
+    view = file[offset : offset + size - 4 - min(4 * num_restarts, size - 4)]
+    position, key = 0, b""
+    while position < len(view):
+        shared_length, position = _number(view, position)
+        rest_length, position = _number(view, position)
+        value_length, position = _number(view, position)
+        if shared_length > len(key) or position + rest_length + value_length > len(view):
             raise DamagedFileError("an entry of the checkpoint's index reaches beyond its block")
-        key = key[:shared] + bytes(view[at : at + rest])
-        yield key, view[at + rest : at + rest + length]
-        at += rest + length
+        key = key[:shared_length] + bytes(view[position : position + rest_length])
+        yield key, view[position + rest_length : position + rest_length + value_length]
+        position += rest_length + value_length
 
 
-def _number(view: memoryview, at: int) -> tuple[int, int]:
-    return varint(view, at, len(view), "a number in the checkpoint")
+def _number(view: memoryview, position: int) -> tuple[int, int]:
+    return varint(view, position, len(view), "a number in the checkpoint")

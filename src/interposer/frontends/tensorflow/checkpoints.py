@@ -47,16 +47,16 @@ class Variables:
         return self._checkpoint.array(self._keys[name])
 
     def _all_keys(self, checkpoint: Checkpoint) -> dict[str, str]:
-        by_name = checkpoint.keys_by_name()
-        result = {}
+        keys_by_name = checkpoint.keys_by_name()
+        keys = {}
         for name, node in self._nodes.items():
             if node.op in {"VarHandleOp", "VariableV2", "Variable"}:
-                for title in (_text(node, "shared_name"), name):
-                    key = by_name.get(title) or (title if title in checkpoint else None)
+                for candidate in (_text(node, "shared_name"), name):
+                    key = keys_by_name.get(candidate) or (candidate if candidate in checkpoint else None)
                     if key is not None:
-                        result[name] = key
+                        keys[name] = key
                         break
-        return {**result, **dict(self._restored())}
+        return {**keys, **dict(self._restored())}
 
     def _restored(self) -> Iterator[tuple[str, str]]:
         """Yield the variables that nodes of the graph restore, each with its key; also in functions that it calls."""
@@ -75,10 +75,10 @@ class Variables:
     def _restored_in(self, function: FunctionDef, inputs: Sequence[str]) -> Iterator[tuple[str, str]]:
         if not any(node.op == "RestoreV2" for node in function.node_def):
             return
-        arguments = {arg.name: text for arg, text in zip(function.signature.input_arg, inputs, strict=False)}
+        sources = {arg.name: source for arg, source in zip(function.signature.input_arg, inputs, strict=False)}
         for name, key in _assigned({node.name: node for node in function.node_def}):
-            if name in arguments:
-                yield arguments[name].split(":")[0], key
+            if name in sources:
+                yield sources[name].split(":")[0], key
 
 
 def _assigned(nodes: Mapping[str, NodeDef]) -> Iterator[tuple[str, str]]:
@@ -100,11 +100,11 @@ def _assigned(nodes: Mapping[str, NodeDef]) -> Iterator[tuple[str, str]]:
 def _traced(nodes: Mapping[str, NodeDef], text: str) -> tuple[NodeDef | None, int]:
     """Return the node that computes a value, and the number of the output, without the nodes that pass it on."""
     for _ in range(_MOST_STEPS):
-        name, *rest = text.split(":")
+        name, *suffixes = text.split(":")
         node = nodes.get(name)
         if node is None or node.op not in {"Identity", "Cast"} or not data_inputs(node):
-            last = rest[-1] if rest else "0"
-            return node, int(last) if last.isdecimal() else 0
+            output_index = suffixes[-1] if suffixes else "0"
+            return node, int(output_index) if output_index.isdecimal() else 0
         text = data_inputs(node)[0]
     return None, 0
 
@@ -116,11 +116,11 @@ def _traced_name(nodes: Mapping[str, NodeDef], text: str) -> str:
 
 def _names_of(nodes: Mapping[str, NodeDef], restore: NodeDef) -> list[str]:
     inputs = data_inputs(restore)
-    names, _ = _traced(nodes, inputs[1]) if len(inputs) == 3 else (None, 0)
-    value = names.attr.get("value") if names is not None else None
-    if value is None or value.tensor is None:
+    names_node, _ = _traced(nodes, inputs[1]) if len(inputs) == 3 else (None, 0)
+    names_attribute = names_node.attr.get("value") if names_node is not None else None
+    if names_attribute is None or names_attribute.tensor is None:
         return []
-    return [str(item) for item in array_of(value.tensor).reshape(-1)]
+    return [str(key) for key in array_of(names_attribute.tensor).reshape(-1)]
 
 
 def _text(node: NodeDef, name: str) -> str:

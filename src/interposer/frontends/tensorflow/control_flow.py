@@ -56,13 +56,13 @@ def call(node: Node) -> list[Result]:
 def if_(node: Node) -> Result | list[Result]:
     """Convert If; a known condition selects a branch, which is converted in place of the node."""
     condition, arguments = node.value(0), list(node.inputs[1:])
-    names = node.function("then_branch"), node.function("else_branch")
-    known = _truth(condition)
-    if known is not None:
-        results: list[Result] = node.importer.inlined(names[0 if known else 1], arguments)
+    branch_names = node.function("then_branch"), node.function("else_branch")
+    condition_holds = _truth(condition)
+    if condition_holds is not None:
+        results: list[Result] = node.importer.inlined(branch_names[0 if condition_holds else 1], arguments)
         return results
-    regions = [region(node.importer, name, arguments) for name in names]
-    branches = [item for item in regions if item is not None]
+    regions = [region(node.importer, name, arguments) for name in branch_names]
+    branches = [branch for branch in regions if branch is not None]
     if len(branches) < len(regions) or not branches[0].infos:
         return Absent.MISSING
     return list(_added_if(node, condition, branches))
@@ -86,11 +86,11 @@ def _predicate(node: Node, condition: Value) -> Value:
 def switch(node: Node) -> list[Result]:
     """Convert Switch: its input is an output of the branch that is taken; both are if the condition is data."""
     data, predicate = node.inputs[0], node.value(1)
-    known = _truth(predicate)
-    if known is not None:
-        return [Absent.DEAD, data] if known else [data, Absent.DEAD]
-    common = frozenset(guard for item in node.guards for guard in item)
-    node.decided = [common | {(predicate, truth)} for truth in (False, True)]
+    condition_holds = _truth(predicate)
+    if condition_holds is not None:
+        return [Absent.DEAD, data] if condition_holds else [data, Absent.DEAD]
+    common_guards = frozenset(guard for input_guards in node.guards for guard in input_guards)
+    node.decided = [common_guards | {(predicate, truth)} for truth in (False, True)]
     return [data, data]
 
 
@@ -98,20 +98,20 @@ def switch(node: Node) -> list[Result]:
 def merge(node: Node) -> list[Result]:
     """Convert Merge: the input from the branch that is taken; the condition selects one if it is data."""
     texts = data_inputs(node.message)
-    alive = [item for item in zip(node.inputs, node.guards, texts, strict=True) if item[0] is not Absent.DEAD]
-    if len(alive) == 1:
-        node.decided = [alive[0][1], alive[0][1]]
-        place = next(i for i, item in enumerate(node.inputs) if item is not Absent.DEAD)
-        return [alive[0][0], node.constant(_index(place))]
-    if len(alive) != 2:
-        raise ParseError(f"it has {len(alive)} inputs; expected one or two")
-    (first, own, text), (second, other, other_text) = alive
-    predicate = next((value for value, truth in own if (value, not truth) in other), None)
+    live_inputs = [item for item in zip(node.inputs, node.guards, texts, strict=True) if item[0] is not Absent.DEAD]
+    if len(live_inputs) == 1:
+        node.decided = [live_inputs[0][1], live_inputs[0][1]]
+        taken_index = next(i for i, item in enumerate(node.inputs) if item is not Absent.DEAD)
+        return [live_inputs[0][0], node.constant(_index(taken_index))]
+    if len(live_inputs) != 2:
+        raise ParseError(f"it has {len(live_inputs)} inputs; expected one or two")
+    (first, first_guards, first_text), (second, second_guards, second_text) = live_inputs
+    predicate = next((value for value, truth in first_guards if (value, not truth) in second_guards), None)
     if predicate is None or not isinstance(first, Value) or not isinstance(second, Value):
         node.unsupported("its inputs are not those of the two branches of a condition")
-    node.decided = [own & other] * 2
-    is_first = (predicate, True) in own
-    branches = {is_first: (first, text), not is_first: (second, other_text)}
+    node.decided = [first_guards & second_guards] * 2
+    is_first = (predicate, True) in first_guards
+    branches = {is_first: (first, first_text), not is_first: (second, second_text)}
     index = node.step(Cast(DataType.INT32), predicate)
     if is_first:
         index = node.step(Where(), predicate, node.constant(_index(0)), node.constant(_index(1)))
@@ -130,7 +130,7 @@ def _selected(node: Node, predicate: Value, branches: Mapping[bool, tuple[Value,
     if is_empty and is_same and if_true.known.is_ranked:
         return node.result(Where(), predicate, if_true, if_false)
     regions = [_branch(scope, branches[truth][1], predicate, truth) for truth in (True, False)]
-    converted = [item for item in regions if item is not None]
+    converted = [branch for branch in regions if branch is not None]
     if len(converted) < len(regions):
         return Absent.MISSING
     return _added_if(node, predicate, converted)[0]
@@ -147,8 +147,8 @@ def _branch(scope: Scope, text: str, predicate: Value, truth: bool) -> Region | 
 def _added_if(node: Node, condition: Value, regions: list[Region]) -> list[Value]:
     """Add an If with these regions, which get all values that either of them captures."""
     condition = _predicate(node, condition)
-    captured = list(dict.fromkeys(value for item in regions for value in item.captured))
-    graphs = [item.rebound(captured) for item in regions]
+    captured = list(dict.fromkeys(value for branch in regions for value in branch.captured))
+    graphs = [branch.rebound(captured) for branch in regions]
     return list(node.control(If(len(regions[0].infos)), [condition, *captured], graphs))
 
 
@@ -163,19 +163,19 @@ def _index(number: int) -> Any:
 def while_(node: Node) -> Result | list[Result]:
     """Convert While; arguments that the body returns unchanged are captured."""
     condition, body, arguments = node.function("cond"), node.function("body"), list(node.inputs)
-    fixed = invariants(node.importer, body, len(arguments))
-    places = [i for i in range(len(arguments)) if i not in fixed]
+    invariant_positions = invariants(node.importer, body, len(arguments))
+    carried_positions = [i for i in range(len(arguments)) if i not in invariant_positions]
 
     def convert(infos: Mapping[int, TensorInfo], *, test: bool) -> tuple[Body, list[Result]]:
         name = condition if test else body
         converted_body, results = called(node.importer, name, arguments, infos)
-        return converted_body, results if test else [results[place] for place in places]
+        return converted_body, results if test else [results[position] for position in carried_positions]
 
     def once(values: list[Result], *, test: bool) -> list[Result]:
         results: list[Result] = node.importer.inlined(condition if test else body, values)
         return results
 
-    return _looped(node, arguments, places, convert, once)
+    return _looped(node, arguments, carried_positions, convert, once)
 
 
 @operator("Exit", "RefExit")
@@ -185,30 +185,30 @@ def exit_(node: Node) -> Result | list[Result]:
     loop = scope.loops.at(node.name)
     if loop is None or not loop.condition or not all(place.switch for place in loop.places):
         raise ParseError("it belongs to no loop")
-    arguments, count = list(node.inputs), len(loop.places)
-    constants = dict(zip(loop.constants, arguments[count:], strict=True))
-    places = [i for i, place in enumerate(loop.places) if not _is_invariant(scope, place)]
+    arguments, num_carried = list(node.inputs), len(loop.places)
+    constants = dict(zip(loop.constants, arguments[num_carried:], strict=True))
+    carried_positions = [i for i, place in enumerate(loop.places) if not _is_invariant(scope, place)]
 
     def convert(infos: Mapping[int, TensorInfo], *, test: bool) -> tuple[Body, list[Result]]:
         body = Body(scope, loop.name, scope.nodes, function=scope.is_function)
         inputs: dict[int, Result] = {i: body.carried(infos[i], loop.places[i].merge) for i in infos}
-        values = [inputs.get(i, item) for i, item in enumerate(arguments[:count])]
+        values = [inputs.get(i, item) for i, item in enumerate(arguments[:num_carried])]
         _enter(body.scope, loop, map(body.scope.brought_in, values), constants)
-        return body, body.outputs([loop.condition] if test else [loop.places[i].following for i in places])
+        return body, body.outputs([loop.condition] if test else [loop.places[i].following for i in carried_positions])
 
     def once(values: list[Result], *, test: bool) -> list[Result]:
         inner = Scope(scope.network, scope.shared, scope.nodes, scope, function=scope.is_function)
         _enter(inner, loop, values, constants)
         return inner.converted([loop.condition] if test else [place.following for place in loop.places])
 
-    results = _looped(node, arguments[:count], places, convert, once)
+    results = _looped(node, arguments[:num_carried], carried_positions, convert, once)
     if isinstance(results, Absent):
         return results
-    known = {place.exit: result for place, result in zip(loop.places, results, strict=True) if place.exit}
-    for name, result in known.items():
+    result_by_exit = {place.exit: result for place, result in zip(loop.places, results, strict=True) if place.exit}
+    for name, result in result_by_exit.items():
         scope.define(name, result)
         scope.guard_like(name, node)
-    return known[node.name]
+    return result_by_exit[node.name]
 
 
 def _enter(scope: Scope, loop: Loop, values: Iterable[Result], constants: Mapping[str, Result]) -> None:
@@ -235,52 +235,55 @@ def _is_invariant(scope: Scope, place: Place) -> bool:
 
 
 def _looped(
-    node: Node, arguments: list[Result], places: list[int], convert: Convert, once: Once
+    node: Node, arguments: list[Result], carried_positions: list[int], convert: Convert, once: Once
 ) -> Absent | list[Result]:
     """Add the layer of a loop, and return what all arguments are after it.
 
-    `places` are the positions of carried arguments. `convert` converts the body for their infos, or the condition. This
-    is repeated until the infos no longer change. A loop that writes lists of elements without a known shape is
-    unrolled with `once`.
+    `carried_positions` are the positions of carried arguments. `convert` converts the body for their infos, or the
+    condition. This is repeated until the infos no longer change. A loop that writes lists of elements without a known
+    shape is unrolled with `once`.
     """
-    if not places:
+    if not carried_positions:
         node.unsupported("its body changes nothing")
     try:
-        settled = _with_lists(node, arguments, places, convert)
+        with_tensors = _with_lists(node, arguments, carried_positions, convert)
     except UnboundFormError:
         return _unrolled(node, arguments, once)
-    if settled is None:
+    if with_tensors is None:
         return Absent.MISSING
-    arguments = settled
-    carried = [_tensor(arguments[i]) for i in places]
+    arguments = with_tensors
+    carried = [_tensor(arguments[i]) for i in carried_positions]
     infos = [value.known.with_constant(None) for value in carried]
     while True:
-        known = dict(zip(places, infos, strict=True))
-        (inner, results), (tested, truth) = convert(known, test=False), convert(known, test=True)
-        body, test = inner.region(results), tested.region(truth)
+        info_by_position = dict(zip(carried_positions, infos, strict=True))
+        (loop_body, results), (loop_test, test_results) = (
+            convert(info_by_position, test=False),
+            convert(info_by_position, test=True),
+        )
+        body, test = loop_body.region(results), loop_test.region(test_results)
         if body is None or test is None:
             return Absent.MISSING
-        wider = [*merged_carried(infos, body.infos)]
-        if wider == infos:
+        merged = [*merged_carried(infos, body.infos)]
+        if merged == infos:
             break
-        infos = wider
+        infos = merged
     captured = list(dict.fromkeys((*test.captured, *body.captured)))
-    graphs = [item.rebound(captured, len(places)) for item in (test, body)]
+    graphs = [loop_region.rebound(captured, len(carried_positions)) for loop_region in (test, body)]
     outputs = list(arguments)
-    created = node.control(While(len(places)), [*carried, *captured], graphs)
-    for place, value in zip(places, created, strict=True):
-        outputs[place] = value
+    final_values = node.control(While(len(carried_positions)), [*carried, *captured], graphs)
+    for position, value in zip(carried_positions, final_values, strict=True):
+        outputs[position] = value
     return outputs
 
 
 def _unrolled(node: Node, arguments: list[Result], once: Once) -> Absent | list[Result]:
     """Return what the arguments of a loop are after it; its body is converted in place, once for every iteration."""
     for _ in range(_MOST_ITERATIONS + 1):
-        [again] = once(arguments, test=True)
-        truth = _truth(again) if isinstance(again, Value) else None
-        if truth is None:
+        [continues] = once(arguments, test=True)
+        is_true = _truth(continues) if isinstance(continues, Value) else None
+        if is_true is None:
             break
-        if not truth:
+        if not is_true:
             return arguments
         arguments = once(arguments, test=False)
         if Absent.MISSING in arguments:
@@ -294,23 +297,25 @@ def _tensor(result: Result) -> Value:
     return result
 
 
-def _with_lists(node: Node, arguments: list[Result], places: list[int], convert: Convert) -> list[Result] | None:
+def _with_lists(
+    node: Node, arguments: list[Result], carried_positions: list[int], convert: Convert
+) -> list[Result] | None:
     """Return the arguments with lists whose elements' shape the loop's body determines as tensors.
 
     Return None if the body has nodes that are not supported.
     """
-    lists = [i for i in places if isinstance(arguments[i], TensorList)]
-    if not lists:
+    list_positions = [i for i in carried_positions if isinstance(arguments[i], TensorList)]
+    if not list_positions:
         return arguments
-    infos = {i: value.known.with_constant(None) for i in places if isinstance(value := arguments[i], Value)}
+    infos = {i: value.known.with_constant(None) for i in carried_positions if isinstance(value := arguments[i], Value)}
     _, results = convert(infos, test=False)
     if Absent.MISSING in results:
         return None
-    settled = list(arguments)
-    for place, result in zip(places, results, strict=True):
-        before = arguments[place]
-        if isinstance(before, TensorList):
+    replaced = list(arguments)
+    for position, result in zip(carried_positions, results, strict=True):
+        argument = arguments[position]
+        if isinstance(argument, TensorList):
             if not isinstance(result, TensorList) or result.item is None:
                 node.unsupported("it carries a list to which it does not write")
-            settled[place] = settled_list(node, before, result.item)
-    return settled
+            replaced[position] = settled_list(node, argument, result.item)
+    return replaced

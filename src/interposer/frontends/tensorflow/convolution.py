@@ -73,15 +73,19 @@ def transpose_convolution_3d(node: Node) -> Value:
     Each product of a weight and an input element is added at the position of the weight in the element's window.
     """
     layout, weights, x = layout_of(node, 3), _weights(node, 5), node.value(2)
-    target = [node.known(size, "result's size") for size in node.dimensions_of(0, "input_sizes")]
-    if len(target) != 5 or x.known.rank != 5:
-        raise ParseError(f"its input_sizes are {target} and its input has the shape {x.known.shape}; expected rank 5")
-    volume = tuple(target[axis] for axis in spatial_axes(layout))
+    target_shape = [node.known(size, "result's size") for size in node.dimensions_of(0, "input_sizes")]
+    if len(target_shape) != 5 or x.known.rank != 5:
+        raise ParseError(
+            f"its input_sizes are {target_shape} and its input has the shape {x.known.shape}; expected rank 5"
+        )
+    volume = tuple(target_shape[axis] for axis in spatial_axes(layout))
     windows = sliding(node, volume, weights.known.shape[:3], layout)
-    batch, *rest = node.concrete(x.known.shape, "input")
-    channels = rest.pop(-1 if layout.channels_last else 0)
+    batch, *input_sizes = node.concrete(x.known.shape, "input")
+    channels = input_sizes.pop(-1 if layout.channels_last else 0)
     kernels = reshaped(node, node.step(Transpose((3, 0, 1, 2, 4)), weights), [-1, channels])
-    shape = (batch, math.prod(rest), channels) if layout.channels_last else (batch, channels, math.prod(rest))
+    shape = (
+        (batch, math.prod(input_sizes), channels) if layout.channels_last else (batch, channels, math.prod(input_sizes))
+    )
     rows = reshaped(node, x, shape)
     columns = node.step(BatchMatMul(transpose_y=layout.channels_last), kernels, rows)
     image = node.result(Col2Im(**windows.lists(), image_shape=volume), columns)
@@ -96,20 +100,20 @@ def _weights(node: Node, rank: int) -> Value:
 
 
 def _groups(x: Value, weights: Value, layout: DataLayout) -> int:
-    channels, own = x.known.shape[-1 if layout.channels_last else 1], weights.known.shape[-2]
-    if isinstance(channels, Dim) or isinstance(own, Dim) or own < 1 or channels % own:
+    channels, group_channels = x.known.shape[-1 if layout.channels_last else 1], weights.known.shape[-2]
+    if isinstance(channels, Dim) or isinstance(group_channels, Dim) or group_channels < 1 or channels % group_channels:
         return 1
-    return max(1, channels // own)
+    return max(1, channels // group_channels)
 
 
 def _sizes(node: Node, layout: DataLayout) -> tuple[int, ...]:
     """Return the spatial sizes of a transposed convolution's result; refuse the node if they are not known."""
-    target = node.dimensions_of(0, "input_sizes")
-    if len(target) == 2:
-        return tuple(node.known(size, "result's size") for size in target)
-    if len(target) != 4:
-        raise ParseError(f"its input_sizes are {list(target)}; expected four dimensions")
-    return tuple(node.known(target[axis], "result's size") for axis in spatial_axes(layout))
+    target_shape = node.dimensions_of(0, "input_sizes")
+    if len(target_shape) == 2:
+        return tuple(node.known(size, "result's size") for size in target_shape)
+    if len(target_shape) != 4:
+        raise ParseError(f"its input_sizes are {list(target_shape)}; expected four dimensions")
+    return tuple(node.known(target_shape[axis], "result's size") for axis in spatial_axes(layout))
 
 
 def _transposed(
@@ -120,16 +124,18 @@ def _transposed(
     Cells at the end that no window covers are part of the result.
     """
     image = spatial_sizes(node, x, layout)
-    after, missing = [], False
+    pads_after, is_uncovered = [], False
     for size, dimension, window in zip(sizes, image, windows.along(), strict=True):
-        places = window.places(size)
-        if differ(dimension, places):
-            raise ParseError(f"a convolution of its result has {places} windows, but its input the size {dimension}")
-        after.append(window.covered(places) - window.pad_before - size)
-        missing |= after[-1] < 0
-    windows = windows._replace(after=tuple(max(0, pad) for pad in after))
+        num_windows = window.places(size)
+        if differ(dimension, num_windows):
+            raise ParseError(
+                f"a convolution of its result has {num_windows} windows, but its input the size {dimension}"
+            )
+        pads_after.append(window.covered(num_windows) - window.pad_before - size)
+        is_uncovered |= pads_after[-1] < 0
+    windows = windows._replace(after=tuple(max(0, pad) for pad in pads_after))
     shape = None
-    if missing:
+    if is_uncovered:
         batch = node.known(x.known.shape[0], "batch size")
         channels = node.known(node.info(1).shape[2], "number of channels")
         shape = (batch, *sizes, channels) if layout.channels_last else (batch, channels, *sizes)
@@ -140,11 +146,11 @@ def _transposed(
 def bias_add(node: Node) -> Value:
     """Convert BiasAdd: the bias of the convolution or product before it, or an addition to the channels."""
     x, bias = node.value(0), node.value(1)
-    last = node.text("data_format", "NHWC") != "NCHW"
-    fused = biased(node, x, bias) if last or _is_channels_first(x) else None
+    is_channels_last = node.text("data_format", "NHWC") != "NCHW"
+    fused = biased(node, x, bias) if is_channels_last or _is_channels_first(x) else None
     if fused is not None:
         return fused
-    if not last and x.known.rank > 2:
+    if not is_channels_last and x.known.rank > 2:
         bias = reshaped(node, bias, [bias.known.shape[0], *[1] * (x.known.rank - 2)])
     return node.result(Addition(), x, bias)
 

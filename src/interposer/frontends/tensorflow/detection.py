@@ -40,11 +40,11 @@ def non_max_suppression(node: Node) -> Value:
 def padded_non_max_suppression(node: Node) -> list[Value]:
     """Convert NonMaxSuppressionV4, which also counts the selected boxes, and may pad the indices with zeros."""
     selected = node.step(Cast(DataType.INT32), _selected(node))
-    count = node.step(Shape(DataType.INT32), selected)
-    number = final_reshape(node, count, [])
+    count_vector = node.step(Shape(DataType.INT32), selected)
+    num_selected = final_reshape(node, count_vector, [])
     if not node.flag("pad_to_max_output_size", False):
-        return [selected, number]
-    return [_padded(node, selected, node.integer_of(2, "max_output_size")), number]
+        return [selected, num_selected]
+    return [_padded(node, selected, node.integer_of(2, "max_output_size")), num_selected]
 
 
 @operator("NonMaxSuppressionV5", outputs=("selected_indices", "selected_scores", "valid_outputs"))
@@ -54,36 +54,40 @@ def scored_non_max_suppression(node: Node) -> list[Value]:
         node.unsupported("its soft_nms_sigma is not 0")
     selected = node.step(Cast(DataType.INT32), _selected(node))
     scores = node.step(Gather(0), node.value(1), selected)
-    number = final_reshape(node, node.step(Shape(DataType.INT32), selected), [])
+    num_selected = final_reshape(node, node.step(Shape(DataType.INT32), selected), [])
     if node.flag("pad_to_max_output_size", False):
-        most = node.integer_of(2, "max_output_size")
-        selected, scores = _padded(node, selected, most), _padded(node, scores, most)
-    return [selected, scores, number]
+        max_boxes = node.integer_of(2, "max_output_size")
+        selected, scores = _padded(node, selected, max_boxes), _padded(node, scores, max_boxes)
+    return [selected, scores, num_selected]
 
 
 def _selected(node: Node) -> Value:
     """Return the indices of the selected boxes as int64; the operands are boxes, scores and three thresholds."""
     boxes, scores = node.value(0), node.value(1)
-    computed = node.is_unknown(node.value(2))
-    most = _MOST if computed else node.integer_of(2, "max_output_size")
+    is_limit_computed = node.is_unknown(node.value(2))
+    max_boxes = _MOST if is_limit_computed else node.integer_of(2, "max_output_size")
     if boxes.known.rank != 2 or scores.known.rank != 1:
         raise ParseError(f"its boxes have the shape {boxes.known.shape} and its scores {scores.known.shape}")
-    first = node.kind == "NonMaxSuppression"
-    overlap = node.number("iou_threshold", 0.5) if first else node.number_of(3, "iou_threshold")
-    score = node.number_of(4, "score_threshold") if node.num_inputs > 4 else None
-    op = NonMaxSuppression(max(0, most), overlap, None if score is None or np.isneginf(score) else score)
+    has_attributes = node.kind == "NonMaxSuppression"
+    iou_threshold = node.number("iou_threshold", 0.5) if has_attributes else node.number_of(3, "iou_threshold")
+    score_threshold = node.number_of(4, "score_threshold") if node.num_inputs > 4 else None
+    op = NonMaxSuppression(
+        max(0, max_boxes),
+        iou_threshold,
+        None if score_threshold is None or np.isneginf(score_threshold) else score_threshold,
+    )
     chosen = node.step(op, reshaped(node, boxes, [1, -1, 4]), reshaped(node, scores, [1, 1, -1]))
     indices = reshaped(node, node.step(Slice((0, 2), (-1, 1)), chosen), [-1])
-    if not computed:
+    if not is_limit_computed:
         return indices
     end = reshaped(node, node.cast(node.value(2), DataType.INT64), [1])
     return node.step(DynamicSlice((0,)), indices, node.constant(np.zeros(1, np.int64)), end)
 
 
-def _padded(node: Node, value: Value, count: int) -> Value:
+def _padded(node: Node, vector: Value, count: int) -> Value:
     """Return the first `count` elements of a vector with zeros appended."""
-    zeros = node.constant(np.zeros(count, value.known.dtype.numpy))
-    return node.result(Slice((0,), (count,)), node.step(Concat(0), value, zeros))
+    zeros = node.constant(np.zeros(count, vector.known.dtype.numpy))
+    return node.result(Slice((0,), (count,)), node.step(Concat(0), vector, zeros))
 
 
 @operator(
@@ -99,39 +103,39 @@ def combined_non_max_suppression(node: Node) -> list[Value]:
     images, classes = node.known(boxes[0], "batch size"), node.known(scores[2], "number of classes")
     if not 0 < images <= _MOST_IMAGES:
         node.unsupported(f"it has {images} images; 1 to {_MOST_IMAGES} are supported")
-    each, most = node.integer_of(2, "max_output_size_per_class"), node.integer_of(3, "max_total_size")
-    if each < 0 or not 0 < most <= _MOST:
-        raise ParseError(f"it selects {each} boxes of each class, and {most} of all")
+    max_per_class, max_total = node.integer_of(2, "max_output_size_per_class"), node.integer_of(3, "max_total_size")
+    if max_per_class < 0 or not 0 < max_total <= _MOST:
+        raise ParseError(f"it selects {max_per_class} boxes of each class, and {max_total} of all")
     if node.flag("pad_per_class", False):
-        most = min(most, each * classes)
-    rows = [_best(node, image, each, most) for image in range(images)]
-    return [node.result(Stack(0), *column) for column in zip(*rows, strict=True)]
+        max_total = min(max_total, max_per_class * classes)
+    results_per_image = [_best(node, image, max_per_class, max_total) for image in range(images)]
+    return [node.result(Stack(0), *tensors) for tensors in zip(*results_per_image, strict=True)]
 
 
-def _best(node: Node, image: int, each: int, most: int) -> list[Value]:
+def _best(node: Node, image: int, max_per_class: int, max_total: int) -> list[Value]:
     """Return boxes, scores and classes of the best boxes of an image, padded with zeros, and their number."""
     boxes = reshaped(node, node.step(Slice((image, 0, 0, 0), (1, -1, -1, -1)), node.value(0)), [1, -1, 4])
     scores = node.step(Transpose((0, 2, 1)), node.step(Slice((image, 0, 0), (1, -1, -1)), node.value(1)))
-    overlap, score = node.number_of(4, "iou_threshold"), node.number_of(5, "score_threshold")
-    chosen = node.step(NonMaxSuppression(each, overlap, score), boxes, scores)
+    iou_threshold, score_threshold = node.number_of(4, "iou_threshold"), node.number_of(5, "score_threshold")
+    chosen = node.step(NonMaxSuppression(max_per_class, iou_threshold, score_threshold), boxes, scores)
     dtype = scores.known.dtype.numpy
-    padding = node.constant(np.full(most, -np.inf, dtype))
-    ranked = node.step(Concat(0), node.step(GatherNd(), scores, chosen), padding)
-    best, places = node.steps(TopK(most), ranked)
-    padded = node.step(Concat(0), chosen, node.constant(np.full((most, 3), 0, np.int64)))
-    picked = node.step(Gather(0), padded, places)
+    padding = node.constant(np.full(max_total, -np.inf, dtype))
+    padded_scores = node.step(Concat(0), node.step(GatherNd(), scores, chosen), padding)
+    best, ranks = node.steps(TopK(max_total), padded_scores)
+    padded = node.step(Concat(0), chosen, node.constant(np.full((max_total, 3), 0, np.int64)))
+    picked = node.step(Gather(0), padded, ranks)
     valid = node.step(Comparison(ComparisonOperation.GREATER), best, node.scalar_like(-np.inf, best))
     boxes_of_best = node.step(Gather(0), reshaped(node, boxes, [-1, 4]), reshaped(node, _column(node, picked, 2), [-1]))
     if node.flag("clip_boxes", True):
         boxes_of_best = node.step(Activation(ActivationFunction.BOUNDED_RELU, 1.0, 0.0), boxes_of_best)
     zero = node.scalar_like(0, best)
     classes = node.step(Cast(scores.known.dtype), reshaped(node, _column(node, picked, 1), [-1]))
-    number = node.step(Reduce(operation=ReduceOperation.SUM), node.step(Cast(DataType.INT32), valid))
+    num_valid = node.step(Reduce(operation=ReduceOperation.SUM), node.step(Cast(DataType.INT32), valid))
     return [
-        node.step(Where(), reshaped(node, valid, [most, 1]), boxes_of_best, zero),
+        node.step(Where(), reshaped(node, valid, [max_total, 1]), boxes_of_best, zero),
         node.step(Where(), valid, best, zero),
         node.step(Where(), valid, classes, zero),
-        number,
+        num_valid,
     ]
 
 

@@ -49,10 +49,10 @@ def data_type(number: int) -> DataType:
     Raises:
         ParseError: tensors of the type are not supported.
     """
-    result = _TYPES.get(number - _REFERENCE if number > _REFERENCE else number)
-    if result is None:
+    dtype = _TYPES.get(number - _REFERENCE if number > _REFERENCE else number)
+    if dtype is None:
         raise ParseError(f"tensors of type {type_name(number)} are not supported")
-    return result
+    return dtype
 
 
 def type_name(number: int) -> str:

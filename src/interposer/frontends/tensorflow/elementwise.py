@@ -64,10 +64,10 @@ def addition(node: Node) -> Value:
     """Convert an addition; a constant vector may become the bias of the convolution or product before it."""
     a, b = node.value(0), node.value(1)
     for x, bias in ((a, b), (b, a)):
-        last = getattr(getattr(x.producer.op, "data_layout", None), "channels_last", True)
-        result = biased(node, x, bias) if last else None
-        if result is not None:
-            return result
+        is_channels_last = getattr(getattr(x.producer.op, "data_layout", None), "channels_last", True)
+        with_bias = biased(node, x, bias) if is_channels_last else None
+        if with_bias is not None:
+            return with_bias
     return node.result(Addition(), a, b)
 
 
@@ -86,10 +86,10 @@ def logical(node: Node) -> Value:
 @operator("AddN", "AccumulateNV2")
 def sum_of_all(node: Node) -> Value:
     """Convert AddN: the sum of all operands."""
-    *first, last = node.values()
-    if not first:
+    *previous, last = node.values()
+    if not previous:
         return last
-    return node.result(Addition(), reduce(lambda a, b: node.step(Addition(), a, b), first), last)
+    return node.result(Addition(), reduce(lambda a, b: node.step(Addition(), a, b), previous), last)
 
 
 @operator("DivNoNan", "MulNoNan", "Xdivy", "Xlogy")
@@ -134,9 +134,11 @@ def complementary_error_function(node: Node) -> Value:
 def is_finite(node: Node) -> Value:
     """Convert IsFinite: neither infinite nor NaN."""
     x = node.value(0)
-    odd = LogicalBinary(L.LOGICAL_OR)
-    either = node.step(odd, node.step(ElementwiseUnary(U.IS_INF), x), node.step(ElementwiseUnary(U.IS_NAN), x))
-    return node.result(ElementwiseUnary(U.LOGICAL_NOT), either)
+    or_op = LogicalBinary(L.LOGICAL_OR)
+    is_infinite_or_nan = node.step(
+        or_op, node.step(ElementwiseUnary(U.IS_INF), x), node.step(ElementwiseUnary(U.IS_NAN), x)
+    )
+    return node.result(ElementwiseUnary(U.LOGICAL_NOT), is_infinite_or_nan)
 
 
 @operator("SelectV2")
@@ -157,8 +159,8 @@ def select_rows(node: Node) -> Value:
 @operator("ClipByValue")
 def clip(node: Node) -> Value:
     """Convert ClipByValue: the operand, at least the lower and at most the upper bound."""
-    upper = node.step(ElementwiseBinary(B.MINIMUM), node.value(0), node.value(2))
-    return node.result(ElementwiseBinary(B.MAXIMUM), upper, node.value(1))
+    below_upper = node.step(ElementwiseBinary(B.MINIMUM), node.value(0), node.value(2))
+    return node.result(ElementwiseBinary(B.MAXIMUM), below_upper, node.value(1))
 
 
 @operator("ApproximateEqual")

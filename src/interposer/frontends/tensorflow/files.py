@@ -66,14 +66,14 @@ def _content(view: memoryview, folder: Path | None) -> Content:
     message = foreign(head)
     if message is not None:
         raise ParseError(message)
-    text = is_text(head)
+    is_text_format = is_text(head)
     if folder is None and not is_saved_model_content(head):
-        return Content(_message(GraphDef, view, text), None, None, len(view))
-    return Content(None, _message(SavedModel, view, text), folder, len(view))
+        return Content(_message(GraphDef, view, is_text_format), None, None, len(view))
+    return Content(None, _message(SavedModel, view, is_text_format), folder, len(view))
 
 
-def _message(kind: type[M], view: memoryview, text: bool) -> M:
-    if not text:
+def _message(kind: type[M], view: memoryview, is_text_format: bool) -> M:
+    if not is_text_format:
         return decode(kind, view)
     try:
         return from_text(kind, parse_text(bytes(view).decode("utf-8")))

@@ -22,11 +22,11 @@ def gather(node: Node) -> Value:
 def gather_along(node: Node) -> Value:
     """Convert GatherV2; the axis is an operand, and batch_dims an attribute."""
     axis = checked_axis(node.integer_of(2, "axis"), node.info(0).rank)
-    batches = node.integer("batch_dims", 0)
-    batches += node.info(1).rank if batches < 0 else 0
-    if batches < 0:
-        raise ParseError(f"its batch_dims is {batches - node.info(1).rank}")
-    return node.result(Gather(axis, batches), node.value(0), node.value(1))
+    batch_dims = node.integer("batch_dims", 0)
+    batch_dims += node.info(1).rank if batch_dims < 0 else 0
+    if batch_dims < 0:
+        raise ParseError(f"its batch_dims is {batch_dims - node.info(1).rank}")
+    return node.result(Gather(axis, batch_dims), node.value(0), node.value(1))
 
 
 @operator("GatherNd")

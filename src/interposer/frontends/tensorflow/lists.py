@@ -25,21 +25,21 @@ from interposer.ops.sequence import Range
 __all__ = ["settled_list"]
 
 
-def settled_list(node: Node, value: TensorList, item: TensorInfo) -> Value:
-    """Return a list of zeros as a tensor, for elements like `item`.
+def settled_list(node: Node, tensor_list: TensorList, element_info: TensorInfo) -> Value:
+    """Return a list of zeros as a tensor, for elements like `element_info`.
 
     A dimension that is not known is that of an input of the node.
     """
-    dims = [_size(node, value), *(_dimension(node, dim) for dim in item.shape)]
+    dims = [_size(node, tensor_list), *(_dimension(node, dim) for dim in element_info.shape)]
     if all(dim.constant is not None for dim in dims):
         shape = tuple(int(dim.constant.reshape(-1)[0]) for dim in dims if dim.constant is not None)
-        return node.step(BroadcastTo(shape), node.constant(np.zeros((), value.dtype.numpy)))
-    parts = [node.cast(reshaped(node, dim, [1]), DataType.INT32) for dim in dims]
-    return node.step(Fill(0.0, value.dtype), node.step(Concat(0), *parts))
+        return node.step(BroadcastTo(shape), node.constant(np.zeros((), tensor_list.dtype.numpy)))
+    sizes = [node.cast(reshaped(node, dim, [1]), DataType.INT32) for dim in dims]
+    return node.step(Fill(0.0, tensor_list.dtype), node.step(Concat(0), *sizes))
 
 
-def _size(node: Node, value: TensorList) -> Value:
-    size: Value = node.importer.within(value.size)
+def _size(node: Node, tensor_list: TensorList) -> Value:
+    size: Value = node.importer.within(tensor_list.size)
     return size
 
 
@@ -47,11 +47,11 @@ def _dimension(node: Node, dim: int) -> Value:
     """Return a dimension as a value; one without a known size is taken from an input that has it."""
     if TensorShape((dim,)).is_concrete:
         return node.constant(np.array(dim, np.int32))
-    for result in node.inputs:
-        if isinstance(result, Value) and result.known.is_ranked:
-            for axis, own in enumerate(result.known.shape):
-                if own is dim:
-                    return node.step(Gather(0), node.step(Shape(), result), node.constant(np.array([axis])))
+    for operand in node.inputs:
+        if isinstance(operand, Value) and operand.known.is_ranked:
+            for axis, size in enumerate(operand.known.shape):
+                if size is dim:
+                    return node.step(Gather(0), node.step(Shape(), operand), node.constant(np.array([axis])))
     return node.open_shape("the shape of its elements is not known")
 
 
@@ -97,51 +97,51 @@ def length_of_list(node: Node) -> Value:
     return _length(node, node.inputs[0])
 
 
-def _length(node: Node, result: Result) -> Value:
-    if isinstance(result, TensorList):
-        size = result.size.constant
-        if result.items and size is not None:
-            written = max(result.items) + 1
-            return node.constant(np.array(max(int(size.reshape(-1)[0]), written), np.int32))
-        return _size(node, result)
-    if not isinstance(result, Value):
+def _length(node: Node, list_input: Result) -> Value:
+    if isinstance(list_input, TensorList):
+        size = list_input.size.constant
+        if list_input.items and size is not None:
+            num_written = max(list_input.items) + 1
+            return node.constant(np.array(max(int(size.reshape(-1)[0]), num_written), np.int32))
+        return _size(node, list_input)
+    if not isinstance(list_input, Value):
         raise ParseError("its input is no list")
-    return node.result(Gather(0), node.step(Shape(), result), node.constant(np.array(0)))
+    return node.result(Gather(0), node.step(Shape(), list_input), node.constant(np.array(0)))
 
 
-def _stacked(node: Node, result: Result) -> Value:
+def _stacked(node: Node, list_input: Result) -> Value:
     """Return a list as a tensor; the elements that were written while a loop was unrolled are stacked."""
-    if isinstance(result, Value):
-        return result
-    size = result.size.constant if isinstance(result, TensorList) else None
-    if not isinstance(result, TensorList) or size is None or not _is_whole(result, int(size.reshape(-1)[0])):
+    if isinstance(list_input, Value):
+        return list_input
+    size = list_input.size.constant if isinstance(list_input, TensorList) else None
+    if not isinstance(list_input, TensorList) or size is None or not _is_whole(list_input, int(size.reshape(-1)[0])):
         raise ParseError("its input is no list, or has elements that were not written")
-    return node.result(Stack(0), *(result.items[index] for index in sorted(result.items)))
+    return node.result(Stack(0), *(list_input.items[index] for index in sorted(list_input.items)))
 
 
-def _is_whole(value: TensorList, size: int) -> bool:
+def _is_whole(tensor_list: TensorList, size: int) -> bool:
     """Return True if all elements of a list are written, which may have grown over its size."""
-    count = len(value.items)
-    return 0 < count >= size and sorted(value.items) == list(range(count))
+    count = len(tensor_list.items)
+    return 0 < count >= size and sorted(tensor_list.items) == list(range(count))
 
 
-def _item(node: Node, result: Result, index: Value) -> Value:
-    if not isinstance(result, TensorList):
-        return node.result(Gather(0), _stacked(node, result), index)
-    place = -1 if index.constant is None else int(index.constant.reshape(-1)[0])
-    if place not in result.items:
+def _item(node: Node, list_input: Result, index: Value) -> Value:
+    if not isinstance(list_input, TensorList):
+        return node.result(Gather(0), _stacked(node, list_input), index)
+    position = -1 if index.constant is None else int(index.constant.reshape(-1)[0])
+    if position not in list_input.items:
         raise ParseError("it reads an element that was not written")
-    return result.items[place]
+    return list_input.items[position]
 
 
-def _written(node: Node, result: Result, index: Value, item: Value) -> Result:
-    if isinstance(result, TensorList):
+def _written(node: Node, list_input: Result, index: Value, item: Value) -> Result:
+    if isinstance(list_input, TensorList):
         written = {} if index.constant is None else {int(index.constant.reshape(-1)[0]): item}
-        return result._replace(item=item.known.with_constant(None), items={**result.items, **written})
-    if not isinstance(result, Value):
+        return list_input._replace(item=item.known.with_constant(None), items={**list_input.items, **written})
+    if not isinstance(list_input, Value):
         raise ParseError("its input is no list")
-    place = reshaped(node, index, [1, 1])
-    return node.result(ScatterNd(), result, place, reshaped(node, item, [1, *item.known.shape]))
+    position = reshaped(node, index, [1, 1])
+    return node.result(ScatterNd(), list_input, position, reshaped(node, item, [1, *item.known.shape]))
 
 
 # --- TensorArray ------------------------------------------------------------------------------------------------------
@@ -152,10 +152,10 @@ def array(node: Node) -> list[Result]:
     """Convert TensorArrayV3, whose elements have the shape of the first one that is written."""
     dtype, size = node.dtype("dtype"), node.value(0)
     dims = node.dims("element_shape")
-    known = [dim for dim in dims or () if dim is not None]
-    if dims is None or len(known) < len(dims):
+    known_dims = [dim for dim in dims or () if dim is not None]
+    if dims is None or len(known_dims) < len(dims):
         return [Variable(node.name), TensorList(size, dtype)]
-    return [Variable(node.name), settled_list(node, TensorList(size, dtype), TensorInfo(known, dtype))]
+    return [Variable(node.name), settled_list(node, TensorList(size, dtype), TensorInfo(known_dims, dtype))]
 
 
 @operator("TensorArrayScatterV3")
@@ -196,7 +196,9 @@ def close(node: Node) -> list[Result]:
 
 
 def _check_order(node: Node, indices: Value) -> None:
-    known: Any = indices.constant
-    in_order = isinstance(indices.producer.op, Range) if known is None else known.tolist() == list(range(known.size))
+    constant: Any = indices.constant
+    in_order = (
+        isinstance(indices.producer.op, Range) if constant is None else constant.tolist() == list(range(constant.size))
+    )
     if not in_order:
         node.unsupported("it writes to other elements than all in their order")

@@ -63,16 +63,16 @@ class Loops:
         return self._by_exit.get(name)
 
     def _find(self, enters: list[NodeDef]) -> None:
-        merged = {}
+        merge_by_input = {}
         for node in self._nodes.values():
             if node.op in _MERGE and len(node.input) >= 2:
                 for text in node.input[:2]:
-                    merged[_name(text)] = node
+                    merge_by_input[_name(text)] = node
         for enter in enters:
             frame = enter.attr["frame_name"].s if "frame_name" in enter.attr else None
-            title = bytes(frame or b"").decode("utf-8", "replace")
-            loop = self._loops.setdefault(title, Loop(title))
-            merge = merged.get(enter.name)
+            frame_name = bytes(frame or b"").decode("utf-8", "replace")
+            loop = self._loops.setdefault(frame_name, Loop(frame_name))
+            merge = merge_by_input.get(enter.name)
             if not enter.input:
                 raise ParseError(f"node {enter.name!r} has no input")
             if merge is None:
@@ -82,25 +82,25 @@ class Loops:
         self._connect()
 
     def _following(self, merge: NodeDef, enter: NodeDef) -> str:
-        others = [self._nodes.get(_name(text)) for text in merge.input[:2] if _name(text) != enter.name]
-        following = others[0] if others else None
+        other_inputs = [self._nodes.get(_name(text)) for text in merge.input[:2] if _name(text) != enter.name]
+        following = other_inputs[0] if other_inputs else None
         if following is None or following.op not in _NEXT or not following.input:
             raise ParseError(f"node {merge.name!r} merges no next iteration of a loop")
         return following.input[0]
 
     def _connect(self) -> None:
-        by_merge = {place.merge: (loop, place) for loop in self._loops.values() for place in loop.places}
-        by_switch = {}
+        place_by_merge = {place.merge: (loop, place) for loop in self._loops.values() for place in loop.places}
+        place_by_switch = {}
         for node in self._nodes.values():
-            if node.op in _SWITCH and len(node.input) >= 2 and _name(node.input[0]) in by_merge:
-                loop, place = by_merge[_name(node.input[0])]
-                test = self._nodes.get(_name(node.input[1]))
-                if test is not None and test.op == "LoopCond" and test.input:
-                    place.switch, loop.condition = node.name, test.input[0]
-                    by_switch[node.name] = loop, place
+            if node.op in _SWITCH and len(node.input) >= 2 and _name(node.input[0]) in place_by_merge:
+                loop, place = place_by_merge[_name(node.input[0])]
+                condition_node = self._nodes.get(_name(node.input[1]))
+                if condition_node is not None and condition_node.op == "LoopCond" and condition_node.input:
+                    place.switch, loop.condition = node.name, condition_node.input[0]
+                    place_by_switch[node.name] = loop, place
         for node in self._nodes.values():
-            if node.op in _EXIT and node.input and _name(node.input[0]) in by_switch:
-                loop, place = by_switch[_name(node.input[0])]
+            if node.op in _EXIT and node.input and _name(node.input[0]) in place_by_switch:
+                loop, place = place_by_switch[_name(node.input[0])]
                 place.exit = node.name
                 self._by_exit[node.name] = loop
 

@@ -333,34 +333,34 @@ def decode(kind: type[M], view: memoryview) -> M:
     Raises:
         DamagedFileError: the bytes are no such message.
     """
-    result, rules = kind(), _rules(cast("Hashable", kind))
+    message, rules = kind(), _rules(cast("Hashable", kind))
     for field in fields(view):
         if field.number in rules:
             name, rule = rules[field.number]
-            _store(result, name, rule, field)
-    return result
+            _store(message, name, rule, field)
+    return message
 
 
-def _store(result: Any, name: str, rule: _Rule, field: Field) -> None:
+def _store(message: Any, name: str, rule: _Rule, field: Field) -> None:
     if rule.form == "one":
-        setattr(result, name, _scalar(rule, field))
+        setattr(message, name, _scalar(rule, field))
     elif rule.form == "map":
         key, value = _entry(rule, field)
-        getattr(result, name)[key] = value
+        getattr(message, name)[key] = value
     elif field.kind == BYTES and _WIRE.get(str(rule.kind)) not in (None, BYTES):
-        _extend(result, name, rule, _packed(str(rule.kind), field.content))
+        _extend(message, name, rule, _packed(str(rule.kind), field.content))
     elif rule.form == "numbers":
-        _extend(result, name, rule, np.array([_scalar(rule, field)]))
+        _extend(message, name, rule, np.array([_scalar(rule, field)]))
     else:
-        getattr(result, name).append(_scalar(rule, field))
+        getattr(message, name).append(_scalar(rule, field))
 
 
-def _extend(result: Any, name: str, rule: _Rule, numbers: Array) -> None:
-    before = getattr(result, name)
+def _extend(message: Any, name: str, rule: _Rule, numbers: Array) -> None:
+    previous = getattr(message, name)
     if rule.form == "list":
-        before += numbers.tolist()
+        previous += numbers.tolist()
     else:
-        setattr(result, name, np.concatenate([before, numbers]) if len(before) else numbers)
+        setattr(message, name, np.concatenate([previous, numbers]) if len(previous) else numbers)
 
 
 def _packed(kind: str, view: memoryview) -> Array:
@@ -393,11 +393,11 @@ def _entry(rule: _Rule, field: Field) -> tuple[str, Any]:
     if field.kind != BYTES:
         raise DamagedFileError(f"field {field.number} is no entry of a map")
     key, value = "", rule.kind() if isinstance(rule.kind, type) else ""
-    for part in fields(field.content):
-        if part.number == 1 and part.kind == BYTES:
-            key = bytes(part.content).decode("utf-8", "replace")
-        elif part.number == 2:
-            value = _scalar(rule, part)
+    for entry_field in fields(field.content):
+        if entry_field.number == 1 and entry_field.kind == BYTES:
+            key = bytes(entry_field.content).decode("utf-8", "replace")
+        elif entry_field.number == 2:
+            value = _scalar(rule, entry_field)
     return key, value
 
 
@@ -410,31 +410,33 @@ def from_text(kind: type[M], entries: Sequence[tuple[str, Entry]]) -> M:
     Raises:
         DamagedFileError: a field has a value of another kind.
     """
-    result, rules = kind(), _rules_by_name(cast("Hashable", kind))
+    message, rules = kind(), _rules_by_name(cast("Hashable", kind))
     for name, entry in entries:
         rule = rules.get(name)
         if rule is None:
             continue
         if rule.form == "one":
-            setattr(result, name, _read(rule.kind, entry, name))
+            setattr(message, name, _read(rule.kind, entry, name))
         elif rule.form == "map":
             key, value = _pair(rule, entry, name)
-            getattr(result, name)[key] = value
+            getattr(message, name)[key] = value
         else:
-            getattr(result, name).append(_read(rule.kind, entry, name))
+            getattr(message, name).append(_read(rule.kind, entry, name))
     for name, rule in rules.items():
         if rule.form == "numbers":
-            kind_of = np.int64 if rule.kind == "int" else np.float64 if rule.kind == "double" else np.float32
-            setattr(result, name, np.array(getattr(result, name), kind_of))
-    return result
+            dtype = np.int64 if rule.kind == "int" else np.float64 if rule.kind == "double" else np.float32
+            setattr(message, name, np.array(getattr(message, name), dtype))
+    return message
 
 
 def _pair(rule: _Rule, entry: Entry, name: str) -> tuple[str, Any]:
     if not isinstance(entry, list):
         raise DamagedFileError(f"{name} is no entry of a map")
-    value = dict(entry)
+    fields_of_entry = dict(entry)
     default: Entry = [] if isinstance(rule.kind, type) else b""
-    return str(_read("text", value.get("key", b""), "key")), _read(rule.kind, value.get("value", default), "value")
+    return str(_read("text", fields_of_entry.get("key", b""), "key")), _read(
+        rule.kind, fields_of_entry.get("value", default), "value"
+    )
 
 
 def _read(kind: str | type[Any], entry: Entry, name: str) -> Any:

@@ -51,11 +51,11 @@ def batch_norm(node: Node) -> list[Value]:
     mean, variance = _moments(node, x, layout) if is_training else (node.value(3), node.value(4))
     op = BatchNormalization(node.number("epsilon", float(np.float32(1e-4))), layout)
     x = node.cast(x, gamma.known.dtype)
-    normal = node.result(op, x, mean, variance, beta, gamma)
+    normalized = node.result(op, x, mean, variance, beta, gamma)
     moments = (mean, variance)
     if is_training:
         moments = _running(node, 3, mean), _running(node, 4, _unbiased(node, node.value(0), variance))
-    return [node.cast(normal, node.info(0).dtype), *moments, mean, variance, mean]
+    return [node.cast(normalized, node.info(0).dtype), *moments, mean, variance, mean]
 
 
 def _running(node: Node, operand: int, moment: Value) -> Value:
@@ -63,8 +63,8 @@ def _running(node: Node, operand: int, moment: Value) -> Value:
     factor = node.number("exponential_avg_factor", 1.0)
     if factor == 1:
         return moment
-    before = node.step(Multiplication(), node.value(operand), node.scalar_like(1 - factor, moment))
-    return node.step(Addition(), before, node.step(Multiplication(), moment, node.scalar_like(factor, moment)))
+    old_part = node.step(Multiplication(), node.value(operand), node.scalar_like(1 - factor, moment))
+    return node.step(Addition(), old_part, node.step(Multiplication(), moment, node.scalar_like(factor, moment)))
 
 
 def _unbiased(node: Node, x: Value, variance: Value) -> Value:
@@ -73,9 +73,9 @@ def _unbiased(node: Node, x: Value, variance: Value) -> Value:
     elements = node.step(Reduce((0,), operation=ReduceOperation.PROD), sizes)
     channels = node.cast(node.step(Shape(DataType.INT64), variance), variance.known.dtype)
     count = node.step(Division(), elements, channels)
-    unit = node.scalar_like(1, variance)
-    fewer = node.step(Maximum(), node.step(Subtraction(), count, unit), unit)
-    return node.step(Multiplication(), variance, node.step(Division(), count, fewer))
+    one = node.scalar_like(1, variance)
+    count_less_one = node.step(Maximum(), node.step(Subtraction(), count, one), one)
+    return node.step(Multiplication(), variance, node.step(Division(), count, count_less_one))
 
 
 def _moments(node: Node, x: Value, layout: DataLayout) -> tuple[Value, Value]:

@@ -44,22 +44,22 @@ def dilation(node: Node) -> Value:
     windows = _windows(node, weights.shape[:2], node.integers("rates"))
     cells = _cells(node, x, windows, float(np.finfo(x.known.dtype.numpy).min))
     sums = [
-        node.step(Addition(), cell, node.constant(row))
-        for cell, row in zip(cells, weights.reshape(-1, weights.shape[2]), strict=True)
+        node.step(Addition(), cell, node.constant(filter_row))
+        for cell, filter_row in zip(cells, weights.reshape(-1, weights.shape[2]), strict=True)
     ]
-    result = sums[0]
-    for other in sums[1:]:
-        result = node.step(Maximum(), result, other)
-    return result
+    maximum = sums[0]
+    for shifted in sums[1:]:
+        maximum = node.step(Maximum(), maximum, shifted)
+    return maximum
 
 
 def _windows(node: Node, kernel: Sequence[int], rates: Sequence[int]) -> Windows:
     """Return windows whose dilations are the attribute rates; a padding SAME depends on them."""
     if len(rates) != 4 or rates[0] != 1 or rates[3] != 1 or not all(rate >= 1 for rate in rates):
         raise ParseError(f"its rates are {list(rates)}; expected one for height and width, and 1 for the others")
-    spread = [(size - 1) * rate + 1 for size, rate in zip(kernel, rates[1:3], strict=True)]
+    dilated_sizes = [(size - 1) * rate + 1 for size, rate in zip(kernel, rates[1:3], strict=True)]
     image = spatial_sizes(node, node.value(0), DataLayout.NHWC)
-    windows = sliding(node, image, spread, DataLayout.NHWC)
+    windows = sliding(node, image, dilated_sizes, DataLayout.NHWC)
     if not 0 < kernel[0] * kernel[1] <= _MOST_CELLS:
         node.unsupported(f"its window has {kernel[0] * kernel[1]:,} elements; at most {_MOST_CELLS:,} are supported")
     return windows._replace(kernel=tuple(kernel), dilations=tuple(rates[1:3]))
@@ -70,17 +70,17 @@ def _cells(node: Node, x: Value, windows: Windows, border: float) -> list[Value]
     height, width = (node.known(size, "image's size") for size in x.known.shape[1:3])
     pads = ((0, 0), *zip(windows.before, windows.after, strict=True), (0, 0))
     padded = node.step(Pad(pads, border), x) if any(map(any, pads)) else x
-    places = [window.places(size) for window, size in zip(windows.along(), (height, width), strict=True)]
-    if min(places) < 1:
+    counts = [window.places(size) for window, size in zip(windows.along(), (height, width), strict=True)]
+    if min(counts) < 1:
         raise ParseError(f"its window of {list(windows.kernel)} does not fit into its input of {[height, width]}")
-    spans = [(place - 1) * stride + 1 for place, stride in zip(places, windows.strides, strict=True)]
-    result = []
+    spans = [(count - 1) * stride + 1 for count, stride in zip(counts, windows.strides, strict=True)]
+    cells = []
     for row, column in product(*map(range, windows.kernel)):
         begin = (0, row * windows.dilations[0], column * windows.dilations[1], 0)
         end = (0, begin[1] + spans[0], begin[2] + spans[1], 0)
         op = StridedSlice(begin, end, (1, *windows.strides, 1), begin_mask=0b1001, end_mask=0b1001)
-        result.append(node.step(op, padded))
-    return result
+        cells.append(node.step(op, padded))
+    return cells
 
 
 @operator("MaxPoolWithArgmax", outputs=("output", "argmax"))
@@ -91,15 +91,15 @@ def max_pool_with_argmax(node: Node) -> list[Value]:
     windows = sliding(node, spatial_sizes(node, x, DataLayout.NHWC), kernel, DataLayout.NHWC)
     height, width, channels = (node.known(size, "image's size") for size in x.known.shape[1:])
     planes = node.step(Transpose(_TO_PLANES), x)
-    maxima, places = node.steps(MaxPoolingWithIndices(**windows.lists()), planes)
-    batch = height * width * channels
-    in_plane = _modulo(node, places, height * width)
-    number = _modulo(node, _divided(node, places, height * width), channels)
-    result = _sum(node, _scaled(node, in_plane, channels), number)
+    maxima, plane_indices = node.steps(MaxPoolingWithIndices(**windows.lists()), planes)
+    image_size = height * width * channels
+    in_plane = _modulo(node, plane_indices, height * width)
+    channel = _modulo(node, _divided(node, plane_indices, height * width), channels)
+    indices = _sum(node, _scaled(node, in_plane, channels), channel)
     if node.flag("include_batch_in_index", False):
-        result = _sum(node, result, _scaled(node, _divided(node, places, batch), batch))
+        indices = _sum(node, indices, _scaled(node, _divided(node, plane_indices, image_size), image_size))
     dtype = node.dtype("Targmax", DataType.INT64)
-    moved = [node.result(Transpose(_TO_CHANNELS), maxima), node.step(Transpose(_TO_CHANNELS), result)]
+    moved = [node.result(Transpose(_TO_CHANNELS), maxima), node.step(Transpose(_TO_CHANNELS), indices)]
     return [moved[0], moved[1] if dtype is DataType.INT64 else node.step(Cast(dtype), moved[1])]
 
 
@@ -108,17 +108,17 @@ def _number(node: Node, number: int) -> Value:
     return node.constant(array)
 
 
-def _modulo(node: Node, value: Value, by: int) -> Value:
-    return node.step(ElementwiseBinary(BinaryOperation.MOD), value, _number(node, by))
+def _modulo(node: Node, dividend: Value, divisor: int) -> Value:
+    return node.step(ElementwiseBinary(BinaryOperation.MOD), dividend, _number(node, divisor))
 
 
-def _divided(node: Node, value: Value, by: int) -> Value:
-    return node.step(ElementwiseBinary(BinaryOperation.FLOOR_DIV), value, _number(node, by))
+def _divided(node: Node, dividend: Value, divisor: int) -> Value:
+    return node.step(ElementwiseBinary(BinaryOperation.FLOOR_DIV), dividend, _number(node, divisor))
 
 
-def _scaled(node: Node, value: Value, by: int) -> Value:
-    return node.step(Multiplication(), value, _number(node, by))
+def _scaled(node: Node, tensor: Value, factor: int) -> Value:
+    return node.step(Multiplication(), tensor, _number(node, factor))
 
 
-def _sum(node: Node, value: Value, other: Value) -> Value:
-    return node.step(Addition(), value, other)
+def _sum(node: Node, a: Value, b: Value) -> Value:
+    return node.step(Addition(), a, b)

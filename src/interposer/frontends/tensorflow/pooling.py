@@ -39,6 +39,6 @@ def _pooled(
 ) -> Value:
     layout, x = layout_of(node, axes), node.value(0)
     windows = sliding(node, spatial_sizes(node, x, layout), window_size(node, sizes, layout), layout, strides)
-    kind = Pooling2d if axes == 2 else Pooling3d
-    op = kind(algorithm, **attributes(windows, layout), **windows.sizes(), padding_method=PaddingMethod.EXCLUDE)
+    op_class = Pooling2d if axes == 2 else Pooling3d
+    op = op_class(algorithm, **attributes(windows, layout), **windows.sizes(), padding_method=PaddingMethod.EXCLUDE)
     return node.result(op, x)

@@ -49,8 +49,10 @@ def fake_quantization_of_channels(node: Node) -> Value:
     if not low.size == high.size == x.known.shape[-1]:
         raise ParseError(f"it has {low.size} and {high.size} bounds for the shape {x.known.shape}")
     pieces = node.steps(Splitter(x.known.rank - 1, (1,) * low.size), x)
-    done = [node.step(_fake(node, float(a), float(b)), p) for a, b, p in zip(low, high, pieces, strict=True)]
-    return node.result(Concat(x.known.rank - 1), *done)
+    quantized = [
+        node.step(_fake(node, float(a), float(b)), piece) for a, b, piece in zip(low, high, pieces, strict=True)
+    ]
+    return node.result(Concat(x.known.rank - 1), *quantized)
 
 
 def _fake(node: Node, low: float, high: float) -> FakeQuantization:

@@ -103,8 +103,8 @@ def split_sizes(node: Node) -> list[Value]:
     x, sizes = node.value(0), list(node.integers_of(1, "sizes"))
     axis = checked_axis(node.integer_of(2, "axis"), x.known.rank)
     if -1 in sizes:
-        rest = node.known(x.known.shape[axis], "size along the axis") - sum(size for size in sizes if size != -1)
-        sizes[sizes.index(-1)] = rest
+        remainder = node.known(x.known.shape[axis], "size along the axis") - sum(size for size in sizes if size != -1)
+        sizes[sizes.index(-1)] = remainder
     return node.results(Splitter(axis, tuple(sizes)), x)
 
 
@@ -115,15 +115,15 @@ def slice_(node: Node) -> Value:
     if node.is_computed(1, 2):
         return _computed_slice(node)
     begin, size = node.dimensions_of(1, "begin"), node.dimensions_of(2, "size")
-    if any(isinstance(item, Dim) for item in begin):
+    if any(isinstance(start, Dim) for start in begin):
         node.integers_of(1, "begin")
     if len(begin) != x.known.rank or len(size) != x.known.rank:
         raise ParseError(f"it has {len(begin)} starts and {len(size)} sizes for the shape {x.known.shape}")
     pairs = zip(size, begin, x.known.shape, strict=True)
     whole = [isinstance(count, Dim) and count is dim and first == 0 for count, first, dim in pairs]
-    if any(isinstance(count, Dim) and not skip for count, skip in zip(size, whole, strict=True)):
+    if any(isinstance(count, Dim) and not is_whole for count, is_whole in zip(size, whole, strict=True)):
         node.integers_of(2, "size")
-    return node.result(Slice(begin, tuple(-1 if skip else n for n, skip in zip(size, whole, strict=True))), x)
+    return node.result(Slice(begin, tuple(-1 if is_whole else n for n, is_whole in zip(size, whole, strict=True))), x)
 
 
 def _computed_slice(node: Node) -> Value:
@@ -131,8 +131,8 @@ def _computed_slice(node: Node) -> Value:
     x, begin, size = node.value(0), node.value(1), node.value(2)
     end = node.step(Addition(), begin, size)
     if size.constant is not None and (size.constant < 0).any():
-        far = node.constant(np.array(_FARTHEST, size.known.dtype.numpy))
-        end = node.step(Where(), node.constant(size.constant < 0), far, end)
+        farthest = node.constant(np.array(_FARTHEST, size.known.dtype.numpy))
+        end = node.step(Where(), node.constant(size.constant < 0), farthest, end)
     return node.result(DynamicSlice(tuple(range(x.known.rank))), x, begin, end)
 
 
@@ -151,7 +151,7 @@ def strided_slice(node: Node) -> Value:
     begin, end = node.dimensions_of(1, "begin"), node.dimensions_of(2, "end")
     if not len(begin) == len(end) == len(strides):
         raise ParseError(f"it has {len(begin)} starts, {len(end)} ends and {len(strides)} strides")
-    if any(isinstance(item, Dim) for item in (*begin, *end)):
+    if any(isinstance(bound, Dim) for bound in (*begin, *end)):
         begin, end = _settled(node, masks, begin, end)
     op = StridedSlice(tuple(map(_near, begin)), tuple(map(_near, end)), tuple(map(_near, strides)), **masks)
     return node.result(op, node.value(0))
@@ -163,15 +163,15 @@ def _settled(
     """Return begin and end without unknown dimensions; an end that is the whole dimension becomes a mask."""
     starts, ends = list(begin), list(end)
     shape = node.info(0).shape
-    plain = not masks["ellipsis_mask"] and not masks["new_axis_mask"]
+    has_plain_axes = not masks["ellipsis_mask"] and not masks["new_axis_mask"]
     for i, (first, last) in enumerate(zip(begin, end, strict=True)):
         if isinstance(first, Dim):
             if not masks["begin_mask"] >> i & 1:
                 node.integers_of(1, "begin")
             starts[i] = 0
         if isinstance(last, Dim):
-            whole = plain and i < len(shape) and last is shape[i]
-            if not whole and not masks["end_mask"] >> i & 1 and not masks["shrink_axis_mask"] >> i & 1:
+            is_whole = has_plain_axes and i < len(shape) and last is shape[i]
+            if not is_whole and not masks["end_mask"] >> i & 1 and not masks["shrink_axis_mask"] >> i & 1:
                 node.integers_of(2, "end")
             ends[i] = 0
             masks["end_mask"] |= 1 << i
@@ -181,22 +181,22 @@ def _settled(
 def _computed_strided_slice(node: Node, masks: dict[str, int], strides: Sequence[int]) -> Value:
     """Convert a slice whose bounds are data: slices along axes, then axes that are dropped, then new ones."""
     x = node.value(0)
-    items = _items(node, masks, len(strides))
-    cut = {
+    item_of_axis = _items(node, masks, len(strides))
+    sliced = {
         axis: i
-        for axis, i in items.items()
+        for axis, i in item_of_axis.items()
         if not masks["shrink_axis_mask"] >> i & 1 and not masks["begin_mask"] >> i & masks["end_mask"] >> i & 1
     }
-    if cut:
-        steps = node.constant(np.array([strides[i] for i in cut.values()], node.info(1).dtype.numpy))
+    if sliced:
+        steps = node.constant(np.array([strides[i] for i in sliced.values()], node.info(1).dtype.numpy))
         starts = _bounds(
-            node, 1, cut.values(), masks["begin_mask"], [0 if strides[i] > 0 else -1 for i in cut.values()]
+            node, 1, sliced.values(), masks["begin_mask"], [0 if strides[i] > 0 else -1 for i in sliced.values()]
         )
-        far = [_FARTHEST if strides[i] > 0 else -_FARTHEST for i in cut.values()]
+        far = [_FARTHEST if strides[i] > 0 else -_FARTHEST for i in sliced.values()]
         x = node.step(
-            DynamicSlice(tuple(cut)), x, starts, _bounds(node, 2, cut.values(), masks["end_mask"], far), steps
+            DynamicSlice(tuple(sliced)), x, starts, _bounds(node, 2, sliced.values(), masks["end_mask"], far), steps
         )
-    for axis, i in sorted(items.items(), reverse=True):
+    for axis, i in sorted(item_of_axis.items(), reverse=True):
         if masks["shrink_axis_mask"] >> i & 1:
             x = node.step(Gather(axis), x, node.step(Gather(0), node.value(1), node.constant(np.array(i))))
     return _with_new_axes(node, x, masks, len(strides))
@@ -206,39 +206,39 @@ def _items(node: Node, masks: dict[str, int], count: int) -> dict[int, int]:
     """Return which item of begin and end belongs to which axis of the input."""
     rank = node.info(0).rank
     is_new = [bool(masks["new_axis_mask"] >> i & 1) for i in range(count)]
-    dots = next((i for i in range(count) if masks["ellipsis_mask"] >> i & 1), count)
-    before = [i for i in range(dots) if not is_new[i]]
-    after = [i for i in range(dots + 1, count) if not is_new[i]]
+    ellipsis_index = next((i for i in range(count) if masks["ellipsis_mask"] >> i & 1), count)
+    before = [i for i in range(ellipsis_index) if not is_new[i]]
+    after = [i for i in range(ellipsis_index + 1, count) if not is_new[i]]
     if len(before) + len(after) > rank or count > 2 * MAX_RANK:
         raise ParseError(f"it has {count} items for the shape {node.info(0).shape}")
     return dict(enumerate(before)) | {rank - len(after) + k: i for k, i in enumerate(after)}
 
 
-def _bounds(node: Node, index: int, items: Iterable[int], mask: int, otherwise: Sequence[int]) -> Value:
+def _bounds(node: Node, index: int, items: Iterable[int], mask: int, defaults: Sequence[int]) -> Value:
     """Return the chosen items of begin or end as a vector; masked ones are constants."""
-    numbers, dtype = node.value(index), node.info(index).dtype.numpy
-    parts = []
-    for i, number in zip(items, otherwise, strict=True):
+    all_bounds, dtype = node.value(index), node.info(index).dtype.numpy
+    bounds = []
+    for i, number in zip(items, defaults, strict=True):
         if mask >> i & 1:
-            parts.append(node.constant(np.array([number], dtype)))
+            bounds.append(node.constant(np.array([number], dtype)))
         else:
-            parts.append(node.step(Gather(0), numbers, node.constant(np.array([i]))))
-    return parts[0] if len(parts) == 1 else node.step(Concat(0), *parts)
+            bounds.append(node.step(Gather(0), all_bounds, node.constant(np.array([i]))))
+    return bounds[0] if len(bounds) == 1 else node.step(Concat(0), *bounds)
 
 
 def _with_new_axes(node: Node, x: Value, masks: dict[str, int], count: int) -> Value:
     """Return the sliced value with an axis of size 1 for each item that inserts one."""
-    axes, rank, left = list[int](), 0, x.known.rank
-    listed = sum(not (masks["new_axis_mask"] | masks["shrink_axis_mask"]) >> i & 1 for i in range(count))
+    axes, rank, axes_left = list[int](), 0, x.known.rank
+    num_listed = sum(not (masks["new_axis_mask"] | masks["shrink_axis_mask"]) >> i & 1 for i in range(count))
     for i in range(count):
         if masks["ellipsis_mask"] >> i & 1:
-            more = max(0, left - (listed - 1 - sum(not _drops(masks, k) for k in range(i))))
-            rank, left = rank + more, left - more
+            spanned = max(0, axes_left - (num_listed - 1 - sum(not _drops(masks, k) for k in range(i))))
+            rank, axes_left = rank + spanned, axes_left - spanned
         elif masks["new_axis_mask"] >> i & 1:
             axes.append(rank)
             rank += 1
         elif not masks["shrink_axis_mask"] >> i & 1:
-            rank, left = rank + 1, left - 1
+            rank, axes_left = rank + 1, axes_left - 1
     return inserted_axes(node, x, axes) if masks["new_axis_mask"] else x
 
 
@@ -295,11 +295,11 @@ def roll(node: Node) -> Value:
     x, shifts, axes = node.value(0), node.integers_of(1, "shift"), node.integers_of(2, "axis")
     for shift, axis in zip(shifts, checked_axes_repeated(axes, x.known.rank), strict=True):
         size = node.known(x.known.shape[axis], "size along the axis")
-        first = -shift % size if size else 0
-        if first:
-            begin = tuple(first if i == axis else 0 for i in range(x.known.rank))
+        start = -shift % size if size else 0
+        if start:
+            begin = tuple(start if i == axis else 0 for i in range(x.known.rank))
             tail = node.step(Slice(begin, (-1,) * x.known.rank), x)
-            count = tuple(first if i == axis else -1 for i in range(x.known.rank))
+            count = tuple(start if i == axis else -1 for i in range(x.known.rank))
             head = node.step(Slice((0,) * x.known.rank, count), x)
             x = node.step(Concat(axis), tail, head)
     return x

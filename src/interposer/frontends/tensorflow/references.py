@@ -50,8 +50,8 @@ def in_function(nodes: Mapping[str, NodeDef], names: Callable[[NodeDef], tuple[s
     parts = text.split(":")
     if len(parts) < 3 or parts[0] not in nodes:
         return Reference(parts[0], _index(text, parts[-1]) if len(parts) == 2 else 0)
-    known = names(nodes[parts[0]])
-    offset = known.index(parts[1]) if parts[1] in known else 0
+    known_outputs = names(nodes[parts[0]])
+    offset = known_outputs.index(parts[1]) if parts[1] in known_outputs else 0
     return Reference(parts[0], offset + _index(text, parts[2]))
 
 

@@ -36,10 +36,10 @@ def reshape(node: Node) -> Value:
     if len(sizes) > MAX_RANK:
         raise ParseError(f"its shape has rank {len(sizes)}; ranks 0 to {MAX_RANK} are supported")
     shape = x.known.shape
-    rest = [i for i, dim in enumerate(sizes) if not isinstance(dim, Dim) and dim == -1]
-    known = [dim for i, dim in enumerate(sizes) if i not in rest]
-    if len(rest) == 1 and shape.is_concrete and TensorShape(known).is_concrete and 0 not in known:
-        sizes[rest[0]] = math.prod(shape) // math.prod(map(int, known))
+    inferred = [i for i, dim in enumerate(sizes) if not isinstance(dim, Dim) and dim == -1]
+    known_sizes = [dim for i, dim in enumerate(sizes) if i not in inferred]
+    if len(inferred) == 1 and shape.is_concrete and TensorShape(known_sizes).is_concrete and 0 not in known_sizes:
+        sizes[inferred[0]] = math.prod(shape) // math.prod(map(int, known_sizes))
     op = reshape_to(shape, sizes)
     return node.result(op, x) if op is not None else final_reshape_by(node, x, node.value(1), sizes)
 
@@ -155,7 +155,7 @@ def common_shape(node: Node) -> Value:
 def number_range(node: Node) -> Value:
     """Convert Range; constant operands make a constant, other operands a result whose length is known at run time."""
     operands = [node.value(i) for i in range(3)]
-    if any(value.constant is None for value in operands):
+    if any(operand.constant is None for operand in operands):
         return node.result(Range(), *operands)
     start, limit, delta = (node.array(i, title).reshape(-1) for i, title in enumerate(("start", "limit", "delta")))
     if not start.size == limit.size == delta.size == 1 or start.dtype.kind == "O" or not delta[0]:
@@ -179,7 +179,7 @@ def evenly_spaced(node: Node) -> Value:
 @operator("InvertPermutation")
 def inverted(node: Node) -> Value:
     """Convert InvertPermutation of a constant."""
-    order = node.array(0, "permutation")
-    if sorted(order.tolist()) != list(range(order.size)):
-        raise ParseError(f"{order.tolist()[:16]} is no permutation")
-    return node.named_constant(np.argsort(order).astype(order.dtype))
+    permutation = node.array(0, "permutation")
+    if sorted(permutation.tolist()) != list(range(permutation.size)):
+        raise ParseError(f"{permutation.tolist()[:16]} is no permutation")
+    return node.named_constant(np.argsort(permutation).astype(permutation.dtype))

@@ -59,8 +59,8 @@ def _resized(node: Node, x: Value, bilinear: bool) -> Value:
 
 
 def _size(node: Node) -> tuple[int, int]:
-    size = [node.known(item, "size") for item in node.dimensions_of(1, "size")]
-    if len(size) != 2 or not all(0 < item <= _LARGEST for item in size):
+    size = [node.known(dimension, "size") for dimension in node.dimensions_of(1, "size")]
+    if len(size) != 2 or not all(0 < dimension <= _LARGEST for dimension in size):
         raise ParseError(f"its size is {size}; expected height and width")
     return size[0], size[1]
 
@@ -90,37 +90,37 @@ def _weighted(node: Node, weights: Callable[[int, int, bool], NDArray[np.float32
     height, width = (node.known(x.known.shape[axis], "image's size") for axis in (1, 2))
     rows, columns = (weights(size, target, corners) for size, target in zip((height, width), _size(node), strict=True))
     planes = node.step(Transpose((0, 3, 1, 2)), x)
-    wide = node.step(BatchMatMul(transpose_y=True), planes, node.constant(columns))
-    return node.result(Transpose((0, 2, 3, 1)), node.step(BatchMatMul(), node.constant(rows), wide))
+    resized_rows = node.step(BatchMatMul(transpose_y=True), planes, node.constant(columns))
+    return node.result(Transpose((0, 2, 3, 1)), node.step(BatchMatMul(), node.constant(rows), resized_rows))
 
 
 def _cubic(size: int, target: int, corners: bool, centers: bool) -> NDArray[np.float32]:
     """Return the weights of each pixel for each pixel of the result, by Keys' cubic with TensorFlow's parameters."""
     scale = (size - 1) / (target - 1) if corners and target > 1 else size / target
-    places = (np.arange(target) + 0.5) * scale - 0.5 if centers else np.arange(target) * scale
+    coordinates = (np.arange(target) + 0.5) * scale - 0.5 if centers else np.arange(target) * scale
     a = -0.5 if centers else -0.75
-    first = np.floor(places).astype(np.int64)
-    result = np.zeros((target, size))
-    weights = np.stack([_keys(places - (first + k), a) for k in range(-1, 3)])
-    indices = np.stack([first + k for k in range(-1, 3)])
+    first_pixels = np.floor(coordinates).astype(np.int64)
+    matrix = np.zeros((target, size))
+    weights = np.stack([_keys(coordinates - (first_pixels + k), a) for k in range(-1, 3)])
+    indices = np.stack([first_pixels + k for k in range(-1, 3)])
     if centers:
         weights = np.where((indices >= 0) & (indices < size), weights, 0)
         weights = weights / weights.sum(0)
     for row, column in zip(weights, indices.clip(0, size - 1), strict=True):
-        np.add.at(result, (np.arange(target), column), row)
-    return result.astype(np.float32)
+        np.add.at(matrix, (np.arange(target), column), row)
+    return matrix.astype(np.float32)
 
 
 def _area(size: int, target: int, corners: bool) -> NDArray[np.float32]:
     """Return which part of each pixel of the result is covered by each pixel of the image; the last one is repeated."""
     scale = (size - 1) / (target - 1) if corners and target > 1 else size / target
-    result = np.zeros((target, size))
-    for place in range(target):
-        low, high = place * scale, (place + 1) * scale
-        cells = np.arange(int(np.floor(low)), max(int(np.ceil(high)), int(np.floor(low)) + 1))
-        covered = np.minimum(cells + 1, high) - np.maximum(cells, low)
-        np.add.at(result[place], cells.clip(0, size - 1), covered)
-    return (result / (scale or 1)).astype(np.float32)
+    matrix = np.zeros((target, size))
+    for pixel in range(target):
+        start, end = pixel * scale, (pixel + 1) * scale
+        cells = np.arange(int(np.floor(start)), max(int(np.ceil(end)), int(np.floor(start)) + 1))
+        covered = np.minimum(cells + 1, end) - np.maximum(cells, start)
+        np.add.at(matrix[pixel], cells.clip(0, size - 1), covered)
+    return (matrix / (scale or 1)).astype(np.float32)
 
 
 def _keys(distance: NDArray[np.float64], a: float) -> NDArray[np.float64]:
@@ -144,9 +144,9 @@ def crop_and_resize(node: Node) -> Value:
     columns = node.step(Addition(), reshaped(node, _places(node, boxes, 1, width), [-1, 1, width, 1]), zeros)
     grid = node.step(Concat(3), columns, rows)
     sampled = _sampled(node, image, grid, height, width)
-    inside = node.step(LogicalBinary(), *(_is_inside(node, part) for part in (rows, columns)))
-    outside = node.constant(np.array(node.number("extrapolation_value", 0.0), np.float32))
-    return node.result(Where(), inside, sampled, outside)
+    inside = node.step(LogicalBinary(), *(_is_inside(node, coordinates) for coordinates in (rows, columns)))
+    extrapolated = node.constant(np.array(node.number("extrapolation_value", 0.0), np.float32))
+    return node.result(Where(), inside, sampled, extrapolated)
 
 
 def _places(node: Node, boxes: Value, axis: int, count: int) -> Value:
@@ -155,15 +155,15 @@ def _places(node: Node, boxes: Value, axis: int, count: int) -> Value:
     A single sample is in the middle of the box. The nearest pixels are chosen here, as a half is rounded up.
     """
     last_pixel = max(1, node.known(node.info(0).shape[1 + axis], "image's size") - 1)
-    first, last = (node.step(Slice((0, axis + more), (-1, 1)), boxes) for more in (0, 2))
+    first, last = (node.step(Slice((0, axis + offset), (-1, 1)), boxes) for offset in (0, 2))
     if count > 1:
-        steps, ends = np.arange(count, dtype=np.float64), node.step(Subtraction(), last, first)
+        steps, extent = np.arange(count, dtype=np.float64), node.step(Subtraction(), last, first)
         start = _times(node, first, last_pixel)
-        along = _times(node, ends, last_pixel / (count - 1))
+        step_size = _times(node, extent, last_pixel / (count - 1))
     else:
         steps, start = np.zeros(1), _times(node, node.step(Addition(), first, last), 0.5 * last_pixel)
-        along = start
-    scaled = node.step(Multiplication(), along, node.constant(steps[np.newaxis].astype(np.float32)))
+        step_size = start
+    scaled = node.step(Multiplication(), step_size, node.constant(steps[np.newaxis].astype(np.float32)))
     pixels = node.step(Addition(), scaled, start)
     if node.text("method", "bilinear") == "nearest":
         pixels = _rounded(node, pixels, last_pixel)
@@ -172,17 +172,17 @@ def _places(node: Node, boxes: Value, axis: int, count: int) -> Value:
 
 def _rounded(node: Node, pixels: Value, last: int) -> Value:
     """Return positions rounded half up, except those outside the image, from 0 to `last`."""
-    whole = node.step(
+    rounded = node.step(
         ElementwiseUnary(UnaryOperation.FLOOR), node.step(Addition(), pixels, node.scalar_like(0.5, pixels))
     )
     low = node.step(Comparison(ComparisonOperation.LESS), pixels, node.scalar_like(0, pixels))
     high = node.step(Comparison(ComparisonOperation.GREATER), pixels, node.scalar_like(last, pixels))
     outside = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_OR), low, high)
-    return node.step(Where(), outside, pixels, whole)
+    return node.step(Where(), outside, pixels, rounded)
 
 
-def _times(node: Node, value: Value, factor: float) -> Value:
-    return node.step(Multiplication(), value, node.scalar_like(factor, value))
+def _times(node: Node, tensor: Value, factor: float) -> Value:
+    return node.step(Multiplication(), tensor, node.scalar_like(factor, tensor))
 
 
 def _is_inside(node: Node, places: Value) -> Value:
@@ -204,5 +204,5 @@ def _sampled(node: Node, image: Value, grid: Value, height: int, width: int) -> 
     if image.known.shape[0] != 1:
         planes = node.step(Gather(0), planes, node.value(2))
         return node.step(Transpose((0, 2, 3, 1)), node.step(op, planes, grid))
-    tall = node.step(op, planes, reshaped(node, grid, [1, -1, width, 2]))
-    return reshaped(node, node.step(Transpose((0, 2, 3, 1)), tall), [-1, height, width, channels])
+    samples = node.step(op, planes, reshaped(node, grid, [1, -1, width, 2]))
+    return reshaped(node, node.step(Transpose((0, 2, 3, 1)), samples), [-1, height, width, channels])

@@ -45,14 +45,14 @@ _MOST_PARTITIONS: Final = 1 << 10
 @operator("DynamicPartition")
 def dynamic_partition(node: Node) -> list[Value]:
     """Convert DynamicPartition: for each number, the rows that have it, in their order."""
-    count, data, numbers = node.integer("num_partitions"), node.value(0), node.value(1)
-    if not 1 <= count <= _MOST_PARTITIONS:
-        raise ParseError(f"its num_partitions is {count}; expected 1 to {_MOST_PARTITIONS}")
+    num_partitions, data, numbers = node.integer("num_partitions"), node.value(0), node.value(1)
+    if not 1 <= num_partitions <= _MOST_PARTITIONS:
+        raise ParseError(f"its num_partitions is {num_partitions}; expected 1 to {_MOST_PARTITIONS}")
     rows, flat = _rows(node, data, numbers), reshaped(node, numbers, [-1])
     partitions = []
-    for number in range(count):
-        chosen = node.step(Comparison(ComparisonOperation.EQUAL), flat, node.scalar_like(number, flat))
-        partitions.append(node.result(Compress(0), rows, chosen))
+    for number in range(num_partitions):
+        is_chosen = node.step(Comparison(ComparisonOperation.EQUAL), flat, node.scalar_like(number, flat))
+        partitions.append(node.result(Compress(0), rows, is_chosen))
     return partitions
 
 
@@ -63,10 +63,10 @@ def dynamic_stitch(node: Node) -> Value:
         raise ParseError(f"it has {node.num_inputs} inputs; expected as many indices as data")
     values = node.values()
     pairs = list(zip(values[: len(values) // 2], values[len(values) // 2 :], strict=True))
-    places = _joined(node, [reshaped(node, indices, [-1]) for indices, _ in pairs])
+    positions = _joined(node, [reshaped(node, indices, [-1]) for indices, _ in pairs])
     rows = _joined(node, [_rows(node, data, indices) for indices, data in pairs])
-    shape = _shape_of(node, places, rows)
-    return node.result(ScatterNd(ScatterFunction.UPDATE, input_enabled=False), shape, _column(node, places), rows)
+    shape = _shape_of(node, positions, rows)
+    return node.result(ScatterNd(ScatterFunction.UPDATE, input_enabled=False), shape, _column(node, positions), rows)
 
 
 def _joined(node: Node, values: list[Value]) -> Value:
@@ -87,10 +87,10 @@ def _column(node: Node, numbers: Value) -> Value:
 
 def _shape_of(node: Node, numbers: Value, rows: Value) -> Value:
     """Return a shape with one row more than the largest number, and the other dimensions of the rows."""
-    nothing, single = (node.constant(np.full(1, value, numbers.known.dtype.numpy)) for value in (-1, 1))
-    greatest = node.step(Reduce((0,), True, ReduceOperation.MAX), node.step(Concat(0), numbers, nothing))
-    rest = node.step(Slice((1,), (-1,)), node.step(Shape(numbers.known.dtype), rows))
-    return node.step(Concat(0), node.step(Addition(), greatest, single), rest)
+    minus_one, one = (node.constant(np.full(1, value, numbers.known.dtype.numpy)) for value in (-1, 1))
+    greatest = node.step(Reduce((0,), True, ReduceOperation.MAX), node.step(Concat(0), numbers, minus_one))
+    row_shape = node.step(Slice((1,), (-1,)), node.step(Shape(numbers.known.dtype), rows))
+    return node.step(Concat(0), node.step(Addition(), greatest, one), row_shape)
 
 
 # --- segments ---------------------------------------------------------------------------------------------------------
@@ -103,8 +103,8 @@ def segment_sum(node: Node) -> Value:
     total = _summed(node, data, numbers)
     if node.kind == "SegmentSum":
         return total
-    ones = _summed(node, node.step(BroadcastTo((1,)), node.scalar_like(1, data)), numbers, like=data)
-    return node.result(Division(), total, node.step(Maximum(), ones, node.scalar_like(1, data)))
+    counts = _summed(node, node.step(BroadcastTo((1,)), node.scalar_like(1, data)), numbers, like=data)
+    return node.result(Division(), total, node.step(Maximum(), counts, node.scalar_like(1, data)))
 
 
 def _summed(node: Node, rows: Value, numbers: Value, like: Value | None = None) -> Value:
@@ -133,8 +133,8 @@ def unsorted_segments(node: Node) -> Value:
     function, dtype = _UNSORTED[node.kind], data.known.dtype
     start = node.constant(np.full((), _neutral(function, dtype), dtype.numpy))
     base = node.step(BroadcastTo((count + 1, *shape)), start)
-    places = _column(node, _nonnegative(node, reshaped(node, numbers, [-1]), count))
-    scattered = node.step(ScatterNd(function), base, places, _rows(node, data, numbers))
+    positions = _column(node, _nonnegative(node, reshaped(node, numbers, [-1]), count))
+    scattered = node.step(ScatterNd(function), base, positions, _rows(node, data, numbers))
     return node.result(Slice((0,) * (1 + len(shape)), (count, *shape)), scattered)
 
 
@@ -158,13 +158,13 @@ def _neutral(function: ScatterFunction, dtype: DataType) -> float | int:
 @operator("ListDiff", outputs=("out", "idx"))
 def list_difference(node: Node) -> list[Value]:
     """Convert ListDiff: the elements of the first operand that are not in the second one, and where they are."""
-    x, others = node.value(0), node.value(1)
-    column, row = reshaped(node, x, [-1, 1]), reshaped(node, others, [1, -1])
-    counted = node.cast(node.step(Comparison(ComparisonOperation.EQUAL), column, row), DataType.INT32)
-    number = node.step(Reduce((1,), operation=ReduceOperation.SUM), counted)
-    is_new = node.step(Comparison(ComparisonOperation.EQUAL), number, node.scalar_like(0, number))
-    places = reshaped(node, node.step(NonZero(), is_new), [-1])
-    return [node.result(Compress(0), x, is_new), node.cast(places, node.dtype("out_idx", DataType.INT32))]
+    x, excluded = node.value(0), node.value(1)
+    column, row = reshaped(node, x, [-1, 1]), reshaped(node, excluded, [1, -1])
+    matches = node.cast(node.step(Comparison(ComparisonOperation.EQUAL), column, row), DataType.INT32)
+    num_matches = node.step(Reduce((1,), operation=ReduceOperation.SUM), matches)
+    is_new = node.step(Comparison(ComparisonOperation.EQUAL), num_matches, node.scalar_like(0, num_matches))
+    positions = reshaped(node, node.step(NonZero(), is_new), [-1])
+    return [node.result(Compress(0), x, is_new), node.cast(positions, node.dtype("out_idx", DataType.INT32))]
 
 
 @operator("Bincount", "DenseBincount")
@@ -200,21 +200,24 @@ def sparse_to_dense(node: Node) -> Value:
     rows = indices if rank == 2 else reshaped(node, indices, [-1, 1])
     base = node.step(DynamicBroadcastTo(), default, node.value(1))
     if values.known.rank == 0:
-        count = node.step(Slice((0,), (1,)), node.step(Shape(DataType.INT64), rows))
-        values = node.step(DynamicBroadcastTo(), values, count)
+        num_rows = node.step(Slice((0,), (1,)), node.step(Shape(DataType.INT64), rows))
+        values = node.step(DynamicBroadcastTo(), values, num_rows)
     return node.result(ScatterNd(ScatterFunction.UPDATE), base, rows, values)
 
 
 @operator("Bucketize")
 def bucketize(node: Node) -> Value:
     """Convert Bucketize: the number of boundaries that are not greater than the element."""
-    x, message = node.value(0), node.attribute("boundaries")
+    x, boundaries_attribute = node.value(0), node.attribute("boundaries")
     boundaries: Array = np.asarray(
-        message.list.f if message is not None and message.list is not None else (), np.float32
+        boundaries_attribute.list.f
+        if boundaries_attribute is not None and boundaries_attribute.list is not None
+        else (),
+        np.float32,
     )
-    wide = node.cast(x, DataType.FLOAT64 if x.known.dtype is DataType.FLOAT64 else DataType.FLOAT32)
-    column = reshaped(node, wide, [*x.known.shape, 1], x.known.rank)
-    limits = node.constant(boundaries.astype(wide.known.dtype.numpy))
+    floats = node.cast(x, DataType.FLOAT64 if x.known.dtype is DataType.FLOAT64 else DataType.FLOAT32)
+    column = reshaped(node, floats, [*x.known.shape, 1], x.known.rank)
+    limits = node.constant(boundaries.astype(floats.known.dtype.numpy))
     is_less = node.step(Comparison(ComparisonOperation.LESS), column, limits)
     is_past = node.step(ElementwiseUnary(UnaryOperation.LOGICAL_NOT), is_less)
     return node.result(Reduce((-1,), operation=ReduceOperation.SUM), node.cast(is_past, DataType.INT32))

@@ -111,8 +111,8 @@ def one_hot(node: Node) -> Value:
     if on.constant is not None and off.constant is not None and dtype is not DataType.STRING:
         high, low = float(on.constant.reshape(-1)[0]), float(off.constant.reshape(-1)[0])
         return node.result(OneHot(depth, axis, high, low, dtype), node.value(0))
-    places = node.step(OneHot(depth, axis), node.value(0))
-    return node.result(Where(), node.step(Comparison(), places, node.scalar_like(1, places)), on, off)
+    one_hot_ones = node.step(OneHot(depth, axis), node.value(0))
+    return node.result(Where(), node.step(Comparison(), one_hot_ones, node.scalar_like(1, one_hot_ones)), on, off)
 
 
 @operator("MatrixBandPart")

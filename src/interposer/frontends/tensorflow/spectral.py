@@ -43,7 +43,7 @@ def part(node: Node) -> Value:
 
 
 def _parts(node: Node) -> Value:
-    result = node.inputs[0] if node.inputs else None
-    if not isinstance(result, Complex):
+    operand = node.inputs[0] if node.inputs else None
+    if not isinstance(operand, Complex):
         node.unsupported("its input is not the result of a Fourier transform")
-    return result.parts
+    return operand.parts

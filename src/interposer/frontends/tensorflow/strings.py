@@ -27,12 +27,12 @@ def change_case(node: Node) -> Value:
 def join(node: Node) -> Value:
     """Convert StringJoin: concatenate strings element by element, with a separator between them."""
     separator = node.text("separator", "")
-    first, *rest = node.values()
-    between = node.constant(np.array(separator, object)) if separator else None
-    for value in rest:
-        first = first if between is None else node.step(StringConcat(), first, between)
-        first = node.result(StringConcat(), first, value)
-    return first
+    joined, *others = node.values()
+    separator_value = node.constant(np.array(separator, object)) if separator else None
+    for value in others:
+        joined = joined if separator_value is None else node.step(StringConcat(), joined, separator_value)
+        joined = node.result(StringConcat(), joined, value)
+    return joined
 
 
 @operator("StaticRegexFullMatch")

@@ -31,10 +31,10 @@ class Region(NamedTuple):
 
     def rebound(self, captured: Sequence[Value], carried: int = 0) -> Graph:
         """Return the graph with inputs for exactly the outer values in `captured`, after those for carried values."""
-        mine = dict(zip(self.captured, self.graph.inputs[carried:], strict=True))
+        own_inputs = dict(zip(self.captured, self.graph.inputs[carried:], strict=True))
         for number, value in enumerate(captured, carried):
-            if value in mine:
-                mine[value].op = Input(number)
+            if value in own_inputs:
+                own_inputs[value].op = Input(number)
             else:
                 _new_input(self.graph, number, value.known, value.name)
         return self.graph
@@ -60,10 +60,10 @@ class Body:
 
     def region(self, results: Sequence[Result]) -> Region | None:
         """Return the region with these results; None if they depend on an unsupported operator."""
-        if any(isinstance(item, Absent) for item in results):
+        if any(isinstance(result, Absent) for result in results):
             return None
         network = self.scope.network
-        values = [self._value(item) for item in results]
+        values = [self._value(result) for result in results]
         for number, value in enumerate(values):
             network.add_output_layer(number, value)
         network.graph.erase_dead()
@@ -92,7 +92,7 @@ def region(
         outputs: the outputs of the function that the region returns; None means all.
     """
     body, results = called(outer, name, arguments, carried)
-    return body.region(results if outputs is None else [results[place] for place in outputs])
+    return body.region(results if outputs is None else [results[index] for index in outputs])
 
 
 def called(
@@ -101,12 +101,12 @@ def called(
     """Return the scope of a function whose layers are in a network of their own, and the function's outputs."""
     function = outer.function(name, len(arguments))
     body = Body(outer, name, function.node_def, function=True)
-    titles = [argument.name for argument in function.signature.input_arg]
-    for place, info in carried.items():
-        body.scope.define(titles[place], body.carried(info, titles[place]))
-    for place, value in enumerate(arguments):
-        if place not in carried:
-            body.scope.define(titles[place], body.scope.brought_in(value))
+    argument_names = [argument.name for argument in function.signature.input_arg]
+    for index, info in carried.items():
+        body.scope.define(argument_names[index], body.carried(info, argument_names[index]))
+    for index, value in enumerate(arguments):
+        if index not in carried:
+            body.scope.define(argument_names[index], body.scope.brought_in(value))
     return body, body.outputs(returned(function))
 
 
@@ -120,13 +120,13 @@ def invariants(outer: Scope, name: str, count: int) -> set[int]:
     """Return the positions of a function's arguments that it returns unchanged at the same positions."""
     body = outer.function(name, count)
     nodes = {node.name: node for node in body.node_def}
-    result = set()
-    for place, (argument, text) in enumerate(zip(body.signature.input_arg, returned(body), strict=False)):
+    unchanged = set()
+    for index, (argument, text) in enumerate(zip(body.signature.input_arg, returned(body), strict=False)):
         for _ in range(len(nodes) + 1):
             node = nodes.get(text.split(":")[0])
             if node is None or node.op != "Identity" or not node.input:
                 break
             text = node.input[0]
         if text == argument.name:
-            result.add(place)
-    return result
+            unchanged.add(index)
+    return unchanged

@@ -77,8 +77,10 @@ class _Body:
             return node
         graph = self.graph or self
         _, variable = body._start(_input(node, 0))
-        assignments = (item for item in graph.nodes.values() if item.op == "AssignVariableOp")
-        writer = next((item for item in assignments if graph._start(_input(item, 0))[1] is variable), None)
+        assignments = (candidate for candidate in graph.nodes.values() if candidate.op == "AssignVariableOp")
+        writer = next(
+            (candidate for candidate in assignments if graph._start(_input(candidate, 0))[1] is variable), None
+        )
         return node if writer is None else graph._start(_input(writer, 1))[1]
 
     def _start(self, text: str) -> tuple[_Body, NodeDef | None]:
@@ -127,27 +129,27 @@ def _content(node: Node) -> tuple[Array, Array]:
     name, root = node.variable(0).name, node.importer
     while root.outer is not None:
         root = root.outer
-    for body in _bodies(_Body({item.name: item for item in root.nodes}), root.shared.functions):
-        for item in body.nodes.values():
-            inputs = data_inputs(item)
-            if item.op not in _FROM_TENSORS | _FROM_FILES or not inputs:
+    for body in _bodies(_Body({candidate.name: candidate for candidate in root.nodes}), root.shared.functions):
+        for candidate in body.nodes.values():
+            inputs = data_inputs(candidate)
+            if candidate.op not in _FROM_TENSORS | _FROM_FILES or not inputs:
                 continue
             handle = body.origin(inputs[0])
             if handle is not None and handle.name == name:
-                return _written(node, handle, item, [body.origin(text) for text in inputs[1:]])
+                return _written(node, handle, candidate, [body.origin(text) for text in inputs[1:]])
     return node.unsupported(f"no constants initialize the table {name!r}")
 
 
 def _written(node: Node, handle: NodeDef, writer: NodeDef, origins: list[NodeDef | None]) -> tuple[Array, Array]:
     arrays = [_constant(origin, node.importer.shared.assets) for origin in origins]
-    known = [array.reshape(-1) for array in arrays if array is not None]
-    if len(known) < len(arrays) or len(known) != (2 if writer.op in _FROM_TENSORS else 1):
+    flat_arrays = [array.reshape(-1) for array in arrays if array is not None]
+    if len(flat_arrays) < len(arrays) or len(flat_arrays) != (2 if writer.op in _FROM_TENSORS else 1):
         node.unsupported(f"the content of the table {handle.name!r} is no constant")
     if writer.op in _FROM_FILES:
-        return _from_file(node, handle, writer, str(known[0][0]) if known[0].size else "")
-    if len(known[0]) != len(known[1]):
-        raise ParseError(f"the table {handle.name!r} has {len(known[0])} keys, but {len(known[1])} values")
-    return known[0], known[1]
+        return _from_file(node, handle, writer, str(flat_arrays[0][0]) if flat_arrays[0].size else "")
+    if len(flat_arrays[0]) != len(flat_arrays[1]):
+        raise ParseError(f"the table {handle.name!r} has {len(flat_arrays[0])} keys, but {len(flat_arrays[1])} values")
+    return flat_arrays[0], flat_arrays[1]
 
 
 def _constant(node: NodeDef | None, assets: Mapping[str, str]) -> Array | None:
@@ -170,10 +172,12 @@ def _from_file(node: Node, handle: NodeDef, writer: NodeDef, name: str) -> tuple
     offset, count = _integer(writer, "offset", 0), _integer(writer, "vocab_size", -1)
     lines = lines[offset:] if count < 0 else lines[offset : offset + count]
     delimiter = writer.attr["delimiter"].s if "delimiter" in writer.attr else None
-    split = bytes(delimiter or b"\t").decode("utf-8", "replace")
-    kinds = [_kind(handle, name) for name in ("key_dtype", "value_dtype")]
-    columns = [_integer(writer, name, _WHOLE_LINE) for name in ("key_index", "value_index")]
-    keys, values = (_column(lines, column, split, kind) for column, kind in zip(columns, kinds, strict=True))
+    separator = bytes(delimiter or b"\t").decode("utf-8", "replace")
+    dtypes = [_kind(handle, name) for name in ("key_dtype", "value_dtype")]
+    column_indices = [_integer(writer, name, _WHOLE_LINE) for name in ("key_index", "value_index")]
+    keys, values = (
+        _column(lines, column, separator, dtype) for column, dtype in zip(column_indices, dtypes, strict=True)
+    )
     return keys, values
 
 
@@ -189,24 +193,24 @@ def _lines(path: Path) -> list[str]:
 
 
 def _integer(node: NodeDef, name: str, default: int) -> int:
-    value = node.attr[name].i if name in node.attr else None
-    return default if value is None else value
+    number = node.attr[name].i if name in node.attr else None
+    return default if number is None else number
 
 
 def _kind(handle: NodeDef, name: str) -> DataType:
-    kind = handle.attr[name].type if name in handle.attr else None
-    if kind is None:
+    type_number = handle.attr[name].type if name in handle.attr else None
+    if type_number is None:
         raise ParseError(f"the table {handle.name!r} has no {name}")
-    return data_type(kind)
+    return data_type(type_number)
 
 
-def _column(lines: list[str], column: int, delimiter: str, kind: DataType) -> Array:
+def _column(lines: list[str], column: int, delimiter: str, dtype: DataType) -> Array:
     if column == _LINE_NUMBER:
-        return np.arange(len(lines), dtype=np.int64).astype(kind.numpy)
-    items: list[Any] = lines if column == _WHOLE_LINE else [line.split(delimiter)[column] for line in lines]
-    if kind is DataType.STRING:
-        result = np.empty(len(items), object)
-        result[:] = items
-        return result
-    numbers: Array = np.array([float(item) if kind.is_float else int(item) for item in items]).astype(kind.numpy)
-    return numbers
+        return np.arange(len(lines), dtype=np.int64).astype(dtype.numpy)
+    cells: list[Any] = lines if column == _WHOLE_LINE else [line.split(delimiter)[column] for line in lines]
+    if dtype is DataType.STRING:
+        texts = np.empty(len(cells), object)
+        texts[:] = cells
+        return texts
+    values: Array = np.array([float(cell) if dtype.is_float else int(cell) for cell in cells]).astype(dtype.numpy)
+    return values

@@ -45,31 +45,36 @@ def sliding(
     axis of the layout.
     """
     axes = spatial_axes(layout)
-    own = node.integers("strides") if strides is None else tuple(strides)
-    steps = _along(node, "strides", own, axes)
-    gaps = _along(node, "dilations", node.integers("dilations", [1] * (len(axes) + 2)), axes)
+    all_strides = node.integers("strides") if strides is None else tuple(strides)
+    spatial_strides = _along(node, "strides", all_strides, axes)
+    dilations = _along(node, "dilations", node.integers("dilations", [1] * (len(axes) + 2)), axes)
     if any(not 0 <= size <= _LARGEST for size in kernel):
         raise ParseError(f"its window has the size {list(kernel)}")
-    columns = [Window(size, step, gap, 0, 0) for size, step, gap in zip(kernel, steps, gaps, strict=True)]
-    pads = _pads(node, image, columns, axes)
-    return Windows(tuple(kernel), steps, gaps, tuple(pad[0] for pad in pads), tuple(pad[1] for pad in pads))
+    windows = [
+        Window(size, stride, dilation, 0, 0)
+        for size, stride, dilation in zip(kernel, spatial_strides, dilations, strict=True)
+    ]
+    pads = _pads(node, image, windows, axes)
+    return Windows(
+        tuple(kernel), spatial_strides, dilations, tuple(pad[0] for pad in pads), tuple(pad[1] for pad in pads)
+    )
 
 
-def _along(node: Node, name: str, values: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+def _along(node: Node, name: str, entries: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
     """Return the entries of a list for the spatial axes; those of batch and channels must be 1."""
-    if len(values) != len(axes) + 2 or not all(1 <= value <= _LARGEST for value in values):
-        raise ParseError(f"its {name} are {list(values)}; expected {len(axes) + 2} numbers of 1 or more")
-    if any(value != 1 for axis, value in enumerate(values) if axis not in axes):
-        node.unsupported(f"its {name} are {list(values)}, with a window along the batch or the channels")
-    return tuple(values[axis] for axis in axes)
+    if len(entries) != len(axes) + 2 or not all(1 <= entry <= _LARGEST for entry in entries):
+        raise ParseError(f"its {name} are {list(entries)}; expected {len(axes) + 2} numbers of 1 or more")
+    if any(entry != 1 for axis, entry in enumerate(entries) if axis not in axes):
+        node.unsupported(f"its {name} are {list(entries)}, with a window along the batch or the channels")
+    return tuple(entries[axis] for axis in axes)
 
 
-def _pads(node: Node, image: Sequence[int], columns: Sequence[Window], axes: Sequence[int]) -> list[tuple[int, int]]:
+def _pads(node: Node, image: Sequence[int], windows: Sequence[Window], axes: Sequence[int]) -> list[tuple[int, int]]:
     padding = node.text("padding")
     if padding == "VALID":
         return [(0, 0)] * len(axes)
     if padding == "SAME":
-        return [_same(node, window, size) for window, size in zip(columns, image, strict=True)]
+        return [_same(node, window, size) for window, size in zip(windows, image, strict=True)]
     if padding != "EXPLICIT":
         raise ParseError(f"its padding is {padding!r}; expected SAME, VALID or EXPLICIT")
     pads = node.integers("explicit_paddings")

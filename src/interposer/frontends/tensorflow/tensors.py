@@ -53,8 +53,8 @@ def shape_of(shape: TensorShape) -> tuple[int, ...]:
     """Return the sizes of a shape; `ParseError` if its rank or a size is unknown, or it is too large."""
     dims = shape.dims()
     if dims is None or len(dims) > MAX_RANK:
-        text = "no rank" if dims is None else f"rank {len(dims)}; ranks 0 to {MAX_RANK} are supported"
-        raise ParseError(f"a tensor has {text}")
+        found = "no rank" if dims is None else f"rank {len(dims)}; ranks 0 to {MAX_RANK} are supported"
+        raise ParseError(f"a tensor has {found}")
     sizes = [size for size in dims if size is not None]
     if len(sizes) < len(dims) or math.prod(max(size, 1) for size in sizes) > _MOST_ELEMENTS:
         raise ParseError(f"a tensor has the shape {[-1 if size is None else size for size in dims]}")
@@ -68,8 +68,8 @@ def _repeated(values: Array, shape: tuple[int, ...], default: object) -> Array:
         return values[:count].reshape(shape)
     if count > _MOST_REPEATED:
         raise ParseError(f"a tensor of the shape {list(shape)} holds only {values.size} elements")
-    last = values[-1] if values.size else default
-    repeated = np.full(count, last, values.dtype)
+    fill_value = values[-1] if values.size else default
+    repeated = np.full(count, fill_value, values.dtype)
     repeated[: values.size] = values
     return repeated.reshape(shape)
 
@@ -77,7 +77,7 @@ def _repeated(values: Array, shape: tuple[int, ...], default: object) -> Array:
 def texts_of(strings: Sequence[memoryview]) -> Array:
     """Return strings as an array of texts with one axis; bytes that are not UTF-8 are replaced."""
     texts = np.empty(len(strings), object)
-    texts[:] = [bytes(item).decode("utf-8", "replace") for item in strings]
+    texts[:] = [bytes(string).decode("utf-8", "replace") for string in strings]
     return texts
 
 
@@ -87,13 +87,13 @@ def from_bytes(data: memoryview, dtype: DataType, shape: tuple[int, ...]) -> Arr
     Raises:
         ParseError: the number of bytes does not match type and shape.
     """
-    needed = math.prod(shape) * dtype.itemsize
-    if len(data) != needed:
-        raise ParseError(f"a tensor holds {len(data)} bytes of data; its type and shape ask for {needed}")
+    num_bytes = math.prod(shape) * dtype.itemsize
+    if len(data) != num_bytes:
+        raise ParseError(f"a tensor holds {len(data)} bytes of data; its type and shape ask for {num_bytes}")
     raw = np.frombuffer(data, np.uint8)
     if dtype is DataType.BOOL:
-        truth: Array = raw != 0
-        return truth.reshape(shape)
+        booleans: Array = raw != 0
+        return booleans.reshape(shape)
     values = raw.view(dtype.numpy)
     if values.nbytes >= LEAST_SHARED and place_of(values) is not None:
         return values.reshape(shape)  # a mapped file; copied by `core.constants.aligned` where alignment matters

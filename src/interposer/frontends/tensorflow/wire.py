@@ -42,39 +42,39 @@ def fields(view: memoryview) -> Iterator[Field]:
     Raises:
         DamagedFileError: the bytes are no protobuf message.
     """
-    at, end = 0, len(view)
-    while at < end:
-        tag, at = varint(view, at, end)
+    offset, end = 0, len(view)
+    while offset < end:
+        tag, offset = varint(view, offset, end)
         number, kind = tag >> 3, tag & 7
         if kind == VARINT:
-            value, at = varint(view, at, end)
+            value, offset = varint(view, offset, end)
             yield Field(number, kind, value, _NOTHING)
             continue
         size = 8 if kind == FIXED64 else 4
         if kind == BYTES:
-            size, at = varint(view, at, end)
+            size, offset = varint(view, offset, end)
         elif kind not in (FIXED32, FIXED64):
             raise DamagedFileError(f"a field has the wire type {kind}, which the format does not use")
-        if size > end - at or not number:
+        if size > end - offset or not number:
             raise DamagedFileError("a field reaches beyond its message")
-        yield Field(number, kind, 0, view[at : at + size])
-        at += size
+        yield Field(number, kind, 0, view[offset : offset + size])
+        offset += size
 
 
 def varints(view: memoryview) -> Array:
     """Return the variable-length integers in `view` as uint64, which holds negative ones as two's complements."""
     stream = np.frombuffer(view, np.uint8)
-    last = np.flatnonzero(stream < 0x80)
+    last_bytes = np.flatnonzero(stream < 0x80)
     if not stream.size:
         return np.zeros(0, np.uint64)
-    if not last.size or last[-1] != stream.size - 1:
+    if not last_bytes.size or last_bytes[-1] != stream.size - 1:
         raise DamagedFileError("a list of numbers is truncated")
-    first = np.concatenate([[0], last[:-1] + 1])
-    if (last - first).max() >= 10:
+    first_bytes = np.concatenate([[0], last_bytes[:-1] + 1])
+    if (last_bytes - first_bytes).max() >= 10:
         raise DamagedFileError("a number is too long")
-    place = np.arange(stream.size) - np.repeat(first, last - first + 1)
-    parts = (stream & 0x7F).astype(np.uint64) << (7 * place).astype(np.uint64)
-    numbers: Array = np.bitwise_or.reduceat(parts, first)
+    byte_index = np.arange(stream.size) - np.repeat(first_bytes, last_bytes - first_bytes + 1)
+    shifted_bits = (stream & 0x7F).astype(np.uint64) << (7 * byte_index).astype(np.uint64)
+    numbers: Array = np.bitwise_or.reduceat(shifted_bits, first_bytes)
     return numbers
 
 
@@ -177,7 +177,7 @@ def _unescaped(literal: str) -> bytes:
 
 
 def _character(match: re.Match[bytes]) -> bytes:
-    octal, hexadecimal, single = match.groups()
+    octal, hexadecimal, escaped = match.groups()
     if octal is not None:
         return bytes([int(octal, 8) & 0xFF])
-    return bytes([int(hexadecimal, 16)]) if hexadecimal is not None else _SINGLE.get(single, single)
+    return bytes([int(hexadecimal, 16)]) if hexadecimal is not None else _SINGLE.get(escaped, escaped)
