@@ -25,32 +25,35 @@ def with_sizes(graph: Any, sizes: Mapping[str, int]) -> Any:
     the export, and PyTorch then regards the symbol as that number.
     """
     copied = torch.fx.Graph()
-    places: dict[Any, Any] = {}
-    copied.output(copied.graph_copy(graph.graph, places))
-    for old, new in places.items():
+    copies: dict[Any, Any] = {}
+    copied.output(copied.graph_copy(graph.graph, copies))
+    for old, new in copies.items():
         new.name, new.meta = old.name, dict(old.meta)  # a copied graph renames nodes such as "input"
         if "val" in old.meta:
             new.meta["val"] = _example(old.meta["val"], sizes)
-    result = torch.fx.GraphModule(graph, copied)
+    module = torch.fx.GraphModule(graph, copied)
     for name in {str(node.target) for node in copied.nodes if node.op == "get_attr" and "." not in str(node.target)}:
-        inner = getattr(result, name)
+        inner = getattr(module, name)
         if isinstance(inner, torch.fx.GraphModule):
-            setattr(result, name, with_sizes(inner, sizes))
-    return result
+            setattr(module, name, with_sizes(inner, sizes))
+    return module
 
 
-def _example(value: Any, sizes: Mapping[str, int]) -> Any:
-    if isinstance(value, list | tuple):
-        return type(value)(_example(item, sizes) for item in value)
-    if is_symbolic(value):
-        number = number_of(value, sizes)
-        return value if number is None else number
-    if not isinstance(value, torch.Tensor) or not any(isinstance(size, torch.SymInt) for size in value.shape):
-        return value
-    shape, strides = ([number_of(item, sizes) for item in items] for items in (value.shape, value.stride()))
+def _example(example: Any, sizes: Mapping[str, int]) -> Any:
+    if isinstance(example, list | tuple):
+        return type(example)(_example(expression, sizes) for expression in example)
+    if is_symbolic(example):
+        number = number_of(example, sizes)
+        return example if number is None else number
+    if not isinstance(example, torch.Tensor) or not any(isinstance(size, torch.SymInt) for size in example.shape):
+        return example
+    shape, strides = (
+        [number_of(expression, sizes) for expression in expressions]
+        for expressions in (example.shape, example.stride())
+    )
     if None in (*shape, *strides):  # a size that depends on data
-        return value
-    return torch.empty_strided(shape, strides, dtype=value.dtype, device="meta")
+        return example
+    return torch.empty_strided(shape, strides, dtype=example.dtype, device="meta")
 
 
 @contextmanager
@@ -59,7 +62,9 @@ def without_guesses(graph: Any) -> Iterator[None]:
 
     PyTorch would answer with the size of the example arguments of the export, which may differ in a call.
     """
-    environments = {id(item): item for node in graph.nodes for item in _environments(node.meta.get("val"))}
+    environments = {
+        id(shape_env): shape_env for node in graph.nodes for shape_env in _environments(node.meta.get("val"))
+    }
     if not environments:
         yield
         return
@@ -70,19 +75,19 @@ def without_guesses(graph: Any) -> Iterator[None]:
         yield
 
 
-def _environments(value: Any) -> Iterator[Any]:
+def _environments(example: Any) -> Iterator[Any]:
     """Yield the shape environments of the symbolic sizes of an example."""
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _environments(item)
-    elif isinstance(value, torch.Tensor):
-        yield from _environments(tuple(value.shape))
-    elif is_symbolic(value) and getattr(value.node, "shape_env", None) is not None:
-        yield value.node.shape_env
+    if isinstance(example, list | tuple):
+        for element in example:
+            yield from _environments(element)
+    elif isinstance(example, torch.Tensor):
+        yield from _environments(tuple(example.shape))
+    elif is_symbolic(example) and getattr(example.node, "shape_env", None) is not None:
+        yield example.node.shape_env
 
 
 def _evaluated(environment: Any, expression: Any, *_: Any, **__: Any) -> Any:
-    result = environment._maybe_evaluate_static(expression)
-    if result is None:
+    number = environment._maybe_evaluate_static(expression)
+    if number is None:
         raise UnboundFormError(f"the size {expression} is not known", Needs(shapes=True))
-    return result
+    return number

@@ -43,19 +43,19 @@ class FunctionalProgram:
     @classmethod
     def of(cls, program: Any, graph_module: Any | None = None) -> FunctionalProgram:
         """Return the parts of an exported program, with a graph module in place of its own if one is given."""
-        module = program.graph_module if graph_module is None else graph_module
+        chosen_module = program.graph_module if graph_module is None else graph_module
         return cls(
-            module, program.graph_signature, program.state_dict, program.constants, program.call_spec,
+            chosen_module, program.graph_signature, program.state_dict, program.constants, program.call_spec,
             program.range_constraints,
         )  # fmt: skip
 
 
 @cache
 def _decompositions() -> dict[Any, Any]:
-    converted = frozenset(names())
+    converted_names = frozenset(names())
     table = torch.export.default_decompositions()
     for overload in list(table):
-        if title_of(overload) in converted:
+        if title_of(overload) in converted_names:
             table.pop(overload)
     return dict(table)
 
@@ -70,8 +70,8 @@ def composite_and_other() -> tuple[dict[Any, Any], dict[Any, Any]]:
     """Return the entries of `decomposition_table` for operators that PyTorch calls composite, and all others."""
     from torch.export.exported_program import _split_decomp_table_to_cia_and_python_decomp  # noqa: PLC0415
 
-    composite, others = _split_decomp_table_to_cia_and_python_decomp(decomposition_table())
-    return composite, others
+    composite, decompositions_of_others = _split_decomp_table_to_cia_and_python_decomp(decomposition_table())
+    return composite, decompositions_of_others
 
 
 def functional(program: Any) -> FunctionalProgram:
@@ -95,21 +95,21 @@ def functional(program: Any) -> FunctionalProgram:
 
 def _decomposed(program: Any) -> Any:
     """Return a program that PyTorch has decomposed, in which each state has memory of its own."""
-    result = _by_pytorch(program)
-    if result is not None and changed_alias(result) is None:
-        return result
-    single = with_one_of_each(program, _copied(program.graph_module))
-    result = _by_pytorch(single)
-    alias = shared_memory(single) if result is None else changed_alias(result)
-    if result is None or alias is not None:
+    decomposed = _by_pytorch(program)
+    if decomposed is not None and changed_alias(decomposed) is None:
+        return decomposed
+    unaliased = with_one_of_each(program, _copied(program.graph_module))
+    decomposed = _by_pytorch(unaliased)
+    alias = shared_memory(unaliased) if decomposed is None else changed_alias(decomposed)
+    if decomposed is None or alias is not None:
         raise ParseError(_shared(alias))
-    return result
+    return decomposed
 
 
 def _shared(names: tuple[str, str] | None) -> str:
-    which = "two tensors" if names is None else "the tensors {!r} and {!r}".format(*names)
+    tensors = "two tensors" if names is None else "the tensors {!r} and {!r}".format(*names)
     return (
-        f"{which} share memory, and the program changes one of them in place; give the module a copy of one of them, "
+        f"{tensors} share memory, and the program changes one of them in place; give the module a copy of one of them, "
         "or keep one buffer and make the other one a view of it in forward"
     )
 
@@ -171,11 +171,11 @@ def _rewritten(module: Any) -> Any | None:
 
 def _copied(module: Any) -> Any:
     """Return a copy of a graph module in which nodes keep their names and metadata."""
-    graph, places = torch.fx.Graph(), dict[Any, Any]()
-    result = graph.graph_copy(module.graph, places)
-    for old, new in places.items():
+    graph, copies = torch.fx.Graph(), dict[Any, Any]()
+    outputs = graph.graph_copy(module.graph, copies)
+    for old, new in copies.items():
         new.name, new.meta = old.name, dict(old.meta)  # a copied graph renames nodes such as "input"
-    graph.output(result)
+    graph.output(outputs)
     return torch.fx.GraphModule(module, graph)
 
 
@@ -196,16 +196,16 @@ def _is_region(node: Any) -> bool:
 def _insert(graph: Any, place: Any, inner: Any, operands: Any) -> Any:
     """Copy the nodes of a graph module before the node `place`, and return the copy's results."""
     placeholders = [node for node in inner.graph.nodes if node.op == "placeholder"]
-    places: dict[Any, Any] = dict(zip(placeholders, operands, strict=True))
+    copies: dict[Any, Any] = dict(zip(placeholders, operands, strict=True))
     with graph.inserting_before(place):
         for node in inner.graph.nodes:
             if node.op == "output":
-                return torch.fx.node.map_arg(node.args[0], places.__getitem__)
+                return torch.fx.node.map_arg(node.args[0], copies.__getitem__)
             if node.op not in ("placeholder", "call_function"):
                 raise ParseError(f"a region with a node of the kind {node.op}")
             if node.op == "call_function":
-                places[node] = graph.node_copy(node, places.__getitem__)
-                places[node].meta = _origin(place) | node.meta
+                copies[node] = graph.node_copy(node, copies.__getitem__)
+                copies[node].meta = _origin(place) | node.meta
     raise ParseError("a graph without results")
 
 
@@ -226,13 +226,13 @@ def _replace_results(node: Any, results: Any) -> None:
         _replace(node, results)
 
 
-def _replace(node: Any, value: Any) -> None:
+def _replace(node: Any, replacement: Any) -> None:
     """Let the users of a node use another one, which gets its name unless it had users before."""
-    name, is_new = node.name, value.op == "call_function" and not value.users
-    node.replace_all_uses_with(value)
+    replaced_name, is_new = node.name, replacement.op == "call_function" and not replacement.users
+    node.replace_all_uses_with(replacement)
     node.graph.erase_node(node)
     if is_new:
-        value.name = name
+        replacement.name = replaced_name
 
 
 # --- operators that write to an operand -------------------------------------------------------------------------------
@@ -259,10 +259,10 @@ def _without_writes(graph: Any) -> bool:
             continue
         if node.op != "call_function" or not _mutates(node.target):
             continue
-        target = _counterpart(node)
-        if target is None or not _owns_its_memory(node.args[0], before=node):
+        counterpart = _counterpart(node)
+        if counterpart is None or not _owns_its_memory(node.args[0], writer=node):
             return False
-        base, node.target = node.args[0], target
+        base, node.target = node.args[0], counterpart
         base.replace_all_uses_with(node, lambda user, node=node: user is not node and _is_before(node, user))
     return True
 
@@ -293,15 +293,19 @@ def _is_before(node: Any, other: Any) -> bool:
 def _counterpart(node: Any) -> Any | None:
     """Return the operator that returns what `node` writes to its first operand, if it has the same type; else None."""
     schema = node.target._schema
-    written = [item.name for item in schema.arguments if item.alias_info is not None and item.alias_info.is_write]
+    written_names = [
+        argument.name
+        for argument in schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
     namespace, _, name = schema.name.partition("::")
-    if written != [schema.arguments[0].name] or not name.endswith("_") or len(schema.returns) != 1:
+    if written_names != [schema.arguments[0].name] or not name.endswith("_") or len(schema.returns) != 1:
         return None
     packet = getattr(getattr(torch.ops, namespace), name[:-1], None)
-    match = getattr(packet, schema.overload_name or "default", None)
-    if match is None or [a.name for a in match._schema.arguments] != [a.name for a in schema.arguments]:
+    counterpart = getattr(packet, schema.overload_name or "default", None)
+    if counterpart is None or [a.name for a in counterpart._schema.arguments] != [a.name for a in schema.arguments]:
         return None
-    return match if _type_of(match, node) == node.meta["val"].dtype else None
+    return counterpart if _type_of(counterpart, node) == node.meta["val"].dtype else None
 
 
 def _type_of(target: Any, node: Any) -> Any:
@@ -310,16 +314,16 @@ def _type_of(target: Any, node: Any) -> Any:
     return target(*args, **kwargs).dtype
 
 
-def _owns_its_memory(value: Any, before: Any) -> bool:
-    """Return True if a value is a new tensor, and no user before the node `before` may have made a view of it."""
-    users = [user for user in value.users if user is not before and _is_before(user, before)]
-    return _is_new(value) and all(_is_new(user) for user in users)
+def _owns_its_memory(node: Any, writer: Any) -> bool:
+    """Return True if a value is a new tensor, and no user before the node `writer` may have made a view of it."""
+    users = [user for user in node.users if user is not writer and _is_before(user, writer)]
+    return _is_new(node) and all(_is_new(user) for user in users)
 
 
 def _is_new(node: Any) -> bool:
     """Return True if the results of a node share no memory with its operands."""
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or any(item.alias_info for item in target._schema.returns):
+    if not isinstance(target, torch._ops.OpOverload) or any(returned.alias_info for returned in target._schema.returns):
         return False
     return str(target) in _ALWAYS_NEW or not _is_composite(target)
 
@@ -349,18 +353,18 @@ def _traced(node: Any) -> Any:
     from torch.fx.experimental.proxy_tensor import make_fx  # noqa: PLC0415
 
     inputs = node.all_input_nodes
-    examples = [item.meta["val"] for item in inputs]
+    examples = [node_input.meta["val"] for node_input in inputs]
     if any(map(_is_open, examples + pytree.tree_leaves(node.meta["val"]))):
         raise ParseError("sizes are symbolic")  # of sizes from data, PyTorch would keep symbols that nothing uses
 
     def call(*values: Any) -> Any:
-        places = dict(zip(inputs, values, strict=True))
-        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), places.__getitem__)
+        values_by_node = dict(zip(inputs, values, strict=True))
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values_by_node.__getitem__)
         return node.target(*args, **kwargs)
 
-    composite, others = composite_and_other()
+    composite, decompositions_of_others = composite_and_other()
     with _override_composite_implicit_decomp(composite):
-        return make_fx(call, decomposition_table=others, tracing_mode="fake")(*examples)
+        return make_fx(call, decomposition_table=decompositions_of_others, tracing_mode="fake")(*examples)
 
 
 def _is_open(value: Any) -> bool:

@@ -11,10 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.core.errors import (
-    InvalidArgumentError,
-    UnboundInputError,
-)
+from interposer.core.errors import InvalidArgumentError, UnboundInputError
 from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo
 from interposer.frontends.naming import keep_names
 from interposer.frontends.torch import torch_families  # noqa: F401 - its modules register the converters
@@ -137,8 +134,8 @@ class GraphImport(SubgraphImport):
     def bind(self, sources: Mapping[str, Source]) -> None:
         """Define the placeholders of the graph from what they stand for."""
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
-        budget = sum(_bytes(source) for source in sources.values())
-        self.fold_within(budget)
+        weight_bytes = sum(_bytes(source) for source in sources.values())
+        self.fold_within(weight_bytes)
         self.reserve({source.name for source in sources.values() if isinstance(source, UserInput)})
         for node in placeholders:
             source = sources.get(node.name)
@@ -154,15 +151,15 @@ class GraphImport(SubgraphImport):
         if isinstance(source, StateBuffer):
             array = array_of(source.tensor, f"the buffer {source.name!r}")
             return self.network.add_state(source.name, TensorInfo.of(array), np.array(array)).output
-        value = node.meta.get("val")
-        if isinstance(value, torch.Tensor):
-            info = TensorInfo(shape_of(value, self.known), data_type(value.dtype))
+        example = node.meta.get("val")
+        if isinstance(example, torch.Tensor):
+            info = TensorInfo(shape_of(example, self.known), data_type(example.dtype))
         else:
-            number = number_of(value, self.known)
+            number = number_of(example, self.known)
             if number is not None:
                 return number
             kinds = {torch.SymFloat: DataType.FLOAT64, torch.SymBool: DataType.BOOL}
-            info = TensorInfo((), kinds.get(type(value), DataType.INT64))
+            info = TensorInfo((), kinds.get(type(example), DataType.INT64))
         layer = self.network.add_input_layer(len(self.network.graph.inputs), info, source.name)
         self.add_input(layer.output)
         return layer.output
@@ -202,21 +199,21 @@ class GraphImport(SubgraphImport):
         return results
 
     def _attribute(self, node: Any) -> Any:
-        target: Any = self.module
-        for part in node.target.split("."):
-            target = getattr(target, part)
-        if isinstance(target, torch.Tensor):
-            return self.weight(target, node.target)
-        return target
+        attribute: Any = self.module
+        for name in node.target.split("."):
+            attribute = getattr(attribute, name)
+        if isinstance(attribute, torch.Tensor):
+            return self.weight(attribute, node.target)
+        return attribute
 
     def resolved(self, argument: Any) -> Any:
         """Return an argument of a node with values of the network instead of nodes."""
         if isinstance(argument, torch.fx.Node):
             return self.values[argument]
         if isinstance(argument, list | tuple):
-            return [self.resolved(item) for item in argument]
+            return [self.resolved(element) for element in argument]
         if isinstance(argument, dict):
-            return {key: self.resolved(item) for key, item in argument.items()}
+            return {key: self.resolved(element) for key, element in argument.items()}
         if is_symbolic(argument):
             number = number_of(argument, self.known)
             return size_of(argument, self.known) if number is None else number
@@ -227,7 +224,7 @@ class GraphImport(SubgraphImport):
         if title in _WITHOUT_RESULT:
             self.values[node] = None
             return
-        if any(self.values.get(item) is _MISSING for item in node.all_input_nodes):
+        if any(self.values.get(operand) is _MISSING for operand in node.all_input_nodes):
             self._survey(node, title)
             return
         number = self._number(node)
@@ -245,16 +242,16 @@ class GraphImport(SubgraphImport):
         else:
             self.values[node] = self._constants(computation, node)
 
-    def _constants(self, result: Any, node: Any) -> Any:
+    def _constants(self, output: Any, node: Any) -> Any:
         """Return arrays, numbers or lists of these, with a constant of the network for each array."""
-        if isinstance(result, list):
-            return [self._constants(item, node) for item in result]
-        return self.constant(result, layer_name(node), place_of(node)) if isinstance(result, np.ndarray) else result
+        if isinstance(output, list):
+            return [self._constants(element, node) for element in output]
+        return self.constant(output, layer_name(node), place_of(node)) if isinstance(output, np.ndarray) else output
 
     def _number(self, node: Any) -> Any:
         """Return the result of a node that is a symbolic number of known value, else None."""
-        value = node.meta.get("val")
-        return number_of(value, self.known) if is_symbolic(value) or isinstance(value, int | float) else None
+        example = node.meta.get("val")
+        return number_of(example, self.known) if is_symbolic(example) or isinstance(example, int | float) else None
 
     def _converted(self, node: Any, title: str) -> Any:
         if node.target is operator.getitem:
@@ -279,12 +276,12 @@ class GraphImport(SubgraphImport):
     def _parts(self, call: Call, index: int, arguments: Any) -> Any:
         """Return the positional or the keyword arguments of a node with the real or the imaginary parts of operands."""
         if isinstance(arguments, dict):
-            return {key: self._part(call, index, item) for key, item in arguments.items()}
-        numbers = BY_PARTS[title_of(call.node.target)] if index else ()
-        parts = [self._part(call, index, item) for item in arguments]
+            return {key: self._part(call, index, argument) for key, argument in arguments.items()}
+        complex_operands = BY_PARTS[title_of(call.node.target)] if index else ()
+        parts = [self._part(call, index, argument) for argument in arguments]
         return [
-            self._imaginary(call, item, part) if place in numbers else part
-            for place, (item, part) in enumerate(zip(arguments, parts, strict=True))
+            self._imaginary(call, argument, part) if position in complex_operands else part
+            for position, (argument, part) in enumerate(zip(arguments, parts, strict=True))
         ]
 
     def _imaginary(self, call: Call, argument: Any, part: Any) -> Any:
@@ -292,8 +289,8 @@ class GraphImport(SubgraphImport):
         if isinstance(argument, list | tuple):
             return [self._imaginary(call, *pair) for pair in zip(argument, part, strict=True)]
         if isinstance(argument, torch.fx.Node):
-            recorded = argument.meta.get("val")
-            if isinstance(recorded, torch.Tensor) and recorded.is_complex():
+            example = argument.meta.get("val")
+            if isinstance(example, torch.Tensor) and example.is_complex():
                 return part
             dtype = part.known.dtype
             return call.broadcast(call.scalar(0, dtype), list(call.shape(part)))
@@ -302,13 +299,13 @@ class GraphImport(SubgraphImport):
     def _part(self, call: Call, index: int, argument: Any) -> Any:
         """Return an argument as `resolved` does, with the real (0) or imaginary (1) part of each complex tensor."""
         if isinstance(argument, torch.fx.Node):
-            value, recorded = self.values[argument], argument.meta.get("val")
-            is_complex = isinstance(recorded, torch.Tensor) and recorded.is_complex()
+            value, example = self.values[argument], argument.meta.get("val")
+            is_complex = isinstance(example, torch.Tensor) and example.is_complex()
             return part_of(call, value, index) if is_complex else value
         if isinstance(argument, list | tuple):
-            return [self._part(call, index, item) for item in argument]
+            return [self._part(call, index, element) for element in argument]
         if isinstance(argument, dict):
-            return {key: self._part(call, index, item) for key, item in argument.items()}
+            return {key: self._part(call, index, element) for key, element in argument.items()}
         return (argument.real, argument.imag)[index] if isinstance(argument, complex) else self.resolved(argument)
 
     def _arguments(
@@ -318,37 +315,39 @@ class GraphImport(SubgraphImport):
         args, kwargs = resolve(node.args), resolve(node.kwargs)
         if not title_of(node.target).startswith("quantized_decomposed.") and title_of(node.target) not in _KEEPS_SCALES:
             args, kwargs = self._plain(args, call), self._plain(kwargs, call)
-        if not entry.open_sizes and any(isinstance(item, Dim) for item in _flat([args, *kwargs.values()])):
+        if not entry.open_sizes and any(isinstance(size, Dim) for size in _flat([args, *kwargs.values()])):
             call.open_shape("one of its sizes is not known")
         schema = getattr(node.target, "_schema", None)
         if schema is None or not isinstance(node.target, torch._ops.OpOverload):
             return args, kwargs
-        positional, named = list(args), dict[str, Any]()
+        positional, keyword_only = list(args), dict[str, Any]()
         for index, argument in enumerate(schema.arguments):
             if index < len(args) and not argument.kwarg_only:
                 continue
-            value = kwargs.get(argument.name, argument.default_value)
+            argument_value = kwargs.get(argument.name, argument.default_value)
             if not argument.kwarg_only:
-                positional.append(value)
+                positional.append(argument_value)
             elif argument.name not in _IGNORED:
-                named[argument.name] = value
-        return positional, named
+                keyword_only[argument.name] = argument_value
+        return positional, keyword_only
 
-    def _plain(self, item: Any, call: Call) -> Any:
+    def _plain(self, argument: Any, call: Call) -> Any:
         """Return arguments with quantized values as plain integers, for operators that compute with integers."""
-        if isinstance(item, Value):
-            return item if item.known.quantization is None else call.add(Cast(item.known.dtype), item)
-        if isinstance(item, list):
-            return [self._plain(each, call) for each in item]
-        return {key: self._plain(each, call) for key, each in item.items()} if isinstance(item, dict) else item
+        if isinstance(argument, Value):
+            return argument if argument.known.quantization is None else call.add(Cast(argument.known.dtype), argument)
+        if isinstance(argument, list):
+            return [self._plain(element, call) for element in argument]
+        if isinstance(argument, dict):
+            return {key: self._plain(element, call) for key, element in argument.items()}
+        return argument
 
-    def _named(self, result: Any, name: str) -> Any:
+    def _named(self, output: Any, name: str) -> Any:
         """Give the layer that produces the only result of a node the node's name, if the node has added it."""
-        if isinstance(result, Value):
-            layer = result.producer
+        if isinstance(output, Value):
+            layer = output.producer
             if layer.name.startswith(f"{name}/") and layer in self.network.graph:
                 self.network.graph.rename(layer, name)
-        return result
+        return output
 
     def _survey(self, node: Any, title: str) -> None:
         """Record a node that cannot be converted as unsupported if its operator is unknown."""
@@ -376,8 +375,7 @@ class GraphImport(SubgraphImport):
     def inlined(self, module: Any, operands: Sequence[Any]) -> list[Any]:
         inner = self._inner(self.network, module)
         inner.define(operands)
-        results = inner.run()
-        return _checked(results)
+        return _checked(inner.run())
 
     def applied(self, call: Call, operator: Any, operands: Sequence[Any], dtype: Any) -> Any:
         title = title_of(operator)
@@ -388,16 +386,19 @@ class GraphImport(SubgraphImport):
         with example.fake_mode:
             meta = {"val": torch.empty_like(example, dtype=dtype)}
         node = SimpleNamespace(target=operator, args=operands, kwargs={}, meta=meta, name=call.node.name)
-        return self._result(node, Call(self, node, call.name, call.source), entry, lambda item: item)
+        return self._result(node, Call(self, node, call.name, call.source), entry, lambda argument: argument)
 
     def region(self, module: Any, operands: Sequence[Any], infos: Sequence[TensorInfo]) -> Graph:
         network = Network(str(getattr(module, "_get_name", lambda: "region")()))
-        inner, rest = self._inner(network, module), iter(infos)
-        bound = [_region_input(network, next(rest)) if isinstance(item, Value) else item for item in operands]
-        inner.define(bound)
+        inner, remaining_infos = self._inner(network, module), iter(infos)
+        region_operands = [
+            _region_input(network, next(remaining_infos)) if isinstance(operand, Value) else operand
+            for operand in operands
+        ]
+        inner.define(region_operands)
         for number, value in enumerate(_checked(inner.run())):
-            array = value if isinstance(value, Value) else inner.constant(np.asarray(value), f"result_{number}")
-            network.add_output_layer(number, array, name=f"result_{number}")
+            output = value if isinstance(value, Value) else inner.constant(np.asarray(value), f"result_{number}")
+            network.add_output_layer(number, output, name=f"result_{number}")
         network.graph.erase_dead()
         return network.graph
 
@@ -408,34 +409,34 @@ class GraphImport(SubgraphImport):
 
     # --- outputs ------------------------------------------------------------------------------------------------------
 
-    def _output(self, item: Any, node: Any, name: str) -> Produced:
+    def _output(self, output: Any, node: Any, name: str) -> Produced:
         """Add the output layer for the result of a node: a value, or a number, which becomes a constant."""
-        if isinstance(item, Dim):
+        if isinstance(output, Dim):
             raise UnboundInputError({node.name: 1}, (), shapes=True)
-        value = item if isinstance(item, Value) else self.constant(np.asarray(item), f"{name}/constant")
+        value = output if isinstance(output, Value) else self.constant(np.asarray(output), f"{name}/constant")
         number = len(self.network.graph.outputs)
         self.network.add_output_layer(number, value, name=name)
-        recorded = node.meta.get("val")
-        is_tensor = isinstance(recorded, torch.Tensor)
-        return Produced(number, not is_tensor, is_tensor and recorded.is_complex())
+        example = node.meta.get("val")
+        is_tensor = isinstance(example, torch.Tensor)
+        return Produced(number, not is_tensor, is_tensor and example.is_complex())
 
     def finish(self, results: Sequence[Any], names: Sequence[str], states: Mapping[int, str]) -> tuple[Result, ...]:
         """Add the output layers and set the states; return what each output of the graph became."""
-        nodes = _flat_nodes(next(node for node in self.graph.nodes if node.op == "output").args[0])
+        nodes = _flat(next(node for node in self.graph.nodes if node.op == "output").args[0])
         outputs: list[Result] = []
-        for index, (item, node) in enumerate(zip(results, nodes, strict=True)):
+        for index, (output, node) in enumerate(zip(results, nodes, strict=True)):
             if index in states:
-                assert isinstance(item, Value)
-                self.network.set_state(states[index], item)
+                assert isinstance(output, Value)
+                self.network.set_state(states[index], output)
                 outputs.append(Fixed(None))
-            elif not isinstance(node, torch.fx.Node) or item is None:
-                outputs.append(Fixed(item))
+            elif not isinstance(node, torch.fx.Node) or output is None:
+                outputs.append(Fixed(output))
             else:
                 name = names[index] if index < len(names) else f"output_{index}"
-                outputs.append(self._output(item, node, name))
+                outputs.append(self._output(output, node, name))
         self.network.graph.erase_dead()
-        named = [(node.name, value) for node, value in self.values.items() if isinstance(value, Value)]
-        keep_names(self.network.graph, named)
+        named_values = [(node.name, value) for node, value in self.values.items() if isinstance(value, Value)]
+        keep_names(self.network.graph, named_values)
         return tuple(outputs)
 
 
@@ -444,11 +445,11 @@ def _region_input(network: Network, info: TensorInfo) -> Value:
     return network.add_input_layer(number, info, name=f"operand_{number}").output
 
 
-def _checked(results: list[Any]) -> list[Any]:
+def _checked(outputs: list[Any]) -> list[Any]:
     """Return the results of a subgraph; refuse the node around it, without a reason of its own, if one is missing."""
-    if any(item is _MISSING for item in results):
+    if any(output is _MISSING for output in outputs):
         raise UnsupportedFormError("an operator in its graph is not supported")
-    return results
+    return outputs
 
 
 def missing_operators(module: Any, constants: Collection[Any] = ()) -> dict[str, int]:
@@ -456,8 +457,8 @@ def missing_operators(module: Any, constants: Collection[Any] = ()) -> dict[str,
 
     Operators that depend on nothing but `constants`, a collection of placeholders, are computed by PyTorch.
     """
-    known = {node for node in constant_nodes(module.graph, constants) if is_computable(node.target)}
-    nodes = (node for node in module.graph.nodes if node not in known and is_missing(node))
+    computed_nodes = {node for node in constant_nodes(module.graph, constants) if is_computable(node.target)}
+    nodes = (node for node in module.graph.nodes if node not in computed_nodes and is_missing(node))
     return dict(Counter(title_of(node.target) for node in nodes))
 
 
@@ -503,25 +504,21 @@ def _bytes(source: Source) -> int:
     return int(source.tensor.nbytes) if isinstance(source, Weight) and source.tensor.layout is torch.strided else 0
 
 
-def _flat(item: Any) -> list[Any]:
-    if isinstance(item, list | tuple):
-        return [inner for each in item for inner in _flat(each)]
-    return [item]
-
-
-def _flat_nodes(item: Any) -> list[Any]:
-    return _flat(item)
+def _flat(nested: Any) -> list[Any]:
+    if isinstance(nested, list | tuple):
+        return [leaf for element in nested for leaf in _flat(element)]
+    return [nested]
 
 
 def _is_complex(node: Any) -> bool:
     """Return True if an operand or a result of a node is a complex tensor."""
-    values = [node.meta.get("val"), *(item.meta.get("val") for item in node.all_input_nodes)]
-    return any(isinstance(item, torch.Tensor) and item.is_complex() for item in _flat(values))
+    examples = [node.meta.get("val"), *(operand.meta.get("val") for operand in node.all_input_nodes)]
+    return any(isinstance(example, torch.Tensor) and example.is_complex() for example in _flat(examples))
 
 
 def _from_data(node: Any) -> bool:
     """Return True if a size of a node's operands or results is only known at run time, whatever the inputs' shapes."""
-    values = _flat([node.meta.get("val"), *(item.meta.get("val") for item in node.all_input_nodes)])
-    sizes = [size for item in values if isinstance(item, torch.Tensor) for size in item.shape]
-    numbers = [*sizes, *(item for item in values if is_symbolic(item))]
+    examples = _flat([node.meta.get("val"), *(operand.meta.get("val") for operand in node.all_input_nodes)])
+    sizes = [size for example in examples if isinstance(example, torch.Tensor) for size in example.shape]
+    numbers = [*sizes, *(example for example in examples if is_symbolic(example))]
     return any(symbol.startswith("u") for number in numbers for symbol in symbols_of(number))

@@ -20,11 +20,11 @@ class _Package:
         if name.startswith("__"):  # introspection of this module, which must not import torch
             raise AttributeError(name)
         try:
-            result = getattr(import_module(self._name), name)
+            attribute = getattr(import_module(self._name), name)
         except ImportError as error:
             raise InterposerError(f"PyTorch is required: pip install 'interposer[torch]' ({error})") from error
-        setattr(self, name, result)
-        return result
+        setattr(self, name, attribute)
+        return attribute
 
 
 torch: Final[Any] = _Package("torch")

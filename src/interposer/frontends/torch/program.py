@@ -106,29 +106,29 @@ def read(program: Any, name: str = "") -> Program:
     """
     if not isinstance(program, torch.export.ExportedProgram):
         raise InvalidArgumentError(f"a torch.export.ExportedProgram is expected, not {type(program).__name__}")
-    plain = functional(program)
-    signature = plain.graph_signature
+    functional_program = functional(program)
+    signature = functional_program.graph_signature
     mutated = _mutated(signature)
-    sources = {spec.arg.name: _source(plain, spec, mutated) for spec in signature.input_specs}
-    nodes = {node.name: node for node in plain.graph.nodes if node.op == "placeholder"}
+    sources = {spec.arg.name: _source(functional_program, spec, mutated) for spec in signature.input_specs}
+    nodes = {node.name: node for node in functional_program.graph.nodes if node.op == "placeholder"}
     arguments = [_argument(nodes, spec) for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
-    spec = plain.call_spec
+    spec = functional_program.call_spec
     output_names = _output_names(signature, spec.out_spec)
     return Program(
-        module=plain.graph_module,
-        name=name or _title(plain),
+        module=functional_program.graph_module,
+        name=name or _title(functional_program),
         sources=sources,
         arguments=tuple(arguments),
-        results=_results(plain, output_names),
+        results=_results(functional_program, output_names),
         returned_names=output_names,
         set_states={
             i: mutated[s.target] for i, s in enumerate(signature.output_specs) if s.kind.name in _STATE_OUTPUTS
         },
         mutated_inputs=_mutated_inputs(signature),
-        strided_inputs=frozenset(_strided_inputs(plain.graph_module)),
+        strided_inputs=frozenset(_strided_inputs(functional_program.graph_module)),
         in_spec=spec.in_spec,
         out_spec=spec.out_spec,
-        ranges=_ranges(plain),
+        ranges=_ranges(functional_program),
     )
 
 
@@ -137,9 +137,9 @@ _STATE_OUTPUTS: Final = frozenset({"BUFFER_MUTATION", "PARAMETER_MUTATION"})
 
 def _title(program: Any) -> str:
     stacks = (node.meta.get("nn_module_stack") for node in program.graph.nodes)
-    entries = [entry for stack in stacks if stack for entry in list(stack.values())[:1]]
-    kinds = [str(kind).rpartition(".")[2] for path, kind in entries if not str(path)]
-    return next((kind for kind in kinds if not kind.startswith("_")), "network")
+    outermost_modules = [outermost for stack in stacks if stack for outermost in list(stack.values())[:1]]
+    class_names = [str(class_name).rpartition(".")[2] for path, class_name in outermost_modules if not str(path)]
+    return next((class_name for class_name in class_names if not class_name.startswith("_")), "network")
 
 
 def _mutated(signature: Any) -> dict[str, str]:
@@ -177,13 +177,13 @@ def _mutation_name(name: str) -> str:
 def _source(program: Any, spec: Any, mutated: Mapping[str, str]) -> Source:
     """Return what an input of the graph stands for."""
     if spec.kind.name == "USER_INPUT":
-        baked = type(spec.arg).__name__ == "ConstantArgument"
-        return Fixed(spec.arg.value) if baked else UserInput(spec.arg.name)
+        is_baked = type(spec.arg).__name__ == "ConstantArgument"
+        return Fixed(spec.arg.value) if is_baked else UserInput(spec.arg.name)
     if spec.kind.name in {"PARAMETER", "BUFFER", "CONSTANT_TENSOR"}:
-        stored = program.state_dict if spec.target in program.state_dict else program.constants
-        if spec.target not in stored:
+        tensors = program.state_dict if spec.target in program.state_dict else program.constants
+        if spec.target not in tensors:
             raise ParseError(f"the program has no tensor {spec.target!r}")
-        tensor = stored[spec.target]
+        tensor = tensors[spec.target]
         if spec.target in mutated:  # a copy, as the module may go on changing its buffer
             return StateBuffer(mutated[spec.target], tensor.detach().clone())
         return Weight(spec.target, tensor)
@@ -195,9 +195,9 @@ def _source(program: Any, spec: Any, mutated: Mapping[str, str]) -> Source:
 def _argument(nodes: Mapping[str, Any], spec: Any) -> Argument:
     if type(spec.arg).__name__ == "ConstantArgument":
         return Argument("", spec.arg.value)
-    value = nodes[spec.arg.name].meta.get("val") if spec.arg.name in nodes else None
+    example = nodes[spec.arg.name].meta.get("val") if spec.arg.name in nodes else None
     is_number = type(spec.arg).__name__ != "TensorArgument"
-    return Argument(spec.arg.name, None, is_number, getattr(value, "dtype", None))
+    return Argument(spec.arg.name, None, is_number, getattr(example, "dtype", None))
 
 
 def _output_names(signature: Any, out_spec: Any) -> tuple[str, ...]:
@@ -226,37 +226,37 @@ def _results(program: Any, names: Sequence[str]) -> tuple[Returned, ...]:
 def _result(argument: Any, node: Any, name: str) -> Returned:
     if type(argument).__name__ == "ConstantArgument":
         return Returned("", argument.value)
-    value = node.meta.get("val")
-    is_tensor = isinstance(value, torch.Tensor)
-    return Returned(name, None, not is_tensor, is_tensor and value.is_complex())
+    example = node.meta.get("val")
+    is_tensor = isinstance(example, torch.Tensor)
+    return Returned(name, None, not is_tensor, is_tensor and example.is_complex())
 
 
 def _result_names(out_spec: Any, count: int) -> list[str]:
     """Return a name for each result from its keys in the structure, as in ``last_hidden_state`` or ``output_0``."""
-    default = ["output"] if count == 1 else [f"output_{index}" for index in range(count)]
+    default = ["output"] if count == 1 else [f"output_{place}" for place in range(count)]
     try:
         tree = pytree.tree_unflatten(list(range(count)), out_spec)
         paths, _ = pytree.tree_flatten_with_path(tree)
     except Exception:
         return default
-    result = dict[int, str]()
-    for path, index in paths:
+    names = dict[int, str]()
+    for path, place in paths:
         parts = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", "")))) for key in path]
-        text = "_".join(filter(None, parts))
-        result[index] = f"output_{text}" if text[:1].isdigit() else text
-    return [result.get(index) or default[index] for index in range(count)]
+        name = "_".join(filter(None, parts))
+        names[place] = f"output_{name}" if name[:1].isdigit() else name
+    return [names.get(place) or default[place] for place in range(count)]
 
 
 def _ranges(program: Any) -> dict[str, tuple[int, int | None]]:
     """Return the smallest and the largest value of each symbolic size; None is no limit."""
-    result = dict[str, tuple[int, int | None]]()
+    ranges = dict[str, tuple[int, int | None]]()
     for symbol, bounds in program.range_constraints.items():
         try:
             low, high = int(bounds.lower), int(bounds.upper) if bounds.upper.is_finite else None
         except (AttributeError, OverflowError, TypeError, ValueError):
             continue
-        result[str(symbol)] = low, high
-    return result
+        ranges[str(symbol)] = low, high
+    return ranges
 
 
 def template(program: Any, shapes: Shapes | None = None, *, name: str = "") -> Template:
@@ -270,20 +270,20 @@ def template(program: Any, shapes: Shapes | None = None, *, name: str = "") -> T
     Raises:
         InvalidArgumentError: the shapes do not fit the program.
     """
-    result = program if isinstance(program, Program) else read(program, name)
-    known = dict(shapes or {})
+    parsed = program if isinstance(program, Program) else read(program, name)
+    given = dict(shapes or {})
 
     def build(more: Shapes, values: Values) -> Network:
-        arrays = _arrays(result, values)
-        sizes = bound_sizes(result, {**known, **more, **{key: array.shape for key, array in arrays.items()}})
-        unknown = {str(dim) for info in inputs_of(result, sizes).values() for dim in info.shape if isinstance(dim, Dim)}
+        arrays = _arrays(parsed, values)
+        sizes = bound_sizes(parsed, {**given, **more, **{key: array.shape for key, array in arrays.items()}})
+        unknown = {str(dim) for info in inputs_of(parsed, sizes).values() for dim in info.shape if isinstance(dim, Dim)}
         if unknown:  # the sizes of each call are checked against the program's constraints
             raise UnboundInputError(dict.fromkeys(sorted(unknown), 1), (), shapes=True)
-        return result.imported(sizes, arrays).network
+        return parsed.imported(sizes, arrays).network
 
-    sizes = bound_sizes(result, known)
-    inputs = inputs_of(result, sizes)
-    return Template(result.name, inputs, dict.fromkeys(_network_outputs(result)), build)
+    sizes = bound_sizes(parsed, given)
+    inputs = inputs_of(parsed, sizes)
+    return Template(parsed.name, inputs, dict.fromkeys(_network_outputs(parsed)), build)
 
 
 def _network_outputs(program: Program) -> list[str]:
@@ -309,10 +309,10 @@ def load(program: Any, shapes: Shapes | None = None, values: Values | None = Non
         ParseError: a weight cannot be read.
         InvalidArgumentError: the argument is not an exported program, or shapes or values do not fit it.
     """
-    result = program if isinstance(program, Program) else read(program, name)
-    arrays = _arrays(result, values or {})
-    sizes = bound_sizes(result, {**(shapes or {}), **{key: array.shape for key, array in arrays.items()}})
-    return result.imported(sizes, arrays).network
+    parsed = program if isinstance(program, Program) else read(program, name)
+    arrays = _arrays(parsed, values or {})
+    sizes = bound_sizes(parsed, {**(shapes or {}), **{key: array.shape for key, array in arrays.items()}})
+    return parsed.imported(sizes, arrays).network
 
 
 def _arrays(program: Program, values: Values) -> dict[str, Any]:
@@ -324,16 +324,16 @@ def _arrays(program: Program, values: Values) -> dict[str, Any]:
 
 def inputs_of(program: Program, sizes: Mapping[str, int] | None = None) -> dict[str, TensorInfo]:
     """Return the infos of the network's inputs by name; `sizes` are the known symbols."""
-    result = dict[str, TensorInfo]()
+    infos = dict[str, TensorInfo]()
     for node in program.module.graph.nodes:
         source = program.sources.get(node.name) if node.op == "placeholder" else None
         if isinstance(source, UserInput):
-            value = node.meta.get("val")
-            if isinstance(value, torch.Tensor):
-                result[source.name] = TensorInfo(shape_of(value, sizes or {}), data_type(value.dtype))
-            elif number_of(value, sizes or {}) is None:
-                result[source.name] = TensorInfo((), "int64")
-    return result
+            example = node.meta.get("val")
+            if isinstance(example, torch.Tensor):
+                infos[source.name] = TensorInfo(shape_of(example, sizes or {}), data_type(example.dtype))
+            elif number_of(example, sizes or {}) is None:
+                infos[source.name] = TensorInfo((), "int64")
+    return infos
 
 
 def bound_sizes(program: Program, shapes: Shapes) -> dict[str, int]:
@@ -343,33 +343,35 @@ def bound_sizes(program: Program, shapes: Shapes) -> dict[str, int]:
         InvalidArgumentError: a shape does not fit what the program declares, or a size is out of its range.
     """
     declared = {node.name: node.meta.get("val") for node in program.module.graph.nodes if node.op == "placeholder"}
-    values = {s.name: declared[n] for n, s in program.sources.items() if isinstance(s, UserInput)}
+    examples = {s.name: declared[n] for n, s in program.sources.items() if isinstance(s, UserInput)}
     open_shapes = {name: info.shape for name, info in inputs_of(program).items()}
-    final = resized(open_shapes, shapes)
+    given_shapes = resized(open_shapes, shapes)
     sizes = dict[str, int]()
-    for name, shape in final.items():
-        value = values.get(name)
-        if isinstance(value, torch.Tensor):
-            for symbol, size in bound_symbols(value.shape, shape).items():
+    for name, shape in given_shapes.items():
+        example = examples.get(name)
+        if isinstance(example, torch.Tensor):
+            for symbol, size in bound_symbols(example.shape, shape).items():
                 _check_size(program, symbol, size, sizes, name)
                 sizes[symbol] = size
-    for name, shape in final.items():
-        value = values.get(name)
-        if isinstance(value, torch.Tensor) and not _accepts(value, sizes, TensorShape(shape)):
-            raise InvalidArgumentError(f"shapes: {name!r} has shape {TensorShape(shape)}; expected {_declared(value)}")
+    for name, shape in given_shapes.items():
+        example = examples.get(name)
+        if isinstance(example, torch.Tensor) and not _accepts(example, sizes, TensorShape(shape)):
+            raise InvalidArgumentError(
+                f"shapes: {name!r} has shape {TensorShape(shape)}; expected {_declared(example)}"
+            )
     return sizes
 
 
-def _accepts(value: Any, sizes: Mapping[str, int], shape: TensorShape) -> bool:
+def _accepts(example: Any, sizes: Mapping[str, int], shape: TensorShape) -> bool:
     """Return True if a tensor may have a shape; a size such as ``2*s0`` that is known determines the symbol."""
-    unsolved = (number_of(declared, sizes) is None and len(symbols_of(declared)) == 1 for declared in value.shape)
-    if any(missing and not isinstance(size, Dim) for missing, size in zip(unsolved, shape, strict=False)):
+    is_unsolved = (number_of(declared, sizes) is None and len(symbols_of(declared)) == 1 for declared in example.shape)
+    if any(unsolved and not isinstance(size, Dim) for unsolved, size in zip(is_unsolved, shape, strict=False)):
         return False
-    return TensorShape(shape_of(value, sizes)).accepts(shape)
+    return TensorShape(shape_of(example, sizes)).accepts(shape)
 
 
-def _declared(value: Any) -> str:
-    return f"[{', '.join(str(size.node.expr) if is_symbolic(size) else str(size) for size in value.shape)}]"
+def _declared(example: Any) -> str:
+    return f"[{', '.join(str(size.node.expr) if is_symbolic(size) else str(size) for size in example.shape)}]"
 
 
 def _check_size(program: Program, symbol: str, size: int, sizes: Mapping[str, int], name: str) -> None:

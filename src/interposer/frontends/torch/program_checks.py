@@ -68,22 +68,22 @@ def checked_program(document: Any) -> Any:
     return document
 
 
-def _without(item: dict[str, Any], name: str, value: Any) -> None:
-    if name in item:
-        item[name] = value
+def _without(fields: dict[str, Any], name: str, replacement: Any) -> None:
+    if name in fields:
+        fields[name] = replacement
 
 
-def _check(item: Any, key: str = "") -> None:
-    if isinstance(item, dict):
-        for name, value in list(item.items()):
+def _check(node: Any, key: str = "") -> None:
+    if isinstance(node, dict):
+        for name, child in list(node.items()):
             _check_keys(key, name)
-            item[name] = _CHANGES[name](value) if name in _CHANGES else value
-            _check(item[name], name)
-    elif isinstance(item, list):
-        for value in item:
-            _check(value, key)
-    elif isinstance(item, str) and key in _TEXTS:
-        _TEXTS[key](item)
+            node[name] = _CHANGES[name](child) if name in _CHANGES else child
+            _check(node[name], name)
+    elif isinstance(node, list):
+        for child in node:
+            _check(child, key)
+    elif isinstance(node, str) and key in _TEXTS:
+        _TEXTS[key](node)
 
 
 def _check_keys(key: str, name: str) -> None:
@@ -156,12 +156,12 @@ def _is_call(name: str, call: ast.Call) -> bool:
 
 
 def _is_symbol(call: ast.Call) -> bool:
-    [name, *others] = call.args or [call]
-    known = isinstance(name, ast.Constant) and isinstance(name.value, str) and _SYMBOL.fullmatch(name.value)
-    facts = [item.value for item in call.keywords]
+    [name, *other_args] = call.args or [call]
+    is_name = isinstance(name, ast.Constant) and isinstance(name.value, str) and _SYMBOL.fullmatch(name.value)
+    facts = [keyword.value for keyword in call.keywords]
     return (
-        bool(known)
-        and not others
+        bool(is_name)
+        and not other_args
         and all(isinstance(fact, ast.Constant) and type(fact.value) is bool for fact in facts)
     )
 
@@ -172,9 +172,9 @@ def _is_power(base: ast.AST, exponent: ast.AST) -> bool:
         exponent = exponent.args[0]
     if isinstance(exponent, ast.UnaryOp):
         exponent = exponent.operand
-    small = isinstance(exponent, ast.Constant) and exponent.value in range(_LARGEST_POWER + 1)
+    is_small = isinstance(exponent, ast.Constant) and exponent.value in range(_LARGEST_POWER + 1)
     is_call = isinstance(base, ast.Call) and isinstance(base.func, ast.Name) and base.func.id == "Symbol"
-    return small and (isinstance(base, ast.Name) or is_call) and _is_size(base)
+    return is_small and (isinstance(base, ast.Name) or is_call) and _is_size(base)
 
 
 def _checked_tree(text: Any) -> Any:
@@ -217,10 +217,16 @@ def _plain_kind(context: Any, count: int) -> tuple[str, Any]:
 def _keys_in(context: Any, count: int) -> list[str] | None:
     """Return the keys that the context of an unknown container has for its children, or None."""
     try:
-        value = json.loads(context) if isinstance(context, str) else context
+        decoded = json.loads(context) if isinstance(context, str) else context
     except ValueError:
         return None
-    candidates = [value, *value] if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else []
+    candidates = (
+        [decoded, *decoded]
+        if isinstance(decoded, list)
+        else list(decoded.values())
+        if isinstance(decoded, dict)
+        else []
+    )
     for keys in candidates:
         if isinstance(keys, list) and len(keys) == count and all(isinstance(key, str) for key in keys):
             return keys
@@ -229,11 +235,11 @@ def _keys_in(context: Any, count: int) -> list[str] | None:
 
 def _check_context(context: Any) -> None:
     """Raise `ParseError` if reading the context of a container would import a module or make an object of a class."""
-    for item in _dictionaries(context):
-        if "__enum__" in item:
+    for dictionary in _dictionaries(context):
+        if "__enum__" in dictionary:
             raise ParseError("a tree of inputs or outputs has a key of an enumeration, which is not supported")
-        if "default_factory_module" in item:
-            factory = f"{item['default_factory_module']}.{item.get('default_factory_name')}"
+        if "default_factory_module" in dictionary:
+            factory = f"{dictionary['default_factory_module']}.{dictionary.get('default_factory_name')}"
             if factory not in _FACTORIES:
                 raise ParseError(
                     f"a defaultdict in the inputs or outputs is made by {factory[:60]!r}, which is not run"
@@ -256,7 +262,7 @@ def _dictionaries(context: Any) -> Iterator[dict[str, Any]]:
 def _plain_metadata(metadata: Any) -> Any:
     if not isinstance(metadata, dict):
         return metadata
-    return {name: value for name, value in metadata.items() if name not in _DROPPED and isinstance(value, str)}
+    return {name: text for name, text in metadata.items() if name not in _DROPPED and isinstance(text, str)}
 
 
 _TEXTS: Final[dict[str, Callable[[str], None]]] = {
@@ -284,17 +290,17 @@ def _unknown_functions(document: Any) -> dict[str, int]:
 
 
 def _is_operator(target: str) -> bool:
-    match = _TARGET.fullmatch(target)
-    if match is None:
+    parts = _TARGET.fullmatch(target)
+    if parts is None:
         return bool(_PLAIN.fullmatch(target))
-    return match[1] in _NAMESPACES and not target.startswith(_FILES)
+    return parts[1] in _NAMESPACES and not target.startswith(_FILES)
 
 
-def _targets(item: Any) -> Iterator[str]:
+def _targets(node: Any) -> Iterator[str]:
     """Yield the names of all functions that the nodes of a description call, or pass to others."""
-    if isinstance(item, dict):
-        names = ("target", "as_operator") if "inputs" in item else ("as_operator",)
-        yield from (item[name] for name in names if isinstance(item.get(name), str))
-    for child in item.values() if isinstance(item, dict) else item:
+    if isinstance(node, dict):
+        names = ("target", "as_operator") if "inputs" in node else ("as_operator",)
+        yield from (node[name] for name in names if isinstance(node.get(name), str))
+    for child in node.values() if isinstance(node, dict) else node:
         if isinstance(child, dict | list):
             yield from _targets(child)

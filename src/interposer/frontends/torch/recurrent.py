@@ -25,14 +25,14 @@ _RNN: Final = (0,)
 @aten("lstm.input")
 def lstm(
     c: Call, x: Value, states: Sequence[Value], params: Sequence[Value], biases: bool, layers: int, dropout: float,
-    train: bool, both: bool, batch_first: bool,
+    train: bool, bidirectional: bool, batch_first: bool,
 ) -> list[Value]:  # fmt: skip
     """Convert lstm; the results are the output, the hidden states and the cell states."""
-    directions = 2 if both else 1
+    directions = 2 if bidirectional else 1
     _check_inference(c, dropout, train)
     if len(params) != layers * directions * (4 if biases else 2):
         return _projected(c, x, states, params, biases, directions, batch_first)
-    direction = RecurrentDirection.BIDIRECTIONAL if both else RecurrentDirection.FORWARD
+    direction = RecurrentDirection.BIDIRECTIONAL if bidirectional else RecurrentDirection.FORWARD
     op = LstmSequence(direction)
     return _stacked(c, op, x, list(states), _Weights(c, params, biases, directions, _LSTM), layers, batch_first)
 
@@ -42,18 +42,20 @@ def _projected(
     batch_first: bool,
 ) -> list[Value]:  # fmt: skip
     """Return an lstm with projections of its hidden states, step by step, as the operator has none."""
-    each = 5 if biases else 3
+    params_per_direction = 5 if biases else 3
     x = c.transpose(x, [1, 0, 2]) if batch_first else x
     finals: list[list[Value]] = [[], []]
-    for first in range(0, len(params), each * directions):
+    for first in range(0, len(params), params_per_direction * directions):
         outputs = []
-        for way in range(directions):
-            number = len(finals[0])
-            before = [c.squeezed(c.cut(state, 0, number, 1), 0) for state in states]
-            row = params[first + way * each : first + (way + 1) * each]
-            output, *after = _projected_steps(c, x, before, row, reverse=bool(way))
+        for direction in range(directions):
+            state_index = len(finals[0])
+            initial_states = [c.squeezed(c.cut(state, 0, state_index, 1), 0) for state in states]
+            direction_params = params[
+                first + direction * params_per_direction : first + (direction + 1) * params_per_direction
+            ]
+            output, *final_states = _projected_steps(c, x, initial_states, direction_params, reverse=bool(direction))
             outputs.append(output)
-            for column, state in zip(finals, after, strict=True):
+            for column, state in zip(finals, final_states, strict=True):
                 column.append(c.unsqueezed(state, 0))
         x = c.joined(outputs, 2)
     x = c.transpose(x, [1, 0, 2]) if batch_first else x
@@ -73,13 +75,17 @@ def _projected_steps(
     outputs = dict[int, Value]()
     size = c.size(cell, 1)
     for step in reversed(steps) if reverse else steps:
-        mixed = c.plus(c.squeezed(c.cut(gates, 0, step, 1), 0), c.add(BatchMatMul(transpose_y=True), hidden, recurrent))
-        enter, forget, new, out = (c.cut(mixed, 1, i * size, size) for i in range(4))
-        enter, forget, out = (c.add(Activation(ActivationFunction.SIGMOID), gate) for gate in (enter, forget, out))
-        new = c.add(Activation(ActivationFunction.TANH, 1.0, 1.0), new)
-        cell = c.plus(c.times(forget, cell), c.times(enter, new))
-        shown = c.times(out, c.add(Activation(ActivationFunction.TANH, 1.0, 1.0), cell))
-        hidden = c.add(BatchMatMul(transpose_y=True), shown, projection)
+        step_gates = c.plus(
+            c.squeezed(c.cut(gates, 0, step, 1), 0), c.add(BatchMatMul(transpose_y=True), hidden, recurrent)
+        )
+        input_gate, forget_gate, candidate, output_gate = (c.cut(step_gates, 1, i * size, size) for i in range(4))
+        input_gate, forget_gate, output_gate = (
+            c.add(Activation(ActivationFunction.SIGMOID), gate) for gate in (input_gate, forget_gate, output_gate)
+        )
+        candidate = c.add(Activation(ActivationFunction.TANH, 1.0, 1.0), candidate)
+        cell = c.plus(c.times(forget_gate, cell), c.times(input_gate, candidate))
+        unprojected = c.times(output_gate, c.add(Activation(ActivationFunction.TANH, 1.0, 1.0), cell))
+        hidden = c.add(BatchMatMul(transpose_y=True), unprojected, projection)
         outputs[step] = c.unsqueezed(hidden, 0)
     return [c.joined([outputs[step] for step in steps], 0), hidden, cell]
 
@@ -87,26 +93,30 @@ def _projected_steps(
 @aten("gru.input")
 def gru(
     c: Call, x: Value, state: Value, params: Sequence[Value], biases: bool, layers: int, dropout: float, train: bool,
-    both: bool, batch_first: bool,
+    bidirectional: bool, batch_first: bool,
 ) -> list[Value]:  # fmt: skip
     """Convert gru; the results are the output and the hidden states."""
     _check_inference(c, dropout, train)
-    op = GruSequence(RecurrentDirection.BIDIRECTIONAL if both else RecurrentDirection.FORWARD, linear_before_reset=True)
-    weights = _Weights(c, params, biases, 2 if both else 1, _GRU)
+    op = GruSequence(
+        RecurrentDirection.BIDIRECTIONAL if bidirectional else RecurrentDirection.FORWARD, linear_before_reset=True
+    )
+    weights = _Weights(c, params, biases, 2 if bidirectional else 1, _GRU)
     return _stacked(c, op, x, [state], weights, layers, batch_first)
 
 
 @aten("rnn_tanh.input", "rnn_relu.input")
 def rnn(
     c: Call, x: Value, state: Value, params: Sequence[Value], biases: bool, layers: int, dropout: float, train: bool,
-    both: bool, batch_first: bool,
+    bidirectional: bool, batch_first: bool,
 ) -> list[Value]:  # fmt: skip
     """Convert the simple recurrent layers."""
     _check_inference(c, dropout, train)
-    relu = "relu" in str(c.node.target)
-    directions = 2 if both else 1
-    functions = (ActivationFunction.RELU if relu else ActivationFunction.TANH,) * directions
-    op = RnnSequence(RecurrentDirection.BIDIRECTIONAL if both else RecurrentDirection.FORWARD, activations=functions)
+    is_relu = "relu" in str(c.node.target)
+    directions = 2 if bidirectional else 1
+    functions = (ActivationFunction.RELU if is_relu else ActivationFunction.TANH,) * directions
+    op = RnnSequence(
+        RecurrentDirection.BIDIRECTIONAL if bidirectional else RecurrentDirection.FORWARD, activations=functions
+    )
     return _stacked(c, op, x, [state], _Weights(c, params, biases, directions, _RNN), layers, batch_first)
 
 
@@ -120,27 +130,30 @@ class _Weights:
 
     def __init__(self, c: Call, params: Sequence[Value], biases: bool, directions: int, gates: Sequence[int]) -> None:
         self._c, self._params, self._gates = c, params, gates
-        self._each = 4 if biases else 2
+        self._params_per_direction = 4 if biases else 2
         self._directions = directions
 
     def of(self, layer: int) -> tuple[Value, Value, Value | None]:
         """Return input weights, recurrent weights and biases (None if there are none), with an axis of directions."""
-        first = layer * self._directions * self._each
-        rows = [self._params[first + i * self._each : first + (i + 1) * self._each] for i in range(self._directions)]
-        parts = [[self._ordered(value) for value in row] for row in rows]
-        weights, recurrent = (self._joined([row[i] for row in parts]) for i in (0, 1))
-        if self._each == 2:
+        first = layer * self._directions * self._params_per_direction
+        rows = [
+            self._params[first + i * self._params_per_direction : first + (i + 1) * self._params_per_direction]
+            for i in range(self._directions)
+        ]
+        ordered_rows = [[self._ordered(param) for param in row] for row in rows]
+        weights, recurrent = (self._joined([row[i] for row in ordered_rows]) for i in (0, 1))
+        if self._params_per_direction == 2:
             return weights, recurrent, None
-        return weights, recurrent, self._joined([self._c.joined(row[2:], 0) for row in parts])
+        return weights, recurrent, self._joined([self._c.joined(row[2:], 0) for row in ordered_rows])
 
-    def _ordered(self, value: Value) -> Value:
+    def _ordered(self, param: Value) -> Value:
         count = len(self._gates)
-        size = self._c.size(value, 0) // count
-        places = np.concatenate([np.arange(gate * size, (gate + 1) * size) for gate in self._gates])
-        return value if count == 1 else self._c.gather(value, places, 0)
+        size = self._c.size(param, 0) // count
+        rows = np.concatenate([np.arange(gate * size, (gate + 1) * size) for gate in self._gates])
+        return param if count == 1 else self._c.gather(param, rows, 0)
 
-    def _joined(self, values: Sequence[Value]) -> Value:
-        return self._c.joined([self._c.unsqueezed(value, 0) for value in values], 0)
+    def _joined(self, params: Sequence[Value]) -> Value:
+        return self._c.joined([self._c.unsqueezed(param, 0) for param in params], 0)
 
 
 def _stacked(
@@ -159,9 +172,9 @@ def _stacked(
     for layer in range(layers):
         initial = [c.cut(state, 0, layer * directions, directions) for state in states]
         w, r, b = weights.of(layer)
-        output, *after = c.add_many(op, x, w, r, b, None, *initial)
+        output, *final_states = c.add_many(op, x, w, r, b, None, *initial)
         x = _merged(c, output, directions)
-        for column, state in zip(finals, after, strict=True):
+        for column, state in zip(finals, final_states, strict=True):
             column.append(state)
     x = c.transpose(x, [1, 0, 2]) if batch_first else x
     return [x, *(c.joined(column, 0) for column in finals)]

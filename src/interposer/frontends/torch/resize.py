@@ -37,15 +37,15 @@ def _axes(c: Call, x: Value, scales: Sequence[float | None], align_corners: bool
     targets = [number_of(size, known) for size in c.result.shape]
     if None in targets:
         c.open_shape("the sizes of its result are not known")
-    result = []
+    axes = []
     for number, scale in enumerate(scales, 2):
         size, target = shape[number], int(targets[number])
         if align_corners:
             step = (size - 1) / (target - 1) if target > 1 else 0.0
         else:
             step = 1 / scale if scale else size / target
-        result.append(_Axis(number, size, target, step))
-    return result
+        axes.append(_Axis(number, size, target, step))
+    return axes
 
 
 def _scales(c: Call, args: Sequence[Any], axes: int) -> list[float | None]:
@@ -78,8 +78,8 @@ def _nearest(c: Call, x: Value, axes: Sequence[_Axis], offset: float) -> Value:
     places = [_nearest_places(axis, offset) for axis in axes]
     if x.known.rank == 4:
         op = Resize(axes[1].target, axes[0].target, ResizeMethod.NEAREST_NEIGHBOR, half_pixel_centers=offset > 0)
-        own = [nearest_pixels(op, axis.size, axis.target) for axis in axes]
-        if all(map(np.array_equal, own, places)):
+        pixels_of_op = [nearest_pixels(op, axis.size, axis.target) for axis in axes]
+        if all(map(np.array_equal, pixels_of_op, places)):
             return c.add(op, x)
     for axis, indices in zip(axes, places, strict=True):
         x = c.gather(x, indices, axis.number)
@@ -129,14 +129,14 @@ def smoothed(c: Call, x: Value, sizes: Any, align_corners: bool, *scales: Any) -
 def _mixed(c: Call, x: Value, axes: Sequence[_Axis], matrix: Callable[[_Axis], Array]) -> Value:
     """Multiply x with a matrix along each axis; integers are computed in float32 and rounded."""
     dtype = x.known.dtype
-    value = x if dtype.is_float else c.cast(x, DataType.FLOAT32)
+    resized = x if dtype.is_float else c.cast(x, DataType.FLOAT32)
     for axis in axes[::-1]:
         if (axis.size, axis.step) != (axis.target, 1.0):
-            value = along_axis(c, value, axis.number, matrix(axis))
+            resized = along_axis(c, resized, axis.number, matrix(axis))
     if dtype.is_float:
-        return value
+        return resized
     limits = np.iinfo(dtype.numpy)
-    rounded = c.unary(UnaryOperation.FLOOR, c.plus(value, 0.5))
+    rounded = c.unary(UnaryOperation.FLOOR, c.plus(resized, 0.5))
     return c.cast(limited(c, rounded, float(limits.min), float(limits.max)), dtype)
 
 

@@ -47,10 +47,10 @@ def sym_numel(c: Call, x: Value) -> Any:
 def sym_stride(c: Call, x: Value, dim: int) -> Any:
     """Convert sym_stride of a contiguous tensor: the product of the sizes after an axis."""
     sizes = c.sizes(x)[dim % x.known.rank + 1 :]
-    result: Any = math.prod(size for size in sizes if not isinstance(size, Value))
+    stride: Any = math.prod(size for size in sizes if not isinstance(size, Value))
     for size in sizes:
-        result = c.times(size, result) if isinstance(size, Value) else result
-    return result
+        stride = c.times(size, stride) if isinstance(size, Value) else stride
+    return stride
 
 
 @aten("sym_storage_offset", "sym_is_contiguous", open_sizes=True)

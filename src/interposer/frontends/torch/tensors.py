@@ -52,10 +52,10 @@ def data_type(dtype: Any) -> DataType:
     Raises:
         UnsupportedFormError: Interposer has no such type.
     """
-    result = _types().get(dtype)
-    if result is None:
+    converted = _types().get(dtype)
+    if converted is None:
         raise UnsupportedFormError(f"the data type {_name(dtype)} is not supported")
-    return result
+    return converted
 
 
 def key_of(tensor: Any) -> tuple[Any, ...] | None:
@@ -81,11 +81,11 @@ def array_of(tensor: Any, title: str) -> Array:
     """
     for error in _problems(tensor):
         raise ParseError(f"{title} {error}")
-    plain = tensor.detach().resolve_conj().resolve_neg()
-    plain = plain if plain.device.type == "cpu" else plain.cpu()
-    plain = torch.view_as_real(plain) if plain.is_complex() else plain
+    readable = tensor.detach().resolve_conj().resolve_neg()
+    readable = readable if readable.device.type == "cpu" else readable.cpu()
+    readable = torch.view_as_real(readable) if readable.is_complex() else readable
     try:
-        array: Array = shared_array(plain) if _name(plain.dtype).startswith(_RARE) else plain.numpy()
+        array: Array = shared_array(readable) if _name(readable.dtype).startswith(_RARE) else readable.numpy()
     except (BindingError, RuntimeError, TypeError) as error:
         raise ParseError(f"{title} cannot be read: {error}") from error
     return array
