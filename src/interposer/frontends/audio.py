@@ -29,17 +29,17 @@ def mel_bands(bins: int, rate: int, bands: int, low: float, high: float) -> Arra
     step = 0.5 * rate / (bins - 1)
     first, last = int(1.5 + low / step), int(high / step)
     weights = np.zeros((bins, bands + 2))
-    for number in range(first, min(last, bins - 1) + 1):
-        mel = _mel(number * step)
+    for frequency_bin in range(first, min(last, bins - 1) + 1):
+        mel = _mel(frequency_bin * step)
         band = min(int(np.searchsorted(edges[1:], mel, side="left")), bands)
         share = (edges[band + 1] - mel) / (edges[band + 1] - edges[band])
-        weights[number, band], weights[number, band + 1] = share, 1 - share
-    result: Array = weights[np.newaxis, :, 1 : bands + 1].astype(np.float32)
-    return result
+        weights[frequency_bin, band], weights[frequency_bin, band + 1] = share, 1 - share
+    band_weights: Array = weights[np.newaxis, :, 1 : bands + 1].astype(np.float32)
+    return band_weights
 
 
 def cosines(bands: int, count: int) -> Array:
     """Return the matrix (1, bands, count) of the discrete cosine transform."""
     angles = np.pi / bands * np.outer(np.arange(bands) + 0.5, np.arange(count))
-    result: Array = (np.sqrt(2.0 / bands) * np.cos(angles))[np.newaxis].astype(np.float32)
-    return result
+    matrix: Array = (np.sqrt(2.0 / bands) * np.cos(angles))[np.newaxis].astype(np.float32)
+    return matrix

@@ -105,10 +105,10 @@ class Folder:
         outputs: Sequence[TensorInfo],
     ) -> list[tuple[TensorInfo, Array]] | None:
         try:
-            result = evaluate(op, arrays, infos, outputs)
+            folded = evaluate(op, arrays, infos, outputs)
         except InterposerError:
             return None
-        return [(refined(info, array), array) for info, array in zip(outputs, result, strict=True)]
+        return [(refined(info, array), array) for info, array in zip(outputs, folded, strict=True)]
 
 
 def _bytes(array: Array) -> int:
@@ -116,21 +116,23 @@ def _bytes(array: Array) -> int:
 
     An empty array counts by its other sizes, and a string once for every reference to it.
     """
-    own: int = math.prod(max(dim, 1) for dim in array.shape) * array.itemsize
+    own_bytes: int = math.prod(max(dim, 1) for dim in array.shape) * array.itemsize
     if array.dtype != object:
-        return own
-    held: int = sum(_bytes(item) if isinstance(item, np.ndarray) else array.size * len(item) for item in array.flat)
-    return own + held
+        return own_bytes
+    element_bytes: int = sum(
+        _bytes(element) if isinstance(element, np.ndarray) else array.size * len(element) for element in array.flat
+    )
+    return own_bytes + element_bytes
 
 
 def _bytes_of_result(info: TensorInfo) -> int:
     return math.prod(max(dim, 1) for dim in info.shape) * info.dtype.itemsize
 
 
-def _unpacks_much(source: TensorInfo | None, result: TensorInfo) -> bool:
-    """Return True if folding a cast of `source` to `result` would turn a large constant of few bits into wider ones."""
-    few = source is not None and source.dtype.bits < _FEW_BITS
-    return few and result.is_concrete and result.num_bytes > _MANY
+def _unpacks_much(source: TensorInfo | None, target: TensorInfo) -> bool:
+    """Return True if folding a cast of `source` to `target` would turn a large constant of few bits into wider ones."""
+    has_few_bits = source is not None and source.dtype.bits < _FEW_BITS
+    return has_few_bits and target.is_concrete and target.num_bytes > _MANY
 
 
 def _elementwise(op: Any, a: Array, b: Array) -> Array:
@@ -141,15 +143,15 @@ def _elementwise(op: Any, a: Array, b: Array) -> Array:
         BinaryOperation.DIV: np.floor_divide,
         BinaryOperation.FLOOR_DIV: np.floor_divide,
     }
-    known = functions.get(op.operation)
-    return np.array(known(a, b), object) if known else _unknown(np.broadcast_shapes(a.shape, b.shape))
+    function = functions.get(op.operation)
+    return np.array(function(a, b), object) if function else _unknown(np.broadcast_shapes(a.shape, b.shape))
 
 
 def _unknown(shape: tuple[int, ...]) -> Array:
     """Return an array of unknown dimensions; NumPy's `full` would make the number -1 of each."""
-    result = np.empty(shape, object)
-    result.fill(Dim())
-    return result
+    dimensions = np.empty(shape, object)
+    dimensions.fill(Dim())
+    return dimensions
 
 
 _ON_DIMENSIONS: Final[dict[type[Op], Callable[..., Array | list[Array]]]] = {
@@ -174,5 +176,5 @@ def fold_dimensions(op: Op, operands: Sequence[Array | None]) -> list[Array] | N
     function = next((_ON_DIMENSIONS[base] for base in type(op).__mro__ if base in _ON_DIMENSIONS), None)
     if function is None or any(operand is None for operand in operands):
         return None
-    result = function(op, *operands)
-    return [np.asarray(item, object) for item in (result if isinstance(result, list) else [result])]
+    results = function(op, *operands)
+    return [np.asarray(array, object) for array in (results if isinstance(results, list) else [results])]

@@ -161,8 +161,10 @@ class Node(ABC):
         present operand is not a vector of known length, as the dynamic operators require.
         """
         values = [value for value in map(self.optional, indices) if value is not None]
-        vectors = all(item.known.is_ranked and item.known.rank == 1 and item.known.is_concrete for item in values)
-        return vectors and any(map(self.is_from_data, values))
+        are_vectors = all(
+            operand.known.is_ranked and operand.known.rank == 1 and operand.known.is_concrete for operand in values
+        )
+        return are_vectors and any(map(self.is_from_data, values))
 
     def is_from_data(self, value: Value) -> bool:
         """Return True if a value is only known at run time, whatever shapes and values of inputs the caller gives."""

@@ -29,31 +29,33 @@ def resized(inputs: Mapping[str, TensorShape], shapes: Resizes) -> dict[str, Ten
             dimension name.
     """
     _check_names(inputs, shapes)
-    value = {name: _given(name, shape, shapes.get(name)) for name, shape in inputs.items()}
+    shapes_of_inputs = {name: _given(name, shape, shapes.get(name)) for name, shape in inputs.items()}
     sizes = {name: _size(name, size) for name, size in shapes.items() if isinstance(size, Integral)}
     for name, shape in inputs.items():
-        _learn(sizes, shape, value[name])
-    return {name: _filled(shape, sizes) for name, shape in value.items()}
+        _learn(sizes, shape, shapes_of_inputs[name])
+    return {name: _filled(shape, sizes) for name, shape in shapes_of_inputs.items()}
 
 
 def _check_names(inputs: Mapping[str, TensorShape], shapes: Resizes) -> None:
     sizes = {dim.name for shape in inputs.values() if shape.is_ranked for dim in shape if isinstance(dim, Dim)}
-    for name, value in shapes.items():
-        is_size = isinstance(value, Integral)
+    for name, given in shapes.items():
+        is_size = isinstance(given, Integral)
         known = sorted(filter(None, sizes)) if is_size else list(inputs)
         if name not in known:
             kind, names = "dimension" if is_size else "input", ", ".join(known) or "none"
             hint = did_you_mean(str(name), known)
             if is_size and name in inputs:
-                text = f"shapes: {name!r} is an input of the shape {inputs[name]}; give all its dimensions, not {value}"
-                raise InvalidArgumentError(text)
+                message = (
+                    f"shapes: {name!r} is an input of the shape {inputs[name]}; give all its dimensions, not {given}"
+                )
+                raise InvalidArgumentError(message)
             raise InvalidArgumentError(f"shapes: the network has no {kind} {name!r}{hint} (it has: {names})")
 
 
-def _size(name: str, value: Any) -> int:
-    if not 0 <= index(value) <= LARGEST:
-        raise InvalidArgumentError(f"shapes: {name!r} is {value}; expected 0 to {LARGEST}")
-    return index(value)
+def _size(name: str, size: Any) -> int:
+    if not 0 <= index(size) <= LARGEST:
+        raise InvalidArgumentError(f"shapes: {name!r} is {size}; expected 0 to {LARGEST}")
+    return index(size)
 
 
 def _given(name: str, declared: TensorShape, value: Any) -> TensorShape:

@@ -102,11 +102,11 @@ def _deconvolved_volume(node: Node, geometry: _Geometry) -> Value:
     )
     if min(image) < 1:
         node.fail(f"its pads remove all of its result of {list(image)}")
-    result = node.step(Col2Im(**window.lists(), image_shape=image), columns)
+    output = node.step(Col2Im(**window.lists(), image_shape=image), columns)
     if node.parameters("convolution_param").bias_term:
         bias = node.weights(1, (outputs,), "bias").reshape(-1, 1, 1, 1)
-        result = node.binary(BinaryOperation.ADD, result, node.constant(bias))
-    return result
+        output = node.binary(BinaryOperation.ADD, output, node.constant(bias))
+    return output
 
 
 @layer("Im2col")

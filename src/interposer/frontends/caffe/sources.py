@@ -37,7 +37,7 @@ def with_sources(net: Net) -> Net:
     with_inputs = replace(net, layers=(*sources, *net.layers))
     if all(layer.type == "DummyData" for layer in filter(is_source, with_inputs.layers)) and not net.inputs:
         return with_inputs
-    layers = (item for layer in with_inputs.layers for item in (_constants(layer) or [layer]))
+    layers = (source for layer in with_inputs.layers for source in (_constants(layer) or [layer]))
     return replace(with_inputs, layers=tuple(layers))
 
 
