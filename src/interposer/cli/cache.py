@@ -199,20 +199,20 @@ def _network(file: CachedFile, written: str, cache_dir: str) -> _CachedRow:
         return _CachedRow("divided network", file.name, file.size, written, file.name, f"it is damaged: {error}")
 
 
-def _part(file: CachedFile, written: str, cache_dir: str) -> _CachedRow:
+def _part(file: CachedFile, written_at: str, cache_dir: str) -> _CachedRow:
     kind, name = "compiled part", file.name.removesuffix(TRIAL)
     if name != file.name:
         mark = read_mark(name, cache_dir)
         reason = "" if mark is Mark.NONE else mark.value
-        return _CachedRow("trial of a compiled part", name, file.size, written, file.name, reason)
+        return _CachedRow("trial of a compiled part", name, file.size, written_at, file.name, reason)
     try:
         part = read_part(mapped_cached(file.name, cache_dir) or b"")
         subject = f"{part.origin['source'] or part.origin['part'][:16]} on {part.origin['backend']}"
         reason = part.fault(default_runtime().registry) or ""
         compilation = part.origin["part"], (), part.origin["fingerprint"]
-        return _CachedRow(kind, subject, file.size, written, file.name, reason, *compilation)
+        return _CachedRow(kind, subject, file.size, written_at, file.name, reason, *compilation)
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        return _CachedRow(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")
+        return _CachedRow(kind, file.name, file.size, written_at, file.name, f"it is damaged: {error}")
 
 
 def _plan(file: CachedFile, written: str, cache_dir: str) -> _CachedRow:

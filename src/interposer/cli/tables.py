@@ -44,8 +44,8 @@ def plain_lines(table: Table) -> Iterator[str]:
     rows = [[printable(cell) for cell in row] for row in (table.titles, *table.rows)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        cells = zip(row, widths, table.titles, strict=True)
-        yield "  ".join(_aligned(cell, width, title in table.right) for cell, width, title in cells).rstrip()
+        padded = zip(row, widths, table.titles, strict=True)
+        yield "  ".join(_aligned(cell, width, title in table.right) for cell, width, title in padded).rstrip()
 
 
 def _aligned(text: str, width: int, right: bool) -> str:

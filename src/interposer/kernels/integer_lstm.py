@@ -283,9 +283,9 @@ def _quantized_alike(op: object, info: KernelInfo) -> str | None:
 
 
 def _symmetric(op: object, info: KernelInfo) -> str | None:
-    for name, tensor in zip(info.names, info.inputs, strict=False):
-        if tensor is not None and tensor.zero_point and name.endswith(("weights", "cell_state_in")):
-            return f"{name} has zero point {tensor.zero_point}; takes 0"
+    for name, tensor_info in zip(info.names, info.inputs, strict=False):
+        if tensor_info is not None and tensor_info.zero_point and name.endswith(("weights", "cell_state_in")):
+            return f"{name} has zero point {tensor_info.zero_point}; takes 0"
     return None
 
 

@@ -109,7 +109,7 @@ class Offers:
 
     def described(self, backend: str) -> str:
         """Return the kinds of memory that a backend accepts as text for error messages."""
-        return "; ".join(str(self.kinds[preference]) for preference in self.preferences[backend])
+        return "; ".join(str(self.kinds[kind_id]) for kind_id in self.preferences[backend])
 
 
 def _register(backend: Backend, registry: TensorHandleFactoryRegistry, options: Options) -> None:

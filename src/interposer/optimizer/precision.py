@@ -257,8 +257,10 @@ def _retyped(layer: Layer, types: Mapping[DataType, DataType]) -> Op | None:
 
     `types` maps each data type to the one that replaces it, in the inputs and in attributes that are types.
     """
-    values = layer.op.attribute_values()
-    changes = {name: types[value] for name, value in values.items() if isinstance(value, DataType) and value in types}
+    attribute_values = layer.op.attribute_values()
+    changes = {
+        name: types[value] for name, value in attribute_values.items() if isinstance(value, DataType) and value in types
+    }
     try:
         op = layer.op.replace(**changes) if changes else layer.op
     except InvalidArgumentError:

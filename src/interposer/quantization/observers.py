@@ -112,11 +112,11 @@ class Observer:
         self.infinite += flat.size - finite.size
         if not finite.size:
             return
-        real = finite.astype(np.float32, copy=False)
-        self.count += real.size
-        self.total += float(real.sum(dtype=np.float64))
-        self.histogram.add(real)
-        self._add(float(real.min()), float(real.max()))
+        float32_values = finite.astype(np.float32, copy=False)
+        self.count += float32_values.size
+        self.total += float(float32_values.sum(dtype=np.float64))
+        self.histogram.add(float32_values)
+        self._add(float(float32_values.min()), float(float32_values.max()))
 
     @property
     def mean(self) -> float:

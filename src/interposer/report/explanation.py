@@ -177,9 +177,13 @@ class Explanation:
 
     def summary(self) -> Iterator[str]:
         """Yield lines about the whole network, about each backend with its refusals, and about copied tensors."""
-        several = len(self.preferences) > 1
+        has_several_backends = len(self.preferences) > 1
         count = len(self.copies)
-        copied = f", {_counted(count, 'copy', 'copies') if count else 'no copies'} between backends" if several else ""
+        copied = (
+            f", {_counted(count, 'copy', 'copies') if count else 'no copies'} between backends"
+            if has_several_backends
+            else ""
+        )
         yield f"network {self.network!r}: {_counted(len(self.rows), 'layer')}{copied}"
         for backend, count in self.counts().items():
             yield from self._backend_lines(backend, count)

@@ -410,10 +410,10 @@ class LoadedNetwork:
         Raises:
             ExecutionError: the network is released, or this thread is inside a run of it already.
         """
-        thread = get_ident()
-        if thread in self._runs:
+        thread_id = get_ident()
+        if thread_id in self._runs:
             self.refuse_in_own_run("run again")
-        self._runs[thread] = control
+        self._runs[thread_id] = control
         try:
             self._check_open()
         except ExecutionError:
@@ -482,7 +482,7 @@ class LoadedNetwork:
             self._direct.popitem()[1].close()
 
     def _is_idle(self) -> bool:
-        return all(run is not None and run.given_up for run in list(self._runs.values()))
+        return all(control is not None and control.given_up for control in list(self._runs.values()))
 
     def _free(self) -> None:
         while self._idle:

@@ -125,9 +125,9 @@ class Program:
         The memory is held beyond tensors and constants, such as repacked weights. The bytes are None for a workload
         that does not report them.
         """
-        for layer, held, estimated in self.held_by_parts():
-            if held != 0 or isinstance(layer.op, PreCompiled):
-                yield str(layer.backend), held or None, estimated
+        for layer, held_bytes, estimated in self.held_by_parts():
+            if held_bytes != 0 or isinstance(layer.op, PreCompiled):
+                yield str(layer.backend), held_bytes or None, estimated
 
     def held_by_parts(self) -> Iterator[tuple[Layer, int | None, bool]]:
         """Yield every layer that runs with the bytes that its workload holds, and whether these are an estimate."""

@@ -118,8 +118,8 @@ def _by_layer(graph: Graph, name: str) -> Value | None:
 
 
 def _layer_names(value: Value) -> tuple[str, ...]:
-    numbered = f"{value.producer.name}:{value.index}"
-    return (value.name,) if value.name == numbered else (value.name, numbered)
+    numbered_name = f"{value.producer.name}:{value.index}"
+    return (value.name,) if value.name == numbered_name else (value.name, numbered_name)
 
 
 def _values(graph: Graph) -> Iterator[Value]:

@@ -96,8 +96,8 @@ def _memories(bench: Bench, count: int) -> Iterator[list[_Memory]]:
     try:
         yield memories
     finally:
-        for memory_of_network in memories:
-            memory_of_network.close()
+        for working_memory in memories:
+            working_memory.close()
 
 
 def _infos(bench: Bench) -> list[TensorInfo]:

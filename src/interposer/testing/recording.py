@@ -348,13 +348,13 @@ class Recording:
         exported[first_index] = original_element
         return contents_after is not None and same(contents_before, contents_after)
 
-    def _watch_pieces(self, handle: TensorHandle, owner: int, origin: TensorHandleFactory | None) -> None:
+    def _watch_pieces(self, handle: TensorHandle, manager_number: int, origin: TensorHandleFactory | None) -> None:
         make = handle.create_sub_tensor
 
         def create_sub_tensor(origin_of_piece: Sequence[int], info: TensorInfo) -> TensorHandle | None:
             piece = make(origin_of_piece, info)
             if isinstance(piece, TensorHandle):
-                self._watch_handle(piece, info, owner, "create_sub_tensor", origin)
+                self._watch_handle(piece, info, manager_number, "create_sub_tensor", origin)
             return piece
 
         replace_method(handle, "create_sub_tensor", create_sub_tensor)
@@ -373,18 +373,20 @@ class Recording:
             if self._innermost_call() == "kit":
                 execute(inputs, outputs)
                 return
-            ids = [tuple(self._numbers.get(id(handle), -1) for handle in handles) for handles in (inputs, outputs)]
+            handle_numbers = [
+                tuple(self._numbers.get(id(handle), -1) for handle in handles) for handles in (inputs, outputs)
+            ]
             with self._execution_lock:
                 source = self._content(inputs[0])
-                self._note_read(ids[0][0], source, title)
-                with self._inside("execute", number, ids[0], ids[1]):
+                self._note_read(handle_numbers[0][0], source, title)
+                with self._inside("execute", number, handle_numbers[0], handle_numbers[1]):
                     execute(inputs, outputs)
-                self.events.append(Event("executed", number, self._innermost_call(), *ids))
+                self.events.append(Event("executed", number, self._innermost_call(), *handle_numbers))
                 target = self._content(outputs[0])
                 if source is not None and target is not None and not same(target, source):
                     problem = f"copied wrong values to {outputs[0].info}: {unlike(target, source)}"
                     self.problems.append(f"{title} {problem}")
-                self._note_written(ids[1][0], target, title)
+                self._note_written(handle_numbers[1][0], target, title)
 
         replace_method(workload, "execute", watched_execute)
 
@@ -529,12 +531,12 @@ class Recording:
 
     @contextmanager
     def _inside(
-        self, action: str, number: int, inputs: tuple[int, ...] = (), outputs: tuple[int, ...] = ()
+        self, action: str, number: int, input_numbers: tuple[int, ...] = (), outputs: tuple[int, ...] = ()
     ) -> Iterator[None]:
         if self._innermost_call() == "kit":
             yield
             return
-        self.events.append(Event(action, number, self._innermost_call(), inputs, outputs))
+        self.events.append(Event(action, number, self._innermost_call(), input_numbers, outputs))
         stack = self._stack()
         stack.append(action)
         try:
@@ -570,8 +572,8 @@ class Recording:
         except Exception:  # the handle will raise the same exception in the runtime
             return None
 
-    def _spoil(self, manager: int) -> None:
-        for handle in self._handles_of_manager.get(manager, ()):
+    def _spoil(self, manager_number: int) -> None:
+        for handle in self._handles_of_manager.get(manager_number, ()):
             if self._numbers[id(handle)] in self.constants:
                 continue
             try:

@@ -14,11 +14,11 @@ _FIRST: Final = 256
 _MOST_FIELDS: Final = 16
 
 
-def is_armnn(head: bytes, piece: Callable[[int, int], bytes]) -> bool:
+def is_armnn(head: bytes, read_at: Callable[[int, int], bytes]) -> bool:
     """Return True if a file that begins with the bytes `head` is an Arm NN file.
 
     Without the identifier, the root table must be at the beginning, have the size that the format gives it, and refer
-    to a vector of layers. The function `piece` returns the bytes of the file at a position, at most the given number.
+    to a vector of layers. The function `read_at` returns the bytes of the file at a position, at most the given number.
     """
     if head[4:8] == _IDENTIFIER:
         return True
@@ -28,7 +28,7 @@ def is_armnn(head: bytes, piece: Callable[[int, int], bytes]) -> bool:
     if not 4 <= root <= min(_FIRST, len(head) - 8) or root % 4:
         return False
     (back,) = struct.unpack_from("<i", head, root)
-    return root - back >= 4 and not back % 2 and _is_root(head, root, piece(root - back, 4 + 2 * _MOST_FIELDS))
+    return root - back >= 4 and not back % 2 and _is_root(head, root, read_at(root - back, 4 + 2 * _MOST_FIELDS))
 
 
 def _is_root(head: bytes, root: int, description: bytes) -> bool:

@@ -88,8 +88,8 @@ def bn(node: Node) -> Value:
 def _scaled(node: Node, x: Value, factors: Array, shift: Array) -> Value:
     """Multiply each channel by a factor and add a number, in a form that the optimizer merges into a convolution."""
     zeros, ones = np.zeros(len(factors), np.float32), np.ones(len(factors), np.float32)
-    weights = [node.constant(array) for array in (zeros, ones, shift, factors)]
-    return node.result(BatchNormalization(eps=0.0), x, *weights)
+    parameters = [node.constant(array) for array in (zeros, ones, shift, factors)]
+    return node.result(BatchNormalization(eps=0.0), x, *parameters)
 
 
 @layer("Scale")

@@ -37,17 +37,20 @@ def merge_blocks(op: Reshape, layer: Layer) -> Replacement:
     dequantize = above(layer.inputs[0], BlockDequantize)
     if dequantize is None or not dequantize.layer.values[0].is_constant:
         return None
-    shape, merged = tuple(dequantize.layer.values[0].known.shape), tuple(layer.output.known.shape)
+    shape, merged_shape = tuple(dequantize.layer.values[0].known.shape), tuple(layer.output.known.shape)
     if (
         dequantize.op.axis % len(shape) != len(shape) - 1
         or len(shape) < 2
         or not 0 < shape[-1] <= dequantize.op.block_size
     ):
         return None
-    if merged != (*shape[:-2], shape[-2] * shape[-1]):
+    if merged_shape != (*shape[:-2], shape[-2] * shape[-1]):
         return None
     quantized, *scales_and_points = dequantize.layer.values
-    operands = [New(Reshape(merged), [quantized]), *(New(Reshape(shape[:-1]), [value]) for value in scales_and_points)]
+    operands = [
+        New(Reshape(merged_shape), [quantized]),
+        *(New(Reshape(shape[:-1]), [value]) for value in scales_and_points),
+    ]
     return New(BlockDequantize(shape[-1], len(shape) - 2, dequantize.op.dtype), operands)
 
 

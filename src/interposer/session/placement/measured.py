@@ -375,13 +375,13 @@ class _Placer:
             _log.debug("a part of %d layers does not run on %s: %s", len(layers), backend, error)
             return None
 
-    def _note(self, backend: str, error: InterposerError, patience: float) -> None:
+    def _note(self, backend: str, error: InterposerError, timeout: float) -> None:
         """Record that a backend failed in a measurement.
 
         If it only missed a deadline shorter than that of the whole search, it counts as slow, else as broken.
-        `patience` is the deadline in seconds.
+        `timeout` is the deadline in seconds.
         """
-        if isinstance(error, DeadlineExceededError) and patience < self.patience:
+        if isinstance(error, DeadlineExceededError) and timeout < self.patience:
             self.slow.add(backend)
         else:
             self._blame(culprit(error) or backend, error)
@@ -406,9 +406,9 @@ class _Placer:
         offers = Offers.of(chosen, set(self.ids), self.options.model_options)
         seconds_per_byte = _copy_seconds(1 << 20) / (1 << 20)
 
-        def copy_seconds(block: int, source: str, target: str) -> float:
+        def copy_seconds(block_index: int, source: str, target: str) -> float:
             shared = set(offers.preferences[source]) & set(offers.preferences[target])
-            return 0.0 if source == target or shared else blocks[block - 1].leaving * seconds_per_byte
+            return 0.0 if source == target or shared else blocks[block_index - 1].leaving * seconds_per_byte
 
         return copy_seconds
 

@@ -71,11 +71,11 @@ def _texts(draw: Draw, info: TensorInfo) -> Array:
     return np.array([f"text {number}" for number in numbers.ravel().tolist()], object).reshape(numbers.shape)
 
 
-def stored(reals: Array, info: TensorInfo) -> Array:
+def stored(float_values: Array, info: TensorInfo) -> Array:
     """Return float values in the type and quantization of `info`."""
     if info.dtype.is_float:
-        return as_type(reals, info.dtype)
-    return rounded(reals, info)
+        return as_type(float_values, info.dtype)
+    return rounded(float_values, info)
 
 
 def spoiled(draw: Draw, array: Array) -> Array:

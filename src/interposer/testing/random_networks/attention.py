@@ -115,9 +115,9 @@ def _split(growth: Growth, x: Value, heads: int) -> Value:
 def _past(growth: Growth, source: Value, sizes: tuple[int, int, int]) -> tuple[Value | None, Value | None]:
     if growth.draw.chance(5, 6):
         return None, None
-    groups, size, value_size = sizes
+    groups, key_size, value_size = sizes
     batch, length, dtype = source.known.shape[0], growth.draw.integer(1, 9), source.known.dtype
-    caches = (growth.weights((batch, groups, length, width), 1.0, dtype) for width in (size, value_size))
+    caches = (growth.weights((batch, groups, length, width), 1.0, dtype) for width in (key_size, value_size))
     return next(caches), next(caches)
 
 

@@ -31,11 +31,11 @@ def negative_axes() -> Iterator[Sample]:
     for op in OPERATORS:
         seen_keys = set()
         for base in _usual_samples(op):
-            negative = _counted_from_the_end(base)
-            key = negative and (negative.op, _info(base).dtype, _info(base).rank)
-            if negative is not None and key not in seen_keys:
+            negative_axis_sample = _counted_from_the_end(base)
+            key = negative_axis_sample and (negative_axis_sample.op, _info(base).dtype, _info(base).rank)
+            if negative_axis_sample is not None and key not in seen_keys:
                 seen_keys.add(key)
-                yield negative
+                yield negative_axis_sample
 
 
 def _usual_samples(op: type[Op]) -> Iterator[Sample]:

@@ -114,7 +114,7 @@ class Traced(Executable):
         with torch.inference_mode():
             self.module = _module(view).to(self.device)
         self._forward = self.module.forward
-        self._marked: Marked | None = None
+        self._marked_module: Marked | None = None
 
     def held_weights(self, view: SubgraphView) -> int:
         """Return the bytes of the buffers that do not share the memory of the network."""
@@ -129,10 +129,10 @@ class Traced(Executable):
         """Run as `run` does, and return the layers with their times; on a device, nothing is measured."""
         if self.device.type != "cpu":
             return super().run_measured(inputs, outputs)
-        if self._marked is None:
-            self._marked = Marked(self.module)
-        with self._marked.measured() as steps:
-            self._run(self._marked.forward, inputs, outputs)
+        if self._marked_module is None:
+            self._marked_module = Marked(self.module)
+        with self._marked_module.measured() as steps:
+            self._run(self._marked_module.forward, inputs, outputs)
         return steps
 
     def _run(self, forward: Callable[..., Any], inputs: Sequence[Array], outputs: Sequence[Array]) -> None:

@@ -82,13 +82,15 @@ def ask(library: Library, flat: FlatGraph, options: OptionTable) -> list[Verdict
             return _verdicts(library, flat, out)
 
 
-def _verdicts(library: Library, flat: FlatGraph, out: abi.Report) -> list[Verdict]:
+def _verdicts(library: Library, flat: FlatGraph, report: abi.Report) -> list[Verdict]:
     verdicts: list[Verdict] = []
-    if out.verdict_count != len(flat.layers):
+    if report.verdict_count != len(flat.layers):
         raise BackendContractError(
-            f"query_support gave {out.verdict_count:,} verdicts for {len(flat.layers):,} layers", backend=library.id
+            f"query_support gave {report.verdict_count:,} verdicts for {len(flat.layers):,} layers", backend=library.id
         )
-    table = read_table(abi.Verdict, out.verdicts, out.verdict_count, out.verdict_stride, "the list of verdicts")
+    table = read_table(
+        abi.Verdict, report.verdicts, report.verdict_count, report.verdict_stride, "the list of verdicts"
+    )
     reasons = table["reason"]
     texts = np.where(reasons["size"] > 0, reasons["data"], 0)  # so that equal verdicts without a reason have equal rows
     columns = (table["verdict"], table["reason_code"], table["group"], _estimates(table["seconds"]),
