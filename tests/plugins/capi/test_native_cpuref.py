@@ -158,7 +158,7 @@ def test_int8_is_bit_for_bit_what_the_reference_gives(library, name):
     for item in ran:
         for key, expected in item.expected().items():
             if expected.dtype == np.int8:
-                np.testing.assert_array_equal(item.first[key], expected, item.sample.id)
+                np.testing.assert_array_equal(item.first_outputs[key], expected, item.sample.id)
     bench.close()
     assert ran
     assert not any(trial.failure for trial in trials)
