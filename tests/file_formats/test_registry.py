@@ -47,6 +47,12 @@ class Broken(Greek):
     def recognizes(self, content: Content) -> Certainty:
         raise ZeroDivisionError("no digits")
 
+    def explains(self, content: Content) -> str | None:
+        raise ZeroDivisionError("no words")
+
+    def accepts(self, source: object) -> bool:
+        raise ZeroDivisionError("no objects")
+
 
 def absent() -> type[Format]:
     raise ModuleNotFoundError("No module named 'papyrus'")
@@ -118,6 +124,27 @@ def test_a_format_that_fails_to_recognize_a_file_is_logged_and_passed_over(forma
     with caplog.at_level(logging.WARNING, "interposer.formats"):
         assert formats.of(b"alpha") == "greek"
     assert "format 'broken' failed to recognize a file: ZeroDivisionError: no digits" in caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("find", "message"),
+    [
+        (lambda formats: formats.of(b"ave"), "no words"),
+        (lambda formats: formats.accepting({}), "no objects"),
+    ],
+)
+def test_a_format_that_fails_to_explain_or_accept_is_logged_and_passed_over(formats, find, message, caplog):
+    expected = find(formats)
+    formats.register("broken", lambda: Broken, "entry point of elsewhere")
+    with caplog.at_level(logging.WARNING, "interposer.formats"):
+        assert find(formats) == expected
+    assert f"format 'broken' failed to recognize a file: ZeroDivisionError: {message}" in caplog.messages
+
+
+def test_a_format_that_is_registered_late_is_found(formats):
+    assert formats.names == ("greek", "roman")
+    formats.register("late", lambda: Greek, "entry point of elsewhere")
+    assert formats.names == ("greek", "roman", "late")
 
 
 def test_only_formats_that_write_are_found_by_the_suffix_of_an_output(formats):

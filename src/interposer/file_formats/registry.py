@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from interposer.core.entry_points import entry_points
 from interposer.core.errors import InterposerError, InvalidArgumentError, ParseError, did_you_mean
@@ -17,6 +17,8 @@ __all__ = ["ENTRY_POINTS", "FormatRecord", "Formats", "process_formats"]
 
 ENTRY_POINTS: Final = "interposer.formats"
 _log: Final = logging.getLogger("interposer.formats")
+_S = TypeVar("_S")
+_A = TypeVar("_A")
 
 
 class FormatRecord(NamedTuple):
@@ -53,6 +55,7 @@ class Formats:
             _log.warning("format %r (%s) is skipped: %s", name, source, reason)
         else:
             self._entries[name] = _Entry(source, load)
+            self.__dict__.pop("_usable", None)
 
     def _problem(self, name: str) -> str:
         if not name.isidentifier():
@@ -108,7 +111,7 @@ class Formats:
 
     def accepting(self, source: object) -> str | None:
         """Return the name of the format that takes an object in memory; None if none does."""
-        return next((name for name, format in self if format.accepts(source)), None)
+        return next((name for name, format in self if self._asked(name, format.accepts, source)), None)
 
     def of(self, source: File | os.PathLike[str]) -> str:
         """Return the name of the format of a file, by its content or else by its suffix.
@@ -139,18 +142,23 @@ class Formats:
         return best, certainty
 
     def _claim(self, name: str, format: Format, content: Content) -> Certainty:
-        """Return how surely a format recognizes a file; a failure of its code is logged, and counts as no."""
+        """Return how surely a format recognizes a file; a failure of its code counts as no."""
+        claim = self._asked(name, lambda content: Certainty(format.recognizes(content)), content)
+        return Certainty.NO if claim is None else claim
+
+    def _explanation(self, content: Content) -> str | None:
+        explained = (self._asked(name, format.explains, content) for name, format in self)
+        return next((text for text in explained if text is not None), None) or foreign(content.head)
+
+    def _asked(self, name: str, ask: Callable[[_S], _A], source: _S) -> _A | None:
+        """Return what the format `name` answers about a source; None, with a warning, if its code fails."""
         try:
-            return Certainty(format.recognizes(content))
+            return ask(source)
         except (InterposerError, OSError):
             raise
         except Exception as error:
             _log.warning("format %r failed to recognize a file: %s: %s", name, type(error).__name__, error)
-            return Certainty.NO
-
-    def _explanation(self, content: Content) -> str | None:
-        explained = (format.explains(content) for _, format in self)
-        return next((text for text in explained if text is not None), None) or foreign(content.head)
+            return None
 
     def _of_suffix(self, content: Content) -> str | None:
         """Return the format that the suffix of a file names: one of its suffixes, or its name, as in ``net.tflite``."""
