@@ -1,6 +1,8 @@
 """The registry of file formats: what is found, what is refused and why, and how a file's format is chosen."""
 
 import logging
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -157,3 +159,15 @@ def test_the_formats_of_this_package_are_ordinary_entry_points():
         "entry point of interposer"
     }
     assert all(record.available for record in records)
+
+
+def test_a_lookup_imports_no_front_end():
+    code = "import sys; from interposer.file_formats import process_formats; process_formats().of(b'graph {}')"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; print(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+    front_ends = [
+        f"interposer.frontends.{name}" for name in ("onnx", "tflite", "tensorflow", "caffe", "nnapi", "armnn")
+    ]
+    imported = set(done.stdout.split())
+    assert imported.isdisjoint([*front_ends, "interposer.frontends.torch", "interposer.session.torch.compiling"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from interposer.core.errors import InvalidArgumentError
 from interposer.file_formats.format import Certainty, Content, Format, Reading
 from interposer.ir.network import Network
 
@@ -34,6 +33,4 @@ class Nnapi(Format):
 
         if not isinstance(source, Mapping):
             return nnapi.load(source, shapes=reading.shapes)
-        if reading.format not in {None, "nnapi"}:
-            raise InvalidArgumentError(f"a mapping is an NNAPI document, and no model of format {reading.format!r}")
         return nnapi.build(source, shapes=reading.shapes)

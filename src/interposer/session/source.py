@@ -197,8 +197,6 @@ def _read(source: Any, reading: Reading) -> Network | Template:
         raise InvalidArgumentError(
             f"a model must be a path, an open file, bytes or a Network, not {type(source).__name__}"
         )
-    if reading.format not in {None, name}:
-        raise InvalidArgumentError(f"{_kind(source)} is no model of format {reading.format!r}")
     return _load(name, os.fsdecode(source) if isinstance(source, os.PathLike) else source, reading)
 
 
@@ -262,6 +260,7 @@ def format_of(source: Any, reading: Reading) -> Format | None:
 
     Raises:
         ParseError: the file cannot be read, or is of no known format.
+        InvalidArgumentError: the object is of another format than `reading` names.
     """
     name = _name_of_format(source, reading)
     return None if name is None else process_formats().named(name)
@@ -270,7 +269,10 @@ def format_of(source: Any, reading: Reading) -> Format | None:
 def _name_of_format(source: Any, reading: Reading) -> str | None:
     if isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
         return reading.format or process_formats().of(source)
-    return process_formats().accepting(source)
+    name = process_formats().accepting(source)
+    if name is not None and reading.format not in {None, name}:
+        raise InvalidArgumentError(f"{_kind(source)} is no model of format {reading.format!r}")
+    return name
 
 
 def _load(name: str, source: Any, reading: Reading) -> Network | Template:
