@@ -18,6 +18,9 @@ NATIVE_ARGS ?=
 # What `make lint` runs at the same time
 LINTS := lint-types lint-python lint-words lint-native
 
+# Tests start many processes. Without compiled modules, each of them compiles the package first.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Extra arguments for pytest, such as make test PYTEST_ARGS="-k softmax"
 PYTEST_ARGS ?=
 PYTEST := $(RUN) -m pytest

