@@ -82,6 +82,15 @@ def test_files_that_cannot_be_read_as_bytes_are_refused(path: Path, tmp_path: Pa
             source.close()
 
 
+@pytest.mark.parametrize("format", ["onnx", "saved"])
+def test_an_object_of_another_format_than_the_named_one_is_refused_before_it_is_read(format: str) -> None:
+    program = type("ExportedProgram", (), {"__module__": "torch.export.exported_program"})()
+    for source, title in [(program, "a ExportedProgram"), ({}, "an NNAPI document")]:
+        with pytest.raises(InvalidArgumentError) as caught:
+            ip.load(source, ["CpuRef"], format=format)
+        assert str(caught.value) == f"{title} is no model of format {format!r}"
+
+
 def test_an_empty_file_is_no_model() -> None:
     with pytest.raises(ParseError, match="this is no model of a known format .*: it is empty"):
         ip.load(io.BytesIO(b""), ["CpuRef"])
