@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
-
 from pyarmnn._arguments import FLOAT, INT32, UINT, Kind, count_error, enumeration, instance, overload_error
 from pyarmnn._proxy import Proxy, borrowed
 from pyarmnn._types import QUANTIZED, GetDataTypeSize
@@ -18,16 +16,24 @@ MAXIMUM_DIMENSIONS = 5
 
 
 def _numbers(values: Any) -> list[int]:
-    """Return the numbers of a tuple as unsigned integers of 32 bits; fractions are truncated."""
+    """Return the elements of a tuple as unsigned integers of 32 bits.
+
+    As in PyArmNN, an element is whatever ``int`` converts: a number, of which a fraction is truncated, or its text.
+    """
     if not isinstance(values, tuple):
         raise TypeError("Argument is not a tuple")
-    if not all(isinstance(value, int | float | np.integer | np.floating) for value in values):
-        raise TypeError("All elements must be numbers")
-    numbers = [int(value) for value in values]
+    numbers = [_integer(value) for value in values]
     for number in numbers:
         if not 0 <= number < 2**32:
             raise OverflowError(f"{number} cannot be an unsigned integer of 32 bits")
     return numbers
+
+
+def _integer(value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError("All elements must be numbers") from None
 
 
 class TensorShape(Proxy):
@@ -36,7 +42,7 @@ class TensorShape(Proxy):
     Elements can be read and assigned with ``[]``.
 
     Args:
-        numDimensions: the sizes, a tuple of numbers.
+        numDimensions: the sizes, a tuple of numbers or of their texts, such as ``(1, "2", 3.0)``.
 
     Raises:
         TypeError: the argument is no tuple of numbers.
