@@ -12,6 +12,7 @@ import pytest
 from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.file_formats import Certainty, Content, Format, Formats, Reading, process_formats
 from interposer.ir.network import Network
+from interposer.session.source import read_network
 
 
 class Greek(Format):
@@ -56,6 +57,27 @@ class Broken(Greek):
         raise ZeroDivisionError("no objects")
 
 
+class Spotted(Greek):
+    suffixes = ".greek"  # type: ignore[assignment]
+
+
+class Capital(Roman):
+    written_suffix = "ROMAN"
+
+
+class Elsewhere(Greek):
+    def recognizes(self, content: Content) -> Certainty:
+        raise FileNotFoundError("no file beside it")
+
+
+class Nameless(Format):
+    def recognizes(self, content: Content) -> Certainty:
+        return Certainty.SIGNATURE if content.head.startswith(b"nameless") else Certainty.NO
+
+    def read(self, source: Any, reading: Reading) -> Any:
+        return {"layers": 0}[bytes(source)[9:].decode()]
+
+
 def absent() -> type[Format]:
     raise ModuleNotFoundError("No module named 'papyrus'")
 
@@ -74,6 +96,12 @@ def formats() -> Formats:
         ("papyrus", absent, "ModuleNotFoundError: No module named 'papyrus'"),
         ("silent", lambda: Silent, "it has neither read nor write"),
         ("plain", lambda: dict, "it is <class 'dict'>; expected a class derived from interposer.file_formats.Format"),
+        (
+            "spotted",
+            lambda: Spotted,
+            "its suffixes are '.greek'; expected a tuple of lower-case suffixes, such as ('.rows',)",
+        ),
+        ("capital", lambda: Capital, "its written_suffix is 'ROMAN'; expected a lower-case suffix, such as '.rows'"),
         ("greek", lambda: Greek, "the name is taken (entry point of alexandria)"),
         ("two words", lambda: Greek, "the name of a format must be a word such as my_format, not 'two words'"),
     ],
@@ -141,6 +169,41 @@ def test_a_format_that_fails_to_explain_or_accept_is_logged_and_passed_over(form
     with caplog.at_level(logging.WARNING, "interposer.formats"):
         assert find(formats) == expected
     assert f"format 'broken' failed to recognize a file: ZeroDivisionError: {message}" in caplog.messages
+
+
+def test_an_error_of_the_system_in_a_format_does_not_stop_the_others(formats, caplog):
+    formats.register("elsewhere", lambda: Elsewhere, "entry point of elsewhere")
+    with caplog.at_level(logging.WARNING, "interposer.formats"):
+        assert formats.of(b"alpha") == "greek"
+    assert "format 'elsewhere' failed to recognize a file: FileNotFoundError: no file beside it" in caplog.messages
+
+
+def test_a_file_that_cannot_be_read_is_no_failure_of_a_format(formats, tmp_path, caplog):
+    path = str(tmp_path / "absent.greek")
+    with pytest.raises(ParseError) as error:
+        formats.of(path)
+    assert str(error.value) == f"{path}: the file cannot be read: No such file or directory"
+    assert not caplog.messages
+
+
+def test_a_format_without_texts_for_messages_is_called_after_its_class():
+    assert (Nameless.title, Nameless.files) == ("Nameless", "Nameless files")
+    assert (Greek.title, Silent.files) == ("Greek", "Silent files")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"nameless layers", "the format 'nameless' gave int; expected a Network or a Template"),
+        (b"nameless nodes", "the format 'nameless' failed to read it: KeyError: 'nodes'"),
+    ],
+)
+def test_a_format_that_fails_to_read_a_file_is_named(formats, content, message, monkeypatch):
+    formats.register("nameless", lambda: Nameless, "this test")
+    monkeypatch.setattr("interposer.session.source.process_formats", lambda: formats)
+    with pytest.raises(ParseError) as error:
+        read_network(content)
+    assert str(error.value) == message
 
 
 def test_a_format_that_is_registered_late_is_found(formats):

@@ -1,4 +1,4 @@
-"""``interposer convert``: convert a network of any supported format to an ONNX, TensorFlow Lite or Arm NN model."""
+"""``interposer convert``: convert a network of any format that is read to any format that is written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from interposer.cli.network import add_source_arguments, names_of, network_path, reading_of, sources_of
+from interposer.cli.network import add_source_arguments, names_of, network_help, network_path, reading_of, sources_of
 from interposer.cli.numbers import positive
 from interposer.cli.outputs import check_writable
 from interposer.cli.tables import say
@@ -22,9 +22,7 @@ __all__ = ["configure", "execute"]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the command-line arguments of `interposer convert`."""
-    parser.add_argument(
-        "network", type=network_path, help="the file: .tflite, .onnx, .armnn, .json (NNAPI), or the text form"
-    )
+    parser.add_argument("network", type=network_path, help=network_help())
     parser.add_argument("output", help=f"the file to write; its suffix, {suffixes_of_writers()}, is the format")
     add_source_arguments(parser)
     parser.add_argument(

@@ -33,7 +33,7 @@ COMMANDS: Final = {
     "plan": "measure which backend should run which layer, and write a plan file",
     "compile": "optimize a network, and save it with what the backends compiled",
     "saved": "show what a saved network contains, and verify it",
-    "convert": "write a network as an ONNX or a TensorFlow Lite model",
+    "convert": "write a network in another format",
     "quantize": "quantize a float network with calibration data",
     "backends": "list the backends, and why some are absent",
     "cache": "list the cached files, say which are stale and why, or delete them",

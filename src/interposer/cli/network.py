@@ -30,6 +30,7 @@ __all__ = [
     "add_trust_argument",
     "backend_ids",
     "names_of",
+    "network_help",
     "network_path",
     "open_model",
     "reading_of",
@@ -102,16 +103,18 @@ def network_path(text: str) -> str:
     return text
 
 
+def network_help() -> str:
+    """Return the help of the argument for the network's file, which lists the formats that can be read."""
+    *others, last = sorted((format.title for _, format in process_formats() if format.reads), key=str.lower)
+    return f"the file or folder, in one of these formats: {', '.join(others)} or {last}"
+
+
 def add_network_arguments(parser: argparse.ArgumentParser, backends: str = PREFERRED) -> None:
     """Declare the arguments for the network's file, its shapes and values, limits, and --backends.
 
     `backends` is the help text of --backends.
     """
-    parser.add_argument(
-        "network",
-        type=network_path,
-        help="the file: .tflite, .onnx, .pt2, .armnn, .prototxt, .json for NNAPI, the text form, or .ipn",
-    )
+    parser.add_argument("network", type=network_path, help=network_help())
     parser.add_argument("--backends", type=backend_ids, metavar="A,B", help=backends)
     add_source_arguments(parser)
     parser.add_argument(

@@ -20,7 +20,7 @@ from interposer.cli.numbers import number, numbers, positive, spreads
 from interposer.cli.outputs import check_writable
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
-from interposer.cli.writing import writer_of
+from interposer.cli.writing import suffixes_of_writers, writer_of
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import write_file
 from interposer.core.types import DataLayout
@@ -43,8 +43,8 @@ calibration data:
   Images are converted as interposer run does it: a float input takes pixel / 255,
   or with --mean and --std (pixel - mean) / std.
 
-The suffix of the output is its format: .onnx (float layers between
-DequantizeLinear and QuantizeLinear), .tflite, .armnn, or .txt (the text form).
+An ONNX model gets float layers between DequantizeLinear and QuantizeLinear, the
+form in which other programs run it best.
 """
 
 
@@ -53,7 +53,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _HELP
     parser.add_argument("network", type=network_path, help="the file with the float network")
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the file to write")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", required=True,
+        help=f"the file to write; its suffix, {suffixes_of_writers()}, is the format",
+    )  # fmt: skip
     parser.add_argument("--data", metavar="PATH", help="the calibration data (see below)")
     parser.add_argument("--samples", type=positive, metavar="N", help="use at most N samples (default: all)")
     _add_settings(parser)

@@ -67,12 +67,15 @@ class Content:
             raise ParseError(f"the file cannot be read: {reason_of(error)}", path=self.source) from error
 
     def piece(self, start: int, size: int) -> bytes:
-        """Return the bytes of the file from position `start` on, at most `size`."""
+        """Return the bytes of the file from position `start` on, at most `size`. `ParseError` if it cannot be read."""
         if not isinstance(self.source, str):
             return bytes(self.source[start : start + size])
-        with open(self.source, "rb") as file:
-            file.seek(start)
-            return file.read(size)
+        try:
+            with open(self.source, "rb") as file:
+                file.seek(start)
+                return file.read(size)
+        except (OSError, ValueError) as error:
+            raise ParseError(f"the file cannot be read: {reason_of(error)}", path=self.source) from error
 
 
 class Reading(NamedTuple):
@@ -144,11 +147,11 @@ class WriteOption(NamedTuple):
 class Format(ABC):
     """A file format of models. A format that reads overrides `read`, one that writes overrides `write`.
 
-    `title` is the name in messages, and `files` what its files are called there. `extra` is the extra of the package
-    that installs what reader and writer need, as in ``pip install interposer[onnx]``.
+    `title` is the name in messages, by default that of the class, and `files` what its files are called there. `extra`
+    is the extra of the package that installs what reader and writer need, as in ``pip install interposer[onnx]``.
     """
 
-    title: ClassVar[str]
+    title: ClassVar[str] = ""
     files: ClassVar[str] = ""
     extra: ClassVar[str] = ""
     suffixes: ClassVar[tuple[str, ...]] = ()
@@ -165,6 +168,12 @@ class Format(ABC):
     """Whether `read` applies the shapes of the caller; otherwise they are applied to the network that it returns."""
     object_title: ClassVar[str] = ""
     """What messages call an object that `accepts` takes, such as "an NNAPI document"."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Complete the texts for messages that the class does not declare."""
+        super().__init_subclass__(**arguments)
+        cls.title = cls.title or cls.__name__
+        cls.files = cls.files or f"{cls.title} files"
 
     # --- recognition --------------------------------------------------------------------------------------------------
 

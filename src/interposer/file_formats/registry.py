@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from typing import Any, Final, NamedTuple, TypeVar
 
 from interposer.core.entry_points import entry_points
-from interposer.core.errors import InterposerError, InvalidArgumentError, ParseError, did_you_mean
+from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean
 from interposer.file_formats.format import Certainty, Content, File, Format
 from interposer.formats.foreign import foreign
 
@@ -135,6 +135,7 @@ class Formats:
 
     def _recognized(self, content: Content) -> tuple[str, Certainty]:
         best, certainty = "", Certainty.NO
+        _ = content.head  # a file that cannot be read is an error of the caller, before any format is asked
         for name, format in self:
             claim = self._claim(name, format, content) if format.reads else Certainty.NO
             if claim > certainty:
@@ -154,8 +155,6 @@ class Formats:
         """Return what the format `name` answers about a source; None, with a warning, if its code fails."""
         try:
             return ask(source)
-        except (InterposerError, OSError):
-            raise
         except Exception as error:
             _log.warning("format %r failed to recognize a file: %s: %s", name, type(error).__name__, error)
             return None
@@ -197,7 +196,22 @@ def _made(entry: _Entry) -> Format | str:
         return f"it is {kind!r}; expected a class derived from interposer.file_formats.Format"
     if not format.reads and not format.writes:
         return "it has neither read nor write"
-    return format
+    return _problem_of_suffixes(format) or format
+
+
+def _problem_of_suffixes(format: Format) -> str:
+    """Return what is wrong with the suffixes that a format declares; empty if nothing is."""
+    for attribute in ("suffixes", "served_suffixes"):
+        suffixes = getattr(format, attribute)
+        if isinstance(suffixes, str) or not all(map(_is_suffix, suffixes)):
+            return f"its {attribute} are {suffixes!r}; expected a tuple of lower-case suffixes, such as ('.rows',)"
+    if format.written_suffix and not _is_suffix(format.written_suffix):
+        return f"its written_suffix is {format.written_suffix!r}; expected a lower-case suffix, such as '.rows'"
+    return ""
+
+
+def _is_suffix(suffix: object) -> bool:
+    return isinstance(suffix, str) and suffix.startswith(".") and suffix == suffix.lower()
 
 
 @cache

@@ -9,7 +9,13 @@ from io import UnsupportedOperation
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
 
-from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInputError, memory_to
+from interposer.core.errors import (
+    InterposerError,
+    InvalidArgumentError,
+    ParseError,
+    UnboundInputError,
+    memory_to,
+)
 from interposer.file_formats import Content, Format, Reading, process_formats
 from interposer.frontends.template import Template, Values
 from interposer.ir.network import Network
@@ -284,10 +290,27 @@ def _load(name: str, source: Any, reading: Reading) -> Network | Template:
             raise InvalidArgumentError(
                 f"{argument}= is for {_formats_with(argument)}; {this} is a model of format {name!r}"
             )
-    network = format.read(source, reading._replace(weights=content_of(reading.weights)))
+    network = _read_by(format, name, source, reading._replace(weights=content_of(reading.weights)))
     if format.binds_shapes or not reading.shapes or isinstance(network, Template):
         return network
     return bound(network, reading.shapes)
+
+
+def _read_by(format: Format, name: str, source: Any, reading: Reading) -> Network | Template:
+    """Return what a format reads; a failure of its code, which may be a plug-in's, is a `ParseError` with its name."""
+    path = source if isinstance(source, str) else None
+    try:
+        network: object = format.read(source, reading)
+    except (InterposerError, MemoryError):
+        raise
+    except Exception as error:
+        raise ParseError(
+            f"the format {name!r} failed to read it: {type(error).__name__}: {error}", path=path
+        ) from error
+    if not isinstance(network, Network | Template):
+        text = f"the format {name!r} gave {type(network).__name__}; expected a Network or a Template"
+        raise ParseError(text, path=path)
+    return network
 
 
 def _formats_with(argument: str) -> str:
