@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from operator import index
 from typing import Any, Final, TypeAlias
 
-from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.errors import InvalidArgumentError, UnboundInputError, did_you_mean
 from interposer.core.types import Dim, TensorShape
 
-__all__ = ["LARGEST", "Resizes", "resized"]
+__all__ = ["LARGEST", "Resizes", "check_shapes", "is_placeholder", "resized"]
 
 LARGEST: Final = 2**31 - 1
 """The largest size of a dimension."""
+
+_PLACEHOLDERS: Final = re.compile(
+    r"none|null|nan|na|any|unk|unknown|undefined|dyn|dynamic"  # words for a size that is not known
+    r"|unk__\d+|unknown_?\d+|dyn(amic)?_?\d+"  # names that converters count
+    r"|.*_dynamic_axes_\d+|dynamicdimension\.\d+",
+    re.IGNORECASE,
+)
 
 Resizes: TypeAlias = "Mapping[str, Sequence[int | str | None] | int]"
 
@@ -34,6 +42,27 @@ def resized(inputs: Mapping[str, TensorShape], shapes: Resizes) -> dict[str, Ten
     for name, shape in inputs.items():
         _learn(sizes, shape, shapes_of_inputs[name])
     return {name: _filled(shape, sizes) for name, shape in shapes_of_inputs.items()}
+
+
+def is_placeholder(name: str) -> bool:
+    """Return True for a dimension name that says no more than that the size is unknown.
+
+    Such names are symbols without a letter, such as ``?`` or ``-1``, words such as ``None``, and names that exporters
+    generate, such as ``unk__12``. Two dimensions of such a name may have different sizes.
+
+    >>> [is_placeholder(name) for name in ("?", "None", "unk__12", "x_dynamic_axes_1", "batch")]
+    [True, True, True, True, False]
+    """
+    return not any(map(str.isalpha, name)) or _PLACEHOLDERS.fullmatch(name.strip()) is not None
+
+
+def check_shapes(missing: Sequence[str]) -> None:
+    """Raise `UnboundInputError` that lists the inputs in `missing`, whose shapes nobody has given, if there are any."""
+    if not missing:
+        return
+    shapes = ", ".join(f"{name!r}: (...)" for name in missing)
+    notes = {"Input": f"{', '.join(map(repr, missing))}: no shape; give shapes={{{shapes}}}"}
+    raise UnboundInputError({"Input": len(missing)}, (), shapes=True, notes=notes)
 
 
 def _check_names(inputs: Mapping[str, TensorShape], shapes: Resizes) -> None:

@@ -144,10 +144,12 @@ def test_nodes_that_break_the_rules_are_told_with_their_place(given, text):
     assert text in result
 
 
-def test_the_version_of_the_operators_must_be_one():
+def test_an_operator_of_a_version_below_one_is_refused():
     value = single("Relu", X)
     value.opset_import[0].version = 0
-    assert error(value) == "operator set 'ai.onnx' is imported twice, or in no version"
+    assert error(value) == (
+        "operators that are not supported:\n  - 1 x Relu (opset 0, a version that does not exist; node 'node')"
+    )
 
 
 def test_an_opset_that_nobody_knows_yet_is_refused():

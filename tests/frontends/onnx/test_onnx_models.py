@@ -8,7 +8,7 @@ import pytest
 from google.protobuf import text_format
 from onnx import helper, numpy_helper
 
-from interposer.core.errors import InvalidArgumentError, ParseError
+from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInputError
 from interposer.core.types import Dim, TensorInfo, TensorShape
 from interposer.frontends.onnx import load
 from interposer.ops import Convolution2d, DepthwiseConvolution2d, FullyConnected, Reshape
@@ -156,9 +156,11 @@ def test_an_extent_that_is_bound_for_one_input_is_bound_for_all():
 def test_an_input_without_a_shape_needs_one():
     value = chain("Relu", shape=None)
     assert load(value, shapes={"x": (2, "n")}).inputs[0].output.known.shape == TensorShape((2, "n"))
-    with pytest.raises(ParseError) as caught:
+    with pytest.raises(UnboundInputError) as caught:
         load(value)
-    assert str(caught.value) == "input 'x': it has no shape; give one with shapes={'x': (...)}"
+    assert str(caught.value) == (
+        "operators that need to know more of the inputs:\n  - 1 x Input ('x': no shape; give shapes={'x': (...)})"
+    )
 
 
 @pytest.mark.parametrize(

@@ -140,12 +140,23 @@ def test_shapes_of_inputs_can_be_given_by_either_name_of_the_tensor():
 
 def test_an_input_without_a_shape_asks_for_one():
     data = graph(node("Placeholder", "x", dtype=Type("float32")), node("Relu", "y", "x"))
-    with pytest.raises(ParseError) as caught:
+    with pytest.raises(UnboundInputError) as caught:
         load(data)
     assert str(caught.value) == (
-        "input 'x': it has no shape; give one with shapes={'x': (...)}, or its value with values={'x': ...}"
+        "operators that need to know more of the inputs:\n  - 1 x Input ('x': no shape; give shapes={'x': (...)})"
     )
     assert run(data, np.float32([-1, 2]), shapes={"x": (2,)})[0].tolist() == [0, 2]
+
+
+def test_inputs_without_shapes_take_them_from_each_call():
+    inputs = [node("Placeholder", name, dtype=Type("float32")) for name in ("a", "b")]
+    data = graph(*inputs, node("MatMul", "y", "a", "b", T=Type("float32")))
+    with pytest.raises(UnboundInputError) as caught:
+        load(data)
+    assert str(caught.value).endswith("2 x Input ('a', 'b': no shape; give shapes={'a': (...), 'b': (...)})")
+    with ip.load(data, format="tensorflow") as model:
+        assert model.run([np.ones((2, 3), np.float32), np.ones((3, 1), np.float32)])[0].tolist() == [[3], [3]]
+        assert model.run([np.ones((1, 2), np.float32), np.ones((2, 1), np.float32)])[0].tolist() == [[2]]
 
 
 def test_what_training_records_is_no_output_and_what_it_prints_is_passed_on():

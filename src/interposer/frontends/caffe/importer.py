@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from interposer.core.constants import share
-from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInputError
+from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.core.files import check_regular, reason_of
 from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.formats.caffe import is_text
@@ -21,7 +21,7 @@ from interposer.frontends.caffe.sources import declared_inputs, is_source, with_
 from interposer.frontends.importer import Importer
 from interposer.frontends.missing import missing_operators
 from interposer.frontends.naming import keep_names
-from interposer.frontends.resizing import Resizes, resized
+from interposer.frontends.resizing import Resizes, check_shapes, resized
 from interposer.frontends.template import Template, Values, check_names, value_of
 from interposer.ir.graph import Value
 from interposer.ir.inference import infer_layer
@@ -87,8 +87,7 @@ def template(
         known = resized(declared, more)
         missing = [name for name, shape in known.items() if not shape.is_concrete and name not in values]
         try:
-            if missing:
-                raise UnboundInputError({"Input": len(missing)}, (), shapes=True, notes={"Input": ", ".join(missing)})
+            check_shapes(missing)
             return _Importer(plan, path, known, values).convert()
         except ParseError as error:
             raise (error if path is None else error.at(path)) from error.__cause__

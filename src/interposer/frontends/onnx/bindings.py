@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.core.types import MAX_RANK, UNRANKED, Dim, ShapeLike, TensorInfo, TensorShape, differ
 from interposer.frontends.onnx.elements import info_of_type
 from interposer.frontends.onnx.proto import Message
-from interposer.frontends.resizing import LARGEST, resized
+from interposer.frontends.resizing import LARGEST, is_placeholder, resized
 from interposer.frontends.template import Shapes
 
 __all__ = ["Bindings", "declared_info", "declared_shapes"]
@@ -29,25 +30,41 @@ class Bindings:
     def infos(self, inputs: Sequence[Message]) -> Iterator[tuple[str, TensorInfo]]:
         """Yield the name and the info of each of `inputs` (a `ValueInfoProto`), with the caller's shapes applied.
 
+        The rank of an input is unknown if neither the model nor the caller gives it a shape.
+
         Raises:
-            ParseError: an input has an unsupported type or no shape.
+            ParseError: an input has an unsupported type.
             InvalidArgumentError: `shapes` has an unknown name, or disagrees with the model.
         """
-        declared = {value.name: _declared(value) for value in inputs}
+        declared = _with_distinct_unknowns({value.name: _declared(value) for value in inputs})
         shapes = resized({name: _shape(dims) for name, dims in declared.items()}, self._shapes)
         self._check_values(declared)
         for value in inputs:
-            shape = shapes[value.name]
-            if not shape.is_ranked:
-                message = f"it has no shape; give one with shapes={{{value.name!r}: (...)}}"
-                raise ParseError(message, where=_where(value))
-            yield value.name, _info(value, shape)
+            yield value.name, _info(value, shapes[value.name])
 
     def _check_values(self, declared: Mapping[str, Sequence[int] | None]) -> None:
         for name, shape in self._values.items():
             for axis, (dim, size) in enumerate(zip(declared[name] or (), shape, strict=False)):
                 if differ(dim, size):
                     raise InvalidArgumentError(f"shapes: {name!r} has size {dim} along axis {axis}; {size} was given")
+
+
+def _with_distinct_unknowns(declared: Mapping[str, list[int] | None]) -> dict[str, list[int] | None]:
+    """Return the dimensions of all inputs, where two open ones have one name only if it says that they are the same.
+
+    Names that exporters generate for unknown sizes, and words such as ``None``, do not say that. Dimensions that share
+    such a name are named after their input and axis instead.
+    """
+    names = Counter(dim.name for dims in declared.values() for dim in dims or () if isinstance(dim, Dim))
+    shared = {name for name, count in names.items() if count > 1 and name is not None and is_placeholder(name)}
+    return {name: _renamed(name, dims, shared) for name, dims in declared.items()}
+
+
+def _renamed(name: str, dims: list[int] | None, shared: Container[str | None]) -> list[int] | None:
+    if dims is None:
+        return None
+    is_shared = [isinstance(dim, Dim) and dim.name in shared for dim in dims]
+    return [Dim(f"{name}_{axis}") if is_shared[axis] else dim for axis, dim in enumerate(dims)]
 
 
 def _shape(dims: Sequence[int] | None) -> TensorShape:
@@ -88,8 +105,9 @@ def _info(value: Message, shape: ShapeLike) -> TensorInfo:
 def _declared(value: Message) -> list[int] | None:
     """Return the dimensions that the model declares for a tensor (a `ValueInfoProto`), or None if it declares no rank.
 
-    An open dimension is a `Dim` with the model's name for it, or with a name such as ``image_0`` made of the tensor's
-    name and the axis. Sequences and optionals have one dimension, the number of their elements.
+    An open dimension is a `Dim` with the model's name for it. Without a name, or with a symbol such as ``?`` instead,
+    its name is made of the tensor's name and the axis, such as ``image_0``. Sequences and optionals have one dimension,
+    the number of their elements.
     """
     if value.type.WhichOneof("value") != "tensor_type":
         return [Dim(f"{value.name}_0")]
@@ -103,7 +121,8 @@ def _declared(value: Message) -> list[int] | None:
 
 def _dimension(value: Message, axis: int, dim: Message) -> int:
     if dim.WhichOneof("value") != "dim_value" or dim.dim_value < 0:
-        return Dim(dim.dim_param or f"{value.name}_{axis}")
+        is_named = any(map(str.isalpha, dim.dim_param))
+        return Dim(dim.dim_param if is_named else f"{value.name}_{axis}")
     if dim.dim_value > LARGEST:
         raise ParseError(f"it has size {dim.dim_value} along axis {axis}; at most {LARGEST} is", where=_where(value))
     return int(dim.dim_value)

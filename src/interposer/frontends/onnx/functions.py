@@ -32,14 +32,11 @@ class Body(NamedTuple):
 
 
 def opsets_of(imports: Iterable[Message]) -> dict[str, int]:
-    """Return the version of every operator set that a model or a function imports; `ParseError` if one is ambiguous."""
-    opsets: dict[str, int] = {}
-    for entry in imports:
-        domain = domain_of(entry)
-        if domain in opsets or entry.version < 1:
-            raise ParseError(f"operator set {entry.domain or 'ai.onnx'!r} is imported twice, or in no version")
-        opsets[domain] = entry.version
-    return opsets
+    """Return the version of every operator set that a model or a function imports, by domain.
+
+    Of several imports of a domain the last one counts, as in ONNX Runtime.
+    """
+    return {domain_of(entry): int(entry.version) for entry in imports}
 
 
 class Functions:

@@ -9,11 +9,11 @@ import numpy as np
 
 from interposer.frontends.onnx.channel_blocks import block_size
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.onnx_converters import Converter, Refusal, find
+from interposer.frontends.onnx.onnx_converters import Converter, Refusal, find, newest_version
 from interposer.frontends.onnx.operator_names import NCHWC, domain_of, title
 from interposer.frontends.onnx.order import graphs_of, names_in
 from interposer.frontends.onnx.proto import Message
-from interposer.frontends.onnx.schemas import has_function, standard_function
+from interposer.frontends.onnx.schemas import has_function, newest_opset, standard_function
 from interposer.frontends.onnx.state import ImportState
 from interposer.frontends.unsupported import UnsupportedFormError
 from interposer.ir.graph import Value
@@ -47,22 +47,31 @@ class GraphImporter(ImportState):
 
     def _convert_node(self, message: Message, name: str) -> None:
         domain = domain_of(message)
-        version = self._opsets.get(domain)
+        version = self._version(domain)
         function = self._functions.find(message)
         converter = None if function is not None else self._converter(message, version)
         with self.conversion(f"node {name!r} ({message.op_type})", partial(self._refuse, message, name, domain)):
             if self._missing and any(name in self._missing for name in names_in(message)):
                 self._survey(message, name)
                 self._missing.update(output for output in message.output if output)
-            elif converter is not None and version is not None:
-                self._run(converter, Node(self, message, name, version), message.output)
+            elif converter is not None:
+                self._run(converter, Node(self, message, name, version or 1), message.output)
             else:
                 self._inline(function or self._standard_function(message, version), message, name, self._convert_node)
+
+    def _version(self, domain: str) -> int | None:
+        """Return the version of a domain's opset, which is the newest known one if the model does not import it.
+
+        ONNX Runtime reads such models likewise. The result is None for a domain of which nothing is known.
+        """
+        if domain in self._opsets:
+            return self._opsets[domain]
+        return newest_opset(domain) or newest_version(domain)
 
     def _converter(self, message: Message, version: int | None) -> Converter | None:
         """Return the converter for a node whose opset has this version, or None if its operator is not known.
 
-        The caller's converters take precedence. `version` is None if the model does not import the opset.
+        The caller's converters take precedence. `version` is None if nothing is known of the node's domain.
         """
         domain = domain_of(message)
         own = self._operators.get(title(domain, message.op_type)) if self._operators else None
@@ -101,7 +110,7 @@ class GraphImporter(ImportState):
         model.
         """
         domain = domain_of(message)
-        version, function = self._opsets.get(domain), self._functions.find(message)
+        version, function = self._version(domain), self._functions.find(message)
         if function is not None:
             self._inline(function, message, name, self._survey)
         else:
@@ -113,10 +122,10 @@ class GraphImporter(ImportState):
     def _survey_operator(self, message: Message, name: str, converter: Converter | None) -> None:
         """Record the operator of a node if it is unknown, or if no form of it is supported."""
         domain = domain_of(message)
-        version = self._opsets.get(domain)
+        version = self._version(domain)
         if isinstance(converter, Refusal):
             self._refuse(message, name, domain, UnsupportedFormError(converter.reason))
-        elif version is None or not (converter or has_function(message, version)):
+        elif not (converter or (version and has_function(message, version))):
             self._refuse(message, name, domain, UnsupportedFormError(""))
 
     def _run(self, converter: Converter, node: Node, outputs: Sequence[str]) -> None:
@@ -136,8 +145,15 @@ class GraphImporter(ImportState):
         inputs would make it supported.
         """
         version = self._opsets.get(domain)
-        opset = f"opset {version}" if version is not None else "whose opset the model does not import"
+        opset = _opset_text(version)
         self._missing.update(output for output in message.output if output)
         is_foreign = version is not None and not domain.startswith("ai.onnx") and bool(domain)
         hint = "map it with interposer.frontends.onnx.operator" if is_foreign else ""
         self.refuse(title(domain, message.op_type), f"node {name!r}", error, detail=opset, hint=hint)
+
+
+def _opset_text(version: int | None) -> str:
+    """Return what a message says about the opset version in which a model imports the domain of an operator."""
+    if version is None:
+        return "whose opset the model does not import"
+    return f"opset {version}" if version > 0 else f"opset {version}, a version that does not exist"

@@ -22,6 +22,7 @@ from interposer.frontends.onnx.onnx_converters import Converter
 from interposer.frontends.onnx.order import in_running_order, names_in
 from interposer.frontends.onnx.proto import Document, Message, Source, onnx_package, read_model
 from interposer.frontends.onnx.tensors import array_of
+from interposer.frontends.resizing import check_shapes
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
 from interposer.ir.network import Network
 
@@ -202,7 +203,9 @@ def _add_inputs(importer: GraphImporter, model: _Read, shapes: Shapes, values: V
     """
     check_names(values, [value.name for value in model.message.graph.input])
     number = 0
-    for name, info in _infos(model, shapes, values):
+    infos = dict(_infos(model, shapes, values))
+    check_shapes([name for name, info in infos.items() if info.is_tensor and not info.is_ranked and name not in values])
+    for name, info in infos.items():
         if name in values:
             array = value_of(name, info, values[name])
             importer.define(name, importer.constant(array, name, f"input {name!r}", info.quantization))

@@ -12,7 +12,7 @@ from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.operator_names import title
 from interposer.ir.graph import Value
 
-__all__ = ["Converter", "Refusal", "add_custom", "find", "operator", "operators"]
+__all__ = ["Converter", "Refusal", "add_custom", "find", "newest_version", "operator", "operators"]
 
 Converter: TypeAlias = Callable[[Node], Value | Sequence[Value | None]]
 
@@ -103,6 +103,13 @@ def add_custom(domain: str, name: str, since: int, convert: Converter) -> None:
 def find(domain: str, name: str, version: int) -> Converter | None:
     """Return the converter for version `version` of an operator's opset, built-in ones first; None if there is none."""
     return _BUILT_IN.find(domain, name, version) or _CUSTOM.find(domain, name, version)
+
+
+def newest_version(domain: str) -> int | None:
+    """Return the latest opset version since which an operator of `domain` has a converter; None if none has any."""
+    tables = {**_BUILT_IN.entries, **_CUSTOM.entries}
+    versions = (entries[-1].since for (known, _), entries in tables.items() if known == domain)
+    return max(versions, default=None)
 
 
 def operators() -> dict[str, tuple[int, ...]]:

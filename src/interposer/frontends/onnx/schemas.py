@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from interposer.core.errors import ParseError
@@ -11,7 +12,14 @@ from interposer.frontends.onnx.operator_names import domain_of
 from interposer.frontends.onnx.proto import Message, onnx_package
 from interposer.frontends.onnx.tensors import type_number
 
-__all__ = ["has_function", "standard_function"]
+__all__ = ["has_function", "newest_opset", "standard_function"]
+
+
+@cache
+def newest_opset(domain: str) -> int | None:
+    """Return the latest opset version of a domain that the package onnx knows; None if it does not know the domain."""
+    schemas = onnx_package().defs.get_all_schemas()
+    return max((schema.since_version for schema in schemas if schema.domain == domain), default=None)
 
 
 def standard_function(node: Message, version: int, info_of: Callable[[str], TensorInfo]) -> Message | None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean, memory_to
 from interposer.core.types import MAX_RANK, UNRANKED, Array, Dim, TensorInfo, TensorShape
-from interposer.frontends.resizing import LARGEST, resized
+from interposer.frontends.resizing import LARGEST, check_shapes, resized
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
 from interposer.frontends.tensorflow.checkpoints import Variables
 from interposer.frontends.tensorflow.dtypes import TYPE_NUMBERS, data_type
@@ -435,17 +435,14 @@ def _add_inputs(scope: Scope, model: _Model, shapes: Shapes, values: Values) -> 
     for name in defaults:
         scope.define(name, scope.constant(_as_array(values[name], model.graph, name), name, f"input {name!r}"))
     number = 0
-    for name, info in _infos(model, shapes, {key: value for key, value in values.items() if key in model.inputs}):
+    infos = dict(_infos(model, shapes, {key: value for key, value in values.items() if key in model.inputs}))
+    check_shapes([name for name, info in infos.items() if not info.is_ranked and name not in values])
+    for name, info in infos.items():
         node = model.inputs[name].node
         if name in values:
             array = value_of(name, info, values[name])
             scope.define_output(in_graph(node), scope.constant(array, name, f"input {name!r}"))
             continue
-        if not info.shape.is_ranked:
-            text = (
-                f"it has no shape; give one with shapes={{{name!r}: (...)}}, or its value with values={{{name!r}: ...}}"
-            )
-            raise ParseError(text, where=f"input {name!r}")
         scope.define_input(node, scope.network.add_input_layer(number, info, name=name).output)
         number += 1
 

@@ -1,0 +1,122 @@
+"""Irregular ONNX files as exporters and converters write them, which ONNX Runtime reads."""
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import interposer as ip
+from interposer.core.errors import InvalidArgumentError, UnboundInputError
+from interposer.frontends.onnx import load, operator
+from tests.frontends.onnx.models import info, model, ours
+
+X = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+DEFAULT, ALIAS, MICROSOFT = "", "ai.onnx", "com.microsoft"
+
+
+def graph_of(nodes, inputs=(), outputs=("y",), name="graph", constants=()):
+    outputs = [helper.make_empty_tensor_value_info(name) for name in outputs]
+    return helper.make_graph(nodes, name, list(inputs), outputs, list(constants))
+
+
+def imported(opsets, *nodes, functions=()):
+    graph = graph_of(nodes, [info("x", X.shape)])
+    imports = [helper.make_opsetid(*opset) for opset in opsets]
+    return helper.make_model(graph, opset_imports=imports, functions=functions, ir_version=9)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def old_softmax(x):
+    return softmax(x.reshape(len(x), -1)).reshape(x.shape)
+
+
+# --- operator sets ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("opsets", "expected"),
+    [
+        ([(DEFAULT, 13), (ALIAS, 13)], softmax),
+        ([(DEFAULT, 13), (ALIAS, 11)], old_softmax),
+        ([(ALIAS, 11), (DEFAULT, 13)], softmax),
+        ([(DEFAULT, 13), (DEFAULT, 11)], old_softmax),
+        ([(MICROSOFT, 1)], softmax),
+        ([("ai.onnx.ml", 3)], softmax),
+        ([(DEFAULT, 13), (MICROSOFT, 1), (MICROSOFT, 1)], softmax),
+        ([(DEFAULT, 13), ("com.example", 0)], softmax),
+    ],
+)
+def test_the_last_import_of_a_domain_counts_and_a_missing_one_is_the_newest(opsets, expected):
+    [result] = ours(imported(opsets, helper.make_node("Softmax", ["x"], ["y"])), X)
+    np.testing.assert_allclose(result, expected(X), rtol=1e-6)
+
+
+def test_operators_of_known_domains_are_read_although_their_domain_is_not_imported():
+    gelu = helper.make_node("QuickGelu", ["x"], ["y"], domain=MICROSOFT, alpha=1.0)
+    np.testing.assert_allclose(ours(imported([(DEFAULT, 13)], gelu), X)[0], X / (1 + np.exp(-X)), rtol=1e-6)
+    binarizer = helper.make_node("Binarizer", ["x"], ["y"], domain="ai.onnx.ml", threshold=4.0)
+    np.testing.assert_array_equal(ours(imported([(DEFAULT, 13)], binarizer), X)[0], (X > 4).astype(np.float32))
+
+
+def test_a_converter_of_the_caller_needs_no_import_of_its_domain():
+    @operator("FoundFilesTwice", domain="com.example.found", since=3)
+    def twice(node):
+        x = node.value(0)
+        return node.result(ip.ops.Addition(), x, x)
+
+    mine = helper.make_node("FoundFilesTwice", ["x"], ["y"], domain="com.example.found")
+    assert (ours(imported([(DEFAULT, 13)], mine), X)[0] == 2 * X).all()
+    other = helper.make_node("Unregistered", ["x"], ["y"], domain="com.example.other")
+    network = load(imported([(DEFAULT, 13)], other), operators={"com.example.other.Unregistered": twice})
+    assert [layer.op.op_name() for layer in network.graph if layer.values and layer.outputs] == ["Addition"]
+
+
+def test_each_function_has_the_operator_sets_that_it_imports():
+    def function(name, *opsets):
+        body = [helper.make_node("Softmax", ["a"], ["b"])]
+        return helper.make_function("f", name, ["a"], ["b"], body, [helper.make_opsetid(*opset) for opset in opsets])
+
+    functions = [function("Old", (DEFAULT, 11)), function("New", (DEFAULT, 12), (ALIAS, 13))]
+    nodes = [helper.make_node("Old", ["x"], ["h"], domain="f"), helper.make_node("New", ["h"], ["y"], domain="f")]
+    [result] = ours(imported([(DEFAULT, 13)], *nodes, functions=functions), X)
+    np.testing.assert_allclose(result, softmax(old_softmax(X)), rtol=1e-6)
+
+
+# --- dimensions and shapes of inputs ----------------------------------------------------------------------------------
+
+
+def product(a, b):
+    nodes = [helper.make_node("MatMul", ["a", "b"], ["y"])]
+    return model(nodes, {"a": a, "b": b}).SerializeToString()
+
+
+@pytest.mark.parametrize("name", ["?", "", "-1", "None", "unk__12", "a_dynamic_axes_1", "DynamicDimension.0"])
+def test_dimensions_whose_names_stand_for_unknown_sizes_may_differ(name):
+    data = product((name, name), (name, name))
+    shapes = {"a": (2, 3), "b": (3, 5)}
+    arrays = [np.ones(shape, np.float32) for shape in shapes.values()]
+    for given in (None, shapes, {"a_0": 2, "a_1": 3, "b_0": 3, "b_1": 5}):
+        with ip.load(data, shapes=given) as loaded:
+            assert loaded.run(arrays)[0].tolist() == [[3] * 5] * 2
+
+
+def test_a_generated_name_of_one_dimension_is_kept():
+    data = product(("unk__12", 3), (3, "unk__13"))
+    with ip.load(data, shapes={"unk__12": 2, "unk__13": 1}) as loaded:
+        assert [tuple(shape.shape) for shape in loaded.inputs.values()] == [(2, 3), (3, 1)]
+    with pytest.raises(InvalidArgumentError, match="'n' is both 2 and 3"):
+        ip.load(product((1, "n"), ("n", 1)), shapes={"a": (1, 2), "b": (3, 1)})
+
+
+def test_inputs_without_shapes_take_them_from_each_call():
+    data = product(None, None)
+    with pytest.raises(UnboundInputError) as caught:
+        load(data)
+    assert str(caught.value).endswith("2 x Input ('a', 'b': no shape; give shapes={'a': (...), 'b': (...)})")
+    with ip.load(data) as loaded:
+        for rows in (1, 3):
+            arrays = [np.ones((rows, 2), np.float32), np.ones((2, 1), np.float32)]
+            assert loaded.run(arrays)[0].tolist() == [[2]] * rows
