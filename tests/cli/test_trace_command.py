@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import interposer as ip
 from interposer.cli.main import main
 from tests.cli import networks
 
@@ -23,6 +25,7 @@ def test_the_trace_has_the_optimizer_and_as_many_runs_as_requested(
     kinds = [event["cat"] for event in events if event["ph"] == "X" and event["pid"] == 1]
     assert kinds.count("run") == 3
     assert "optimize" in kinds
+    assert "acquire memory" not in {event["name"] for event in events}  # a run before the recorded ones did
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["layer", "operator", "backend", "count", "median", "us", "share"]
     assert lines[-1] == f"written: {target}, with 3 runs on: random numbers, seed 0"
@@ -39,6 +42,22 @@ def test_the_times_of_the_layers_can_be_json(
     counts = {layer["name"]: (layer["backend"], layer["count"]) for layer in summary["layers"]}
     assert counts["positive"] == ("Device", 10)
     assert target.stat().st_size > 1000
+
+
+def test_a_network_of_open_shapes_is_traced_with_the_optimizer(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    network = ip.Network("open")
+    x = network.add_input_layer(0, ip.TensorInfo((None, 3)), name="x")
+    network.add_output_layer(0, network.add_addition_layer(x, x, name="sum"), name="y")
+    file, values, target = tmp_path / "open.txt", tmp_path / "x.npy", tmp_path / "t.json"
+    file.write_text(str(network))
+    np.save(values, np.ones((2, 3), np.float32))
+    words = ["trace", str(file), "-o", str(target), "--input", str(values), "--runs", "2", "--backends", "CpuRef"]
+    assert main(words) == 0
+    events = json.loads(target.read_text())["traceEvents"]
+    kinds = [event["cat"] for event in events if event["ph"] == "X" and event["pid"] == 1]
+    assert (kinds.count("run"), kinds.count("optimize") > 0) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,12 @@ class Workload(ABC):
     def post_allocation_configure(self) -> None:
         """Called once, after all workloads of the network are created and its memory is planned."""
 
+    def prepare_recording(self) -> None:
+        """Prepare to measure steps inside of the workload; called before each run that a profile records.
+
+        The recorded times do not contain this call. It may be made by several threads at the same time.
+        """
+
     @abstractmethod
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Compute the outputs from the inputs, both in the order of the layer's operands and results."""

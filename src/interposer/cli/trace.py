@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from typing import Any, Final
 
 from interposer.cli.inputs import add_input_arguments, inputs_text, read_inputs, seed_of, sized_inputs
@@ -13,6 +14,7 @@ from interposer.cli.tables import Table, say, show, write_json
 from interposer.core.errors import InvalidArgumentError
 from interposer.profiling import CounterTotal, LayerTimes, Profile
 from interposer.profiling.profile import SUFFIXES
+from interposer.session import Model
 from interposer.session.images import Preprocessing
 
 __all__ = ["configure", "execute"]
@@ -20,10 +22,11 @@ __all__ = ["configure", "execute"]
 _HELP: Final = """\
 The trace has the steps of the optimizer, the loading of the network, and its runs
 with every layer and every copy, on tracks for threads, backends, devices and
-counters. Arrows follow tensors from one backend to another. The suffix of the file
-chooses the format: .pftrace or .perfetto-trace is Perfetto's, which
-https://ui.perfetto.dev shows, .json is Chrome's (chrome://tracing), and .html is a
-page for any browser, with a timeline, a flame graph, tables and the network.
+counters. The network runs once before, which is not recorded. Arrows follow tensors
+from one backend to another. The suffix of the file chooses the format: .pftrace or
+.perfetto-trace is Perfetto's, which https://ui.perfetto.dev shows, .json is Chrome's
+(chrome://tracing), and .html is a page for any browser, with a timeline, a flame
+graph, tables and the network.
 
 Inputs are files (--input) or random numbers (--random), the same in each run.
 """
@@ -49,11 +52,18 @@ def execute(args: argparse.Namespace) -> None:
         raise InvalidArgumentError(f"--output takes a file with the suffix {', '.join(SUFFIXES)}, not {args.output}")
     check_writable("--output", args.output, sources_of(args))
     profile = Profile()
-    with profile, open_model(args) as model:
+    with profile:
+        model = open_model(args)
+    with model:
         preprocessing = Preprocessing(quantize=args.quantize_inputs)
         inputs = read_inputs(args.input, model.inputs, preprocessing, seed_of(args), sized_inputs(model))
-        for _ in range(args.runs):
-            model.run(inputs)
+        if not model.is_prepared:
+            with profile:
+                _prepare(model, inputs)
+        model.run(inputs)
+        with profile:
+            for _ in range(args.runs):
+                model.run(inputs)
         report_absent(model)
         explanation = model.explain()
     profile.save(args.output, explanations=[explanation])
@@ -66,6 +76,15 @@ def execute(args: argparse.Namespace) -> None:
     say(f"written: {args.output}, with {args.runs} runs on: {inputs_text(args)}")
     if profile.lost:
         say(f"{profile.lost} events were lost, because the buffer was full; give fewer --runs")
+
+
+def _prepare(model: Model, inputs: dict[str, Any]) -> None:
+    """Let the model load its network for the shapes of these inputs, without a run.
+
+    A network that depends on the values of inputs is not loaded here, but in the first run.
+    """
+    with suppress(InvalidArgumentError), model.bind(inputs):
+        pass
 
 
 def _write_json(args: argparse.Namespace, profile: Profile) -> None:

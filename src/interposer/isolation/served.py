@@ -262,9 +262,12 @@ class Served:
         network.bring(request["bring"])
         inputs = [self._late_input(network, reader, operand) for operand in request["inputs"]]
         outputs = [_late_output(network, reader, operand) for operand in request["outputs"]]
+        workload, is_recorded = self.workloads[request["workload"]], self.profiling is not None and self.profiling.is_on
+        if is_recorded:
+            workload.prepare_recording()
         begin = perf_counter_ns()
-        self.workloads[request["workload"]].execute(inputs, outputs)
-        if self.profiling is not None and self.profiling.is_on:
+        workload.execute(inputs, outputs)
+        if self.profiling is not None and is_recorded:
             self.profiling.ran(self.number, (begin, perf_counter_ns()))
         network.fetch([slot for slot in request["outputs"] if isinstance(slot, int)])
         late_outputs = [
@@ -445,6 +448,8 @@ class ServedNetwork:
             self.fetch(fetched)
 
     def _run_timed(self, plan: int, profiling: ServedProfiling) -> None:
+        for workload, *_ in self.plans[plan]:
+            workload.prepare_recording()
         state, times = self._served.state, [perf_counter_ns()]
         for number, (workload, inputs, outputs, _) in enumerate(self.plans[plan]):
             state[0] = number

@@ -495,6 +495,10 @@ class RunTrace:
         """The begin of the run."""
         return self.times[0]
 
+    def restart(self) -> None:
+        """Let the run begin now, after a preparation that does not count."""
+        self.times = [perf_counter_ns()]
+
     def add_chain(self, sites: Sequence[Site], times: Sequence[int]) -> None:
         """Add intervals of this thread that follow each other; `times` has their begins, and the last end."""
         count = len(times) - 1
@@ -581,7 +585,7 @@ def recorded_runs(
     """Return a function that makes calls of two arguments, and records each as a whole run without other events.
 
     A call that returns None has run nothing, and is not recorded. This is faster than a `RunTrace`. `sites` is called
-    once, when the first run is recorded.
+    once, before the first run that is recorded.
     """
     shape: Together | None = None
     number, field_count = -1, 0
@@ -589,11 +593,12 @@ def recorded_runs(
 
     def run(first: Any, second: Any) -> Any:
         nonlocal shape, number, field_count
+        if shape is None:
+            shape = sites()
         begin = clock()
         try:
             outputs = call(first, second)
         except BaseException as error:
-            shape = shape or sites()
             _record_run(shape, network, inferences, begin, error)
             raise
         if outputs is None:
@@ -601,7 +606,6 @@ def recorded_runs(
         thread, rings = get_ident(), only_rings[0]
         ring = None if rings is None else rings.get(thread)
         if ring is None or number not in ring.shapes:
-            shape = shape or sites()
             number, field_count = shape.number, shape.size * _WIDTH
             _record_run(shape, network, inferences, begin)
             return outputs

@@ -9,10 +9,11 @@ from typing import Final
 
 from interposer.core.types import Dim, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.regions import places
 from interposer.ops.control import Constant, Input, Output
 from interposer.ops.control_flow import ControlFlow, If
 
-__all__ = ["Estimate", "estimate"]
+__all__ = ["Estimate", "estimate", "operations", "operations_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,11 @@ def operations(layer: Layer) -> int:
         if info is not None and not info.is_concrete:
             return 0
     return int(layer.op.operations(inputs, outputs))
+
+
+def operations_of(graph: Graph) -> dict[str, int]:
+    """Return the number of operations of each layer by name, with the layers of regions."""
+    return {place.name: operations(place.layer) for place in places(graph)}
 
 
 def _of_regions(layer: Layer, counts: Iterable[int]) -> int:

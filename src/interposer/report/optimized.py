@@ -9,6 +9,7 @@ from typing import Any
 
 from interposer.ir.dot import save_dot
 from interposer.ir.graph import Graph, Layer
+from interposer.report.estimate import operations_of
 from interposer.report.explanation import LATE, Explanation, Times, Verdict
 from interposer.report.facts import facts_of
 from interposer.report.records import Crossing, Message, Placement, Refusal
@@ -53,11 +54,18 @@ class OptimizedNetwork:
     """False if inputs of the caller and tensors of other backends are copied, never used in place."""
     export_enabled: bool = True
     """False if outputs are never computed in arrays of the caller, but copied there."""
+    known_operations: Mapping[str, int] | None = None
+    """The numbers of operations of the layers of `divided`, by name, if they are known without building that graph."""
 
     @property
     def copies(self) -> tuple[Crossing, ...]:
         """The records of the tensors that are copied from one backend's memory to another's in every run."""
         return tuple(crossing for crossing in self.crossings if crossing.is_copy)
+
+    def operations(self) -> dict[str, int]:
+        """Return the numbers of operations of the layers that run, and of those that backends replaced, by name."""
+        before = operations_of(self.divided()) if self.known_operations is None else self.known_operations
+        return {**operations_of(self.graph), **before}
 
     @property
     def name(self) -> str:

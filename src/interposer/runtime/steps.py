@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from interposer.backend import ArrayHandle, TensorHandle
+from interposer.backend import ArrayHandle, TensorHandle, Workload
 from interposer.core.errors import DeadlineExceededError, ExecutionError, LoadError, RunCancelledError
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer, Value
@@ -235,6 +235,21 @@ class Steps:
         """The sites of runs on imported memory, for recorders."""
         sites = self.program.sites
         return Chain(sites.run, sites.execute, None, self.sites, sites.give)
+
+    def prepare_recording(self) -> None:
+        """Create what only recorded runs need; called before each of them, so that its times do not contain this."""
+        _ = self.sites
+        for prepare in self._preparations:
+            prepare()
+
+    @cached_property
+    def _preparations(self) -> list[Callable[[], None]]:
+        """What to call before each recorded run: see `Workload.prepare_recording`."""
+        own_steps = map(self.program.step, (layer for layer in self.program.running if layer not in self._regions))
+        workloads = [step.workload for step in own_steps if step.workload is not None]
+        regions = [region for _, regions in self._regions.values() for region in regions]
+        overriding = [each for each in workloads if type(each).prepare_recording is not Workload.prepare_recording]
+        return [each.prepare_recording for each in overriding] + [region.prepare_recording for region in regions]
 
     @property
     def sites(self) -> list[Site]:

@@ -13,7 +13,6 @@ from interposer.ir.regions import places
 from interposer.ops.control import Constant, Input, MemCopy, MemImport
 from interposer.profiling.events import Category, Counter, HeldTensor, Holding, Site, TracedNetwork
 from interposer.profiling.recorder import Gauge, active
-from interposer.report.estimate import operations
 from interposer.report.optimized import OptimizedNetwork
 
 __all__ = ["HeldTensors", "NetworkSites"]
@@ -99,8 +98,7 @@ class NetworkSites:
     @cached_property
     def _operations(self) -> Mapping[str, int]:
         """The numbers of operations of the layers, by name, as they were before backends fused them."""
-        divided = places(self._optimized.divided())
-        return {place.name: operations(place.layer) for place in (*places(self._optimized.graph), *divided)}
+        return self._optimized.operations()
 
     @cached_property
     def _partitions(self) -> Mapping[tuple[Layer, str], str]:

@@ -119,7 +119,9 @@ class WorkingMemHandle:
             self._factories.acquire()
             self._run(inputs, outputs, control)
             return
+        steps.prepare_recording()
         chain = None if control is not None or not self._is_chain or self._factories.lacks_memory else steps.chain
+        trace.restart()
         steps.trace, thread = trace, trace.thread
         outer, current[thread] = current.get(thread), trace
         try:
@@ -226,6 +228,8 @@ class WorkingMemHandle:
         if trace is None:
             call.run()
             return
+        self._steps.prepare_recording()
+        trace.restart()
         outer = trace.enter()
         try:
             call.traced(trace)

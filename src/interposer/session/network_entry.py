@@ -26,6 +26,7 @@ from interposer.ops.control import Constant, Input, Output, PreCompiled
 from interposer.optimizer import OptimizerOptions, optimize
 from interposer.plugins.device_spec import DeviceSpec
 from interposer.plugins.registry import BackendRegistry
+from interposer.report.estimate import operations_of
 from interposer.report.optimized import OptimizedNetwork
 from interposer.report.records import Placement
 from interposer.session.loaded import LoadedVariants
@@ -126,6 +127,7 @@ class EntryCodec:
         assert estimate is not None
         network = {
             "name": optimized.name, "layers": layers, "placements": placements, "needed": asdict(estimate),
+            "operations": operations_of(optimized.divided()),
             "inputs": [(name, _plain(info)) for name, info in inputs.items()],
             "outputs": [(name, None if info is None else _plain(info)) for name, info in outputs.items()],
         }  # fmt: skip
@@ -197,7 +199,7 @@ class EntryCodec:
             absent=(), backends={name: registry.get(name) for name in self._ids},
             model_options=dict(options.model_options), ask=lambda backend: divided().ask(backend),
             divided=lambda: divided().divided(), import_enabled=options.import_enabled,
-            export_enabled=options.export_enabled,
+            export_enabled=options.export_enabled, known_operations=dict(entry.network["operations"]),
         )  # fmt: skip
 
     def _graph(self, entry: Entry) -> Graph:

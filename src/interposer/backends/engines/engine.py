@@ -8,12 +8,12 @@ import platform
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
@@ -38,11 +38,11 @@ from interposer.backends.engines.engine_options import Chosen, Option, chosen
 from interposer.backends.engines.memory import bytes_of, largest_moment
 from interposer.backends.engines.profiles import EngineProfiles, EngineStep
 from interposer.core.errors import BackendContractError, OptionError
-from interposer.core.types import Array, DataType
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ops import PreCompiled
 
-__all__ = ["Engine", "Executable", "RefusedError", "processor", "shortened"]
+__all__ = ["Engine", "Examples", "Executable", "RefusedError", "processor", "shortened"]
 
 _log: Final = logging.getLogger("interposer.profiling")
 _MOST_REASONS: Final = 8192
@@ -59,6 +59,10 @@ class RefusedError(Exception):
 def shortened(text: str) -> str:
     """Return an engine's error message, truncated with "..." if it is long, as some engines append the whole model."""
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]} ..."
+
+
+Examples: TypeAlias = Callable[[], tuple[Sequence[Array], Sequence[Array]]]
+"""A function that returns new arrays for the inputs and the outputs of a subgraph."""
 
 
 class Executable(ABC):
@@ -90,6 +94,12 @@ class Executable(ABC):
     @abstractmethod
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Compute the subgraph's outputs from its inputs, in place into `outputs`; all arrays are contiguous."""
+
+    def begin_measuring(self, examples: Examples) -> None:
+        """Create what `run_measured` needs, if it does not exist, and warm it up by a run on `examples`.
+
+        Several threads may call this at the same time.
+        """
 
     def run_measured(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Sequence[EngineStep]:
         """Do what `run` does while a profile records, and return the steps that the engine measured in this run."""
@@ -378,7 +388,7 @@ class _EngineFactory(WorkloadFactory):
         executable = layer.op.object if isinstance(layer.op, PreCompiled) else None
         if not isinstance(executable, Executable):
             raise BackendContractError(f"layer {layer} was not compiled by an engine")
-        return _EngineWorkload(executable)
+        return _EngineWorkload(executable, info)
 
 
 class _EngineWorkload(Workload):
@@ -386,8 +396,8 @@ class _EngineWorkload(Workload):
 
     estimates_memory = True
 
-    def __init__(self, executable: Executable) -> None:
-        self.executable = executable
+    def __init__(self, executable: Executable, info: WorkloadInfo) -> None:
+        self.executable, self._info = executable, info
         self.concurrent = executable.concurrent
 
     @property
@@ -415,6 +425,23 @@ class _EngineWorkload(Workload):
             for handle in mapped:
                 handle.unmap()
 
+    def prepare_recording(self) -> None:
+        """Let the executable prepare to measure, while a profile records."""
+        profiles = self.executable.profiles
+        if profiles is None or not profiles.is_on:
+            return
+        try:
+            self.executable.begin_measuring(self._examples)
+        except RefusedError as refusal:
+            self._end_measuring(refusal)
+
+    def _examples(self) -> tuple[Sequence[Array], Sequence[Array]]:
+        return [_zeros(info) for info in self._info.inputs], [_zeros(info) for info in self._info.outputs]
+
+    def _end_measuring(self, refusal: RefusedError) -> None:
+        _log.warning("the layers of a subgraph cannot be measured: %s", refusal)
+        self.executable.profiles = None
+
     def _run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         executable, profiles = self.executable, self.executable.profiles
         if profiles is None or not profiles.is_on:
@@ -423,11 +450,16 @@ class _EngineWorkload(Workload):
         try:
             steps = executable.run_measured(inputs, outputs)
         except RefusedError as refusal:
-            _log.warning("the layers of a subgraph cannot be measured: %s", refusal)
-            executable.profiles = None
+            self._end_measuring(refusal)
             executable.run(inputs, outputs)
             return
         profiles.add(executable, steps)
+
+
+def _zeros(info: TensorInfo | None) -> Array:
+    """Return zeros for a tensor of a subgraph, which use no memory until they are read or written."""
+    assert info is not None
+    return np.zeros(tuple(map(int, info.shape)), info.dtype.numpy)
 
 
 def _without_gaps(array: Array) -> Array:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from interposer.backend import BackendId, SubgraphView, thread_budget
-from interposer.backends.engines.engine import Engine, Executable, RefusedError, processor, shortened
+from interposer.backends.engines.engine import Engine, Examples, Executable, RefusedError, processor, shortened
 from interposer.backends.engines.engine_options import MOST_THREADS, Option, capabilities
 from interposer.backends.engines.models import OnnxPart, onnx_part, onnx_reasons
 from interposer.backends.engines.onnxruntime_profiles import MeasuredSession
@@ -183,12 +183,20 @@ class _Session(Executable):
         """Run the model as `run` does, in a session that measures its nodes until `end_measuring`."""
         if not self._options["layer_times"]:
             return super().run_measured(inputs, outputs)
+        measured = self._begun()
+        (self if measured.is_full else measured).run(inputs, outputs)
+        return ()
+
+    def begin_measuring(self, examples: Examples) -> None:
+        """Create the session that measures its nodes, if `layer_times` is True, and run it once."""
+        if self._options["layer_times"] and self._measured is None:
+            self._begun().warm_up(*examples())
+
+    def _begun(self) -> MeasuredSession[_Session]:
         with self._turn:
             if self._measured is None:
                 self._measured = self._measured_session()
-            measured = self._measured
-        (self if measured.is_full else measured).run(inputs, outputs)
-        return ()
+            return self._measured
 
     def _measured_session(self) -> MeasuredSession[_Session]:
         try:

@@ -9,6 +9,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
@@ -76,6 +77,11 @@ class MeasuredSession(Generic[_S]):
         begin = perf_counter_ns()
         self._owner.run(inputs, outputs)
         self._runs.append(_Run(threading.get_native_id(), threading.get_ident(), begin, perf_counter_ns()))
+
+    def warm_up(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Run once on arrays with any content; this run is not measured, and its failure does not matter."""
+        with suppress(Exception):  # ONNX Runtime's exceptions have no common base class
+            self._owner.run(inputs, outputs)
 
     def end(self) -> list[EngineStep]:
         """End the session, and return the nodes of all runs; empty if its file cannot be read."""

@@ -10,6 +10,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import cache, partial
 from time import perf_counter_ns
@@ -18,7 +19,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from interposer.backend import BackendId, SubgraphView, thread_budget
-from interposer.backends.engines.engine import Engine, Executable, RefusedError, processor
+from interposer.backends.engines.engine import Engine, Examples, Executable, RefusedError, processor
 from interposer.backends.engines.engine_options import MOST_THREADS, Option, capabilities
 from interposer.backends.engines.memory import shareable
 from interposer.backends.engines.models import OnnxPart, constants_as_inputs, onnx_part, onnx_reasons
@@ -228,17 +229,28 @@ class _Compiled(Executable):
         """
         if not self._options["layer_times"]:
             return super().run_measured(inputs, outputs)
+        measured = self._begun()
+        request = measured._request()
+        begin = perf_counter_ns()
+        request.run(inputs, outputs)
+        steps = in_turn(request.durations(), begin, perf_counter_ns())
+        measured._free.append(request)
+        return steps
+
+    def begin_measuring(self, examples: Examples) -> None:
+        """Compile the model with performance counters, if `layer_times` is True, and run it once."""
+        if self._options["layer_times"] and self._measured is None:
+            measured = self._begun()
+            with suppress(Exception):  # of OpenVINO; its exceptions have no common base class, and this run may fail
+                measured.run(*examples())
+
+    def _begun(self) -> _Compiled:
         with self._turn:
             if self._measured is None:
                 self._measured = _Compiled(
                     self._create_model, self._positions, self._options, self.constants, measures=True
                 )
-        request = self._measured._request()
-        begin = perf_counter_ns()
-        request.run(inputs, outputs)
-        steps = in_turn(request.durations(), begin, perf_counter_ns())
-        self._measured._free.append(request)
-        return steps
+            return self._measured
 
     def _request(self) -> _Request:
         try:
