@@ -72,3 +72,22 @@ def test_arm_nns_algorithm_needs_no_data_and_may_quantize_inputs_and_outputs(tmp
     assert lines(capsys) == ["10 of 10 layers quantized (uint8)", f"written: {target}"]
     model = ip.load(str(target), ["CpuRef"])
     assert {str(info.dtype) for info in (*model.inputs.values(), *model.outputs.values())} == {"uint8"}
+
+
+def test_the_output_has_what_its_format_can_hold_and_few_samples_are_remarked_upon(tmp_path, capsys):
+    pytest.importorskip("flatbuffers")
+    network = ip.Network("negated")
+    x = network.add_input_layer(0, ip.TensorInfo((1, 4)), name="x")
+    double = network.add_addition_layer(x, x, name="double")
+    negative = network.add_elementwise_unary_layer(double, operation=ip.ops.UnaryOperation.NEG, name="negative")
+    network.add_output_layer(0, network.add_addition_layer(negative, x, name="sum"))
+    source, target = tmp_path / "negated.txt", tmp_path / "negated.tflite"
+    source.write_text(network.text())
+    np.save(tmp_path / "x.npy", np.ones((3, 4), np.float32))
+    assert main(["quantize", str(source), "--data", str(tmp_path / "x.npy"), "-o", str(target)]) == 0
+    shown = lines(capsys)
+    assert "2 of 3 layers quantized (int8)" in shown
+    assert shown[-3].startswith("note: the ranges are those of 3 samples")
+    assert ip.load(str(target), ["CpuRef"]).run([np.ones((1, 4), np.float32)])[0] == pytest.approx(-1, abs=0.05)
+    assert main(["quantize", str(target), "--data", str(tmp_path / "x.npy"), "-o", str(source)]) == 2
+    assert "the network is quantized already: 2 of its 3 layers compute with" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import pytest
 
 import interposer as ip
 from interposer import DataLayout, Network, TensorInfo
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError, UnwritableError
 from interposer.ops import (
     Activation,
     ActivationFunction,
@@ -20,7 +20,8 @@ from interposer.ops import (
     TransposeConvolution2d,
 )
 from interposer.quantization import STORAGE, quantize
-from interposer.writers import armnn
+from interposer.quantization.schemes import quantization_of
+from interposer.writers import armnn, tflite
 from tests.quantization.networks import image_network, images
 
 pytestmark = pytest.mark.needs_cpuref
@@ -177,7 +178,160 @@ def test_a_tensor_with_infinite_values_is_not_quantized():
     mask = network.add_constant_layer(np.float32([[0, 0, 0, -np.inf]]))
     network.add_output_layer(0, network.add_layer(Addition(), x, mask, name="masked"))
     [left] = quantize(network, np.ones((1, 4), np.float32)).report.left
-    assert (left.name, left.reason) == ("masked", "it has values that are not finite")
+    assert (left.name, left.reason) == ("masked", "its result has values that are not finite")
+
+
+def test_a_layer_that_reads_infinite_values_is_not_quantized():
+    network = Network("mask")
+    x = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    mask = network.add_constant_layer(np.float32([[0, 0, 0, -np.inf]]))
+    masked = network.add_layer(Addition(), x, mask, name="masked")
+    network.add_output_layer(0, network.add_layer(Softmax(), masked, name="chances"))
+    quantized = quantize(network, np.ones((10, 4), np.float32))
+    assert {layer.name: layer.reason for layer in quantized.report.left} == {
+        "masked": "its result has values that are not finite",
+        "chances": "its operand 'masked' has values that are not finite",
+    }
+    assert ip.load(quantized, ["CpuRef"]).run([np.ones((1, 4), np.float32)])[0][0, 3] == 0
+
+
+@pytest.mark.parametrize("algorithm", ["calibrated", "armnn"])
+@pytest.mark.parametrize("number", [np.inf, np.nan])
+def test_a_layer_with_infinite_constants_is_not_quantized(number, algorithm):
+    network = Network("constants")
+    x = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    weights = np.eye(4, dtype=np.float32)
+    weights[2, 2] = number
+    dense = network.add_layer(ip.ops.FullyConnected(), x, network.add_constant_layer(weights, name="w"), name="dense")
+    relu = network.add_layer(Activation(ActivationFunction.RELU), dense, name="relu")
+    network.add_output_layer(0, network.add_layer(Activation(ActivationFunction.TANH, 1, 1), relu, name="tanh"))
+    report = quantize(
+        network, None if algorithm == "armnn" else np.zeros((10, 4), np.float32), algorithm=algorithm
+    ).report
+    assert report.layers[0].reason.endswith("has values that are not finite")
+
+
+def test_a_clamp_without_an_upper_bound_stays_in_float_by_arm_nns_algorithm():
+    network = Network("clamp")
+    x = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    clamp = network.add_layer(Activation(ActivationFunction.BOUNDED_RELU, np.inf, 0), x, name="clamp")
+    network.add_output_layer(0, network.add_layer(Addition(), clamp, x, name="sum"))
+    assert {layer.name: layer.reason for layer in quantize(network, algorithm="armnn").report.left} == {
+        "clamp": "its result has values that are not finite",
+        "sum": "its operand 'clamp' has values that are not finite",
+    }
+
+
+def test_a_layer_whose_values_were_not_observed_stays_in_float():
+    network = Network("empty")
+    x = network.add_input_layer(0, TensorInfo((0, 4)), name="x")
+    network.add_output_layer(0, network.add_layer(Addition(), x, x, name="sum"))
+    [left] = quantize(network, [np.zeros((0, 4), np.float32)]).report.left
+    assert left.reason == "no value of its result was observed"
+
+
+@pytest.mark.parametrize("bounds", [(-np.inf, 1.0), (0.0, np.inf), (np.nan, 1.0)])
+def test_a_range_that_is_not_finite_has_no_scale(bounds):
+    with pytest.raises(InvalidArgumentError, match="^the range that is quantized must be finite, not "):
+        quantization_of(*bounds, ip.DataType.INT8, symmetric=False)
+
+
+def test_a_network_that_is_quantized_already_is_refused():
+    quantized = quantize(image_network(), images(), float_layers=["Softmax"])
+    for scheme in ("int8", "weights-int8"):
+        with pytest.raises(InvalidArgumentError) as caught:
+            quantize(quantized, images(), scheme=scheme)
+        assert str(caught.value) == (
+            "the network is quantized already: 9 of its 10 layers compute with quantized values, such as 'first' "
+            "(Convolution2d) with int8; give the float network that it was made from"
+        )
+
+
+def test_layers_that_were_quantized_before_are_remarked_upon_if_they_are_few():
+    network = Network("mixed")
+    x = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    q = network.add_layer(
+        Quantize(ip.DataType.INT8), x, outputs=TensorInfo((1, 4), ip.DataType.INT8, ip.Quantization(0.5))
+    )
+    relu = network.add_layer(Activation(ActivationFunction.RELU), q, name="relu")
+    floats = network.add_layer(Dequantize(), relu)
+    for name in ("once", "twice", "thrice"):
+        floats = network.add_layer(Addition(), floats, floats, name=name)
+    network.add_output_layer(0, floats)
+    report = quantize(network, np.ones((10, 4), np.float32)).report
+    assert report.notes == ("layers that were quantized already, and stay as they are: 1",)
+    assert "note: layers that were quantized already, and stay as they are: 1" in str(report)
+
+
+@pytest.mark.parametrize(("count", "shown"), [(1, "1 sample"), (9, "9 samples")])
+def test_too_few_samples_are_remarked_upon(count, shown):
+    report = quantize(image_network(), images(count)).report
+    note = (
+        f"the ranges are those of {shown}, and values of other inputs may lie outside; "
+        "give 10 samples or more that are like the inputs in use"
+    )
+    assert report.notes == (note,)
+    assert report.to_dict()["notes"] == [note]
+    assert f"<p>Note: {note}</p>" in report.to_html()
+    assert quantize(image_network(), images(10)).report.notes == ()
+
+
+# --- the format that is written ---------------------------------------------------------------------------------------
+
+
+def negated_network() -> Network:
+    """Return a network with a negation, which TensorFlow Lite has for float but not for int8."""
+    network = Network("negated")
+    x = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    double = network.add_layer(Addition(), x, x, name="double")
+    negative = network.add_elementwise_unary_layer(double, operation=ip.ops.UnaryOperation.NEG, name="negative")
+    network.add_output_layer(0, network.add_layer(Addition(), negative, x, name="sum"))
+    return network
+
+
+def test_a_layer_that_the_written_format_cannot_hold_in_integers_stays_in_float():
+    data = np.random.default_rng(0).random((10, 4), np.float32)
+    assert quantize(negated_network(), data).report.left == ()
+    quantized = quantize(negated_network(), data, output_format="tflite")
+    [left] = quantized.report.left
+    assert left.name == "negative"
+    assert left.reason.startswith("TFLite cannot hold it in this form: ")
+    again = ip.load(tflite.write(quantized), ["CpuRef"])
+    np.testing.assert_array_equal(*(m.run([data[:1]])[0] for m in (again, ip.load(quantized, ["CpuRef"]))))
+
+
+def test_weights_of_few_bits_that_the_written_format_cannot_hold_stay_in_float():
+    quantized = quantize(product_network(), scheme="weights-int4", block_size=16, output_format="tflite")
+    assert [layer.name for layer in quantized.report.left] == ["rows", "dense", "product"]
+    ip.load(tflite.write(quantized), ["CpuRef"])
+
+
+def test_a_layer_that_the_written_format_has_in_no_form_is_named_before_calibration():
+    network = Network("spectrum")
+    x = network.add_input_layer(0, TensorInfo((1, 8, 1)), name="x")
+    network.add_output_layer(0, network.add_layer(ip.ops.Dft(axis=1), x, name="spectrum"))
+
+    def samples():
+        raise AssertionError("the samples are not read")
+        yield
+
+    with pytest.raises(
+        UnwritableError, match="^network 'spectrum' cannot be written as Arm NN:\n  - layer 'spectrum' "
+    ):
+        quantize(network, samples(), output_format="armnn")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tflight", "unknown format 'tflight'; did you mean 'tflite'?"),
+        ("caffe", "Caffe is a format that is only read (written are: armnn, onnx, text, tflite)"),
+    ],
+)
+def test_a_format_that_cannot_be_written_is_refused(name, message):
+    with pytest.raises(InvalidArgumentError) as caught:
+        quantize(image_network(), images(), output_format=name)
+    assert str(caught.value).startswith(message)
 
 
 def test_a_result_that_is_always_zero_can_be_quantized():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -22,7 +24,7 @@ def test_a_random_network_is_quantized_or_left_in_float_with_a_reason(number, sc
     try:
         quantized = quantize(random.network, [inputs], scheme=scheme)
     except InvalidArgumentError as error:
-        assert "calibration data must be finite" in str(error)
+        assert re.search("calibration data must be finite|the network is quantized already", str(error))
         return
     quantized.validate()
     layers = {layer.name for layer in quantized.report.layers}

@@ -20,10 +20,11 @@ from interposer.cli.numbers import number, numbers, positive, spreads
 from interposer.cli.outputs import check_writable
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
-from interposer.cli.writing import suffixes_of_writers, writer_of
+from interposer.cli.writing import named_writer_of, suffixes_of_writers
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import write_file
 from interposer.core.types import DataLayout
+from interposer.file_formats import Format
 from interposer.ir.network import Network
 from interposer.quantization import OBSERVERS, STORAGE, LayerReport, QuantizationReport, quantize
 from interposer.quantization.files import read_samples
@@ -121,7 +122,7 @@ def _add_exceptions(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> None:
     """Quantize the network, write it and its report, and print a summary."""
-    writer = _checked(args)
+    name, writer = _checked(args)
     network = read_network(args.network, **reading_of(args))
     quantized = quantize(
         network,
@@ -136,11 +137,12 @@ def execute(args: argparse.Namespace) -> None:
         block_size=args.block_size,
         float_layers=names_of("--float", args.float_layers, _names(network)) or (),
         target=args.target,
+        output_format=name,
         keep_types=not args.quantize_types,
         backends=args.backends,
         progress=progress_line("comparing"),
     )
-    writer(quantized, args.output)
+    writer.write_quantized(quantized, args.output)
     if args.report is not None:
         _write_report(quantized.report, Path(args.report))
     if args.json:
@@ -149,9 +151,9 @@ def execute(args: argparse.Namespace) -> None:
         _print(args, quantized.report)
 
 
-def _checked(args: argparse.Namespace) -> Any:
-    """Check the paths that are written to, and return the function that writes the output."""
-    format = writer_of("the output", args.output)
+def _checked(args: argparse.Namespace) -> tuple[str, Format]:
+    """Check the paths that are written to, and return the name of the output's format, and the format."""
+    name, format = named_writer_of("the output", args.output)
     targets = {"--output": args.output, "--report": args.report}
     for option, path in targets.items():
         if path is not None:
@@ -164,7 +166,7 @@ def _checked(args: argparse.Namespace) -> Any:
             "give calibration data with --data PATH; only --algorithm armnn and schemes that store weights in fewer "
             "bits do without"
         )
-    return format.write_quantized
+    return name, format
 
 
 def _data(args: argparse.Namespace, network: Network) -> Any:
@@ -208,6 +210,8 @@ def _print(args: argparse.Namespace, report: QuantizationReport) -> None:
     say(f"{len(report.quantized)} of {counted(len(report.layers), 'layer')} quantized ({report.scheme})")
     for output in report.outputs:
         say(f"output {output.name!r}: signal-to-noise ratio {output.snr:.1f} dB, cosine {output.cosine:.6f}")
+    for note in report.notes:
+        say(f"note: {note}")
     if report.samples:
         say(f"calibrated with {counted(report.samples, 'sample')} from {args.data}")
     say(f"written: {args.output}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from interposer.core.errors import InvalidArgumentError
 from interposer.file_formats import Format, process_formats
 
-__all__ = ["suffixes_of_writers", "writer_of"]
+__all__ = ["named_writer_of", "suffixes_of_writers", "writer_of"]
 
 
 def suffixes_of_writers() -> str:
@@ -24,3 +24,9 @@ def writer_of(title: str, path: str | os.PathLike[str]) -> Format:
         text = f"{title} is {os.fspath(path)!r}; expected a file with the suffix {suffixes_of_writers()}"
         raise InvalidArgumentError(text)
     return format
+
+
+def named_writer_of(title: str, path: str | os.PathLike[str]) -> tuple[str, Format]:
+    """Return the format of a file to write, as `writer_of` does, with the name of the format."""
+    format = writer_of(title, path)
+    return next(name for name, other in process_formats() if other is format), format

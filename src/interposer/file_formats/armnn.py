@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from interposer.core.files import write_file
 from interposer.file_formats.format import Certainty, Content, Format, Reading, WriteOption
 from interposer.formats.armnn.recognition import is_armnn
+from interposer.ir.graph import Layer
 from interposer.ir.network import Network
 
 __all__ = ["ArmNN"]
@@ -46,3 +47,9 @@ class ArmNN(Format):
         content, release = armnn.written(network, release=options.get("release"), exact=not options.get("inexact"))
         write_file(path, content)
         return f"Arm NN, {len(content):,} bytes, for release {release} and later ones"
+
+    def refusals(self, layer: Layer) -> list[str]:
+        """Return why no layer of the newest release of Arm NN computes the layer on its types."""
+        from interposer.writers import armnn  # noqa: PLC0415
+
+        return armnn.reasons(layer)

@@ -14,6 +14,7 @@ from interposer.core.errors import InvalidArgumentError, ParseError, expect
 from interposer.core.files import check_regular, reason_of
 from interposer.frontends.resizing import Resizes
 from interposer.frontends.template import Template, Values
+from interposer.ir.graph import Layer
 from interposer.ir.network import Network
 
 __all__ = ["Certainty", "Content", "File", "Format", "Reading", "WriteOption"]
@@ -228,6 +229,10 @@ class Format(ABC):
         `options` has the values of `write_options` by name; one that is not given may be missing, or None.
         """
         raise InvalidArgumentError(f"{self.title} is a format that is only read")
+
+    def refusals(self, layer: Layer) -> list[str]:
+        """Return why `write_quantized` cannot write a layer whose infos are known; an empty list if it can."""
+        return []
 
     def write_quantized(self, network: Network, path: str) -> str:
         """Write the result of `quantize`, in the form in which other programs run it best."""

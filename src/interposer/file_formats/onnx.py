@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from interposer.core.families import import_families
 from interposer.file_formats.format import Certainty, Content, Format, Reading, WriteOption
 from interposer.frontends.template import Template
+from interposer.ir.graph import Layer
 from interposer.ir.network import Network
 
 __all__ = ["Onnx"]
@@ -73,6 +74,12 @@ class Onnx(Format):
         exact, apart = not options.get("inexact"), options.get("external_data") or None
         opset = onnx.save(network, path, opset=options.get("opset"), exact=exact, external_data=apart)
         return f"ONNX, opset {opset}"
+
+    def refusals(self, layer: Layer) -> list[str]:
+        """Return why no operators of the newest opset compute the layer."""
+        from interposer.writers import onnx  # noqa: PLC0415
+
+        return onnx.reasons(layer, exact=False)
 
     def write_quantized(self, network: Network, path: str) -> str:
         """Write quantized layers between DequantizeLinear and QuantizeLinear, which engines fuse."""

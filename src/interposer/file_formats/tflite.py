@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from interposer.file_formats.format import Certainty, Content, Format, Reading
 from interposer.frontends.template import Template
+from interposer.ir.graph import Layer
 from interposer.ir.network import Network
 
 __all__ = ["TFLite"]
@@ -56,3 +57,9 @@ class TFLite(Format):
         from interposer.writers import tflite  # noqa: PLC0415 - needs the package flatbuffers, which may be absent
 
         return f"TFLite, {tflite.save(network, path):,} bytes"
+
+    def refusals(self, layer: Layer) -> list[str]:
+        """Return why no operator of TensorFlow Lite computes the layer on its types."""
+        from interposer.writers import tflite  # noqa: PLC0415
+
+        return tflite.reasons(layer)

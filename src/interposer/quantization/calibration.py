@@ -47,7 +47,9 @@ class ChannelMeans:
         self.count = 0
 
     def observe(self, values: Array) -> None:
-        """Add the values of one sample."""
+        """Add the values of one sample, which may be empty."""
+        if not values.size:
+            return
         rows = np.moveaxis(values, self.axis, -1).reshape(-1, values.shape[self.axis])
         sums = rows.sum(axis=0, dtype=np.float64)
         self.total = sums if self.total is None else self.total + sums

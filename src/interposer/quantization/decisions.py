@@ -75,7 +75,12 @@ def decide(
         means: the mean of each channel of the values that layers with weights read, to correct the bias.
     """
     reasons = dict(float_reasons)
-    rules = {layer: rule for layer in _computing(network) if isinstance(rule := _rule(layer, scheme, reasons), Rule)}
+    rules = _rules(network, scheme, reasons)
+    for layer in list(rules):
+        reason = _unbounded(layer, rules[layer], ranges)
+        if reason is not None:
+            reasons[layer] = reason
+            del rules[layer]
     while True:
         _prune(rules, reasons)
         decisions = Decisions(scheme, dict(rules), reasons)
@@ -85,6 +90,11 @@ def decide(
             return decisions
         reasons.update(refused)
         rules = {layer: rule for layer, rule in rules.items() if layer not in refused}
+
+
+def _rules(network: Network, scheme: Scheme, reasons: dict[Layer, str]) -> dict[Layer, Rule]:
+    """Return the rules of the layers that have a form in integers; `reasons` gets the others."""
+    return {layer: rule for layer in _computing(network) if isinstance(rule := _rule(layer, scheme, reasons), Rule)}
 
 
 def _computing(network: Network) -> Iterator[Layer]:
@@ -103,6 +113,26 @@ def _rule(layer: Layer, scheme: Scheme, reasons: dict[Layer, str]) -> Rule | Non
         reasons[layer] = rule
         return None
     return rule
+
+
+def _unbounded(layer: Layer, rule: Rule, ranges: Ranges) -> str | None:
+    """Return why there is no scale for a value of a layer, or None: it was not observed, or is infinite or NaN."""
+    operands = [layer.inputs[index] for index in (*rule.data, rule.weights, rule.bias) if index is not None]
+    named = [("its result", value) for value in quantized_results(layer, rule)]
+    named += [(f"its operand {value.name!r}", value) for value in operands if value is not None]
+    for title, value in named:
+        bounds = _range_of(value, ranges)
+        if bounds is None:
+            return f"no value of {title} was observed"
+        if not np.isfinite(bounds).all():
+            return f"{title} has values that are not finite"
+    return None
+
+
+def _range_of(value: Value, ranges: Ranges) -> tuple[float, float] | None:
+    if value.constant is None:
+        return ranges.get(value)
+    return float(value.constant.min(initial=0)), float(value.constant.max(initial=0))
 
 
 def _prune(rules: dict[Layer, Rule], reasons: dict[Layer, str]) -> None:
@@ -226,9 +256,8 @@ class _Scales:
         root = self._root(value)
         if root in quantizations:
             return quantizations[root]
-        low, high = bounds.get(root, (0.0, 0.0))
-        if value.constant is not None:
-            low, high = (float(bound) for bound in (value.constant.min(initial=0), value.constant.max(initial=0)))
+        bounds_of_value = _range_of(value, bounds) if value.is_constant else bounds.get(root)
+        low, high = bounds_of_value or (0.0, 0.0)
         return quantization_of(low, high, scheme.activations, scheme.symmetric)
 
     def _prescribe(self, layer: Layer, rule: Rule) -> None:

@@ -31,6 +31,7 @@ def html(
     summary: str,
     layers: Sequence[LayerReport],
     outputs: Sequence[OutputReport],
+    notes: Sequence[str],
     settings: Mapping[str, Any],
 ) -> str:
     """Return a self-contained HTML page that shows the report of a quantization, layer by layer.
@@ -47,6 +48,7 @@ def html(
             '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">',
             f"<title>{title} - Interposer</title>\n<style>\n{style}</style>\n</head>\n<body>",
             f"<header><h1>{title}</h1><p>{_clean(summary)}</p></header>\n<main>",
+            *(f"<p>Note: {_clean(note)}</p>" for note in notes),
             *_outputs(outputs),
             *_left(layers),
             *_layers(layers),

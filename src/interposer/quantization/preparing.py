@@ -9,7 +9,11 @@ from interposer.core.types import DataType
 from interposer.ir.graph import Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
-from interposer.ops import BatchNormalization, Constant, DepthwiseConvolution2d
+from interposer.ops import (
+    BatchNormalization,
+    Constant,
+    DepthwiseConvolution2d,
+)
 from interposer.optimizer import OptimizerOptions, simplified
 from interposer.runtime import Runtime
 

@@ -10,18 +10,20 @@ from typing import Any, Final, Literal
 
 from interposer.core.errors import InvalidArgumentError, did_you_mean, expect
 from interposer.core.types import DataType
+from interposer.file_formats import Format
 from interposer.ir.graph import Layer, Value
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input, Output
 from interposer.quantization.armnn import per_tensor, static_ranges
 from interposer.quantization.bias_correction import averaged_axes
-from interposer.quantization.calibration import Progress, Runs, observe_all, silent
+from interposer.quantization.calibration import Progress, Runs, observe_all, observed_values, silent
 from interposer.quantization.decisions import Decisions, Means, Ranges, decide
 from interposer.quantization.equalization import equalize as equalized
 from interposer.quantization.evaluation import compared
 from interposer.quantization.files import read_samples
 from interposer.quantization.observers import Observer, observer_named
 from interposer.quantization.preparing import prepared
+from interposer.quantization.quantized_already import check_float
 from interposer.quantization.rebuilding import rebuilt
 from interposer.quantization.report import QuantizationReport
 from interposer.quantization.reporting import Settings, reported, storage_reported
@@ -29,6 +31,7 @@ from interposer.quantization.samples import Samples, samples_of
 from interposer.quantization.schemes import SCHEMES, STORAGE, Scheme, scheme_of
 from interposer.quantization.statistics import SignalToNoise
 from interposer.quantization.storage import stored_network
+from interposer.quantization.written import check_float_layers, output_format_named, unwritable
 from interposer.runtime import Runtime
 from interposer.session import default_runtime
 from interposer.session.shapes import Shapes
@@ -40,7 +43,6 @@ Algorithm = Literal["calibrated", "armnn"]
 _ALGORITHMS: Final = ("calibrated", "armnn")
 _RANKING_SAMPLES: Final = 4
 """The largest number of samples on which layers are ranked by their errors."""
-_NOT_FINITE: Final = "it has values that are not finite"
 
 
 class QuantizedNetwork(Network):
@@ -63,6 +65,7 @@ def quantize(
     block_size: int = 32,
     float_layers: Collection[str] = (),
     target: float | None = None,
+    output_format: str | None = None,
     keep_types: bool = True,
     backends: Iterable[str] | None = None,
     runtime: Runtime | None = None,
@@ -101,6 +104,8 @@ def quantize(
         target: the least signal-to-noise ratio of every output in dB. Layers stay in float until it is reached, those
             first whose quantization alone causes the largest error. This quantizes and runs the network once for each
             layer, on up to four samples.
+        output_format: the name of the format that the network will be written to, such as "tflite". Layers that its
+            files cannot hold in integers stay in float.
         keep_types: inputs and outputs keep their types. False quantizes them too, if a quantized layer reads or
             produces them.
         backends: the backends that run the calibration, as for `load`.
@@ -110,8 +115,9 @@ def quantize(
         progress: a function that is called with the current step, the number of finished steps, and their total.
 
     Raises:
-        InvalidArgumentError: an argument is invalid, `float_layers` has a name that no layer has, or the data does not
-            fit the inputs, is empty, or is not finite.
+        InvalidArgumentError: an argument is invalid, `float_layers` has a name that no layer has, the network is
+            quantized already, or the data does not fit the inputs, is empty, or is not finite.
+        UnwritableError: `output_format` has no form of a layer, neither in integers nor in float.
         InterposerError: the network cannot be read or run.
     """
     if algorithm not in _ALGORITHMS:
@@ -122,44 +128,78 @@ def quantize(
     network = prepared(original, default_runtime() if runtime is None else runtime)
     if equalize:
         equalized(network)
-    float_reasons = _float_reasons(network, float_layers)
+    written, float_reasons = output_format_named(output_format), _float_reasons(network, float_layers)
+    job = _Job(network, original, data, float_reasons, check_float(network), written, runs)
     if scheme in STORAGE:
-        return _stored(network, scheme, block_size, float_reasons, algorithm, _optional_samples(original, data), runs)
+        return _stored(job, str(scheme), block_size, algorithm)
     chosen = _scheme(scheme, algorithm, per_channel)
     correct_bias = correct_bias and algorithm != "armnn"
-    settings = Settings(chosen.name, algorithm, observer, percentile, chosen.per_channel, correct_bias, keep_types)
-    samples = _optional_samples(original, data) if algorithm == "armnn" else _samples(original, data)
-    create_observer = observer_named(observer, percentile)
-    observations = _observed(network, samples, create_observer, correct_bias, runs)
-    quantizer = _Quantizer(network, chosen, settings, *observations, samples, runs)
-    return quantizer.quantize(float_reasons if target is None else quantizer.float_reasons_for(target, float_reasons))
+    settings = Settings(
+        chosen.name, algorithm, observer, percentile, chosen.per_channel, correct_bias, keep_types, output_format
+    )
+    return _calibrated(job, chosen, settings, target)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is quantized: the prepared network, the network that it was made from, and calibration data for it.
+
+    `float_reasons` has the layers that stay in float by request, `already` is the number of layers that were quantized
+    before, and `written` the format that is written, if it is known.
+    """
+
+    network: Network
+    original: Network
+    data: Any
+    float_reasons: dict[Layer, str]
+    already: int
+    written: Format | None
+    runs: Runs
+
+    @property
+    def samples(self) -> Samples | None:
+        """The samples of the calibration data; None without data. They may be read from files."""
+        if isinstance(self.data, str | os.PathLike):
+            return read_samples(self.original, self.data)
+        return None if self.data is None else samples_of(self.original, self.data)
+
+
+def _calibrated(job: _Job, scheme: Scheme, settings: Settings, target: float | None) -> QuantizedNetwork:
+    """Return the network with layers in integers, whose ranges follow from the calibration data."""
+    _Quantizer(job, scheme, settings, {}, {}, None).check_writable()
+    samples = job.samples
+    if samples is None and settings.algorithm != "armnn":
+        raise InvalidArgumentError("there is no calibration data; give at least one sample")
+    create_observer = observer_named(settings.observer, settings.percentile)
+    observations = _observed(job.network, samples, create_observer, settings.correct_bias, job.runs)
+    quantizer = _Quantizer(job, scheme, settings, *observations, samples)
+    return quantizer.quantize(job.float_reasons if target is None else quantizer.float_reasons_for(target))
 
 
 @dataclass(frozen=True)
 class _Quantizer:
     """Quantizes a prepared float network, given the observers of its values."""
 
-    network: Network
+    job: _Job
     scheme: Scheme
     settings: Settings
     observers: Mapping[Value, Observer]
     means: Means
     samples: Samples | None
-    runs: Runs
 
-    def float_reasons_for(self, target: float, float_reasons: Mapping[Layer, str]) -> dict[Layer, str]:
+    def float_reasons_for(self, target: float) -> dict[Layer, str]:
         """Return the layers that stay in float so that every output has a signal-to-noise ratio of `target` dB.
 
-        The least number of layers is found by bisection. `float_reasons` has layers that stay in float in any case.
+        The least number of layers beside those that stay in float by request is found by bisection.
         """
         if self.samples is None:
             raise InvalidArgumentError("a target needs calibration data, to compare the quantized network with")
-        reason = f"left in float for the target of {target:g} dB"
-        rules = self._decided(float_reasons).rules
+        reason, float_reasons = f"left in float for the target of {target:g} dB", self.job.float_reasons
+        rules = self._decided(float_reasons, self._ranges()).rules
         layers = [layer for layer, rule in rules.items() if not rule.passive]
         ratios_alone = {}
         for number, layer in enumerate(layers):
-            self.runs.progress("ranking layers", number, len(layers))
+            self.job.runs.progress("ranking layers", number, len(layers))
             ratios_alone[layer] = self._worst(
                 dict(float_reasons) | {other: reason for other in layers if other is not layer}
             )
@@ -175,38 +215,70 @@ class _Quantizer:
 
     def _worst(self, float_reasons: Mapping[Layer, str]) -> float:
         """Return the least signal-to-noise ratio of an output in dB if the layers `float_reasons` stay in float."""
-        network = rebuilt(self.network, self._decided(float_reasons), keep_types=True)
-        runs = replace(self.runs, progress=silent)
-        ratios = compared(self.network, network, self.samples or [], runs, limit=_RANKING_SAMPLES)
-        names = [layer.values[0].name for layer in self.network.graph.outputs]
+        network = rebuilt(self.job.network, self._decided(float_reasons, self._ranges()), keep_types=True)
+        runs = replace(self.job.runs, progress=silent)
+        ratios = compared(self.job.network, network, self.samples or [], runs, limit=_RANKING_SAMPLES)
+        names = [layer.values[0].name for layer in self.job.network.graph.outputs]
         return min((ratios[name].decibels for name in names if name in ratios), default=math.inf)
 
-    def _decided(self, float_reasons: Mapping[Layer, str]) -> Decisions:
-        infinite = {value.producer: _NOT_FINITE for value, observer in self.observers.items() if observer.infinite}
-        fuse = self.settings.algorithm != "armnn"
-        return decide(
-            self.network, self.scheme, self._ranges(), {**float_reasons, **infinite}, fuse_clamps=fuse, means=self.means
+    def check_writable(self) -> None:
+        """Raise `UnwritableError` if the format to write has no form of a layer, whatever the ranges will be."""
+        network, written = self.job.network, self.job.written
+        if written is None:
+            return
+        rules = self._decided(self.job.float_reasons, dict.fromkeys(observed_values(network), (-1.0, 1.0))).rules
+        check_float_layers(
+            (layer for layer in network.graph.topological() if layer not in rules), written, network.name
         )
+
+    def _decided(self, float_reasons: Mapping[Layer, str], ranges: Ranges) -> Decisions:
+        """Return the decisions, with the layers in float that the format to write cannot hold in integers."""
+        reasons, fuse = dict(float_reasons), self.settings.algorithm != "armnn"
+        while True:
+            decisions = decide(self.job.network, self.scheme, ranges, reasons, fuse_clamps=fuse, means=self.means)
+            refused = self._unwritable(decisions)
+            if not refused:
+                return decisions
+            reasons |= refused
+
+    def _unwritable(self, decisions: Decisions) -> dict[Layer, str]:
+        if self.job.written is None:
+            return {}
+        layers = {layer.name: layer for layer in decisions.rules}
+        quantized = rebuilt(self.job.network, decisions, self.settings.keep_types)
+        return {layers[name]: reason for name, reason in unwritable(quantized, layers.keys(), self.job.written).items()}
 
     def quantize(self, float_reasons: Mapping[Layer, str]) -> QuantizedNetwork:
         """Return the quantized network; the layers `float_reasons` stay in float for the given reasons."""
-        decisions = self._decided(float_reasons)
-        quantized = QuantizedNetwork(self.network.name)
-        rebuilt(self.network, decisions, self.settings.keep_types, quantized)
+        decisions = self._decided(float_reasons, self._ranges())
+        quantized = QuantizedNetwork(self.job.network.name)
+        rebuilt(self.job.network, decisions, self.settings.keep_types, quantized)
         quantized.report = reported(
-            self.network, decisions, self.settings, self.observers, self._ratios(decisions), len(self.samples or ())
+            self.job.network,
+            decisions,
+            self.settings,
+            self.observers,
+            self._ratios(decisions),
+            self.samples or [],
+            self.job.already,
         )
         return quantized
 
     def _ratios(self, decisions: Decisions) -> dict[str, SignalToNoise]:
         if self.samples is None:
             return {}
-        return compared(self.network, rebuilt(self.network, decisions, keep_types=True), self.samples, self.runs)
+        return compared(
+            self.job.network, rebuilt(self.job.network, decisions, keep_types=True), self.samples, self.job.runs
+        )
 
     def _ranges(self) -> Ranges:
         levels = 2**self.scheme.activations.bits
-        observed = {value: observer.range(levels) for value, observer in self.observers.items()}
-        return static_ranges(self.network) | observed if self.settings.algorithm == "armnn" else observed
+        observed = {
+            value: (-math.inf, math.inf) if observer.infinite else observer.range(levels)
+            for value, observer in self.observers.items()
+            if observer.count or observer.infinite
+        }
+        return static_ranges(self.job.network) | observed if self.settings.algorithm == "armnn" else observed
 
 
 def _observed(
@@ -222,36 +294,31 @@ def _observed(
     }
 
 
-def _stored(
-    network: Network,
-    scheme: str | Scheme,
-    block_size: int,
-    float_reasons: dict[Layer, str],
-    algorithm: str,
-    samples: Samples | None,
-    runs: Runs,
-) -> QuantizedNetwork:
+def _stored(job: _Job, scheme: str, block_size: int, algorithm: str) -> QuantizedNetwork:
     """Return a network whose constants are stored in fewer bits, with its report."""
     if algorithm == "armnn":
         raise InvalidArgumentError(f"Arm NN's algorithm has no scheme {scheme!r} (it has: {', '.join(SCHEMES)})")
     expect(block_size, int, "the block size must be an integer")
     if block_size < 1:
         raise InvalidArgumentError(f"the block size must be a positive integer, not {block_size!r}")
-    quantized = QuantizedNetwork(network.name)
-    stores = stored_network(network, str(scheme), block_size, float_reasons, quantized)
-    ratios = {} if samples is None else compared(network, quantized, samples, runs)
-    quantized.report = storage_reported(network, str(scheme), block_size, stores, ratios, len(samples or ()))
+    network, quantized = job.network, QuantizedNetwork(job.network.name)
+    stores = stored_network(network, scheme, block_size, _float_reasons_of_stored(job, scheme, block_size), quantized)
+    samples = job.samples or []
+    ratios = compared(network, quantized, samples, job.runs) if samples else {}
+    quantized.report = storage_reported(network, scheme, block_size, stores, ratios, len(samples), job.already)
     return quantized
 
 
-def _optional_samples(network: Network, data: Any) -> Samples | None:
-    return None if data is None else _samples(network, data)
-
-
-def _samples(network: Network, data: Any) -> Samples:
-    if isinstance(data, str | os.PathLike):
-        return read_samples(network, data)
-    return samples_of(network, () if data is None else data)
+def _float_reasons_of_stored(job: _Job, scheme: str, block_size: int) -> dict[Layer, str]:
+    """Return the layers whose constants stay in float32, by request or as the format cannot hold them otherwise."""
+    if job.written is None:
+        return job.float_reasons
+    check_float_layers(job.network.graph.topological(), job.written, job.network.name)
+    stored = Network(job.network.name)
+    stores = stored_network(job.network, scheme, block_size, job.float_reasons, stored)
+    layers = {layer.name: layer for layer in stores.layers}
+    refused = unwritable(stored, layers.keys(), job.written)
+    return job.float_reasons | {layers[name]: reason for name, reason in refused.items()}
 
 
 def _scheme(scheme: str | Scheme, algorithm: str, per_channel: bool | None) -> Scheme:

@@ -17,7 +17,8 @@ __all__ = ["QuantizationReport"]
 class QuantizationReport:
     """The result of a quantization, layer by layer.
 
-    `settings` has the arguments by name. `outputs` is empty without data.
+    `settings` has the arguments by name. `outputs` is empty without data. `notes` has sentences about what is probably
+    not wanted, such as too few samples.
     """
 
     network: str
@@ -26,6 +27,7 @@ class QuantizationReport:
     samples: int = 0
     layers: tuple[LayerReport, ...] = ()
     outputs: tuple[OutputReport, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def quantized(self) -> tuple[LayerReport, ...]:
@@ -50,13 +52,15 @@ class QuantizationReport:
             "settings": dict(self.settings),
             "samples": self.samples,
             "quantized": len(self.quantized),
+            "notes": list(self.notes),
             "outputs": [output.to_dict() for output in self.outputs],
             "layers": [layer.to_dict() for layer in self.layers],
         }
 
     def to_html(self) -> str:
         """Return a self-contained HTML page that shows the report, with a drawn histogram for each layer."""
-        return html(self.network, self.summary, self.layers, self.outputs, {**self.settings, "samples": self.samples})
+        settings = {**self.settings, "samples": self.samples}
+        return html(self.network, self.summary, self.layers, self.outputs, self.notes, settings)
 
     def __str__(self) -> str:
         lines = [f"{self.network}: {self.summary}"]
@@ -64,6 +68,7 @@ class QuantizationReport:
             f"  output {output.name!r}: signal-to-noise ratio {decibels(output.snr)}, cosine {output.cosine:.6f}"
             for output in self.outputs
         ]
+        lines += [f"  note: {note}" for note in self.notes]
         lines += [f"  {line}" for line in _table(self.layers)]
         return "\n".join(lines)
 

@@ -17,12 +17,14 @@ from interposer.quantization.layer_report import LayerReport, OutputReport
 from interposer.quantization.observers import Observer
 from interposer.quantization.report import QuantizationReport
 from interposer.quantization.rules import is_clamp
+from interposer.quantization.samples import Samples
 from interposer.quantization.statistics import SignalToNoise
 from interposer.quantization.storage import Stores
 
 __all__ = ["Settings", "reported", "storage_reported"]
 
 _SHOWN_BINS: Final = 64
+_FEW_SAMPLES: Final = 10
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Settings:
     per_channel: bool
     correct_bias: bool
     keep_types: bool
+    output_format: str | None = None
 
 
 def reported(
@@ -44,9 +47,12 @@ def reported(
     settings: Settings,
     observers: Mapping[Value, Observer],
     ratios: Mapping[str, SignalToNoise],
-    samples: int,
+    samples: Samples,
+    already: int = 0,
 ) -> QuantizationReport:
-    """Return the report of a quantization of a float network on this number of samples.
+    """Return the report of a quantization of a float network, which was observed on these samples.
+
+    `already` is the number of layers that were quantized before.
 
     `observers` and `ratios` are empty without data; `ratios` has the errors of the quantized network by value.
     """
@@ -55,9 +61,28 @@ def reported(
         network.name,
         settings.scheme,
         asdict(settings),
-        samples,
+        len(samples),
         tuple(_of_layer(layer, decisions, observers, ratios) for layer in layers),
         _outputs(network, ratios),
+        (*_notes_on_samples(samples), *_notes_on_layers(already)),
+    )
+
+
+def _notes_on_layers(already: int) -> tuple[str, ...]:
+    """Return a remark if layers were quantized before, and stay as they are."""
+    if not already:
+        return ()
+    return (f"layers that were quantized already, and stay as they are: {already}",)
+
+
+def _notes_on_samples(samples: Samples) -> tuple[str, ...]:
+    """Return a remark if ranges follow from few values; a sample with a batch of images counts as so many."""
+    batch = max((len(array) for array in samples[0].values() if array.ndim), default=1) if samples else 0
+    if not 0 < len(samples) * batch < _FEW_SAMPLES:
+        return ()
+    return (
+        f"the ranges are those of {len(samples)} sample{'s'[: len(samples) != 1]}, and values of other inputs may lie "
+        f"outside; give {_FEW_SAMPLES} samples or more that are like the inputs in use",
     )
 
 
@@ -68,11 +93,13 @@ def storage_reported(
     stores: Stores,
     ratios: Mapping[str, SignalToNoise],
     samples: int,
+    already: int = 0,
 ) -> QuantizationReport:
     """Return the report of a network whose constants are stored in fewer bits; see `reported`."""
     settings = {"scheme": scheme, "block_size": block_size}
     layers = tuple(_of_stored_layer(layer, stores, ratios) for layer in _layers(network))
-    return QuantizationReport(network.name, scheme, settings, samples, layers, _outputs(network, ratios))
+    outputs, notes = _outputs(network, ratios), _notes_on_layers(already)
+    return QuantizationReport(network.name, scheme, settings, samples, layers, outputs, notes)
 
 
 def _of_stored_layer(layer: Layer, stores: Stores, ratios: Mapping[str, SignalToNoise]) -> LayerReport:

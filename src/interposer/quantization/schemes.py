@@ -93,13 +93,16 @@ def quantization_of(low: float, high: float, dtype: DataType, symmetric: bool) -
     """Return scale and zero point for the range `low` to `high`, which is extended to contain 0.
 
     A symmetric range reaches from ``-bound`` to ``bound``, which is the larger absolute bound. A range of
-    width 0 gets the width 1. The scale is a float32 number, as files store it.
+    width 0 gets the width 1. The scale is a float32 number, as files store it. `InvalidArgumentError` is raised for
+    a bound that is infinite or NaN.
 
     >>> quantization_of(-1.0, 1.55, DataType.INT8, symmetric=False)
     Quantization(0.009999999776482582, -28)
     >>> quantization_of(-1.0, 2.54, DataType.INT8, symmetric=True)
     Quantization(0.019999999552965164, 0)
     """
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise InvalidArgumentError(f"the range that is quantized must be finite, not {low:g} to {high:g}")
     low, high = min(0.0, float(low)), max(0.0, float(high))
     if symmetric:
         bound = max(-low, high) or 1.0
