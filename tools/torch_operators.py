@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
 
-from interposer.frontends.torch import torch_families  # noqa: F401 - its modules register the converters
+import interposer.frontends.torch  # noqa: F401 - its modules register the converters
 from interposer.frontends.torch.registry import find, names, refusal, refusals
 
 __all__ = ["torch_page"]

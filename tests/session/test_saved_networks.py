@@ -188,8 +188,7 @@ def test_the_plan_and_the_options_are_saved(path: Path) -> None:
 
 
 def test_metadata_and_signatures_are_saved(path: Path) -> None:
-    from interposer.frontends.metadata import Metadata
-    from interposer.frontends.template import Template
+    from interposer.frontends.template import Metadata, Template
 
     network = open_network()
     x = {"x": ip.TensorInfo(("batch", 8))}

@@ -10,7 +10,11 @@ __all__ = ["import_families"]
 
 
 @cache
-def import_families(package: str) -> None:
-    """Import all modules of a package, among them the families of functions, which register themselves."""
+def import_families(package: str, *, but: str = "") -> None:
+    """Import all modules of a package, among them the families of functions, which register themselves.
+
+    The module `but` is left out.
+    """
     for module in iter_modules(import_module(package).__path__):
-        import_module(f"{package}.{module.name}")
+        if module.name != but:
+            import_module(f"{package}.{module.name}")

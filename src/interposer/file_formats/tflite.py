@@ -48,9 +48,9 @@ class TFLite(Format):
 
     def operators(self) -> Iterable[str]:
         """Return the names of operators, custom ones as ``CUSTOM name``."""
-        from interposer.frontends.tflite import tflite_converters, tflite_families  # noqa: F401, PLC0415
+        from interposer.frontends import tflite  # noqa: PLC0415
 
-        return tflite_converters.operators()
+        return tflite.operators()
 
     def write(self, network: Network, path: str, options: Mapping[str, Any]) -> str:
         """Write a network to a file."""

@@ -7,9 +7,9 @@ converts each node inside `Importer.conversion`, which gives errors their place 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import ClassVar, NoReturn
+from typing import ClassVar, Final, NoReturn
 
 import numpy as np
 
@@ -24,9 +24,8 @@ from interposer.core.errors import (
 from interposer.core.schema import Op
 from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.frontends.folding import Folder, fold_dimensions
-from interposer.frontends.needs import Needs, needs_of
 from interposer.frontends.refusals import Refusals
-from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
+from interposer.frontends.unsupported import Needs, UnboundFormError, UnsupportedFormError, needs_of
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
@@ -34,7 +33,7 @@ from interposer.ops.control import Constant, Input
 from interposer.ops.control_flow import ControlFlow
 from interposer.ops.reshape import Shape
 
-__all__ = ["Importer", "input_of_region"]
+__all__ = ["Importer", "input_of_region", "keep_names"]
 
 
 class Importer:
@@ -307,3 +306,25 @@ def input_of_region(graph: Graph, number: int, info: TensorInfo, name: str, sour
     layer = graph.add(Input(number), name=name, source=source)
     layer.output.info = info
     return layer.output
+
+
+# --- naming -----------------------------------------------------------------------------------------------------------
+
+
+RETAINED_ELEMENTS: Final = 4096
+"""The largest size of a folded tensor that remains accessible by its name when no layer uses it."""
+
+
+def keep_names(graph: Graph, named: Iterable[tuple[str, Value]]) -> None:
+    """Record on the values of a graph the names of the file's tensors that they represent.
+
+    A value that is no longer in the graph, because all its consumers were constant-folded, is added to
+    `Graph.folded` if it is a small constant. Values of other graphs are ignored.
+    """
+    folded = dict(graph.folded)
+    for name, value in named:
+        if value.producer in graph:
+            value.aliases = tuple(dict.fromkeys([*value.aliases, name]))
+        elif value.constant is not None and value.constant.size <= RETAINED_ELEMENTS:
+            folded[name] = value.known
+    graph.folded = folded

@@ -36,8 +36,7 @@ from interposer.core.errors import ParseError
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
 from interposer.frontends.importer import Importer
-from interposer.frontends.needs import Needs
-from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
+from interposer.frontends.unsupported import Needs, UnboundFormError, UnsupportedFormError
 from interposer.ir.graph import Graph, Value
 from interposer.ops.control_flow import ControlFlow
 from interposer.ops.quantization import Cast

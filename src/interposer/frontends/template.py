@@ -11,10 +11,9 @@ import numpy as np
 from interposer.core.conversion import converted
 from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.core.types import Array, TensorInfo, TensorShape
-from interposer.frontends.metadata import Metadata
 from interposer.ir.network import Network
 
-__all__ = ["Shapes", "Template", "Values", "check_names", "value_of"]
+__all__ = ["Metadata", "Shapes", "Template", "Values", "check_names", "value_of"]
 
 Shapes: TypeAlias = "Mapping[str, int | Sequence[int | str | None]]"
 Values: TypeAlias = "Mapping[str, Any]"
@@ -100,3 +99,21 @@ def value_of(name: str, info: TensorInfo, value: Any) -> Array:
     if not info.shape.accepts(TensorShape(array.shape)):
         raise InvalidArgumentError(f"values: {name!r} has shape {list(array.shape)}; expected {info.shape}")
     return array
+
+
+# --- metadata ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """Texts and files inside a model file.
+
+    Args:
+        description: the description of the model, or an empty text.
+        entries: the content of each named entry, such as ``min_runtime_version``.
+        files: the content of each file that is stored in the model file, such as lists of labels, by file name.
+    """
+
+    description: str = ""
+    entries: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from interposer.core.errors import InterposerError
-from interposer.frontends.needs import Needs
+from collections.abc import Callable, Container, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
-__all__ = ["UnboundFormError", "UnsupportedFormError"]
+from interposer.core.errors import InterposerError
+from interposer.core.schema import Op
+from interposer.ir.graph import Layer, Value
+from interposer.ops.control import Constant
+from interposer.ops.reshape import Shape
+
+__all__ = ["Needs", "UnboundFormError", "UnsupportedFormError", "needs_of"]
 
 
 class UnsupportedFormError(InterposerError):
@@ -21,3 +28,61 @@ class UnboundFormError(UnsupportedFormError):
     def __init__(self, reason: str, needs: Needs) -> None:
         self.reason, self.needs = reason, needs
         super().__init__(f"{reason}; give {needs}")
+
+
+# --- needs ------------------------------------------------------------------------------------------------------------
+
+
+class Needs(NamedTuple):
+    """What the caller of an import must still give so that an operand is known during the import.
+
+    `values` are the names of inputs whose values are required (argument ``values=``); `shapes` says that the shapes of
+    all inputs are (argument ``shapes=``).
+    """
+
+    values: frozenset[str] = frozenset()
+    shapes: bool = False
+
+    def __or__(self, other: Needs) -> Needs:
+        return Needs(self.values | other.values, self.shapes or other.shapes)
+
+    def __str__(self) -> str:
+        values = f"the value of {', '.join(map(repr, sorted(self.values)))} with values=" if self.values else ""
+        return " and ".join(filter(None, [values, "the inputs' shapes with shapes=" if self.shapes else ""]))
+
+
+def needs_of(
+    value: Value,
+    inputs: Container[Layer],
+    folds: Callable[[Op], bool],
+    around: Mapping[Layer, Value] = MappingProxyType({}),
+) -> Needs | None:
+    """Return the inputs and shapes that determine a value; None if they cannot, as a layer in between is not folded.
+
+    Args:
+        value: the value that an operand requires to be known during the import.
+        inputs: the input layers of the model.
+        folds: whether the importer evaluates an operator as soon as its operands are known.
+        around: for each input layer of a region, the value outside the region that it captures.
+    """
+    values: set[str] = set()
+    shapes = False
+    pending, seen = [value], set[Layer]()
+    while pending:
+        layer = pending.pop().producer
+        if layer in seen or isinstance(layer.op, Constant):
+            continue
+        seen.add(layer)
+        if layer in around:
+            pending.append(around[layer])
+        elif layer in inputs:
+            if not layer.output.known.is_tensor:
+                return None
+            values.add(layer.name)
+        elif isinstance(layer.op, Shape):
+            shapes = True
+        elif folds(layer.op) and layer.values:
+            pending += layer.values
+        else:
+            return None
+    return Needs(frozenset(values), shapes)

@@ -22,8 +22,7 @@ from interposer.core.errors import (
     expect,
 )
 from interposer.core.types import Array, TensorInfo
-from interposer.frontends.metadata import Metadata
-from interposer.frontends.template import Template
+from interposer.frontends.template import Metadata, Template
 from interposer.ir.network import Network
 from interposer.ir.states import State, states_of
 from interposer.optimizer import OptimizerOptions

@@ -18,8 +18,7 @@ from interposer.core.errors import (
     UnboundInputError,
 )
 from interposer.core.types import TensorInfo, TensorShape
-from interposer.frontends.metadata import Metadata
-from interposer.frontends.template import Template, Values
+from interposer.frontends.template import Metadata, Template, Values
 from interposer.ir.graph import Graph
 from interposer.ir.inference import inferences_remembered
 from interposer.ir.network import Network

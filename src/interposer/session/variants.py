@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from interposer.core.errors import InvalidArgumentError, InvalidNetworkError, LoadError, ParseError, UnboundInputError
 from interposer.core.types import Array, TensorInfo, TensorShape
-from interposer.frontends.metadata import Metadata
-from interposer.frontends.template import Template, Values
+from interposer.frontends.template import Metadata, Template, Values
 from interposer.ir.network import Network
 from interposer.report.optimized import OptimizedNetwork
 from interposer.session.requested import known_values, with_outputs

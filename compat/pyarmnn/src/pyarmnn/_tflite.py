@@ -12,7 +12,7 @@ from interposer.core.errors import ParseError, UnsupportedOperatorError
 from interposer.frontends import tflite
 from interposer.frontends.tflite.container import read_model
 from interposer.frontends.tflite.contents import Model
-from interposer.frontends.tflite.ports import input_ports, output_ports
+from interposer.frontends.tflite.inputs import input_ports, output_ports
 from interposer.frontends.tflite.tensors import tensor_info
 from pyarmnn._arguments import BOOL, STRING, overload_error
 from pyarmnn._network.network import INetwork

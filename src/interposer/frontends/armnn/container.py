@@ -12,7 +12,7 @@ from interposer.formats.armnn.schema import SCHEMA
 from interposer.formats.armnn.schema import layers as known_layers
 from interposer.frontends.armnn.contents import Content, Layer, Slot
 from interposer.frontends.flatbuffer import Reader, Record
-from interposer.frontends.missing import missing_operators
+from interposer.frontends.refusals import missing_operators
 
 __all__ = ["read_content"]
 

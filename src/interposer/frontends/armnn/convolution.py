@@ -1,20 +1,24 @@
-"""Converters of convolutions. Weights and biases are constants of the layer, or inputs since release 22.05."""
+"""Converters of convolutions, pooling and products. Weights and biases are constants, or inputs since release 22.05."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Final
 
 from interposer.core.types import Quantization, TensorInfo
+from interposer.formats.armnn.schema import LAYOUTS, PADDING_METHODS, POOLINGS, ROUNDINGS
 from interposer.frontends.armnn.armnn_converters import layer
 from interposer.frontends.armnn.node import Node
-from interposer.frontends.armnn.windows import window
 from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
+from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
+from interposer.ops.pooling3d import Pooling3d
 from interposer.ops.rearrange import Transpose
 from interposer.ops.reshape import Reshape
 
-__all__ = ["bias_of", "weights_of"]
+__all__ = ["bias_of", "pads", "weights_of", "window"]
 
 
 def weights_of(node: Node) -> Value:
@@ -100,3 +104,125 @@ def convolution_3d(node: Node) -> list[Value]:
     op = Convolution3d(**window(node), data_layout=node.layout(of=("NDHWC", "NCDHW")))
     bias = node.value(2) if node.descriptor["biasEnabled"] else None
     return node.results(op, node.value(0), node.value(1), bias)
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+_NAMES: Final = {
+    "padLeft": "pad_left",
+    "padRight": "pad_right",
+    "padTop": "pad_top",
+    "padBottom": "pad_bottom",
+    "padFront": "pad_front",
+    "padBack": "pad_back",
+    "strideX": "stride_x",
+    "strideY": "stride_y",
+    "strideZ": "stride_z",
+    "dilationX": "dilation_x",
+    "dilationY": "dilation_y",
+    "dilationZ": "dilation_z",
+}
+
+
+def window(node: Node) -> dict[str, Any]:
+    """Return the pads, strides and dilations of a layer's descriptor as attributes of an operator."""
+    return {_NAMES[field]: value for field, value in node.descriptor.items() if field in _NAMES}
+
+
+def pads(node: Node) -> dict[str, Any]:
+    """Return the pads of a layer's descriptor as attributes of an operator."""
+    return {name: value for name, value in window(node).items() if name.startswith("pad_")}
+
+
+# --- pooling ----------------------------------------------------------------------------------------------------------
+
+
+_AXES: Final = {
+    "H": ("y", "pool_height", "pad_top", "pad_bottom"),
+    "W": ("x", "pool_width", "pad_left", "pad_right"),
+    "D": ("z", "pool_depth", "pad_front", "pad_back"),
+}
+
+
+@layer("Pooling2d")
+def pooling(node: Node) -> list[Value]:
+    """Convert Pooling2d."""
+    layout = node.layout()
+    return node.results(Pooling2d(**_attributes(node, layout.name), data_layout=layout), node.value(0))
+
+
+@layer("Pooling3d")
+def pooling_3d(node: Node) -> list[Value]:
+    """Convert Pooling3d."""
+    layout = node.layout(of=("NDHWC", "NCDHW"))
+    return node.results(Pooling3d(**_attributes(node, layout.name), data_layout=layout), node.value(0))
+
+
+def _attributes(node: Node, layout: str) -> dict[str, Any]:
+    """Return the attributes that poolings of two and three axes have.
+
+    Strides of 0 stand for a single window at the start of each axis.
+    """
+    fields = node.descriptor
+    attributes = window(node) | {
+        "pool_type": node.member("poolType", POOLINGS, PoolingAlgorithm),
+        "output_shape_rounding": node.member("outputShapeRounding", ROUNDINGS, OutputShapeRounding),
+        "padding_method": node.member("paddingMethod", PADDING_METHODS, PaddingMethod),
+        "pool_width": fields["poolWidth"],
+        "pool_height": fields["poolHeight"],
+    }
+    attributes |= {"pool_depth": fields["poolDepth"]} if "poolDepth" in fields else {}
+    strides = {axis: attributes[f"stride_{_AXES[axis][0]}"] for axis in layout if axis in _AXES}
+    for axis in strides:
+        if not attributes[_AXES[axis][1]]:
+            node.fail(f"{_AXES[axis][1]} is 0; expected a positive size")
+    if not any(strides.values()):
+        attributes |= _single_window(node, layout, attributes)
+    return attributes
+
+
+def _single_window(node: Node, layout: str, attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return strides that reach beyond the image, with which there is one window along each axis."""
+    sizes = dict(zip(layout, node.shape(node.value(0)), strict=True))
+    result: dict[str, Any] = {"output_shape_rounding": OutputShapeRounding.FLOOR}
+    for axis, (name, size, before, after) in _AXES.items():
+        if axis in layout:
+            room = sizes[axis] + attributes[before] + attributes[after] - attributes[size]
+            result[f"stride_{name}"] = max(1, room + 1)
+    return result
+
+
+# --- matmul -----------------------------------------------------------------------------------------------------------
+
+
+@layer("FullyConnected")
+def fully_connected(node: Node) -> list[Value]:
+    """Convert FullyConnected, which flattens its input after the batch."""
+    op = FullyConnected(transpose_weight_matrix=node.descriptor["transposeWeightsMatrix"])
+    return node.results(op, node.tensor(0), weights_of(node), bias_of(node))
+
+
+@layer("BatchMatMul")
+def batch_matmul(node: Node) -> list[Value]:
+    """Convert BatchMatMul; the channels of images that have them last count as a batch."""
+    fields = node.descriptor
+    x, y = node.value(0), node.value(1)
+    are_last = [_has_channels_last(node, field, value) for field, value in (("dataLayoutX", x), ("dataLayoutY", y))]
+    op = BatchMatMul(fields["transposeX"], fields["transposeY"], fields["adjointX"], fields["adjointY"])
+    if not any(are_last):
+        return node.results(op, x, y)
+    if not all(are_last):
+        node.fail("one input has its channels last, the other has not, which is not supported")
+    product = node.step(op, _channels_first(node, x), _channels_first(node, y), quantization=node.infos[0].quantization)
+    return node.results(Transpose((0, *range(2, product.known.rank), 1)), product)
+
+
+def _has_channels_last(node: Node, field: str, value: Value) -> bool:
+    layout = node.layout(field, of=LAYOUTS)
+    return layout.channels_last and value.known.rank > 3
+
+
+def _channels_first(node: Node, x: Value) -> Value:
+    rank = x.known.rank
+    return node.step(Transpose((0, rank - 1, *range(1, rank - 1))), x)

@@ -1,10 +1,11 @@
-"""Converters of layers that compute every element independently."""
+"""Converters of layers that compute elements independently, quantize them, or reduce axes."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from interposer.formats.armnn.schema import ACTIVATIONS, BINARY, COMPARISONS, LOGICAL, UNARY
+from interposer.core.types import DataType
+from interposer.formats.armnn.schema import ACTIVATIONS, BINARY, COMPARISONS, LOGICAL, REDUCTIONS, UNARY
 from interposer.frontends.armnn.armnn_converters import layer
 from interposer.frontends.armnn.node import Node
 from interposer.ir.graph import Value
@@ -27,6 +28,8 @@ from interposer.ops.elementwise import (
     Subtraction,
     UnaryOperation,
 )
+from interposer.ops.quantization import Cast, Dequantize, Quantize
+from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
 
 __all__: list[str] = []
 
@@ -98,3 +101,57 @@ def logical_binary(node: Node) -> list[Value]:
     """Convert LogicalBinary."""
     operation = node.member("operation", LOGICAL, LogicalBinaryOperation)
     return node.results(LogicalBinary(operation), node.value(0), node.value(1))
+
+
+# --- quantization -----------------------------------------------------------------------------------------------------
+
+
+@layer("Quantize")
+def quantize(node: Node) -> list[Value]:
+    """Convert Quantize, whose type, scale and offset are those of its output slot."""
+    return node.results(Quantize(node.infos[0].dtype), node.value(0))
+
+
+@layer("Dequantize")
+def dequantize(node: Node) -> list[Value]:
+    """Convert Dequantize; floats are only converted to another type."""
+    x, dtype = node.value(0), node.infos[0].dtype
+    return node.results(Dequantize(dtype) if x.known.is_quantized else Cast(dtype), x)
+
+
+@layer("Cast")
+def cast(node: Node) -> list[Value]:
+    """Convert Cast, which converts the real values of quantized tensors."""
+    x, info = node.value(0), node.infos[0]
+    if x.known.is_quantized and not info.is_quantized:
+        real = node.step(Dequantize(), x)
+        return [node.given(real)] if info.dtype is real.known.dtype else node.results(Cast(info.dtype), real)
+    if not info.is_quantized:
+        return node.results(Cast(info.dtype), x)
+    if not x.known.is_quantized and not x.known.dtype.is_float:
+        x = node.step(Cast(DataType.FLOAT32), x)
+    return node.results(Quantize(info.dtype), x)
+
+
+# --- reduction --------------------------------------------------------------------------------------------------------
+
+
+@layer("Mean")
+def mean(node: Node) -> list[Value]:
+    """Convert Mean; without axes, all elements are averaged."""
+    return node.results(Mean(node.integers("axis"), node.descriptor["keepDims"]), node.tensor(0))
+
+
+@layer("Reduce")
+def reduce(node: Node) -> list[Value]:
+    """Convert Reduce; without axes, all elements are reduced."""
+    operation = node.member("reduceOperation", REDUCTIONS, ReduceOperation)
+    return node.results(Reduce(node.integers("axis"), node.descriptor["keepDims"], operation), node.tensor(0))
+
+
+@layer("ArgMinMax")
+def arg_min_max(node: Node) -> list[Value]:
+    """Convert ArgMinMax; the type of the result is that of the output slot."""
+    function = node.member("argMinMaxFunction", ("MIN", "MAX"), ArgMinMaxFunction)
+    op = ArgMinMax(function=function, axis=node.descriptor["axis"], dtype=node.infos[0].dtype)
+    return node.results(op, node.tensor(0))

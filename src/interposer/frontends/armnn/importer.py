@@ -13,8 +13,8 @@ from interposer.frontends.armnn.contents import Content, Layer
 from interposer.frontends.armnn.node import FileImporter, Node
 from interposer.frontends.armnn.tensors import constant_array, quantization_of, tensor_info
 from interposer.frontends.flatbuffer import Record
-from interposer.frontends.missing import missing_operators
-from interposer.frontends.naming import keep_names
+from interposer.frontends.importer import keep_names
+from interposer.frontends.refusals import missing_operators
 from interposer.frontends.sources import Source, read_file
 from interposer.ir.graph import Value
 from interposer.ir.inference import infer_layer

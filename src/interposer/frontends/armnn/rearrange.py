@@ -1,17 +1,22 @@
-"""Converters of layers that combine, divide and rearrange tensors."""
+"""Converters of layers that combine, divide, rearrange, reshape and select elements of tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from interposer.core.schema import Op
 from interposer.core.types import integer_range
-from interposer.formats.armnn.schema import PADDING_MODES
+from interposer.formats.armnn.schema import PADDING_MODES, SCATTER_FUNCTIONS
 from interposer.frontends.armnn.armnn_converters import layer
 from interposer.frontends.armnn.node import Node
 from interposer.frontends.flatbuffer import Record
 from interposer.ir.graph import Value
+from interposer.ops.blocks import BatchToSpaceNd, ChannelShuffle, DepthToSpace, SpaceToBatchNd, SpaceToDepth
+from interposer.ops.gather import Gather, GatherNd
+from interposer.ops.quantization import Dequantize, Quantize
 from interposer.ops.rearrange import (
     Concat,
     Pad,
@@ -21,9 +26,12 @@ from interposer.ops.rearrange import (
     Slice,
     Splitter,
     Stack,
+    StridedSlice,
     Tile,
     Transpose,
 )
+from interposer.ops.reshape import Fill, Rank, Reshape, Shape
+from interposer.ops.scatter import ScatterFunction, ScatterNd
 
 __all__: list[str] = []
 
@@ -139,3 +147,166 @@ def reverse(node: Node) -> list[Value]:
     if axes is None or axes.dtype.kind != "i":
         node.fail("its axes (input 1) are computed while running; only constant integers are supported")
     return node.results(ReverseV2(tuple(axes.ravel().tolist())), node.tensor(0))
+
+
+# --- reshape ----------------------------------------------------------------------------------------------------------
+
+
+@layer("Reshape")
+def reshape(node: Node) -> list[Value]:
+    """Convert Reshape."""
+    return node.results(Reshape(node.integers("targetShape")), node.value(0))
+
+
+@layer("Rank")
+def rank(node: Node) -> list[Value]:
+    """Convert Rank."""
+    return node.results(Rank(), node.value(0))
+
+
+@layer("Shape")
+def shape(node: Node) -> list[Value]:
+    """Convert Shape."""
+    return node.results(Shape(node.infos[0].dtype), node.tensor(0))
+
+
+@layer("Fill")
+def fill(node: Node) -> list[Value]:
+    """Convert Fill; the shape of the result is that of the output slot, and its input only has its rank."""
+    dims, info = node.tensor(0), node.infos[0]
+    if dims.constant is None and info.is_concrete:
+        if dims.known.shape.is_concrete and tuple(dims.known.shape) != (info.rank,):
+            node.fail(f"its input has the shape {dims.known.shape}, but its result {info.rank} dimensions")
+        dims = node.constant(np.array(info.shape, np.int32))
+    return node.results(Fill(float(node.descriptor["value"]), info.dtype), dims)
+
+
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+
+@layer("SpaceToBatchNd")
+def space_to_batch(node: Node) -> list[Value]:
+    """Convert SpaceToBatchNd."""
+    return _rescaled(node, SpaceToBatchNd(node.integers("blockShape"), node.pairs("padList"), node.layout()))
+
+
+@layer("BatchToSpaceNd")
+def batch_to_space(node: Node) -> list[Value]:
+    """Convert BatchToSpaceNd."""
+    return _rescaled(node, BatchToSpaceNd(node.integers("blockShape"), node.pairs("crops"), node.layout()))
+
+
+def _rescaled(node: Node, op: Op) -> list[Value]:
+    """Add a layer that moves elements, and quantize them again if its output has another scale or zero point."""
+    x, info = node.value(0), node.infos[0]
+    if not info.is_quantized or info.quantization == x.known.quantization:
+        return node.results(op, x)
+    moved = node.step(op, x, quantization=x.known.quantization)
+    return node.results(Quantize(info.dtype), node.step(Dequantize(), moved))
+
+
+@layer("SpaceToDepth")
+def space_to_depth(node: Node) -> list[Value]:
+    """Convert SpaceToDepth."""
+    return node.results(SpaceToDepth(node.descriptor["blockSize"], node.layout()), node.value(0))
+
+
+@layer("DepthToSpace")
+def depth_to_space(node: Node) -> list[Value]:
+    """Convert DepthToSpace."""
+    return node.results(DepthToSpace(node.descriptor["blockSize"], node.layout()), node.value(0))
+
+
+@layer("ChannelShuffle")
+def channel_shuffle(node: Node) -> list[Value]:
+    """Convert ChannelShuffle."""
+    return node.results(ChannelShuffle(node.descriptor["numGroups"], node.descriptor["axis"]), node.tensor(0))
+
+
+# --- slices -----------------------------------------------------------------------------------------------------------
+
+
+@layer("Slice")
+def slice_(node: Node) -> list[Value]:
+    """Convert Slice."""
+    return node.results(Slice(node.integers("begin"), node.integers("size")), node.tensor(0))
+
+
+class _Range(NamedTuple):
+    """The elements of one axis: from `begin` to before `end`; an end of None lies before the first element."""
+
+    begin: int
+    end: int | None
+    stride: int
+
+
+@layer("StridedSlice")
+def strided_slice(node: Node) -> list[Value]:
+    """Convert StridedSlice.
+
+    Arm NN ignores the masks of the ellipsis and of new axes. Positions outside the tensor are clamped: a begin to an
+    existing element, also if it lies after the last one.
+    """
+    x, fields = node.tensor(0), node.descriptor
+    sizes = node.shape(x)
+    begin, end, stride = (node.integers(name) for name in ("begin", "end", "stride"))
+    if not len(begin) == len(end) == len(stride) == len(sizes):
+        counts = f"{len(begin)}, {len(end)} and {len(stride)}"
+        node.fail(f"begin, end and stride have {counts} numbers for {len(sizes)} axes")
+    if 0 in stride:
+        node.fail(f"stride is {stride}; expected other numbers than 0")
+    along_axes = zip(begin, end, stride, sizes, strict=True)
+    ranges = [_range(_Range(*along[:3]), along[3], axis, fields) for axis, along in enumerate(along_axes)]
+    return node.results(_op(ranges, fields["shrinkAxisMask"]), x)
+
+
+def _range(stored: _Range, size: int, axis: int, fields: Mapping[str, Any]) -> _Range:
+    bit, last, stride = 1 << axis, size - 1, stored.stride
+    begin = stored.begin + size if stored.begin < 0 else stored.begin
+    if fields["beginMask"] & bit:
+        begin = 0 if stride > 0 else last
+    begin = max(0, min(begin, last))
+    if fields["shrinkAxisMask"] & bit:
+        return _Range(begin, begin + 1, 1)
+    assert stored.end is not None
+    end = stored.end + size if stored.end < 0 else stored.end
+    if fields["endMask"] & bit:
+        end = size if stride > 0 else -1
+    end = max(0, min(end, size)) if stride > 0 else max(-1, min(end, last))
+    return _Range(begin, None if end < 0 else end, stride)
+
+
+def _op(ranges: Sequence[_Range], shrink: int) -> StridedSlice:
+    ends = sum(1 << axis for axis, bounds in enumerate(ranges) if bounds.end is None)
+    return StridedSlice(
+        begin=tuple(bounds.begin for bounds in ranges),
+        end=tuple(bounds.end or 0 for bounds in ranges),
+        stride=tuple(bounds.stride for bounds in ranges),
+        end_mask=ends,
+        shrink_axis_mask=shrink & ((1 << len(ranges)) - 1),
+    )
+
+
+# --- gather -----------------------------------------------------------------------------------------------------------
+
+
+@layer("Gather")
+def gather(node: Node) -> list[Value]:
+    """Convert Gather."""
+    return node.results(Gather(node.descriptor["axis"]), node.tensor(0), node.value(1))
+
+
+@layer("GatherNd")
+def gather_nd(node: Node) -> list[Value]:
+    """Convert GatherNd."""
+    return node.results(GatherNd(), node.tensor(0), node.tensor(1))
+
+
+@layer("ScatterNd")
+def scatter_nd(node: Node) -> list[Value]:
+    """Convert ScatterNd; without an input tensor, the first input is the shape of the result."""
+    fields = node.descriptor
+    if fields["m_AxisEnabled"]:
+        node.fail(f"it scatters along axis {fields['m_Axis']}, which is not supported")
+    op = ScatterNd(node.member("m_Function", SCATTER_FUNCTIONS, ScatterFunction), fields["m_InputEnabled"])
+    return node.results(op, node.tensor(0), node.tensor(1), node.tensor(2))

@@ -1,27 +1,29 @@
-"""Caffe converters for convolutions; a convolution with one spatial axis becomes one over images of height 1."""
+"""Caffe converters for convolutions and products; a convolution with one spatial axis becomes one over images."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from interposer.core.schema import Op
-from interposer.core.types import Array, DataLayout
+from interposer.core.types import Array, DataLayout, DataType
 from interposer.frontends.caffe.caffe_converters import layer
 from interposer.frontends.caffe.node import Node
 from interposer.frontends.caffe.proto import Message
-from interposer.frontends.caffe.windows import windows
 from interposer.frontends.windows import Windows
 from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
 from interposer.ops.elementwise import BinaryOperation
-from interposer.ops.matmul import BatchMatMul
+from interposer.ops.gather import Gather
+from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Pad, Stack, StridedSlice
 from interposer.ops.windowed import Col2Im
 
-__all__: list[str] = []
+__all__ = ["windows"]
 
 _MOST_CELLS: Final = 4096
 """The largest number of elements of a window, each of which becomes a layer."""
@@ -166,3 +168,84 @@ def _as_image(node: Node, x: Value, window: Windows) -> tuple[Value, Windows]:
     batch, channels, width = node.shape(x)
     image = node.reshaped(x, (batch, channels, 1, width))
     return image, Windows(*((first, *sizes) for first, sizes in zip((1, 1, 1, 0, 0), window, strict=True)))
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+_LARGEST: Final = 2**31 - 1
+
+
+def windows(node: Node, parameters: Message, axes: int) -> Windows:
+    """Return the window of a layer over `axes` spatial axes.
+
+    A size is given for all axes at once, for each axis, or for images in fields such as ``kernel_h``. Both ends of an
+    axis have the same pad.
+    """
+    kernel = _sizes(node, parameters, "kernel_size", ("kernel_h", "kernel_w"), axes, None)
+    strides = _sizes(node, parameters, "stride", ("stride_h", "stride_w"), axes, 1)
+    pads = _sizes(node, parameters, "pad", ("pad_h", "pad_w"), axes, 0)
+    dilations = _sizes(node, parameters, *_dilation(parameters), axes, 1)
+    if (
+        min(kernel) < 1
+        or min(strides) < 1
+        or min(dilations) < 1
+        or max(*kernel, *strides, *pads, *dilations) > _LARGEST
+    ):
+        node.fail(f"it has the window {list(kernel)}, strides {list(strides)} and dilations {list(dilations)}")
+    return Windows(kernel, strides, dilations, pads, pads)
+
+
+def _dilation(parameters: Message) -> tuple[str, tuple[str, ...]]:
+    """Return the fields with the dilations: ``hole`` in DeepLab's version of Caffe, else ``dilation``."""
+    holes = ("hole_h", "hole_w")
+    names = {field.name for field, _ in parameters.ListFields()}
+    return ("hole", holes if names.intersection(holes) else ()) if names & {"hole", *holes} else ("dilation", ())
+
+
+def _sizes(
+    node: Node, parameters: Message, name: str, each: Sequence[str], axes: int, default: int | None
+) -> tuple[int, ...]:
+    """Return a size for each spatial axis: the fields `each` if they are set, else the field `name`, else `default`."""
+    if any(parameters.HasField(field) for field in each):
+        if axes != 2:
+            node.fail(f"{each[0]} and {each[1]} are for images, but it has {axes} spatial axes")
+        return tuple(getattr(parameters, field) if parameters.HasField(field) else default or 0 for field in each)
+    values = list(getattr(parameters, name, ()))
+    if not values and default is None:
+        node.fail(f"it has no {name}")
+    if len(values) not in (0, 1, axes):
+        node.fail(f"{name} has {len(values)} numbers; it has {axes} spatial axes")
+    return tuple(values * (axes if len(values) == 1 else 1) or [default or 0] * axes)
+
+
+# --- matmul -----------------------------------------------------------------------------------------------------------
+
+
+@layer("InnerProduct")
+def inner_product(node: Node) -> Value:
+    """Convert InnerProduct: the axes from ``axis`` on are flattened and multiplied with the weights."""
+    parameters, shape = node.parameters("inner_product_param"), node.shape()
+    axis = node.axis(parameters.axis)
+    depth, outputs = math.prod(shape[axis:]), parameters.num_output
+    size = (depth, outputs) if parameters.transpose else (outputs, depth)
+    weights = node.constant(node.weights(0, size, "weights"))
+    bias = None
+    if parameters.bias_term:
+        bias = node.constant(node.weights(1, (outputs,), "bias"))
+    rows = node.reshaped(node.only_value, (math.prod(shape[:axis]), depth))
+    product = node.step(FullyConnected(transpose_weight_matrix=not parameters.transpose), rows, weights, bias)
+    return node.reshaped(product, (*shape[:axis], outputs))
+
+
+@layer("Embed")
+def embedding(node: Node) -> Value:
+    """Convert Embed: the row of the weights that each number of the bottom selects, and the bias."""
+    parameters = node.parameters("embed_param")
+    outputs = parameters.num_output
+    weights = node.constant(node.weights(0, (parameters.input_dim, outputs), "weights"))
+    embedded = node.step(Gather(axis=0), weights, node.step(Cast(DataType.INT32), node.only_value))
+    if not parameters.bias_term:
+        return embedded
+    bias = node.constant(node.weights(1, (outputs,), "bias"))
+    return node.binary(BinaryOperation.ADD, embedded, bias)

@@ -18,9 +18,8 @@ from interposer.frontends.caffe.net import Layer, Net, read_net
 from interposer.frontends.caffe.node import Node
 from interposer.frontends.caffe.proto import read_message, text_of
 from interposer.frontends.caffe.sources import declared_inputs, is_source, with_sources
-from interposer.frontends.importer import Importer
-from interposer.frontends.missing import missing_operators
-from interposer.frontends.naming import keep_names
+from interposer.frontends.importer import Importer, keep_names
+from interposer.frontends.refusals import missing_operators
 from interposer.frontends.resizing import Resizes, check_shapes, resized
 from interposer.frontends.template import Template, Values, check_names, value_of
 from interposer.ir.graph import Value

@@ -10,10 +10,10 @@ import numpy as np
 
 from interposer.core.types import Array, DataType
 from interposer.frontends.caffe.caffe_converters import layer
+from interposer.frontends.caffe.convolution import windows
 from interposer.frontends.caffe.node import Node
 from interposer.frontends.caffe.proto import Message
 from interposer.frontends.caffe.schema import ENUMS
-from interposer.frontends.caffe.windows import windows
 from interposer.frontends.windows import Windows
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import BinaryOperation

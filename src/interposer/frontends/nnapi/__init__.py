@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import Any
 
+from interposer.core.families import import_families
 from interposer.frontends.nnapi.file import load
 from interposer.frontends.nnapi.importer import build
 from interposer.frontends.nnapi.nnapi_converters import operators
@@ -14,3 +15,6 @@ def __getattr__(name: str) -> Any:
     if name not in {"OperationSupport", "supported"}:
         raise AttributeError(f"module 'interposer.frontends.nnapi' has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.support"), name)  # it asks backends, which nothing else here knows
+
+
+import_families(__name__, but="support")  # they fill the table of converters

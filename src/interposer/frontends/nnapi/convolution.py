@@ -1,15 +1,17 @@
-"""NNAPI converters for convolutions, with explicit pads or a padding scheme; filters are stored as (O, H, W, I)."""
+"""NNAPI converters for convolutions, pooling and products; filters are stored as (O, H, W, I)."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from interposer.core.types import DataLayout, Dim
 from interposer.frontends.nnapi.nnapi_converters import operator
-from interposer.frontends.nnapi.nnapi_windows import Sizes, dilations, image_sizes, sizes_of, sliding
+from interposer.frontends.nnapi.nnapi_windows import Sizes, dilations, image_sizes, positive, sizes_of, sliding
 from interposer.frontends.nnapi.node import Node
 from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.ops.pooling import Pooling2d, PoolingAlgorithm
 
 __all__: list[str] = []
 
@@ -93,3 +95,42 @@ def _output_shape(node: Node) -> tuple[int, ...]:
     if len(shape) != 4 or min(shape) < 0:
         node.fail(f"the output's shape (input 3) is {list(shape)}; expected four dimensions")
     return shape
+
+
+# --- pooling ----------------------------------------------------------------------------------------------------------
+
+
+_TYPES: Final = {
+    "AVERAGE_POOL_2D": PoolingAlgorithm.AVERAGE,
+    "L2_POOL_2D": PoolingAlgorithm.L2,
+    "MAX_POOL_2D": PoolingAlgorithm.MAX,
+}
+
+
+@operator(*_TYPES, inputs=(7, 11))
+def pooling(node: Node) -> list[Value]:
+    """Convert AVERAGE_POOL_2D, L2_POOL_2D and MAX_POOL_2D; padding is excluded from averages."""
+    explicit = node.num_inputs > 8
+    window_index = 7 if explicit else 4
+    width, height = (positive(node, window_index + number, "the dimension of the window") for number in range(2))
+    layout = node.layout(window_index + 3)
+    window = sliding(node, 1, explicit, image_sizes(node, layout), (height, width))
+    op = Pooling2d(_TYPES[node.operation.name], pool_height=height, pool_width=width, data_layout=layout, **window)
+    return node.results(op, node.value(0), activation=window_index + 2)
+
+
+# --- matmul -----------------------------------------------------------------------------------------------------------
+
+
+@operator("FULLY_CONNECTED", inputs=4)
+def fully_connected(node: Node) -> list[Value]:
+    """Convert FULLY_CONNECTED; each row of the weights belongs to one output, and the input is flattened to rows."""
+    op = FullyConnected(transpose_weight_matrix=True)
+    return node.results(op, node.value(0), node.value(1, rank=2), node.value(2, rank=1), activation=3)
+
+
+@operator("BATCH_MATMUL", inputs=4)
+def batch_matmul(node: Node) -> list[Value]:
+    """Convert BATCH_MATMUL; adjoint means transposition, as there are no complex numbers."""
+    op = BatchMatMul(node.flag_of(2, "whether to transpose input 0"), node.flag_of(3, "whether to transpose input 1"))
+    return node.results(op, node.value(0), node.value(1))

@@ -7,13 +7,11 @@ from typing import Any, Final, TypeAlias
 
 from interposer.core.errors import ParseError
 from interposer.core.types import UNRANKED, TensorInfo, TensorShape
-from interposer.frontends.importer import input_of_region
-from interposer.frontends.missing import missing_operators
-from interposer.frontends.naming import keep_names
-from interposer.frontends.nnapi import nnapi_families  # noqa: F401 - they fill the table of operators
+from interposer.frontends.importer import input_of_region, keep_names
 from interposer.frontends.nnapi.document import Model, Operation, read_document
 from interposer.frontends.nnapi.nnapi_converters import Entry, find
 from interposer.frontends.nnapi.node import DocumentImporter, Node
+from interposer.frontends.refusals import missing_operators
 from interposer.frontends.resizing import Resizes, resized
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer

@@ -1,16 +1,23 @@
-"""NNAPI converters for operators that rearrange elements."""
+"""NNAPI converters for operators that rearrange, reshape and select elements."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from interposer.core.types import Dim, TensorShape
 from interposer.frontends.nnapi.nnapi_converters import operator
+from interposer.frontends.nnapi.nnapi_windows import positive
 from interposer.frontends.nnapi.node import Node
 from interposer.ir.graph import Value
 from interposer.kernels.fixedpoint import dequantize
 from interposer.ops.axes import normal_axis
+from interposer.ops.blocks import BatchToSpaceNd, ChannelShuffle, DepthToSpace, SpaceToBatchNd, SpaceToDepth
+from interposer.ops.dynamic import DynamicBroadcastTo
 from interposer.ops.elementwise import Addition
+from interposer.ops.embedding import EmbeddingLookup, HashtableLookup, LshProjection, LshProjectionType
 from interposer.ops.gather import Gather
 from interposer.ops.rearrange import (
     Concat,
@@ -24,6 +31,7 @@ from interposer.ops.rearrange import (
     Tile,
     Transpose,
 )
+from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape
 
 __all__: list[str] = []
 
@@ -176,3 +184,149 @@ def reverse(node: Node) -> list[Value]:
     """Convert REVERSE along one axis."""
     axes = node.integers_of(1, "the axes")
     return node.results(ReverseV2(tuple(normal_axis(axis, node.info(0).rank) for axis in axes)), node.value(0))
+
+
+# --- reshape ----------------------------------------------------------------------------------------------------------
+
+
+@operator("RESHAPE", inputs=2)
+def reshape(node: Node) -> list[Value]:
+    """Convert RESHAPE; for a shape that is computed at run time, the document's output shape is used."""
+    declared = node.declared_shape() if node.is_computed(1) else None
+    return node.results(Reshape(declared or node.integers_of(1, "the shape")), node.value(0))
+
+
+@operator("SQUEEZE", inputs=(1, 2))
+def squeeze(node: Node) -> list[Value]:
+    """Convert SQUEEZE: remove the given axes of size 1, or all of them."""
+    shape = node.info(0).shape
+    ones = [axis for axis, dim in enumerate(shape) if dim == 1]
+    dropped = ones if node.operand(1) is None else _dropped(node, shape)
+    left = [dim for axis, dim in enumerate(shape) if axis not in dropped]
+    return node.results(_reshape_to(node, left or [1]), node.value(0))
+
+
+def _dropped(node: Node, shape: TensorShape) -> list[int]:
+    axes = node.integers_of(1, "the axes")
+    for axis in axes:
+        if not -len(shape) <= axis < len(shape) or shape[axis] > 1:
+            node.fail(f"axis {axis} of shape {shape} cannot be dropped")
+    return [normal_axis(axis, len(shape)) for axis in axes]
+
+
+@operator("EXPAND_DIMS", inputs=2)
+def expand_dims(node: Node) -> list[Value]:
+    """Convert EXPAND_DIMS: insert an axis of size 1."""
+    shape = list(node.info(0).shape)
+    shape.insert(node.axis(1, len(shape) + 1), 1)
+    return node.results(_reshape_to(node, shape), node.value(0))
+
+
+def _reshape_to(node: Node, shape: Sequence[int]) -> Reshape:
+    """Return the operator that reshapes the input to `shape`; fail if more than one dimension is unknown."""
+    if sum(isinstance(dim, Dim) for dim in shape) > 1:
+        node.fail("more than one dimension is not known; give build(..., shapes={...})")
+    return Reshape(tuple(-1 if isinstance(dim, Dim) else dim for dim in shape))
+
+
+@operator("RANK", inputs=1)
+def rank_of(node: Node) -> list[Value]:
+    """Convert RANK to a scalar."""
+    return node.results(Rank(), node.value(0))
+
+
+@operator("FILL", inputs=2)
+def fill(node: Node) -> list[Value]:
+    """Convert FILL with an integer or a float, which determines the type and may be computed at run time."""
+    if node.is_computed(1):
+        return _filled_with(node, node.scalar(1))
+    is_integer = node.is_of(1, "INT32")
+    fill_value = node.integer_of(1, "the value") if is_integer else node.number_of(1, "the value")
+    return node.results(Fill(float(fill_value), node.outputs[0].dtype), node.value(0, rank=1))
+
+
+def _filled_with(node: Node, value: Value) -> list[Value]:
+    if node.is_computed(0):
+        return node.results(DynamicBroadcastTo(), value, node.value(0, rank=1))
+    return node.results(BroadcastTo(node.integers_of(0, "the dims")), value)
+
+
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+
+@operator("DEPTH_TO_SPACE", inputs=(2, 3))
+def depth_to_space(node: Node) -> list[Value]:
+    """Convert DEPTH_TO_SPACE."""
+    op = DepthToSpace(positive(node, 1, "the block size"), node.layout(2))
+    return node.results(op, node.value(0, rank=4))
+
+
+@operator("SPACE_TO_DEPTH", inputs=(2, 3))
+def space_to_depth(node: Node) -> list[Value]:
+    """Convert SPACE_TO_DEPTH."""
+    op = SpaceToDepth(positive(node, 1, "the block size"), node.layout(2))
+    return node.results(op, node.value(0, rank=4))
+
+
+@operator("BATCH_TO_SPACE_ND", inputs=(2, 3))
+def batch_to_space(node: Node) -> list[Value]:
+    """Convert BATCH_TO_SPACE_ND, which does not crop."""
+    block = _block(node)
+    op = BatchToSpaceNd(block, ((0, 0),) * len(block), node.layout(2))
+    return node.results(op, node.value(0, rank=4))
+
+
+@operator("SPACE_TO_BATCH_ND", inputs=(3, 4))
+def space_to_batch(node: Node) -> list[Value]:
+    """Convert SPACE_TO_BATCH_ND, with padding of height and width."""
+    op = SpaceToBatchNd(_block(node), node.pairs_of(2, "the paddings"), node.layout(3))
+    return node.results(op, node.value(0, rank=4))
+
+
+def _block(node: Node) -> tuple[int, ...]:
+    block = node.integers_of(1, "the block shape")
+    if len(block) != 2 or min(block) < 1:
+        node.fail(f"the block shape (input 1) is {list(block)}; expected two numbers of at least 1")
+    return block
+
+
+@operator("CHANNEL_SHUFFLE", inputs=3)
+def channel_shuffle(node: Node) -> list[Value]:
+    """Convert CHANNEL_SHUFFLE along any axis."""
+    op = ChannelShuffle(positive(node, 1, "the number of groups"), node.axis(2, node.info(0).rank))
+    return node.results(op, node.value(0))
+
+
+# --- gather -----------------------------------------------------------------------------------------------------------
+
+
+@operator("GATHER", inputs=3)
+def gather(node: Node) -> list[Value]:
+    """Convert GATHER along an axis."""
+    return node.results(Gather(node.axis(1, node.info(0).rank)), node.value(0), node.value(2))
+
+
+# --- embedding --------------------------------------------------------------------------------------------------------
+
+
+_TYPES: Final = {member.value: member for member in LshProjectionType}
+
+
+@operator("EMBEDDING_LOOKUP", inputs=2)
+def embedding_lookup(node: Node) -> list[Value]:
+    """Convert EMBEDDING_LOOKUP: rows by index."""
+    return node.results(EmbeddingLookup(), node.value(0), node.value(1))
+
+
+@operator("HASHTABLE_LOOKUP", inputs=3)
+def hashtable_lookup(node: Node) -> list[Value]:
+    """Convert HASHTABLE_LOOKUP: rows by key, and a flag for each key that was found."""
+    return node.results(HashtableLookup(), *(node.value(index) for index in range(3)))
+
+
+@operator("LSH_PROJECTION", inputs=4)
+def lsh_projection(node: Node) -> list[Value]:
+    """Convert LSH_PROJECTION; the weights of the elements are optional."""
+    number = node.integer_of(3, "the type")
+    kind = _TYPES.get(number) or node.fail(f"the type (input 3) is {number}; expected 1 to {max(_TYPES)}")
+    return node.results(LshProjection(kind), node.value(0), node.value(1), node.optional(2))

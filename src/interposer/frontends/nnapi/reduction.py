@@ -1,4 +1,4 @@
-"""NNAPI converters for reductions; a result that would be a scalar has shape [1]."""
+"""NNAPI converters for reductions and choices; a reduction to a scalar has shape [1]."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
 from interposer.ir.graph import Value
 from interposer.ops.axes import normal_axis
+from interposer.ops.choice import RandomMultinomial, TopK
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
 from interposer.ops.reshape import Reshape
 
@@ -53,3 +54,19 @@ def _reduced(node: Node, op: Op) -> list[Value]:
     if inferred is None or inferred.rank:
         return node.results(op, x)
     return node.results(Reshape((1,)), node.step(op, x, quantization=node.outputs[0].quantization))
+
+
+# --- choice -----------------------------------------------------------------------------------------------------------
+
+
+@operator("TOPK_V2", inputs=2)
+def top_k(node: Node) -> list[Value]:
+    """Convert TOPK_V2: the largest elements along the last axis."""
+    return node.results(TopK(node.integer_of(1, "k")), node.value(0))
+
+
+@operator("RANDOM_MULTINOMIAL", inputs=3)
+def random_multinomial(node: Node) -> list[Value]:
+    """Convert RANDOM_MULTINOMIAL: samples drawn with two seeds."""
+    op = RandomMultinomial(node.integer_of(1, "the number of samples"))
+    return node.results(op, node.value(0), node.value(2))

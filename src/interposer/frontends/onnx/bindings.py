@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.core.types import MAX_RANK, UNRANKED, Dim, ShapeLike, TensorInfo, TensorShape, differ
-from interposer.frontends.onnx.elements import info_of_type
 from interposer.frontends.onnx.proto import Message
+from interposer.frontends.onnx.tensors import info_of_type
 from interposer.frontends.resizing import LARGEST, is_placeholder, resized
 from interposer.frontends.template import Shapes
 

@@ -1,4 +1,4 @@
-"""ONNX converters for operators that select: TopK, OneHot, boxes and regions of interest."""
+"""ONNX converters for operators that select: TopK, OneHot, NonZero, boxes and regions of interest."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from interposer.ops.embedding import OneHot
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Slice
 from interposer.ops.regions import RoiAlign, RoiAlignMode, RoiPooling
+from interposer.ops.selection import Compress, NonZero, Unique
 
 __all__: list[str] = []
 
@@ -126,3 +127,28 @@ def _roi_align(node: Node, half_pixel: bool) -> Value:
         half_pixel=half_pixel,
     )
     return node.result(op, node.value(0), node.value(1), node.value(2))
+
+
+# --- selection --------------------------------------------------------------------------------------------------------
+
+
+@operator("NonZero", since=9)
+def non_zero(node: Node) -> Value:
+    """Convert NonZero: a row of indices for each axis."""
+    return node.result(NonZero(), node.value(0))
+
+
+@operator("Compress", since=9)
+def compress(node: Node) -> Value:
+    """Convert Compress; without an axis, the input is flattened."""
+    return node.result(Compress(_axis(node)), node.value(0), node.value(1))
+
+
+@operator("Unique", since=11)
+def unique(node: Node) -> Sequence[Value]:
+    """Convert Unique; the result is sorted by default."""
+    return node.results(Unique(_axis(node), node.flag("sorted", True)), node.value(0))
+
+
+def _axis(node: Node) -> int | None:
+    return node.integer("axis") if node.has_attribute("axis") else None

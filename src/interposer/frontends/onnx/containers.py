@@ -9,10 +9,9 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType, Dim
-from interposer.frontends.onnx.elements import element_info
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.tensors import data_type
+from interposer.frontends.onnx.tensors import data_type, element_info
 from interposer.ir.graph import Value
 from interposer.ops.axes import normal_axis
 from interposer.ops.containers import (

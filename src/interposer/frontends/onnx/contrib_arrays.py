@@ -9,8 +9,8 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
 from interposer.frontends.axes import checked_axis
-from interposer.frontends.onnx.grid import sampled
-from interposer.frontends.onnx.matrices import trilu
+from interposer.frontends.onnx.images import sampled
+from interposer.frontends.onnx.matmul import trilu
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT

@@ -1,4 +1,4 @@
-"""ONNX converters for matrix products."""
+"""ONNX converters for products, and for operators on matrices."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from interposer.core.types import Quantization, differ
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.quantization import along, quantization, real, requantized, with_quantization
+from interposer.frontends.onnx.tensors import data_type
 from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
+from interposer.ops.einsum import Einsum
 from interposer.ops.elementwise import Addition, Multiplication
 from interposer.ops.matmul import BatchMatMul, FullyConnected, IntegerMatMul
+from interposer.ops.matrices import Det, EyeLike, Trilu
 from interposer.ops.rearrange import Transpose
 
-__all__ = ["gemm_of", "product"]
+__all__ = ["gemm_of", "product", "trilu"]
 
 
 @operator("MatMul")
@@ -116,3 +119,32 @@ def _bias(node: Node, c: Value, outputs: int) -> Value | None:
     if not shape or shape[-1] != outputs or any(dim != 1 for dim in shape[:-1]):
         return None
     return c if len(shape) == 1 else reshaped(node, c, [outputs])
+
+
+# --- matrices ---------------------------------------------------------------------------------------------------------
+
+
+@operator("Trilu", since=14)
+def trilu(node: Node) -> Value:
+    """Convert Trilu; the number of the diagonal is an operand."""
+    k = int(node.number_of(1, "k")) if node.has(1) else 0
+    return node.result(Trilu(k, node.flag("upper", True)), node.value(0))
+
+
+@operator("EyeLike", since=9)
+def eye_like(node: Node) -> Value:
+    """Convert EyeLike; without the attribute dtype, the result has the input's type."""
+    dtype = data_type(node.integer("dtype")) if node.has_attribute("dtype") else None
+    return node.result(EyeLike(node.integer("k", 0), dtype), node.value(0))
+
+
+@operator("Det", since=11)
+def det(node: Node) -> Value:
+    """Convert Det: one determinant for every matrix."""
+    return node.result(Det(), node.value(0))
+
+
+@operator("Einsum", since=12)
+def einsum(node: Node) -> Value:
+    """Convert Einsum; the equation has the same meaning as in NumPy."""
+    return node.result(Einsum(node.text("equation")), *node.values())

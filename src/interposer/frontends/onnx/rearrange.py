@@ -1,4 +1,4 @@
-"""ONNX converters for operators that rearrange elements."""
+"""ONNX converters for operators that rearrange, scatter, reverse and accumulate elements."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from interposer.core.errors import ParseError
 from interposer.core.types import DataLayout
 from interposer.frontends.axes import checked_axes, checked_axis
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.onnx_converters import Converter, operator
 from interposer.ir.graph import Value
 from interposer.ops.blocks import DepthToSpace, DepthToSpaceMode, SpaceToDepth
 from interposer.ops.dynamic import DynamicSlice
 from interposer.ops.gather import Gather, GatherElements, GatherNd
 from interposer.ops.rearrange import Concat, Pad, PaddingMode, Slice, Splitter, StridedSlice, Transpose
+from interposer.ops.scatter import ScatterElements, ScatterFunction, ScatterNd, TensorScatter
+from interposer.ops.sequence import CumProd, CumSum, ReverseSequence
+
+__all__: list[str] = []
 
 _PADDING_MODES: Final = {
     "constant": PaddingMode.CONSTANT,
@@ -232,3 +236,70 @@ def center_crop_pad(node: Node) -> Value:
             pads[axis] = (growth // 2, growth - growth // 2)
     cropped = node.step(Slice(tuple(begin), tuple(size)), node.value(0))
     return node.result(Pad(tuple(pads)), cropped)
+
+
+# --- scatter ----------------------------------------------------------------------------------------------------------
+
+
+_FUNCTIONS: Final = {
+    "none": ScatterFunction.UPDATE,
+    "add": ScatterFunction.ADD,
+    "mul": ScatterFunction.MUL,
+    "max": ScatterFunction.MAX,
+    "min": ScatterFunction.MIN,
+}
+
+
+def _function(node: Node) -> ScatterFunction:
+    reduction = node.text("reduction", "none")
+    if reduction not in _FUNCTIONS:
+        raise ParseError(f"its reduction is {reduction!r}; expected {', '.join(_FUNCTIONS)}")
+    return _FUNCTIONS[reduction]
+
+
+@operator("Scatter", since=9)
+@operator("ScatterElements", since=11)
+def scatter_elements(node: Node) -> Value:
+    """Convert ScatterElements; since opset 16, updates may be combined with the elements."""
+    op = ScatterElements(node.integer("axis", 0), _function(node))
+    return node.result(op, node.value(0), node.value(1), node.value(2))
+
+
+@operator("ScatterND", since=11)
+def scatter_nd(node: Node) -> Value:
+    """Convert ScatterND; since opset 16, updates may be combined with the elements."""
+    return node.result(ScatterNd(_function(node)), node.value(0), node.value(1), node.value(2))
+
+
+@operator("TensorScatter", since=24)
+def tensor_scatter(node: Node) -> Value:
+    """Convert TensorScatter; in circular mode, writing wraps around the end of the cache."""
+    mode = node.text("mode", "linear")
+    if mode not in {"linear", "circular"}:
+        raise ParseError(f"its mode is {mode!r}; expected linear or circular")
+    op = TensorScatter(node.integer("axis", -2), mode == "circular")
+    return node.result(op, node.value(0), node.value(1), node.optional(2))
+
+
+# --- sequence ---------------------------------------------------------------------------------------------------------
+
+
+def _accumulation(op_class: type[CumSum | CumProd]) -> Converter:
+    """Return the converter of CumSum or CumProd, which adds an `op_class` layer; the axis is a constant operand."""
+
+    def convert(node: Node) -> Value:
+        op = op_class(int(node.number_of(1, "axis")), node.flag("exclusive"), node.flag("reverse"))
+        return node.result(op, node.value(0))
+
+    return convert
+
+
+operator("CumSum", since=11)(_accumulation(CumSum))
+operator("CumProd", since=26)(_accumulation(CumProd))
+
+
+@operator("ReverseSequence", since=10)
+def reverse_sequence(node: Node) -> Value:
+    """Convert ReverseSequence; by default the time axis is the first one."""
+    op = ReverseSequence(node.integer("time_axis", 0), node.integer("batch_axis", 1))
+    return node.result(op, node.value(0), node.value(1))

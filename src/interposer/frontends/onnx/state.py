@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.core.types import Array, Quantization, TensorInfo, TensorShape
-from interposer.frontends.importer import Importer
-from interposer.frontends.naming import keep_names
+from interposer.frontends.importer import Importer, keep_names
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.functions import Functions
 from interposer.frontends.onnx.proto import Message

@@ -9,10 +9,15 @@ from interposer.core.errors import ParseError
 from interposer.core.traits import Role
 from interposer.core.types import DataLayout, Dim, differ
 from interposer.frontends.reshaping import reshaped
-from interposer.frontends.tensorflow.layouts import layout_of
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
-from interposer.frontends.tensorflow.tensorflow_windows import attributes, sliding, spatial_axes, spatial_sizes
+from interposer.frontends.tensorflow.tensorflow_windows import (
+    attributes,
+    layout_of,
+    sliding,
+    spatial_axes,
+    spatial_sizes,
+)
 from interposer.frontends.windows import Windows
 from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d

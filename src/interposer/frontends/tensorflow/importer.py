@@ -13,9 +13,7 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import Array
-from interposer.frontends.importer import Importer
-from interposer.frontends.naming import keep_names
-from interposer.frontends.needs import Needs
+from interposer.frontends.importer import Importer, keep_names
 from interposer.frontends.tensorflow.loops import Loops
 from interposer.frontends.tensorflow.messages import FunctionDef, NodeDef
 from interposer.frontends.tensorflow.node import Node
@@ -30,7 +28,7 @@ from interposer.frontends.tensorflow.references import (
 )
 from interposer.frontends.tensorflow.results import Absent, Complex, Result, TensorList, Variable
 from interposer.frontends.tensorflow.tensorflow_converters import Converter, find
-from interposer.frontends.unsupported import UnsupportedFormError
+from interposer.frontends.unsupported import Needs, UnsupportedFormError
 from interposer.ir.graph import Value
 from interposer.ir.network import Network
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interposer.frontends.tensorflow.layouts import layout_of
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
-from interposer.frontends.tensorflow.tensorflow_windows import attributes, sliding, spatial_sizes, window_size
+from interposer.frontends.tensorflow.tensorflow_windows import (
+    attributes,
+    layout_of,
+    sliding,
+    spatial_sizes,
+    window_size,
+)
 from interposer.ir.graph import Value
 from interposer.ops.pooling import PaddingMethod, Pooling2d, PoolingAlgorithm
 from interposer.ops.pooling3d import Pooling3d

@@ -12,7 +12,7 @@ from interposer.frontends.windows import Windows
 from interposer.ir.graph import Value
 from interposer.ops.window import Window
 
-__all__ = ["attributes", "sliding", "spatial_axes", "spatial_sizes", "window_size"]
+__all__ = ["attributes", "layout_of", "sliding", "spatial_axes", "spatial_sizes", "window_size"]
 
 _LARGEST: Final = 2**31 - 1
 
@@ -98,3 +98,23 @@ def window_size(node: Node, values: Sequence[int], layout: DataLayout) -> tuple[
 def attributes(windows: Windows, layout: DataLayout) -> dict[str, Any]:
     """Return pads, strides, dilations and layout by the names of an operator's attributes."""
     return {**windows.pads(), **windows.steps(), "data_layout": layout}
+
+
+# --- layouts ----------------------------------------------------------------------------------------------------------
+
+
+_LAYOUTS: Final = {
+    "NHWC": DataLayout.NHWC,
+    "NCHW": DataLayout.NCHW,
+    "NDHWC": DataLayout.NDHWC,
+    "NCDHW": DataLayout.NCDHW,
+}
+
+
+def layout_of(node: Node, axes: int = 2) -> DataLayout:
+    """Return the layout that the attribute data_format names, for images or volumes with this number of axes."""
+    default = "NHWC" if axes == 2 else "NDHWC"
+    name = node.text("data_format", default) or default
+    if len(name) != axes + 2 or name not in _LAYOUTS:
+        node.unsupported(f"its data_format is {name!r}")
+    return _LAYOUTS[name]

@@ -1,4 +1,4 @@
-"""TFLite converters for activation functions that are separate operators."""
+"""TFLite converters for activation functions that are separate operators, and for normalization."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
 from interposer.ops.elementwise import Prelu
+from interposer.ops.normalization import L2Normalization, Normalization
 
 __all__: list[str] = []
 
@@ -55,3 +56,23 @@ def prelu(node: Node) -> Value:
     """Convert PRELU; the slopes are an input."""
     x = node.value(0)
     return node.result(Prelu(), x, node.like(1, x))
+
+
+# --- normalization ----------------------------------------------------------------------------------------------------
+
+
+@operator("L2_NORMALIZATION", options=True)
+def l2_normalization(node: Node) -> Value:
+    """Convert L2_NORMALIZATION along the last axis."""
+    activation = node.options["fused_activation_function"]
+    return node.result(L2Normalization(axis=-1), node.value(0), activation=activation)
+
+
+@operator("LOCAL_RESPONSE_NORMALIZATION", options=True)
+def local_response_normalization(node: Node) -> Value:
+    """Convert LOCAL_RESPONSE_NORMALIZATION across the channels, which are the last axis."""
+    o = node.options
+    if o["radius"] < 0:
+        node.fail(f"the radius is {o['radius']}; expected 0 or more")
+    op = Normalization(norm_size=2 * o["radius"] + 1, alpha=o["alpha"], beta=o["beta"], k=o["bias"], axis=-1)
+    return node.result(op, node.value(0))

@@ -1,26 +1,30 @@
-"""TFLite converters for convolutions."""
+"""TFLite converters for convolutions, pooling and products."""
 
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-from interposer.core.types import Dim
+from interposer.core.types import DataLayout, DataType, Dim, differ
+from interposer.frontends.tflite.blockwise import is_blockwise
 from interposer.frontends.tflite.hybrid import float_weights, is_hybrid, rounded
 from interposer.frontends.tflite.interior import concrete
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
-from interposer.frontends.tflite.tflite_windows import sliding
 from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
 from interposer.ops.elementwise import Addition
-from interposer.ops.matmul import BatchMatMul
+from interposer.ops.matmul import BatchMatMul, FullyConnected, IntegerMatMul
+from interposer.ops.pooling import Pooling2d, PoolingAlgorithm
+from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Transpose
 from interposer.ops.reshape import Reshape
+from interposer.ops.window import Window
 from interposer.ops.windowed import Col2Im
 
-__all__: list[str] = []
+__all__ = ["sliding"]
 
 _BORDERS: Final = (("front", "back"), ("top", "bottom"), ("left", "right"))
 
@@ -122,3 +126,130 @@ def _with_bias(node: Node, image: Value, bias: Value | None, channels: int) -> V
     if bias.known.shape[-1] != channels:
         node.fail(f"bias has {bias.known.shape[-1]} elements; expected {channels}, one for each output channel")
     return node.result(Addition(), node.step(order, image), bias, activation=activation)
+
+
+# --- tflite windows ---------------------------------------------------------------------------------------------------
+
+
+SAME, VALID = 0, 1
+_ALONG: Final = (
+    ("depth", "d", "z", "front", "back"),
+    ("height", "h", "y", "top", "bottom"),
+    ("width", "w", "x", "left", "right"),
+)
+
+
+def sliding(node: Node, image: Sequence[int], window: Sequence[int]) -> dict[str, Any]:
+    """Return the attributes of a layer whose `window` slides over an `image`: layout, strides, dilations and pads.
+
+    `image` and `window` are sizes as (height, width) or (depth, height, width). The attributes are from the node's
+    options.
+    """
+    attributes: dict[str, Any] = {"data_layout": DataLayout.NHWC if len(image) == 2 else DataLayout.NDHWC}
+    axes = _ALONG[-len(image) :]
+    for (axis, short, letter, before, after), dimension, size in zip(axes, image, window, strict=True):
+        stride, dilation = node.options[f"stride_{short}"], node.options.get(f"dilation_{short}_factor", 1)
+        if stride < 1 or dilation < 1:
+            node.fail(f"stride {stride} and dilation {dilation} along the {axis}; expected at least 1")
+        pads = _padding(node, dimension, Window(size, stride, dilation, 0, 0), axis)
+        attributes |= {f"stride_{letter}": stride, f"dilation_{letter}": dilation}
+        attributes |= {f"pad_{before}": pads[0], f"pad_{after}": pads[1]}
+    return attributes
+
+
+def _padding(node: Node, size: int, window: Window, axis: str) -> tuple[int, int]:
+    """Return the pads before and after an axis for the padding scheme of the node, SAME or VALID.
+
+    `size` is the size of the image along the axis, and `axis` the name of the axis in messages.
+    """
+    padding = node.options["padding"]
+    if padding not in {SAME, VALID}:
+        node.fail(f"padding {padding} is not known; expected {SAME} (SAME) or {VALID} (VALID)")
+    if padding == VALID:
+        return 0, 0
+    pads = window.same_pads(size)
+    if pads is None:
+        node.open_shape(f"the padding depends on the {axis}, which is not known")
+    return pads
+
+
+# --- pooling ----------------------------------------------------------------------------------------------------------
+
+
+_TYPES: Final = {
+    "AVERAGE_POOL_2D": PoolingAlgorithm.AVERAGE,
+    "MAX_POOL_2D": PoolingAlgorithm.MAX,
+    "L2_POOL_2D": PoolingAlgorithm.L2,
+}
+
+
+@operator(*_TYPES, options=True)
+def pooling(node: Node) -> Value:
+    """Convert AVERAGE_POOL_2D, MAX_POOL_2D and L2_POOL_2D; padding is excluded from averages."""
+    x = node.value(0, rank=4)
+    height, width = node.options["filter_height"], node.options["filter_width"]
+    if height < 1 or width < 1:
+        node.fail(f"a window of height {height} and width {width}; expected at least 1")
+    window = sliding(node, x.known.shape[1:3], (height, width))
+    op = Pooling2d(pool_type=_TYPES[node.kind], pool_height=height, pool_width=width, **window)
+    return node.result(op, x, activation=node.options["fused_activation_function"])
+
+
+# --- matmul -----------------------------------------------------------------------------------------------------------
+
+
+@operator("FULLY_CONNECTED", options=True)
+def fully_connected(node: Node) -> Value:
+    """Convert FULLY_CONNECTED; each row of the weights belongs to one output."""
+    if node.options["weights_format"]:
+        node.fail(f"weights in format {node.options['weights_format']} are not supported; only the plain format is")
+    x, bias = _rows(node), node.optional(2)
+    if bias is not None and bias.known.rank != 1:
+        bias = node.step(Reshape((-1,)), bias)
+    op = FullyConnected(transpose_weight_matrix=True, keep_dims=node.options["keep_num_dims"])
+    weights = float_weights(node, 1, x, rank=2, fold=False)
+    return node.result(op, x, weights, bias, activation=node.options["fused_activation_function"])
+
+
+def _rows(node: Node) -> Value:
+    """Return the activations of FULLY_CONNECTED, each row rounded to 8 bits if the weights are quantized.
+
+    A row has as many elements as a row of the weights. With weights that have a scale for every block, LiteRT always
+    quantizes rows asymmetrically.
+    """
+    x, weights = node.value(0), node.value(1, rank=2)
+    if not is_hybrid(x, weights):
+        return x
+    if not node.options["keep_num_dims"] and (not x.known.rank or differ(x.known.shape[-1], weights.known.shape[1])):
+        x = node.step(Reshape((-1, weights.known.shape[1])), x)
+    asymmetric = node.options["asymmetric_quantize_inputs"] or is_blockwise(weights)
+    return rounded(node, x, (-1,), asymmetric=asymmetric)
+
+
+@operator("BATCH_MATMUL", options=True)
+def batch_matmul(node: Node) -> Value:
+    """Convert BATCH_MATMUL; the adjoint options mean transposition, as there are no complex numbers.
+
+    Products of int8 with a result of int32 ignore scales and zero points, as in LiteRT.
+    """
+    a, b = node.value(0), node.value(1)
+    if node.output_info.dtype is DataType.INT32 and a.known.dtype is DataType.INT8:
+        return node.result(
+            IntegerMatMul(), *(_matrix(node, matrix, option) for matrix, option in ((a, "adj_x"), (b, "adj_y")))
+        )
+    if is_hybrid(a, b):
+        axis = -2 if node.options["adj_x"] else -1
+        a = rounded(node, a, (axis,), asymmetric=node.options["asymmetric_quantize_inputs"])
+    return node.result(BatchMatMul(node.options["adj_x"], node.options["adj_y"]), a, node.like(1, a, fold=False))
+
+
+def _matrix(node: Node, matrix: Value, option: str) -> Value:
+    """Return an operand of BATCH_MATMUL without its scale, and with its last two axes swapped if the option is set."""
+    if matrix.known.is_quantized:
+        matrix = node.step(Cast(matrix.known.dtype), matrix)
+    if not node.options[option]:
+        return matrix
+    rank = matrix.known.rank
+    if rank < 2:
+        node.fail(f"an operand has shape {matrix.known.shape}; expected at least rank 2")
+    return node.step(Transpose((*range(rank - 2), rank - 1, rank - 2)), matrix)

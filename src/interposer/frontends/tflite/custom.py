@@ -1,17 +1,19 @@
-"""User-defined converters of custom operators."""
+"""Custom operators: converters of users, and the layers that stand in for unknown operators."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
-from interposer.core.errors import InterposerError, InvalidArgumentError, expect
+from interposer.core.errors import InterposerError, InvalidArgumentError, ParseError, expect
+from interposer.core.families import import_families
 from interposer.frontends.tflite.node import Node
-from interposer.frontends.tflite.tflite_converters import Converter, add_custom
+from interposer.frontends.tflite.tflite_converters import Converter, Entry, add_custom
 from interposer.ir.graph import Value
+from interposer.ops.control import StandIn
 
-__all__ = ["operator"]
+__all__ = ["STAND_IN", "operator"]
 
 
 def operator(name: str) -> Callable[[Converter], Converter]:
@@ -36,7 +38,7 @@ def operator(name: str) -> Callable[[Converter], Converter]:
     ...     scale = node.constant(np.float32(node.option("scale", float, 1.0)))
     ...     return node.result(ops.Multiplication(), positive, scale)
     """
-    import interposer.frontends.tflite.tflite_families  # noqa: F401, PLC0415 - what is known must be known
+    import_families(__package__)  # what is known must be known
 
     expect(name, str, "an operator's name must be a text")
 
@@ -69,3 +71,24 @@ def _guarded(convert: Converter) -> Converter:
         return returned.producer.outputs  # `Node.result` gives the first one
 
     return checked
+
+
+# --- stand in ---------------------------------------------------------------------------------------------------------
+
+
+def _stand_in(node: Node) -> list[Value]:
+    """Convert an unknown custom operator to a StandIn layer, whose description has its name and its options."""
+    inputs = [node.optional(index) for index in range(node.num_inputs)]
+    values = [value for value in inputs if value is not None]
+    return node.results(StandIn(len(node.operator.outputs), f"{node.kind}({_options(node)})"), *values)
+
+
+def _options(node: Node) -> str:
+    try:
+        return ", ".join(f"{name}={setting!r}" for name, setting in node.options.items())
+    except ParseError:  # the options are no FlexBuffer
+        return node.raw_options.hex()
+
+
+STAND_IN: Final = Entry(_stand_in, "")
+"""The entry that replaces that of an unknown custom operator."""

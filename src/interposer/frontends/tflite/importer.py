@@ -8,19 +8,16 @@ from typing import Any, Final
 
 from interposer.core.errors import ParseError
 from interposer.core.types import UNRANKED, TensorInfo
-from interposer.frontends.importer import input_of_region
-from interposer.frontends.missing import missing_operators
-from interposer.frontends.naming import keep_names
+from interposer.frontends.importer import input_of_region, keep_names
+from interposer.frontends.refusals import missing_operators
 from interposer.frontends.template import check_names, value_of
-from interposer.frontends.tflite import tflite_families  # noqa: F401 - they fill the table of operators
 from interposer.frontends.tflite.consistency import called
 from interposer.frontends.tflite.contents import Operator
+from interposer.frontends.tflite.custom import STAND_IN
 from interposer.frontends.tflite.flexbuffer import FlexOptions
-from interposer.frontends.tflite.inputs import Request
+from interposer.frontends.tflite.inputs import Request, output_ports
 from interposer.frontends.tflite.node import Node
-from interposer.frontends.tflite.ports import output_ports
 from interposer.frontends.tflite.resources import Bound
-from interposer.frontends.tflite.stand_in import STAND_IN
 from interposer.frontends.tflite.state import ImportState
 from interposer.frontends.tflite.tensors import is_complex, tensor_info
 from interposer.frontends.tflite.tflite_converters import Entry, find, find_complex

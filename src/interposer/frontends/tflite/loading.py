@@ -9,9 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean, expect, memory_to
-from interposer.frontends.metadata import Metadata
 from interposer.frontends.sources import Source, read_file
-from interposer.frontends.template import Template, Values
+from interposer.frontends.template import Metadata, Template, Values
 from interposer.frontends.tflite.container import read_model
 from interposer.frontends.tflite.contents import Model, Signature
 from interposer.frontends.tflite.cutting import cut

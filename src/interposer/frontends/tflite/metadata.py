@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from interposer.core.errors import DamagedFileError, ParseError
-from interposer.frontends.metadata import Metadata
+from interposer.frontends.template import Metadata
 from interposer.frontends.tflite.contents import Model
 
 __all__ = ["metadata_of"]

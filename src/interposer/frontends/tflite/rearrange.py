@@ -1,8 +1,8 @@
-"""TFLite converters for operators that rearrange elements."""
+"""TFLite converters for operators that rearrange elements, also in blocks, sequences and diagonals."""
 
 from __future__ import annotations
 
-from interposer.core.types import Dim
+from interposer.core.types import DataLayout, Dim
 from interposer.frontends.tflite.interior import padded
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.reshape import reshape_to
@@ -11,7 +11,9 @@ from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.kernels.fixedpoint import dequantize
 from interposer.ops.axes import normal_axis
+from interposer.ops.blocks import BatchToSpaceNd, DepthToSpace, SpaceToBatchNd, SpaceToDepth
 from interposer.ops.dynamic import DynamicPad, DynamicTile
+from interposer.ops.matrices import MatrixDiag, MatrixSetDiag
 from interposer.ops.rearrange import (
     Concat,
     Pad,
@@ -24,6 +26,7 @@ from interposer.ops.rearrange import (
     Tile,
     Transpose,
 )
+from interposer.ops.sequence import CumSum, ReverseSequence
 
 __all__: list[str] = []
 
@@ -164,3 +167,67 @@ def tile(node: Node) -> Value:
 def reverse(node: Node) -> Value:
     """Convert REVERSE_V2, which reverses the order of elements along constant axes."""
     return node.result(ReverseV2(node.integers_of(1, "the axes")), node.value(0))
+
+
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+
+NHWC = DataLayout.NHWC
+
+
+@operator("SPACE_TO_BATCH_ND")
+def space_to_batch(node: Node) -> Value:
+    """Convert SPACE_TO_BATCH_ND; block shape and paddings are inputs."""
+    op = SpaceToBatchNd(node.integers_of(1, "the block's shape"), node.pairs_of(2, "the paddings"), NHWC)
+    return node.result(op, node.value(0))
+
+
+@operator("BATCH_TO_SPACE_ND")
+def batch_to_space(node: Node) -> Value:
+    """Convert BATCH_TO_SPACE_ND; block shape and crops are inputs."""
+    op = BatchToSpaceNd(node.integers_of(1, "the block's shape"), node.pairs_of(2, "the crops"), NHWC)
+    return node.result(op, node.value(0))
+
+
+@operator("SPACE_TO_DEPTH", options=True)
+def space_to_depth(node: Node) -> Value:
+    """Convert SPACE_TO_DEPTH with square blocks."""
+    return node.result(SpaceToDepth(node.options["block_size"], NHWC), node.value(0))
+
+
+@operator("DEPTH_TO_SPACE", options=True)
+def depth_to_space(node: Node) -> Value:
+    """Convert DEPTH_TO_SPACE with square blocks."""
+    return node.result(DepthToSpace(node.options["block_size"], NHWC), node.value(0))
+
+
+# --- sequence ---------------------------------------------------------------------------------------------------------
+
+
+@operator("CUMSUM", options=True)
+def running_sum(node: Node) -> Value:
+    """Convert CUMSUM; the axis is an input."""
+    op = CumSum(node.integer_of(1, "the axis"), node.options["exclusive"], node.options["reverse"])
+    return node.result(op, node.value(0))
+
+
+@operator("REVERSE_SEQUENCE", options=True)
+def reverse_sequence(node: Node) -> Value:
+    """Convert REVERSE_SEQUENCE; time and batch axes are options."""
+    op = ReverseSequence(node.options["seq_dim"], node.options["batch_dim"])
+    return node.result(op, node.value(0), node.value(1))
+
+
+# --- matrices ---------------------------------------------------------------------------------------------------------
+
+
+@operator("MATRIX_DIAG")
+def matrix_diagonal(node: Node) -> Value:
+    """Convert MATRIX_DIAG: rows become diagonals of matrices."""
+    return node.result(MatrixDiag(), node.value(0))
+
+
+@operator("MATRIX_SET_DIAG")
+def set_diagonal(node: Node) -> Value:
+    """Convert MATRIX_SET_DIAG: replace the diagonals of matrices."""
+    return node.result(MatrixSetDiag(), node.value(0), node.value(1))

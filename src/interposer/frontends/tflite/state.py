@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from interposer.core.errors import ParseError, UnboundInputError
 from interposer.core.types import Array, TensorInfo
 from interposer.frontends.importer import Importer
-from interposer.frontends.needs import Needs, needs_of
 from interposer.frontends.tflite.blockwise import block_weights
 from interposer.frontends.tflite.contents import Operator, Subgraph
 from interposer.frontends.tflite.inputs import Inputs, Request
 from interposer.frontends.tflite.resources import Accesses, Bound
 from interposer.frontends.tflite.tensors import constant_array, is_complex, tensor_info
 from interposer.frontends.tflite.variables import Scope, Variables
-from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
+from interposer.frontends.unsupported import Needs, UnboundFormError, UnsupportedFormError, needs_of
 from interposer.ir.graph import Graph, Value
 from interposer.ir.network import Network
 

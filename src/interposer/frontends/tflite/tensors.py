@@ -6,13 +6,12 @@ from typing import Final
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError, ParseError
+from interposer.core.errors import DamagedFileError, InvalidArgumentError, ParseError
 from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.frontends.tflite.contents import Tensor, packed_bits
 from interposer.frontends.tflite.sparse import densified
-from interposer.frontends.tflite.texts import texts_of
 
-__all__ = ["constant_array", "data_type", "is_complex", "tensor_info"]
+__all__ = ["constant_array", "data_type", "is_complex", "tensor_info", "texts_of"]
 
 _UNKNOWN_TYPES: Final = frozenset({"resource", "variant"})
 _PARTS: Final = {"complex64": DataType.FLOAT32, "complex128": DataType.FLOAT64}
@@ -102,3 +101,33 @@ def _unpacked(packed: Array, bits: int, dtype: DataType) -> Array:
     """Return integers of 2 or 4 bits as int8 or uint8; each byte has several, the first one in its lowest bits."""
     shifts = np.arange(8 - bits, -1, -bits, dtype=np.uint8)
     return (packed[:, None] << shifts).view(dtype.numpy).reshape(-1) >> (8 - bits)
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def texts_of(data: bytes, tensor: Tensor, where: str) -> Array:
+    """Return the strings in the bytes of a constant as an array of texts, with the tensor's shape.
+
+    `ParseError` with the location `where` is raised if the bytes are damaged, or if a string is not UTF-8.
+    """
+    count = int.from_bytes(data[:4], "little", signed=True)
+    if count != tensor.elements or len(data) < 4 * (count + 2):
+        raise DamagedFileError(
+            f"tensor {tensor.name!r} has {len(data)} bytes for {tensor.elements} strings", where=where
+        )
+    offsets = np.frombuffer(data, "<i4", count + 1, 4).tolist()
+    if offsets[0] != 4 * (count + 2) or sorted(offsets) != offsets or offsets[-1] > len(data):
+        raise DamagedFileError(f"tensor {tensor.name!r} has strings outside of its bytes", where=where)
+    texts = np.empty(count, object)
+    texts[:] = [_text(data[start:end], tensor, where) for start, end in zip(offsets[:-1], offsets[1:], strict=True)]
+    return texts.reshape(tensor.shape)
+
+
+def _text(encoded: bytes, tensor: Tensor, where: str) -> str:
+    try:
+        return encoded.decode()
+    except UnicodeDecodeError as error:
+        raise ParseError(
+            f"tensor {tensor.name!r} has a string that is not UTF-8: {encoded[:40]!r}", where=where
+        ) from error

@@ -4,6 +4,9 @@ Converters are functions in family files (convolution, elementwise ...), registe
 overloads that they convert. Operators without a converter are decomposed by PyTorch to core ATen operators first.
 """
 
+from interposer.core.families import import_families
 from interposer.frontends.torch.program import Argument, Program, Returned, load, read, template
 
 __all__ = ["Argument", "Program", "Returned", "load", "read", "template"]
+
+import_families(__name__)  # they fill the table of converters

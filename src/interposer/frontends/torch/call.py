@@ -12,12 +12,11 @@ import numpy as np
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
 from interposer.frontends.importer import Importer
-from interposer.frontends.needs import Needs
 from interposer.frontends.reshaping import reshape_to
 from interposer.frontends.torch.package import torch
 from interposer.frontends.torch.sizes import is_symbolic
 from interposer.frontends.torch.tensors import data_type
-from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError
+from interposer.frontends.unsupported import Needs, UnboundFormError, UnsupportedFormError
 from interposer.ir.graph import Graph, Value
 from interposer.ops.control_flow import ControlFlow
 from interposer.ops.dynamic import DynamicBroadcastTo, DynamicReshape

@@ -8,10 +8,9 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Final
 
-from interposer.frontends.needs import Needs
 from interposer.frontends.torch.package import torch
 from interposer.frontends.torch.sizes import is_symbolic, number_of
-from interposer.frontends.unsupported import UnboundFormError
+from interposer.frontends.unsupported import Needs, UnboundFormError
 
 __all__ = ["with_sizes", "without_guesses"]
 

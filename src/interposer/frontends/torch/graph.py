@@ -13,8 +13,7 @@ import numpy as np
 
 from interposer.core.errors import InvalidArgumentError, UnboundInputError
 from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo
-from interposer.frontends.naming import keep_names
-from interposer.frontends.torch import torch_families  # noqa: F401 - its modules register the converters
+from interposer.frontends.importer import keep_names
 from interposer.frontends.torch.call import Call, SubgraphImport
 from interposer.frontends.torch.computed import computed, constant_nodes, is_computable
 from interposer.frontends.torch.examples import without_guesses
