@@ -19,6 +19,7 @@ from interposer import Network, OptimizerOptions, Quantization, Runtime, TensorI
 from interposer.backend import (
     Backend,
     BackendId,
+    Capabilities,
     KernelTable,
     LayerSupport,
     MemoryManager,
@@ -112,6 +113,19 @@ class OnlyMultiplies(Backend):
 @OnlyMultiplies.kernels(Multiplication)
 def multiply(op: Multiplication, a: Array, b: Array, *, out: Array) -> None:
     np.multiply(a, b, out=out)
+
+
+class Raises(Backend):
+    """Takes additions and multiplications, and fails."""
+
+    id: ClassVar = "Raises"
+    kernels: ClassVar = KernelTable()
+
+
+@Raises.kernels(Addition)
+@Raises.kernels(Multiplication)
+def fail(op: Addition | Multiplication, a: Array, b: Array, *, out: Array) -> None:
+    raise RuntimeError("it is broken")
 
 
 class Slow(Backend):
@@ -405,6 +419,101 @@ def test_few_plans_of_a_large_network_are_loaded_at_once(runtime: Runtime, monke
 def test_nothing_is_begun_when_the_time_is_over(runtime: Runtime) -> None:
     plan = place(sums_and_products(), runtime, BACKENDS, search=Search(budget_seconds=0.02))
     assert (plan.chosen, list(plan.measured)) == ("Adds", ["Adds"])
+
+
+def test_what_was_not_timed_is_in_the_plan_and_in_the_log(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    search = Search(budget_seconds=0.02)
+    with caplog.at_level(logging.INFO, "interposer.session"):
+        plan = place(sums_and_products(), runtime, BACKENDS, OptimizerOptions(rewrite=False), search)
+    reasons = {"Multiplies": "the budget of 0.02 s was spent", "mixes": plan.unmeasured["mixes"]}
+    assert plan.unmeasured == reasons
+    assert plan.notes() == (
+        "Multiplies was not timed: the budget of 0.02 s was spent",
+        f"no mix of backends was timed: {reasons['mixes']}",
+    )
+    assert reasons["mixes"].endswith("parts were not timed, as the budget of 0.02 s is too short")
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings == ["the plan for 'mixed' was chosen without measuring Multiplies: the budget of 0.02 s was spent"]
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_an_explanation_says_what_the_search_did_not_time(runtime: Runtime) -> None:
+    options = OptimizerOptions(placement="measured", budget_seconds=0.02, rewrite=False)
+    model = ip.load(sums_and_products(), backends=BACKENDS, options=options, runtime=runtime)
+    for explanation in (model.explain(), model.explain(measure=True, budget_seconds=0.01)):
+        assert "  Multiplies was not timed: the budget of 0.02 s was spent" in list(explanation.summary())
+        times = explanation.to_dict()["times"]
+        assert times["not_measured"]["Multiplies"] == "the budget of 0.02 s was spent"
+        assert list(times["candidates_ms"]) == ["Adds"]
+
+
+def test_default_backends_are_timed_first_and_cpuref_last(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Engine(Adds):
+        id: ClassVar = "AnEngine"
+        capabilities: ClassVar = Capabilities(OnlyByName=True)
+
+    tried: list[str] = []
+    load = _Placer._tried
+
+    def noting(self: _Placer, plan: Plan, patience: float) -> Loaded:
+        tried.append(plan.backends[0])
+        return load(self, plan, patience)
+
+    monkeypatch.setattr(_Placer, "_tried", noting)
+    with Runtime() as other:
+        for kind in (Engine, Adds, Multiplies):
+            other.registry.register(str(kind.id), kind)
+        place(sums_and_products(), other, None, OptimizerOptions(rewrite=False), QUICK)
+        names = [name for name in tried if name in ("AnEngine", *BACKENDS, "CpuRef")]
+    assert names[:4] in ([*BACKENDS, "AnEngine", "CpuRef"], ["Multiplies", "Adds", "AnEngine", "CpuRef"])
+    tried.clear()
+    place(sums_and_products(), runtime, ["Multiplies", "CpuRef", "Adds"], OptimizerOptions(rewrite=False), QUICK)
+    assert tried[:3] == ["Multiplies", "Adds", "CpuRef"]
+
+
+def test_a_backend_that_refuses_or_fails_is_listed_with_the_reason(runtime: Runtime) -> None:
+    runtime.registry.register("OnlyMultiplies", OnlyMultiplies)
+    runtime.registry.register("Raises", Raises)
+    plan = place(sums_and_products(), runtime, ["Raises", "Adds"], OptimizerOptions(rewrite=False), QUICK)
+    assert plan.chosen == "Adds"
+    assert "it is broken" in plan.unmeasured["Raises"]
+    assert "it is broken" in plan.failed["Raises"]
+    with pytest.raises(ip.errors.UnsupportedLayerError):
+        place(sums_and_products(), runtime, ["OnlyMultiplies"], OptimizerOptions(rewrite=False), QUICK)
+
+
+def test_no_parts_are_timed_if_no_other_backend_is_near(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Placer, "_part_seconds", None)
+    runtime.registry.register("Slow", Slow)
+    plan = place(sums_and_products(), runtime, ["Slow", "Adds"], OptimizerOptions(rewrite=False), QUICK)
+    assert plan.notes() == (
+        "no mix of backends was timed: every other backend takes more than 5 times as long as Adds",
+    )
+
+
+def test_longer_parts_are_not_timed_if_no_mix_can_win(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    time_part = _Placer._part_seconds
+
+    def noting(self: _Placer, backend: str, layers: Sequence[Layer]) -> float | None:
+        sizes.append(len(layers))
+        return time_part(self, backend, layers)
+
+    monkeypatch.setattr(_Placer, "_part_seconds", noting)
+    runtime.registry.register("Whole", lambda: Holding("Whole", 0, 6e-3))
+    plan = place(sums_and_products(), runtime, ["Whole", "Adds"], OptimizerOptions(rewrite=False), QUICK)
+    assert plan.chosen == "Whole"
+    assert set(sizes) == {1, 4}
+    [note] = plan.notes()
+    assert note.endswith("parts, none takes 2% less than the best backend alone")
+
+
+def test_a_plan_says_that_no_mix_was_better(runtime: Runtime) -> None:
+    measured = {"Adds": 1.0, "Multiplies": 2.0, "mix 1": 1.5}
+    plan = Plan("mixed", BACKENDS, {}, measured=measured, chosen="Adds")
+    assert plan.notes() == ("no mix of backends was better than Adds alone",)
+    assert replace(plan, chosen="mix 1").notes() == ()
+    assert Plan("mixed", BACKENDS, {}).notes() == ()
 
 
 def test_a_backend_that_is_far_behind_is_not_tried_on_parts(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:

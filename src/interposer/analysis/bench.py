@@ -25,25 +25,31 @@ __all__ = ["BenchReport", "Candidate", "bench", "candidates", "random_array", "r
 
 REFERENCE: Final = "CpuRef"
 Progress: TypeAlias = Callable[[str, int, int], None]
+_LoadModel: TypeAlias = Callable[..., Model]
+"""A function that loads the network on backends with these ids, or by a plan if that is the second argument."""
 
 
 @dataclass
 class Candidate:
     """The measurements of one choice of backends.
 
-    `layers` counts the layers by backend, and `copies` the tensors that are copied between backends. `deviation` is the
-    largest difference from the results of the last candidate that ran: in steps for integers, relative to the largest
-    element for floats. `reason` says why the candidate did not run or failed; the other fields are then incomplete.
+    `layers` counts the layers by backend, and `copies` the tensors that are copied between backends. `load_ms` is the
+    time to load the network, and `first_ms` that of its first run; neither includes the search for a placement.
+    `deviation` is the largest difference from the results of the last candidate that ran: in steps for integers,
+    relative to the largest element for floats. `reason` says why the candidate did not run or failed; the other fields
+    are then incomplete. `remarks` are sentences about what the search for a placement did not time.
     """
 
     backends: tuple[str, ...]
     layers: dict[str, int] = field(default_factory=dict)
     copies: int = 0
     load_ms: float | None = None
+    first_ms: float | None = None
     timing: Timing | None = None
     deviation: float | None = None
     reason: str = ""
     title: str = ""
+    remarks: tuple[str, ...] = ()
     same_as: str = ""
     """The candidate with the same placement, whose timing this one shares; empty if it was timed itself."""
 
@@ -64,6 +70,7 @@ class Candidate:
             "layers": self.layers,
             "copies": self.copies,
             "load_ms": self.load_ms,
+            "first_ms": self.first_ms,
             "median_ms": None if timing is None else timing.median,
             "least_ms": None if timing is None else timing.least,
             "spread": None if timing is None else timing.spread,
@@ -71,6 +78,7 @@ class Candidate:
             "same_as": self.same_as,
             "deviation": self.deviation,
             "reason": self.reason,
+            "remarks": list(self.remarks),
         }
 
 
@@ -256,7 +264,7 @@ def _load(
     key: str,
     candidate: Candidate,
     ran: dict[str, _Ran],
-    load_model: Callable[[Sequence[str]], Model],
+    load_model: _LoadModel,
     inputs: Mapping[str, Any],
 ) -> None:
     """Load a candidate with `load_model`, run it once, and store what was measured in the candidate.
@@ -266,10 +274,13 @@ def _load(
     """
     model = None
     try:
+        if candidate.backends == (AUTO,):
+            load_model = _follow_search(candidate, load_model, inputs)
         start = time.perf_counter()
         model = load_model(candidate.backends)
+        loaded = time.perf_counter()
         outputs = model.run(inputs)
-        candidate.load_ms = (time.perf_counter() - start) * 1e3
+        candidate.load_ms, candidate.first_ms = (loaded - start) * 1e3, (time.perf_counter() - loaded) * 1e3
     except InterposerError as error:
         candidate.reason = str(error).partition("\n")[0]
         if model is not None:
@@ -279,6 +290,21 @@ def _load(
     candidate.copies = len(model.optimized.copies)
     candidate.deviation = _deviation(outputs, next(iter(ran.values())).outputs) if ran else None
     ran[key] = _Ran(model, [inputs[name] for name in model.inputs], outputs)
+
+
+def _follow_search(candidate: Candidate, load_model: _LoadModel, inputs: Mapping[str, Any]) -> _LoadModel:
+    """Search for the fastest placement unless it is known, and return a function that loads a model with it.
+
+    What the search did not time is added to the candidate's remarks.
+    """
+    with load_model(candidate.backends) as model:
+        if model.plan is None:  # the shapes are those of the inputs
+            model.run(inputs)
+        plan = model.plan
+    if plan is None:
+        return load_model
+    candidate.remarks = plan.notes()
+    return lambda ids: load_model(None, plan)
 
 
 def _time(

@@ -31,13 +31,18 @@ from interposer.session.placement import Plan
 __all__ = ["configure", "execute"]
 
 _HELP: Final = """\
-CpuRef runs the layers that a backend does not support. "auto" is the fastest mix
-of all backends; it is searched for if it is not known yet. The network is loaded
-on all choices, which are then measured in turns, repeatedly, so that a slow
-moment of the machine affects all of them. Times are medians of the turns, and the
-spread is half the distance between the slowest and the fastest turn. Choices
-whose times differ by less than the noise are marked "too noisy to compare".
-Choices with the same placement of every layer are measured once.
+CpuRef runs the layers that a backend does not support. "auto" is the placement that
+`interposer plan` finds: the fastest backend, or a mix of several if that is faster.
+It is searched for if it is not known yet; backends that the search did not time are
+listed. The network is loaded on all choices, which are then measured in turns,
+repeatedly, so that a slow moment of the machine affects all of them.
+
+Times are medians of the turns, and the spread is half the distance between the
+slowest and the fastest turn. Choices whose times differ by less than the noise are
+marked "too noisy to compare". Choices with the same placement of every layer are
+measured once. "load ms" is the time to load the network, without the search for
+"auto", and "first ms" that of the first run, which allocates memory. If shapes are
+open, the first run also divides and compiles the network.
 
 Inputs are files (--input) or random numbers (--random), the same in each run.
 """
@@ -154,8 +159,8 @@ def _completed(ids: list[str], runtime: Runtime) -> tuple[str, ...]:
 
 
 def _print(report: BenchReport) -> None:
-    titles = ["backends", "layers", "copies", "load ms", "median ms", "spread", "least ms", "times the quickest"]
-    titles += ["runs/s", "differs", "note"]
+    titles = ["backends", "layers", "copies", "load ms", "first ms", "median ms", "spread", "least ms"]
+    titles += ["times the quickest", "runs/s", "differs", "note"]
     rows = [_row(candidate, report) for candidate in report.candidates]
     show(without_empty_columns(Table(titles, rows, titles[2:-1])))
     if len(report.undecided) > 1:
@@ -163,6 +168,8 @@ def _print(report: BenchReport) -> None:
     for candidate in report.candidates:
         if candidate.reason:
             say(f"{candidate.name}: {candidate.reason}")
+        for remark in candidate.remarks:
+            say(f"{candidate.name}: {remark}")
 
 
 def _row(candidate: Candidate, report: BenchReport) -> list[str]:
@@ -178,6 +185,7 @@ def _row(candidate: Candidate, report: BenchReport) -> list[str]:
         layers,
         str(candidate.copies) if candidate.copies else "",
         _number(candidate.load_ms),
+        _number(candidate.first_ms),
         _number(None if candidate.timing is None else candidate.timing.median),
         "" if candidate.timing is None else f"\u00b1{candidate.timing.spread:.0%}",
         _number(None if candidate.timing is None else candidate.timing.least),

@@ -120,6 +120,8 @@ class Explanation:
             "runs": times.runs,
             "estimated_by": BASIS,
             "candidates_ms": dict(times.candidates),
+            **({"not_measured": dict(times.unmeasured)} if times.unmeasured else {}),
+            **({"notes": list(times.notes)} if times.notes else {}),
         }
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -197,9 +199,10 @@ class Explanation:
             verdict for _, verdicts in self.rows for verdict in verdicts if verdict.backend == backend
         ]
         refused = sum(map(_is_refusal, verdicts_of_backend))
-        parts = [_counted(count, "layer")]
+        supported = len(verdicts_of_backend) - refused
+        parts = [_counted(count, "layer") if count or not verdicts_of_backend else "no layers"]
         parts += [f"refuses {refused}"] if refused else []
-        parts += [f"could run {len(verdicts_of_backend) - refused} more"] if len(verdicts_of_backend) > refused else []
+        parts += [f"could run {supported}{' more' if count else ''}"] if supported else []
         yield f"  {backend}: {', '.join(parts)}"
         for number, (verdict, kinds) in enumerate(self.refusals().items(), 1):
             if verdict.backend == backend:
@@ -230,6 +233,8 @@ class Explanation:
         if times.candidates:
             ranked = sorted(times.candidates.items(), key=lambda item: item[1])
             yield f"  measured for the plan: {', '.join(f'{name} {time_text(ms)}' for name, ms in ranked)}"
+        for note in times.notes:
+            yield f"  {note}"
 
     def lines(self) -> Iterator[str]:
         """Yield the explanation as lines of text: the summary, and the tables of parts and of layers."""

@@ -19,7 +19,8 @@ class Times:
 
     `whole` is the time of a run from input arrays to output arrays. `units` has the times of the running layers, copies
     included, by name; it is empty if only the whole run was measured, as for a plan. `source` says what measured them,
-    and `runs` how many runs were measured. `candidates` has the times of whole runs with other placements, by name.
+    and `runs` how many runs were measured. `candidates` has the times of whole runs with other placements, by name, and
+    `unmeasured` the reasons why others were not timed; `notes` are sentences about both.
     `layers` has the times of layers that backends measured inside of running layers, by name, and `others` the times of
     the steps in a running layer that belong to no layer of the network.
     """
@@ -29,6 +30,8 @@ class Times:
     source: str = ""
     runs: int = 0
     candidates: Mapping[str, float] = field(default_factory=dict)
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     layers: Mapping[str, float] = field(default_factory=dict)
     others: Mapping[str, float] = field(default_factory=dict)
 

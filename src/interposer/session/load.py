@@ -56,9 +56,9 @@ def load(
             or an NNAPI document (a mapping). The model of an exported program, or of a file of `torch.export.save`, is
             called as the module: see `session.torch.ProgramModel`.
         backends: backend ids in order of preference, or one id as a string. None means all that are available without
-            the capability `OnlyByName` (engines have it), CpuRef last. "auto" (in any case) measures which backend is
-            fastest for which part of the network, engines included, and caches the placement; see
-            `session.placement.place`.
+            the capability `OnlyByName` (engines have it), CpuRef last. "auto" (in any case) measures which backend, or
+            which mix of them, is fastest, engines included, and caches the placement; see `session.placement.place`.
+            No mix was faster than the best single backend on the networks of the benchmarks.
         format: "armnn", "caffe", "nnapi", "onnx", "tensorflow", "text", "tflite" or "torch"; None detects the
             format from the content.
         options: options of the optimizer.

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, TypeAlias
@@ -279,9 +280,16 @@ class Model:
         with self._states.preserved():
             while True:  # every retry has one backend less
                 disabled = self._choice.disabled
-                times = recorded_times(lambda: self._execution.run(inputs, None, lambda: None), budget_seconds)
+                times = recorded_times(lambda: self.run(inputs), budget_seconds)
                 if self._choice.disabled == disabled:
-                    return self.optimized.explain(times)
+                    return self.optimized.explain(replace(times, **self._search_facts()))
+
+    def _search_facts(self) -> dict[str, Any]:
+        """Return the fields of `Times` about the search for the plan; empty if no plan is followed exactly."""
+        plan = None if self._choice.disabled else self.plan
+        if plan is None:
+            return {}
+        return {"candidates": plan.measured, "unmeasured": plan.unmeasured, "notes": plan.notes()}
 
     def _planned_time(self) -> Times | None:
         """Return the times that the plan recorded for a whole run, or None if no plan is followed exactly."""
@@ -291,7 +299,7 @@ class Model:
             return None
         units_run = {placement.runs_in for placement in self.optimized.placements}
         units = plan.units if units_run <= plan.units.keys() else {}
-        return Times(whole, units, source=f"plan {plan.chosen!r}", candidates=plan.measured)
+        return Times(whole, units, source=f"plan {plan.chosen!r}", **self._search_facts())
 
     def transfers(self) -> TransferReport:
         """Return how many tensors were copied and imported between kinds of memory, in all calls like the last one.

@@ -205,7 +205,8 @@ function aboutNetwork() {
         "measured plans",
         Object.entries(times.candidates_ms)
           .sort((a, b) => a[1] - b[1])
-          .map(([name, ms]) => element("div", `${name}: ${msText(ms)}`)),
+          .map(([name, ms]) => element("div", `${name}: ${msText(ms)}`))
+          .concat((times.notes || []).map((note) => element("div", note))),
       ],
       ["estimates (~)", `by work: ${times.estimated_by}`],
       ["inputs", data.inputs.map((one) => element("div", `${one.name}: ${one.type}${one.shape}`))],

@@ -9,6 +9,7 @@ from typing import Final
 from interposer.core.config import thread_budget
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime import MemoryReport, NetworkId, RunControl, Runtime
+from interposer.session.fast_path import FastPath
 from interposer.session.placement.cuts import example
 
 __all__ = ["Loaded"]
@@ -38,6 +39,8 @@ class Loaded:
             binding_id: example(info, seed)
             for seed, (binding_id, info) in enumerate(zip(binding_ids, infos, strict=True))
         }
+        self._arrays = list(self._inputs.values())
+        self._path = FastPath(runtime, self._network_id, tuple(layer.name for layer in optimized.inputs))
 
     def __enter__(self) -> Loaded:
         return self
@@ -46,8 +49,12 @@ class Loaded:
         self.close()
 
     def run(self) -> None:
-        """Run the network once."""
-        self._runtime.enqueue_workload(self._network_id, self._inputs)
+        """Run the network once, in the way in which a model runs it."""
+        path = self._path
+        if path.direct is not None and path.direct(self._arrays, None) is not None:
+            return
+        if path.run(self, self._arrays, None) is None:
+            self._runtime.enqueue_workload(self._network_id, self._inputs)
 
     def watched(self, control: RunControl | None) -> None:
         """Run the network once; `control`, if it is not None, can stop the run and record the time of each layer."""

@@ -34,7 +34,7 @@ from interposer.session.placement.cuts import Block, blocks_of, part_network
 from interposer.session.placement.loaded import Loaded
 from interposer.session.placement.objective import Search
 from interposer.session.placement.origin import made_with
-from interposer.session.placement.plan import Plan
+from interposer.session.placement.plan import MIXES, Plan
 from interposer.session.placement.search import Candidate, Part, best_plans, with_bounds
 from interposer.session.timing import REST, Timing, take_turns, undecided
 
@@ -83,17 +83,22 @@ def place(
 ) -> Plan:
     """Find by measuring which backend should run which part of a network.
 
-    Blocks between cut points are compiled and timed on every backend, alone and merged, as long as the time for the
-    search lasts. The cost of a plan is the sum of its parts and of the copies between backends; the cheapest plans are
-    found exactly, as shortest paths. These plans and each backend alone are then timed as a whole, in turns, and the
-    best one is chosen. A plan with several backends must be faster than every backend alone by more than the noise. The
-    plan is stored in the cache folder, under a key of the network's content, its shapes, the backends with their
+    Every backend is timed on the whole network, the default backends before the others. Blocks between cut points are
+    then compiled and timed on every backend, alone and merged, as long as the time for the search lasts and a mix of
+    backends may win. The cost of a plan is the sum of its parts and of the copies between backends; the cheapest plans
+    are found exactly, as shortest paths. These plans and each backend alone are then timed as a whole, in turns, and
+    the best one is chosen. A plan with several backends must be faster than every backend alone by more than the noise.
+    On the networks of the benchmarks, no such plan was.
+
+    `Plan.unmeasured` says what was not timed, and why. The log warns of backends that were not timed for lack of time.
+    The plan is stored in the cache folder, under a key of the network's content, its shapes, the backends with their
     versions, the threads and the machine. If it is there already, nothing is measured.
 
     Args:
         network: the network; it is not changed.
         runtime: the runtime that loads the network's parts for measuring.
-        backends: backend ids; None means all that are available, including those that are otherwise only used by name.
+        backends: backend ids, in the order in which they are timed; None means all that are available. The default
+            backends then come first, and those that are otherwise only used by name follow. CpuRef is always the last.
         options: options of the optimizer; None means the default options.
         search: the time for the search, what to optimize, and the most memory and time that a run may need; None means
             `Search()`.
@@ -114,9 +119,19 @@ def place(
     cached = _cached(name)
     if cached is not None:
         return cached
-    plan = _Placer(network, simplified_network, runtime, ids, options, search, environment, began).plan()
+    placer = _Placer(network, simplified_network, runtime, ids, options, search, environment, began)
+    plan = placer.plan()
+    _log_search(plan, placer.too_late)
     write_cached(name, plan.to_json().encode())
     return plan
+
+
+def _log_search(plan: Plan, too_late: Collection[str]) -> None:
+    """Log the choice, and what was not measured: as a warning if these are backends for which no time was left."""
+    _log.info("the plan for %r: %s was chosen, with %.4g ms", plan.network, plan.chosen, plan.measured[plan.chosen])
+    for name, reason in plan.unmeasured.items():
+        level = logging.WARNING if name in too_late and name in plan.backends else logging.INFO
+        _log.log(level, "the plan for %r was chosen without measuring %s: %s", plan.network, name, reason)
 
 
 def planned(
@@ -169,9 +184,10 @@ def _both(from_options: Exclusions, from_plan: Exclusions, runtime: Runtime) -> 
 
 
 def _ids(runtime: Runtime, backends: Iterable[str] | None) -> list[str]:
-    available = runtime.registry.available()
-    ids = available if backends is None else listed_ids(backends)
-    return sorted(ids, key="CpuRef".__eq__)
+    """Return the backends in the order in which they are timed: CpuRef last, and by default those by name before it."""
+    default_ids = runtime.device_spec.default_backends
+    ids = (*default_ids, *runtime.registry.available()) if backends is None else listed_ids(backends)
+    return sorted(dict.fromkeys(ids), key="CpuRef".__eq__)
 
 
 def _settings(runtime: Runtime, ids: Sequence[str]) -> dict[str, Any]:
@@ -233,6 +249,9 @@ class _Placer:
         self.memory: dict[str, MemoryReport] = {}
         self.loaded: dict[str, Loaded] = {}
         self.errors: list[InterposerError] = []
+        self.unmeasured: dict[str, str] = {}
+        self.too_late: set[str] = set()
+        self.timed_parts = self.late_parts = 0
         self.cost: dict[str, float] = {}
 
     def plan(self) -> Plan:
@@ -241,14 +260,11 @@ class _Placer:
             plans = self._singles()
             self._try_all(plans)
             self._simplify_for_the_fastest()
-            blocks = blocks_of(self.network.graph, self.search.blocks)
-            if len(self.ids) > 1 and len(blocks) > 1:
-                mixes = self._mixes(blocks)
-                self._try_all(mixes)
-                plans |= mixes
+            plans |= self._tried_mixes()
             if not self.first_seconds:
                 raise self.errors[0] if self.errors else InvalidArgumentError(self._nothing_runs())
-            return replace(self._chosen(plans), failed=self.failed, cost=self.cost)
+            chosen = self._chosen(plans)
+            return replace(chosen, failed=self.failed, cost=self.cost, unmeasured=self.unmeasured)
         finally:
             for loaded in self.loaded.values():
                 loaded.close()
@@ -279,31 +295,71 @@ class _Placer:
     def _as_plan(self, order: tuple[str, ...], layers: Mapping[str, str]) -> Plan:
         return Plan(self.network.name, order, {**layers, **self.pinned}, self.excluded, made_with=self.environment)
 
+    def _tried_mixes(self) -> dict[str, Plan]:
+        """Return the most promising plans with several backends, by name; they are loaded if they can still win."""
+        if len(self.ids) < 2 or not self.first_seconds:
+            return {}
+        blocks = blocks_of(self.network.graph, self.search.blocks)
+        reason = self._against_mixes(blocks)
+        mixes = {} if reason else self._mixes(blocks)
+        if not mixes:
+            self.unmeasured[MIXES] = reason or self._against_measured_mixes()
+        self._try_all(mixes)
+        return mixes
+
+    def _against_mixes(self, blocks: Sequence[Block]) -> str:
+        """Return why no mix of backends can win, or an empty text if one may."""
+        if self.search.mixes == 0:
+            return "the search tries none"
+        if len(blocks) < 2:
+            return "the network is not cut into blocks"
+        if len(self._near()) < 2:
+            best = min(self.first_seconds, key=lambda name: self.first_seconds[name])
+            return f"every other backend takes more than {_FAR:g} times as long as {best}"
+        return ""
+
+    def _against_measured_mixes(self) -> str:
+        """Return why no mix is timed, after parts of the network were."""
+        reason = f"by the times of {self.timed_parts} parts, none takes {_GAIN:.0%} less than the best backend alone"
+        if not self.late_parts:
+            return reason
+        late = f"{self.late_parts} parts were not timed, as {self._budget_text} is too short"
+        return f"{reason}; {late}" if self.timed_parts else late
+
+    @property
+    def _budget_text(self) -> str:
+        return f"the budget of {self.search.budget_seconds:g} s"
+
     def _mixes(self, blocks: Sequence[Block]) -> dict[str, Plan]:
-        parts = self._parts(blocks)
         copy_seconds = self._borders(blocks)
+        parts = self._parts(blocks, copy_seconds)
         candidates = best_plans(len(blocks), parts, copy_seconds, self.search.mixes + len(self.ids))
         if candidates:
             lower_bound = best_plans(len(blocks), with_bounds(len(blocks), parts), copy_seconds, 1)[0].seconds
             self.cost = {"milliseconds": candidates[0].seconds * 1e3, "bound": lower_bound * 1e3}
             self.cost["gap"] = 1 - lower_bound / candidates[0].seconds if candidates[0].seconds else 0.0
-        least_alone = min((parts.get((0, len(blocks), backend), math.inf) for backend in self.ids), default=math.inf)
-        most_seconds = least_alone * (1 - _GAIN) if self.search.objective == "latency" else math.inf
-        mixed = [
-            candidate
-            for candidate in candidates
-            if len(set(candidate.backends())) > 1 and candidate.seconds <= most_seconds
-        ]
-        mixed = mixed[: self.search.mixes]
+        mixed = self._promising(candidates, parts, len(blocks))[: self.search.mixes]
         return {f"mix {number}": self._mixed(candidate, blocks) for number, candidate in enumerate(mixed, 1)}
+
+    def _promising(self, candidates: Sequence[Candidate], parts: Mapping[Part, float], count: int) -> list[Candidate]:
+        """Return the mixes among the candidates that may be faster than every backend alone, by their cost.
+
+        `parts` has the seconds of the parts that were timed, and `count` is the number of blocks.
+        """
+        least_alone = min((parts.get((0, count, backend), math.inf) for backend in self.ids), default=math.inf)
+        most_seconds = least_alone * (1 - _GAIN) if self.search.objective == "latency" else math.inf
+        mixed = [candidate for candidate in candidates if len(set(candidate.backends())) > 1]
+        return [candidate for candidate in mixed if candidate.seconds <= most_seconds]
 
     def _mixed(self, candidate: Candidate, blocks: Sequence[Block]) -> Plan:
         pairs = zip(candidate.backends(), blocks, strict=True)
         layers = {layer.name: backend for backend, block in pairs for layer in block.layers}
         return self._as_plan(tuple(self.ids), layers)
 
-    def _parts(self, blocks: Sequence[Block]) -> dict[Part, float]:
+    def _parts(self, blocks: Sequence[Block], copy_seconds: Callable[[int, str, str], float]) -> dict[Part, float]:
         """Compile and time parts of the network on each backend, short parts first, as long as the search's time lasts.
+
+        Longer parts are not timed if no mix can win, whatever their times are. `copy_seconds` is that of `best_plans`.
 
         Returns the seconds of one run by part: the numbers of its first block and of the block after its last one, and
         the backend.
@@ -313,7 +369,9 @@ class _Placer:
         part_seconds: dict[Part, float] = {}
         refused: set[tuple[str, int]] = set()
         backends = self._near()
-        for first, last in _spans(len(blocks)):
+        for number, (first, last) in enumerate(_spans(len(blocks))):
+            if number == len(blocks) + 1 and not self._may_win(len(blocks), part_seconds, copy_seconds):
+                break
             for backend in backends:
                 layers = [layer for block in blocks[first:last] for layer in block.layers]
                 expected = self.trial_seconds.get(backend, 0.0) * len(layers) / count
@@ -323,13 +381,22 @@ class _Placer:
                 ):
                     continue
                 if self._left() - expected < reserve:
+                    self.late_parts += 1
                     continue
                 seconds = self._part_seconds(backend, layers)
                 if seconds is not None:
                     part_seconds[first, last, backend] = seconds
+                    self.timed_parts += 1
                 elif last - first == 1:
                     refused.add((backend, first))
         return part_seconds
+
+    def _may_win(self, count: int, parts: Mapping[Part, float], copy_seconds: Callable[[int, str, str], float]) -> bool:
+        """Return False if no mix can win, whatever the parts take that were not timed; the arguments as above."""
+        if self.late_parts:
+            return True
+        candidates = best_plans(count, with_bounds(count, parts), copy_seconds, len(self.ids) + 1)
+        return bool(self._promising(candidates, parts, count))
 
     def _near(self) -> list[str]:
         """Return the backends on which it is worth timing parts, the fastest first and CpuRef last.
@@ -386,6 +453,12 @@ class _Placer:
         else:
             self._blame(culprit(error) or backend, error)
 
+    def _reason(self, error: InterposerError, timeout: float) -> str:
+        """Return why a plan could not be timed, in one line; `timeout` is the deadline in seconds of its first run."""
+        if isinstance(error, DeadlineExceededError):
+            return f"its first run took more than {timeout:.3g} s"
+        return str(error).partition("\n")[0]
+
     def _blame(self, backend: str, error: InterposerError) -> None:
         """Record the error of a backend for the plan, unless it only did not support a layer.
 
@@ -422,7 +495,12 @@ class _Placer:
         for name, plan in plans.items():
             used = {*plan.layers.values()} or {plan.backends[0]}
             expected = max((self.trial_seconds.get(backend, 0.0) for backend in used), default=0.0)
-            if self.timed_out & used or (self.first_seconds and self._left() <= expected):
+            if self.timed_out & used:
+                self.unmeasured[name] = f"{', '.join(sorted(self.timed_out & used))} missed a deadline before"
+                continue
+            if self.first_seconds and self._left() <= expected:
+                self.unmeasured[name] = self._budget_text + (" was spent" if self._left() <= 0 else " is too short")
+                self.too_late.add(name)
                 continue
             patience, began = self._patience(), time.monotonic()
             try:
@@ -431,6 +509,7 @@ class _Placer:
                 _log.debug("the plan %s does not run: %s", name, error)
                 self.errors.append(error)
                 self._note(plan.backends[0], error, patience)
+                self.unmeasured[name] = self._reason(error, patience)
                 continue
             self.loaded[name], self.first_seconds[name], self.memory[name] = loaded, loaded.first_seconds, loaded.memory
             self.trial_seconds[name] = time.monotonic() - began
@@ -594,11 +673,12 @@ class _Placer:
             return {}
         has_mixes = any(name not in self.ids for name in calls)
         seconds_left = max(self._left() * (0.35 if has_mixes else 0.9), _TURNS_SHARE * self.search.budget_seconds)
-        turn_seconds = min(_TURN, seconds_left / (_ROUNDS * len(calls)))
+        most_rounds = _ROUNDS if len(calls) > 1 else _FEW  # a single plan has won already
+        turn_seconds = min(_TURN, seconds_left / (most_rounds * len(calls)))
         round_seconds = sum(
             max(1.2 * turn_seconds, 2 * self._together() * self.first_seconds[name]) + self._rest() for name in calls
         )
-        rounds = min(_ROUNDS, int(seconds_left / round_seconds)) if round_seconds else _ROUNDS
+        rounds = min(most_rounds, int(seconds_left / round_seconds)) if round_seconds else most_rounds
         if rounds < 1 and self.search.objective == "latency":
             return {name: Timing((self.first_seconds[name] * 1e3,), self.first_seconds[name] * 1e3) for name in calls}
         return take_turns(calls, max(1, rounds), turn_seconds, failed=self._failed, rest=self._rest())

@@ -17,10 +17,12 @@ from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import check_regular, reason_of, write_file
 from interposer.ir.graph import Graph, Layer
 
-__all__ = ["TYPE", "Plan"]
+__all__ = ["MIXES", "TYPE", "Plan"]
 
 _VERSION: Final = 1
 _COST: Final = ("milliseconds", "bound", "gap")
+MIXES: Final = "mixes"
+"""The key in `Plan.unmeasured` that stands for all candidates with several backends."""
 TYPE: Final = "type:"
 """The prefix of a key in `Plan.layers` that stands for all layers of a type."""
 
@@ -38,6 +40,9 @@ class Plan:
     time of concurrent runs divided by their number). `chosen` is the name of the selected candidate. `made_with` has
     the versions, the machine and the threads of the measurement. `failed` maps backends to the errors they raised.
 
+    `unmeasured` maps the names of candidates that were not timed to the reasons; its key ``"mixes"`` stands for all
+    candidates with several backends.
+
     `cost` describes the best plan in the cost model, which adds the times of measured parts and of copies between them.
     It has the cost in milliseconds, a lower `bound` that also covers parts that were not measured, and the relative
     `gap` between both; the gap is 0 if all parts were measured. `units` maps the names of layers, parts and copies of
@@ -54,6 +59,7 @@ class Plan:
     failed: Mapping[str, str] = field(default_factory=dict)
     cost: Mapping[str, float] = field(default_factory=dict)
     units: Mapping[str, float] = field(default_factory=dict)
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "backends", listed_ids(self.backends, "a plan's backends"))
@@ -98,6 +104,22 @@ class Plan:
         if self.made_with:
             yield from _changes(self.made_with, made_with)
 
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence for each backend that was not timed, and one about mixes of backends if none was chosen.
+
+        Empty for a plan that was not measured.
+        """
+        if not self.measured:
+            return ()
+        untimed = {name: reason for name, reason in self.unmeasured.items() if name != MIXES}
+        return (*(f"{name} was not timed: {reason}" for name, reason in untimed.items()), *self._about_mixes())
+
+    def _about_mixes(self) -> Iterator[str]:
+        if MIXES in self.unmeasured:
+            yield f"no mix of backends was timed: {self.unmeasured[MIXES]}"
+        elif self.chosen in self.backends and not self.measured.keys() <= set(self.backends):
+            yield f"no mix of backends was better than {self.chosen} alone"
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan to a JSON file.
 
@@ -112,7 +134,7 @@ class Plan:
             "plan": _VERSION, "network": self.network, "chosen": self.chosen, "backends": list(self.backends),
             "layers": dict(self.layers), "exclude": {kind: list(ids) for kind, ids in self.exclude.items()},
             "milliseconds": dict(self.measured), "made with": dict(self.made_with), "failed": dict(self.failed),
-            "cost": dict(self.cost), "units": dict(self.units),
+            "not measured": dict(self.unmeasured), "cost": dict(self.cost), "units": dict(self.units),
         }  # fmt: skip
         return json.dumps(facts, indent=1) + "\n"
 
@@ -151,6 +173,7 @@ class Plan:
             {str(name): float(time) for name, time in facts.get("milliseconds", {}).items()},
             str(facts.get("chosen", "")), dict(facts.get("made with", {})), dict(facts.get("failed", {})),
             dict(facts.get("cost", {})), {str(name): float(time) for name, time in facts.get("units", {}).items()},
+            {str(name): str(reason) for name, reason in facts.get("not measured", {}).items()},
         )  # fmt: skip
 
 
@@ -191,7 +214,8 @@ def _problem(facts: Any) -> str | None:
     cost = facts.get("cost", {})
     if cost != {} and not (isinstance(cost, dict) and all(_is_number(cost.get(name)) for name in _COST)):
         return f'"cost" must have the numbers {", ".join(_COST)}'
-    wrong_members = [name for name in ("made with", "failed") if not isinstance(facts.get(name, {}), dict)]
+    objects = "made with", "failed", "not measured"
+    wrong_members = [name for name in objects if not isinstance(facts.get(name, {}), dict)]
     return f'"{wrong_members[0]}" must be an object' if wrong_members else None
 
 
