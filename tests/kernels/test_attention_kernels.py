@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidValueError
 from interposer.core.types import TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops.attention import Attention, AttentionScores, RotaryEmbedding
@@ -157,5 +157,5 @@ def test_what_is_behind_the_turned_part_stays():
 
 def test_a_position_that_the_caches_lack_is_named():
     cache = np.ones((3, 1), F32)
-    with pytest.raises(InvalidArgumentError, match="^position 3 is outside of caches for 3 positions$"):
+    with pytest.raises(InvalidValueError, match=r"^position_ids has 3 at \[0, 0\]; expected 0 to 2$"):
         run(RotaryEmbedding(), np.ones((1, 1, 1, 2), F32), cache, cache, np.array([[3]]))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interposer.core.codec import array_from_plain
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError, InvalidValueError
 from interposer.core.schema import Op
 from interposer.core.types import DataLayout, Quantization, TensorInfo
 from interposer.kernels import evaluate
@@ -264,9 +264,9 @@ def test_where_there_are_no_boxes_there_is_nothing_to_do():
 
 
 def test_a_box_of_an_image_that_is_not_there_is_named():
-    with pytest.raises(InvalidArgumentError) as caught:
+    with pytest.raises(InvalidValueError) as caught:
         run(AxisAlignedBboxTransform(), [[0.0, 0, 1, 1]], np.zeros((1, 4)), int32(2), [[9.0, 9]])
-    assert str(caught.value) == "batches has 2, but there are only 1 images"
+    assert str(caught.value) == "batches has 2 at [0]; expected 0 to 0"
 
 
 def test_quantized_boxes_are_transformed_as_the_real_numbers_that_they_are():
@@ -374,7 +374,7 @@ def test_regions_may_have_a_scale_of_their_own(kind):
 def test_there_may_be_no_regions_but_none_of_images_that_are_not_there(kind):
     [result] = run(kind(2, 2), IMAGE, np.zeros((0, 4)), int32())
     assert result.shape == (0, 1, 2, 2)
-    with pytest.raises(InvalidArgumentError, match="batches has -1, but there are only 1 images"):
+    with pytest.raises(InvalidValueError, match=r"^batches has -1 at \[0\]; expected 0 to 0$"):
         run(kind(2, 2), IMAGE, np.zeros((1, 4)), int32(-1))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidValueError
 from interposer.core.types import DataType, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops import ActivationFunction, GruSequence, LstmSequence, RecurrentDirection, RnnSequence
@@ -134,7 +134,7 @@ def test_equal_lengths_of_all_steps_change_nothing():
 
 
 def test_lengths_beyond_the_steps_are_refused():
-    with pytest.raises(InvalidArgumentError, match="^sequence_lengths has 6; expected 0 to 5, the steps of the input$"):
+    with pytest.raises(InvalidValueError, match=r"^sequence_lengths has 6 at \[1\]; expected 0 to 5$"):
         run(RnnSequence(), sequence_lengths=np.int32([5, 6, 1]), **operands(RnnSequence))
 
 

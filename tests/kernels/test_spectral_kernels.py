@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError, InvalidValueError
 from interposer.core.types import DataType, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops.spectral import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
@@ -91,5 +91,7 @@ def test_bands_are_triangles_that_reach_to_their_neighbours():
 
 
 def test_numbers_that_no_bands_can_have_are_refused():
-    with pytest.raises(InvalidArgumentError, match="^-1 bands, 16 elements and a rate of 0 cannot be meant$"):
-        mel(-1, 16, 0, 0, 1)
+    with pytest.raises(InvalidValueError, match="^num_mel_bins is -1; expected 0 or more$"):
+        mel(-1, 16, 8, 0, 1)
+    with pytest.raises(InvalidValueError, match="^sample_rate is 0; expected more than 0$"):
+        mel(1, 16, 0, 0, 1)

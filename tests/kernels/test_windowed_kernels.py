@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidValueError
 from interposer.core.types import Quantization, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops.pooling import OutputShapeRounding, Pooling2d, PoolingAlgorithm
@@ -82,7 +82,7 @@ def test_what_is_unpooled_can_be_pooled_again(image):
 
 
 def test_a_place_outside_of_the_image_is_named():
-    with pytest.raises(InvalidArgumentError, match="^index 4 is outside of a tensor of 4 elements$"):
+    with pytest.raises(InvalidValueError, match=r"^indices has 4 at \[0, 0, 0\]; expected 0 to 3$"):
         compute(MaxUnpooling((4,)), F32([[[1]]]), np.array([[[4]]]))
 
 

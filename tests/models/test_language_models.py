@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402 - the packages 
 import interposer as ip  # noqa: E402
 from benchmarks.generation import Interposer, OnnxRuntime, generate  # noqa: E402
 from benchmarks.networks.language_models import LanguageModel  # noqa: E402
+from interposer.core.errors import InvalidValueError  # noqa: E402
 
 BACKENDS = (["CpuRef"], ["CpuAcc", "CpuRef"])
 PROMPT = [5, 17, 3, 42, 8]
@@ -51,7 +52,7 @@ def test_a_cache_that_is_full_is_an_error() -> None:
     model = ip.load(design.model(), ["CpuRef"])
     tokens = [1, 2, 3, 4, 5, 6, 7]
 
-    with pytest.raises(ip.InterposerError, match="1 steps from 6 on do not fit into a cache of 6"):
+    with pytest.raises(InvalidValueError, match=r"start has 6 at \[0\]; expected 0 to 5"):
         model.run([*design.feeds(tokens, 1).values(), *design.caches()])
 
 

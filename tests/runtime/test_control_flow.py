@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from interposer import Network, OptimizerOptions, Runtime, TensorInfo, load, optimize
-from interposer.core.errors import DeadlineExceededError, ExecutionError, InvalidArgumentError, RunCancelledError
+from interposer.core.errors import (
+    DeadlineExceededError,
+    InvalidArgumentError,
+    InvalidValueError,
+    RunCancelledError,
+)
 from interposer.core.types import DataType
 from interposer.ops import Activation, ActivationFunction, BinaryOperation, ComparisonOperation
 from interposer.runtime import RunControl
@@ -334,10 +339,11 @@ def test_an_error_names_layer_region_and_iteration():
     network.add_output_layer(0, loop)
     model = load(network, ["CpuRef"])
     assert model.run([np.int64(1), [1.0], [1.0, 2.0]])[0].tolist() == [2, 3]
-    with pytest.raises(ExecutionError) as caught:
+    with pytest.raises(InvalidValueError) as caught:
         model.run([np.int64(2), [1.0], [1.0, 2.0]])
     assert str(caught.value).startswith(
-        "layer 'loop' (Loop) failed on backend CpuRef: in iteration 1 of region 'body': layer 'meet' (Addition) failed"
+        "layer 'loop' (Loop): in iteration 1 of region 'body': layer 'meet' (Addition) cannot use its inputs: the "
+        "shapes do not broadcast"
     )
     assert caught.value.layer == "loop/body/meet"
 

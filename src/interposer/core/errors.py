@@ -32,6 +32,7 @@
     │   └── MemoryImportError                  .refusals: tensors that cannot be used without a copy, and why
     ├── LoadError                              a network that could not be loaded into the runtime; .backend
     └── ExecutionError                         a workload failed while running; .layer and .backend
+        ├── InvalidValueError (ValueError)     a value of the inputs that a layer cannot use; .tensor, .position, .value
         ├── RunCancelledError                  the run was cancelled
         └── DeadlineExceededError              the run did not end before its deadline
 """
@@ -61,6 +62,7 @@ __all__ = [
     "InterposerError",
     "InvalidArgumentError",
     "InvalidNetworkError",
+    "InvalidValueError",
     "LimitExceededError",
     "LoadError",
     "MemoryImportError",
@@ -430,6 +432,47 @@ class ExecutionError(InterposerError):
     def __init__(self, message: str, *, layer: str = "", backend: str = "") -> None:
         self.layer, self.backend, self.overwrites = layer, backend, False
         super().__init__(message)
+
+
+class InvalidValueError(ExecutionError, InvalidArgumentError):
+    """A value in the inputs of a run that a layer cannot use: an index out of range, a negative size, a zero step.
+
+    The caller has to change the inputs. No backend has failed: none is disabled, and the run is not repeated.
+
+    The attributes are empty or None if they are unknown. `layer` is the name of the layer, and `backend` the one that
+    found the value. `operand` is the name of the layer's operand, such as "indices", and `tensor` the name of the
+    tensor that was passed for it. `position` is the index of the first such element in the tensor, `value` its value,
+    and `allowed` the smallest and the largest valid value, either of which may be None for no bound. `reason` is the
+    message without the name of the layer.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        layer: str = "",
+        backend: str = "",
+        operand: str = "",
+        tensor: str = "",
+        position: tuple[int, ...] | None = None,
+        value: Any = None,
+        allowed: tuple[float | None, float | None] | None = None,
+    ) -> None:
+        super().__init__(reason, layer=layer, backend=backend)
+        self.reason, self.operand, self.tensor = reason, operand, tensor
+        self.position, self.value, self.allowed = position, value, allowed
+
+    def located(self, message: str, *, layer: str, backend: str, tensor: str = "") -> InvalidValueError:
+        """Return an equal error with another message that says where the value was found.
+
+        `tensor` replaces the name of the tensor unless it is empty.
+        """
+        error = InvalidValueError(
+            self.reason, layer=layer, backend=backend, operand=self.operand, tensor=tensor or self.tensor,
+            position=self.position, value=self.value, allowed=self.allowed,
+        )  # fmt: skip
+        error.args = (message,)
+        return error
 
 
 class RunCancelledError(ExecutionError):

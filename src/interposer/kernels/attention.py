@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import Array
+from interposer.kernels.operand_values import check_range
 from interposer.kernels.real import real
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
@@ -179,6 +179,4 @@ def _halves(count: int) -> tuple[slice, slice]:
 
 
 def _check_positions(position_ids: Array, rows: int) -> None:
-    out_of_range = position_ids[(position_ids < 0) | (position_ids >= rows)]
-    if out_of_range.size:
-        raise InvalidArgumentError(f"position {out_of_range[0]} is outside of caches for {rows} positions")
+    check_range("position_ids", position_ids, 0, rows - 1)

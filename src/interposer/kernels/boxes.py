@@ -10,8 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidValueError
 from interposer.core.types import FLOATS, QUANTIZABLE, Array, TensorInfo
+from interposer.kernels.operand_values import check_range
 from interposer.kernels.real import store
 from interposer.kernels.table import KernelInfo
 from interposer.ops.detection import NmsKernel
@@ -56,19 +57,18 @@ def stored(values: Array, info: TensorInfo) -> Array:
 
 
 def check_images(batches: Array, count: int) -> None:
-    """Raise `InvalidArgumentError` if `batches` has an image index that is not from 0 to `count` - 1."""
-    out_of_range = batches[(batches < 0) | (batches >= count)]
-    if out_of_range.size:
-        raise InvalidArgumentError(f"batches has {out_of_range[0]}, but there are only {count} images")
+    """Raise `InvalidValueError` if `batches` has an image index that is not from 0 to `count` - 1."""
+    check_range("batches", batches, 0, count - 1)
 
 
 def check_boxes(boxes: Array, name: str) -> None:
-    """Raise `InvalidArgumentError` if a box (..., 4) ends before it begins; `name` is the operand's in the message."""
+    """Raise `InvalidValueError` if a box (..., 4) ends before it begins; `name` is the operand's in the message."""
     invalid_indices = np.argwhere((boxes[..., 0] > boxes[..., 2]) | (boxes[..., 1] > boxes[..., 3]))
     if len(invalid_indices):
         index = tuple(invalid_indices[0].tolist())
         coordinates = ", ".join(f"{coordinate:g}" for coordinate in boxes[index])
-        raise InvalidArgumentError(f"{name} has ({coordinates}) at {list(index)}, which ends before it begins")
+        reason = f"{name} has ({coordinates}) at {list(index)}, which ends before it begins"
+        raise InvalidValueError(reason, operand=name, position=index, value=boxes[index].tolist())
 
 
 def overlaps(box: Array, others: Array) -> Array:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from interposer.core.containers import collected
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidValueError
 from interposer.core.types import Array
+from interposer.kernels.operand_values import refuse_value, values_decide
 from interposer.kernels.reference import kernel
 from interposer.ops.axes import normal_axis
 from interposer.ops.containers import (
@@ -38,12 +39,12 @@ def _index(position: Array | None, default: int, low: int, high: int) -> int:
     from the end: -1 is the last element.
 
     Raises:
-        InvalidArgumentError: the position is out of range.
+        InvalidValueError: the position is out of range.
     """
     index = default if position is None else int(position.reshape(-1)[0])
     if not low <= index <= high:
         allowed = f"expected {low} to {high}" if low <= high else "the sequence is empty"
-        raise InvalidArgumentError(f"position is {index}; {allowed}")
+        refuse_value("position", index, allowed, allowed=(low, high))
     return index - low if index < 0 else index
 
 
@@ -85,19 +86,21 @@ def sequence_length(op: SequenceLength, sequence: Array) -> Array:
 
 @kernel(ConcatFromSequence)
 def concat_from_sequence(op: ConcatFromSequence, sequence: Array) -> Array:
-    """Compute `ConcatFromSequence`; raise `InvalidArgumentError` if the sequence is empty or its shapes do not fit."""
+    """Compute `ConcatFromSequence`; raise `InvalidValueError` if the sequence is empty or its shapes do not fit."""
     if not len(sequence):
-        raise InvalidArgumentError("the sequence is empty")
+        raise InvalidValueError("the sequence is empty", operand="sequence")
     try:
         return np.stack(list(sequence), op.axis) if op.new_axis else np.concatenate(list(sequence), op.axis)
     except ValueError as error:
-        raise InvalidArgumentError(f"the elements cannot be concatenated along axis {op.axis}: {error}") from error
+        reason = f"the elements cannot be concatenated along axis {op.axis}: {error}"
+        raise InvalidValueError(reason, operand="sequence") from error
 
 
 @kernel(SplitToSequence)
 def split_to_sequence(op: SplitToSequence, x: Array, split: Array | None) -> Array:
     axis = normal_axis(op.axis, x.ndim)
-    sizes = op.piece_sizes(x.shape[axis], split)
+    with values_decide():
+        sizes = op.piece_sizes(x.shape[axis], split)
     pieces = np.split(x, np.cumsum(sizes)[:-1], axis) if sizes else []
     if split is None and not op.keepdims:
         pieces = [piece.squeeze(axis) for piece in pieces]
@@ -122,6 +125,6 @@ def optional_has_element(op: OptionalHasElement, x: Array) -> Array:
 @kernel(OptionalGetElement)
 def optional_get_element(op: OptionalGetElement, x: Array) -> Array:
     if not len(x):
-        raise InvalidArgumentError("the optional is empty")
+        raise InvalidValueError("the optional is empty", operand="input")
     element: Array = x[0]
     return element

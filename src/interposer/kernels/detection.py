@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.room import check_room
 from interposer.core.types import FLOATS, Array
 from interposer.kernels.boxes import (
     REALS,
@@ -21,6 +21,7 @@ from interposer.kernels.boxes import (
     take_greedily,
 )
 from interposer.kernels.layout import to_nhwc
+from interposer.kernels.operand_values import checked_count
 from interposer.kernels.real import real
 from interposer.kernels.reference import kernel
 from interposer.kernels.suppression import Suppression
@@ -158,9 +159,8 @@ def padded_suppression(
     soft_nms_sigma: Array | None,
 ) -> tuple[Array, Array, Array]:
     """Compute `PaddedNonMaxSuppression`; the corners of each box are sorted first."""
-    limit = int(max_output_size.reshape(-1)[0])
-    if limit < 0:
-        raise InvalidArgumentError(f"max_output_size is {limit}; expected 0 or more")
+    limit = checked_count("max_output_size", max_output_size)
+    check_room((limit,), 2 * np.dtype(np.int32).itemsize)
     sigma = 0.0 if soft_nms_sigma is None else float(soft_nms_sigma.reshape(-1)[0])
     thresholds = iou_threshold.reshape(-1)[0], score_threshold.reshape(-1)[0]
     corners = np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], axis=1)

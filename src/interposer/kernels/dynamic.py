@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidValueError
+from interposer.core.room import check_room
 from interposer.core.types import ANY_TYPE, STORED_FLOATS, Array, DataType, TensorInfo
+from interposer.kernels.operand_values import values_decide
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.dynamic import (
@@ -23,15 +25,18 @@ def _settled(op: DynamicOp, info: KernelInfo, x: Array, *values: Array | None) -
     input_info = info.inputs[0]
     assert input_info is not None
     input_info = input_info.with_shape(x.shape).with_constant(None)
-    static_op = op.settle(input_info.shape, *values)
+    with values_decide():
+        static_op = op.settle(input_info.shape, *values)
     if errors := static_op.violations(input_info):
-        raise InvalidArgumentError("; ".join(errors))
+        raise InvalidValueError("; ".join(errors))
     inferred_and_declared = zip(static_op.infer_infos(input_info), info.outputs, strict=True)
     outputs = [
         TensorInfo(inferred.shape, inferred.dtype, declared.quantization)
         for inferred, declared in inferred_and_declared
         if inferred
     ]
+    for output in outputs:
+        check_room(tuple(map(int, output.shape)), output.dtype.itemsize)
     return kernel.evaluate(static_op, [x], [input_info], outputs)
 
 

@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import ANY_TYPE, Array, DataType
 from interposer.kernels.encoding import encoded
 from interposer.kernels.farmhash import fingerprint64
+from interposer.kernels.operand_values import check_range
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.embedding import EmbeddingLookup, HashtableLookup, LshProjection, LshProjectionType, OneHot
@@ -23,9 +23,7 @@ OF_FIXED_SIZE: Final = ANY_TYPE - {DataType.STRING}
 @kernel(EmbeddingLookup)
 def embedding_lookup(op: EmbeddingLookup, lookups: Array, values: Array) -> Array:
     """Compute `EmbeddingLookup`; a negative index is out of range, as it does not count from the end."""
-    out_of_range = lookups[(lookups < 0) | (lookups >= len(values))]
-    if out_of_range.size:
-        raise InvalidArgumentError(f"lookups has {out_of_range[0]}; expected 0 to {len(values) - 1}")
+    check_range("lookups", lookups, 0, len(values) - 1)
     return values[lookups]
 
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import Array
+from interposer.kernels.operand_values import check_range, check_tuples
 from interposer.kernels.reference import kernel
 from interposer.ops.axes import normal_axis
 from interposer.ops.gather import Gather, GatherElements, GatherNd
@@ -19,7 +19,7 @@ __all__: list[str] = []
 def gather(op: Gather, params: Array, indices: Array) -> Array:
     """Compute `Gather` by one `take` for each element of the batch axes."""
     axis, batch = normal_axis(op.axis, params.ndim), op.batch_dims
-    _check_range(indices, params.shape[axis])
+    _check_indices(indices, params.shape[axis])
     if not batch:
         return params.take(indices, axis)
     shape = (*params.shape[:axis], *indices.shape[batch:], *params.shape[axis + 1 :])
@@ -32,8 +32,7 @@ def gather(op: Gather, params: Array, indices: Array) -> Array:
 def gather_nd(op: GatherNd, params: Array, indices: Array) -> Array:
     """Compute `GatherNd`: the last axis of the indices becomes a tuple of index arrays, for each batch element."""
     batch, depth = op.batch_dims, indices.shape[-1]
-    for column in range(depth):
-        _check_range(indices[..., column], params.shape[batch + column])
+    check_tuples("indices", indices, params.shape[batch : batch + depth])
     shape = (*indices.shape[:-1], *params.shape[batch + depth :])
     if depth == 0:
         inner = params.reshape(*params.shape[:batch], *[1] * (indices.ndim - 1 - batch), *params.shape[batch:])
@@ -47,7 +46,7 @@ def gather_nd(op: GatherNd, params: Array, indices: Array) -> Array:
 def gather_elements(op: GatherElements, params: Array, indices: Array) -> Array:
     """Compute `GatherElements`; the other axes of `params` are first cut to the dimensions of the indices."""
     axis = normal_axis(op.axis, params.ndim)
-    _check_range(indices, params.shape[axis])
+    _check_indices(indices, params.shape[axis])
     crop_slices = tuple(slice(None) if position == axis else slice(size) for position, size in enumerate(indices.shape))
     return np.take_along_axis(params[crop_slices], indices, axis)
 
@@ -56,7 +55,5 @@ def _flat_batch(x: Array, batch: int) -> Array:
     return x.reshape(math.prod(x.shape[:batch]), *x.shape[batch:])
 
 
-def _check_range(indices: Array, size: int) -> None:
-    out_of_range = indices[(indices >= size) | (indices < -size)]
-    if out_of_range.size:
-        raise InvalidArgumentError(f"index {out_of_range[0]} is out of range for an axis of size {size}")
+def _check_indices(indices: Array, size: int) -> None:
+    check_range("indices", indices, -size, size - 1)

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import Array
+from interposer.kernels.operand_values import checked_shape
 from interposer.kernels.philox import normal, philox, stream, threefry, uniform32
 from interposer.kernels.reference import kernel
 from interposer.ops.randomness import BitGenerator, Distribution, RandomBits, RandomFill, RandomGenerator
@@ -25,9 +25,7 @@ def random_fill(op: RandomFill, dims: Array) -> Array:
 
     The numbers of Philox are those of TensorFlow.
     """
-    if (dims < 0).any():
-        raise InvalidArgumentError(f"dims is {dims.tolist()}; a dimension must not be negative")
-    shape = tuple(dims.tolist())
+    shape = checked_shape("dims", dims, np.dtype(np.float64).itemsize)
     if op.generator is RandomGenerator.PHILOX and op.seed is not None:
         return _of_philox(op, op.seed, shape)
     state = np.random.RandomState(op.seed)

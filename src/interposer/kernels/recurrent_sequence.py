@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import Array
 from interposer.kernels.activation import FUNCTIONS
+from interposer.kernels.operand_values import check_range
 from interposer.kernels.recurrent import Function, Reals, converted, needed, real_valued, reals, store_all, time_first
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
@@ -111,8 +111,7 @@ def _lengths(operands: Reals, steps: int, batches: int) -> Array:
     lengths = operands["sequence_lengths"]
     if lengths is None:
         return np.full(batches, steps)
-    for length in lengths[(lengths < 0) | (lengths > steps)]:
-        raise InvalidArgumentError(f"sequence_lengths has {length}; expected 0 to {steps}, the steps of the input")
+    check_range("sequence_lengths", lengths, 0, steps)
     return lengths
 
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidValueError
 from interposer.core.types import Array, DataType
 from interposer.kernels.boxes import REALS, check_boxes, check_images, reals_only, stored
 from interposer.kernels.fixedpoint import round_half_away
@@ -73,13 +73,14 @@ def _samples(
     Each bin has `samples_per_bin` samples; 0 means as many as follow from the size of the bin.
 
     Raises:
-        InvalidArgumentError: the region is not finite, or too large for the number of samples that follows from it.
+        InvalidValueError: the region is not finite, or too large for the number of samples that follows from it.
     """
     offset = np.float32(0.5 if half_pixel else 0)
     size = (end - offset) - (start - offset)
     step = (size if half_pixel else np.maximum(size, np.float32(1))) / np.float32(bins)
     if not np.isfinite(step) or (not samples_per_bin and step > MOST_SAMPLES):
-        raise InvalidArgumentError(f"regions has one from {start:g} to {end:g} cells, which cannot be sampled")
+        reason = f"regions has one from {start:g} to {end:g} cells, which cannot be sampled"
+        raise InvalidValueError(reason, operand="regions")
     count = samples_per_bin or max(0, int(np.ceil(step)))
     sample_offsets = step / np.float32(max(count, 1)) * (np.arange(count, dtype=np.float32) + np.float32(0.5))
     positions = (start - offset) + step * np.arange(bins, dtype=np.float32)[:, np.newaxis] + sample_offsets

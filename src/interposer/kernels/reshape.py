@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import Array
 from interposer.kernels.encoding import encoded
+from interposer.kernels.operand_values import checked_shape
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
@@ -41,6 +41,5 @@ def rank(op: Rank, x: Array) -> Array:
 @kernel(Fill)
 def fill(op: Fill, dims: Array, *, info: KernelInfo) -> Array:
     """Compute `Fill`; the value is quantized like the output."""
-    if (dims < 0).any():
-        raise InvalidArgumentError(f"dims is {dims.tolist()}; a dimension must not be negative")
-    return np.broadcast_to(encoded(op.value, info.output), tuple(dims.tolist()))
+    shape = checked_shape("dims", dims, info.output.dtype.itemsize)
+    return np.broadcast_to(encoded(op.value, info.output), shape)

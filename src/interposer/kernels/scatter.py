@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidValueError
 from interposer.core.types import ANY_TYPE, STORED_FLOATS, Array, DataType, TensorInfo
 from interposer.kernels.encoding import encoded
+from interposer.kernels.operand_values import check_range, check_tuples, checked_shape
 from interposer.kernels.real import real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
@@ -101,10 +102,9 @@ def _write(function: ScatterFunction, target: Array, positions: Any, updates: Ar
 
 
 def _zeros(shape: Array, updates: Array, info: KernelInfo) -> Array:
-    if (shape < 0).any():
-        raise InvalidArgumentError(f"input is {shape.tolist()}; a dimension must not be negative")
+    sizes = checked_shape("input", shape, updates.dtype.itemsize)
     zero = encoded(0.0, info.output) if updates.dtype == info.output.dtype.numpy else np.zeros((), updates.dtype)
-    return np.full(tuple(shape.tolist()), zero)
+    return np.full(sizes, zero)
 
 
 def _written(op: ScatterNd, base: Array, indices: Array, updates: Array) -> Array:
@@ -112,7 +112,8 @@ def _written(op: ScatterNd, base: Array, indices: Array, updates: Array) -> Arra
     indexed_sizes, row_shape = base.shape[:depth], base.shape[depth:]
     expected = (*indices.shape[:-1], *row_shape)
     if updates.shape != expected:
-        raise InvalidArgumentError(f"updates has shape {list(updates.shape)}; expected {list(expected)}")
+        raise InvalidValueError(f"updates has shape {list(updates.shape)}; expected {list(expected)}")
+    check_tuples("indices", indices, indexed_sizes)
     rows = _rows(indices.reshape(math.prod(indices.shape[:-1]), depth), indexed_sizes)
     flat_base, flat_updates = base.reshape(math.prod(indexed_sizes), *row_shape), updates.reshape(len(rows), *row_shape)
     _write(op.function, flat_base, rows, flat_updates)
@@ -131,24 +132,21 @@ def _non_negative(indices: Array, size: int) -> Array:
     """Return the indices with negative ones counted from the end of an axis of this size.
 
     Raises:
-        InvalidArgumentError: an index is out of range.
+        InvalidValueError: an index is out of range.
     """
-    out_of_range = indices[(indices >= size) | (indices < -size)]
-    if out_of_range.size:
-        raise InvalidArgumentError(f"index {out_of_range[0]} is out of range for an axis of size {size}")
+    check_range("indices", indices, -size, size - 1)
     return np.where(indices < 0, indices + size, indices)
 
 
 @kernel(TensorScatter)
 def tensor_scatter(op: TensorScatter, x: Array, updates: Array, start: Array | None, *, out: Array) -> None:
     """Compute `TensorScatter`; every sample has its own start along the axis."""
-    np.copyto(out, x)
     cache, steps = np.moveaxis(out, op.axis, 1), np.moveaxis(updates, op.axis, 1)
     length, count = cache.shape[1], steps.shape[1]
     starts = np.zeros(len(x), np.int64) if start is None else start.astype(np.int64)
-    invalid_starts = starts[(starts < 0) | (starts > length - count)]
-    if invalid_starts.size and not op.circular:
-        raise InvalidArgumentError(f"{count} steps from {invalid_starts[0]} on do not fit into a cache of {length}")
+    if not op.circular:
+        check_range("start", starts, 0, length - count)
+    np.copyto(out, x)
     period = max(length, 1)
     positions = (starts[:, np.newaxis] % period + np.arange(count)) % period
     cache[np.arange(len(x))[:, np.newaxis], positions] = steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidValueError
 from interposer.core.types import Array
 from interposer.kernels.encoding import encoded
 from interposer.kernels.real import real
@@ -26,7 +26,8 @@ def compress(op: Compress, x: Array, condition: Array) -> Array:
     """Compute `Compress` by the indices at which the condition is true."""
     size = x.size if op.axis is None else x.shape[op.axis]
     if len(condition) > size:
-        raise InvalidArgumentError(f"condition has {len(condition)} elements, but there are {size} to choose from")
+        reason = f"condition has {len(condition)} elements, but there are {size} to choose from"
+        raise InvalidValueError(reason, operand="condition")
     return x.take(np.flatnonzero(condition), op.axis)
 
 

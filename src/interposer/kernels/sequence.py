@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.room import check_room
 from interposer.core.types import Array
 from interposer.kernels.elementwise import NUMBERS
+from interposer.kernels.operand_values import check_range, refuse_value
 from interposer.kernels.real import all_quantized, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
@@ -47,9 +48,7 @@ def reverse_sequence(op: ReverseSequence, x: Array, lengths: Array) -> Array:
     axes = (op.batch_axis, op.time_axis)
     sequences = np.moveaxis(x, axes, (0, 1))
     samples, steps = sequences.shape[:2]
-    invalid = lengths[(lengths < 0) | (lengths > steps)]
-    if invalid.size:
-        raise InvalidArgumentError(f"length {invalid[0]} is not one of sequences of {steps} steps")
+    check_range("lengths", lengths, 0, steps)
     step, length = np.arange(steps), lengths[:, np.newaxis].astype(np.int64)
     sources = np.where(step < length, length - 1 - step, step)
     return np.moveaxis(sequences[np.arange(samples)[:, np.newaxis], sources], (0, 1), axes)
@@ -59,7 +58,9 @@ def reverse_sequence(op: ReverseSequence, x: Array, lengths: Array) -> Array:
 def number_range(op: Range, start: Array, limit: Array, delta: Array) -> Array:
     """Compute `Range` in 64 bits, and round every number once."""
     if not delta.any():
-        raise InvalidArgumentError("delta is 0; expected another number")
+        refuse_value("delta", 0, "expected another number")
     wide_type = {"i": np.int64, "u": np.uint64}.get(start.dtype.kind, np.float64)
-    steps = np.arange(range_length(start, limit, delta)).astype(wide_type)
+    length = range_length(start, limit, delta)
+    check_room((length,), start.dtype.itemsize)
+    steps = np.arange(length).astype(wide_type)
     return start.reshape(()).astype(wide_type) + steps * delta.reshape(()).astype(wide_type)

@@ -6,8 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.room import check_room
 from interposer.core.types import Array
+from interposer.kernels.operand_values import checked_count, refuse_value
 from interposer.kernels.reference import kernel
 from interposer.ops.spectral import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
 
@@ -57,9 +58,8 @@ def stft(op: Stft, signal: Array, window: Array | None) -> Array:
 @kernel(SignalWindow)
 def signal_window(op: SignalWindow, size: Array) -> Array:
     """Compute `SignalWindow`; a symmetric window of one element is 1."""
-    count = int(size.item())
-    if count < 0:
-        raise InvalidArgumentError(f"size is {count}; expected 0 or more")
+    count = checked_count("size", size)
+    check_room((count,), np.dtype(np.float64).itemsize)
     angle = 2 * np.pi * np.arange(count) / max(1, count if op.periodic else count - 1)
     angle = angle + np.pi if count == 1 and not op.periodic else angle
     constant, cosine_weight, double_cosine_weight = _COEFFICIENTS[op.function]
@@ -71,9 +71,10 @@ def mel_weight_matrix(
     op: MelWeightMatrix, bins: Array, length: Array, rate: Array, lower: Array, upper: Array
 ) -> Array:
     """Compute `MelWeightMatrix`; `bins` is the number of bands, and `lower` and `upper` are the edges in hertz."""
-    count, size = int(bins.item()), int(length.item())
-    if count < 0 or size < 0 or rate.item() <= 0:
-        raise InvalidArgumentError(f"{count} bands, {size} elements and a rate of {rate.item()} cannot be meant")
+    count, size = checked_count("num_mel_bins", bins), checked_count("dft_length", length)
+    if rate.item() <= 0:
+        refuse_value("sample_rate", rate.item(), "expected more than 0")
+    check_room((size // 2 + 1, count + 2), np.dtype(np.float64).itemsize)
     low, high = (2595 * np.log10(1 + edge.astype(np.float64).item() / 700) for edge in (lower, upper))
     mel = low + np.arange(count + 2) * (high - low) / (count + 2)
     edges = np.floor((size + 1) * 700 * (10 ** (mel / 2595) - 1) / float(rate.item()))

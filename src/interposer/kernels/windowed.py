@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import FLOATS, Array
 from interposer.kernels.elementwise import NUMBERS
 from interposer.kernels.encoding import encoded
+from interposer.kernels.operand_values import check_range
 from interposer.kernels.places import visible
 from interposer.kernels.real import all_quantized, real, store
 from interposer.kernels.reference import kernel
@@ -93,10 +93,8 @@ def lp_pooling(op: LpPooling, x: Array, *, info: KernelInfo, out: Array) -> None
 @kernel(MaxUnpooling)
 def max_unpooling(op: MaxUnpooling, x: Array, indices: Array, *, info: KernelInfo, out: Array) -> None:
     """Compute `MaxUnpooling`; `indices` are positions in the flat output tensor."""
+    check_range("indices", indices, 0, out.size - 1)
     out[...] = encoded(0.0, info.output)
-    out_of_range = indices[(indices < 0) | (indices >= out.size)]
-    if out_of_range.size:
-        raise InvalidArgumentError(f"index {out_of_range[0]} is outside of a tensor of {out.size} elements")
     out.flat[indices.ravel()] = x.ravel()
 
 

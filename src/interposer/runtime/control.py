@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from interposer.backend import TensorHandle, Workload
-from interposer.core.errors import BackendContractError, DeadlineExceededError, ExecutionError, RunCancelledError
+from interposer.core.errors import (
+    BackendContractError,
+    DeadlineExceededError,
+    ExecutionError,
+    InvalidValueError,
+    RunCancelledError,
+)
+from interposer.core.room import current_room, temporarily
 from interposer.core.types import Array, Dim, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.kernels.table import empty
@@ -55,6 +62,7 @@ class ControlWorkload(Workload):
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Map the inputs, run the regions, and copy the results into the outputs."""
         with ExitStack() as stack:
+            stack.enter_context(temporarily())
             stack.callback(self._leave)
             arrays = [None if handle is None else stack.enter_context(handle.mapped()) for handle in inputs]
             results = self.compute(*self.op.arguments(arrays))
@@ -163,7 +171,7 @@ _WORKLOADS: dict[type[ControlFlow], type[ControlWorkload]] = {
 
 def _single(array: Array, title: str) -> Any:
     if array.size != 1:
-        raise ExecutionError(f"{title} has shape {list(array.shape)}; expected one element")
+        raise InvalidValueError(f"{title} has shape {list(array.shape)}; expected one element")
     return array.reshape(-1)[0]
 
 
@@ -179,14 +187,17 @@ def _inside(region: Region, iteration: int | None = None) -> Iterator[None]:
         raise
     except ExecutionError as error:
         place = f"region {region.title!r}" if iteration is None else f"iteration {iteration} of region {region.title!r}"
-        layer = f"{region.title}/{error.layer}" if error.layer else region.title
-        raise ExecutionError(f"in {place}: {error}", layer=layer, backend=error.backend) from error
+        layer, text = f"{region.title}/{error.layer}" if error.layer else region.title, f"in {place}: {error}"
+        if isinstance(error, InvalidValueError):
+            raise error.located(text, layer=layer, backend=error.backend) from error
+        raise ExecutionError(text, layer=layer, backend=error.backend) from error
 
 
 def _length(slices: Sequence[Array]) -> int:
     lengths = [len(array) for array in slices]
     if len(set(lengths)) > 1:
-        raise ExecutionError(f"the scanned inputs have {', '.join(map(str, lengths))} slices; expected the same number")
+        counts = ", ".join(map(str, lengths))
+        raise InvalidValueError(f"the scanned inputs have {counts} slices; expected the same number")
     return lengths[0]
 
 
@@ -194,7 +205,8 @@ def _collect(collected: Sequence[list[Array]], arrays: Sequence[Array]) -> None:
     for index, (earlier, array) in enumerate(zip(collected, arrays, strict=True)):
         if earlier and earlier[0].shape != array.shape:
             shapes = f"{list(array.shape)} in iteration {len(earlier)} and {list(earlier[0].shape)} before"
-            raise ExecutionError(f"collected output {index} has the shape {shapes}")
+            raise InvalidValueError(f"collected output {index} has the shape {shapes}")
+        current_room().take(array.nbytes)
         earlier.append(array)
 
 
@@ -214,7 +226,7 @@ def _write_output(index: int, handle: TensorHandle, array: Array) -> None:
     if not handle.info.is_concrete:
         handle.resize(array.shape)
     elif tuple(handle.info.shape) != array.shape:
-        raise ExecutionError(
+        raise InvalidValueError(
             f"output {index} turned out to have shape {list(array.shape)}; expected {handle.info.shape}"
         )
     handle.copy_in(array)

@@ -6,15 +6,17 @@ unknown when the layer runs; the workload then requests memory with `TensorHandl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from interposer.backend import ArrayHandle, TensorHandle, Workload, WorkloadFactory, WorkloadInfo
 from interposer.backend.contracts import checked
-from interposer.core.errors import BackendContractError
+from interposer.core.errors import BackendContractError, InterposerError, InvalidValueError
+from interposer.core.room import Room, current_room
 from interposer.core.types import TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ir.inference import infos_for
+from interposer.ops.control_flow import ControlFlow
 from interposer.runtime.step import Step
 
 __all__ = ["LateHandles", "LateStep"]
@@ -43,22 +45,41 @@ class LateStep:
         tensors that earlier layers of this run have computed.
 
         Raises:
-            InvalidArgumentError: the operator does not support the actual shapes of the inputs.
+            InvalidValueError: the operator does not support the actual shapes of the inputs, or a value of them.
+            LimitExceededError: the run would use more memory or arithmetic than its limits.
             BackendContractError: a backend creates no workload, or its workload leaves the shape of an output unknown.
         """
         infos = tuple(None if value is None else _info(value, late) for value in self.layer.inputs)
-        info = WorkloadInfo(infos, tuple(infos_for(self.layer, infos)))
+        info = WorkloadInfo(infos, tuple(self._inferred(infos)))
+        room = current_room()
+        room.compute(_operations(self.layer, info))
         outputs_with_infos = zip(self.layer.outputs, info.outputs, strict=True)
         new_handles = {
-            value: _new_handle(output_info) for value, output_info in outputs_with_infos if value not in fixed
+            value: _new_handle(output_info, room) for value, output_info in outputs_with_infos if value not in fixed
         }
         late.update(new_handles)
         handles = {**fixed, **{value: late[value] for value in (*self.layer.values, *new_handles) if value in late}}
         inputs = [None if value is None else handles[value] for value in self.layer.inputs]
-        self._step(info).execute(inputs, [handles[value] for value in self.layer.outputs])
-        for value, handle in new_handles.items():
+        computed = [(value, handle) for value, handle in new_handles.items() if not handle.info.is_concrete]
+        try:
+            self._step(info).execute(inputs, [handles[value] for value in self.layer.outputs])
+        except MemoryError as error:
+            raise InvalidValueError(f"there is not enough memory for the sizes that were computed: {error}") from error
+        for value, handle in computed:
             if not handle.info.is_concrete:
                 raise BackendContractError(f"the workload left the shape of {value.name!r}, {handle.info}, unknown")
+            room.take(int(handle.info.num_bytes))
+
+    def _inferred(self, infos: tuple[TensorInfo | None, ...]) -> Sequence[TensorInfo]:
+        """Return the infos of the outputs for the actual infos of the inputs.
+
+        Raises:
+            InvalidValueError: the operator does not accept the inputs, whose shapes are computed from values.
+        """
+        try:
+            return infos_for(self.layer, infos)
+        except InterposerError as error:
+            raise InvalidValueError(str(error)) from error
 
     def _step(self, info: WorkloadInfo) -> Step:
         infos_and_step = self._last
@@ -77,11 +98,24 @@ def _info(value: Value, late: LateHandles) -> TensorInfo:
     return late[value].info if value in late else value.known
 
 
-def _new_handle(info: TensorInfo) -> ArrayHandle:
+def _new_handle(info: TensorInfo, room: Room) -> ArrayHandle:
     handle = ArrayHandle(info)
     if info.is_concrete:
-        handle.allocate()
+        room.take(int(info.num_bytes))
+        try:
+            handle.allocate()
+        except MemoryError as error:
+            raise InvalidValueError(f"there is not enough memory for the computed size of {info}: {error}") from error
     return handle
+
+
+def _operations(layer: Layer, info: WorkloadInfo) -> int:
+    """Return the number of arithmetic operations of a layer on these tensors; 0 if a shape is not known yet."""
+    if isinstance(layer.op, ControlFlow) or not all(
+        tensor is None or tensor.is_concrete for tensor in (*info.inputs, *info.outputs)
+    ):
+        return 0
+    return int(layer.op.operations(info.inputs, info.outputs))
 
 
 def _same(a: WorkloadInfo, b: WorkloadInfo) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from interposer.backend import ArenaMemoryManager, CustomAllocator, MemoryOptimizerStrategy
 from interposer.core.constants import Users, check_unchanged
 from interposer.core.errors import BindingError, ExecutionError, InvalidArgumentError, expect
+from interposer.core.room import Room
 from interposer.core.types import Array
 from interposer.ir.graph import Layer, binding_id
 from interposer.ir.regions import places
@@ -52,7 +53,8 @@ class LoadedNetwork:
 
     With `workers`, branches of one run that are on different backends run concurrently. `network_id` is the id of the
     network in its runtime. `memory` has the values of the
-    network's states in runs without a working memory of their own; None starts with the initial values.
+    network's states in runs without a working memory of their own; None starts with the initial values. `room` has the
+    limits of each run.
 
     Workloads and handles are created and planned here, in a first working memory. Tensors whose shapes depend on data
     are the exception: see `LateStep`.
@@ -70,6 +72,7 @@ class LoadedNetwork:
         memory: StateMemory | None = None,
         network_id: int = 0,
         strategies: Mapping[str, MemoryOptimizerStrategy] | None = None,
+        room: Room | None = None,
     ) -> None:
         self.optimized, self._sites = optimized, NetworkSites(optimized, network_id)
         self.states = states_of(optimized.graph)
@@ -79,14 +82,13 @@ class LoadedNetwork:
         self._sequential = flow_of([layer for layer in optimized.graph.topological() if runs(layer)]) is None
         shared_settings = allocators, self._sites, strategies
         self._factories = Factories(optimized, self._layers, self._sequential, None, *shared_settings)
-        self._counts = TransferCounts()
-        self._runs: dict[int, RunControl | None] = {}
+        self._counts, self._runs = TransferCounts(), dict[int, RunControl | None]()
         self._lock, self._released = threading.RLock(), False
         self._changed = threading.Condition(self._lock)
         self._direct: dict[tuple[int, ...], DirectCall] = {}
         self.imports = Imports(self.bindings, optimized.name, self._import_problem, lambda: self._aliases)
         try:
-            self._program = Program(optimized.graph, self._factories, self._counts, self._sites)
+            self._program = Program(optimized.graph, self._factories, self._counts, self._sites, room)
             first = WorkingMemHandle(self._program, self._factories, workers)
             self._idle = deque([first])
             self._memories = weakref.WeakSet(self._idle)

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 
 from interposer.backend import Workload, WorkloadInfo
+from interposer.core.room import Room
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import shaped_by_data
 from interposer.ops.control import Constant, Input, Output, PreCompiled
 from interposer.ops.control_flow import ControlFlow
 from interposer.profiling import Category
 from interposer.profiling.recorder import interval
+from interposer.report.estimate import operations
 from interposer.runtime.factories import Factories, guarded
 from interposer.runtime.flow import flow_of
 from interposer.runtime.late import LateStep
@@ -37,11 +40,21 @@ def runs(layer: Layer) -> bool:
 class Program:
     """The workloads of one graph in execution order, the programs of its regions, and the memory layout of its tensors.
 
+    `room` has the limits of each run. It is None if there are no limits, or if no size and no number of iterations is
+    only known during a run.
+
     Raises:
         LoadError: a backend could not create a workload.
     """
 
-    def __init__(self, graph: Graph, factories: Factories, counts: TransferCounts, sites: NetworkSites) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        factories: Factories,
+        counts: TransferCounts,
+        sites: NetworkSites,
+        room: Room | None = None,
+    ) -> None:
         self.graph, self.sites = graph, sites
         self._counts = counts
         self.order = graph.topological()
@@ -51,6 +64,7 @@ class Program:
             for layer in self.order
             if isinstance(layer.op, ControlFlow)
         }
+        self.room = room if self.late or self.regions else None
         running = [layer for layer in self.order if runs(layer)]
         self._steps = {layer: self._step(layer, factories) for layer in running if layer not in self.regions}
         not_planned = self.late | set(filter(self.is_idle, (layer.output for layer in graph.inputs)))
@@ -59,6 +73,11 @@ class Program:
         self.running = [layer for layer in running if layer not in self.layout.workless_layers]
         simple = graph.owner is None and not self.late and not self.regions
         self.flow = flow_of(self.running, self.layout.root) if simple and not factories.sequential else None
+
+    @cached_property
+    def operations(self) -> int:
+        """The arithmetic operations of one run of the layers whose shapes are known, without those of their regions."""
+        return sum(operations(layer) for layer in self.order if layer not in self.regions)
 
     def is_idle(self, value: Value) -> bool:
         """Return True for an input of a region that no layer reads, so that it needs no memory."""

@@ -26,6 +26,7 @@ from interposer.core.errors import (
     expect,
     memory_to,
 )
+from interposer.core.room import Room
 from interposer.core.types import Array, TensorInfo
 from interposer.isolation import BackendEvent, requested_isolations
 from interposer.plugins import BackendRegistry, DeviceSpec, process_registry
@@ -132,7 +133,9 @@ class Runtime:
         return tuple(self._networks)
 
     @memory_to("load the network")
-    def load_network(self, optimized: OptimizedNetwork, states: StateMemory | None = None) -> NetworkId:
+    def load_network(
+        self, optimized: OptimizedNetwork, states: StateMemory | None = None, room: Room | None = None
+    ) -> NetworkId:
         """Load a network and return its id; the contexts of its backends are notified before and after.
 
         The context of a backend is created when the first network that may use this backend is loaded, unless
@@ -142,6 +145,8 @@ class Runtime:
             optimized: what `optimize` returned.
             states: the values of the network's states, which several networks can share; None starts with the initial
                 values.
+            room: limits of the memory and arithmetic that follow from values of inputs, which each run checks; None
+                stands for no limits.
 
         Raises:
             LoadError: a context refused, or a backend could not create a required object. Everything created until then
@@ -155,7 +160,7 @@ class Runtime:
             try:
                 with interval(Category.LOAD, f"load {optimized.name}"):
                     allocators, strategies = self.options.custom_allocators, self.registry.memory_strategies
-                    loaded = LoadedNetwork(optimized, self.workers, allocators, states, network_id, strategies)
+                    loaded = LoadedNetwork(optimized, self.workers, allocators, states, network_id, strategies, room)
             except BaseException:
                 self._notify("after_unload_network", network_id, agreed)
                 raise

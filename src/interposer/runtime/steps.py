@@ -10,7 +10,16 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from interposer.backend import ArrayHandle, TensorHandle, Workload
-from interposer.core.errors import DeadlineExceededError, ExecutionError, LoadError, RunCancelledError
+from interposer.core.errors import (
+    DeadlineExceededError,
+    ExecutionError,
+    InterposerError,
+    InvalidValueError,
+    LimitExceededError,
+    LoadError,
+    RunCancelledError,
+)
+from interposer.core.room import current_room, temporarily
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ir.regions import region_title
@@ -508,17 +517,19 @@ class Steps:
         owner = self.program.graph.owner
         if self._control is not None and owner is not None:
             self._control.check(owner, self._owner_path)
+        current_room().compute(self.program.operations)
         late = dict(self._captured)
         for index, array in enumerate(arrays, first):
             self._fill_checked(index, array, late)
-        self.execute(late, self._control)
+        with temporarily():
+            self.execute(late, self._control)
         return [self._output_array(layer, late) for layer in self.outputs]
 
     def _fill_checked(self, index: int, array: Array, late: LateHandles) -> None:
         layer = self.inputs[index]
         expected = layer.output.known
         if not expected.shape.accepts(TensorInfo(array.shape).shape):
-            raise ExecutionError(
+            raise InvalidValueError(
                 f"layer {layer} takes {expected}, but gets a tensor of shape {list(array.shape)}", layer=layer.name
             )
         self.fill(layer, array, late)
@@ -551,15 +562,28 @@ def guarded_view(array: Array) -> Array:
     return view
 
 
-def failure(layer: Layer, failure_text: str, error: Exception) -> ExecutionError:
-    """Return an `ExecutionError` for a layer whose run or memory failed with `error`.
+def failure(layer: Layer, failure_text: str, error: Exception) -> InterposerError:
+    """Return the error of a run for a layer whose run or memory failed with `error`.
 
-    `failure_text` follows the name of the layer in the message, such as "failed". If the layer failed inside a region,
-    the error names the inner layer too.
+    This is an `ExecutionError`; if the values of the inputs are the cause, an `InvalidValueError` or a
+    `LimitExceededError`, which no backend is blamed for. `failure_text` follows the name of the layer in the message,
+    such as "failed". If the layer failed inside a region, the error names the inner layer too.
     """
-    inside = isinstance(error, ExecutionError) and error.layer
-    return ExecutionError(
-        f"layer {layer} {failure_text} on backend {layer.backend}: {error_text(error)}",
-        layer=f"{layer.name}/{inside}" if inside else layer.name,
-        backend=error.backend if isinstance(error, ExecutionError) and inside else str(layer.backend),
-    )
+    if isinstance(error, LimitExceededError):
+        return LimitExceededError(error.what, error.needed, error.limit, "", f"layer {layer}: {error}")
+    inside = error.layer if isinstance(error, ExecutionError) else ""
+    place = f"{layer.name}/{inside}" if inside else layer.name
+    backend = error.backend if isinstance(error, ExecutionError) and inside else str(layer.backend)
+    if isinstance(error, InvalidValueError):
+        tensor = "" if inside else _operand_tensor(layer, error.operand)
+        name = f" (tensor {tensor!r})" if tensor and tensor != error.operand else ""
+        text = f"layer {layer}: {error}" if inside else f"layer {layer} cannot use its inputs: {error}{name}"
+        return error.located(text, layer=place, backend=backend, tensor=tensor)
+    text = f"layer {layer} {failure_text} on backend {layer.backend}: {error_text(error)}"
+    return ExecutionError(text, layer=place, backend=backend)
+
+
+def _operand_tensor(layer: Layer, operand: str) -> str:
+    """Return the name of the tensor that a layer has for an operand, or "" if there is none of this name."""
+    names = (layer.op.operand_name(index) for index in range(len(layer.inputs)))
+    return next((value.name for name, value in zip(names, layer.inputs, strict=True) if name == operand and value), "")

@@ -15,6 +15,7 @@ import numpy as np
 
 from interposer.backend import ArenaMemoryManager, MemoryManager, TensorHandle
 from interposer.core.errors import BindingError, ExecutionError
+from interposer.core.room import within
 from interposer.core.types import Array, TensorShape
 from interposer.ir.graph import Layer, Value, binding_id
 from interposer.ir.states import states_of
@@ -97,9 +98,19 @@ class WorkingMemHandle:
 
         Raises:
             BindingError: the shape of an output differs from the array that was given for it.
+            InvalidValueError: a layer cannot use a value of the inputs.
+            LimitExceededError: the sizes or iterations that follow from values of the inputs exceed a limit.
             ExecutionError: the memory is in use, a backend got no memory, a workload failed, or `control` stopped the
                 run.
         """
+        room = self.program.room
+        if room is None:
+            self._run_within(inputs, outputs, control)
+            return
+        with within(room.anew()):
+            self._run_within(inputs, outputs, control)
+
+    def _run_within(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None) -> None:
         self._begin()
         try:
             if active:

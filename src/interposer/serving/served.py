@@ -70,7 +70,7 @@ class ServedModel:
 
     def _output_infos(self) -> dict[str, TensorInfo]:
         infos = {key: info for key, info in self.model.outputs.items() if info is not None}
-        if len(infos) < len(self.model.outputs) and self.model.is_prepared:
+        if len(infos) < len(self.model.outputs) and self.model.is_prepared:  # nobody else uses the model yet
             return {layer.name: layer.values[0].known for layer in self.model.optimized.outputs}
         return infos
 
@@ -130,9 +130,11 @@ class ServedModel:
 
     def layers_by_backend(self) -> dict[str, int]:
         """Return how many layers of the network each backend runs; empty while its shapes are not known."""
-        if not self.model.is_prepared:
+        try:
+            placements = self.model.optimized.placements
+        except InvalidArgumentError:  # also if the model is closed, because a new version has replaced it
             return {}
-        return dict(Counter(str(placement.backend) for placement in self.model.optimized.placements))
+        return dict(Counter(str(placement.backend) for placement in placements))
 
     def metadata(self, versions: list[str]) -> dict[str, Any]:
         """Return the metadata of the model; `versions` are all versions that are ready."""

@@ -12,12 +12,16 @@ from interposer.backend import MemoryDescriptor, MemorySource
 from interposer.core.containers import as_given
 from interposer.core.dlpack import shared_array
 from interposer.core.errors import (
+    BackendUnavailableError,
     ExecutionError,
     InterposerError,
     InvalidArgumentError,
+    InvalidValueError,
+    LimitExceededError,
     LoadError,
     RunCancelledError,
     UnknownNetworkError,
+    UnsupportedLayerError,
 )
 from interposer.core.types import Array
 from interposer.runtime import NetworkId, RunControl
@@ -46,11 +50,13 @@ class Execution:
         outputs: Any,
         control: Callable[[], RunControl | None],
         disabled: frozenset[str] | None = None,
+        failure: InterposerError | None = None,
     ) -> list[Any]:
         """Run once and return the outputs; if a backend fails, run again on the remaining backends.
 
         `control` creates the object that can stop a run, for each attempt. `disabled` are the backends that were
-        disabled when the call began; None means those that are disabled now.
+        disabled when the call began; None means those that are disabled now. `failure` is the error of an earlier
+        attempt of the same call, which is raised if there is no other way to run the network.
         """
         variants = self._variants
         disabled = variants.choice.disabled if disabled is None else disabled
@@ -62,17 +68,29 @@ class Execution:
         while True:
             events_before = len(variants.choice.events)
             try:
-                return self._run_once(arrays, imported, outputs, control())
+                return self._run_once(arrays, imported, outputs, control(), disabled)
             except RunCancelledError:
                 raise
+            except (InvalidValueError, LimitExceededError):
+                variants.blame_values(disabled)
+                raise
             except (ExecutionError, LoadError, UnknownNetworkError) as error:
+                failure = error
                 if not variants.is_replaced(error, events_before):
                     raise variants.given_up(error, disabled) from error.__cause__
+            except (BackendUnavailableError, UnsupportedLayerError) as error:
+                first = failure or error
+                raise variants.given_up(first, disabled) from first.__cause__
 
     def _run_once(
-        self, arrays: Mapping[str, Array], imported: ImportedTensors | None, outputs: Any, control: RunControl | None
+        self,
+        arrays: Mapping[str, Array],
+        imported: ImportedTensors | None,
+        outputs: Any,
+        control: RunControl | None,
+        disabled: frozenset[str],
     ) -> list[Any]:
-        key, network_id = self._begin(arrays)
+        key, network_id = self._begin(arrays, disabled)
         try:
             input_ids = () if imported is None else imported.ids_in(network_id)
             feeds = None if input_ids else self._feeds(network_id, arrays)
@@ -84,10 +102,10 @@ class Execution:
             self._variants.end(key)
         return [results[number] for number in sorted(results)]
 
-    def _begin(self, arrays: Mapping[str, Array]) -> tuple[Key, NetworkId]:
+    def _begin(self, arrays: Mapping[str, Array], disabled: frozenset[str] | None = None) -> tuple[Key, NetworkId]:
         if self.check_inputs is not None:
             self.check_inputs(arrays)
-        return self._variants.begin(arrays)
+        return self._variants.begin(arrays, disabled)
 
     def _feeds(self, network_id: NetworkId, arrays: Mapping[str, Array]) -> dict[int, Any]:
         infos = self._variants.blueprint.inputs

@@ -16,6 +16,7 @@ from interposer.core.errors import (
     DeadlineExceededError,
     InterposerError,
     InvalidArgumentError,
+    InvalidValueError,
     UnsupportedLayerError,
     culprit,
 )
@@ -169,39 +170,46 @@ class Choice:
                 self._report(BackendEvent(backend, REPLACED, text))
 
     def _left(self) -> list[str]:
-        default_ids = list(self.runtime.device_spec.default_backends)
-        ids = list(default_ids if self._backends is None else self._backends)
-        if self._backends is None and self.used_plan is not None:
-            ids = list(dict.fromkeys([*self.used_plan.backends, *default_ids]))
+        """Return the ids of the backends that are not disabled, in order of preference.
+
+        Only if the caller named none, the available backends are looked for, which imports engines.
+        """
+        ids = self._backends
+        if ids is None:
+            planned = () if self.used_plan is None else self.used_plan.backends
+            ids = tuple(dict.fromkeys([*planned, *self.runtime.device_spec.default_backends]))
         return [backend for backend in ids if backend not in self._quarantined]
 
     def quarantine(self, error: InterposerError) -> str:
-        """Disable the backend that caused the error; return its id, or an empty string if it must stay enabled."""
+        """Disable the backend that caused the error; return its id, or an empty string if it must stay enabled.
+
+        A backend that refused a value of the inputs has not failed.
+        """
         failed = culprit(error)
         is_late = isinstance(error, DeadlineExceededError)
-        if self.fallback is False or (is_late and self.fallback is None) or self._left() in ([failed], []):
+        if self.fallback is False or (is_late and self.fallback is None) or isinstance(error, InvalidValueError):
             return ""
-        if failed not in self._left():
+        left = self._left() if failed else []
+        if failed not in left or left == [failed]:
             return ""
         self._quarantined[failed] = _first_line(error)
         self.disabled = frozenset(self._quarantined)
         return failed
 
-    def enable_again(self, ids: Collection[str]) -> None:
-        """Enable the backends with these ids again, because the other backends failed as well.
-
-        An event is recorded for each.
-        """
+    def enable_again(self, ids: Collection[str], reason: str) -> None:
+        """Enable the backends with these ids again; an event with the reason is recorded for each."""
         for backend in ids:
-            del self._quarantined[backend]
-            self.disabled = frozenset(self._quarantined)
-            self._report(BackendEvent(backend, ENABLED_AGAIN, "the other backends failed as well"))
+            if self._quarantined.pop(backend, None) is not None:
+                self.disabled = frozenset(self._quarantined)
+                self._report(BackendEvent(backend, ENABLED_AGAIN, reason))
 
     def with_reasons(self, error: InterposerError) -> InterposerError:
         """Return the error with a line for each backend that was disabled before, and the reason."""
-        if self._quarantined:
-            reasons = [f"{backend} was disabled before: {reason}" for backend, reason in self._quarantined.items()]
-            error.args = ("\n  ".join([str(error), *reasons]),)
+        text = str(error)
+        reasons = [f"{backend} was disabled before: {reason}" for backend, reason in self._quarantined.items()]
+        new_reasons = [reason for reason in reasons if reason not in text]
+        if new_reasons:
+            error.args = ("\n  ".join([text, *new_reasons]),)
         return error
 
     def note(self, failed: str, error: InterposerError, name: str) -> None:

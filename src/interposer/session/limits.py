@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from interposer.core.errors import LimitExceededError, expect
+from interposer.core.room import Room
 from interposer.ir.graph import Graph
 from interposer.report.estimate import Estimate, estimate
 
@@ -16,8 +17,8 @@ class Limits:
     """The most memory and arithmetic that one run of a network may need; None means no limit.
 
     A damaged or hostile file can describe a valid network of absurd size. Therefore `load` computes both numbers before
-    it runs anything. The defaults accept every ordinary network. Tensors whose shapes are only known while running are
-    not counted.
+    it runs anything. The defaults accept every ordinary network. If sizes of tensors or numbers of iterations follow
+    from the values of inputs, each run counts them before it allocates memory, and fails with the same error.
 
     Args:
         max_bytes: bytes of constants and of tensors that are alive at the same time.
@@ -37,6 +38,10 @@ class Limits:
         needed = estimate(graph)
         self.check_needed(needed)
         return needed
+
+    def room(self, needed: Estimate | None) -> Room:
+        """Return the limits of runs of a network that needs this in any case, by an estimate; None if it is unknown."""
+        return Room(self.max_bytes, 0 if needed is None else needed.peak_bytes, self.max_operations)
 
     def check_needed(self, needed: Estimate) -> None:
         """Raise `LimitExceededError` if what a run needs, by an estimate, exceeds a limit."""

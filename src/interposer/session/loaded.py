@@ -9,17 +9,23 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
 
 from interposer.core.constants import give_back_pages
 from interposer.core.errors import (
     BackendContractError,
+    BackendUnavailableError,
     ExecutionError,
     IncompatibleMemoryError,
     InterposerError,
     InvalidArgumentError,
+    InvalidValueError,
     LoadError,
+    ParseError,
     UnknownNetworkError,
+    UnsupportedLayerError,
 )
 from interposer.core.types import Array
 from interposer.ir.network import Network
@@ -33,7 +39,7 @@ from interposer.session.fast_path import FastPath
 from interposer.session.limits import Limits
 from interposer.session.variants import Blueprint, FirstVariant, Key
 
-__all__ = ["CACHED", "LoadedVariants"]
+__all__ = ["CACHED", "LoadedVariants", "Variant"]
 
 _log: Final = logging.getLogger("interposer.session")
 CACHED: Final = 8
@@ -41,14 +47,24 @@ CACHED: Final = 8
 
 The least recently used variant is dropped first.
 """
-_Variants: TypeAlias = "OrderedDict[Key, tuple[NetworkId, OptimizedNetwork]]"
+_Variants: TypeAlias = "OrderedDict[Key, Variant]"
+
+
+class Variant(NamedTuple):
+    """A network that is optimized and loaded: its key, its id in the runtime, and its optimized form."""
+
+    key: Key
+    network_id: NetworkId
+    optimized: OptimizedNetwork
 
 
 class LoadedVariants:
     """The networks that a model has loaded into its runtime, each for one set of input shapes and values.
 
-    Several threads may use it at the same time. `lock` guards everything but `fast_path`, which is the way to run if
-    all calls use one network, and otherwise None.
+    Several threads may use it at the same time. `lock` guards everything but two attributes, which are replaced as a
+    whole and may be read at any time. `fast_path` is the way to run if all calls use one network, and otherwise None.
+    `current` is the variant of the last call, or None before the first one. It stays what it is while a network is
+    built again without a backend that failed, so that whoever describes the model always finds a network.
 
     A network is in use between `begin` and `end`. If a backend fails, `do_without` unloads the networks that use it,
     and `begin` builds them again for the other backends.
@@ -68,6 +84,7 @@ class LoadedVariants:
         self.lock = threading.RLock()
         self.is_closed = False
         self.fast_path: FastPath | None = None
+        self.current: Variant | None = None
         self._calls: dict[Key, int] = {}
         weakref.finalize(self, _forget, self.runtime, self.by_key).atexit = False
 
@@ -85,41 +102,70 @@ class LoadedVariants:
         """Unload all networks, and load those of another blueprint from now on."""
         self.blueprint = blueprint
         self.drop(self.by_key)
+        self.current = None
         self.prepare()
 
     @property
-    def latest(self) -> tuple[Key, NetworkId, OptimizedNetwork]:
-        """The variant of the last call.
+    def latest(self) -> Variant:
+        """The variant of the last call, which may be unloaded in the meantime; never waits.
 
         Raises:
-            InvalidArgumentError: the model is closed, or nothing is loaded as shapes or values of inputs are unknown.
+            InvalidArgumentError: the model is closed, or nothing was loaded as shapes or values of inputs are unknown.
         """
-        with self.lock:
-            self.check_open()
-            if not self.by_key:
-                lacking, load_arguments = self.blueprint.lacking, self.blueprint.arguments
-                raise InvalidArgumentError(
-                    f"{lacking} are not known yet; run the model once, or give load(..., {load_arguments})"
-                )
-            key = next(reversed(self.by_key))
-            return key, *self.by_key[key]
+        current = self.current
+        self.check_open()
+        if current is None:
+            lacking, load_arguments = self.blueprint.lacking, self.blueprint.arguments
+            raise InvalidArgumentError(
+                f"{lacking} are not known yet; run the model once, or give load(..., {load_arguments})"
+            )
+        return current
 
-    def begin(self, arrays: Mapping[str, Array]) -> tuple[Key, NetworkId]:
+    def latest_loaded(self) -> Variant:
+        """Return the variant of the last call, and load it if a failed backend has been removed from it since.
+
+        The lock must be held.
+
+        Raises:
+            InvalidArgumentError: the model is closed, or nothing was loaded as shapes or values of inputs are unknown;
+                or the network depends on values of inputs, and has to be built again for those of a call.
+            InterposerError: the network cannot be built again.
+        """
+        latest = self.latest
+        if latest.key in self.by_key:
+            return latest
+        if latest.key.values:
+            raise InvalidArgumentError(f"{self.blueprint.lacking} are not known any more; run the model once")
+        names_and_shapes = zip(self.blueprint.inputs, latest.key.shapes, strict=True)
+        shaped = {
+            name: np.broadcast_to(np.empty((), np.uint8), tuple(map(int, shape))) for name, shape in names_and_shapes
+        }
+        self._variant(shaped, self.choice.disabled)
+        return self.latest
+
+    def begin(self, arrays: Mapping[str, Array], disabled: frozenset[str] | None = None) -> tuple[Key, NetworkId]:
         """Return the key and the network id of the network for the shapes and values of these inputs.
 
-        It is not unloaded before `end` is called with the key.
+        It is not unloaded before `end` is called with the key. `disabled` are the backends that were disabled when the
+        call began; None means those that are disabled now. If no network can be built without them, they are enabled
+        again. That is not so with backends that failed during the call: then the error is raised.
+
+        Raises:
+            InvalidArgumentError: the model is closed.
+            InterposerError: the network cannot be built for these shapes or values.
         """
         with self.lock:
-            key = self._variant(arrays)
-            self._calls[key] = self._calls.get(key, 0) + 1
-            return key, self.by_key[key][0]
+            key = self._variant(arrays, self.choice.disabled if disabled is None else disabled)
+            return self._begun(key)
 
     def begin_like_the_last(self) -> tuple[Key, NetworkId]:
         """Like `begin`, for the shapes and values of the last call; raise `InvalidArgumentError` if there was none."""
         with self.lock:
-            key, network_id, _ = self.latest
-            self._calls[key] = self._calls.get(key, 0) + 1
-            return key, network_id
+            return self._begun(self.latest_loaded().key)
+
+    def _begun(self, key: Key) -> tuple[Key, NetworkId]:
+        self._calls[key] = self._calls.get(key, 0) + 1
+        return key, self.by_key[key].network_id
 
     def end(self, key: Key) -> None:
         """End a call that `begin` has begun, so that its network may be unloaded."""
@@ -138,7 +184,7 @@ class LoadedVariants:
             failed = self.choice.quarantine(error)
             if not failed:
                 return False
-            self.drop(key for key, (_, optimized) in self.by_key.items() if failed in optimized.backends)
+            self.drop(key for key, variant in self.by_key.items() if failed in variant.optimized.backends)
             # last, so that variants are dropped once the event is visible
             self.choice.note(failed, error, self.blueprint.name)
             return True
@@ -147,9 +193,10 @@ class LoadedVariants:
         """Return True if the backend that failed is no longer used, so that the run can be repeated without it.
 
         This thread disables it, unless another one has done so since the number of events was
-        `events_before`. A run that may have overwritten its own inputs or states cannot be repeated.
+        `events_before`. A run that may have overwritten its own inputs or states cannot be repeated, and one that
+        failed because of its inputs need not be.
         """
-        if isinstance(error, ExecutionError) and error.overwrites:
+        if isinstance(error, InvalidValueError) or (isinstance(error, ExecutionError) and error.overwrites):
             return False
         return self.do_without(error) or len(self.choice.events) > events_before
 
@@ -179,11 +226,23 @@ class LoadedVariants:
         """
         with self.lock:
             error_with_reasons = self.choice.with_reasons(error)
-            failed = self.choice.disabled - disabled
-            if failed and not self.is_closed:
-                self.drop(self.by_key)
-                self.choice.enable_again(failed)
+            self._enable_again(disabled, "the other backends failed as well")
             return error_with_reasons
+
+    def blame_values(self, disabled: frozenset[str]) -> None:
+        """Enable the backends again that failed during a call whose inputs turned out to be invalid.
+
+        `disabled` were disabled when the call began.
+        """
+        if self.choice.disabled - disabled:
+            with self.lock:
+                self._enable_again(disabled, "the values of the inputs were the cause")
+
+    def _enable_again(self, disabled: frozenset[str], reason: str) -> None:
+        failed = self.choice.disabled - disabled
+        if failed and not self.is_closed:
+            self.drop(self.by_key)
+            self.choice.enable_again(failed, reason)
 
     def drop(self, keys: Iterable[Key]) -> None:
         """Unload the networks with these keys (variants for some input shapes and values).
@@ -192,7 +251,7 @@ class LoadedVariants:
         """
         self.fast_path = None
         for key in tuple(keys):
-            self.runtime.unload_later(self.by_key.pop(key)[0])
+            self.runtime.unload_later(self.by_key.pop(key).network_id)
 
     def check_open(self) -> None:
         """Raise `InvalidArgumentError` if the model is closed."""
@@ -205,50 +264,73 @@ class LoadedVariants:
         for key in tuple(self.by_key):
             self._unload(key)
 
-    def _variant(self, arrays: Mapping[str, Array]) -> Key:
+    def _variant(self, arrays: Mapping[str, Array], disabled: frozenset[str]) -> Key:
         """Return the key of the network for the shapes and values of these inputs; build and load it if it is missing.
 
         A variant is the network specialised for one set of shapes and values. If there are too many, the oldest is
-        unloaded.
+        unloaded. `disabled` are the backends that were disabled when the call began.
         """
         self.check_open()
         key = self.blueprint.key(arrays)
         if key not in self.by_key:
             known = self.blueprint.known(key)
             if known is not None and self._usable(known):
-                self._make(*known)
+                self._make(*known, disabled=disabled)
             else:
-                network = self.blueprint.variant(arrays) if known is None else known.network()
+                network = self._built(arrays) if known is None else known.network()
                 key = self.blueprint.key(arrays)
-                self._make_within_limits(key, network)
+                self._make_within_limits(key, network, disabled)
             self._make_room(key)
         self.by_key.move_to_end(key)
+        self.current = self.by_key[key]
         return key
+
+    def _built(self, arrays: Mapping[str, Array]) -> Network:
+        """Return the network for these inputs; raise `InvalidValueError` if their values make it impossible."""
+        try:
+            return self.blueprint.variant(arrays)
+        except ParseError as error:
+            if not self.blueprint.needed:
+                raise
+            names = ", ".join(map(repr, self.blueprint.needed))
+            raise InvalidValueError(f"the network cannot be built for these values of {names}: {error}") from error
 
     def _usable(self, variant: FirstVariant) -> bool:
         """Return True if a variant is optimized already, for backends of which none is disabled for this model."""
         optimized = variant.optimized
         return optimized is not None and not self.choice.disabled & optimized.backends.keys()
 
-    def _make_within_limits(self, key: Key, network: Network) -> None:
+    def _make_within_limits(self, key: Key, network: Network, disabled: frozenset[str] | None = None) -> None:
         self.estimate = self._limits.check(network.graph)
-        self._make(key, lambda: network)
+        self._make(key, lambda: network, disabled=disabled)
 
-    def _make(self, key: Key, network: Callable[[], Network], known: OptimizedNetwork | None = None) -> None:
+    def _make(
+        self,
+        key: Key,
+        network: Callable[[], Network],
+        known: OptimizedNetwork | None = None,
+        disabled: frozenset[str] | None = None,
+    ) -> None:
         """Optimize and load the network for one set of input shapes and values (a variant), and store it under `key`.
 
         `network` builds it. `known` is its optimized network if that is in the cache; it is then not optimized again.
-        Backends that fail in doing so are disabled, if fallback allows that.
+        Backends that fail in doing so are disabled, if fallback allows that. `disabled` are those that were disabled
+        when the call began, which are enabled again if there is no other way.
         """
+        before = self.choice.disabled if disabled is None else disabled
         while True:
             try:
                 optimized = self._optimized(network()) if known is None else known
-                network_id = self.runtime.load_network(optimized, self.states)
+                network_id = self.runtime.load_network(optimized, self.states, self._limits.room(self.estimate))
                 if known is None and not self.runtime.memory(network_id).mapped_constants:
                     give_back_pages(layer.op.value for layer in network().graph if isinstance(layer.op, Constant))
-                self.by_key[key] = network_id, optimized
+                self.by_key[key] = self.current = Variant(key, network_id, optimized)
                 self.fast_path = self._alone(network_id)
                 return
+            except (BackendUnavailableError, UnsupportedLayerError):
+                if not self.choice.disabled or self.choice.disabled - before:
+                    raise
+                self.choice.enable_again(before, "the network cannot be built without it")
             except (LoadError, BackendContractError, IncompatibleMemoryError) as error:
                 known = None
                 if not self.do_without(error):
@@ -279,10 +361,10 @@ class LoadedVariants:
 
     def _unload(self, key: Key) -> None:
         with suppress(UnknownNetworkError):  # the runtime is closed already
-            self.runtime.unload_network(self.by_key[key][0])
+            self.runtime.unload_network(self.by_key[key].network_id)
         del self.by_key[key]
 
 
 def _forget(runtime: Runtime, variants: _Variants) -> None:
-    for network_id, _ in variants.values():
-        runtime.unload_later(network_id)
+    for variant in variants.values():
+        runtime.unload_later(variant.network_id)

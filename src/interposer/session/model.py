@@ -17,7 +17,9 @@ from interposer.backend import BackendEvent, MemorySource
 from interposer.core.errors import (
     BindingError,
     ExecutionError,
+    InterposerError,
     InvalidArgumentError,
+    InvalidValueError,
     LoadError,
     UnknownNetworkError,
     expect,
@@ -192,12 +194,15 @@ class Model:
         Raises:
             InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet.
         """
-        return self._loaded.latest[2]
+        return self._loaded.latest.optimized
 
     @property
     def is_prepared(self) -> bool:
-        """True if a network is loaded for some input shapes, so that `optimized` and `explain` can describe it."""
-        return bool(self._loaded.by_key)
+        """True if a network was loaded for some input shapes, so that `optimized` and `explain` can describe it.
+
+        It stays True until the model is closed.
+        """
+        return self._loaded.current is not None and not self._loaded.is_closed
 
     @property
     def events(self) -> tuple[BackendEvent, ...]:
@@ -243,7 +248,7 @@ class Model:
     def _known_states(self) -> list[State]:
         with self._loaded.lock:
             self._loaded.check_open()
-            network = None if self._loaded.by_key else self._blueprint.network
+            network = self._blueprint.network if self._loaded.current is None else None
             return states_of(self.optimized.graph if network is None else network.graph)
 
     def explain(
@@ -272,7 +277,8 @@ class Model:
             InterposerError: any error that `run` raises.
         """
         if not measure:
-            return self.optimized.explain(self._planned_time())
+            optimized = self.optimized
+            return optimized.explain(self._planned_time(optimized))
         check_seconds("budget_seconds", budget_seconds)
         from interposer.session.stopwatch import example_inputs, recorded_times  # noqa: PLC0415 - seldom needed
 
@@ -291,13 +297,13 @@ class Model:
             return {}
         return {"candidates": plan.measured, "unmeasured": plan.unmeasured, "notes": plan.notes()}
 
-    def _planned_time(self) -> Times | None:
-        """Return the times that the plan recorded for a whole run, or None if no plan is followed exactly."""
+    def _planned_time(self, optimized: OptimizedNetwork) -> Times | None:
+        """Return the times that the plan recorded for a whole run, or None if `optimized` does not follow a plan."""
         plan = None if self._choice.disabled else self.plan
         whole = None if plan is None else plan.measured.get(plan.chosen)
         if plan is None or whole is None:
             return None
-        units_run = {placement.runs_in for placement in self.optimized.placements}
+        units_run = {placement.runs_in for placement in optimized.placements}
         units = plan.units if units_run <= plan.units.keys() else {}
         return Times(whole, units, source=f"plan {plan.chosen!r}", **self._search_facts())
 
@@ -311,7 +317,7 @@ class Model:
             InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet.
         """
         with self._loaded.lock:
-            return self.runtime.transfers(self._loaded.latest[1])
+            return self.runtime.transfers(self._loaded.latest_loaded().network_id)
 
     def memory(self) -> MemoryReport:
         """Return the memory of the network that was used last: arenas, constants, and their sum.
@@ -322,7 +328,7 @@ class Model:
             InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet.
         """
         with self._loaded.lock:
-            return self.runtime.memory(self._loaded.latest[1])
+            return self.runtime.memory(self._loaded.latest_loaded().network_id)
 
     def import_inputs(
         self,
@@ -423,6 +429,9 @@ class Model:
         Raises:
             BindingError: the number, names, shapes, types or values of the inputs do not fit, or the network has no
                 such output. If a value does not fit the type of an input, the message has its position and the range.
+            InvalidValueError: a layer cannot use a value of the inputs, such as an index out of range. No backend is
+                disabled, and the next call runs as if this one had not been made.
+            LimitExceededError: the sizes or iterations that follow from values of the inputs exceed the model's limits.
             ExecutionError: a layer failed, and `fallback` is False or no other backend is left; the message has the
                 error of each backend.
             DeadlineExceededError: the run exceeded `deadline`.
@@ -430,6 +439,7 @@ class Model:
         """
         if profile is not None or signature is not None or (active_marks and is_unmarked()):
             return self._run_observed(inputs, outputs, deadline, signature, profile, named)
+        failure: InterposerError | None = None
         path, disabled, events_before = self._loaded.fast_path, self._choice.disabled, len(self._choice.events)
         if path is not None and deadline is None and (inputs is None or not named):
             feeds = named if inputs is None else inputs
@@ -439,9 +449,12 @@ class Model:
                 results = path.run(self._loaded, feeds, outputs) if results is None else results
                 if results is not None:
                     return results
+            except InvalidValueError:
+                raise
             except (ExecutionError, LoadError, UnknownNetworkError) as error:
                 self._loaded.check_repeatable(error, path, disabled, events_before)
-        return self._run_checked(inputs, outputs, deadline, named, disabled)
+                failure = error if isinstance(error, ExecutionError) else None
+        return self._run_checked(inputs, outputs, deadline, named, disabled, failure)
 
     def _run_observed(
         self,
@@ -467,17 +480,19 @@ class Model:
         deadline: float | None,
         named: Mapping[str, Any],
         disabled: frozenset[str],
+        failure: InterposerError | None,
     ) -> list[Any]:
         """Run once with inputs and outputs of any form, which are checked and converted.
 
-        `disabled` are the backends that were disabled when the call began.
+        `disabled` are the backends that were disabled when the call began. `failure` is the error of a backend that was
+        disabled during this call, or None.
         """
         if named or inputs is None:
             inputs = named_inputs(self.inputs, inputs, named, _RUN_ARGUMENTS)
         names = None if outputs is None else requested_names(outputs)
         if names is None:
             control = partial(_control, deadline)
-            return self._execution.run(inputs, outputs, control, disabled)
+            return self._execution.run(inputs, outputs, control, disabled, failure)
         if set(names) <= self.outputs.keys():
             return self._in_order(names, self.run(inputs, deadline=deadline))
         return self._relatives.with_outputs(names).run(self._execution.as_arrays(inputs), deadline=deadline)
@@ -645,7 +660,9 @@ class Model:
         """
         with self._loaded.lock:
             self._loaded.check_open()
-            loaded = {key: optimized for key, (_, optimized) in self._loaded.by_key.items()}
+            if self._loaded.current is not None:
+                self._loaded.latest_loaded()
+            loaded = {key: variant.optimized for key, variant in self._loaded.by_key.items()}
             Saver(self._blueprint, self._choice, self._limits, loaded).save(path, shapes, sign_key)
 
     def close(self) -> None:
@@ -687,13 +704,13 @@ class Model:
     def _repr_html_(self) -> str:
         from interposer.report.notebook import explained, model_html  # noqa: PLC0415 - only notebooks need it
 
-        with self._loaded.lock:
-            known = None if self._loaded.is_closed or not self._loaded.by_key else self.optimized
-        note = "closed" if self._loaded.is_closed else "optimized in the first run, for its shapes"
+        current, is_closed = self._loaded.current, self._loaded.is_closed
+        known = None if is_closed or current is None else current.optimized
+        note = "closed" if is_closed else "optimized in the first run, for its shapes"
         below = ""
         if known is not None:
             try:
-                explanation = known.explain(self._planned_time())
+                explanation = known.explain(self._planned_time(known))
                 below = explained(list(explanation.summary()), explanation.part_table(), explanation.table())
             except LoadError as error:  # the model is from the cache, and its file is gone
                 note = str(error)

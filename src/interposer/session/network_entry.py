@@ -235,9 +235,9 @@ class EntryCodec:
 
 def _cacheable(variants: LoadedVariants) -> OptimizedNetwork:
     """Return the network that a model has loaded; raise `NotCachedError` if such a network is not cached."""
-    if not variants.by_key or variants.estimate is None:
+    if variants.current is None or variants.estimate is None:
         raise NotCachedError("shapes or values of its inputs are open, and are known only when it is called")
-    optimized = variants.latest[2]
+    optimized = variants.current.optimized
     if optimized.refusals or optimized.messages or optimized.crossings:
         raise NotCachedError(f"backend {optimized.preferences[0]!r} does not run all of its layers")
     inputs, outputs = variants.blueprint.inputs, variants.blueprint.outputs

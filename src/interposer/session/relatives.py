@@ -30,6 +30,7 @@ class Relatives(Generic[M]):
         self._create, self._variants = create, variants
         self._by_outputs: OrderedDict[tuple[str, ...], M] = OrderedDict()
         self._by_signature: dict[str, M] = {}
+        self._all: tuple[M, ...] = ()
 
     def with_outputs(self, names: tuple[str, ...]) -> M:
         """Return a model of the same network whose outputs are the values with these names.
@@ -43,6 +44,7 @@ class Relatives(Generic[M]):
                 while len(self._by_outputs) > CACHED:  # a running call holds a reference to its model
                     self._by_outputs.popitem(last=False)
             self._by_outputs.move_to_end(names)
+            self._all = (*self._by_outputs.values(), *self._by_signature.values())
             return self._by_outputs[names]
 
     def of_signature(self, key: str) -> M:
@@ -59,10 +61,11 @@ class Relatives(Generic[M]):
                     hint, names = did_you_mean(key, templates), ", ".join(templates) or "none"
                     raise InvalidArgumentError(f"signature: the model has no signature {key!r}{hint} (it has: {names})")
                 self._by_signature[key] = self._create(templates[key]())
+                self._all = (*self._by_outputs.values(), *self._by_signature.values())
             return self._by_signature[key]
 
     def __iter__(self) -> Iterator[M]:
-        return iter((*self._by_outputs.values(), *self._by_signature.values()))
+        return iter(self._all)
 
     def clear(self) -> list[M]:
         """Remove and return all of these models."""
@@ -70,4 +73,5 @@ class Relatives(Generic[M]):
             models = list(self)
             self._by_outputs.clear()
             self._by_signature.clear()
+            self._all = ()
         return models

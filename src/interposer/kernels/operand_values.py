@@ -1,0 +1,113 @@
+"""Checks of the values of operands, such as indices, sizes and lengths, which are only known while a network runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+
+from interposer.core.errors import InvalidArgumentError, InvalidValueError
+from interposer.core.room import check_room
+from interposer.core.types import Array
+
+__all__ = ["check_range", "check_tuples", "checked_count", "checked_shape", "refuse_value", "values_decide"]
+
+
+def check_range(operand: str, values: Array, low: float | None, high: float | None) -> None:
+    """Check that all elements of an operand are from `low` to `high`; None stands for no bound.
+
+    Raises:
+        InvalidValueError: an element is outside of this range, or NaN; it has the first such element.
+    """
+    inside = np.ones(values.shape, np.bool_) if low is None else np.greater_equal(values, low)
+    if high is not None:
+        inside = inside & np.less_equal(values, high)
+    if not np.all(inside):
+        _refuse_first(operand, values, ~np.asarray(inside), (low, high))
+
+
+def check_tuples(operand: str, indices: Array, sizes: Sequence[int]) -> None:
+    """Check index tuples (..., K) into K axes of these sizes, where negative indices count from the end.
+
+    Raises:
+        InvalidValueError: an index is out of range; it has the first such one of the first such axis.
+    """
+    for column, size in enumerate(sizes):
+        axis_indices = indices[..., column]
+        outside = (axis_indices < -size) | (axis_indices >= size)
+        if outside.any():
+            is_column = np.arange(len(sizes)) == column
+            _refuse_first(operand, indices, outside[..., np.newaxis] & is_column, (-size, size - 1))
+
+
+def _refuse_first(operand: str, values: Array, outside: Array, allowed: tuple[float | None, float | None]) -> NoReturn:
+    position = tuple(np.argwhere(outside)[0].tolist())
+    refuse_value(operand, values[position].item(), _text_of(*allowed), position=position, allowed=allowed)
+
+
+def _text_of(low: float | None, high: float | None) -> str:
+    if low is not None and high is not None and high < low:
+        return "no value is valid, because the dimension is 0"
+    if high is None:
+        return f"expected {low} or more"
+    return f"expected {high} or less" if low is None else f"expected {low} to {high}"
+
+
+def refuse_value(
+    operand: str,
+    value: Any,
+    requirement: str,
+    *,
+    position: tuple[int, ...] | None = None,
+    allowed: tuple[float | None, float | None] | None = None,
+) -> NoReturn:
+    """Raise `InvalidValueError` for a value of an operand.
+
+    Args:
+        operand: the name of the operand.
+        value: the value, a Python number or text.
+        requirement: what is expected, such as "expected 0 or more".
+        position: the index of the value in the operand; None or an empty tuple for the operand as a whole.
+        allowed: the smallest and the largest valid value; None for no bound.
+    """
+    found = f"has {value} at {list(position)}" if position else f"is {value}"
+    raise InvalidValueError(
+        f"{operand} {found}; {requirement}", operand=operand, position=position, value=value, allowed=allowed
+    )
+
+
+def checked_count(operand: str, value: Array, low: int = 0) -> int:
+    """Return the only element of an operand as a number of elements; raise `InvalidValueError` if it is below `low`."""
+    count = int(value.reshape(-1)[0])
+    if count < low:
+        refuse_value(operand, count, f"expected {low} or more", allowed=(low, None))
+    return count
+
+
+def checked_shape(operand: str, dims: Array, itemsize: int) -> tuple[int, ...]:
+    """Return the elements of an operand as the shape of a new array with elements of `itemsize` bytes.
+
+    Raises:
+        InvalidValueError: a dimension is negative.
+        LimitExceededError: the run would use more memory than its limit.
+    """
+    check_range(operand, dims, 0, None)
+    shape = tuple(dims.tolist())
+    check_room(shape, itemsize)
+    return shape
+
+
+@contextmanager
+def values_decide() -> Iterator[None]:
+    """Turn an `InvalidArgumentError` of the block into an `InvalidValueError`.
+
+    For checks that are made before a run where it is possible, and during the run if they depend on values of inputs.
+    """
+    try:
+        yield
+    except InvalidValueError:
+        raise
+    except InvalidArgumentError as error:
+        raise InvalidValueError(str(error)) from error

@@ -1,0 +1,50 @@
+"""Inputs with values that an operator may refuse, such as indices out of range, to check how backends report them.
+
+A value that a layer cannot use is the caller's error: the run ends with `InvalidValueError`, nothing else changes, and
+the next run is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeVar
+
+import numpy as np
+
+from interposer.core.schema import Op
+from interposer.core.traits import Role
+from interposer.core.types import Array
+
+__all__ = ["decisive_operands", "with_bad_values"]
+
+_Name = TypeVar("_Name")
+_VALUES: Final = (-1, 1 << 31, -(1 << 31), 1 << 40, -(1 << 62), 1000, 0)
+"""Integers that few operators accept as an index, a size or a length; each is saturated to the type of the operand."""
+
+
+def decisive_operands(op: Op, count: int) -> list[int]:
+    """Return the positions of the operands whose values an operator may refuse, of `count` operands.
+
+    These are the operands that have indices and sizes.
+    """
+    roles = [op.operands[min(index, len(op.operands) - 1)].role for index in range(count)]
+    return [index for index, role in enumerate(roles) if role in (Role.INDICES, Role.SIZES)]
+
+
+def with_bad_values(
+    feeds: Mapping[_Name, Array], names: list[_Name], generator: np.random.Generator
+) -> Iterator[dict[_Name, Array]]:
+    """Yield copies of inputs in which one of the integer arrays in `names` has unusual values.
+
+    First a single element is unusual, at a random position, and then all elements are.
+    """
+    for name in names:
+        array = feeds[name]
+        if array.dtype.kind not in "iu" or not array.size:
+            continue
+        limits = np.iinfo(array.dtype)
+        for value in dict.fromkeys(min(max(value, int(limits.min)), int(limits.max)) for value in _VALUES):
+            single = array.copy()
+            single.reshape(-1)[int(generator.integers(single.size))] = value
+            yield {**feeds, name: single}
+            yield {**feeds, name: np.full_like(array, value)}
