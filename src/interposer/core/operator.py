@@ -177,7 +177,7 @@ class Op:
     @classmethod
     def may_have(cls, traits: Trait) -> bool:
         """Return True if an instance of this class may have one of these traits."""
-        return bool(cls.declared_traits & traits) or cls.traits is not Op.traits
+        return cls.declared_traits.overlaps(traits) or cls.traits is not Op.traits
 
     def result_quantization(self, dtype: DataType) -> ResultQuantization | str:
         """Return how the results are quantized if the data operands are integers of type `dtype`, or why they cannot.
@@ -206,7 +206,7 @@ class Op:
 
     def inputs_of(self, role: Role, count: int) -> tuple[int, ...]:
         """Return the indices, below `count`, of the inputs that are operands with this role."""
-        return tuple(index for index in range(count if self.operands else 0) if self.role(index) is role)
+        return tuple([index for index in range(count if self.operands else 0) if self.role(index) is role])
 
     def arguments(self, inputs: Sequence[_T | None]) -> list[Any]:
         """Assign a flat list of inputs to the operator's operands, and return one argument per operand.
@@ -251,12 +251,14 @@ class Op:
         return problems or list(self.check(*arguments))
 
     def _by_name(self, arguments: Sequence[Any]) -> dict[str, Any]:
-        return dict(zip((declared.name for declared in self.operands), arguments, strict=True))
+        return dict(zip([declared.name for declared in self.operands], arguments, strict=True))
 
     def _dtype_problems(self, arguments: list[Any]) -> Iterator[str]:
         by_name = self._by_name(arguments)
         for declared in self.operands:
-            for model in _present_infos(by_name.get(declared.same_dtype_as or ""))[:1]:
+            if declared.same_dtype_as is None:
+                continue
+            for model in _present_infos(by_name[declared.same_dtype_as])[:1]:
                 for info in _present_infos(by_name[declared.name]):
                     if info.dtype is not model.dtype:
                         expected = f"{model.dtype}, the type of {declared.same_dtype_as}"
@@ -365,7 +367,9 @@ def _rebuilt(cls: type[Op], values: dict[str, Any]) -> Op:
 
 
 def _present_infos(argument: TensorInfo | tuple[TensorInfo | None, ...] | None) -> tuple[TensorInfo, ...]:
-    return tuple(info for info in (argument if isinstance(argument, tuple) else (argument,)) if info is not None)
+    if isinstance(argument, tuple):
+        return tuple([info for info in argument if info is not None])
+    return () if argument is None else (argument,)
 
 
 def _operand_problems(declared: Operand, argument: Any) -> Iterator[str]:

@@ -419,10 +419,10 @@ class TensorInfo:
         element: TensorInfo | None = None,
     ) -> None:
         object.__setattr__(self, "shape", TensorShape(shape))
-        object.__setattr__(self, "dtype", DataType.of(dtype))
+        object.__setattr__(self, "dtype", dtype if type(dtype) is DataType else DataType.of(dtype))
         object.__setattr__(self, "quantization", quantization)
         object.__setattr__(self, "constant", constant)
-        object.__setattr__(self, "element", _without_constant(element))
+        object.__setattr__(self, "element", None if element is None else _without_constant(element))
         for error in self._problems():
             raise InvalidArgumentError(error)
 

@@ -127,6 +127,22 @@ _JUMPS: Final = frozenset({BinaryOperation.FLOOR_DIV, BinaryOperation.MOD, Binar
 _ROUNDINGS: Final = frozenset({UnaryOperation.CEIL, UnaryOperation.FLOOR, UnaryOperation.ROUND, UnaryOperation.SIGN})
 
 
+def _binary_traits(operation: BinaryOperation) -> Trait:
+    traits = Trait.POINTWISE
+    if operation in _COMMUTATIVE:
+        traits |= Trait.COMMUTATIVE
+    if operation in _CHOOSING:
+        traits |= Trait.CHOOSES
+    return traits | Trait.DISCONTINUOUS if operation in _JUMPS else traits
+
+
+_BINARY_TRAITS: Final = {operation: _binary_traits(operation) for operation in BinaryOperation}
+_UNARY_TRAITS: Final = {
+    operation: Trait.POINTWISE | (Trait.DISCONTINUOUS if operation in _ROUNDINGS else Trait.NONE)
+    for operation in UnaryOperation
+}
+
+
 def _broadcast(*shapes: TensorShape) -> TensorShape:
     broadcast = broadcast_shapes(*shapes)
     assert broadcast is not None, "check() comes first"
@@ -193,12 +209,7 @@ class ElementwiseBinary(Op):
 
     @property
     def traits(self) -> Trait:
-        known = Trait.POINTWISE
-        if self.operation in _COMMUTATIVE:
-            known |= Trait.COMMUTATIVE
-        if self.operation in _CHOOSING:
-            known |= Trait.CHOOSES
-        return known | Trait.DISCONTINUOUS if self.operation in _JUMPS else known
+        return _BINARY_TRAITS[self.operation]
 
     def result_quantization(self, dtype: DataType) -> ResultQuantization | str:
         if self.operation in _CHOOSING:
@@ -401,7 +412,7 @@ class ElementwiseUnary(Op):
 
     @property
     def traits(self) -> Trait:
-        return Trait.POINTWISE | (Trait.DISCONTINUOUS if self.operation in _ROUNDINGS else Trait.NONE)
+        return _UNARY_TRAITS[self.operation]
 
     def result_quantization(self, dtype: DataType) -> ResultQuantization | str:
         if self.operation in (UnaryOperation.ABS, UnaryOperation.NEG):

@@ -100,7 +100,7 @@ def _sweep(graph: Graph, rules: Rules, done: Rewritten, bound: int) -> bool:
 def _first_match(layer: Layer, rules: Iterable[Rewrite]) -> tuple[str, Replacement] | None:
     op = layer.op
     for rule in rules:
-        if not rule.applies_to(op):
+        if rule.traits is not None and not rule.applies_to(op):
             continue
         try:
             replacement = rule.function(op, layer)

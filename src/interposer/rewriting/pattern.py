@@ -97,7 +97,7 @@ class Rewrite:
     name: str
     ops: tuple[type[Op], ...]
     function: Callable[[Any, Layer], Replacement]
-    traits: Trait = Trait.NONE
+    traits: Trait | None = None
 
     def __call__(self, layer: Layer) -> Replacement:
         """Return the replacement of the layer's outputs, or None; also None if the rewrite needs an unknown rank."""
@@ -110,14 +110,14 @@ class Rewrite:
 
     def may_apply_to(self, kind: type[Op]) -> bool:
         """Return True if the rewrite is tried on operators of this class."""
-        return issubclass(kind, self.ops) and (not self.traits or kind.may_have(self.traits))
+        return issubclass(kind, self.ops) and (self.traits is None or kind.may_have(self.traits))
 
     def applies_to(self, op: Op) -> bool:
         """Return True if an operator, of a class for which `may_apply_to` is True, has one of the traits."""
-        return not self.traits or bool(self.traits & op.traits)
+        return self.traits is None or op.traits.overlaps(self.traits)
 
 
-def rewrite(*ops: type[Op], having: Trait = Trait.NONE) -> Callable[[Callable[[Any, Layer], Replacement]], Rewrite]:
+def rewrite(*ops: type[Op], having: Trait | None = None) -> Callable[[Callable[[Any, Layer], Replacement]], Rewrite]:
     """Return a decorator that makes a function a rewrite of layers of these operators and their subclasses.
 
     With `having`, the rewrite is tried on operators that have one of these traits only; `ops` are then all operators
