@@ -47,7 +47,6 @@ __all__ = ["optimize", "simplified"]
 
 @memory_to("optimize the network")
 @inferences_remembered()
-@interval(Category.OPTIMIZE, "optimize")
 def optimize(
     network: Network,
     backends: Iterable[str] | None = None,
@@ -77,6 +76,13 @@ def optimize(
     expect(network, Network, "optimize takes a Network")
     expect(options, OptimizerOptions, "the options must be OptimizerOptions(...)")
     expect(device_spec, DeviceSpec, "the device spec must be a DeviceSpec, such as runtime.device_spec")
+    with interval(Category.OPTIMIZE, "optimize"):
+        return _optimized(network, backends, device_spec, options)
+
+
+def _optimized(
+    network: Network, backends: Iterable[str] | None, device_spec: DeviceSpec, options: OptimizerOptions
+) -> OptimizedNetwork:
     chosen, absent = choose_backends(backends, device_spec)
     _check_ids([*options.model_options, *chain.from_iterable(options.exclude.values())], device_spec)
     ids = tuple(backend.id for backend in chosen)

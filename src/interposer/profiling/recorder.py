@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from threading import get_ident
 from time import perf_counter_ns
@@ -644,7 +644,6 @@ def _record(subject: Site | Counter, begin: int, value: float | None, network: T
             recorder.add([subject, begin, value, thread])
 
 
-@contextmanager
 def interval(
     category: Category,
     name: str,
@@ -653,17 +652,23 @@ def interval(
     layer: str = "",
     backend: str = "",
     details: tuple[tuple[str, str], ...] = (),
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Record the time of a ``with`` block, also if it raises; the arguments are those of `Site`."""
     if not active:
-        yield
-        return
+        return _UNRECORDED
+    return _recorded(Site(category, name, network=network, layer=layer, backend=backend, details=details))
+
+
+_UNRECORDED: Final = nullcontext()
+
+
+@contextmanager
+def _recorded(site: Site) -> Iterator[None]:
     begin = perf_counter_ns()
     try:
         yield
     finally:
-        site = Site(category, name, network=network, layer=layer, backend=backend, details=details)
-        _record(site, begin, perf_counter_ns(), network)
+        _record(site, begin, perf_counter_ns(), site.network)
 
 
 def instant(category: Category, name: str, *, network: TracedNetwork | None = None, backend: str = "") -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from interposer.core.types import Dim, TensorInfo
-from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.graph import Graph, Layer
 from interposer.ir.regions import places
 from interposer.ops.control import Constant, Input, Output
 from interposer.ops.control_flow import ControlFlow, If
@@ -84,24 +84,17 @@ def _peak(order: list[Layer], region_peaks: dict[Layer, int]) -> int:
 
     `order` are the layers in running order, and `region_peaks` has the peak of the regions of each control flow layer.
     """
-    last_reader = {value: layer for layer in order for value in layer.values}
-    sizes = {id(value.info): _bytes(value.info) for value in last_reader if value.info is not None}
-
-    def size(value: Value) -> int:
-        known_size = sizes.get(id(value.info))
-        return _bytes(value.known) if known_size is None else known_size
-
+    computed = [layer for layer in order if not isinstance(layer.op, Constant)]
+    sizes = {value: _bytes(value.known) for layer in computed for value in layer.outputs}
+    last_reader = {value: layer for layer in computed for value in layer.values if value in sizes}
+    freed_bytes = dict.fromkeys(computed, 0)
+    for value, size in sizes.items():
+        freed_bytes[last_reader.get(value, value.producer)] += size
     live = peak = 0
-    for layer in order:
-        if isinstance(layer.op, Constant):
-            continue
-        live += sum(map(size, layer.outputs))
+    for layer in computed:
+        live += sum([sizes[value] for value in layer.outputs])
         peak = max(peak, live + region_peaks.get(layer, 0) + _scratch(layer))
-        dying_inputs = dict.fromkeys(
-            [value for value in layer.values if last_reader[value] is layer and not value.is_constant]
-        )
-        unused = [value for value in layer.outputs if value not in last_reader]
-        live -= sum(map(size, (*dying_inputs, *unused)))
+        live -= freed_bytes[layer]
     return peak
 
 
@@ -148,4 +141,5 @@ def _row(layer: Layer) -> int:
 
 
 def _bytes(info: TensorInfo) -> int:
-    return 0 if isinstance(info.num_bytes, Dim) else int(info.num_bytes)
+    num_bytes = info.num_bytes
+    return 0 if isinstance(num_bytes, Dim) else int(num_bytes)

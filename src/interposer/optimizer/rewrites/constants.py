@@ -42,7 +42,9 @@ def fold_constants(op: Op, layer: Layer) -> Replacement:
     matrix products stay quantized here, and are unpacked later for backends that do not support them. Sequences and
     optionals are not folded.
     """
-    return folded(layer) if _is_known(layer) and not is_packed_weight(layer) else None
+    if not op.executable or not _is_known(layer) or is_packed_weight(layer):
+        return None
+    return folded(layer)
 
 
 def is_packed_weight(layer: Layer) -> bool:
