@@ -22,7 +22,7 @@ from interposer.core.errors import (
     UnsupportedOperatorError,
 )
 from interposer.core.schema import Op
-from interposer.core.types import Array, Quantization, TensorInfo
+from interposer.core.types import UNRANKED, Array, Quantization, TensorInfo
 from interposer.frontends.folding import Folder, fold_dimensions
 from interposer.frontends.refusals import Refusals
 from interposer.frontends.unsupported import Needs, UnboundFormError, UnsupportedFormError, needs_of
@@ -51,6 +51,8 @@ class Importer:
         self.network = network
         self.outer = outer
         self.captured: dict[Value, Value] = {}
+        self.captures_shapes = True
+        """False if a captured value has no known shape in the region, so that any shape must do."""
         self.refusals: Refusals = Refusals() if outer is None else outer.refusals
         self._folder: Folder = Folder(0) if outer is None else outer._folder
         self._inputs: set[Layer] = set() if outer is None else outer._inputs
@@ -179,10 +181,12 @@ class Importer:
         if isinstance(value.producer.op, Constant):
             return self.constant(value.producer.op.value, value.name, value.producer.source, value.known.quantization)
         if value not in self.captured:
-            graph = self.network.graph
-            self.captured[value] = inner = input_of_region(graph, len(graph.inputs), value.known, value.name)
+            graph, info = self.network.graph, value.known
+            if not self.captures_shapes and info.is_tensor:
+                info = TensorInfo(UNRANKED, info.dtype)
+            self.captured[value] = inner = input_of_region(graph, len(graph.inputs), info, value.name)
             self._captured_by_input[inner.producer] = value
-            sizes = self.outer.dimensions_of(value)
+            sizes = self.outer.dimensions_of(value) if self.captures_shapes else None
             if sizes is not None:
                 self._dimensions[inner] = sizes
         return self.captured[value]

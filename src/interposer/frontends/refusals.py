@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from interposer.core.errors import UnboundInputError, UnsupportedOperatorError
@@ -22,6 +24,8 @@ class Refusals:
         self._unsupported = _Notes()
         self._unbound = _Notes()
         self._needs = Needs()
+        self.are_discarded = False
+        """True within `discarded`."""
 
     def refuse(self, title: str, place: str, reason: str = "", *, detail: str = "") -> None:
         """Record an unsupported operator: `title` is its name with the domain, `place` says where it occurs.
@@ -38,6 +42,17 @@ class Refusals:
         """
         self._unbound.add(title, place, reason, detail)
         self._needs |= needs
+
+    @contextmanager
+    def discarded(self) -> Iterator[None]:
+        """Forget at the end of the block what was recorded in it, as for a conversion that is only tried."""
+        before = copy.deepcopy((self._unsupported, self._unbound, self._needs))
+        self.are_discarded = True
+        try:
+            yield
+        finally:
+            self.are_discarded = False
+            self._unsupported, self._unbound, self._needs = before
 
     def check(self) -> None:
         """Raise `UnsupportedOperatorError` for unsupported operators, else `UnboundInputError` for missing inputs."""

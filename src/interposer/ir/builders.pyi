@@ -375,6 +375,8 @@ class Builders(ABC):
         *inputs: Value | Layer | None,
         regions: Sequence[Network | Graph],
         num_outputs: int = 1,
+        then_failure: str = "",
+        else_failure: str = "",
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:

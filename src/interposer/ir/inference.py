@@ -14,11 +14,13 @@ from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Inference, Layer, Value, cycle_problem
 from interposer.ir.regions import border_problems, bound_info, region_title
 from interposer.ops.control import Input
-from interposer.ops.control_flow import ControlFlow, Infos, merged_carried
+from interposer.ops.control_flow import ControlFlow, If, Infos, merged_carried
 
 _declared: Final = attrgetter("declared")
 
 __all__ = [
+    "empty_branch",
+    "failing_branches_emptied",
     "infer_graph",
     "infer_layer",
     "inferences_remembered",
@@ -149,6 +151,8 @@ def _through_regions(layer: Layer, op: ControlFlow) -> Infos:
     carried = tuple(info.with_constant(None) for info in op.initial(operands))
     while True:
         bound = op.bound(operands, carried)
+        if isinstance(op, If):
+            return _through_branches(layer, op, bound)
         region_outputs = tuple(_through_region(layer, index, infos) for index, infos in enumerate(bound))
         carried_after = op.carried_on(region_outputs)
         joined = merged_carried(carried, carried_after)
@@ -156,6 +160,60 @@ def _through_regions(layer: Layer, op: ControlFlow) -> Infos:
             _check_bound(layer, op.bound(operands, carried_after))
             return op.gives(operands, carried, region_outputs)
         carried = joined
+
+
+def _through_branches(layer: Layer, op: If, bound: Sequence[Infos]) -> Infos:
+    """Infer the infos in the branches of an If, whose inputs have the infos `bound`, and return those of its outputs.
+
+    Within `failing_branches_emptied`, a branch with errors is recorded there, and the infos are those of the other one.
+    """
+    failing = _failing.get()
+    outputs, errors = list[Infos](), dict[int, InvalidNetworkError]()
+    for index, infos in enumerate(bound):
+        try:
+            outputs.append(_through_region(layer, index, infos))
+        except InvalidNetworkError as error:
+            errors[index] = error
+    if failing is not None:
+        failing.pop(layer, None)
+    if not errors:
+        return op.gives((), (), outputs)
+    [(index, first), *others] = errors.items()
+    if failing is None or others or any(op.failures):
+        raise first
+    failing[layer] = index, "; ".join(first.problems)
+    return outputs[0]
+
+
+_Failing = dict[Layer, tuple[int, str]]
+_failing: ContextVar[_Failing | None] = ContextVar("interposer_failing_branches", default=None)
+
+
+@contextmanager
+def failing_branches_emptied() -> Iterator[None]:
+    """Let one branch of an If have errors when layers are inferred in this block, such as shapes that do not fit.
+
+    At the end of the block, such a branch is emptied, with the error as the reason: the layer has the infos of the
+    other branch, and fails if it takes the empty one. Branches are only inferred for the shapes of these inputs, so
+    their networks must not be used for others afterwards.
+    """
+    token = _failing.set({})
+    try:
+        yield
+        failing = _failing.get() or {}
+    finally:
+        _failing.reset(token)
+    for layer, (index, reason) in failing.items():
+        empty_branch(layer, index, reason)
+
+
+def empty_branch(layer: Layer, index: int, reason: str) -> None:
+    """Remove all layers but the inputs from branch `index` of an If, which fails for `reason` when it is taken."""
+    region = layer.regions[index]
+    for inner in reversed(region.topological()):
+        if not isinstance(inner.op, Input):
+            region.erase(inner)
+    layer.op = layer.op.replace(**{f"{region_title(layer, index)}_failure": reason})
 
 
 def _through_region(layer: Layer, index: int, bound: Infos) -> Infos:

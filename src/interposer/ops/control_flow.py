@@ -144,6 +144,10 @@ class If(ControlFlow):
     Both regions take all ``inputs``. Their results must have the same types. Dimensions and ranks in which the results
     differ are only known at run time.
 
+    A region that cannot be computed for the shapes at hand is empty: it has no outputs, and an attribute says why it
+    cannot be computed. The layer then has the results of the other region, and the run fails if the condition selects
+    the empty one.
+
     Shapes:
         condition: one element
         inputs: any
@@ -162,9 +166,16 @@ class If(ControlFlow):
     outputs = result(dtypes=ANYTHING, variadic=True, dynamic=True)
 
     num_outputs: int = attribute(default=1, ge=1, doc="Number of outputs of each region.")
+    then_failure: str = attribute(default="", doc="Why the first region cannot be computed; empty if it can.")
+    else_failure: str = attribute(default="", doc="Why the second region cannot be computed; empty if it can.")
 
     region_names: ClassVar = ("then", "else")
     offset: ClassVar = 1
+
+    @property
+    def failures(self) -> tuple[str, str]:
+        """For each region the reason why it cannot be computed, which is empty if it can."""
+        return self.then_failure, self.else_failure
 
     @property
     def first_captured(self) -> int:
@@ -176,17 +187,21 @@ class If(ControlFlow):
     def check(self, condition: TensorInfo, inputs: Sequence[TensorInfo | None]) -> Iterator[str]:
         yield from _check_single("condition", condition)
         yield from _check_connected(inputs)
+        if all(self.failures):
+            yield f"neither region can be computed: {self.then_failure}; {self.else_failure}"
 
     def region_inputs(self, count: int) -> tuple[int, ...]:
         return count, count
 
     def region_outputs(self) -> tuple[int, ...]:
-        return self.num_outputs, self.num_outputs
+        return tuple(0 if failure else self.num_outputs for failure in self.failures)
 
     def bound(self, operands: Sequence[Any], carried: Infos) -> tuple[Infos, ...]:
         return operands[1], operands[1]
 
     def gives(self, operands: Sequence[Any], carried: Infos, infoses: Sequence[Infos]) -> Infos:
+        if any(self.failures):
+            return infoses[1 if self.then_failure else 0]
         return tuple(_common_info(index, *pair) for index, pair in enumerate(zip(*infoses, strict=True)))
 
 

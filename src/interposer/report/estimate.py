@@ -11,7 +11,7 @@ from interposer.core.types import Dim, TensorInfo
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.regions import places
 from interposer.ops.control import Constant, Input, Output
-from interposer.ops.control_flow import ControlFlow, If
+from interposer.ops.control_flow import ControlFlow, If, Loop
 
 __all__ = ["Estimate", "estimate", "operations", "operations_of"]
 
@@ -32,8 +32,8 @@ class Estimate:
 def estimate(graph: Graph) -> Estimate:
     """Estimate a run of a graph without allocating anything; a tensor of unknown shape counts as 0.
 
-    Regions count once per iteration, or once if the number of iterations is unknown. Of two branches, the more
-    expensive one counts.
+    Regions count once per iteration, or once if the number of iterations is only known at run time, such as that of a
+    loop that ends when its body says so. Of two branches, the more expensive one counts.
     """
     order = graph.topological()
     constants = [layer.output.known for layer in order if isinstance(layer.op, Constant)]
@@ -76,7 +76,14 @@ def _of_regions(layer: Layer, counts: Iterable[int]) -> int:
     if isinstance(layer.op, If):
         return max(counts)
     iterations = layer.op.iterations(layer.op.arguments(layer.input_infos)) if isinstance(layer.op, ControlFlow) else 1
-    return sum(counts) * (1 if iterations is None else iterations)
+    if iterations is None or (iterations and _may_end_early(layer)):
+        iterations = 1
+    return sum(counts) * iterations
+
+
+def _may_end_early(layer: Layer) -> bool:
+    """Return True if the body of a Loop computes whether the loop continues, so that its trip count is only a limit."""
+    return isinstance(layer.op, Loop) and layer.regions[0].outputs[0].values[0].known.constant is None
 
 
 def _peak(order: list[Layer], region_peaks: dict[Layer, int]) -> int:

@@ -93,8 +93,12 @@ def control_workload(op: ControlFlow, regions: Sequence[Region]) -> ControlWorkl
 
 class _IfWorkload(ControlWorkload):
     def compute(self, condition: Array, inputs: Sequence[Array]) -> list[Array]:
-        region = self.regions[0 if _single(condition, "the condition") else 1]
+        taken = 0 if _single(condition, "the condition") else 1
+        region = self.regions[taken]
         with _inside(region):
+            if self.op.failures[taken]:
+                reason = f"it cannot be computed for these inputs: {self.op.failures[taken]}"
+                raise InvalidValueError(reason, operand="condition", value=taken == 0)
             return region.run(inputs)
 
 

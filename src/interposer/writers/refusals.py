@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NoReturn
 
 from interposer.core.errors import InterposerError
+from interposer.ops.control_flow import If
 
-__all__ = ["RefusedError", "refuse"]
+__all__ = ["RefusedError", "refuse", "refuse_empty_branches"]
 
 
 class RefusedError(InterposerError):
@@ -19,3 +20,10 @@ class RefusedError(InterposerError):
 def refuse(reason: str) -> NoReturn:
     """Raise `RefusedError` with the reason why the format cannot express a layer."""
     raise RefusedError(reason)
+
+
+def refuse_empty_branches(op: If) -> None:
+    """Refuse an If with a branch that cannot be computed for the shapes of the network, as no format expresses it."""
+    for title, failure in zip(op.region_names, op.failures, strict=True):
+        if failure:
+            refuse(f"its branch {title!r} cannot be computed for the shapes of the network: {failure}")

@@ -324,15 +324,39 @@ def test_a_name_that_nobody_defines_is_refused():
     assert "'nobody', which is not defined" in refusal(graph([chosen], [info("c", [], BOOL)], [info("y")]))
 
 
-def test_graphs_that_are_nested_too_deeply_are_refused():
-    inner = graph([node("Identity", "x", "y9")], [], [info("y9", [3])])
-    for depth in range(9):
-        chosen = node("If", "c", f"y{8 - depth}", then_branch=inner, else_branch=inner)
-        inner = graph([chosen], [], [info(f"y{8 - depth}", [3])])
-        if depth > 2:  # of both branches, one is enough
-            chosen.attribute[1].g.CopyFrom(graph([node("Identity", "x", "e")], [], [info("e", [3])]))
-    created = graph(list(inner.node), [info("x", [3]), info("c", [], BOOL)], [info("y0", [3])])
-    assert "graphs are nested in more than 8 levels, which is not supported" in refusal(created)
+def nested(levels: int) -> onnx.GraphProto:
+    """Return a graph of Ifs in each other's branches, of which the innermost doubles x."""
+    inner, name = [node("Add", "x x", "y0")], "y0"
+    for level in range(1, levels + 1):
+        then = graph(inner, [], [info(name, [3])], name=f"then{level}")
+        other = graph([node("Neg", "x", f"e{level}")], [], [info(f"e{level}", [3])], name=f"else{level}")
+        name = f"y{level}"
+        inner = [node("If", "c", name, then_branch=then, else_branch=other)]
+    return graph(inner, [info("x", [3]), info("c", [], BOOL)], [info(name, [3])])
+
+
+@pytest.mark.parametrize("levels", [9, 25])
+def test_graphs_nest_as_deeply_as_a_file_can(levels):
+    x = np.float32([1, 2, 3])
+    with loaded(nested(levels)) as result:
+        assert result.run([x, np.array(True)])[0].tolist() == [2, 4, 6]
+        assert result.run([x, np.array(False)])[0].tolist() == [-1, -2, -3]
+
+
+def test_graphs_that_functions_nest_too_deeply_are_refused():
+    functions = []
+    for level in range(34):
+        called = helper.make_node(f"F{level - 1}", ["a", "c"], ["t"], domain="f")
+        then = graph([called] if level else [node("Neg", "a", "t")], [], [info("t", [3])])
+        other = graph([node("Identity", "a", "e")], [], [info("e", [3])])
+        body = [node("If", "c", "b", then_branch=then, else_branch=other)]
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("f", 1)]
+        functions.append(helper.make_function("f", f"F{level}", ["a", "c"], ["b"], body, opsets))
+    last = helper.make_node("F33", ["x", "c"], ["y"], domain="f")
+    created = model(graph([last], [info("x", [3]), info("c", [], BOOL)], [info("y", [3])]), 17)
+    created.functions.extend(functions)
+    with pytest.raises(ParseError, match="graphs are nested in more than 32 levels, which is not supported"):
+        load_onnx(created)
 
 
 def test_what_fails_inside_is_said_with_its_place():

@@ -5,7 +5,7 @@ import pytest
 from onnx import helper
 
 import interposer as ip
-from interposer.core.errors import InvalidArgumentError, UnboundInputError
+from interposer.core.errors import InvalidArgumentError, LimitExceededError, UnboundInputError
 from interposer.frontends.onnx import load, operator
 from tests.frontends.onnx.models import info, model, ours
 
@@ -120,3 +120,36 @@ def test_inputs_without_shapes_take_them_from_each_call():
         for rows in (1, 3):
             arrays = [np.ones((rows, 2), np.float32), np.ones((2, 1), np.float32)]
             assert loaded.run(arrays)[0].tolist() == [[2]] * rows
+
+
+# --- loops ------------------------------------------------------------------------------------------------------------
+
+LARGEST_COUNT = 2**63 - 1
+
+
+def counted_while(trip_count, stop):
+    """Return a model that adds 1 to x until all elements reach `stop`, in at most `trip_count` iterations."""
+    nodes = [
+        helper.make_node("Add", ["v", "one"], ["w"]),
+        helper.make_node("ReduceMin", ["w"], ["least"], keepdims=0),
+        helper.make_node("Less", ["least", "stop"], ["again"]),
+    ]
+    inputs = [info("i", [], np.int64), info("c", [], np.bool_), info("v", [3])]
+    body = helper.make_graph(nodes, "body", inputs, [info("again", [], np.bool_), info("w", [3])])
+    constants = {"one": np.float32(1), "stop": np.float32(stop), "m": np.int64(trip_count), "c": np.array(True)}
+    return model([helper.make_node("Loop", ["m", "c", "x"], ["y"], body=body)], {"x": (3,)}, constants=constants)
+
+
+@pytest.mark.parametrize(("trip_count", "expected"), [(LARGEST_COUNT, [8, 9, 10]), (10**6, [8, 9, 10]), (4, [3, 4, 5])])
+def test_a_loop_that_ends_by_its_condition_is_not_refused_for_its_trip_count(trip_count, expected):
+    with ip.load(counted_while(trip_count, 8)) as loaded:
+        assert loaded.run([np.float32([-1, 0, 1])])[0].tolist() == expected
+
+
+def test_a_loop_that_runs_all_its_iterations_is_refused_before_it_runs_if_they_are_too_many():
+    nodes = [helper.make_node("Add", ["v", "v"], ["w"]), helper.make_node("Identity", ["c"], ["d"])]
+    inputs = [info("i", [], np.int64), info("c", [], np.bool_), info("v", [3])]
+    body = helper.make_graph(nodes, "body", inputs, [info("d", [], np.bool_), info("w", [3])])
+    loop = helper.make_node("Loop", ["m", "", "x"], ["y"], body=body)
+    with pytest.raises(LimitExceededError, match="operations of arithmetic"):
+        ip.load(model([loop], {"x": (3,)}, constants={"m": np.int64(LARGEST_COUNT)}))

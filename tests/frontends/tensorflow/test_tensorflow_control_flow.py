@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.core.errors import ParseError, UnsupportedOperatorError
+from interposer.core.errors import InvalidValueError, ParseError, UnsupportedOperatorError
 from interposer.frontends.tensorflow import load
 from tests.frontends.tensorflow.graphs import Func, Shape, Type, const, function, graph, node, placeholder
 
@@ -31,6 +31,24 @@ def test_a_condition_that_is_data_becomes_a_layer():
     assert [type(layer.op).__name__ for layer in load(data).graph].count("If") == 1
     assert run(data, np.array(True), X)[0].tolist() == [2, -4, 6]
     assert run(data, np.array(False), X)[0].tolist() == [-1, 2, -3]
+
+
+def test_a_branch_that_does_not_fit_the_shapes_fails_only_when_it_is_taken():
+    def times(name, rows):
+        weights = const("w", np.ones((rows, 1), np.float32))
+        product = node("MatMul", "p", "a", "w:output:0", T=Type("float32"))
+        return function(name, {"a": "float32"}, {"r": "p:product:0"}, weights, product)
+
+    data = graph(
+        placeholder("c", (), "bool"),
+        placeholder("x", (2, 3)),
+        node("StatelessIf", "y", "c", "x", then_branch=Func("three"), else_branch=Func("five")),
+        functions=[times("three", 3), times("five", 5)],
+    )
+    x = np.ones((2, 3), np.float32)
+    assert run(data, np.array(True), x)[0].tolist() == [[3], [3]]
+    with pytest.raises(InvalidValueError, match="region 'else': it cannot be computed for these inputs: "):
+        run(data, np.array(False), x)
 
 
 def test_a_condition_that_is_a_number_is_true_if_it_is_not_zero():

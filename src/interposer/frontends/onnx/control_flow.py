@@ -9,6 +9,7 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType, Dim, TensorInfo
+from interposer.frontends.branches import branch, reasons
 from interposer.frontends.importer import input_of_region
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
@@ -24,7 +25,7 @@ from interposer.frontends.onnx.subgraphs import (
     spent,
 )
 from interposer.frontends.unsupported import UnboundFormError
-from interposer.ir.graph import Value
+from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
 from interposer.ops.containers import OptionalConstruct, OptionalGetElement
@@ -58,14 +59,24 @@ def if_(node: Node) -> Sequence[Value]:
     counts = [len(graph.output) for graph in branches]
     if counts[0] != counts[1]:
         raise ParseError(f"its graphs have {counts[0]} and {counts[1]} outputs; expected the same number")
-    converted = [region(node.importer, graph, []) for graph in branches]
-    regions = [branch for branch in converted if branch is not None]
-    if len(regions) < len(converted):
+    converted = [_branch(node, graph) for graph in branches]
+    if None in converted:
         return node.give_up()
-    _check_ranks(node, condition, regions)
-    captured = list(dict.fromkeys(value for branch in regions for value in branch.captured))
-    region_graphs = [rebound(branch, captured) for branch in regions]
-    return node.control(If(len(regions[0].infos)), [condition, *captured], region_graphs)
+    failures = reasons(converted)
+    regions = [item if isinstance(item, Region) else Region(Graph(), (), ()) for item in converted]
+    if not any(failures):
+        _check_ranks(node, condition, regions)
+    captured = list(dict.fromkeys(value for item in regions for value in item.captured))
+    return node.control(If(counts[0], *failures), [condition, *captured], [rebound(item, captured) for item in regions])
+
+
+def _branch(node: Node, graph: Message) -> Region | ParseError | None:
+    """Return a branch as a region; an error if it does not fit the shapes at hand, None if it is not supported."""
+
+    def convert(captures_shapes: bool) -> Region | None:
+        return region(node.importer, graph, [], captures_shapes=captures_shapes)
+
+    return branch(node.importer.refusals, convert)
 
 
 def _known(value: Value, dtype: DataType) -> Any:

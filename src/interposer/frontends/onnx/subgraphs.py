@@ -22,7 +22,7 @@ __all__ = ["Region", "Scope", "count_nodes", "in_place", "initializers", "reboun
 
 Arrays: TypeAlias = Mapping[str, Array]
 
-_DEPTH: Final = 8
+_DEPTH: Final = 32
 _MOST_NODES: Final = 1 << 18
 """Limits of nesting depth and of subgraph nodes per import; nodes that are converted twice count twice."""
 
@@ -97,17 +97,24 @@ def initializers(outer: ImportState, graph: Message) -> Arrays:
 
 
 def region(
-    outer: ImportState, graph: Message, infos: Sequence[TensorInfo], arrays: Arrays | None = None
+    outer: ImportState,
+    graph: Message,
+    infos: Sequence[TensorInfo],
+    arrays: Arrays | None = None,
+    *,
+    captures_shapes: bool = True,
 ) -> Region | None:
     """Return a subgraph, whose inputs have `infos`, as a region; None if it has unsupported operators.
 
     `outer` resolves names of the enclosing graph, and `arrays` are the initializers if they have been read already.
+    Without `captures_shapes`, nothing is known of the shapes of values of the enclosing graph, except for constants.
 
     Raises:
         ParseError: the graph violates the format.
     """
     network = Network(graph.name)
     scope = Scope(outer, graph, network, arrays)
+    scope.captures_shapes = captures_shapes
     names = [value.name for value in graph.input]
     scope.reserve({output.name for output in graph.output})
     scope.bind([input_of_region(network.graph, i, *pair) for i, pair in enumerate(zip(infos, names, strict=True))])

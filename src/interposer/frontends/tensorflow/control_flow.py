@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType, TensorInfo
+from interposer.frontends.branches import branch, reasons
 from interposer.frontends.tensorflow.importer import Scope
 from interposer.frontends.tensorflow.lists import settled_list
 from interposer.frontends.tensorflow.loops import Loop, Place
@@ -18,7 +20,7 @@ from interposer.frontends.tensorflow.results import Absent, Result, TensorList
 from interposer.frontends.tensorflow.subgraphs import Body, Region, called, invariants, region
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.frontends.unsupported import UnboundFormError
-from interposer.ir.graph import Value
+from interposer.ir.graph import Graph, Value
 from interposer.ops.control_flow import If, While, merged_carried
 from interposer.ops.elementwise import Comparison, ComparisonOperation, Where
 from interposer.ops.quantization import Cast
@@ -61,11 +63,25 @@ def if_(node: Node) -> Result | list[Result]:
     if condition_holds is not None:
         results: list[Result] = node.importer.inlined(branch_names[0 if condition_holds else 1], arguments)
         return results
-    regions = [region(node.importer, name, arguments) for name in branch_names]
-    branches = [branch for branch in regions if branch is not None]
-    if len(branches) < len(regions) or not branches[0].infos:
+
+    def convert(name: str, captures_shapes: bool) -> Region | None:
+        return region(node.importer, name, arguments, captures_shapes=captures_shapes)
+
+    outputs = _converted_if(node, condition, [partial(convert, name) for name in branch_names])
+    return outputs if isinstance(outputs, Absent) else list(outputs)
+
+
+def _converted_if(
+    node: Node, condition: Value, branches: Sequence[Callable[[bool], Region | None]]
+) -> Absent | list[Value]:
+    """Add an If with the branches that two functions convert; see `branch`. One of them may not fit the shapes."""
+    converted = [branch(node.importer.refusals, convert) for convert in branches]
+    if None in converted:
         return Absent.MISSING
-    return list(_added_if(node, condition, branches))
+    failures = reasons(converted)
+    regions = [item if isinstance(item, Region) else Region(Graph(), (), ()) for item in converted]
+    num_outputs = max(len(item.infos) for item in regions)
+    return _added_if(node, condition, If(num_outputs, *failures), regions) if num_outputs else Absent.MISSING
 
 
 def _truth(value: Value) -> bool | None:
@@ -129,27 +145,26 @@ def _selected(node: Node, predicate: Value, branches: Mapping[bool, tuple[Value,
     is_same = if_true.known.with_constant(None) == if_false.known.with_constant(None)
     if is_empty and is_same and if_true.known.is_ranked:
         return node.result(Where(), predicate, if_true, if_false)
-    regions = [_branch(scope, branches[truth][1], predicate, truth) for truth in (True, False)]
-    converted = [branch for branch in regions if branch is not None]
-    if len(converted) < len(regions):
-        return Absent.MISSING
-    return _added_if(node, predicate, converted)[0]
+    converted = [partial(_branch, scope, branches[truth][1], predicate, truth) for truth in (True, False)]
+    results = _converted_if(node, predicate, converted)
+    return results if isinstance(results, Absent) else results[0]
 
 
-def _branch(scope: Scope, text: str, predicate: Value, truth: bool) -> Region | None:
+def _branch(scope: Scope, text: str, predicate: Value, truth: bool, captures_shapes: bool) -> Region | None:
     """Return the nodes in a branch of a condition as a region with the output `text`."""
     body = Body(scope, "then" if truth else "else", scope.nodes, function=scope.is_function)
+    body.scope.captures_shapes = captures_shapes
     for name in scope.border(text, (predicate, truth)):
         body.scope.bring_in(name)
     return body.region(body.outputs([text]))
 
 
-def _added_if(node: Node, condition: Value, regions: list[Region]) -> list[Value]:
+def _added_if(node: Node, condition: Value, op: If, regions: Sequence[Region]) -> list[Value]:
     """Add an If with these regions, which get all values that either of them captures."""
     condition = _predicate(node, condition)
-    captured = list(dict.fromkeys(value for branch in regions for value in branch.captured))
-    graphs = [branch.rebound(captured) for branch in regions]
-    return list(node.control(If(len(regions[0].infos)), [condition, *captured], graphs))
+    captured = list(dict.fromkeys(value for item in regions for value in item.captured))
+    graphs = [item.rebound(captured) for item in regions]
+    return list(node.control(op, [condition, *captured], graphs))
 
 
 def _index(number: int) -> Any:

@@ -81,6 +81,8 @@ def region(
     arguments: Sequence[Result],
     carried: Mapping[int, TensorInfo] = MappingProxyType({}),
     outputs: Sequence[int] | None = None,
+    *,
+    captures_shapes: bool = True,
 ) -> Region | None:
     """Return a function as a region; None if it has unsupported operators.
 
@@ -90,17 +92,24 @@ def region(
         arguments: its arguments in the outer scope.
         carried: the infos of arguments that are inputs of the region; the others are captured.
         outputs: the outputs of the function that the region returns; None means all.
+        captures_shapes: False if nothing is to be known of the shapes of captured values, except for constants.
     """
-    body, results = called(outer, name, arguments, carried)
+    body, results = called(outer, name, arguments, carried, captures_shapes=captures_shapes)
     return body.region(results if outputs is None else [results[index] for index in outputs])
 
 
 def called(
-    outer: Scope, name: str, arguments: Sequence[Result], carried: Mapping[int, TensorInfo]
+    outer: Scope,
+    name: str,
+    arguments: Sequence[Result],
+    carried: Mapping[int, TensorInfo],
+    *,
+    captures_shapes: bool = True,
 ) -> tuple[Body, list[Result]]:
     """Return the scope of a function whose layers are in a network of their own, and the function's outputs."""
     function = outer.function(name, len(arguments))
     body = Body(outer, name, function.node_def, function=True)
+    body.scope.captures_shapes = captures_shapes
     argument_names = [argument.name for argument in function.signature.input_arg]
     for index, info in carried.items():
         body.scope.define(argument_names[index], body.carried(info, argument_names[index]))

@@ -11,7 +11,7 @@ import numpy as np
 from interposer.core.errors import InvalidNetworkError
 from interposer.core.schema import Op
 from interposer.ir.graph import Graph, Layer, Value
-from interposer.ir.inference import infer_layer
+from interposer.ir.inference import failing_branches_emptied, infer_layer
 from interposer.ir.regions import region_title
 from interposer.ops import Gather, If, Input, Loop, Output, Scan, Stack
 from interposer.ops.control_flow import ControlFlow
@@ -64,7 +64,8 @@ def _infer_again(graph: Graph, layer: Layer) -> set[Layer]:
 
 
 def _infer(graph: Graph, layer: Layer) -> None:
-    errors: Iterable[str] = infer_layer(layer)
+    with failing_branches_emptied():
+        errors: Iterable[str] = infer_layer(layer)
     if errors:
         raise InvalidNetworkError([f"layer {layer}: {error}" for error in errors], graph.name)
 
@@ -84,7 +85,8 @@ def _branch(graph: Graph, layer: Layer, op: If) -> list[Value] | None:
     condition = layer.values[0].constant
     if condition is None or condition.size != 1:
         return None
-    return _in_place(graph, layer, 0 if condition.reshape(-1)[0] else 1, layer.values[1:])
+    taken = 0 if condition.reshape(-1)[0] else 1
+    return None if op.failures[taken] else _in_place(graph, layer, taken, layer.values[1:])
 
 
 def _loop(graph: Graph, layer: Layer, op: Loop) -> list[Value] | None:

@@ -16,7 +16,7 @@ from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.protos import Message, onnx, value_info
 from interposer.writers.onnx.sheet import Node, Sheet
 from interposer.writers.onnx.tensor import Tensor
-from interposer.writers.refusals import refuse
+from interposer.writers.refusals import refuse, refuse_empty_branches
 
 __all__: list[str] = []
 
@@ -83,6 +83,7 @@ def _put(draft: Draft, kind: str, inputs: Sequence[str], captured: Sequence[str]
 @writer(If, moves=True)
 def if_(draft: Draft, op: If) -> list[Tensor]:
     """Write If; both subgraphs access outer tensors by name."""
+    refuse_empty_branches(op)
     condition, *captured = _names(draft, draft.tensors())
     then_branch, else_branch = (_region(draft, region, 0, captured) for region in draft.layer.regions)
     return _put(draft, "If", [condition], captured, then_branch=then_branch, else_branch=else_branch)

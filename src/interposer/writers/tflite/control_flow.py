@@ -5,7 +5,7 @@ from __future__ import annotations
 from interposer.ir.graph import Graph
 from interposer.ops.control_flow import If, While
 from interposer.writers.borders import Border
-from interposer.writers.refusals import refuse
+from interposer.writers.refusals import refuse, refuse_empty_branches
 from interposer.writers.tflite.cleaning import clean
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.layers import bind_inputs, name_outputs, write_layers
@@ -34,6 +34,7 @@ def _region(region: Graph, passed_on: int = 0) -> Sheet:
 @writer(If, quantized=True, typed=True)
 def if_(draft: Draft, op: If) -> list[Tensor]:
     """Write If: two subgraphs with the same inputs."""
+    refuse_empty_branches(op)
     then_sheet, else_sheet = (_region(region) for region in draft.layer.regions)
     return draft.finals("IF", *draft.tensors(), then_subgraph_index=then_sheet, else_subgraph_index=else_sheet)
 
