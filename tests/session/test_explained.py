@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import DataType
 from interposer.ops import ActivationFunction
 from interposer.report.explanation import Explanation, Times
-from interposer.report.facts import Facts, LayerFacts
-from interposer.report.times import Clock
+from interposer.report.facts import Facts, LayerFacts, Tensor
+from interposer.report.times import Clock, Group, Time
 from interposer.session.placement import Plan
 from tests.devices import Device, Sums
 from tests.graphs import random_networks
@@ -278,8 +279,11 @@ def test_layers_that_a_backend_measures_inside_of_a_unit_have_measured_times(
         pytest.skip(f"needs {backend}")
     explanation = ip.load(dense(), [backend]).explain(measure=True, budget_seconds=0.01).to_dict()
     times = {layer["layer"]: layer["time"] for layer in explanation["layers"]}
-    assert times["product"]["how"] == times["share"]["how"] == "measured"
-    assert times["product"]["ms"] > 0
+    assert times["share"]["how"] == "measured"
+    assert all(time["ms"] > 0 for time in times.values())
+    for name, time in times.items():
+        assert (time["how"] == "measured") == ("group" not in time)
+        assert name in time.get("group", {"layers": [name]})["layers"]
     [part] = explanation["parts"]
     assert part["time"]["how"] == "measured"
     assert sum(time["ms"] for time in times.values()) <= 1.5 * part["time"]["ms"]
@@ -293,7 +297,65 @@ def test_a_layer_without_a_step_shares_only_the_steps_of_no_layer() -> None:
     assert [(clock.layer(name).ms, clock.layer(name).measured) for name in "abc"] == [
         (5.0, True), (1.5, False), (1.5, False),
     ]  # fmt: skip
-    whole = Clock(facts, Times(10.0, {"unit": 9.0}, "measured", 1, layers={"a": 5.0}))
-    assert [whole.layer(name).ms for name in "abc"] == [5.0, 0.0, 0.0]
+    assert clock.layer("b").group == Group(("b", "c"), 3.0)
     none = Clock(facts, Times(10.0, {"unit": 9.0}, "measured", 1))
     assert [none.layer(name).ms for name in "abc"] == [3.0, 3.0, 3.0]
+
+
+def chain_facts(*layers: tuple[str, bool, tuple[str, ...]]) -> Facts:
+    """Return the facts of one unit: names of layers in order, whether they are pointwise, and their producers."""
+    described = {}
+    for name, pointwise, producers in layers:
+        inputs = tuple(Tensor("x", before, "", "", 4, layer=before) for before in producers)
+        described[name] = LayerFacts(name, "Any", {}, inputs, (), 0, 8, pointwise)
+    return Facts(layers=described, units=dict.fromkeys(described, ("unit",)))
+
+
+def groups_of(facts: Facts, measured: dict[str, float]) -> dict[str, tuple[str, ...]]:
+    clock = Clock(facts, Times(10.0, {"unit": 9.0}, "measured", 1, layers=measured))
+    times = {name: clock.layer(name) for name in facts.layers}
+    return {name: time.group.layers if time.group else (name,) for name, time in times.items()}
+
+
+def test_an_activation_is_measured_with_the_layer_before_it() -> None:
+    facts = chain_facts(("conv", False, ()), ("relu", True, ("conv",)), ("pool", False, ("relu",)))
+    clock = Clock(facts, Times(10.0, {"unit": 9.0}, "measured", 1, layers={"conv": 6.0, "pool": 2.0}))
+    group = Group(("conv", "relu"), 6.0)
+    assert [clock.layer(name) for name in ("conv", "relu", "pool")] == [
+        Time(3.0, 3 / 9, False, group), Time(3.0, 3 / 9, False, group), Time(2.0, 2 / 9, True),
+    ]  # fmt: skip
+    assert clock.layer("relu").to_dict()["group"] == {"layers": ["conv", "relu"], "ms": 6.0}
+    assert str(group) == "conv + relu: 6 ms"
+    assert str(Group(("a", "b", "c", "d"), 0.5)) == "a .. d (4): 0.5 ms"
+
+
+def test_the_first_layers_of_a_block_are_measured_with_the_layer_that_the_step_is_named_after() -> None:
+    facts = chain_facts(
+        ("stem", False, ()), ("expand", False, ("stem",)), ("clamp", True, ("expand",)),
+        ("depthwise", False, ("clamp",)), ("project", False, ("depthwise",)), ("sum", True, ("project", "stem")),
+    )  # fmt: skip
+    block = ("expand", "clamp", "depthwise", "project", "sum")
+    assert groups_of(facts, {"stem": 1.0, "project": 5.0}) == {"stem": ("stem",), **dict.fromkeys(block, block)}
+
+
+def test_a_sum_is_measured_with_the_later_one_of_its_producers() -> None:
+    facts = chain_facts(("a", False, ()), ("b", False, ("a",)), ("sum", True, ("a", "b")))
+    assert groups_of(facts, {"a": 1.0, "b": 5.0})["sum"] == ("b", "sum")
+
+
+def test_a_layer_that_nothing_follows_is_measured_with_the_layers_before_it() -> None:
+    facts = chain_facts(("a", False, ()), ("flatten", False, ("a",)), ("apart", False, ()))
+    assert groups_of(facts, {"a": 1.0}) == dict.fromkeys(("a", "flatten", "apart"), ("a", "flatten", "apart"))
+
+
+@pytest.mark.usefixtures("cpuacc")
+def test_no_layer_of_a_fused_step_takes_no_time() -> None:
+    digits = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+    explanation = ip.load(digits, ["CpuAcc"]).explain(measure=True, budget_seconds=0.01)
+    layers = {layer["layer"]: layer["time"] for layer in explanation.to_dict()["layers"]}
+    assert layers["relu1"]["group"]["layers"] == ["conv1", "relu1"]
+    assert layers["conv1"]["group"] == layers["relu1"]["group"]
+    assert layers["pool"]["how"] == "measured"
+    assert all(time["ms"] > 0 for time in layers.values())
+    assert "~0 " not in str(explanation)
+    assert "conv1 + relu1: " in str(explanation)

@@ -25,7 +25,7 @@ _HOW: Final = {
     "copy": "copied from {source} to {target}",
 }
 LATE: Final = ("was not asked, as the layer came in while others were given back",)
-_TITLES: Final = ("layer", "operator", "backend", "time", "runs in", "stands also for", "refused by")
+_TITLES: Final = ("layer", "operator", "backend", "time", "measured as", "runs in", "stands also for", "refused by")
 _PART_TITLES: Final = ("part", "backend", "layers", "{}", "comes in", "goes out")
 _MOVES: Final = {"direct": "passed", "import": "imported", "device copy": "copied by the device", "copy": "copied"}
 _ALWAYS: Final = 3
@@ -149,7 +149,7 @@ class Explanation:
         """
         numbers = {verdict: number for number, verdict in enumerate(self.refusals(), 1)}
         clock = None if self.times is None else Clock(self.facts, self.times)
-        parts = {unit: f"part {part.number}" for part in self.facts.parts for unit in part.units}
+        parts = {unit: part for part in self.facts.parts for unit in part.units}
         rows = [_cells(placement, verdicts, numbers, clock, parts) for placement, verdicts in self.rows]
         return _without_empty(_TITLES, rows, _ALWAYS)
 
@@ -275,13 +275,18 @@ def _cells(
     verdicts: tuple[Verdict, ...],
     numbers: Mapping[Verdict, int],
     clock: Clock | None,
-    parts: Mapping[str, str],
+    parts: Mapping[str, Part],
 ) -> tuple[str, ...]:
-    inside = "" if placement.runs_in == placement.layer else parts.get(placement.runs_in, placement.runs_in)
+    part = parts.get(placement.runs_in)
+    unit = placement.runs_in if part is None else f"part {part.number}"
+    inside = "" if placement.runs_in == placement.layer else unit
     refused = ", ".join(f"{verdict.backend} [{numbers[verdict]}]" for verdict in filter(_is_refusal, verdicts))
     merged = ", ".join(name for name in placement.replaced if name != placement.layer)
-    time = "" if clock is None else str(clock.layer(placement.layer))
-    return placement.layer, placement.kind, placement.backend, time, inside, merged, refused
+    time = None if clock is None else clock.layer(placement.layer)
+    group = None if time is None else time.group
+    is_part = group is not None and part is not None and set(group.layers) == set(part.layers)
+    texts = "" if time is None else str(time), "" if group is None or is_part else str(group)
+    return placement.layer, placement.kind, placement.backend, *texts, inside, merged, refused
 
 
 def _border_tensor(tensor: Tensor) -> dict[str, Any]:

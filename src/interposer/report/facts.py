@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.traits import Trait
 from interposer.core.types import Dim, Quantization, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.regions import Place, named_graphs, places
@@ -53,7 +54,8 @@ class LayerFacts:
     """What an explanation says about one layer, apart from its placement.
 
     `attributes` are those that differ from their defaults, as text. `operations` is the number of arithmetic operations
-    of a run, and `bytes` the size of the tensors that it reads and writes.
+    of a run, and `bytes` the size of the tensors that it reads and writes. `pointwise` is True if the operator has the
+    trait POINTWISE.
     """
 
     name: str
@@ -63,6 +65,7 @@ class LayerFacts:
     outputs: tuple[Tensor, ...]
     operations: int
     bytes: int
+    pointwise: bool = False
 
     @property
     def work(self) -> float:
@@ -172,7 +175,8 @@ def _layer_facts(place: Place, borders: _Borders, units: Mapping[str, Sequence[s
         _tensor(layer.op.result_name(index), value, place.name, prefix) for index, value in enumerate(layer.outputs)
     )
     size = sum(tensor.bytes for tensor in {tensor.name: tensor for tensor in (*inputs, *outputs)}.values())
-    return LayerFacts(place.name, layer.kind, attributes, inputs, outputs, operations(layer), size)
+    pointwise = Trait.POINTWISE in layer.op.traits
+    return LayerFacts(place.name, layer.kind, attributes, inputs, outputs, operations(layer), size, pointwise)
 
 
 def _short_text(value: Any) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from interposer.report.facts import OPERATIONS_PER_BYTE, Facts, Part
+from interposer.report.steps import leading_layers
 
-__all__ = ["BASIS", "Clock", "Time", "Times", "time_text"]
+__all__ = ["BASIS", "Clock", "Group", "Time", "Times", "time_text"]
 
 BASIS: Final = f"bytes read and written, {OPERATIONS_PER_BYTE} operations as one"
 
@@ -37,24 +38,49 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """Layers whose time was measured together, because they run as one step or unit: their names and milliseconds."""
+
+    layers: tuple[str, ...]
+    ms: float
+
+    def __str__(self) -> str:
+        count = len(self.layers)
+        names = " + ".join(self.layers) if count <= _NAMED else f"{self.layers[0]} .. {self.layers[-1]} ({count})"
+        return f"{names}: {time_text(self.ms)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the group as JSON-compatible data."""
+        return {"layers": list(self.layers), "ms": self.ms}
+
+
+_NAMED: Final = 3
+"""The largest number of layers of a group that are all named in a text."""
+
+
+@dataclass(frozen=True, slots=True)
 class Time:
     """The time of a layer or part: milliseconds per run, None if unknown, and its share of all layers.
 
-    Without a measurement, both are estimated: the time of the whole run, or of the unit that contains the layer, is
-    divided among its layers in proportion to their work.
+    Without a measurement, both are estimated: the time of the whole run, or of the `group` that was measured together,
+    is divided among its layers in proportion to their work.
     """
 
     ms: float | None
     share: float
     measured: bool
+    group: Group | None = None
 
     def __str__(self) -> str:
+        if not self.measured and not self.ms and not self.share:
+            return "?"  # the work of the layer is unknown
         text = f"{100 * self.share:.2g}%" if self.ms is None else time_text(self.ms)
         return text if self.measured else f"~{text}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the time as JSON-compatible data."""
-        return {"ms": self.ms, "share": self.share, "how": "measured" if self.measured else "estimated"}
+        group = {} if self.group is None else {"group": self.group.to_dict()}
+        return {"ms": self.ms, "share": self.share, "how": "measured" if self.measured else "estimated"} | group
 
 
 def time_text(ms: float) -> str:
@@ -74,55 +100,54 @@ class Clock:
         self._facts = facts
         self._times = Times() if times is None else times
         self._work = {name: layer_facts.work for name, layer_facts in facts.layers.items()}
+        self._work_of_group: dict[tuple[str, ...], float] = {}
         self._layers_of_unit: dict[str, list[str]] = {}
         for name, units in facts.units.items():
             for unit in units:
                 self._layers_of_unit.setdefault(unit, []).append(name)
-        self._unmeasured_layers = {
-            unit: [name for name in names if not self._is_inside(name)] for unit, names in self._layers_of_unit.items()
-        }
-        self._unmeasured_work = {
-            unit: sum(self._work.get(name, 0.0) for name in names) for unit, names in self._unmeasured_layers.items()
-        }
         measured = sum(map(self._unit_time, self._layers_of_unit))
         self._total_work = sum(self._work.values()) or 1.0
         self._total = measured or self._times.whole
+        self._groups = {unit: self._groups_of(unit) for unit in self._layers_of_unit} if self._times.units else {}
 
     def layer(self, name: str) -> Time:
         """Return the time of the layer with this name.
 
-        It is exact if the layer runs by itself, or if its backend measured it. Else it is a share of the time of
-        the running layers that contain it.
+        It is exact if the layer runs by itself, or if its backend measured it alone. Else it is a share of the time of
+        the group in which the layer was measured, in each running layer that contains it.
         """
-        units = self._facts.units.get(name, ())
         if not self._times.units:
             return self._estimated_time([name])
-        if self._is_inside(name):
-            return self._measured_time(self._times.layers[name], True)
-        ms = sum(self._unmeasured_time(unit) * self._share_in(unit, name) for unit in units)
-        return self._measured_time(ms, all(len(self._layers_of_unit[unit]) == 1 for unit in units))
+        groups = [self._groups[unit][name] for unit in self._facts.units.get(name, ())]
+        ms = sum(group.ms * self._share_in(group, name) for group in groups)
+        shared = [group for group in groups if len(group.layers) > 1 and group.ms]
+        return self._measured_time(ms, not shared, shared[0] if len(shared) == 1 else None)
 
-    def _is_inside(self, name: str) -> bool:
-        """Return True if a backend measured the layer inside of a running layer with several."""
-        units = self._facts.units.get(name, ())
-        return name in self._times.layers and any(len(self._layers_of_unit[unit]) > 1 for unit in units)
+    def _groups_of(self, unit: str) -> dict[str, Group]:
+        """Return the group in which each layer of a running layer was measured, by the name of the layer."""
+        layers, times = self._layers_of_unit[unit], self._times
+        measured = {name for name in layers if name in times.layers} if len(layers) > 1 else set()
+        if not measured:
+            return dict.fromkeys(layers, Group(tuple(layers), self._unit_time(unit)))
+        if times.others.get(unit):  # steps that are named after no layer computed the other layers
+            rest = Group(tuple(name for name in layers if name not in measured), times.others[unit])
+            return {name: Group((name,), times.layers[name]) if name in measured else rest for name in layers}
+        leaders = leading_layers(self._facts, layers, measured)
+        members: dict[str, list[str]] = {}
+        for name in layers:
+            members.setdefault(leaders[name], []).append(name)
+        groups = {leader: Group(tuple(names), times.layers[leader]) for leader, names in members.items()}
+        return {name: groups[leaders[name]] for name in layers}
 
     def _unit_time(self, unit: str) -> float:
         """Return the measured milliseconds of a running layer; 0 if it did not run, as in a branch not taken."""
         return self._times.units.get(unit, 0.0)
 
-    def _unmeasured_time(self, unit: str) -> float:
-        """Return the milliseconds of a running layer that are divided among those of its layers that are not measured.
-
-        If the backend measured some layers, the others were computed in the steps of these, or in steps of no layer.
-        """
-        if any(map(self._is_inside, self._layers_of_unit[unit])):
-            return self._times.others.get(unit, 0.0)
-        return self._unit_time(unit)
-
-    def _share_in(self, unit: str, name: str) -> float:
-        total_work = self._unmeasured_work[unit]
-        return self._work.get(name, 0.0) / total_work if total_work else 1 / len(self._unmeasured_layers[unit])
+    def _share_in(self, group: Group, name: str) -> float:
+        if group.layers not in self._work_of_group:
+            self._work_of_group[group.layers] = sum(self._work.get(member, 0.0) for member in group.layers)
+        total_work = self._work_of_group[group.layers]
+        return self._work.get(name, 0.0) / total_work if total_work else 1 / len(group.layers)
 
     def part(self, part: Part) -> Time:
         """Return the time of a part: the sum of its running layers if these were timed, else an estimate.
@@ -133,8 +158,8 @@ class Clock:
             return self._measured_time(sum(map(self._unit_time, part.units)), True)
         return self._estimated_time(part.layers)
 
-    def _measured_time(self, ms: float, measured: bool) -> Time:
-        return Time(ms, ms / self._total if self._total else 0.0, measured)
+    def _measured_time(self, ms: float, measured: bool, group: Group | None = None) -> Time:
+        return Time(ms, ms / self._total if self._total else 0.0, measured, group)
 
     def _estimated_time(self, layers: Iterable[str]) -> Time:
         share = sum(self._work.get(name, 0.0) for name in layers) / self._total_work

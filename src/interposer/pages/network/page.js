@@ -46,6 +46,7 @@ function msText(ms) {
 // Estimated times have a tilde in front.
 function timeText(time) {
   if (!time) return "";
+  if (time.how !== "measured" && !time.ms && !time.share) return "?"; // the work is unknown
   const text = time.ms === null ? `${percent(time.share)}` : msText(time.ms);
   return time.how === "measured" ? text : `~${text}`;
 }

@@ -87,7 +87,15 @@ function timeLine(one) {
   if (!one.time)
     return one.ms === null || one.ms === undefined ? "" : `${msText(one.ms)} (measured, with what is in it)`;
   const share = one.time.ms === null ? "of the work" : `${percent(one.time.share)} of all layers`;
-  return `${timeText(one.time)} ${one.time.ms === null ? share : `(${share})`}, ${one.time.how}`;
+  const text = `${timeText(one.time)} ${one.time.ms === null ? share : `(${share})`}, ${one.time.how}`;
+  return one.time.group ? `${text}: ${groupText(one.time.group)}` : text;
+}
+
+// Layers that were measured together, such as those of one step.
+function groupText(group) {
+  const few = group.layers.slice(0, 3).join(" + "),
+    more = group.layers.length > 3 ? ` and ${group.layers.length - 3} more` : "";
+  return `its share by work of ${msText(group.ms)} for ${few}${more}`;
 }
 
 function refusalsOf(others) {
