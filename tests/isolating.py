@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,17 @@ def faulty_runtime(problems: dict[str, Any] | None = None, **isolation: Any) -> 
         with ip.Runtime(ip.CreationOptions(isolate={"Faulty": how})) as runtime:
             runtime.registry.register("Faulty", partial(Faulty, **(problems or {})))
             yield runtime
+
+
+def limit_calls(runtime: ip.Runtime, seconds: float, backend: str = "Faulty") -> None:
+    """Limit the calls of an isolated backend from now on.
+
+    A test of a backend that hangs limits the call that hangs, but not the calls before it, which a busy machine may
+    delay.
+    """
+    isolated = runtime.registry.get(backend)
+    assert isinstance(isolated, IsolatedBackend)
+    isolated.supervisor.how = replace(isolated.supervisor.how, deadline_seconds=seconds)
 
 
 def process_of(runtime: ip.Runtime, backend: str = "Faulty") -> int:

@@ -13,7 +13,7 @@ import pytest
 import interposer as ip
 from interposer.core.errors import BackendCrashedError, ExecutionError
 from interposer.isolation import CRASHED, QUARANTINED, REPLACED, RESTARTED
-from tests.isolating import X, needs_linux, no_trace_left
+from tests.isolating import X, limit_calls, needs_linux, no_trace_left
 from tests.native import Natives, mapped_files
 
 pytestmark = [needs_linux, pytest.mark.needs_cpuref]
@@ -44,11 +44,13 @@ def expected(x: Any) -> Any:
 
 
 @contextmanager
-def adder(natives: Natives, folder: Path, *flags: str, **isolation: Any) -> Iterator[ip.Runtime]:
+def adder(
+    natives: Natives, folder: Path, *flags: str, probe_seconds: float | None = None, **isolation: Any
+) -> Iterator[ip.Runtime]:
     """Return a runtime with the plug-in, isolated."""
     natives.install(folder, "Test_Adder_backend.so", ADDER, *flags)
     how = {"Adder": ip.Isolation(**isolation)}
-    options = ip.CreationOptions(dynamic_backends_path=str(folder), isolate=how, probe_seconds=3)
+    options = ip.CreationOptions(dynamic_backends_path=str(folder), isolate=how, probe_seconds=probe_seconds)
     with no_trace_left(), ip.Runtime(options) as runtime:
         yield runtime
 
@@ -75,9 +77,11 @@ def test_it_computes_and_the_host_never_opens_it(natives: Natives, tmp_path: Pat
 def test_wherever_it_fails_the_network_runs_on_the_next_backend(
     where: str, fault: str, natives: Natives, tmp_path: Path
 ) -> None:
-    flags = f"-DAT_{where}={fault}"
-    with adder(natives, tmp_path, flags, max_restarts=0, deadline_seconds=3) as runtime:
+    limits = {"deadline_seconds": 10, "probe_seconds": 3} if fault == "HANG" and where != "EXECUTE" else {}
+    with adder(natives, tmp_path, f"-DAT_{where}={fault}", max_restarts=0, **limits) as runtime:
         model = ip.load(network(), BACKENDS, runtime=runtime, fallback=True)
+        if (where, fault) == ("EXECUTE", "HANG"):
+            limit_calls(runtime, 3, "Adder")
         np.testing.assert_array_equal(model.run([X])[0], expected(X))
         kinds = [event.kind for event in runtime.events]
         assert kinds == [CRASHED, QUARANTINED, *([REPLACED] if where in ("COMPILE", "EXECUTE") else [])]
