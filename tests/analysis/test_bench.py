@@ -52,6 +52,31 @@ def test_candidates_are_loaded_compared_and_timed(runtime, network):
     assert report.quickest in report.candidates
 
 
+def test_the_search_of_auto_is_neither_part_of_its_load_nor_silent(runtime, network, tmp_path, monkeypatch):
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+    report = bench(network, [("auto",), ("CpuRef",)], runtime=runtime, budget_seconds=1e-6, **QUICK)
+    auto, reference = report.candidates
+    assert any(remark.endswith(" was not timed: the budget of 1e-06 s was spent") for remark in auto.remarks)
+    assert reference.remarks == ()
+    assert auto.load_ms > 0
+    assert auto.first_ms > 0
+    described = report.to_dict()["candidates"][0]
+    assert described["remarks"] == list(auto.remarks)
+    assert described["first_ms"] == auto.first_ms
+
+
+def test_auto_measures_a_network_of_open_shapes_for_the_inputs(runtime, tmp_path, monkeypatch):
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+    network = Network("open")
+    x = network.add_input_layer(0, TensorInfo((None, 4)), name="x")
+    network.add_output_layer(0, network.add_addition_layer(x, x), name="y")
+    inputs = {"x": np.ones((2, 4), np.float32)}
+    report = bench(network, [("auto",)], inputs, runtime=runtime, budget_seconds=1e-6, **QUICK)
+    [auto] = report.candidates
+    assert auto.reason == ""
+    assert auto.remarks
+
+
 def test_a_candidate_that_cannot_run_the_network_is_left_out_with_its_reason(runtime, network):
     report = bench(network, [("Device",), ("CpuRef",)], runtime=runtime, **QUICK)
 

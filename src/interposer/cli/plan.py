@@ -124,7 +124,7 @@ def _check_pins(pins: Plan, graph: Graph) -> None:
 
 def _print(plan: Plan, args: argparse.Namespace) -> None:
     rows = sorted(plan.measured.items(), key=lambda row: row[1])
-    cells = [(name, f"{milliseconds:.4g}", "chosen" if name == plan.chosen else "") for name, milliseconds in rows]
+    cells = [(name, _time_text(name, plan), "chosen" if name == plan.chosen else "") for name, _ in rows]
     cells += [(name, "-", "not timed") for name in plan.unmeasured]
     show(Table(("plan", "ms", ""), cells, ("ms",)))
     for note in plan.notes():
@@ -136,6 +136,11 @@ def _print(plan: Plan, args: argparse.Namespace) -> None:
         say(_cost_text(plan))
     if args.output is not None:
         say(f"written: {args.output}, with {_entries_text(plan)}")
+
+
+def _time_text(name: str, plan: Plan) -> str:
+    spread = f" ±{plan.spread[name]:.0%}" if name in plan.spread else ""
+    return f"{plan.measured[name]:.4g}{spread}"
 
 
 def _cost_text(plan: Plan) -> str:

@@ -94,7 +94,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_timing_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--repeat", type=positive, default=1, metavar="N", help="time N runs after one to warm up")
+    parser.add_argument(
+        "--repeat", type=positive, default=1, metavar="N",
+        help="time N runs after one to warm up; by default, only the first run is made and timed",
+    )  # fmt: skip
     parser.add_argument(
         "--concurrent", type=threads, default=1, metavar="N",
         help="run in N threads at the same time, each --repeat times (default: 1)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import statistics
 from contextlib import suppress
 from typing import Any, Final
 
@@ -10,12 +11,13 @@ from interposer.cli.inputs import add_input_arguments, inputs_text, read_inputs,
 from interposer.cli.network import add_network_arguments, add_plan_argument, open_model, report_absent, sources_of
 from interposer.cli.numbers import positive
 from interposer.cli.outputs import check_writable, file_path
-from interposer.cli.tables import Table, say, show, write_json
+from interposer.cli.tables import Table, counted, say, show, write_json
 from interposer.core.errors import InvalidArgumentError
-from interposer.profiling import CounterTotal, LayerTimes, Profile
+from interposer.profiling import Category, CounterTotal, LayerTimes, Profile
 from interposer.profiling.profile import SUFFIXES
 from interposer.session import Model
 from interposer.session.images import Preprocessing
+from interposer.session.timing import spread_of
 
 __all__ = ["configure", "execute"]
 
@@ -73,6 +75,10 @@ def execute(args: argparse.Namespace) -> None:
     _print("layer", profile.layers())
     _print("step", profile.steps())
     _print_counters(profile.counters())
+    durations = _durations(profile)
+    if durations:
+        median = f"{statistics.median(durations) / 1000:.2f} us ±{spread_of(durations):.0%}"
+        say(f"one run takes {median} (median of {counted(len(durations), 'recorded run')})")
     say(f"written: {args.output}, with {args.runs} runs on: {inputs_text(args)}")
     if profile.lost:
         say(f"{profile.lost} events were lost, because the buffer was full; give fewer --runs")
@@ -94,7 +100,15 @@ def _write_json(args: argparse.Namespace, profile: Profile) -> None:
         "steps": [entry.to_dict() for entry in steps],
         "counters": [entry.to_dict() for entry in counters],
     }
+    durations = _durations(profile)
+    if durations:
+        facts["run"] = {"median_us": statistics.median(durations) / 1000, "spread": spread_of(durations)}
     write_json(facts | {"runs": args.runs, "lost": profile.lost, "inputs": inputs_text(args)})
+
+
+def _durations(profile: Profile) -> list[int]:
+    """Return the nanoseconds of each recorded run."""
+    return [interval.duration for interval in profile.recording.intervals if interval.site.category is Category.RUN]
 
 
 def _print(subject: str, entries: list[LayerTimes]) -> None:

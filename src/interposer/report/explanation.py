@@ -122,6 +122,7 @@ class Explanation:
             "candidates_ms": dict(times.candidates),
             **({"not_measured": dict(times.unmeasured)} if times.unmeasured else {}),
             **({"notes": list(times.notes)} if times.notes else {}),
+            **({} if times.spread is None else {"spread": times.spread}),
         }
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -223,7 +224,9 @@ class Explanation:
         if times is None or times.whole is None:
             return
         basis = f"{times.source}, {_counted(times.runs, 'run')}" if times.runs else times.source
-        yield f"  one run takes {time_text(times.whole)} ({basis}); ~ stands before estimates, by work ({BASIS})"
+        spread = "" if times.spread is None else f" ±{times.spread:.0%}"
+        whole = f"{time_text(times.whole)}{spread}"
+        yield f"  one run takes {whole} ({basis}); ~ stands before estimates, by work ({BASIS})"
         layers_total = sum(times.units.values())
         if layers_total > _DISAGREES * times.whole:
             yield (

@@ -23,7 +23,8 @@ class Times:
     and `runs` how many runs were measured. `candidates` has the times of whole runs with other placements, by name, and
     `unmeasured` the reasons why others were not timed; `notes` are sentences about both.
     `layers` has the times of layers that backends measured inside of running layers, by name, and `others` the times of
-    the steps in a running layer that belong to no layer of the network.
+    the steps in a running layer that belong to no layer of the network. `spread` is half the distance between the lower
+    and the upper quartile of the whole runs, relative to their median; None if it is unknown.
     """
 
     whole: float | None = None
@@ -35,6 +36,7 @@ class Times:
     notes: tuple[str, ...] = ()
     layers: Mapping[str, float] = field(default_factory=dict)
     others: Mapping[str, float] = field(default_factory=dict)
+    spread: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

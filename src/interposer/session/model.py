@@ -305,7 +305,8 @@ class Model:
             return None
         units_run = {placement.runs_in for placement in optimized.placements}
         units = plan.units if units_run <= plan.units.keys() else {}
-        return Times(whole, units, source=f"plan {plan.chosen!r}", **self._search_facts())
+        source, spread = f"plan {plan.chosen!r}", plan.spread.get(plan.chosen)
+        return Times(whole, units, source=source, spread=spread, **self._search_facts())
 
     def transfers(self) -> TransferReport:
         """Return how many tensors were copied and imported between kinds of memory, in all calls like the last one.

@@ -18,6 +18,7 @@ from interposer.report.optimized import OptimizedNetwork
 from interposer.report.times import Times
 from interposer.runtime import RunControl
 from interposer.session.placement.cuts import example
+from interposer.session.timing import spread_of
 
 __all__ = ["example_inputs", "measured_times", "recorded_times"]
 
@@ -69,7 +70,8 @@ def measured_times(run: Callable[[RunControl | None], Any], budget_seconds: floa
         run(stopwatches[-1])
     names = dict.fromkeys(name for stopwatch in stopwatches for name in stopwatch.seconds)
     units = {name: statistics.median(stopwatch.seconds[name] for stopwatch in stopwatches) * 1e3 for name in names}
-    return Times(statistics.median(whole_seconds) * 1e3, units, "measured", len(whole_seconds))
+    spread = spread_of(whole_seconds)
+    return Times(statistics.median(whole_seconds) * 1e3, units, "measured", len(whole_seconds), spread=spread)
 
 
 def _check_budget(budget_seconds: float) -> None:
@@ -99,9 +101,8 @@ def recorded_times(run: Callable[[], Any], budget_seconds: float) -> Times:
                 run()
         recorded_runs += _recorded_runs(recorder.recording())[1:]
     units, layers, others = map(_medians, zip(*recorded_runs, strict=True))
-    return Times(
-        statistics.median(whole_seconds) * 1e3, units, "measured", len(whole_seconds), layers=layers, others=others
-    )
+    whole, spread = statistics.median(whole_seconds) * 1e3, spread_of(whole_seconds)
+    return Times(whole, units, "measured", len(whole_seconds), layers=layers, others=others, spread=spread)
 
 
 def _turn(seconds: float) -> Iterator[int]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["LONG", "REST", "Timing", "take_turns", "undecided"]
+__all__ = ["LONG", "REST", "Timing", "spread_of", "take_turns", "undecided"]
 
 Failed = Callable[[str, Exception], None]
 FEWEST: Final = 3
@@ -55,6 +56,16 @@ class Timing:
     def followed_by(self, other: Timing) -> Timing:
         """Return a timing with the turns of both, those of `other` last, for a measurement that was continued."""
         return Timing((*self.turns, *other.turns), min(self.least, other.least))
+
+
+def spread_of(times: Sequence[float]) -> float:
+    """Return how much times vary: half the distance between their lower and upper quartile, relative to the median.
+
+    `times` has at least one element. The result is 0 if the median is 0.
+    """
+    ordered = sorted(times)
+    quarter = len(ordered) // 4
+    return (ordered[-1 - quarter] - ordered[quarter]) / (2 * (ordered[len(ordered) // 2] or math.inf))
 
 
 def undecided(timings: Mapping[str, Timing]) -> list[str]:

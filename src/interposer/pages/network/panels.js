@@ -207,7 +207,7 @@ function aboutNetwork() {
         "one run",
         times.whole_ms === null
           ? "not measured"
-          : `${msText(times.whole_ms)} (${times.source}${times.runs ? `, ${counted(times.runs, "run")}` : ""})`,
+          : `${msText(times.whole_ms)}${spreadText(times.spread)} (${times.source}${times.runs ? `, ${counted(times.runs, "run")}` : ""})`,
       ],
       [
         "measured plans",
@@ -227,6 +227,10 @@ function aboutNetwork() {
       class: "hint",
     }),
   ];
+}
+
+function spreadText(spread) {
+  return spread === undefined ? "" : ` \u00b1${percent(spread)}`;
 }
 
 function refusalCount(backend) {

@@ -36,7 +36,7 @@ from interposer.session.placement.objective import Search
 from interposer.session.placement.origin import made_with
 from interposer.session.placement.plan import MIXES, Plan
 from interposer.session.placement.search import Candidate, Part, best_plans, with_bounds
-from interposer.session.timing import REST, Timing, take_turns, undecided
+from interposer.session.timing import REST, Timing, spread_of, take_turns, undecided
 
 __all__ = ["place", "planned"]
 
@@ -635,7 +635,9 @@ class _Placer:
         if not allowed:
             raise self._beyond(seconds)
         name = self._best(allowed, seconds, timings)
-        return replace(plans[name], measured=self._measured(seconds), chosen=name, units=self._units(name))
+        spread = {plan: spread_of(timing.turns) for plan, timing in timings.items() if len(timing.turns) > 1}
+        measured, units = self._measured(seconds), self._units(name)
+        return replace(plans[name], measured=measured, spread=spread, chosen=name, units=units)
 
     def _units(self, name: str) -> dict[str, float]:
         """Return the milliseconds of each layer, compiled part and copy of the chosen plan, by name.
@@ -744,7 +746,7 @@ class _Placer:
         finalists = _with_most_turns({name: timings[name] for name in names if name in self.ids})
         mix = min((name for name in names if name not in self.ids), key=lambda name: seconds[name], default="")
         alone = min(finalists, key=lambda name: seconds[name], default=mix)
-        noise = max(_GAIN, _spread(timings[alone].turns))
+        noise = max(_GAIN, spread_of(timings[alone].turns))
         if mix in ("", alone) or seconds[mix] >= seconds[alone] * (1 - noise):
             return alone
         return mix if self._is_faster(mix, alone) else alone
@@ -774,13 +776,6 @@ def _with_most_turns(timings: Mapping[str, Timing]) -> dict[str, Timing]:
     """
     most = max((len(timing.turns) for timing in timings.values()), default=0)
     return {name: timing for name, timing in timings.items() if len(timing.turns) == most}
-
-
-def _spread(times: Sequence[float]) -> float:
-    """Return how much times vary: half the distance between their lower and upper quartile, relative to the median."""
-    sorted_times = sorted(times)
-    quarter = len(sorted_times) // 4
-    return (sorted_times[-1 - quarter] - sorted_times[quarter]) / (2 * sorted_times[len(sorted_times) // 2])
 
 
 def _spans(count: int) -> Iterator[tuple[int, int]]:

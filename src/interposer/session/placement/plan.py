@@ -37,8 +37,10 @@ class Plan:
     supports them. `exclude` maps types of layers to the ids of backends that never run them.
 
     `measured` maps the names of candidates to the milliseconds of one run of the whole network (for throughput: the
-    time of concurrent runs divided by their number). `chosen` is the name of the selected candidate. `made_with` has
-    the versions, the machine and the threads of the measurement. `failed` maps backends to the errors they raised.
+    time of concurrent runs divided by their number). `spread` has how much these times varied in several turns: half
+    the distance between their lower and upper quartile, relative to the median. `chosen` is the name of the selected
+    candidate. `made_with` has the versions, the machine and the threads of the measurement. `failed` maps backends to
+    the errors they raised.
 
     `unmeasured` maps the names of candidates that were not timed to the reasons; its key ``"mixes"`` stands for all
     candidates with several backends.
@@ -60,6 +62,7 @@ class Plan:
     cost: Mapping[str, float] = field(default_factory=dict)
     units: Mapping[str, float] = field(default_factory=dict)
     unmeasured: Mapping[str, str] = field(default_factory=dict)
+    spread: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "backends", listed_ids(self.backends, "a plan's backends"))
@@ -134,7 +137,8 @@ class Plan:
             "plan": _VERSION, "network": self.network, "chosen": self.chosen, "backends": list(self.backends),
             "layers": dict(self.layers), "exclude": {kind: list(ids) for kind, ids in self.exclude.items()},
             "milliseconds": dict(self.measured), "made with": dict(self.made_with), "failed": dict(self.failed),
-            "not measured": dict(self.unmeasured), "cost": dict(self.cost), "units": dict(self.units),
+            "spread": dict(self.spread), "not measured": dict(self.unmeasured), "cost": dict(self.cost),
+            "units": dict(self.units),
         }  # fmt: skip
         return json.dumps(facts, indent=1) + "\n"
 
@@ -174,6 +178,7 @@ class Plan:
             str(facts.get("chosen", "")), dict(facts.get("made with", {})), dict(facts.get("failed", {})),
             dict(facts.get("cost", {})), {str(name): float(time) for name, time in facts.get("units", {}).items()},
             {str(name): str(reason) for name, reason in facts.get("not measured", {}).items()},
+            {str(name): float(spread) for name, spread in facts.get("spread", {}).items()},
         )  # fmt: skip
 
 
@@ -207,7 +212,7 @@ def _problem(facts: Any) -> str | None:
     exclude = facts.get("exclude", {})
     if not isinstance(exclude, dict) or not all(map(_is_ids, exclude.values())):
         return '"exclude" must map types of layers to lists of ids'
-    for member in ("milliseconds", "units"):
+    for member in ("milliseconds", "units", "spread"):
         times = facts.get(member, {})
         if not isinstance(times, dict) or not all(map(_is_time, times.values())):
             return f'"{member}" must map names to numbers'
