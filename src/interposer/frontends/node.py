@@ -19,9 +19,11 @@ their index, and *attributes* by their name; what the two give has the same noun
 ``open_shape(why)``      refuse the node until the caller gives the shapes of the inputs
 =======================  ==================================================================================
 
-A format derives its node class from `Node`. It provides `optional` and `num_inputs`; how messages call an operand, if
-they differ; and its attributes, whose forms differ: a table of options or a descriptor may stand for them. Words of
-users' converters, which a format had before (`add`, `input`, `ints`), stay as methods that call those of this class.
+The layers and refusals of the table are methods of `Layers`, and the operands those of `Node`. A format derives its
+node class from `Node`. It provides `optional` and `num_inputs`; how messages call an operand, if they differ; and its
+attributes, whose forms differ: a table of options or a descriptor may stand for them. Words of users' converters, which
+a format had before (`add`, `input`, `ints`), stay as methods that call those of this class. PyTorch's operators get
+their operands as arguments of the converter, so its class derives from `Layers`.
 """
 
 from __future__ import annotations
@@ -41,10 +43,97 @@ from interposer.ir.graph import Graph, Value
 from interposer.ops.control_flow import ControlFlow
 from interposer.ops.quantization import Cast
 
-__all__ = ["Node"]
+__all__ = ["Layers", "Node"]
 
 
-class Node(ABC):
+class Layers:
+    """What a converter adds to the network for one node, and how it refuses the node.
+
+    `name` is that of the node, after which its layers are named. `source` says where it is in the file, for messages.
+
+    Raises from all methods:
+        ParseError: an operator does not accept its operands.
+        UnsupportedFormError: the node has a form that is not supported.
+    """
+
+    importer: Importer
+
+    def __init__(self, importer: Importer, name: str, source: str) -> None:
+        self.importer = importer
+        self.name, self.source = name, source
+
+    # --- layers -------------------------------------------------------------------------------------------------------
+
+    def result(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
+        """Add the layer that computes the node's output under the node's name, and return the output.
+
+        If all operands are constants, it may be a constant instead. `quantization` is that of the output.
+        """
+        return self.importer.add(op, operands, self.name, self.source, quantization)[0]
+
+    def results(self, op: Op, *operands: Value | None) -> list[Value]:
+        """Add the layer that computes all outputs of the node under the node's name, and return them."""
+        return self.importer.add(op, operands, self.name, self.source)
+
+    def step(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
+        """Add a layer for an intermediate value, and return its first output, which may have a `quantization`."""
+        return self.importer.add(op, operands, self.step_name(op), self.source, quantization)[0]
+
+    def steps(self, op: Op, *operands: Value | None) -> list[Value]:
+        """Add a layer for several intermediate values, and return them."""
+        return self.importer.add(op, operands, self.step_name(op), self.source)
+
+    def step_name(self, op: Op) -> str:
+        """Return the name of a layer for an intermediate value, made of those of the node and the operator."""
+        return f"{self.name}/{op.op_name()}"
+
+    def control(self, op: ControlFlow, operands: Sequence[Value | None], graphs: Sequence[Graph]) -> list[Value]:
+        """Add a control-flow layer with the regions `graphs` under the node's name, and return all outputs."""
+        return self.importer.add_control(op, operands, graphs, self.name, self.source)
+
+    def constant(self, array: Array, quantization: Quantization | None = None) -> Value:
+        """Return a new constant with this array, named after the node."""
+        return self.importer.constant(array, f"{self.name}/constant", self.source, quantization)
+
+    def scalar_like(self, number: float, like: Value) -> Value:
+        """Return a new constant scalar of the type of `like`."""
+        return self.constant(np.array(number).astype(like.known.dtype.numpy))
+
+    def cast(self, value: Value, dtype: DataType) -> Value:
+        """Return a value converted to a type; unchanged if it has the type already."""
+        return value if value.known.dtype is dtype else self.step(Cast(dtype), value)
+
+    # --- refusals -----------------------------------------------------------------------------------------------------
+
+    def fail(self, problem: str) -> NoReturn:
+        """Raise `ParseError`, as the node violates the format; the importer adds the node's place."""
+        raise ParseError(problem)
+
+    def unsupported(self, reason: str) -> NoReturn:
+        """Refuse the node by raising `UnsupportedFormError` with a reason."""
+        raise UnsupportedFormError(reason)
+
+    def open_shape(self, reason: str) -> NoReturn:
+        """Refuse the node with a reason; the error asks the caller for the shapes of the model's inputs."""
+        raise UnboundFormError(reason, Needs(shapes=True))
+
+    def concrete(self, shape: TensorShape, title: str) -> tuple[int, ...]:
+        """Return a shape as a tuple of integers; refuse the node if a dimension is unknown.
+
+        `title` names the tensor in the message, which asks for shapes of the model's inputs.
+        """
+        if not shape.is_concrete:
+            self.open_shape(f"its {title} has the shape {shape}")
+        return tuple(shape)
+
+    def known(self, size: int, title: str) -> int:
+        """Return a size; refuse the node if it is an unknown dimension. `title` names the size in the message."""
+        if isinstance(size, Dim):
+            self.open_shape(f"its {title} is not known")
+        return size
+
+
+class Node(Layers, ABC):
     """A node while it is converted; converters read its operands and attributes, and add layers through its methods.
 
     `kind` is the operator, and `name` that of the node, after which its layers are named. `source` says where it is in
@@ -55,11 +144,9 @@ class Node(ABC):
         UnsupportedFormError: it is valid, but has a form that is not supported.
     """
 
-    importer: Importer
-
     def __init__(self, importer: Importer, kind: str, name: str, source: str) -> None:
-        self.importer = importer
-        self.kind, self.name, self.source = kind, name, source
+        super().__init__(importer, name, source)
+        self.kind = kind
 
     # --- what a format provides ---------------------------------------------------------------------------------------
 
@@ -169,73 +256,3 @@ class Node(ABC):
         """Return True if a value is only known at run time, whatever shapes and values of inputs the caller gives."""
         known = value.constant is not None or self.importer.dimensions_of(value) is not None
         return not known and self.importer.needs(value) is None
-
-    # --- layers -------------------------------------------------------------------------------------------------------
-
-    def result(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
-        """Add the layer that computes the node's output under the node's name, and return the output.
-
-        If all operands are constants, it may be a constant instead. `quantization` is that of the output.
-        """
-        return self.importer.add(op, operands, self.name, self.source, quantization)[0]
-
-    def results(self, op: Op, *operands: Value | None) -> list[Value]:
-        """Add the layer that computes all outputs of the node under the node's name, and return them."""
-        return self.importer.add(op, operands, self.name, self.source)
-
-    def step(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
-        """Add a layer for an intermediate value, and return its first output, which may have a `quantization`."""
-        return self.importer.add(op, operands, self.step_name(op), self.source, quantization)[0]
-
-    def steps(self, op: Op, *operands: Value | None) -> list[Value]:
-        """Add a layer for several intermediate values, and return them."""
-        return self.importer.add(op, operands, self.step_name(op), self.source)
-
-    def step_name(self, op: Op) -> str:
-        """Return the name of a layer for an intermediate value, made of those of the node and the operator."""
-        return f"{self.name}/{op.op_name()}"
-
-    def control(self, op: ControlFlow, operands: Sequence[Value | None], graphs: Sequence[Graph]) -> list[Value]:
-        """Add a control-flow layer with the regions `graphs` under the node's name, and return all outputs."""
-        return self.importer.add_control(op, operands, graphs, self.name, self.source)
-
-    def constant(self, array: Array, quantization: Quantization | None = None) -> Value:
-        """Return a new constant with this array, named after the node."""
-        return self.importer.constant(array, f"{self.name}/constant", self.source, quantization)
-
-    def scalar_like(self, number: float, like: Value) -> Value:
-        """Return a new constant scalar of the type of `like`."""
-        return self.constant(np.array(number).astype(like.known.dtype.numpy))
-
-    def cast(self, value: Value, dtype: DataType) -> Value:
-        """Return a value converted to a type; unchanged if it has the type already."""
-        return value if value.known.dtype is dtype else self.step(Cast(dtype), value)
-
-    # --- refusals -----------------------------------------------------------------------------------------------------
-
-    def fail(self, problem: str) -> NoReturn:
-        """Raise `ParseError`, as the node violates the format; the importer adds the node's place."""
-        raise ParseError(problem)
-
-    def unsupported(self, reason: str) -> NoReturn:
-        """Refuse the node by raising `UnsupportedFormError` with a reason."""
-        raise UnsupportedFormError(reason)
-
-    def open_shape(self, reason: str) -> NoReturn:
-        """Refuse the node with a reason; the error asks the caller for the shapes of the model's inputs."""
-        raise UnboundFormError(reason, Needs(shapes=True))
-
-    def concrete(self, shape: TensorShape, title: str) -> tuple[int, ...]:
-        """Return a shape as a tuple of integers; refuse the node if a dimension is unknown.
-
-        `title` names the tensor in the message, which asks for shapes of the model's inputs.
-        """
-        if not shape.is_concrete:
-            self.open_shape(f"its {title} has the shape {shape}")
-        return tuple(shape)
-
-    def known(self, size: int, title: str) -> int:
-        """Return a size; refuse the node if it is an unknown dimension. `title` names the size in the message."""
-        if isinstance(size, Dim):
-            self.open_shape(f"its {title} is not known")
-        return size

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from interposer.core.types import DataType, Dim, TensorShape
-from interposer.frontends.node import Node
+from interposer.frontends.node import Layers
 from interposer.ir.graph import Value
 from interposer.ops.dynamic import DynamicReshape
 from interposer.ops.gather import Gather
@@ -42,7 +42,7 @@ def reshape_to(shape: TensorShape, sizes: Sequence[int], leading: int = 0) -> Re
     return Reshape(tuple(target), copy_zeros=bool(copied))
 
 
-def final_reshape(node: Node, value: Value, sizes: Sequence[int], leading: int = 0) -> Value:
+def final_reshape(node: Layers, value: Value, sizes: Sequence[int], leading: int = 0) -> Value:
     """Return the value reshaped to `sizes`, as the node's own result; one size may be -1 and some an unknown `Dim`.
 
     The first `leading` sizes are the value's own dimensions.
@@ -50,12 +50,12 @@ def final_reshape(node: Node, value: Value, sizes: Sequence[int], leading: int =
     return node.result(_reshape(node, value.known.shape, sizes, leading), value)
 
 
-def reshaped(node: Node, value: Value, sizes: Sequence[int], leading: int = 0) -> Value:
+def reshaped(node: Layers, value: Value, sizes: Sequence[int], leading: int = 0) -> Value:
     """Return the value reshaped to `sizes`, like `final_reshape`, as an intermediate result of the node."""
     return node.step(_reshape(node, value.known.shape, sizes, leading), value)
 
 
-def final_reshape_like(node: Node, value: Value, like: Value) -> Value:
+def final_reshape_like(node: Layers, value: Value, like: Value) -> Value:
     """Return the value reshaped to the shape of `like`, which may be unknown until the network runs."""
     sizes = like.known.shape
     op = reshape_to(value.known.shape, sizes)
@@ -65,7 +65,7 @@ def final_reshape_like(node: Node, value: Value, like: Value) -> Value:
 
 
 def final_reshape_by(
-    node: Node, value: Value, shape: Value, sizes: Sequence[int], *, copy_zeros: bool = False
+    node: Layers, value: Value, shape: Value, sizes: Sequence[int], *, copy_zeros: bool = False
 ) -> Value:
     """Return the value reshaped to the elements of the tensor `shape`; `sizes` says what is known of them."""
     known = _known_sizes(sizes)
@@ -74,7 +74,7 @@ def final_reshape_by(
     return node.result(known, node.step(DynamicReshape(copy_zeros), value, shape))
 
 
-def removed_axes(node: Node, value: Value, axes: Sequence[int]) -> Value:
+def removed_axes(node: Layers, value: Value, axes: Sequence[int]) -> Value:
     """Return the value without `axes`, which must have size 1, as the node's own result."""
     shape = value.known.shape
     unknown = [axis for axis in axes if isinstance(shape[axis], Dim)]
@@ -88,7 +88,7 @@ def removed_axes(node: Node, value: Value, axes: Sequence[int]) -> Value:
     return checked
 
 
-def inserted_axes(node: Node, value: Value, axes: Sequence[int]) -> Value:
+def inserted_axes(node: Layers, value: Value, axes: Sequence[int]) -> Value:
     """Return the value with new axes of size 1, counted in the result, as the node's own result."""
     dims = iter(value.known.shape)
     sizes = [1 if axis in axes else next(dims) for axis in range(value.known.rank + len(axes))]
@@ -100,7 +100,7 @@ def inserted_axes(node: Node, value: Value, axes: Sequence[int]) -> Value:
     return value
 
 
-def _reshape(node: Node, shape: TensorShape, sizes: Sequence[int], leading: int) -> Reshape:
+def _reshape(node: Layers, shape: TensorShape, sizes: Sequence[int], leading: int) -> Reshape:
     op = reshape_to(shape, sizes, leading)
     if op is None:
         node.open_shape("the dimensions of its result depend on several unknown ones")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.frontends.converters import Converters
 from interposer.frontends.nnapi.node import Node
 from interposer.ir.graph import Value
 
@@ -29,7 +29,9 @@ class Entry(NamedTuple):
         return f"it has {count} inputs; expected {self.least}{bound}"
 
 
-_TABLE: Final[dict[str, Entry]] = {}
+_TABLE: Final = Converters[Entry]()
+find: Final = _TABLE.find
+operators: Final = _TABLE.names
 
 
 def operator(*names: str, inputs: int | tuple[int, int | None]) -> Callable[[Converter], Converter]:
@@ -37,27 +39,6 @@ def operator(*names: str, inputs: int | tuple[int, int | None]) -> Callable[[Con
 
     It takes a `Node` and returns the operator's output value, or a sequence of them. `inputs` is the number of inputs
     that these operators have, or a pair (minimum, maximum), with None for no maximum.
-
-    Raises:
-        InvalidArgumentError: a second function for the same operator.
     """
     least, most = (inputs, inputs) if isinstance(inputs, int) else inputs
-
-    def register(convert: Converter) -> Converter:
-        for name in names:
-            if name in _TABLE:
-                raise InvalidArgumentError(f"{name} has two functions")
-            _TABLE[name] = Entry(convert, least, most)
-        return convert
-
-    return register
-
-
-def find(name: str) -> Entry | None:
-    """Return the entry of the NNAPI operator `name`, or None if there is no converter for it."""
-    return _TABLE.get(name)
-
-
-def operators() -> list[str]:
-    """Return the names of the NNAPI operators that have a converter."""
-    return sorted(_TABLE)
+    return _TABLE.register(names, lambda convert, _: Entry(convert, least, most))

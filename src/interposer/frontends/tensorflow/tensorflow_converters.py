@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.frontends.converters import Converters
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.results import Result
 
@@ -24,7 +24,9 @@ class Entry(NamedTuple):
     outputs: tuple[str, ...] = ()
 
 
-_TABLE: Final[dict[str, Entry]] = {}
+_TABLE: Final = Converters[Entry]()
+find: Final = _TABLE.find
+operators: Final = _TABLE.names
 
 
 def operator(*names: str, outputs: Sequence[str] = ()) -> Callable[[Converter], Converter]:
@@ -32,26 +34,5 @@ def operator(*names: str, outputs: Sequence[str] = ()) -> Callable[[Converter], 
 
     It takes a `Node` and returns the operator's output, or a sequence of them. `outputs` are the names of the outputs
     in the definition of the operator, if there are several.
-
-    Raises:
-        InvalidArgumentError: a second function for the same operator.
     """
-
-    def register(convert: Converter) -> Converter:
-        for name in names:
-            if name in _TABLE:
-                raise InvalidArgumentError(f"{name} has two functions")
-            _TABLE[name] = Entry(convert, tuple(outputs))
-        return convert
-
-    return register
-
-
-def find(name: str) -> Entry | None:
-    """Return the entry of an operator; None if it is not known."""
-    return _TABLE.get(name)
-
-
-def operators() -> list[str]:
-    """Return the names of all supported operators."""
-    return sorted(_TABLE)
+    return _TABLE.register(names, lambda convert, _: Entry(convert, tuple(outputs)))

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.formats.tflite.schema import OPTIONS
+from interposer.frontends.converters import Converters
 from interposer.frontends.tflite.node import Node
 from interposer.ir.graph import Value
 
@@ -26,48 +27,36 @@ class Entry(NamedTuple):
     options: str
 
 
-_TABLE: Final[dict[tuple[str, bool], Entry]] = {}
-_COMPLEX: Final[dict[str, Entry]] = {}
+_TABLE: Final = Converters[Entry]()
+_COMPLEX: Final = Converters[Entry]()
 _USERS: Final[dict[str, Entry]] = {}
+
+
+def _key(name: str, custom: bool) -> str:
+    return f"CUSTOM {name}" if custom else name
 
 
 def operator(*names: str, options: bool = False, custom: bool = False) -> Callable[[Converter], Converter]:
     """Register the decorated function as the converter of the TFLite operators `names`.
 
     It takes a `Node` and returns the operator's output value, or a sequence of them, with None for an output that is
-    not available to other operators. With `options`, it reads the
-    node's options; an operator with options of another type than the schema's is then refused. `custom` says that the
-    names are those of custom operators.
-
-    Raises:
-        InvalidArgumentError: a second function for the same operator.
+    not available to other operators. With `options`, it reads the node's options; an operator with options of another
+    type than the schema's is then refused. `custom` says that the names are those of custom operators.
     """
-
-    def register(convert: Converter) -> Converter:
-        for name in names:
-            if (name, custom) in _TABLE:
-                raise InvalidArgumentError(f"{name} has two functions")
-            _TABLE[name, custom] = Entry(convert, OPTIONS[name] if options else "")
-        return convert
-
-    return register
+    return _registered(_TABLE, [_key(name, custom) for name in names], options)
 
 
 def complex_operator(*names: str, options: bool = False) -> Callable[[Converter], Converter]:
     """Register the decorated function as the converter of operators that have complex inputs or outputs.
 
-    It is used instead of the operators' other converter if a tensor of the operator is complex. The arguments and
-    errors are those of `operator`.
+    It is used instead of the operators' other converter if a tensor of the operator is complex. The arguments are those
+    of `operator`.
     """
+    return _registered(_COMPLEX, names, options)
 
-    def register(convert: Converter) -> Converter:
-        for name in names:
-            if name in _COMPLEX:
-                raise InvalidArgumentError(f"{name} has two functions for complex numbers")
-            _COMPLEX[name] = Entry(convert, OPTIONS[name] if options else "")
-        return convert
 
-    return register
+def _registered(table: Converters[Entry], names: Sequence[str], options: bool) -> Callable[[Converter], Converter]:
+    return table.register(names, lambda convert, name: Entry(convert, OPTIONS[name] if options else ""))
 
 
 def add_custom(name: str, convert: Converter) -> None:
@@ -75,7 +64,7 @@ def add_custom(name: str, convert: Converter) -> None:
 
     `InvalidArgumentError` is raised for an operator that Interposer converts itself, or that has another function.
     """
-    if (name, True) in _TABLE:
+    if _TABLE.find(_key(name, True)) is not None:
         raise InvalidArgumentError(f"the custom operator {name} is known already")
     known = _USERS.get(name)
     if known is not None and _place(known.convert) != _place(convert):
@@ -89,14 +78,13 @@ def _place(convert: Converter) -> tuple[str | None, str | None]:
 
 def find(name: str, custom: bool) -> Entry | None:
     """Return the entry of an operator, or of a custom operator if `custom`; None if it is not known."""
-    return _TABLE.get((name, custom)) or (_USERS if custom else _COMPLEX).get(name)
+    return _TABLE.find(_key(name, custom)) or (_USERS.get(name) if custom else _COMPLEX.find(name))
 
 
-def find_complex(name: str) -> Entry | None:
-    """Return the entry of a builtin operator for complex numbers; None if it does not support them."""
-    return _COMPLEX.get(name)
+find_complex: Final = _COMPLEX.find
+"""Return the entry of a builtin operator for complex numbers; None if it does not support them."""
 
 
 def operators() -> list[str]:
     """Return the names of all supported operators, custom ones as ``CUSTOM name``."""
-    return sorted({*(f"CUSTOM {name}" if custom else name for name, custom in _TABLE), *_COMPLEX})
+    return sorted({*_TABLE.names(), *_COMPLEX.names()})

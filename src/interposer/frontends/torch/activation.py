@@ -20,7 +20,7 @@ __all__ = ["activated"]
 
 def activated(c: Call, x: Value, function: ActivationFunction, a: float = 0.0, b: float = 0.0) -> Value:
     """Apply an activation function in the type of the node's result."""
-    return c.add(Activation(function, float(a), float(b)), c.cast(x, c.dtype))
+    return c.step(Activation(function, float(a), float(b)), c.cast(x, c.dtype))
 
 
 _PLAIN: Final = {
@@ -111,7 +111,7 @@ def softplus(c: Call, x: Value, beta: Number = 1, threshold: Number = 20) -> Val
     """Convert softplus, which is x itself where beta * x exceeds the threshold."""
     x = c.cast(x, c.dtype)
     z = x if beta == 1 else c.times(x, beta)
-    soft = c.add(Activation(ActivationFunction.SOFT_RELU), z)
+    soft = c.step(Activation(ActivationFunction.SOFT_RELU), z)
     soft = soft if beta == 1 else c.over(soft, beta)
     return c.where(c.compare(ComparisonOperation.GREATER, z, threshold), x, soft)
 
@@ -119,7 +119,7 @@ def softplus(c: Call, x: Value, beta: Number = 1, threshold: Number = 20) -> Val
 @aten("log_sigmoid")
 def log_sigmoid(c: Call, x: Value) -> Value:
     """Convert logsigmoid: -softplus(-x)."""
-    soft = c.add(Activation(ActivationFunction.SOFT_RELU), c.unary(Unary.NEG, c.cast(x, c.dtype)))
+    soft = c.step(Activation(ActivationFunction.SOFT_RELU), c.unary(Unary.NEG, c.cast(x, c.dtype)))
     return c.unary(Unary.NEG, soft)
 
 
@@ -129,7 +129,7 @@ def prelu(c: Call, x: Value, slope: Value) -> Value:
     if slope.known.rank == 1 and x.known.rank != 1:
         size = c.size(slope, 0)
         slope = c.reshape(slope, [size if i == 1 and size > 1 else 1 for i in range(x.known.rank)])
-    return c.add(Prelu(), x, slope)
+    return c.step(Prelu(), x, slope)
 
 
 @aten("threshold")
@@ -157,8 +157,8 @@ def log_softmax(c: Call, x: Value, dim: int, *_: Operand) -> Value:
 def _along(c: Call, x: Value, dim: int, operator: type[Softmax] | type[LogSoftmax]) -> Value:
     x = c.cast(x, c.dtype)
     if x.known.rank == 0:
-        return c.reshape(c.add(operator(axis=0), c.reshape(x, [1])), [])
-    return c.add(operator(axis=c.axis(dim, x.known.rank)), x)
+        return c.reshape(c.step(operator(axis=0), c.reshape(x, [1])), [])
+    return c.step(operator(axis=c.axis(dim, x.known.rank)), x)
 
 
 @aten("_safe_softmax")
@@ -167,8 +167,8 @@ def safe_softmax(c: Call, x: Value, dim: int, *_: Operand) -> Value:
     x = c.cast(x, c.dtype)
     axis = c.axis(dim, x.known.rank)
     masked = c.compare(ComparisonOperation.EQUAL, x, -math.inf)
-    empty = c.add(Reduce((axis,), True, ReduceOperation.ALL), masked)
-    return c.where(empty, c.scalar(0, c.dtype), c.add(Softmax(axis=axis), x))
+    empty = c.step(Reduce((axis,), True, ReduceOperation.ALL), masked)
+    return c.where(empty, c.scalar(0, c.dtype), c.step(Softmax(axis=axis), x))
 
 
 @aten("logsumexp")
@@ -177,7 +177,7 @@ def logsumexp(c: Call, x: Value, dims: list[int] | int, keepdim: bool = False) -
     x = c.cast(x, c.dtype)
     if x.known.rank == 0:
         return x
-    return c.add(Reduce(c.axes(dims, x.known.rank), keepdim, ReduceOperation.LOG_SUM_EXP), x)
+    return c.step(Reduce(c.axes(dims, x.known.rank), keepdim, ReduceOperation.LOG_SUM_EXP), x)
 
 
 @aten("logaddexp")
@@ -185,6 +185,6 @@ def logaddexp(c: Call, a: Value, b: Value) -> Value:
     """Convert logaddexp: the maximum plus log(1 + exp(-abs(a - b)))."""
     a, b = c.cast(a, c.dtype), c.cast(b, c.dtype)
     distance = c.unary(Unary.NEG, c.unary(Unary.ABS, c.minus(a, b)))
-    total = c.plus(c.binary(BinaryOperation.MAXIMUM, a, b), c.add(Activation(ActivationFunction.SOFT_RELU), distance))
+    total = c.plus(c.binary(BinaryOperation.MAXIMUM, a, b), c.step(Activation(ActivationFunction.SOFT_RELU), distance))
     equal_infinities = c.both(c.compare(ComparisonOperation.EQUAL, a, b), c.unary(Unary.IS_INF, a))
     return c.where(equal_infinities, a, total)

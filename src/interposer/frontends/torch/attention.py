@@ -55,7 +55,7 @@ def _attended(
         return _of_other_rank(c, query, key, value, mask, is_causal, scale)
     key, value = (_like_batch(c, operand, query) for operand in (key, value))
     mask = None if mask is None else _four_axes(c, mask, query)
-    return c.add(Attention(scale=scale, is_causal=is_causal), query, key, value, mask)
+    return c.step(Attention(scale=scale, is_causal=is_causal), query, key, value, mask)
 
 
 def _fits(query: Value, key: Value, value: Value) -> bool:
@@ -105,5 +105,5 @@ def _of_other_rank(
         if mask.known.dtype is not DataType.BOOL:
             mask = c.cast(mask, query.known.dtype)
         mask = c.reshape(c.broadcast(mask, [*lead, *lengths]), [int(np.prod(lead)), 1, *lengths])
-    attended = c.add(Attention(scale=scale, is_causal=is_causal), *flat, mask)
+    attended = c.step(Attention(scale=scale, is_causal=is_causal), *flat, mask)
     return c.reshape(attended, [*lead, lengths[0], shapes[2][-1]])

@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from interposer.core.schema import Op
-from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
+from interposer.core.types import Array, DataType, Dim, TensorInfo, TensorShape
 from interposer.frontends.importer import Importer
+from interposer.frontends.node import Layers
 from interposer.frontends.reshaping import reshape_to
 from interposer.frontends.torch.package import torch
 from interposer.frontends.torch.sizes import is_symbolic
 from interposer.frontends.torch.tensors import data_type
-from interposer.frontends.unsupported import Needs, UnboundFormError, UnsupportedFormError
 from interposer.ir.graph import Graph, Value
-from interposer.ops.control_flow import ControlFlow
 from interposer.ops.dynamic import DynamicBroadcastTo, DynamicReshape
 from interposer.ops.elementwise import (
     BinaryOperation,
@@ -62,19 +61,17 @@ class SubgraphImport(Importer, ABC):
         """Return a graph module as a region, whose inputs have `infos`."""
 
 
-class Call:
+class Call(Layers):
     """A node of an fx graph while it is converted; converters read types and add layers through its methods.
 
     Methods that add layers return the value of the first output. Operands that are Python numbers become constants.
-
-    Raises from all methods:
-        ParseError: an operator does not accept its operands.
-        UnsupportedFormError: the node has a form that is not supported.
-        UnboundFormError: it is supported once the shapes of the program's inputs are known.
     """
 
+    importer: SubgraphImport
+
     def __init__(self, importer: SubgraphImport, node: Any, name: str, source: str) -> None:
-        self.importer, self.node, self.name, self.source = importer, node, name, source
+        super().__init__(importer, name, source)
+        self.node = node
 
     # --- types --------------------------------------------------------------------------------------------------------
 
@@ -84,14 +81,14 @@ class Call:
         return self.node.meta.get("val")
 
     @property
-    def result(self) -> Any:
+    def example(self) -> Any:
         """The first fake tensor of the result."""
         return self.val[0] if isinstance(self.val, list | tuple) else self.val
 
     @property
     def dtype(self) -> DataType:
         """The data type of the first result; that of the parts if it is complex."""
-        return data_type(self.result.dtype)
+        return data_type(self.example.dtype)
 
     def promoted(self, *operands: Any) -> DataType:
         """Return the type to which PyTorch promotes operands, given as nodes, fake tensors or Python numbers."""
@@ -99,10 +96,6 @@ class Call:
         return data_type(_common([_example(operand) if is_symbolic(operand) else operand for operand in examples]))
 
     # --- values -------------------------------------------------------------------------------------------------------
-
-    def constant(self, array: Array) -> Value:
-        """Return a new constant with this array."""
-        return self.importer.constant(array, f"{self.name}/constant", self.source)
 
     def scalar(self, number: Operand, dtype: DataType) -> Value:
         """Return a constant scalar of this type."""
@@ -112,7 +105,7 @@ class Call:
         """Return a tensor or number as a tensor of type `dtype`; a tensor that has the type is returned itself."""
         if not isinstance(operand, Value):
             return self.scalar(operand, dtype)
-        return operand if operand.known.dtype is dtype else self.add(Cast(dtype), operand)
+        return operand if operand.known.dtype is dtype else self.step(Cast(dtype), operand)
 
     def pair(self, a: Operand, b: Operand) -> tuple[Value, Value]:
         """Return two operands as tensors; a Python number gets the type of the other operand."""
@@ -129,10 +122,9 @@ class Call:
 
     def shape(self, value: Value) -> tuple[int, ...]:
         """Return the shape of a value; refuse the node if a dimension is unknown."""
-        shape = value.known.shape
-        if not shape.is_concrete:
-            self.open_shape(f"an operand has the shape {shape}")
-        return tuple(map(int, shape))
+        if not value.known.shape.is_concrete:
+            self.open_shape(f"an operand has the shape {value.known.shape}")
+        return tuple(map(int, value.known.shape))
 
     def size(self, value: Value, axis: int) -> int:
         """Return one size of a value; refuse the node if it is unknown."""
@@ -147,8 +139,8 @@ class Call:
 
     def runtime_size(self, value: Value, axis: int) -> Value:
         """Return a tensor of rank 0 (int64) with a size that is only known at run time."""
-        sizes = self.add(Shape(DataType.INT64), value)
-        return self.add(Gather(0), sizes, self.constant(np.array(axis)))
+        sizes = self.step(Shape(DataType.INT64), value)
+        return self.step(Gather(0), sizes, self.constant(np.array(axis)))
 
     def axis(self, dim: int, rank: int) -> int:
         """Return an axis counted from the front; a tensor of rank 0 has the axes 0 and -1."""
@@ -164,37 +156,28 @@ class Call:
     def size_vector(self, sizes: Sequence[Size]) -> Value:
         """Return sizes as a vector of type int64."""
         vectors = [
-            self.add(_reshape((1,)), self.cast(size, DataType.INT64))
+            self.step(_reshape((1,)), self.cast(size, DataType.INT64))
             if isinstance(size, Value)
             else self.constant(np.array([size], np.int64))
             for size in sizes
         ]
         if not vectors:
             return self.constant(np.zeros(0, np.int64))
-        return vectors[0] if len(vectors) == 1 else self.add(Concat(0), *vectors)
+        return vectors[0] if len(vectors) == 1 else self.step(Concat(0), *vectors)
 
     # --- layers -------------------------------------------------------------------------------------------------------
 
-    def add(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
-        """Add a layer, and return its first output. If all operands are constants, the result may be one too."""
-        return self.add_many(op, *operands, quantization=quantization)[0]
-
-    def add_many(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> list[Value]:
-        """Add a layer, and return all its outputs."""
-        name = f"{self.name}/{op.op_name().lower()}"
-        return self.importer.add(op, operands, name, self.source, quantization)
-
-    def control(self, op: ControlFlow, operands: Sequence[Value | None], graphs: Sequence[Graph]) -> list[Value]:
-        """Add a control-flow layer with the regions `graphs`, and return all outputs."""
-        return self.importer.add_control(op, operands, graphs, self.name, self.source)
+    def step_name(self, op: Op) -> str:
+        """Return the name of a layer, made of those of the node and the operator."""
+        return f"{self.name}/{op.op_name().lower()}"
 
     def unary(self, operation: UnaryOperation, x: Value) -> Value:
         """Apply a function to each element."""
-        return self.add(ElementwiseUnary(operation), x)
+        return self.step(ElementwiseUnary(operation), x)
 
     def binary(self, operation: BinaryOperation, a: Operand, b: Operand) -> Value:
         """Combine two operands, which broadcast; one of them may be a number."""
-        return self.add(ElementwiseBinary(operation), *self.pair(a, b))
+        return self.step(ElementwiseBinary(operation), *self.pair(a, b))
 
     def plus(self, a: Operand, b: Operand) -> Value:
         """Add two operands."""
@@ -214,15 +197,15 @@ class Call:
 
     def compare(self, operation: ComparisonOperation, a: Operand, b: Operand) -> Value:
         """Compare two operands."""
-        return self.add(Comparison(operation), *self.pair(a, b))
+        return self.step(Comparison(operation), *self.pair(a, b))
 
     def both(self, a: Value, b: Value) -> Value:
         """Return the logical and of two tensors of bool."""
-        return self.add(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), a, b)
+        return self.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), a, b)
 
     def either(self, a: Value, b: Value) -> Value:
         """Return the logical or of two tensors of bool."""
-        return self.add(LogicalBinary(LogicalBinaryOperation.LOGICAL_OR), a, b)
+        return self.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_OR), a, b)
 
     def negated(self, a: Value) -> Value:
         """Return the logical not of a tensor of bool."""
@@ -230,7 +213,7 @@ class Call:
 
     def where(self, condition: Value, a: Operand, b: Operand) -> Value:
         """Select elements of `a` where the condition is True, and of `b` elsewhere."""
-        return self.add(Where(), condition, *self.pair(a, b))
+        return self.step(Where(), condition, *self.pair(a, b))
 
     def reshape(self, value: Value, sizes: Sequence[Size]) -> Value:
         """Reshape a value; a size may be unknown or a tensor, and one may be -1."""
@@ -238,15 +221,15 @@ class Call:
         if not any(isinstance(size, Dim | Value) for size in sizes):
             if shape.is_concrete and tuple(shape) == tuple(sizes):
                 return value
-            return self.add(_reshape(_filled(shape, sizes)), value)
+            return self.step(_reshape(_filled(shape, sizes)), value)
         if not any(isinstance(size, Value) for size in sizes):
             op = reshape_to(shape, [size for size in sizes if not isinstance(size, Value)])
             if op is not None:
-                return self.add(op, value)
+                return self.step(op, value)
             self.open_shape("the dimensions of its result depend on several unknown ones")
         if any(isinstance(size, Dim) for size in sizes):
             self.open_shape("its result has unknown dimensions")
-        return self.add(DynamicReshape(), value, self.size_vector(sizes))
+        return self.step(DynamicReshape(), value, self.size_vector(sizes))
 
     def broadcast(self, value: Value, sizes: Sequence[Size]) -> Value:
         """Broadcast a value to a shape; a size may be a tensor."""
@@ -257,16 +240,16 @@ class Call:
                 return value
             self.open_shape(f"its result has the sizes {list(sizes)}")
         if any(isinstance(size, Value) for size in sizes):
-            return self.add(DynamicBroadcastTo(), value, self.size_vector(sizes))
+            return self.step(DynamicBroadcastTo(), value, self.size_vector(sizes))
         if tuple(value.known.shape) == tuple(sizes):
             return value
-        return self.add(BroadcastTo(tuple(int(size) for size in sizes if not isinstance(size, Value))), value)
+        return self.step(BroadcastTo(tuple(int(size) for size in sizes if not isinstance(size, Value))), value)
 
     def transpose(self, value: Value, permutation: Sequence[int]) -> Value:
         """Return a value with its axes in another order."""
         if list(permutation) == list(range(len(permutation))):
             return value
-        return self.add(Transpose(tuple(permutation)), value)
+        return self.step(Transpose(tuple(permutation)), value)
 
     def swapped(self, value: Value, first: int, second: int) -> Value:
         """Swap two axes of a value."""
@@ -291,15 +274,15 @@ class Call:
         if (start, length) in {(0, value.known.shape[axis]), (0, -1)}:
             return value
         begin = tuple(start if i == axis else 0 for i in range(rank))
-        return self.add(Slice(begin, tuple(length if i == axis else -1 for i in range(rank))), value)
+        return self.step(Slice(begin, tuple(length if i == axis else -1 for i in range(rank))), value)
 
     def gather(self, value: Value, places: Array | Sequence[int] | int, axis: int) -> Value:
         """Return the elements at constant indices along an axis; indices of rank 0 remove the axis."""
-        return self.add(Gather(axis), value, self.constant(np.asarray(places, np.int64)))
+        return self.step(Gather(axis), value, self.constant(np.asarray(places, np.int64)))
 
     def joined(self, values: Sequence[Value], axis: int) -> Value:
         """Concatenate values along an axis."""
-        return values[0] if len(values) == 1 else self.add(Concat(axis), *values)
+        return values[0] if len(values) == 1 else self.step(Concat(axis), *values)
 
     # --- subgraphs ----------------------------------------------------------------------------------------------------
 
@@ -314,16 +297,6 @@ class Call:
     def region(self, module: Any, operands: Sequence[Any], infos: Sequence[TensorInfo]) -> Graph:
         """Return a graph module as a region whose inputs, one for each operand that is a value, have `infos`."""
         return self.importer.region(module, operands, infos)
-
-    # --- refusals -----------------------------------------------------------------------------------------------------
-
-    def unsupported(self, reason: str) -> NoReturn:
-        """Refuse the node with a reason."""
-        raise UnsupportedFormError(reason)
-
-    def open_shape(self, reason: str) -> NoReturn:
-        """Refuse the node with a reason; the error asks the caller for the shapes of the program's inputs."""
-        raise UnboundFormError(reason, Needs(shapes=True))
 
 
 def _example(number: Any) -> Number:

@@ -102,13 +102,13 @@ def _convolved(c: Call, x: Value, weight: Value, bias: Value | None, windows: Wi
     op: Op
     if rank == 5:
         op = Convolution3d(**of_image.pads(), **of_image.steps(), groups=groups, data_layout=DataLayout.NCDHW)
-        weight = c.add(Transpose((2, 3, 4, 1, 0)), weight)
+        weight = c.step(Transpose((2, 3, 4, 1, 0)), weight)
     elif groups > 1 and x.known.shape[1] == groups and weight.known.shape[1] == 1:
         op = DepthwiseConvolution2d(**of_image.pads(), **of_image.steps())
-        weight = c.add(Transpose((1, 2, 3, 0)), weight)
+        weight = c.step(Transpose((1, 2, 3, 0)), weight)
     else:
         op = Convolution2d(**of_image.pads(), **of_image.steps(), groups=groups)
-    image = c.add(op, x, weight, bias)
+    image = c.step(op, x, weight, bias)
     return c.squeezed(image, 2) if rank == 3 else image
 
 
@@ -123,14 +123,14 @@ def _transposed(
     x, weight = _as_image(c, x), _as_image(c, weight)
     pads_after = tuple(pad - more for pad, more in zip(of_image.after, extra, strict=True))
     of_image = of_image._replace(after=pads_after)
-    weight = c.add(Transpose((1, 0, 2, 3)), weight)
+    weight = c.step(Transpose((1, 0, 2, 3)), weight)
     shape = None
     if min(pads_after) < 0:
         sizes = _sizes(of_image, c.shape(x)[2:])
         shape = (c.size(x, 0), weight.known.shape[0] * groups, *sizes)
         of_image = of_image._replace(after=tuple(max(0, pad) for pad in pads_after))
     op = TransposeConvolution2d(**of_image.pads(), **of_image.steps(), groups=groups, output_shape=shape)
-    image = c.add(op, x, weight, bias)
+    image = c.step(op, x, weight, bias)
     return c.squeezed(image, 2) if rank == 3 else image
 
 
@@ -149,8 +149,8 @@ def _transposed_volume(
     sizes = _sizes(windows._replace(after=pads_after), volume)
     flat = c.reshape(x, [batch, groups, channels // groups, math.prod(volume)])
     kernels = c.reshape(weight, [groups, channels // groups, math.prod(c.shape(weight)[1:])])
-    products = c.add(BatchMatMul(transpose_x=True), kernels, flat)
+    products = c.step(BatchMatMul(transpose_x=True), kernels, flat)
     columns = c.reshape(products, [batch, groups * math.prod(c.shape(weight)[1:]), math.prod(volume)])
     covered = windows._replace(after=tuple(max(0, pad) for pad in pads_after))
-    volumes = c.add(Col2Im(**covered.lists(), image_shape=sizes), columns)
+    volumes = c.step(Col2Im(**covered.lists(), image_shape=sizes), columns)
     return volumes if bias is None else c.plus(volumes, c.reshape(bias, [c.size(bias, 0), 1, 1, 1]))

@@ -52,7 +52,7 @@ def _like(c: Call, x: Value, number: Operand) -> Value:
     filler = c.cast(number, c.dtype)
     if x.known.shape.is_concrete:
         return c.broadcast(filler, list(c.shape(x)))
-    return c.add(DynamicBroadcastTo(), filler, c.add(Shape(DataType.INT64), x))
+    return c.step(DynamicBroadcastTo(), filler, c.step(Shape(DataType.INT64), x))
 
 
 @aten("full_like", "fill.Scalar", "fill.Tensor", open_sizes=True)
@@ -98,4 +98,4 @@ def random(c: Call, first: Any, **_: Any) -> Value:
     sizes = list(c.shape(first)) if isinstance(first, Value) else first
     normal = "randn" in str(c.node.target)
     kind = Distribution.NORMAL if normal else Distribution.UNIFORM
-    return c.add(RandomFill(kind, 0.0, 1.0, dtype=c.dtype), c.size_vector(sizes))
+    return c.step(RandomFill(kind, 0.0, 1.0, dtype=c.dtype), c.size_vector(sizes))

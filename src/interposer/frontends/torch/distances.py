@@ -40,19 +40,19 @@ def _norm(c: Call, difference: Value, p: float) -> Value:
     size = c.unary(Unary.ABS, difference)
     if p == 0:
         count = c.cast(c.compare(ComparisonOperation.NOT_EQUAL, size, 0), size.known.dtype)
-        return c.add(Reduce((-1,), False, ReduceOperation.SUM), count)
+        return c.step(Reduce((-1,), False, ReduceOperation.SUM), count)
     simple = {1.0: ReduceOperation.L1, 2.0: ReduceOperation.L2, math.inf: ReduceOperation.MAX}.get(float(p))
     if simple is not None:
-        return c.add(Reduce((-1,), False, simple), size)
+        return c.step(Reduce((-1,), False, simple), size)
     powers = c.binary(BinaryOperation.POWER, size, float(p))
-    return c.binary(BinaryOperation.POWER, c.add(Reduce((-1,), False, ReduceOperation.SUM), powers), 1 / p)
+    return c.binary(BinaryOperation.POWER, c.step(Reduce((-1,), False, ReduceOperation.SUM), powers), 1 / p)
 
 
 @aten("_cdist_forward")
 def cdist(c: Call, a: Value, b: Value, p: float, mode: int | None = None) -> Value:
     """Convert cdist: the distances between all rows of two matrices."""
     if 0 in c.shape(a)[-1:]:
-        return c.broadcast(c.scalar(0, c.dtype), [int(size) for size in c.result.shape])
+        return c.broadcast(c.scalar(0, c.dtype), [int(size) for size in c.example.shape])
     return _norm(c, c.minus(c.unsqueezed(a, a.known.rank - 1), c.unsqueezed(b, b.known.rank - 2)), p)
 
 
@@ -78,8 +78,8 @@ def embedding_bag(
     sparse: bool = False, sample_weights: Value | None = None, include_last: bool = False, padding_idx: int = -1,
 ) -> list[Any]:  # fmt: skip
     """Convert embedding_bag: the sum (mode 0), mean (1) or maximum (2) of the rows of each bag."""
-    bags = int(c.result.shape[0])
-    rows = c.add(Gather(0), weight, c.cast(indices, DataType.INT64))
+    bags = int(c.example.shape[0])
+    rows = c.step(Gather(0), weight, c.cast(indices, DataType.INT64))
     numbers = _bag_of_each(c, c.cast(indices, DataType.INT64), c.cast(offsets, DataType.INT64), bags)
     used = None
     if padding_idx >= 0:
@@ -95,7 +95,7 @@ def _bag_of_each(c: Call, indices: Value, offsets: Value, bags: int) -> Value:
     places = c.constant(np.arange(c.size(indices, 0))[:, None])
     starts = c.unsqueezed(c.cut(offsets, 0, 0, bags), 0)
     reached = c.compare(ComparisonOperation.GREATER_OR_EQUAL, places, starts)
-    return c.minus(c.add(Reduce((1,), False, ReduceOperation.SUM), c.cast(reached, DataType.INT64)), 1)
+    return c.minus(c.step(Reduce((1,), False, ReduceOperation.SUM), c.cast(reached, DataType.INT64)), 1)
 
 
 def _summed(c: Call, rows: Value, numbers: Value, used: Value | None, bags: int, mode: int) -> Value:
@@ -108,11 +108,11 @@ def _summed(c: Call, rows: Value, numbers: Value, used: Value | None, bags: int,
         neutral = c.scalar(-math.inf if mode == 2 else 0, dtype)
         rows = c.where(c.unsqueezed(used, 1), rows, neutral)
     start = c.broadcast(c.scalar(-math.inf if mode == 2 else 0, dtype), [bags, width])
-    combined = c.add(ScatterNd(ScatterFunction.MAX if mode == 2 else ScatterFunction.ADD), start, places, rows)
+    combined = c.step(ScatterNd(ScatterFunction.MAX if mode == 2 else ScatterFunction.ADD), start, places, rows)
     if mode == 0:
         return combined
     zeros = c.broadcast(c.scalar(0, dtype), [bags])
-    counts = c.unsqueezed(c.add(ScatterNd(ScatterFunction.ADD), zeros, places, ones), 1)
+    counts = c.unsqueezed(c.step(ScatterNd(ScatterFunction.ADD), zeros, places, ones), 1)
     if mode == 2:
         return c.where(c.compare(ComparisonOperation.EQUAL, counts, 0), c.scalar(0, dtype), combined)
     return c.over(combined, c.binary(BinaryOperation.MAXIMUM, counts, 1))
@@ -121,22 +121,22 @@ def _summed(c: Call, rows: Value, numbers: Value, used: Value | None, bags: int,
 @aten("randperm")
 def randperm(c: Call, count: int) -> Value:
     """Convert randperm: the order of random numbers."""
-    numbers = c.add(RandomFill(Distribution.UNIFORM), c.size_vector([count]))
-    return c.cast(c.add_many(TopK(count, 0, False, DataType.INT64), numbers)[1], c.dtype)
+    numbers = c.step(RandomFill(Distribution.UNIFORM), c.size_vector([count]))
+    return c.cast(c.steps(TopK(count, 0, False, DataType.INT64), numbers)[1], c.dtype)
 
 
 @aten("uniform", "normal_functional", "randint_like", "randint_like.low_dtype", "randint", "randint.low")
 def random_between(c: Call, *args: Any, **_: Any) -> Value:
     """Convert random numbers of other ranges, which differ from PyTorch's and from run to run."""
     name = str(c.node.target)
-    sizes = [int(size) for size in c.result.shape]
+    sizes = [int(size) for size in c.example.shape]
     numbers = [operand for operand in args if not isinstance(operand, Value | list)]
     if "randint" not in name:
         kind = Distribution.NORMAL if "normal" in name else Distribution.UNIFORM
         low, high = numbers if len(numbers) == 2 else (0.0, 1.0)
-        return c.add(RandomFill(kind, float(low), float(high), dtype=c.dtype), c.size_vector(sizes))
+        return c.step(RandomFill(kind, float(low), float(high), dtype=c.dtype), c.size_vector(sizes))
     low, high = numbers if len(numbers) == 2 else (0, numbers[0])
-    values = c.add(RandomFill(Distribution.UNIFORM, float(low), float(high)), c.size_vector(sizes))
+    values = c.step(RandomFill(Distribution.UNIFORM, float(low), float(high)), c.size_vector(sizes))
     return c.cast(c.unary(Unary.FLOOR, values), c.dtype)
 
 
@@ -157,4 +157,4 @@ def bucketize(
     above = right or side == "right"
     compare = ComparisonOperation.LESS_OR_EQUAL if above else ComparisonOperation.LESS
     below = c.cast(c.compare(compare, bounds, wide), c.dtype)
-    return c.add(Reduce((-1,), False, ReduceOperation.SUM), below)
+    return c.step(Reduce((-1,), False, ReduceOperation.SUM), below)

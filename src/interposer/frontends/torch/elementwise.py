@@ -195,7 +195,7 @@ _LOGIC: Final = {
 def _logic(operation: LogicalBinaryOperation) -> Callable[[Call, Value, Value], Value]:
     def convert(c: Call, a: Value, b: Value) -> Value:
         """Convert a logical operator; numbers are True unless they are 0."""
-        return c.add(LogicalBinary(operation), c.cast(a, DataType.BOOL), c.cast(b, DataType.BOOL))
+        return c.step(LogicalBinary(operation), c.cast(a, DataType.BOOL), c.cast(b, DataType.BOOL))
 
     return convert
 

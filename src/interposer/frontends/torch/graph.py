@@ -333,7 +333,7 @@ class GraphImport(SubgraphImport):
     def _plain(self, argument: Any, call: Call) -> Any:
         """Return arguments with quantized values as plain integers, for operators that compute with integers."""
         if isinstance(argument, Value):
-            return argument if argument.known.quantization is None else call.add(Cast(argument.known.dtype), argument)
+            return argument if argument.known.quantization is None else call.step(Cast(argument.known.dtype), argument)
         if isinstance(argument, list):
             return [self._plain(element, call) for element in argument]
         if isinstance(argument, dict):

@@ -29,7 +29,7 @@ __all__: list[str] = []
 @aten("embedding", open_sizes=True)
 def embedding(c: Call, weight: Value, indices: Value, *_: Any) -> Value:
     """Convert embedding; padding_idx matters in training only."""
-    return c.add(Gather(0), weight, _integers(c, indices))
+    return c.step(Gather(0), weight, _integers(c, indices))
 
 
 def _integers(c: Call, indices: Value) -> Value:
@@ -43,23 +43,23 @@ def index_select(c: Call, x: Value, dim: int, index: Value) -> Value:
     if index.known.rank == 0:
         index = c.reshape(index, [1])
     if x.known.rank == 0:
-        return c.reshape(c.add(Gather(0), c.reshape(x, [1]), _integers(c, index)), [])
-    return c.add(Gather(c.axis(dim, x.known.rank)), x, _integers(c, index))
+        return c.reshape(c.step(Gather(0), c.reshape(x, [1]), _integers(c, index)), [])
+    return c.step(Gather(c.axis(dim, x.known.rank)), x, _integers(c, index))
 
 
 @aten("take")
 def take(c: Call, x: Value, index: Value) -> Value:
     """Convert take: elements of the flattened tensor."""
-    return c.add(Gather(0), c.reshape(x, [math.prod(c.shape(x))]), _integers(c, index))
+    return c.step(Gather(0), c.reshape(x, [math.prod(c.shape(x))]), _integers(c, index))
 
 
 @aten("nonzero")
 def nonzero(c: Call, x: Value) -> Value:
     """Convert nonzero: a row of indices for each element that is not 0."""
     if x.known.rank == 0:
-        rows = c.add(NonZero(), c.reshape(x, [1]))
+        rows = c.step(NonZero(), c.reshape(x, [1]))
         return c.cast(c.cut(c.swapped(rows, 0, 1), 1, 0, 0), DataType.INT64)
-    return c.cast(c.swapped(c.add(NonZero(), x), 0, 1), DataType.INT64)
+    return c.cast(c.swapped(c.step(NonZero(), x), 0, 1), DataType.INT64)
 
 
 # --- advanced indexing ------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def _places(c: Call, x: Value, indices: Sequence[Value | None]) -> _Places:
 
 def _true_places(c: Call, mask: Value) -> list[Value]:
     """Return the indices of the True elements of a mask, a vector for each of its axes."""
-    rows = c.add(NonZero(), c.cast(mask, DataType.BOOL))
+    rows = c.step(NonZero(), c.cast(mask, DataType.BOOL))
     return [c.gather(rows, axis, 0) for axis in range(mask.known.rank)]
 
 
@@ -160,9 +160,9 @@ def index(c: Call, x: Value, indices: Sequence[Value | None]) -> Value:
     if not places.axes:
         return _by_scalar_masks(c, x, indices)
     if len(places.axes) == 1:
-        return c.add(Gather(places.axes[0]), x, places.indices[0])
+        return c.step(Gather(places.axes[0]), x, places.indices[0])
     moved = c.transpose(x, _front(x.known.rank, places.axes))
-    rows = c.add(GatherNd(), moved, _tuples(c, places.indices))
+    rows = c.step(GatherNd(), moved, _tuples(c, places.indices))
     return c.transpose(rows, _result_order(places, x.known.rank))
 
 
@@ -174,8 +174,8 @@ def _by_scalar_masks(c: Call, x: Value, indices: Sequence[Value | None]) -> Valu
     truth = c.cast(masks[0], DataType.BOOL)
     for mask in masks[1:]:
         truth = c.both(truth, c.cast(mask, DataType.BOOL))
-    row = c.gather(c.add(NonZero(), c.reshape(truth, [1])), 0, 0)
-    return c.add(Gather(0), c.unsqueezed(x, 0), row)
+    row = c.gather(c.step(NonZero(), c.reshape(truth, [1])), 0, 0)
+    return c.step(Gather(0), c.unsqueezed(x, 0), row)
 
 
 @aten("masked_select")
@@ -184,7 +184,7 @@ def masked_select(c: Call, x: Value, mask: Value) -> Value:
     shape = list(np.broadcast_shapes(c.shape(x), c.shape(mask)))
     flat = c.reshape(c.broadcast(x, shape), [math.prod(shape)])
     truth = c.reshape(c.broadcast(mask, shape), [math.prod(shape)])
-    return c.add(Gather(0), flat, _true_places(c, truth)[0])
+    return c.step(Gather(0), flat, _true_places(c, truth)[0])
 
 
 @aten("index_put", "_unsafe_index_put", "_index_put_impl")
@@ -247,21 +247,21 @@ def _updates(c: Call, x: Value, places: _Places, tuples: Value, values: Value) -
     moved = c.transpose(wide, inverse)
     if tuples.known.shape.is_concrete and x.known.shape.is_concrete:
         return c.broadcast(moved, [*tuples.known.shape[:-1], *rest])
-    sizes = c.add(Shape(DataType.INT64), tuples)
+    sizes = c.step(Shape(DataType.INT64), tuples)
     lead = c.cut(sizes, 0, 0, tuples.known.rank - 1)
     target = c.joined([lead, c.size_vector(rest)], 0) if rest else lead
-    return c.add(DynamicBroadcastTo(), moved, target)
+    return c.step(DynamicBroadcastTo(), moved, target)
 
 
 def _scattered(c: Call, x: Value, tuples: Value, updates: Value, accumulate: bool) -> Value:
     function = ScatterFunction.ADD if accumulate else ScatterFunction.UPDATE
     if x.known.dtype is DataType.BOOL and accumulate:
-        result = c.add(
+        result = c.step(
             ScatterNd(ScatterFunction.MAX),
             *(c.cast(v, DataType.UINT8) if v is not tuples else v for v in (x, tuples, updates)),
         )
         return c.cast(result, DataType.BOOL)
-    return c.add(ScatterNd(function), x, tuples, updates)
+    return c.step(ScatterNd(function), x, tuples, updates)
 
 
 @aten("masked_scatter")
@@ -272,10 +272,10 @@ def masked_scatter(c: Call, x: Value, mask: Value, source: Value) -> Value:
     flat = c.reshape(c.broadcast(mask, shape), [size])
     if not size or not math.prod(c.shape(source)):
         return c.broadcast(x, shape)
-    places = c.minus(c.add(CumSum(0), c.cast(flat, DataType.INT64)), 1)
+    places = c.minus(c.step(CumSum(0), c.cast(flat, DataType.INT64)), 1)
     places = c.binary(BinaryOperation.MAXIMUM, places, 0)
     places = c.binary(BinaryOperation.MINIMUM, places, math.prod(c.shape(source)) - 1)
-    values = c.add(Gather(0), c.reshape(source, [math.prod(c.shape(source))]), places)
+    values = c.step(Gather(0), c.reshape(source, [math.prod(c.shape(source))]), places)
     return c.where(c.reshape(flat, shape), c.reshape(values, shape), c.broadcast(x, shape))
 
 
@@ -327,7 +327,7 @@ def _elements(c: Call, x: Value, dim: int, index: Value, source: Operand, functi
         index, source = c.reshape(index, [1]), c.reshape(source, [1])
     if 0 in shape:
         return x
-    return c.add(ScatterElements(c.axis(dim, x.known.rank), function), x, _integers(c, index), source)
+    return c.step(ScatterElements(c.axis(dim, x.known.rank), function), x, _integers(c, index), source)
 
 
 @aten("scatter_reduce.two")
@@ -399,7 +399,7 @@ def unique(c: Call, x: Value, *args: Any) -> list[Value]:
     axis = c.axis(args[0], x.known.rank) if "unique_dim" in str(c.node.target) else None
     if not x.known.rank:
         x = c.reshape(x, [1])
-    values, _, inverse, counts = c.add_many(Unique(axis), x)
+    values, _, inverse, counts = c.steps(Unique(axis), x)
     return [values, _requested(c, 1, inverse), _requested(c, 2, counts)]
 
 
@@ -423,16 +423,16 @@ def unique_consecutive(
         c.unsupported("unique_consecutive of an empty tensor is not supported")
     differ = c.compare(Differs.NOT_EQUAL, c.cut(flat, axis, 1, count - 1), c.cut(flat, axis, 0, count - 1))
     others = tuple(i for i in range(flat.known.rank) if i != axis)
-    changes = c.add(Reduce(others, False, ReduceOperation.ANY), differ) if others else differ
+    changes = c.step(Reduce(others, False, ReduceOperation.ANY), differ) if others else differ
     begins = c.joined([c.constant(np.ones(1, np.bool_)), changes], 0)
     starts = c.cast(_true_places(c, begins)[0], DataType.INT64)
-    inverse = c.minus(c.add(CumSum(0), c.cast(begins, DataType.INT64)), 1)
+    inverse = c.minus(c.step(CumSum(0), c.cast(begins, DataType.INT64)), 1)
     ends = c.joined([c.cut(starts, 0, 1, -1), c.constant(np.array([count]))], 0)
     results = [inverse if return_inverse else None, c.minus(ends, starts) if return_counts else None]
     empty = c.constant(np.zeros(0, np.int64))
     inverse, counts = (empty if item is None else item for item in results)
     shaped = c.reshape(inverse, list(c.shape(x))) if return_inverse and dim is None else inverse
-    return [c.add(Gather(axis), flat, starts), shaped, counts]
+    return [c.step(Gather(axis), flat, starts), shaped, counts]
 
 
 @aten("index_add")
@@ -473,7 +473,7 @@ def _along(c: Call, x: Value, dim: int, index: Value, source: Value, function: S
     order = _front(x.known.rank, [axis])
     source = c.reshape(source, [1]) if not source.known.rank else source
     tuples = c.reshape(_integers(c, index), [count, 1])
-    result = c.add(ScatterNd(function), c.transpose(x, order), tuples, c.transpose(source, order))
+    result = c.step(ScatterNd(function), c.transpose(x, order), tuples, c.transpose(source, order))
     return c.transpose(result, list(np.argsort(order)))
 
 
@@ -482,4 +482,4 @@ def one_hot(c: Call, x: Value, classes: int = -1) -> Value:
     """Convert one_hot; the number of classes must be given."""
     if classes < 0:
         c.unsupported("the number of classes is computed from data; give num_classes")
-    return c.add(OneHot(classes, -1, 1.0, 0.0, DataType.INT64), x)
+    return c.step(OneHot(classes, -1, 1.0, 0.0, DataType.INT64), x)

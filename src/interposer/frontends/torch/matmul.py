@@ -22,7 +22,7 @@ __all__ = ["product"]
 
 def product(c: Call, a: Value, b: Value, transpose_b: bool = False) -> Value:
     """Multiply matrices; bools are not supported."""
-    return c.add(BatchMatMul(transpose_y=transpose_b), a, b)
+    return c.step(BatchMatMul(transpose_y=transpose_b), a, b)
 
 
 @aten("linear", open_sizes=True)
@@ -30,7 +30,7 @@ def linear(c: Call, x: Value, weight: Value, bias: Value | None = None) -> Value
     """Convert linear: rows of the weights are the outputs."""
     if weight.known.rank == 2 and x.known.rank >= 1 and weight.known.shape.is_concrete and 0 not in weight.known.shape:
         flat = c.unsqueezed(x, 0) if x.known.rank == 1 else x
-        projected = c.add(FullyConnected(transpose_weight_matrix=True, keep_dims=True), flat, weight, bias)
+        projected = c.step(FullyConnected(transpose_weight_matrix=True, keep_dims=True), flat, weight, bias)
         return c.squeezed(projected, 0) if x.known.rank == 1 else projected
     matrix = c.transpose(weight, [1, 0]) if weight.known.rank == 2 else weight
     projected = product(c, x, matrix)
@@ -58,7 +58,7 @@ def grouped_product(
         return c.broadcast(c.scalar(0, c.dtype), [rows, c.size(weight, 2)])
     places = c.constant(np.arange(rows)[:, None].astype(ends.known.dtype.numpy))
     past = c.compare(ComparisonOperation.GREATER_OR_EQUAL, places, c.unsqueezed(ends, 0))
-    group = c.add(Reduce((1,), True, ReduceOperation.SUM), c.cast(past, DataType.INT64))
+    group = c.step(Reduce((1,), True, ReduceOperation.SUM), c.cast(past, DataType.INT64))
     product_of = _by_gather if rows <= groups else _by_group
     return c.cast(product_of(c, x, weight, group), c.dtype)
 
@@ -67,7 +67,7 @@ def _by_gather(c: Call, x: Value, weight: Value, group: Value) -> Value:
     """Multiply each row by a copy of the matrix of its group, where there are few rows."""
     last = c.size(weight, 0) - 1
     index = c.reshape(c.binary(BinaryOperation.MINIMUM, group, last), [-1])
-    result = c.squeezed(product(c, c.unsqueezed(x, 1), c.add(Gather(0), weight, index)), 1)
+    result = c.squeezed(product(c, c.unsqueezed(x, 1), c.step(Gather(0), weight, index)), 1)
     return c.where(c.compare(ComparisonOperation.LESS_OR_EQUAL, group, last), result, 0)
 
 
@@ -85,7 +85,7 @@ def _by_group(c: Call, x: Value, weight: Value, group: Value) -> Value:
 def vector_dot(c: Call, a: Value, b: Value, *, dim: int = -1) -> Value:
     """Convert linalg_vecdot: the sum of products along an axis, after broadcasting."""
     products = c.times(c.cast(a, c.dtype), c.cast(b, c.dtype))
-    return c.add(Reduce((dim % products.known.rank,), False, ReduceOperation.SUM), products)
+    return c.step(Reduce((dim % products.known.rank,), False, ReduceOperation.SUM), products)
 
 
 @aten("addmm", "baddbmm", "addmv", "addbmm")
@@ -121,10 +121,10 @@ def trilinear(
 ) -> Value:  # fmt: skip
     """Convert the product of three tensors with new axes, summed over some axes, which bilinear layers consist of."""
     wide = [c.unsqueezed(x, *axes) for x, axes in ((a, expand1), (b, expand2), (d, expand3))]
-    return c.add(Reduce(tuple(sums), False, ReduceOperation.SUM), c.times(c.times(wide[0], wide[1]), wide[2]))
+    return c.step(Reduce(tuple(sums), False, ReduceOperation.SUM), c.times(c.times(wide[0], wide[1]), wide[2]))
 
 
 @aten("einsum")
 def einsum(c: Call, equation: str, operands: Sequence[Value], path: Any = None) -> Value:
     """Convert einsum."""
-    return c.add(Einsum(equation.replace(" ", "")), *(c.cast(x, c.dtype) for x in operands))
+    return c.step(Einsum(equation.replace(" ", "")), *(c.cast(x, c.dtype) for x in operands))

@@ -32,7 +32,7 @@ def layer_norm(
     eps: float = 1e-5, *_: Any,
 ) -> Value:  # fmt: skip
     """Convert layer_norm over the last axes."""
-    return c.add(LayerNormalization(x.known.rank - len(shape), float(eps)), x, weight, bias)
+    return c.step(LayerNormalization(x.known.rank - len(shape), float(eps)), x, weight, bias)
 
 
 @aten("native_layer_norm")
@@ -40,15 +40,15 @@ def native_layer_norm(
     c: Call, x: Value, shape: Sequence[int], weight: Value | None, bias: Value | None, eps: float
 ) -> list[Value]:
     """Convert native_layer_norm, which also returns the mean and the reciprocal of the standard deviation."""
-    normalized = c.add(LayerNormalization(x.known.rank - len(shape), float(eps)), x, weight, bias)
+    normalized = c.step(LayerNormalization(x.known.rank - len(shape), float(eps)), x, weight, bias)
     return [normalized, *_statistics(c, x, tuple(range(x.known.rank - len(shape), x.known.rank)), eps)]
 
 
 def _statistics(c: Call, x: Value, axes: Sequence[int], eps: float) -> list[Value]:
     """Return the mean over axes, and the reciprocal of the standard deviation; unused layers are dropped later."""
     wide = x if x.known.dtype is DataType.FLOAT64 else c.cast(x, DataType.FLOAT32)
-    center = c.add(Mean(tuple(axes), True), wide)
-    spread = c.add(Mean(tuple(axes), True), c.binary(BinaryOperation.SQ_DIFF, wide, center))
+    center = c.step(Mean(tuple(axes), True), wide)
+    spread = c.step(Mean(tuple(axes), True), c.binary(BinaryOperation.SQ_DIFF, wide, center))
     values = [center, c.unary(Unary.RSQRT, c.plus(spread, eps))]
     kinds = [c.dtype if part is None else part.dtype for part in c.val[1:]]
     return [c.cast(value, _type(kind)) for value, kind in zip(values, kinds, strict=True)]
@@ -69,7 +69,7 @@ def fused_rms_norm(c: Call, x: Value, shape: Sequence[int], weight: Value | None
     """Convert _fused_rms_norm, which also returns the reciprocal of the root mean square."""
     axes = tuple(range(x.known.rank - len(shape), x.known.rank))
     wide = x if x.known.dtype is DataType.FLOAT64 else c.cast(x, DataType.FLOAT32)
-    spread = c.add(Mean(axes, True), c.unary(Unary.SQUARE, wide))
+    spread = c.step(Mean(axes, True), c.unary(Unary.SQUARE, wide))
     root = c.unary(Unary.RSQRT, c.plus(spread, _epsilon(x, eps)))
     return [_rms(c, x, shape, weight, eps), root]
 
@@ -82,8 +82,8 @@ def _epsilon(x: Value, eps: float | None) -> float:
 def _rms(c: Call, x: Value, shape: Sequence[int], weight: Value | None, eps: float | None) -> Value:
     op = RmsNormalization(x.known.rank - len(shape), _epsilon(x, eps))
     if weight is None or weight.known.dtype is x.known.dtype:
-        return c.cast(c.add(op, x, weight), c.dtype)
-    return c.times(c.cast(c.add(op, x, None), c.dtype), c.cast(weight, c.dtype))
+        return c.cast(c.step(op, x, weight), c.dtype)
+    return c.times(c.cast(c.step(op, x, None), c.dtype), c.cast(weight, c.dtype))
 
 
 @aten("group_norm")
@@ -91,7 +91,7 @@ def group_norm(
     c: Call, x: Value, groups: int, weight: Value | None = None, bias: Value | None = None, eps: float = 1e-5, *_: Any
 ) -> Value:
     """Convert group_norm."""
-    return c.add(GroupNormalization(groups, float(eps)), x, weight, bias)
+    return c.step(GroupNormalization(groups, float(eps)), x, weight, bias)
 
 
 @aten("native_group_norm")
@@ -100,7 +100,7 @@ def native_group_norm(
     eps: float,
 ) -> list[Value]:  # fmt: skip
     """Convert native_group_norm, which also returns mean and reciprocal standard deviation of each group."""
-    normalized = c.add(GroupNormalization(groups, float(eps)), x, weight, bias)
+    normalized = c.step(GroupNormalization(groups, float(eps)), x, weight, bias)
     flat = c.reshape(x, [n, groups, channels // max(groups, 1) * size])
     return [normalized, *(c.squeezed(part, 2) for part in _statistics(c, flat, (2,), eps))]
 
@@ -113,7 +113,7 @@ def instance_norm(
     """Convert instance_norm with statistics of the input, or with running ones."""
     if not use_input_stats:
         return _normalized(c, x, weight, bias, mean, variance, eps)
-    return c.add(InstanceNormalization(float(eps)), x, weight, bias)
+    return c.step(InstanceNormalization(float(eps)), x, weight, bias)
 
 
 @aten("batch_norm")
@@ -164,8 +164,8 @@ def _by_batch(c: Call, x: Value, weight: Value | None, bias: Value | None, eps: 
     rank, channels = x.known.rank, c.size(x, 1)
     axes = tuple(i for i in range(rank) if i != 1)
     wide = x if x.known.dtype is DataType.FLOAT64 else c.cast(x, DataType.FLOAT32)
-    center = c.add(Mean(axes, True), wide)
-    spread = c.add(Mean(axes, True), c.binary(BinaryOperation.SQ_DIFF, wide, center))
+    center = c.step(Mean(axes, True), wide)
+    spread = c.step(Mean(axes, True), c.binary(BinaryOperation.SQ_DIFF, wide, center))
     factor = c.unary(Unary.RSQRT, c.plus(spread, eps))
     normalized = c.times(c.minus(wide, center), factor)
     for operand, operation in ((weight, BinaryOperation.MUL), (bias, BinaryOperation.ADD)):
@@ -187,7 +187,7 @@ def _normalized(
         for value, default in numbers.values()
     )
     center, spread = c.cast(mean, x.known.dtype), c.cast(variance, x.known.dtype)
-    return c.add(BatchNormalization(float(eps)), x, center, spread, beta, gamma)
+    return c.step(BatchNormalization(float(eps)), x, center, spread, beta, gamma)
 
 
 @aten("_weight_norm_interface")
@@ -206,5 +206,5 @@ def weight_norm(c: Call, v: Value, g: Value, dim: int = 0) -> Value:
 def _weight_norm(c: Call, v: Value, g: Value, dim: int) -> tuple[Value, Value]:
     axis = None if dim == -1 else c.axis(dim, v.known.rank)
     axes = tuple(i for i in range(v.known.rank) if i != axis)
-    norms = c.add(Reduce(axes, True, ReduceOperation.L2), v)
+    norms = c.step(Reduce(axes, True, ReduceOperation.L2), v)
     return c.times(v, c.over(g, norms)), c.reshape(norms, list(g.known.shape))

@@ -59,7 +59,7 @@ def _pooled(c: Call, x: Value, algorithm: PoolingAlgorithm, windows: Windows, ce
     if algorithm is PoolingAlgorithm.MAX and windows.miss(c.shape(x)[2:]):
         enclosed, ceil_mode = windows.enclosed(c.shape(x)[2:], rounded_up=ceil_mode), False
         pads = tuple(zip(enclosed.before, enclosed.after, strict=True))
-        x, windows = c.add(Pad(((0, 0), (0, 0), *pads), _nothing(x.known)), x), windows.unpadded()
+        x, windows = c.step(Pad(((0, 0), (0, 0), *pads), _nothing(x.known)), x), windows.unpadded()
     kind = Pooling3d if windows.axes == 3 else Pooling2d
     op = kind(
         algorithm,
@@ -69,7 +69,7 @@ def _pooled(c: Call, x: Value, algorithm: PoolingAlgorithm, windows: Windows, ce
         output_shape_rounding=_rounding(ceil_mode),
         padding_method=PaddingMethod.IGNORE_VALUE,
     )
-    pooled = c.add(op, x)
+    pooled = c.step(op, x)
     return c.squeezed(pooled, 2) if rank == 3 else pooled
 
 
@@ -114,7 +114,7 @@ def _uses_result(c: Call, index: int) -> bool:
 
 def _with_places(c: Call, x: Value, windows: Windows, ceil_mode: bool) -> list[Value]:
     op = MaxPoolingWithIndices(**windows.lists(), output_shape_rounding=_rounding(ceil_mode))
-    values, places = c.add_many(op, x)
+    values, places = c.steps(op, x)
     from_start = c.constant(np.array(math.prod(c.shape(x)[2:]), np.int64))
     return [values, c.binary(BinaryOperation.MOD, places, from_start)]
 
@@ -142,7 +142,7 @@ def _average(
     counts = [w.places_rounded_up(size) if ceil_mode else w.places(size) for size, w in columns]
     more = [max(0, _end(w, n) - size - w.pad_after) for (size, w), n in zip(columns, counts, strict=True)]
     padded = tuple((w.pad_before, w.pad_after + extra) for (_, w), extra in zip(columns, more, strict=True))
-    wide = c.add(Pad(((0, 0), (0, 0), *padded)), x) if any(map(any, padded)) else x
+    wide = c.step(Pad(((0, 0), (0, 0), *padded)), x) if any(map(any, padded)) else x
     none = (0,) * windows.axes
     averages = _pooled(c, wide, PoolingAlgorithm.AVERAGE, windows._replace(before=none, after=none), False)
     cells_of_window = math.prod(windows.kernel)
@@ -178,11 +178,11 @@ def _divisors(columns: Sequence[tuple[int, Any]], counts: Sequence[int], count_i
 def adaptive_avg_pool(c: Call, x: Value, sizes: Sizes) -> Value:
     """Convert adaptive average pooling: averages of windows that divide each axis as evenly as possible."""
     axes = _spatial_axes(c)
-    targets = list(c.result.shape[-axes:])
+    targets = list(c.example.shape[-axes:])
     targets = [int(size) for size in targets]
     first = x.known.rank - axes
     if all(size == 1 for size in targets) and x.known.shape.is_concrete and 0 not in x.known.shape:
-        return c.add(Mean(tuple(range(first, x.known.rank)), True), x)
+        return c.step(Mean(tuple(range(first, x.known.rank)), True), x)
     shape = c.shape(x)
     if all(size and target and size % target == 0 for size, target in zip(shape[first:], targets, strict=True)):
         kernel = tuple(size // target for size, target in zip(shape[first:], targets, strict=True))
@@ -209,9 +209,9 @@ def along_axis(c: Call, x: Value, axis: int, matrix: Array) -> Value:
     weights = c.constant(matrix.astype(x.known.dtype.numpy))
     rank = x.known.rank
     if axis == rank - 2 and rank > 2:
-        return c.add(BatchMatMul(), weights, x)
+        return c.step(BatchMatMul(), weights, x)
     moved = c.swapped(x, axis, rank - 1)
-    return c.swapped(c.add(BatchMatMul(transpose_y=True), moved, weights), axis, rank - 1)
+    return c.swapped(c.step(BatchMatMul(transpose_y=True), moved, weights), axis, rank - 1)
 
 
 @aten("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
@@ -220,17 +220,17 @@ def adaptive_max_pool(c: Call, x: Value, sizes: Sizes) -> list[Value]:
     axes = _spatial_axes(c)
     shape = c.shape(x)
     first = len(shape) - axes
-    targets = [int(size) for size in c.result.shape[-axes:]]
+    targets = [int(size) for size in c.example.shape[-axes:]]
     grids = [_window_places(shape[first + i], target) for i, target in enumerate(targets)]
     windows = x
     for i, grid in enumerate(grids):
         windows = c.gather(windows, grid, first + 2 * i)
     order = [*range(first), *(first + 2 * i for i in range(axes)), *(first + 2 * i + 1 for i in range(axes))]
     flat = c.reshape(c.transpose(windows, order), [*shape[:first], *targets, math.prod(g.shape[1] for g in grids)])
-    values = c.add(Reduce((-1,), False, ReduceOperation.MAX), flat)
-    best = c.add(ArgMinMax(ArgMinMaxFunction.MAX, -1, True, DataType.INT64), flat)
+    values = c.step(Reduce((-1,), False, ReduceOperation.MAX), flat)
+    best = c.step(ArgMinMax(ArgMinMaxFunction.MAX, -1, True, DataType.INT64), flat)
     table = np.broadcast_to(_flat_places(grids, shape[first:]), flat.known.shape)
-    places = c.add(GatherElements(flat.known.rank - 1), c.constant(np.ascontiguousarray(table)), best)
+    places = c.step(GatherElements(flat.known.rank - 1), c.constant(np.ascontiguousarray(table)), best)
     return [values, c.squeezed(places, flat.known.rank - 1)]
 
 
@@ -259,4 +259,4 @@ def col2im(
     """Convert col2im: sum windows back to an image."""
     windows = _windows(2, kernel, stride, padding, dilation)
     op = Col2Im(**windows.lists(), image_shape=tuple(sizes))
-    return c.add(op, x) if x.known.rank == 3 else c.squeezed(c.add(op, c.unsqueezed(x, 0)), 0)
+    return c.step(op, x) if x.known.rank == 3 else c.squeezed(c.step(op, c.unsqueezed(x, 0)), 0)

@@ -76,7 +76,7 @@ def _quantized(c: Call, x: Value, scale: Any, zero: Any, bounds: tuple[int, int]
         points = np.array(q.zero_points), np.array(q.scales)
         ends = [(bound - points[0]) * points[1] for bound in bounds]
         x = limited(c, x, *(_along(c, x, np.asarray(end), axis) for end in ends))
-    return c.add(Quantize(dtype, RoundingMethod.HALF_TO_EVEN), x, quantization=q)
+    return c.step(Quantize(dtype, RoundingMethod.HALF_TO_EVEN), x, quantization=q)
 
 
 def _along(c: Call, x: Value, numbers: Array, axis: int | None) -> Value:
@@ -154,8 +154,8 @@ def _dequantized(c: Call, x: Value, scale: Any, zero: Any, axis: int | None) -> 
     if q is not None and x.constant is not None and x.known.quantization is None and x.known.dtype.is_integer:
         x = c.importer.constant(x.constant, f"{c.name}/quantized", c.source, q)
     if q is not None and x.known.quantization == q:
-        return c.add(Dequantize(c.dtype), x)
-    plain = x if x.known.quantization is None else c.add(Cast(x.known.dtype), x)
+        return c.step(Dequantize(c.dtype), x)
+    plain = x if x.known.quantization is None else c.step(Cast(x.known.dtype), x)
     return _float_values(c, plain, _line(c, x, scale, axis), _line(c, x, zero, axis) if zero is not None else None)
 
 
@@ -172,7 +172,7 @@ def choose_parameters(c: Call, x: Value, low: int, high: int, eps: float, dtype:
     """Convert the choice of scale and zero point from the range of a tensor, which includes 0."""
     symmetric = "symmetric" in str(c.node.target)
     wide = c.cast(x, DataType.FLOAT32)
-    ends = [c.add(Reduce((), False, kind), wide) for kind in (ReduceOperation.MIN, ReduceOperation.MAX)]
+    ends = [c.step(Reduce((), False, kind), wide) for kind in (ReduceOperation.MIN, ReduceOperation.MAX)]
     lowest, highest = limited(c, ends[0], None, 0.0), limited(c, ends[1], 0.0, None)
     if symmetric:
         highest = limited(c, highest, c.unary(Unary.NEG, lowest), None)

@@ -68,7 +68,7 @@ def _projected_steps(
     """Return the output of one direction of an lstm with projections, and its final states."""
     hidden, cell = states
     weights, recurrent, *biases, projection = params
-    gates = c.add(BatchMatMul(transpose_y=True), x, weights)
+    gates = c.step(BatchMatMul(transpose_y=True), x, weights)
     for bias in biases:
         gates = c.plus(gates, bias)
     steps = range(c.size(x, 0))
@@ -76,16 +76,16 @@ def _projected_steps(
     size = c.size(cell, 1)
     for step in reversed(steps) if reverse else steps:
         step_gates = c.plus(
-            c.squeezed(c.cut(gates, 0, step, 1), 0), c.add(BatchMatMul(transpose_y=True), hidden, recurrent)
+            c.squeezed(c.cut(gates, 0, step, 1), 0), c.step(BatchMatMul(transpose_y=True), hidden, recurrent)
         )
         input_gate, forget_gate, candidate, output_gate = (c.cut(step_gates, 1, i * size, size) for i in range(4))
         input_gate, forget_gate, output_gate = (
-            c.add(Activation(ActivationFunction.SIGMOID), gate) for gate in (input_gate, forget_gate, output_gate)
+            c.step(Activation(ActivationFunction.SIGMOID), gate) for gate in (input_gate, forget_gate, output_gate)
         )
-        candidate = c.add(Activation(ActivationFunction.TANH, 1.0, 1.0), candidate)
+        candidate = c.step(Activation(ActivationFunction.TANH, 1.0, 1.0), candidate)
         cell = c.plus(c.times(forget_gate, cell), c.times(input_gate, candidate))
-        unprojected = c.times(output_gate, c.add(Activation(ActivationFunction.TANH, 1.0, 1.0), cell))
-        hidden = c.add(BatchMatMul(transpose_y=True), unprojected, projection)
+        unprojected = c.times(output_gate, c.step(Activation(ActivationFunction.TANH, 1.0, 1.0), cell))
+        hidden = c.step(BatchMatMul(transpose_y=True), unprojected, projection)
         outputs[step] = c.unsqueezed(hidden, 0)
     return [c.joined([outputs[step] for step in steps], 0), hidden, cell]
 
@@ -172,7 +172,7 @@ def _stacked(
     for layer in range(layers):
         initial = [c.cut(state, 0, layer * directions, directions) for state in states]
         w, r, b = weights.of(layer)
-        output, *final_states = c.add_many(op, x, w, r, b, None, *initial)
+        output, *final_states = c.steps(op, x, w, r, b, None, *initial)
         x = _merged(c, output, directions)
         for column, state in zip(finals, final_states, strict=True):
             column.append(state)

@@ -32,11 +32,11 @@ def reduced(c: Call, operation: ReduceOperation, x: Value, dims: Dims, keepdim: 
     axes = c.axes(dims, rank)
     if not rank:
         return _of_scalar(c, operation, x)
-    return c.add(Reduce(axes, keepdim, operation), x)
+    return c.step(Reduce(axes, keepdim, operation), x)
 
 
 def _of_scalar(c: Call, operation: ReduceOperation, x: Value) -> Value:
-    return c.reshape(c.add(Reduce((0,), False, operation), c.reshape(x, [1])), [])
+    return c.reshape(c.step(Reduce((0,), False, operation), c.reshape(x, [1])), [])
 
 
 @aten("sum.dim_IntList", "sum")
@@ -55,7 +55,7 @@ def prod(c: Call, x: Value, dims: Dims = None, keepdim: bool = False) -> Value:
 def mean(c: Call, x: Value, dims: Dims = None, keepdim: bool = False) -> Value:
     """Convert mean."""
     x = c.cast(x, c.dtype)
-    return c.add(Mean(c.axes(dims, x.known.rank), keepdim), x) if x.known.rank else x
+    return c.step(Mean(c.axes(dims, x.known.rank), keepdim), x) if x.known.rank else x
 
 
 @aten("amax", "amin", "max", "min")
@@ -103,8 +103,8 @@ def _deviation(c: Call, x: Value, dims: Dims, correction: float, keepdim: bool) 
     shape = c.shape(x)
     axes = c.axes(dims, len(shape))
     count = math.prod(shape[axis] for axis in axes)
-    center = c.add(Mean(axes, True), x)
-    squares = c.add(Reduce(axes, keepdim, ReduceOperation.SUM), c.binary(BinaryOperation.SQ_DIFF, x, center))
+    center = c.step(Mean(axes, True), x)
+    squares = c.step(Reduce(axes, keepdim, ReduceOperation.SUM), c.binary(BinaryOperation.SQ_DIFF, x, center))
     return c.over(squares, c.scalar(max(0.0, count - correction), x.known.dtype))
 
 
@@ -142,7 +142,7 @@ def variance_and_mean(
     x = c.cast(x, c.dtype)
     spread = _deviation(c, x, dims, _correction(unbiased, correction), keep)
     spread = c.unary(Unary.SQRT, spread) if "aten.std" in str(c.node.target) else spread
-    center = c.add(Mean(c.axes(dims, x.known.rank), keep), x) if x.known.rank else x
+    center = c.step(Mean(c.axes(dims, x.known.rank), keep), x) if x.known.rank else x
     return [spread, center]
 
 
@@ -156,9 +156,9 @@ def arg_extreme(c: Call, x: Value, dim: int | None = None, keepdim: bool = False
     if x.known.rank == 0:
         return c.constant(np.zeros((), np.int64))
     if dim is not None:
-        return c.add(ArgMinMax(function, c.axis(dim, x.known.rank), keepdim, DataType.INT64), _numeric(c, x))
+        return c.step(ArgMinMax(function, c.axis(dim, x.known.rank), keepdim, DataType.INT64), _numeric(c, x))
     rank = x.known.rank
-    flat = c.add(ArgMinMax(function, 0, False, DataType.INT64), c.reshape(_numeric(c, x), [-1]))
+    flat = c.step(ArgMinMax(function, 0, False, DataType.INT64), c.reshape(_numeric(c, x), [-1]))
     return c.reshape(flat, [1] * rank) if keepdim else flat
 
 
@@ -174,9 +174,9 @@ def extreme_with_index(c: Call, x: Value, dim: int, keepdim: bool = False) -> li
     if x.known.rank == 0:
         return [x, c.constant(np.zeros((), np.int64))]
     axis = c.axis(dim, x.known.rank)
-    values = c.add(Reduce((axis,), keepdim, ReduceOperation.MAX if is_max else ReduceOperation.MIN), x)
+    values = c.step(Reduce((axis,), keepdim, ReduceOperation.MAX if is_max else ReduceOperation.MIN), x)
     function = ArgMinMaxFunction.MAX if is_max else ArgMinMaxFunction.MIN
-    return [values, c.add(ArgMinMax(function, axis, keepdim, DataType.INT64), _numeric(c, x))]
+    return [values, c.step(ArgMinMax(function, axis, keepdim, DataType.INT64), _numeric(c, x))]
 
 
 @aten("topk")
@@ -184,7 +184,7 @@ def topk(c: Call, x: Value, k: Any, dim: int = -1, largest: bool = True, ordered
     """Convert topk; the results are always sorted."""
     if isinstance(k, Value):
         op = DynamicTopK(c.axis(dim, x.known.rank), largest, DataType.INT64)
-        values, indices = c.add_many(op, _numeric(c, x), c.reshape(k, [1]))
+        values, indices = c.steps(op, _numeric(c, x), c.reshape(k, [1]))
         return [c.cast(values, x.known.dtype), indices]
     return _ordered(c, x, k, dim, largest)
 
@@ -195,7 +195,7 @@ def _ordered(c: Call, x: Value, k: int | None, dim: int, largest: bool) -> list[
         return [x, c.constant(np.zeros((), np.int64))]
     axis = c.axis(dim, x.known.rank)
     count = c.size(x, axis) if k is None else k
-    values, indices = c.add_many(TopK(count, axis, largest, DataType.INT64), _numeric(c, x))
+    values, indices = c.steps(TopK(count, axis, largest, DataType.INT64), _numeric(c, x))
     return [c.cast(values, x.known.dtype), indices]
 
 
@@ -238,8 +238,8 @@ def _median(c: Call, x: Value, axis: int, keepdim: bool) -> list[Value]:
     if not x.known.dtype.is_float:
         return [values, places]
     special = c.unary(Unary.IS_NAN, x)
-    spoiled = c.add(Reduce((axis,), keepdim, ReduceOperation.ANY), special)
-    first = c.add(ArgMinMax(ArgMinMaxFunction.MAX, axis, keepdim, DataType.INT64), c.cast(special, DataType.UINT8))
+    spoiled = c.step(Reduce((axis,), keepdim, ReduceOperation.ANY), special)
+    first = c.step(ArgMinMax(ArgMinMaxFunction.MAX, axis, keepdim, DataType.INT64), c.cast(special, DataType.UINT8))
     return [c.where(spoiled, math.nan, values), c.where(spoiled, first, places)]
 
 
@@ -261,9 +261,9 @@ def _nanmedian(c: Call, x: Value, axis: int, keepdim: bool) -> list[Value]:
         c.unsupported("the median of an empty axis is not supported")
     special = c.unary(Unary.IS_NAN, x)
     ordered = _ordered(c, c.where(special, math.inf, x), None, axis, False)
-    count = c.add(Reduce((axis,), True, ReduceOperation.SUM), c.cast(c.negated(special), DataType.INT64))
+    count = c.step(Reduce((axis,), True, ReduceOperation.SUM), c.cast(c.negated(special), DataType.INT64))
     middle = c.binary(BinaryOperation.MAXIMUM, c.binary(BinaryOperation.FLOOR_DIV, c.minus(count, 1), 2), 0)
-    values, places = (c.add(GatherElements(axis), part, middle) for part in ordered)
+    values, places = (c.step(GatherElements(axis), part, middle) for part in ordered)
     values = c.where(c.compare(ComparisonOperation.EQUAL, count, 0), math.nan, values)
     return [values, places] if keepdim else [c.squeezed(part, axis) for part in (values, places)]
 
@@ -280,11 +280,11 @@ def mode(c: Call, x: Value, dim: int = -1, keepdim: bool = False) -> list[Value]
     ordered, indices = _ordered(c, x, None, axis, False)
     rows = [c.swapped(part, axis, rank - 1) for part in (ordered, indices)]
     equal = c.compare(ComparisonOperation.EQUAL, c.unsqueezed(rows[0], rank), c.unsqueezed(rows[0], rank - 1))
-    counts = c.add(Reduce((rank,), False, ReduceOperation.SUM), c.cast(equal, DataType.INT64))
-    best = c.add(ArgMinMax(ArgMinMaxFunction.MAX, rank - 1, True, DataType.INT64), counts)
-    frequency = c.add(Reduce((rank - 1,), True, ReduceOperation.MAX), counts)
+    counts = c.step(Reduce((rank,), False, ReduceOperation.SUM), c.cast(equal, DataType.INT64))
+    best = c.step(ArgMinMax(ArgMinMaxFunction.MAX, rank - 1, True, DataType.INT64), counts)
+    frequency = c.step(Reduce((rank - 1,), True, ReduceOperation.MAX), counts)
     last = c.minus(c.plus(best, frequency), 1)
-    parts = [c.add(GatherElements(rank - 1), part, place) for part, place in zip(rows, (best, last), strict=True)]
+    parts = [c.step(GatherElements(rank - 1), part, place) for part, place in zip(rows, (best, last), strict=True)]
     results = [c.swapped(part, axis, rank - 1) for part in parts]
     return results if keepdim else [c.squeezed(part, axis) for part in results]
 
@@ -309,7 +309,7 @@ def cumprod(c: Call, x: Value, dim: int) -> Value:
 
 def _accumulated(c: Call, x: Value, dim: int, operator: type[CumSum] | type[CumProd]) -> Value:
     x = c.cast(x, c.dtype)
-    return c.add(operator(c.axis(dim, x.known.rank)), x) if x.known.rank else x
+    return c.step(operator(c.axis(dim, x.known.rank)), x) if x.known.rank else x
 
 
 @aten("logcumsumexp")
@@ -319,9 +319,9 @@ def logcumsumexp(c: Call, x: Value, dim: int) -> Value:
         return x
     axis = c.axis(dim, x.known.rank)
     wide = c.cast(x, DataType.FLOAT64)
-    top = c.add(Reduce((axis,), True, ReduceOperation.MAX), wide)
+    top = c.step(Reduce((axis,), True, ReduceOperation.MAX), wide)
     top = c.where(c.unary(Unary.IS_INF, top), c.scalar(0, DataType.FLOAT64), top)
-    sums = c.add(CumSum(axis), c.unary(Unary.EXP, c.minus(wide, top)))
+    sums = c.step(CumSum(axis), c.unary(Unary.EXP, c.minus(wide, top)))
     return c.cast(c.plus(c.unary(Unary.LOG, sums), top), c.dtype)
 
 
@@ -360,13 +360,13 @@ def gather(c: Call, x: Value, dim: int, index: Value, sparse_grad: bool = False)
     index = c.cast(index, DataType.INT64)
     if x.known.rank == 0 or index.known.rank == 0:
         wide = [c.reshape(operand, [1]) if operand.known.rank == 0 else operand for operand in (x, index)]
-        return c.reshape(c.add(GatherElements(0), *wide), list(c.shape(index)))
+        return c.reshape(c.step(GatherElements(0), *wide), list(c.shape(index)))
     axis = c.axis(dim, x.known.rank)
     for other_axis in range(x.known.rank):
         size = index.known.shape[other_axis]
         if other_axis != axis and size != x.known.shape[other_axis]:
             x = c.cut(x, other_axis, 0, c.size(index, other_axis))
-    return c.add(GatherElements(axis), x, index)
+    return c.step(GatherElements(axis), x, index)
 
 
 # --- counting ---------------------------------------------------------------------------------------------------------
@@ -393,7 +393,7 @@ def histc(c: Call, x: Value, bins: int = 100, low: Number = 0, high: Number = 0)
 
 def _extremes(c: Call, line: Value) -> tuple[Value, Value]:
     """Return the smallest and the largest element; if they are equal, 1 less and 1 more."""
-    low, high = (c.add(Reduce((0,), False, kind), line) for kind in (ReduceOperation.MIN, ReduceOperation.MAX))
+    low, high = (c.step(Reduce((0,), False, kind), line) for kind in (ReduceOperation.MIN, ReduceOperation.MAX))
     margin = c.cast(c.compare(ComparisonOperation.EQUAL, low, high), line.known.dtype)
     return c.minus(low, margin), c.plus(high, margin)
 
@@ -402,9 +402,9 @@ def _extremes(c: Call, line: Value) -> tuple[Value, Value]:
 def bincount(c: Call, x: Value, weights: Value | None = None, minlength: int = 0) -> Value:
     """Convert bincount: how often each integer occurs, or the sum of its weights; negative ones are an error."""
     places = c.cast(x, DataType.INT64)
-    largest = c.add(Reduce((0,), False, ReduceOperation.MAX), c.joined([places, _line(c, minlength - 1)], 0))
+    largest = c.step(Reduce((0,), False, ReduceOperation.MAX), c.joined([places, _line(c, minlength - 1)], 0))
     size = c.plus(largest, 1)
-    zeros = c.add(DynamicBroadcastTo(), c.scalar(0, c.dtype), c.size_vector([size]))
+    zeros = c.step(DynamicBroadcastTo(), c.scalar(0, c.dtype), c.size_vector([size]))
     ones = c.plus(c.times(places, 0), 1)
     is_negative = c.compare(ComparisonOperation.LESS, places, 0)
     return _counted(c, zeros, c.where(is_negative, size, places), c.cast(ones if weights is None else weights, c.dtype))
@@ -415,4 +415,4 @@ def _line(c: Call, number: int) -> Value:
 
 
 def _counted(c: Call, zeros: Value, places: Value, counts: Value) -> Value:
-    return c.add(ScatterElements(0, ScatterFunction.ADD), zeros, places, counts)
+    return c.step(ScatterElements(0, ScatterFunction.ADD), zeros, places, counts)

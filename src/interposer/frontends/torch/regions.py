@@ -21,7 +21,7 @@ _ALL: Final = (1 << 31) - 1
 def nms(c: Call, boxes: Value, scores: Value, threshold: float) -> Value:
     """Convert nms: the indices of the selected boxes, with descending scores."""
     op = NonMaxSuppression(max_output_boxes_per_class=_ALL, iou_threshold=threshold)
-    rows = c.add(op, c.unsqueezed(boxes, 0), c.unsqueezed(scores, 0, 1))
+    rows = c.step(op, c.unsqueezed(boxes, 0), c.unsqueezed(scores, 0, 1))
     return c.gather(rows, 2, 1)
 
 
@@ -39,14 +39,14 @@ def roi_align(
         width_sampling_ratio=max(samples, 0),
         half_pixel=aligned,
     )
-    return c.add(op, x, *_of_images(c, regions))
+    return c.step(op, x, *_of_images(c, regions))
 
 
 @aten("torchvision.roi_pool.default")
 def roi_pool(c: Call, x: Value, regions: Value, scale: float, height: int, width: int) -> list[Value | None]:
     """Convert roi_pool, without the places of the maxima, which are for training."""
     op = RoiPooling(output_height=height, output_width=width, height_stride=1 / scale, width_stride=1 / scale)
-    return [c.add(op, x, *_of_images(c, regions)), None]
+    return [c.step(op, x, *_of_images(c, regions)), None]
 
 
 def _of_images(c: Call, regions: Value) -> tuple[Value, Value]:
@@ -78,4 +78,4 @@ def deform_conv2d(
         groups=groups,
         offset_groups=offset_groups,
     )
-    return c.add(op, x, weights, offset, bias, mask if has_mask else None)
+    return c.step(op, x, weights, offset, bias, mask if has_mask else None)

@@ -34,7 +34,7 @@ class _Axis(NamedTuple):
 def _axes(c: Call, x: Value, scales: Sequence[float | None], align_corners: bool = False) -> list[_Axis]:
     """Return the axes of a resize; a scale of None stands for the quotient of the sizes."""
     shape, known = c.shape(x), getattr(c.importer, "known", {})
-    targets = [number_of(size, known) for size in c.result.shape]
+    targets = [number_of(size, known) for size in c.example.shape]
     if None in targets:
         c.open_shape("the sizes of its result are not known")
     axes = []
@@ -57,7 +57,7 @@ def _scales(c: Call, args: Sequence[Any], axes: int) -> list[float | None]:
 
 
 def _numbers(c: Call) -> int:
-    return int(c.result.dim()) - 2
+    return int(c.example.dim()) - 2
 
 
 @aten("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_nearest1d.vec",
@@ -80,7 +80,7 @@ def _nearest(c: Call, x: Value, axes: Sequence[_Axis], offset: float) -> Value:
         op = Resize(axes[1].target, axes[0].target, ResizeMethod.NEAREST_NEIGHBOR, half_pixel_centers=offset > 0)
         pixels_of_op = [nearest_pixels(op, axis.size, axis.target) for axis in axes]
         if all(map(np.array_equal, pixels_of_op, places)):
-            return c.add(op, x)
+            return c.step(op, x)
     for axis, indices in zip(axes, places, strict=True):
         x = c.gather(x, indices, axis.number)
     return x
@@ -103,7 +103,7 @@ def linear(c: Call, x: Value, sizes: Any, align_corners: bool, *scales: Any) -> 
             axes[1].target, axes[0].target, ResizeMethod.BILINEAR,
             align_corners=align_corners, half_pixel_centers=not align_corners,
         )  # fmt: skip
-        return c.add(op, x)
+        return c.step(op, x)
     return _mixed(c, x, axes, lambda axis: _linear_matrix(axis, align_corners))
 
 
@@ -202,4 +202,4 @@ _PADDINGS: Final = (GridPadding.ZEROS, GridPadding.BORDER, GridPadding.REFLECTIO
 def grid_sampler(c: Call, x: Value, grid: Value, mode: int, padding: int, align_corners: bool) -> Value:
     """Convert grid_sampler."""
     op = GridSample(_MODES[mode], _PADDINGS[padding], bool(align_corners))
-    return c.add(op, x, c.cast(grid, x.known.dtype))
+    return c.step(op, x, c.cast(grid, x.known.dtype))

@@ -70,7 +70,7 @@ def like_other(c: Call, x: Value, other: Value) -> Value:
 @aten("unflatten.int")
 def unflatten(c: Call, x: Value, dim: int, sizes: Sequence[int]) -> Value:
     """Convert unflatten: divide an axis into several ones."""
-    return c.reshape(x, [int(size) for size in c.result.shape])
+    return c.reshape(x, [int(size) for size in c.example.shape])
 
 
 @aten("view.dtype")
@@ -78,12 +78,12 @@ def view_as_type(c: Call, x: Value, dtype: Any) -> Value:
     """Convert view to another data type of the same or another width."""
     target = data_type(dtype)
     if target.bits == x.known.dtype.bits:
-        return c.add(Bitcast(target), x) if target is not x.known.dtype else x
+        return c.step(Bitcast(target), x) if target is not x.known.dtype else x
     shape = list(c.shape(x))
     if target.bits > x.known.dtype.bits:
         ratio = target.bits // x.known.dtype.bits
-        return c.add(Bitcast(target), c.reshape(x, [*shape[:-1], shape[-1] // ratio, ratio]))
-    narrow = c.add(Bitcast(target), x)
+        return c.step(Bitcast(target), c.reshape(x, [*shape[:-1], shape[-1] // ratio, ratio]))
+    narrow = c.step(Bitcast(target), x)
     return c.reshape(narrow, [*shape[:-1], shape[-1] * (x.known.dtype.bits // target.bits)])
 
 
@@ -157,7 +157,7 @@ def repeat(c: Call, x: Value, repeats: Sequence[int]) -> Value:
     wide = c.reshape(x, [1] * (len(repeats) - len(shape)) + list(shape))
     if not repeats or all(count == 1 for count in repeats):
         return wide
-    return c.add(Tile(tuple(repeats)), wide)
+    return c.step(Tile(tuple(repeats)), wide)
 
 
 @aten("repeat_interleave.self_int")
@@ -204,7 +204,7 @@ def sliced(c: Call, x: Value, axis: int, start: Any, end: Any, step: Any = 1) ->
     """Return a slice along an axis with Python's rules; bounds may be known at run time only."""
     if any(isinstance(bound, Value) for bound in (start, end, step)):
         bounds = [_bound(c, 0 if start is None else start), _bound(c, _FARTHEST if end is None else end)]
-        return c.add(DynamicSlice((axis,)), x, *bounds, None if step == 1 else _bound(c, step))
+        return c.step(DynamicSlice((axis,)), x, *bounds, None if step == 1 else _bound(c, step))
     size = x.known.shape[axis]
     if _same_end(c, size, start, end) and step == 1:
         return x
@@ -237,7 +237,7 @@ def picked_strided(c: Call, x: Value, axis: int, start: int, end: int, step: int
     to_end = whole | ((1 << axis) if end >= _FARTHEST else 0)
     picks = [(start, min(end, _FARTHEST), step) if i == axis else (0, 0, 1) for i in range(rank)]
     begin, stop, stride = zip(*picks, strict=True)
-    return c.add(StridedSlice(begin, stop, stride, begin_mask=whole, end_mask=to_end), x)
+    return c.step(StridedSlice(begin, stop, stride, begin_mask=whole, end_mask=to_end), x)
 
 
 @aten("select.int", "select_copy.int", open_sizes=True)
@@ -246,7 +246,7 @@ def select(c: Call, x: Value, dim: int, index: Size) -> Value:
     axis = c.axis(dim, x.known.rank)
     size = x.known.shape[axis]
     if isinstance(index, Value):
-        return c.add(Gather(axis), x, c.cast(index, DataType.INT64))
+        return c.step(Gather(axis), x, c.cast(index, DataType.INT64))
     if isinstance(index, Dim):
         c.open_shape("its index is not known")
     if isinstance(size, Dim):
@@ -286,13 +286,13 @@ def _split(c: Call, x: Value, sizes: Sequence[int], axis: int) -> list[Value]:
         return [x]
     if isinstance(x.known.shape[axis], Dim):
         c.open_shape("the size of the axis that it splits is not known")
-    return c.add_many(Splitter(axis, tuple(sizes)), x) if sizes else []
+    return c.steps(Splitter(axis, tuple(sizes)), x) if sizes else []
 
 
 @aten("cat", "concat", "concatenate", open_sizes=True)
 def cat(c: Call, tensors: Sequence[Value], dim: int = 0) -> Value:
     """Convert cat; empty vectors among tensors of another rank are left out."""
-    rank = c.result.dim()
+    rank = c.example.dim()
     values = [c.cast(x, c.dtype) for x in tensors if x.known.rank == rank or tuple(x.known.shape) != (0,)]
     return c.joined(values or [c.cast(tensors[0], c.dtype)], c.axis(dim, rank))
 
@@ -301,7 +301,7 @@ def cat(c: Call, tensors: Sequence[Value], dim: int = 0) -> Value:
 def stack(c: Call, tensors: Sequence[Value], dim: int = 0) -> Value:
     """Convert stack."""
     values = [c.cast(x, c.dtype) for x in tensors]
-    return c.add(Stack(dim % (values[0].known.rank + 1)), *values)
+    return c.step(Stack(dim % (values[0].known.rank + 1)), *values)
 
 
 @aten("select_scatter")
@@ -348,7 +348,7 @@ def flip(c: Call, x: Value, dims: Sequence[int]) -> Value:
     """Convert flip."""
     if not dims or not x.known.rank:
         return x
-    return c.add(ReverseV2(tuple(dim % x.known.rank for dim in dims)), x)
+    return c.step(ReverseV2(tuple(dim % x.known.rank for dim in dims)), x)
 
 
 @aten("roll")
@@ -377,7 +377,7 @@ def pixel_shuffle(c: Call, x: Value, factor: int) -> Value:
     """Convert pixel_shuffle of images with any number of leading axes."""
     shape = c.shape(x)
     if len(shape) == 4 and factor > 1:
-        return c.add(DepthToSpace(factor, DataLayout.NCHW, DepthToSpaceMode.CRD), x)
+        return c.step(DepthToSpace(factor, DataLayout.NCHW, DepthToSpaceMode.CRD), x)
     *lead, channels, height, width = shape
     image = c.reshape(x, [math.prod(lead), channels // factor**2, factor, factor, height, width])
     moved = c.transpose(image, [0, 1, 4, 2, 5, 3])
@@ -396,13 +396,13 @@ def pixel_unshuffle(c: Call, x: Value, factor: int) -> Value:
 @aten("channel_shuffle", "native_channel_shuffle")
 def channel_shuffle(c: Call, x: Value, groups: int) -> Value:
     """Convert channel_shuffle."""
-    return c.add(ChannelShuffle(groups, 1), x) if groups > 1 else x
+    return c.step(ChannelShuffle(groups, 1), x) if groups > 1 else x
 
 
 @aten("tril", "triu")
 def triangle(c: Call, x: Value, diagonal: int = 0) -> Value:
     """Convert tril and triu."""
-    return c.add(Trilu(diagonal, "triu" in str(c.node.target)), x)
+    return c.step(Trilu(diagonal, "triu" in str(c.node.target)), x)
 
 
 @aten("diagonal", "diagonal_copy")
@@ -441,7 +441,7 @@ def _put(c: Call, x: Value, places: Array, source: Value) -> Value:
         return x
     flat = c.reshape(x, [math.prod(c.shape(x))])
     rows = c.constant(np.ascontiguousarray(places.reshape(-1, 1)))
-    written = c.add(ScatterNd(), flat, rows, c.reshape(c.cast(source, x.known.dtype), [places.size]))
+    written = c.step(ScatterNd(), flat, rows, c.reshape(c.cast(source, x.known.dtype), [places.size]))
     return c.reshape(written, list(c.shape(x)))
 
 
@@ -504,7 +504,7 @@ def constant_pad(c: Call, x: Value, pads: Sequence[int], value: Operand = 0) -> 
         return x
     if isinstance(value, float) and not x.known.dtype.is_float:
         value = int(value)
-    return c.add(Pad(wide, float(value)), x)
+    return c.step(Pad(wide, float(value)), x)
 
 
 def _pairs(pads: Sequence[int], rank: int) -> list[tuple[int, int]]:
@@ -536,7 +536,7 @@ def pad_by_elements(c: Call, x: Value, pads: Sequence[int]) -> Value:
 def _padded(c: Call, x: Value, pads: Sequence[int], mode: PaddingMode) -> Value:
     pairs = _pairs(pads, x.known.rank)
     if all(pad >= 0 for pair in pairs for pad in pair) and x.known.shape.is_concrete and 0 not in x.known.shape:
-        return c.add(Pad(tuple(pairs), 0.0, mode), x)
+        return c.step(Pad(tuple(pairs), 0.0, mode), x)
     for axis, (before, after) in enumerate(pairs):
         if before or after:
             x = c.gather(x, _padded_places(mode, c.size(x, axis), before, after), axis)
@@ -565,7 +565,7 @@ def arange(c: Call, *bounds: Any, **_: Any) -> Value:
         return c.constant(_numbers(start, end, step).astype(c.dtype.numpy))
     wide = DataType.FLOAT64 if c.dtype.is_float else DataType.INT64
     operands = [c.cast(bound, wide) for bound in (start, end, step)]
-    return c.cast(c.add(Range(), *operands), c.dtype)
+    return c.cast(c.step(Range(), *operands), c.dtype)
 
 
 def _numbers(start: Any, end: Any, step: Any) -> Any:

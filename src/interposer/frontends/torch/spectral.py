@@ -70,7 +70,7 @@ def part_of(c: Call, x: Value, index: int) -> Value:
 def complex_of(c: Call, real: Value, imaginary: Value) -> Value:
     """Return complex numbers with these parts, which broadcast."""
     shape = list(np.broadcast_shapes(c.shape(real), c.shape(imaginary)))
-    return c.add(Stack(len(shape)), c.broadcast(real, shape), c.broadcast(imaginary, shape))
+    return c.step(Stack(len(shape)), c.broadcast(real, shape), c.broadcast(imaginary, shape))
 
 
 def _parts(c: Call, x: Operand | complex, index: int) -> tuple[Value, Value]:
@@ -127,7 +127,7 @@ def conjugate(c: Call, x: Value) -> Value:
 @aten("abs", complex_numbers=True)
 def absolute(c: Call, x: Value) -> Value:
     """Convert abs of complex numbers."""
-    return c.add(Reduce((-1,), False, ReduceOperation.L2), x)
+    return c.step(Reduce((-1,), False, ReduceOperation.L2), x)
 
 
 @aten("angle", complex_numbers=True)
@@ -176,7 +176,7 @@ def add(c: Call, a: Operand, b: Operand, alpha: Operand = 1) -> Value:
 @aten("ones", "new_ones", "ones_like", complex_numbers=True)
 def ones(c: Call, *_: Any, **__: Any) -> Value:
     """Convert ones of complex numbers."""
-    sizes = [*(int(size) for size in c.result.shape), 2]
+    sizes = [*(int(size) for size in c.example.shape), 2]
     return c.broadcast(c.constant(np.array([1, 0], c.dtype.numpy)), sizes)
 
 
@@ -232,7 +232,7 @@ def exponential(c: Call, x: Value) -> Value:
 @aten("_to_copy", "to.dtype", complex_numbers=True)
 def to_copy(c: Call, x: Value, *_: Any) -> Value:
     """Convert casts from and to complex numbers."""
-    was, is_now = c.is_complex(0), c.result.is_complex()
+    was, is_now = c.is_complex(0), c.example.is_complex()
     if was and not is_now:
         return c.cast(part_of(c, x, 0), c.dtype)
     x = c.cast(x, c.dtype)
@@ -261,7 +261,7 @@ def _normalized(c: Call, x: Value, count: int, normalization: int, *, inverse: b
 
 def _transformed(c: Call, x: Value, axes: Sequence[int], *, inverse: bool) -> Value:
     for axis in axes:
-        x = c.add(Dft(axis, inverse=inverse), x)
+        x = c.step(Dft(axis, inverse=inverse), x)
     return x
 
 
@@ -271,7 +271,7 @@ def fft_of_floats(c: Call, x: Value, dims: Sequence[int], normalization: int, on
     rank = x.known.rank
     axes = [dim % rank for dim in dims]
     count = math.prod(c.size(x, axis) for axis in axes)
-    spectrum = c.add(Dft(axes[-1], onesided=onesided), c.unsqueezed(x, rank))
+    spectrum = c.step(Dft(axes[-1], onesided=onesided), c.unsqueezed(x, rank))
     return _normalized(c, _transformed(c, spectrum, axes[:-1], inverse=False), count, normalization, inverse=False)
 
 
@@ -285,7 +285,7 @@ def fft_to_floats(c: Call, x: Value, dims: Sequence[int], normalization: int, la
     size = last // 2 + 1
     if c.size(x, axes[-1]) > size:
         x = c.cut(x, axes[-1], 0, size)
-    signal = c.squeezed(c.add(Dft(axes[-1], last, inverse=True, onesided=True), x), rank)
+    signal = c.squeezed(c.step(Dft(axes[-1], last, inverse=True, onesided=True), x), rank)
     return _normalized(c, signal, count, normalization, inverse=True)
 
 

@@ -40,7 +40,7 @@ def sym_numel(c: Call, x: Value) -> Any:
     """Convert sym_numel: the number of elements."""
     if x.known.shape.is_concrete:
         return math.prod(x.known.shape)
-    return c.add(Reduce(operation=ReduceOperation.PROD), c.add(Shape(DataType.INT64), x))
+    return c.step(Reduce(operation=ReduceOperation.PROD), c.step(Shape(DataType.INT64), x))
 
 
 @aten("sym_stride.int", "stride.int", open_sizes=True)
