@@ -13,6 +13,7 @@ their index, and *attributes* by their name; what the two give has the same noun
 ``integer(name)``        an attribute of the node; `integers`, `number`, `flag`, `text` likewise
 ``result(op, ...)``      add the layer that gives the node's output, and return it; `results`: several outputs
 ``step(op, ...)``        add a layer for an intermediate value, and return it; `steps`: several values
+``chain(op, values)``    add layers that apply a binary operator to all values, from left to right
 ``constant(array)``      a constant that is not in the file; `scalar_like` has the type of another value
 ``unsupported(why)``     refuse the form of the node: the import goes on, and reports all refusals together
 ``fail(what)``           raise `ParseError`: the node violates the format
@@ -30,6 +31,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import reduce
 from typing import NoReturn
 
 import numpy as np
@@ -86,6 +88,14 @@ class Layers:
     def step_name(self, op: Op) -> str:
         """Return the name of a layer for an intermediate value, made of those of the node and the operator."""
         return f"{self.name}/{op.op_name()}"
+
+    def chain(self, op: Op, operands: Sequence[Value]) -> Value:
+        """Add layers that apply a binary operator from left to right; the last one computes the node's output.
+
+        A single operand is the output itself.
+        """
+        *previous, last = operands
+        return self.result(op, reduce(lambda a, b: self.step(op, a, b), previous), last) if previous else last
 
     def control(self, op: ControlFlow, operands: Sequence[Value | None], graphs: Sequence[Graph]) -> list[Value]:
         """Add a control-flow layer with the regions `graphs` under the node's name, and return all outputs."""

@@ -1,8 +1,10 @@
-"""Reading a model file, from a path or from bytes."""
+"""Reading a model file, from a path or from bytes, and errors with its path."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
@@ -10,7 +12,7 @@ from interposer.core.constants import LEAST_MAPPED, mapped
 from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.core.files import check_regular, reason_of
 
-__all__ = ["Source", "read_file"]
+__all__ = ["Source", "content_of", "errors_at", "read_file"]
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview"
 
@@ -35,3 +37,23 @@ def read_file(source: Source) -> tuple[str | None, bytes | bytearray | memoryvie
         return path, mapped(file).data if file.stat().st_size >= LEAST_MAPPED else file.read_bytes()
     except (OSError, ValueError) as error:
         raise ParseError(f"the file cannot be read: {reason_of(error)}", path=path) from error
+
+
+def content_of(path: str | os.PathLike[str]) -> memoryview:
+    """Return the content of a file, memory-mapped; raise `ParseError` if it cannot be read."""
+    try:
+        check_regular(path)
+        return mapped(path).data if os.stat(path).st_size else memoryview(b"")
+    except (OSError, ValueError) as error:
+        raise ParseError(f"the file cannot be read: {reason_of(error)}") from error
+
+
+@contextmanager
+def errors_at(path: str | bytes | os.PathLike[str] | None) -> Iterator[None]:
+    """Add the path of the model file to a `ParseError` of the body that names no file; None leaves it unchanged."""
+    try:
+        yield
+    except ParseError as error:
+        if path is None or error.path is not None:
+            raise
+        raise error.at(os.fsdecode(path)) from error.__cause__

@@ -9,9 +9,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from interposer.core.types import DataType, Dim, TensorInfo, integer_range
+from interposer.frontends.node import Layers
 from interposer.ops.window import Window
 
-__all__ = ["Windows", "lowest"]
+__all__ = ["Windows", "lowest", "same_pads"]
 
 _FINITE: Final = frozenset({DataType.FLOAT32, DataType.FLOAT64})
 _LETTERS: Final = {2: "yx", 3: "zyx"}
@@ -37,6 +38,12 @@ class Windows(NamedTuple):
     def axes(self) -> int:
         """The number of spatial axes."""
         return len(self.kernel)
+
+    def with_height(self) -> Windows:
+        """Return windows along one axis as windows over images of height 1; others are returned unchanged."""
+        if self.axes != 1:
+            return self
+        return Windows(*((first, *column) for first, column in zip((1, 1, 1, 0, 0), self, strict=True)))
 
     def along(self) -> list[Window]:
         """Return the window along each spatial axis."""
@@ -76,6 +83,10 @@ class Windows(NamedTuple):
         """Return the window's sizes by the names of a pooling operator's attributes, such as ``pool_height``."""
         return {f"pool_{name}": size for name, size in zip(_SIZES[self.axes], self.kernel, strict=True)}
 
+    def pooling(self) -> dict[str, Any]:
+        """Return sizes, pads, strides and dilations by the names of a pooling operator's attributes."""
+        return {**self.sizes(), **self.pads(), **self.steps()}
+
     def pads(self) -> dict[str, Any]:
         """Return the pads by the names of an operator's attributes, such as ``pad_top``."""
         names = (*_BEFORE[self.axes], *_AFTER[self.axes])
@@ -98,6 +109,14 @@ class Windows(NamedTuple):
             "dilations": self.dilations,
             "pad_list": tuple(zip(self.before, self.after, strict=True)),
         }
+
+
+def same_pads(node: Layers, window: Window, size: int) -> tuple[int, int]:
+    """Return the pads for the padding scheme SAME along an axis of an image; refuse the node if its size is unknown."""
+    pads = window.same_pads(size)
+    if pads is None:
+        node.open_shape("its pads depend on the size of the image, which is not known")
+    return pads
 
 
 def lowest(info: TensorInfo) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from interposer.core.types import DataType
 from interposer.formats.armnn.schema import ACTIVATIONS, BINARY, COMPARISONS, LOGICAL, REDUCTIONS, UNARY
 from interposer.frontends.armnn.armnn_converters import layer
 from interposer.frontends.armnn.node import Node
+from interposer.frontends.elementwise import ABS, EQUAL, GREATER, RSQRT
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.elementwise import (
@@ -41,13 +42,19 @@ _BINARY: Final = {
     "Multiplication": Multiplication(),
     "Subtraction": Subtraction(),
     "Prelu": Prelu(),
-    "Equal": Comparison(ComparisonOperation.EQUAL),
-    "Greater": Comparison(ComparisonOperation.GREATER),
+    "Equal": EQUAL,
+    "Greater": GREATER,
 }
 _UNARY: Final = {
-    "Abs": ElementwiseUnary(UnaryOperation.ABS),
-    "Rsqrt": ElementwiseUnary(UnaryOperation.RSQRT),
+    "Abs": ABS,
+    "Rsqrt": RSQRT,
     "Floor": Floor(),
+}
+_BY_OPERATION: Final[dict[str, tuple[Any, tuple[str, ...], Any]]] = {
+    "Comparison": (Comparison, COMPARISONS, ComparisonOperation),
+    "ElementwiseBinary": (ElementwiseBinary, BINARY, BinaryOperation),
+    "ElementwiseUnary": (ElementwiseUnary, UNARY, UnaryOperation),
+    "LogicalBinary": (LogicalBinary, LOGICAL, LogicalBinaryOperation),
 }
 
 
@@ -76,31 +83,11 @@ def unary(node: Node) -> list[Value]:
     return node.results(_UNARY[node.layer.kind], node.value(0))
 
 
-@layer("ElementwiseBinary")
-def elementwise_binary(node: Node) -> list[Value]:
-    """Convert ElementwiseBinary."""
-    operation = node.member("operation", BINARY, BinaryOperation)
-    return node.results(ElementwiseBinary(operation), node.value(0), node.value(1))
-
-
-@layer("ElementwiseUnary")
-def elementwise_unary(node: Node) -> list[Value]:
-    """Convert ElementwiseUnary."""
-    return node.results(ElementwiseUnary(node.member("operation", UNARY, UnaryOperation)), node.value(0))
-
-
-@layer("Comparison")
-def comparison(node: Node) -> list[Value]:
-    """Convert Comparison."""
-    operation = node.member("operation", COMPARISONS, ComparisonOperation)
-    return node.results(Comparison(operation), node.value(0), node.value(1))
-
-
-@layer("LogicalBinary")
-def logical_binary(node: Node) -> list[Value]:
-    """Convert LogicalBinary."""
-    operation = node.member("operation", LOGICAL, LogicalBinaryOperation)
-    return node.results(LogicalBinary(operation), node.value(0), node.value(1))
+@layer(*_BY_OPERATION)
+def by_operation(node: Node) -> list[Value]:
+    """Convert a layer whose descriptor names its operation."""
+    kind, names, operations = _BY_OPERATION[node.layer.kind]
+    return node.results(kind(node.member("operation", names, operations)), *node.values())
 
 
 # --- quantization -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from interposer.frontends.armnn.tensors import constant_array, quantization_of, 
 from interposer.frontends.flatbuffer import Record
 from interposer.frontends.importer import keep_names
 from interposer.frontends.refusals import missing_operators
-from interposer.frontends.sources import Source, read_file
+from interposer.frontends.sources import Source, errors_at, read_file
 from interposer.ir.graph import Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
@@ -42,10 +42,8 @@ def load(source: Source) -> Network:
     """
     path, data = read_file(source)
     file = Path(path).name if path else ""
-    try:
+    with errors_at(path):
         return _Importer(read_content(data), file).convert()
-    except ParseError as error:
-        raise error.at(path) if path else error from error.__cause__
 
 
 class _Importer(FileImporter):

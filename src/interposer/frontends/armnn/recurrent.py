@@ -12,8 +12,9 @@ from interposer.core.schema import Op
 from interposer.formats.armnn.schema import LSTM_PARAMS, QLSTM_PARAMS, QUANTIZED_LSTM_PARAMS
 from interposer.frontends.armnn.armnn_converters import layer
 from interposer.frontends.armnn.node import Node
+from interposer.frontends.elementwise import RELU, RELU6, RELU_N1_TO_1, SIGMOID, TANH
+from interposer.frontends.recurrent import FUSED_FUNCTIONS
 from interposer.ir.graph import Value
-from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.elementwise import Multiplication, Subtraction
 from interposer.ops.lstm import Lstm, UnidirectionalSequenceLstm
 from interposer.ops.quantized_recurrent import QLstm, QuantizedLstm
@@ -23,13 +24,12 @@ from interposer.ops.reshape import Reshape
 
 __all__: list[str] = []
 
-_FUNCTIONS: Final = {member.value: member for member in FusedActivation}
 _ACTIVATIONS: Final = {
-    FusedActivation.RELU: Activation(ActivationFunction.RELU),
-    FusedActivation.RELU_N1_TO_1: Activation(ActivationFunction.BOUNDED_RELU, a=1.0, b=-1.0),
-    FusedActivation.RELU6: Activation(ActivationFunction.BOUNDED_RELU, a=6.0, b=0.0),
-    FusedActivation.TANH: Activation(ActivationFunction.TANH, a=1.0, b=1.0),
-    FusedActivation.SIGMOID: Activation(ActivationFunction.SIGMOID),
+    FusedActivation.RELU: RELU,
+    FusedActivation.RELU_N1_TO_1: RELU_N1_TO_1,
+    FusedActivation.RELU6: RELU6,
+    FusedActivation.TANH: TANH,
+    FusedActivation.SIGMOID: SIGMOID,
 }
 
 
@@ -78,9 +78,9 @@ def _features(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _function(node: Node) -> FusedActivation:
     number = node.descriptor["activationFunc"]
-    if number not in _FUNCTIONS:
-        node.fail(f"activationFunc is {number}, which is not known ({', '.join(map(str, _FUNCTIONS))} are)")
-    return _FUNCTIONS[number]
+    if number not in FUSED_FUNCTIONS:
+        node.fail(f"activationFunc is {number}, which is not known ({', '.join(map(str, FUSED_FUNCTIONS))} are)")
+    return FUSED_FUNCTIONS[number]
 
 
 def _float_attributes(node: Node) -> dict[str, Any]:

@@ -10,29 +10,18 @@ import numpy as np
 from interposer.core.types import DataType
 from interposer.frontends.caffe.caffe_converters import layer
 from interposer.frontends.caffe.node import Node
+from interposer.frontends.elementwise import EXP, GREATER, LOG, RELU, operators_by_name
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, Softmax
-from interposer.ops.elementwise import (
-    BinaryOperation,
-    Comparison,
-    ComparisonOperation,
-    ElementwiseUnary,
-    Prelu,
-    UnaryOperation,
-)
+from interposer.ops.elementwise import BinaryOperation, Prelu
 from interposer.ops.quantization import Cast
 
 __all__: list[str] = []
 
-_PLAIN: Final = {
-    "AbsVal": Activation(ActivationFunction.ABS),
-    "BNLL": Activation(ActivationFunction.SOFT_RELU),
-    "HardSwish": Activation(ActivationFunction.HARD_SWISH),
-    "Mish": Activation(ActivationFunction.MISH),
-    "ReLU6": Activation(ActivationFunction.BOUNDED_RELU, a=6.0, b=0.0),
-    "Sigmoid": Activation(ActivationFunction.SIGMOID),
-    "TanH": Activation(ActivationFunction.TANH, a=1.0, b=1.0),
-}
+_PLAIN: Final = operators_by_name(
+    AbsVal=Activation(ActivationFunction.ABS), BNLL="SOFTPLUS", HardSwish="HARD_SWISH", Mish="MISH", ReLU6="RELU6",
+    Sigmoid="SIGMOID", TanH="TANH",
+)  # fmt: skip
 
 
 @layer(*_PLAIN)
@@ -47,7 +36,7 @@ def relu(node: Node) -> Value:
     slope = node.parameters("relu_param").negative_slope
     if slope:
         return node.result(Activation(ActivationFunction.LEAKY_RELU, a=slope), node.only_value)
-    return node.result(Activation(ActivationFunction.RELU), node.only_value)
+    return node.result(RELU, node.only_value)
 
 
 @layer("PReLU")
@@ -83,9 +72,7 @@ def clip(node: Node) -> Value:
 def threshold(node: Node) -> Value:
     """Convert Threshold: 1 where an element exceeds the threshold, else 0."""
     limit = node.constant(np.asarray(node.parameters("threshold_param").threshold, np.float32))
-    return node.result(
-        Cast(DataType.FLOAT32), node.step(Comparison(ComparisonOperation.GREATER), node.only_value, limit)
-    )
+    return node.result(Cast(DataType.FLOAT32), node.step(GREATER, node.only_value, limit))
 
 
 @layer("Power")
@@ -102,14 +89,14 @@ def exponential(node: Node) -> Value:
     parameters = node.parameters("exp_param")
     factor = _logarithm(node, parameters.base)
     x = _linear(node, parameters.scale * factor, parameters.shift * factor)
-    return node.result(ElementwiseUnary(UnaryOperation.EXP), x)
+    return node.result(EXP, x)
 
 
 @layer("Log")
 def logarithm(node: Node) -> Value:
     """Convert Log: the logarithm of shift + scale * x to a base, where -1 stands for e."""
     parameters = node.parameters("log_param")
-    x = node.step(ElementwiseUnary(UnaryOperation.LOG), _linear(node, parameters.scale, parameters.shift))
+    x = node.step(LOG, _linear(node, parameters.scale, parameters.shift))
     factor = _logarithm(node, parameters.base)
     return x if factor == 1 else node.binary(BinaryOperation.MUL, x, 1 / factor)
 

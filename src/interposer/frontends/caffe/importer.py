@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from interposer.core.constants import share
-from interposer.core.errors import InvalidArgumentError, ParseError
-from interposer.core.files import check_regular, reason_of
+from interposer.core.errors import ParseError
 from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.formats.caffe import is_text
 from interposer.frontends.caffe.caffe_converters import find, is_loss
@@ -21,6 +20,7 @@ from interposer.frontends.caffe.sources import declared_inputs, is_source, with_
 from interposer.frontends.importer import Importer, keep_names
 from interposer.frontends.refusals import missing_operators
 from interposer.frontends.resizing import Resizes, check_shapes, resized
+from interposer.frontends.sources import errors_at, read_file
 from interposer.frontends.template import Template, Values, check_names, value_of
 from interposer.ir.graph import Value
 from interposer.ir.inference import infer_layer
@@ -72,24 +72,20 @@ def template(
     The arguments and errors are those of `load`, but for shapes that are missing.
     """
     path = None if isinstance(source, bytes | bytearray | memoryview) else os.fspath(source)
-    try:
+    with errors_at(path):
         net = with_sources(_net(source, weights).with_shared_weights())
         inputs = declared_inputs(net)
         declared = resized(inputs, shapes or {})
         infos = {name: TensorInfo(shape, DataType.FLOAT32) for name, shape in declared.items()}
         plan = _Plan(net, tuple(inputs), outputs)
-    except ParseError as error:
-        raise (error if path is None else error.at(path)) from error.__cause__
 
     def build(more: Mapping[str, Any], values: Values) -> Network:
         check_names(values, infos)
         known = resized(declared, more)
         missing = [name for name, shape in known.items() if not shape.is_concrete and name not in values]
-        try:
+        with errors_at(path):
             check_shapes(missing)
             return _Importer(plan, path, known, values).convert()
-        except ParseError as error:
-            raise (error if path is None else error.at(path)) from error.__cause__
 
     return Template(net.name or "caffe", infos, dict.fromkeys(plan.outputs), build)
 
@@ -110,23 +106,12 @@ def _net(source: Source, weights: Source | None) -> Net:
         weights = weights_of(source)
     if weights is None:
         return net
-    try:
+    with errors_at(weights if isinstance(weights, str | os.PathLike) else None):
         return net.with_weights(read_net(read_message(_content(weights)), only_weights=True))
-    except ParseError as error:
-        path = os.fsdecode(weights) if isinstance(weights, str | os.PathLike) else None
-        raise (error if path is None else error.at(path)) from error.__cause__
 
 
-def _content(source: Source) -> bytes | memoryview:
-    if isinstance(source, bytes | bytearray | memoryview):
-        return memoryview(source).cast("B")
-    if not isinstance(source, str | os.PathLike):
-        raise InvalidArgumentError(f"a model must be a path or the bytes of a file, not {type(source).__name__}")
-    try:
-        check_regular(source)
-        return Path(source).read_bytes()
-    except (OSError, ValueError) as error:
-        raise ParseError(f"the file cannot be read: {reason_of(error)}", path=os.fspath(source)) from error
+def _content(source: Source) -> memoryview:
+    return memoryview(read_file(source)[1]).cast("B")
 
 
 class _Plan:

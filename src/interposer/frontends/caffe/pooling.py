@@ -53,9 +53,7 @@ def pooling(node: Node) -> list[Value]:
 def _pooling(node: Node, method: int, window: Windows, rounding: OutputShapeRounding) -> Pooling2d:
     return Pooling2d(
         pool_type=_method(node, method),
-        **window.sizes(),
-        **window.pads(),
-        **window.steps(),
+        **window.pooling(),
         output_shape_rounding=rounding,
         padding_method=PaddingMethod.IGNORE_VALUE,
     )

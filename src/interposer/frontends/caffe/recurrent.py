@@ -15,10 +15,10 @@ import numpy as np
 from interposer.core.types import Array, TensorInfo
 from interposer.frontends.caffe.caffe_converters import layer
 from interposer.frontends.caffe.node import Node
+from interposer.frontends.elementwise import SIGMOID, TANH
 from interposer.frontends.importer import Importer, input_of_region
 from interposer.ir.graph import Value
 from interposer.ir.network import Network
-from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.control import Output
 from interposer.ops.control_flow import Scan
 from interposer.ops.elementwise import BinaryOperation
@@ -82,12 +82,12 @@ def rnn(node: Node) -> list[Value]:
 
     def step(inner: Node, states: Sequence[Value], x: Value, mark: Value) -> Sequence[Value]:
         hidden_before = inner.binary(BinaryOperation.MUL, states[0], mark)
-        return [_tanh(inner, inner.binary(BinaryOperation.ADD, _product(inner, hidden_before, weights), x))]
+        return [inner.result(TANH, inner.binary(BinaryOperation.ADD, _product(inner, hidden_before, weights), x))]
 
     hidden, states = _scanned(node, sequence, projected, step)
     rows = node.reshaped(hidden, (sequence.steps * sequence.batch, size))
     bias = node.weights(used + 2, (size,), "bias of the output")
-    outputs = _tanh(node, _product(node, rows, node.weights(used + 1, (size, size), "output weights"), bias))
+    outputs = node.result(TANH, _product(node, rows, node.weights(used + 1, (size, size), "output weights"), bias))
     return [node.reshaped(outputs, (sequence.steps, sequence.batch, size)), *_exposed(node, sequence, states)]
 
 
@@ -136,19 +136,11 @@ def _lstm_unit(node: Node, state: Value, gates: Value, mark: Value) -> tuple[Val
     size = node.shape(gates)[-1] // 4
     axis = len(node.shape(gates)) - 1
     into, forget, out, candidate = node.results(Splitter(axis=axis, sizes=(size,) * 4), gates)
-    forget = node.binary(BinaryOperation.MUL, _sigmoid(node, forget), mark)
+    forget = node.binary(BinaryOperation.MUL, node.result(SIGMOID, forget), mark)
     remaining = node.binary(BinaryOperation.MUL, forget, state)
-    added = node.binary(BinaryOperation.MUL, _sigmoid(node, into), _tanh(node, candidate))
+    added = node.binary(BinaryOperation.MUL, node.result(SIGMOID, into), node.result(TANH, candidate))
     next_state = node.binary(BinaryOperation.ADD, remaining, added)
-    return node.binary(BinaryOperation.MUL, _sigmoid(node, out), _tanh(node, next_state)), next_state
-
-
-def _sigmoid(node: Node, x: Value) -> Value:
-    return node.result(Activation(ActivationFunction.SIGMOID), x)
-
-
-def _tanh(node: Node, x: Value) -> Value:
-    return node.result(Activation(ActivationFunction.TANH, a=1.0, b=1.0), x)
+    return node.binary(BinaryOperation.MUL, node.result(SIGMOID, out), node.result(TANH, next_state)), next_state
 
 
 def _scanned(node: Node, sequence: _Sequence, projected: Value, step: Step) -> tuple[Value, Sequence[Value]]:

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from interposer.frontends.elementwise import operators_by_name
 from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
 from interposer.ir.graph import Value
@@ -14,14 +15,7 @@ from interposer.ops.normalization import InstanceNormalization, L2Normalization,
 
 __all__: list[str] = []
 
-_FUNCTIONS: Final = {
-    "HARD_SWISH": Activation(ActivationFunction.HARD_SWISH),
-    "LOGISTIC": Activation(ActivationFunction.SIGMOID),
-    "RELU": Activation(ActivationFunction.RELU),
-    "RELU1": Activation(ActivationFunction.BOUNDED_RELU, a=1.0, b=-1.0),
-    "RELU6": Activation(ActivationFunction.BOUNDED_RELU, a=6.0, b=0.0),
-    "TANH": Activation(ActivationFunction.TANH, a=1.0, b=1.0),
-}
+_FUNCTIONS: Final = operators_by_name("HARD_SWISH", "RELU", "RELU6", "TANH", LOGISTIC="SIGMOID", RELU1="RELU_N1_TO_1")
 
 
 @operator(*_FUNCTIONS, inputs=1)

@@ -6,66 +6,35 @@ from typing import Final
 
 import numpy as np
 
-from interposer.core.schema import Op
 from interposer.core.types import DataType
+from interposer.frontends.elementwise import DIV, FLOOR_DIV, operators_by_name
 from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import (
-    BinaryOperation,
-    Comparison,
-    ComparisonOperation,
-    ElementwiseBinary,
-    ElementwiseUnary,
-    Floor,
-    LogicalBinary,
-    LogicalBinaryOperation,
-    Maximum,
-    Minimum,
-    Prelu,
-    UnaryOperation,
-    Where,
-)
+from interposer.ops.elementwise import Floor, Maximum, Minimum, Prelu, Where
 from interposer.ops.quantization import Cast, Dequantize, Quantize
 
 __all__: list[str] = []
 
-_BINARY: Final[dict[str, Op]] = {
-    "MAXIMUM": ElementwiseBinary(BinaryOperation.MAXIMUM),
-    "MINIMUM": ElementwiseBinary(BinaryOperation.MINIMUM),
-    "POW": ElementwiseBinary(BinaryOperation.POWER),
-    "EQUAL": Comparison(ComparisonOperation.EQUAL),
-    "NOT_EQUAL": Comparison(ComparisonOperation.NOT_EQUAL),
-    "GREATER": Comparison(ComparisonOperation.GREATER),
-    "GREATER_EQUAL": Comparison(ComparisonOperation.GREATER_OR_EQUAL),
-    "LESS": Comparison(ComparisonOperation.LESS),
-    "LESS_EQUAL": Comparison(ComparisonOperation.LESS_OR_EQUAL),
-    "LOGICAL_AND": LogicalBinary(LogicalBinaryOperation.LOGICAL_AND),
-    "LOGICAL_OR": LogicalBinary(LogicalBinaryOperation.LOGICAL_OR),
-    "PRELU": Prelu(),
-}
-_UNARY: Final[dict[str, Op]] = {
-    "FLOOR": Floor(),
-    **{
-        name: ElementwiseUnary(UnaryOperation[name])
-        for name in ("ABS", "EXP", "LOG", "LOGICAL_NOT", "NEG", "RSQRT", "SIN", "SQRT")
-    },
-}
+_BINARY: Final = operators_by_name(
+    "EQUAL", "GREATER", "LESS", "LOGICAL_AND", "LOGICAL_OR", "MAXIMUM", "MINIMUM", "NOT_EQUAL",
+    GREATER_EQUAL="GREATER_OR_EQUAL", LESS_EQUAL="LESS_OR_EQUAL", POW="POWER", PRELU=Prelu(),
+)  # fmt: skip
+_UNARY: Final = operators_by_name("ABS", "EXP", "LOG", "LOGICAL_NOT", "NEG", "RSQRT", "SIN", "SQRT", FLOOR=Floor())
+_ARITHMETIC: Final = operators_by_name("ADD", "SUB", "MUL")
 
 
-@operator("ADD", "SUB", "MUL", inputs=3)
+@operator(*_ARITHMETIC, inputs=3)
 def arithmetic(node: Node) -> list[Value]:
     """Convert ADD, SUB and MUL; input 2 is the fused activation function."""
-    op = ElementwiseBinary(BinaryOperation[node.operation.name])
-    return node.results(op, node.value(0), node.value(1), activation=2)
+    return node.results(_ARITHMETIC[node.operation.name], node.value(0), node.value(1), activation=2)
 
 
 @operator("DIV", inputs=3)
 def division(node: Node) -> list[Value]:
     """Convert DIV; input 2 is the fused activation function. Quotients of integers are rounded down."""
     down = node.info(0).dtype is DataType.INT32
-    op = ElementwiseBinary(BinaryOperation.FLOOR_DIV if down else BinaryOperation.DIV)
-    return node.results(op, node.value(0), node.value(1), activation=2)
+    return node.results(FLOOR_DIV if down else DIV, node.value(0), node.value(1), activation=2)
 
 
 @operator(*_BINARY, inputs=2)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from interposer.core.errors import InvalidArgumentError, ParseError, memory_to
-from interposer.core.files import check_regular
+from interposer.core.errors import ParseError, memory_to
 from interposer.frontends.nnapi.importer import Shapes, build
+from interposer.frontends.sources import Source, errors_at, read_file
 from interposer.ir.network import Network
 
 __all__ = ["load"]
-
-Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview"
 
 
 @memory_to("read the network")
@@ -29,25 +25,9 @@ def load(source: Source, *, shapes: Shapes | None = None) -> Network:
         ParseError: the file cannot be read, or `build` refuses the document.
         InvalidArgumentError: `source` is not a path or bytes, or a shape does not fit its input.
     """
-    path, data = _read(source)
-    try:
-        return build(_document(data), shapes=shapes)
-    except ParseError as error:
-        raise error.at(path) if path else error from error.__cause__
-
-
-def _read(source: Source) -> tuple[str | None, bytes]:
-    if isinstance(source, bytes | bytearray | memoryview):
-        return None, bytes(source)
-    if not isinstance(source, str | os.PathLike):
-        raise InvalidArgumentError(f"a model must be a path or the bytes of a file, not {type(source).__name__}")
-    path = os.fsdecode(source)
-    try:
-        check_regular(path)
-        return path, Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ParseError(f"the file cannot be read: {reason or error}", path=path) from error
+    path, data = read_file(source)
+    with errors_at(path):
+        return build(_document(bytes(data)), shapes=shapes)
 
 
 def _document(data: bytes) -> Any:

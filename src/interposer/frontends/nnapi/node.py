@@ -8,11 +8,11 @@ from typing import Final
 
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataLayout, Dim, Quantization, TensorInfo, TensorShape
+from interposer.frontends.elementwise import RELU, RELU6, RELU_N1_TO_1
 from interposer.frontends.importer import Importer
 from interposer.frontends.nnapi.document import Operand, Operation
 from interposer.frontends.node import Node as SharedNode
 from interposer.ir.graph import Graph, Value
-from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.axes import transposed
 from interposer.ops.rearrange import Transpose
 from interposer.ops.reshape import Reshape
@@ -20,9 +20,9 @@ from interposer.ops.reshape import Reshape
 __all__ = ["DocumentImporter", "Node"]
 
 _FUSED: Final = {
-    1: ("RELU", Activation(ActivationFunction.RELU)),
-    2: ("RELU1", Activation(ActivationFunction.BOUNDED_RELU, a=1.0, b=-1.0)),
-    3: ("RELU6", Activation(ActivationFunction.BOUNDED_RELU, a=6.0, b=0.0)),
+    1: ("RELU", RELU),
+    2: ("RELU1", RELU_N1_TO_1),
+    3: ("RELU6", RELU6),
 }
 _TO_NCHW: Final = (0, 3, 1, 2)
 

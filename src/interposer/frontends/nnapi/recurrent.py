@@ -8,20 +8,14 @@ from typing import Any, Final
 from interposer.core.schema import Op
 from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
+from interposer.frontends.recurrent import FUSED_FUNCTIONS, lstm_operands
 from interposer.ir.graph import Value
 from interposer.ops.lstm import BidirectionalSequenceLstm, Lstm, UnidirectionalSequenceLstm
 from interposer.ops.quantized_recurrent import QLstm, QuantizedLstm
-from interposer.ops.recurrent import (
-    BidirectionalSequenceRnn,
-    FusedActivation,
-    Rnn,
-    Svdf,
-    UnidirectionalSequenceRnn,
-)
+from interposer.ops.recurrent import BidirectionalSequenceRnn, FusedActivation, Rnn, Svdf, UnidirectionalSequenceRnn
 
 __all__: list[str] = []
 
-_FUNCTIONS: Final = {member.value: member for member in FusedActivation}
 _INTERMEDIATE_SCALES: Final = {
     f"{gate}_intermediate_scale": 26 + number for number, gate in enumerate(("input", "forget", "cell", "output"))
 }
@@ -29,8 +23,10 @@ _INTERMEDIATE_SCALES: Final = {
 
 def _function(node: Node, index: int) -> FusedActivation:
     number = node.integer_of(index, "the activation")
-    known = ", ".join(map(str, _FUNCTIONS))
-    return _FUNCTIONS.get(number) or node.fail(f"the activation (input {index}) is {number}; expected one of {known}")
+    if number not in FUSED_FUNCTIONS:
+        known = ", ".join(map(str, FUSED_FUNCTIONS))
+        node.fail(f"the activation (input {index}) is {number}; expected one of {known}")
+    return FUSED_FUNCTIONS[number]
 
 
 def _outputs(node: Node, op: Op, values: Sequence[Value | None], output_of: Sequence[int]) -> list[Value]:
@@ -90,17 +86,7 @@ def _gated(node: Node, states: int, norms: int) -> tuple[list[Value | None], dic
     """
     ranges = ((0, 1), (states, states + 2), (1, 18), (norms, norms + 4))
     values = [value for start, stop in ranges for value in node.optionals(start, stop)]
-    named = dict(zip((operand.name for operand in Lstm.operands), values, strict=True))
-    cifg = named["input_to_input_weights"] is None
-    if cifg:
-        named |= {"cell_to_input_weights": None, "input_layer_norm_weights": None}
-    features = {
-        "cifg_enabled": cifg,
-        "peephole_enabled": named["cell_to_output_weights"] is not None,
-        "projection_enabled": named["projection_weights"] is not None,
-        "layer_norm_enabled": named["output_layer_norm_weights"] is not None,
-    }
-    return list(named.values()), features
+    return lstm_operands(values, ("cell_to_input_weights", "input_layer_norm_weights"))
 
 
 def _clips(node: Node, first: int) -> dict[str, Any]:

@@ -6,8 +6,10 @@ import math
 from typing import Final
 
 from interposer.core.errors import ParseError
+from interposer.core.schema import Op
 from interposer.core.types import DataType
 from interposer.frontends.axes import checked_axis
+from interposer.frontends.elementwise import RELU, operators_by_name
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, operator
 from interposer.frontends.onnx.shaping import product
@@ -18,15 +20,10 @@ from interposer.ops.elementwise import Maximum, Minimum, Multiplication, Prelu
 
 __all__: list[str] = []
 
-_FUNCTIONS: Final = {
-    "HardSwish": Activation(ActivationFunction.HARD_SWISH),
-    "Mish": Activation(ActivationFunction.MISH),
-    "Relu": Activation(ActivationFunction.RELU),
-    "Sigmoid": Activation(ActivationFunction.SIGMOID),
-    "Softplus": Activation(ActivationFunction.SOFT_RELU),
-    "Softsign": Activation(ActivationFunction.SOFTSIGN),
-    "Tanh": Activation(ActivationFunction.TANH, a=1.0, b=1.0),
-}
+_FUNCTIONS: Final = operators_by_name(
+    HardSwish="HARD_SWISH", Mish="MISH", Relu="RELU", Sigmoid="SIGMOID", Softplus="SOFTPLUS", Softsign="SOFTSIGN",
+    Tanh="TANH",
+)  # fmt: skip
 # The names of the attributes for the parameters a and b of each function, with their defaults.
 _PARAMETERS: Final[dict[str, tuple[ActivationFunction, dict[str, float]]]] = {
     "Celu": (ActivationFunction.CELU, {"alpha": 1.0}),
@@ -39,7 +36,7 @@ _PARAMETERS: Final[dict[str, tuple[ActivationFunction, dict[str, float]]]] = {
 }
 
 
-def _function(op: Activation) -> Converter:
+def _function(op: Op) -> Converter:
     def convert(node: Node) -> Value:
         return node.result(op, node.value(0))
 
@@ -115,7 +112,7 @@ def _bounded(node: Node, op: Maximum | Minimum, value: Value, bound: Value, last
 def _clipped(node: Node, low: float | None, high: float | None) -> Value:
     x = node.value(0)
     if low == 0 and high is None:
-        return node.result(Activation(ActivationFunction.RELU), x)
+        return node.result(RELU, x)
     if low is not None and high is not None and low <= high and math.isfinite(low) and math.isfinite(high):
         return node.result(Activation(ActivationFunction.BOUNDED_RELU, a=high, b=low), x)
     if low is not None:

@@ -9,6 +9,7 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
 from interposer.frontends.axes import checked_axis
+from interposer.frontends.elementwise import SQ_DIFF, SQRT
 from interposer.frontends.onnx.images import sampled
 from interposer.frontends.onnx.matmul import trilu
 from interposer.frontends.onnx.node import Node
@@ -21,16 +22,7 @@ from interposer.frontends.onnx.reshape import number_range
 from interposer.frontends.reshaping import inserted_axes, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Softmax
-from interposer.ops.elementwise import (
-    Addition,
-    BinaryOperation,
-    Division,
-    ElementwiseBinary,
-    ElementwiseUnary,
-    Multiplication,
-    Subtraction,
-    UnaryOperation,
-)
+from interposer.ops.elementwise import Addition, Division, Multiplication, Subtraction
 from interposer.ops.gather import Gather
 from interposer.ops.matmul import BatchMatMul
 from interposer.ops.matrices import Det
@@ -114,13 +106,9 @@ def distances(node: Node) -> Value:
     if a.known.rank != 2 or b.known.rank != 2:
         raise ParseError(f"a has shape {a.known.shape} and b {b.known.shape}; expected matrices")
     a_rows, b_rows = reshaped(node, a, [a.known.shape[0], 1, a.known.shape[1]]), b
-    squares = node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), a_rows, b_rows)
+    squares = node.step(SQ_DIFF, a_rows, b_rows)
     squared_distances = node.step(Reduce((2,), keep_dims=False, operation=ReduceOperation.SUM), squares)
-    return (
-        squared_distances
-        if metric == "sqeuclidean"
-        else node.step(ElementwiseUnary(UnaryOperation.SQRT), squared_distances)
-    )
+    return squared_distances if metric == "sqeuclidean" else node.step(SQRT, squared_distances)
 
 
 @operator("Inverse", domain=MICROSOFT)

@@ -8,12 +8,13 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType, differ
+from interposer.frontends.elementwise import EQUAL
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
 from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import Addition, Comparison, ComparisonOperation, Multiplication, Subtraction
+from interposer.ops.elementwise import Addition, Multiplication, Subtraction
 from interposer.ops.embedding import EmbeddingLookup
 from interposer.ops.normalization import LayerNormalization
 from interposer.ops.quantization import Cast
@@ -124,5 +125,5 @@ def _mask_index(node: Node, mask: Value | None) -> Value:
     """Return the number of ones in each row of the mask; zeros if there is no mask."""
     if mask is None:
         return node.constant(np.zeros(node.known(node.info(0).shape[0], "batch size"), np.int32))
-    ones = node.step(Comparison(ComparisonOperation.EQUAL), mask, node.scalar_like(1, mask))
+    ones = node.step(EQUAL, mask, node.scalar_like(1, mask))
     return node.step(Reduce((1,), operation=ReduceOperation.SUM), node.step(Cast(DataType.INT32), ones))

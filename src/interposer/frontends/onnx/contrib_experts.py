@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType, differ
+from interposer.frontends.elementwise import RELU
 from interposer.frontends.onnx.contrib_weights import bit_points, block_size_of, unpacked_bits
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
@@ -27,7 +28,7 @@ from interposer.ops.reduction import Reduce
 __all__ = ["activated", "checked_tokens", "experts_layer", "mixed", "routed_shares"]
 
 _ACTIVATIONS: Final = {
-    "relu": Activation(ActivationFunction.RELU),
+    "relu": RELU,
     "gelu": Activation(ActivationFunction.GELU_TANH),
     "silu": Activation(ActivationFunction.SWISH, 1.0),
     "identity": None,

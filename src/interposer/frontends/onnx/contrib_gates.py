@@ -7,6 +7,7 @@ from typing import Final
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType, differ
+from interposer.frontends.elementwise import ABS, SIGMOID, SIGN, SQRT
 from interposer.frontends.onnx.contrib_normalization import inverse_root
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
@@ -15,7 +16,7 @@ from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
-from interposer.ops.elementwise import Addition, ElementwiseUnary, Maximum, Multiplication, UnaryOperation
+from interposer.ops.elementwise import Addition, Maximum, Multiplication
 from interposer.ops.matmul import BatchMatMul
 from interposer.ops.reduction import Reduce, ReduceOperation
 
@@ -23,7 +24,7 @@ __all__: list[str] = []
 
 _FLOAT: Final = DataType.FLOAT32
 _GATES: Final = {
-    "sigmoid": Activation(ActivationFunction.SIGMOID),
+    "sigmoid": SIGMOID,
     "silu": Activation(ActivationFunction.SWISH, 1.0),
     "swish": Activation(ActivationFunction.SWISH, 1.0),
 }
@@ -134,13 +135,9 @@ def engram_gate(node: Node) -> Sequence[Value]:
     sums = node.step(Reduce((3,), keep_dims=True, operation=ReduceOperation.SUM), products)
     size = node.known(key.known.shape[3], "hidden size")
     scaled_sums = node.step(Multiplication(), sums, node.scalar_like(size**-0.5, sums))
-    magnitude = node.step(ElementwiseUnary(UnaryOperation.ABS), scaled_sums)
-    magnitude_root = node.step(
-        ElementwiseUnary(UnaryOperation.SQRT), node.step(Maximum(), magnitude, node.scalar_like(1e-6, magnitude))
-    )
-    signed_root = node.step(
-        Multiplication(), node.step(ElementwiseUnary(UnaryOperation.SIGN), scaled_sums), magnitude_root
-    )
+    magnitude = node.step(ABS, scaled_sums)
+    magnitude_root = node.step(SQRT, node.step(Maximum(), magnitude, node.scalar_like(1e-6, magnitude)))
+    signed_root = node.step(Multiplication(), node.step(SIGN, scaled_sums), magnitude_root)
     batch, length, hidden = value.known.shape
     gated = node.step(
         Multiplication(),

@@ -9,6 +9,7 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType, differ
+from interposer.frontends.elementwise import BITWISE_AND, BITWISE_OR, EQUAL, ROUND, SHIFT_LEFT, SHIFT_RIGHT
 from interposer.frontends.onnx.contrib_heads import (
     by_heads,
     check_bias,
@@ -26,18 +27,7 @@ from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.attention import Attention, RotaryEmbedding
-from interposer.ops.elementwise import (
-    Addition,
-    BinaryOperation,
-    Comparison,
-    ComparisonOperation,
-    Division,
-    ElementwiseBinary,
-    ElementwiseUnary,
-    Multiplication,
-    Subtraction,
-    UnaryOperation,
-)
+from interposer.ops.elementwise import Addition, Division, Multiplication, Subtraction
 from interposer.ops.elementwise import Where as Select
 from interposer.ops.gather import Gather
 from interposer.ops.quantization import Cast
@@ -155,7 +145,7 @@ def _phase(node: Node, query: Value) -> _Phase:
     if total_keys is None:
         total_length = node.value(6)
         is_first_prompt = node.step(
-            Comparison(ComparisonOperation.EQUAL),
+            EQUAL,
             reshaped(node, total_length, [1]),
             node.scalar_like(steps, total_length),
         )
@@ -205,9 +195,7 @@ def _positions(node: Node, phase: _Phase) -> Value:
     if phase.is_prompt:
         return prompt_positions
     total_length = node.value(6)
-    is_first_prompt = node.step(
-        Comparison(ComparisonOperation.EQUAL), total_length, node.scalar_like(phase.steps, total_length)
-    )
+    is_first_prompt = node.step(EQUAL, total_length, node.scalar_like(phase.steps, total_length))
     return node.step(Select(), is_first_prompt, prompt_positions, ids)
 
 
@@ -322,7 +310,7 @@ class _QuantizedCache(NamedTuple):
     def stored(self, x: Value) -> Value:
         """Return keys or values as they are in the cache, rounded to integers."""
         node, largest = self.node, (1 << (self.bits - 1)) - 1
-        rounded = node.step(ElementwiseUnary(UnaryOperation.ROUND), node.step(Division(), x, self.scale))
+        rounded = node.step(ROUND, node.step(Division(), x, self.scale))
         limits = Activation(ActivationFunction.BOUNDED_RELU, largest, -largest - 1)
         if self.bits == 8:
             return node.step(Cast(DataType.INT8), node.step(limits, rounded))
@@ -334,8 +322,8 @@ class _QuantizedCache(NamedTuple):
         node, dtype = self.node, self.scale.known.dtype
         if self.bits == 8:
             return node.step(Multiplication(), node.step(Cast(dtype), x), self.scale)
-        low_bits = node.step(ElementwiseBinary(BinaryOperation.BITWISE_AND), x, node.scalar_like(15, x))
-        high_bits = node.step(ElementwiseBinary(BinaryOperation.SHIFT_RIGHT), x, node.scalar_like(4, x))
+        low_bits = node.step(BITWISE_AND, x, node.scalar_like(15, x))
+        high_bits = node.step(SHIFT_RIGHT, x, node.scalar_like(4, x))
         pairs = node.step(Stack(axis=-1), low_bits, high_bits)
         integers = node.step(Cast(dtype), reshaped(node, pairs, [*x.known.shape[:3], 2 * x.known.shape[3]], 3))
         centered = node.step(Subtraction(), integers, node.scalar_like(8, integers))
@@ -351,8 +339,8 @@ class _QuantizedCache(NamedTuple):
             reshaped(node, halves_of_pairs, [*x.known.shape[:3], size // 2], 3)
             for halves_of_pairs in pieces(node, pairs, (1, 1), 4)
         )
-        shifted = node.step(ElementwiseBinary(BinaryOperation.SHIFT_LEFT), high, node.scalar_like(4, high))
-        return node.step(ElementwiseBinary(BinaryOperation.BITWISE_OR), low, shifted)
+        shifted = node.step(SHIFT_LEFT, high, node.scalar_like(4, high))
+        return node.step(BITWISE_OR, low, shifted)
 
 
 def _quantized_caches(node: Node) -> tuple[_QuantizedCache, _QuantizedCache] | None:

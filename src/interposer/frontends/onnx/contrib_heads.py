@@ -9,20 +9,14 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import differ
+from interposer.frontends.elementwise import GREATER, GREATER_OR_EQUAL, LESS, LOGICAL_AND
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
 from interposer.frontends.reshaping import final_reshape, removed_axes, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.attention import RotaryEmbedding
-from interposer.ops.elementwise import (
-    Addition,
-    Comparison,
-    ComparisonOperation,
-    LogicalBinary,
-    LogicalBinaryOperation,
-    Where,
-)
+from interposer.ops.elementwise import Addition, Where
 from interposer.ops.embedding import EmbeddingLookup
 from interposer.ops.rearrange import Slice, Splitter, Transpose
 from interposer.ops.scatter import TensorScatter
@@ -174,7 +168,7 @@ def _shown(node: Node, mask: Value, sizes: Sequence[int], starts: bool) -> Value
         mask = node.step(Slice((0, 0, keys - queries, 0), (-1, -1, queries, keys)), mask)
     else:
         mask = reshaped(node, mask, [shape[0], 1, 1 if len(shape) == 2 else shape[1], shape[-1]])
-    return node.step(Comparison(ComparisonOperation.GREATER), mask, node.scalar_like(0, mask))
+    return node.step(GREATER, mask, node.scalar_like(0, mask))
 
 
 def _shown_by_length(node: Node, mask: Value, sizes: Sequence[int], starts: bool) -> Value:
@@ -186,11 +180,11 @@ def _shown_by_length(node: Node, mask: Value, sizes: Sequence[int], starts: bool
         raise ParseError(f"its mask has {mask_size} elements for {batch} samples")
     limits = [reshaped(node, piece, [-1, 1, 1, 1]) for piece in pieces(node, mask, piece_sizes[mask_size], 0)]
     key = node.constant(np.arange(node.known(keys, "number of keys"), dtype=mask.known.dtype.numpy))
-    before_end = node.step(Comparison(ComparisonOperation.LESS), key, limits[0])
+    before_end = node.step(LESS, key, limits[0])
     if piece_sizes[mask_size] != [batch, batch]:
         return before_end
-    from_start = node.step(Comparison(ComparisonOperation.GREATER_OR_EQUAL), key, limits[1])
-    return node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), before_end, from_start)
+    from_start = node.step(GREATER_OR_EQUAL, key, limits[1])
+    return node.step(LOGICAL_AND, before_end, from_start)
 
 
 # --- contrib rotary ---------------------------------------------------------------------------------------------------

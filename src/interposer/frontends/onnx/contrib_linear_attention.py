@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
+from interposer.frontends.elementwise import SIGMOID, SOFTPLUS
 from interposer.frontends.onnx.attention import UPDATE_RULES, convolved_with_state
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
@@ -13,7 +14,6 @@ from interposer.frontends.onnx.operator_names import MICROSOFT
 from interposer.frontends.onnx.shaping import product
 from interposer.frontends.reshaping import final_reshape, reshaped
 from interposer.ir.graph import Value
-from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.elementwise import Addition, Multiplication
 from interposer.ops.linear_attention import LinearAttention
 from interposer.ops.quantization import Cast
@@ -87,12 +87,12 @@ def linear_attention_gate(node: Node) -> Sequence[Value]:
     if node.wants(1) and not node.has(3):
         raise ParseError("it returns beta, but has no operand b")
     biased = node.step(Addition(), _in_float32(node, node.value(0)), node.value(1))
-    softplus = node.step(Activation(ActivationFunction.SOFT_RELU), biased)
+    softplus = node.step(SOFTPLUS, biased)
     decay = node.step(Multiplication(), softplus, node.value(2))
     dtype = node.info(0).dtype
     outputs = [decay if dtype is DataType.FLOAT32 else node.step(Cast(dtype), decay)]
     if node.has(3):
-        outputs.append(node.result(Activation(ActivationFunction.SIGMOID), node.value(3)))
+        outputs.append(node.result(SIGMOID, node.value(3)))
     return outputs
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType, differ
 from interposer.frontends.axes import checked_axis
+from interposer.frontends.elementwise import RSQRT
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.normalization import layer_normalization
 from interposer.frontends.onnx.onnx_converters import operator
@@ -15,14 +16,13 @@ from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
-from interposer.ops.elementwise import Addition, ElementwiseUnary, Multiplication, UnaryOperation
+from interposer.ops.elementwise import Addition, Multiplication
 from interposer.ops.normalization import GroupNormalization, LayerNormalization, RmsNormalization
 from interposer.ops.rearrange import Transpose
 from interposer.ops.reduction import Mean
 
 __all__ = ["inverse_root"]
 
-_SIGMOID = Activation(ActivationFunction.SIGMOID)
 _SILU = Activation(ActivationFunction.SWISH, 1.0)
 
 operator("LayerNormalization", since=1)(layer_normalization)
@@ -48,7 +48,7 @@ def inverse_root(node: Node, x: Value, axes: tuple[int, ...], epsilon: float) ->
     """Return the inverse of the root of the mean of squares along `axes`, to which `epsilon` is added."""
     mean_square = node.step(Mean(axes, keep_dims=True), node.step(Multiplication(), x, x))
     return node.step(
-        ElementwiseUnary(UnaryOperation.RSQRT),
+        RSQRT,
         node.step(Addition(), mean_square, node.scalar_like(epsilon, mean_square)),
     )
 

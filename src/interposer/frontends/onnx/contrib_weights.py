@@ -14,24 +14,14 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import Array, DataType, differ, from_bits
 from interposer.frontends.axes import checked_axis
+from interposer.frontends.elementwise import BITWISE_AND, GREATER_OR_EQUAL, LESS, LOGICAL_AND, SHIFT_RIGHT
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
 from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import (
-    Addition,
-    BinaryOperation,
-    Comparison,
-    ComparisonOperation,
-    ElementwiseBinary,
-    LogicalBinary,
-    LogicalBinaryOperation,
-    Multiplication,
-    Subtraction,
-    Where,
-)
+from interposer.ops.elementwise import Addition, Multiplication, Subtraction, Where
 from interposer.ops.gather import Gather
 from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.ops.quantization import BlockDequantize
@@ -129,7 +119,7 @@ def unpacked_bits(node: Node, packed: Value, bits: int) -> Value:
         return _constant_of_bits(node, fields.reshape(*packed.constant.shape[:-1], -1), bits)
     if bits == 8:
         return packed
-    shift, mask = ElementwiseBinary(BinaryOperation.SHIFT_RIGHT), ElementwiseBinary(BinaryOperation.BITWISE_AND)
+    shift, mask = SHIFT_RIGHT, BITWISE_AND
     shifted = [node.step(shift, packed, node.scalar_like(bits * i, packed)) for i in range(per_byte)]
     masked = [node.step(mask, byte, node.scalar_like((1 << bits) - 1, byte)) for byte in shifted]
     *axes, last = packed.known.shape
@@ -356,9 +346,9 @@ def _gathered_or_zero(node: Node, table: Value, indices: Value, axis: int) -> Va
     size = node.known(table.known.shape[axis], "data's dimension")
     if indices.constant is not None and bool(((indices.constant >= -size) & (indices.constant < size)).all()):
         return node.result(Gather(axis), table, indices)
-    not_below = node.step(Comparison(ComparisonOperation.GREATER_OR_EQUAL), indices, node.scalar_like(-size, indices))
-    not_above = node.step(Comparison(ComparisonOperation.LESS), indices, node.scalar_like(size, indices))
-    valid = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), not_below, not_above)
+    not_below = node.step(GREATER_OR_EQUAL, indices, node.scalar_like(-size, indices))
+    not_above = node.step(LESS, indices, node.scalar_like(size, indices))
+    valid = node.step(LOGICAL_AND, not_below, not_above)
     safe_indices = node.step(Where(), valid, indices, node.scalar_like(0, indices))
     slices = node.step(Gather(axis), table, safe_indices)
     trailing = [1] * (table.known.rank - 1 - axis)

@@ -11,14 +11,7 @@ from interposer.core.types import DataLayout, Quantization, TensorShape
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.onnx_windows import Windows, as_image, windows
-from interposer.frontends.onnx.quantization import (
-    along,
-    centered,
-    quantization,
-    real,
-    requantized,
-    with_quantization,
-)
+from interposer.frontends.onnx.quantization import along, centered, quantization, real, requantized, with_quantization
 from interposer.frontends.reshaping import final_reshape, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.convolution import (

@@ -8,73 +8,35 @@ from typing import Final
 from interposer.core.errors import ParseError
 from interposer.core.schema import Op
 from interposer.frontends.axes import checked_axis
+from interposer.frontends.elementwise import (
+    FMOD,
+    IS_INF,
+    IS_NEGATIVE_INF,
+    IS_POSITIVE_INF,
+    MOD,
+    SHIFT_LEFT,
+    SHIFT_RIGHT,
+    operators_by_name,
+)
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, operator
 from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import (
-    Addition,
-    BinaryOperation,
-    Comparison,
-    ComparisonOperation,
-    Division,
-    ElementwiseBinary,
-    ElementwiseUnary,
-    LogicalBinary,
-    LogicalBinaryOperation,
-    Maximum,
-    Minimum,
-    UnaryOperation,
-    Where,
-)
+from interposer.ops.elementwise import Addition, Division, Maximum, Minimum, Where
 
 __all__ = ["binary_operands"]
 
-_UNARY: Final = {
-    "Abs": UnaryOperation.ABS,
-    "Acos": UnaryOperation.ACOS,
-    "Acosh": UnaryOperation.ACOSH,
-    "Asin": UnaryOperation.ASIN,
-    "Asinh": UnaryOperation.ASINH,
-    "Atan": UnaryOperation.ATAN,
-    "Atanh": UnaryOperation.ATANH,
-    "BitwiseNot": UnaryOperation.BITWISE_NOT,
-    "Ceil": UnaryOperation.CEIL,
-    "Cos": UnaryOperation.COS,
-    "Cosh": UnaryOperation.COSH,
-    "Erf": UnaryOperation.ERF,
-    "Exp": UnaryOperation.EXP,
-    "Floor": UnaryOperation.FLOOR,
-    "IsNaN": UnaryOperation.IS_NAN,
-    "Log": UnaryOperation.LOG,
-    "Neg": UnaryOperation.NEG,
-    "Not": UnaryOperation.LOGICAL_NOT,
-    "Reciprocal": UnaryOperation.RECIPROCAL,
-    "Round": UnaryOperation.ROUND,
-    "Sign": UnaryOperation.SIGN,
-    "Sin": UnaryOperation.SIN,
-    "Sinh": UnaryOperation.SINH,
-    "Sqrt": UnaryOperation.SQRT,
-    "Tan": UnaryOperation.TAN,
-}
-_BINARY: Final[dict[str, Op]] = {
-    "Add": ElementwiseBinary(BinaryOperation.ADD),
-    "BitwiseAnd": ElementwiseBinary(BinaryOperation.BITWISE_AND),
-    "BitwiseOr": ElementwiseBinary(BinaryOperation.BITWISE_OR),
-    "BitwiseXor": ElementwiseBinary(BinaryOperation.BITWISE_XOR),
-    "Div": ElementwiseBinary(BinaryOperation.DIV),
-    "Mul": ElementwiseBinary(BinaryOperation.MUL),
-    "Pow": ElementwiseBinary(BinaryOperation.POWER),
-    "Sub": ElementwiseBinary(BinaryOperation.SUB),
-    "And": LogicalBinary(LogicalBinaryOperation.LOGICAL_AND),
-    "Or": LogicalBinary(LogicalBinaryOperation.LOGICAL_OR),
-    "Xor": LogicalBinary(LogicalBinaryOperation.LOGICAL_XOR),
-    "Equal": Comparison(ComparisonOperation.EQUAL),
-    "Greater": Comparison(ComparisonOperation.GREATER),
-    "GreaterOrEqual": Comparison(ComparisonOperation.GREATER_OR_EQUAL),
-    "Less": Comparison(ComparisonOperation.LESS),
-    "LessOrEqual": Comparison(ComparisonOperation.LESS_OR_EQUAL),
-}
+_UNARY: Final = operators_by_name(
+    Abs="ABS", Acos="ACOS", Acosh="ACOSH", Asin="ASIN", Asinh="ASINH", Atan="ATAN", Atanh="ATANH",
+    BitwiseNot="BITWISE_NOT", Ceil="CEIL", Cos="COS", Cosh="COSH", Erf="ERF", Exp="EXP", Floor="FLOOR", IsNaN="IS_NAN",
+    Log="LOG", Neg="NEG", Not="LOGICAL_NOT", Reciprocal="RECIPROCAL", Round="ROUND", Sign="SIGN", Sin="SIN",
+    Sinh="SINH", Sqrt="SQRT", Tan="TAN",
+)  # fmt: skip
+_BINARY: Final = operators_by_name(
+    Add="ADD", BitwiseAnd="BITWISE_AND", BitwiseOr="BITWISE_OR", BitwiseXor="BITWISE_XOR", Div="DIV", Mul="MUL",
+    Pow="POWER", Sub="SUB", And="LOGICAL_AND", Or="LOGICAL_OR", Xor="LOGICAL_XOR", Equal="EQUAL", Greater="GREATER",
+    GreaterOrEqual="GREATER_OR_EQUAL", Less="LESS", LessOrEqual="LESS_OR_EQUAL",
+)  # fmt: skip
 
 
 def _unary(op: Op) -> Converter:
@@ -108,18 +70,17 @@ def binary_operands(node: Node) -> tuple[Value, Value]:
     return a, reshaped(node, b, [*shape, *[1] * num_trailing], len(shape))
 
 
-for _name, _operation in _UNARY.items():
-    operator(_name)(_unary(ElementwiseUnary(_operation)))
-for _name, _op in _BINARY.items():
-    operator(_name)(_binary(_op))
+for _name, _op in _UNARY.items():
+    operator(_name)(_unary(_op))
+for _name, _binary_op in _BINARY.items():
+    operator(_name)(_binary(_binary_op))
 
 
 def _chain(op: Op) -> Converter:
     """Return a converter for any number of operands, which applies the binary operator `op` from left to right."""
 
     def convert(node: Node) -> Value:
-        *previous, last = node.values()
-        return node.result(op, reduce(lambda a, b: node.step(op, a, b), previous), last) if previous else last
+        return node.chain(op, node.values())
 
     return convert
 
@@ -140,31 +101,27 @@ def mean(node: Node) -> Value:
 @operator("Mod", since=10)
 def modulo(node: Node) -> Value:
     """Convert Mod: the remainder has the sign of the divisor, or with fmod that of the dividend."""
-    operation = BinaryOperation.FMOD if node.flag("fmod") else BinaryOperation.MOD
-    return node.result(ElementwiseBinary(operation), *binary_operands(node))
+    return node.result(FMOD if node.flag("fmod") else MOD, *binary_operands(node))
 
 
 @operator("BitShift", since=11)
 def bit_shift(node: Node) -> Value:
     """Convert BitShift, to the left or to the right."""
     direction = node.text("direction")
-    if direction not in {"LEFT", "RIGHT"}:
+    op = {"LEFT": SHIFT_LEFT, "RIGHT": SHIFT_RIGHT}.get(direction)
+    if op is None:
         raise ParseError(f"its direction is {direction!r}; expected LEFT or RIGHT")
-    return node.result(ElementwiseBinary(BinaryOperation[f"SHIFT_{direction}"]), *binary_operands(node))
+    return node.result(op, *binary_operands(node))
 
 
 @operator("IsInf", since=10)
 def is_infinite(node: Node) -> Value:
     """Convert IsInf; attributes can exclude infinities of one sign."""
     positive, negative = node.flag("detect_positive", True), node.flag("detect_negative", True)
-    operation = {
-        (True, True): UnaryOperation.IS_INF,
-        (True, False): UnaryOperation.IS_POSITIVE_INF,
-        (False, True): UnaryOperation.IS_NEGATIVE_INF,
-    }.get((positive, negative))
-    if operation is None:
+    if not positive and not negative:
         node.unsupported("it looks for infinities of no sign")
-    return node.result(ElementwiseUnary(operation), node.value(0))
+    op = IS_INF if positive and negative else IS_POSITIVE_INF if positive else IS_NEGATIVE_INF
+    return node.result(op, node.value(0))
 
 
 @operator("Where", since=9)

@@ -9,11 +9,11 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import Array, DataType, integer_range
+from interposer.frontends.elementwise import EQUAL, GREATER
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.reshaping import inserted_axes, reshaped
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import Comparison, ComparisonOperation
 from interposer.ops.features import LabelEncoder, TermWeighting, TfIdfVectorizer
 from interposer.ops.gather import Gather
 from interposer.ops.quantization import Cast
@@ -120,6 +120,6 @@ def binarizer(node: Node) -> Value:
         low, high = integer_range(dtype)
         threshold = high if math.isnan(threshold) else math.floor(min(max(threshold, low - 1), high))
         if threshold < low:
-            return node.result(Cast(dtype), node.step(Comparison(ComparisonOperation.EQUAL), x, x))
+            return node.result(Cast(dtype), node.step(EQUAL, x, x))
     threshold_constant = node.constant(np.array(threshold, dtype.numpy))
-    return node.result(Cast(dtype), node.step(Comparison(ComparisonOperation.GREATER), x, threshold_constant))
+    return node.result(Cast(dtype), node.step(GREATER, x, threshold_constant))

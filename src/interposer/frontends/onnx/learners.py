@@ -10,34 +10,13 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import Array, DataType
+from interposer.frontends.elementwise import ABS, EQUAL, EXP, GREATER, IS_NAN, POWER, TANH
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Refusal, operator
-from interposer.frontends.onnx.scores import (
-    features,
-    integers,
-    label,
-    label_above,
-    labels,
-    opposites,
-    transformed,
-)
+from interposer.frontends.onnx.scores import features, integers, label, label_above, labels, opposites, transformed
 from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
-from interposer.ops.activation import Activation, ActivationFunction
-from interposer.ops.elementwise import (
-    Addition,
-    BinaryOperation,
-    Comparison,
-    ComparisonOperation,
-    Division,
-    ElementwiseBinary,
-    ElementwiseUnary,
-    Maximum,
-    Multiplication,
-    Subtraction,
-    UnaryOperation,
-    Where,
-)
+from interposer.ops.elementwise import Addition, Division, Maximum, Multiplication, Subtraction, Where
 from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat
@@ -92,7 +71,7 @@ def support_vector_regressor(node: Node) -> Value:
     weights = node.constant(coefficients.reshape(-1, 1))
     score = node.step(FullyConnected(), inputs, weights, intercept)
     if node.flag("one_class"):
-        is_inlier = node.step(Comparison(ComparisonOperation.GREATER), score, node.scalar_like(0, score))
+        is_inlier = node.step(GREATER, score, node.scalar_like(0, score))
         return node.result(Where(), is_inlier, node.scalar_like(1, score), node.scalar_like(-1, score))
     return transformed(node, score, node.text("post_transform", "NONE"))
 
@@ -114,10 +93,10 @@ def kernel_values(node: Node, x: Value, vectors: Array) -> Value:
     scaled = node.step(Multiplication(), products, node.scalar_like(gamma, x))
     shifted = node.step(Addition(), scaled, node.scalar_like(offset, x))
     if kernel_type == "SIGMOID":
-        return node.step(Activation(ActivationFunction.TANH, 1.0, 1.0), shifted)
+        return node.step(TANH, shifted)
     if kernel_type != "POLY":
         raise ParseError(f"its kernel_type is {kernel_type!r}; expected LINEAR, POLY, RBF or SIGMOID")
-    return node.step(ElementwiseBinary(BinaryOperation.POWER), shifted, node.scalar_like(degree, x))
+    return node.step(POWER, shifted, node.scalar_like(degree, x))
 
 
 def _gaussian(node: Node, x: Value, products: Value, vectors: Array, gamma: float) -> Value:
@@ -125,9 +104,7 @@ def _gaussian(node: Node, x: Value, products: Value, vectors: Array, gamma: floa
     doubled = node.step(Multiplication(), products, node.scalar_like(2, x))
     distances = node.step(Subtraction(), squares, doubled)
     distances = node.step(Addition(), distances, node.constant((vectors**2).sum(axis=1)))
-    return node.step(
-        ElementwiseUnary(UnaryOperation.EXP), node.step(Multiplication(), distances, node.scalar_like(-gamma, x))
-    )
+    return node.step(EXP, node.step(Multiplication(), distances, node.scalar_like(-gamma, x)))
 
 
 # --- features ---------------------------------------------------------------------------------------------------------
@@ -150,7 +127,7 @@ def normalizer(node: Node) -> Value:
     if norm_name not in norms:
         raise ParseError(f"its norm is {norm_name!r}; expected MAX, L1 or L2")
     x = node.value(0) if node.info(0).dtype is DataType.FLOAT32 else node.step(Cast(DataType.FLOAT32), node.value(0))
-    magnitudes = node.step(ElementwiseUnary(UnaryOperation.ABS), x) if norm_name == "MAX" else x
+    magnitudes = node.step(ABS, x) if norm_name == "MAX" else x
     norm = node.step(Reduce((-1,), keep_dims=True, operation=norms[norm_name]), magnitudes)
     return node.result(Division(), x, node.step(Maximum(), norm, node.scalar_like(1e-30, x)))
 
@@ -164,9 +141,9 @@ def imputer(node: Node) -> Value:
     else:
         replacements, missing_marker = node.integers("imputed_value_int64s"), node.integer("replaced_value_int64", 0)
     if math.isnan(missing_marker):
-        is_missing = node.step(ElementwiseUnary(UnaryOperation.IS_NAN), x)
+        is_missing = node.step(IS_NAN, x)
     else:
-        is_missing = node.step(Comparison(ComparisonOperation.EQUAL), x, node.scalar_like(missing_marker, x))
+        is_missing = node.step(EQUAL, x, node.scalar_like(missing_marker, x))
     return node.result(Where(), is_missing, node.constant(np.array(replacements, x.known.dtype.numpy)), x)
 
 
@@ -182,7 +159,7 @@ def one_hot_encoder(node: Node) -> Value:
         categories = integers(node, "cats_int64s")
         x = x if x.known.dtype is DataType.INT64 else node.step(Cast(DataType.INT64), x)
     expanded = reshaped(node, x, [*x.known.shape, 1], x.known.rank)
-    is_category = node.step(Comparison(ComparisonOperation.EQUAL), expanded, node.constant(categories))
+    is_category = node.step(EQUAL, expanded, node.constant(categories))
     return node.result(Cast(DataType.FLOAT32), is_category)
 
 

@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from interposer.core.errors import ParseError
+from interposer.frontends.elementwise import EQUAL, NEG
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import LogSoftmax
-from interposer.ops.elementwise import (
-    Comparison,
-    ComparisonOperation,
-    Division,
-    ElementwiseUnary,
-    Multiplication,
-    UnaryOperation,
-    Where,
-)
+from interposer.ops.elementwise import Division, Multiplication, Where
 from interposer.ops.gather import Gather, GatherElements
 from interposer.ops.reduction import Mean, Reduce
 
@@ -49,7 +42,7 @@ def _loss(node: Node, logarithms: Value) -> Value:
     is_ignored = None
     if node.has_attribute("ignore_index"):
         ignored_class = node.scalar_like(node.integer("ignore_index"), target)
-        is_ignored = node.step(Comparison(ComparisonOperation.EQUAL), target, ignored_class)
+        is_ignored = node.step(EQUAL, target, ignored_class)
         target = node.step(Where(), is_ignored, node.scalar_like(0, target), target)
     losses = _losses(node, logarithms, target)
     weights = _weights(node, logarithms, target, is_ignored)
@@ -67,7 +60,7 @@ def _losses(node: Node, logarithms: Value, target: Value) -> Value:
     shape = target.known.shape
     class_indices = reshaped(node, target, [*shape[:1], 1, *shape[1:]], 1)
     picked = final_reshape_like(node, node.step(GatherElements(1), logarithms, class_indices), target)
-    return node.step(ElementwiseUnary(UnaryOperation.NEG), picked)
+    return node.step(NEG, picked)
 
 
 def _weights(node: Node, logarithms: Value, target: Value, is_ignored: Value | None) -> Value | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from interposer.frontends.onnx.order import in_running_order, names_in
 from interposer.frontends.onnx.proto import Document, Message, Source, onnx_package, read_model
 from interposer.frontends.onnx.tensors import array_of
 from interposer.frontends.resizing import check_shapes
+from interposer.frontends.sources import errors_at
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
 from interposer.ir.network import Network
 
@@ -86,7 +86,7 @@ def template(
     """
     own = overrides(operators)
     path = source if isinstance(source, str) else getattr(source, "__fspath__", lambda: None)()
-    with _reported_of(path):
+    with errors_at(path):
         document = cut(read_model(source), inputs, outputs)
         graph = document.model.graph
         _check_names(graph)
@@ -94,7 +94,7 @@ def template(
         value = dict(shapes or {})
 
         def build(shapes: Shapes, values: Values) -> Network:
-            with _reported_of(path):
+            with errors_at(path):
                 return _network(model, {**value, **shapes}, values, own)
 
         infos = dict(_infos(model, value, {}))
@@ -139,16 +139,6 @@ def _read(document: Document) -> _Read:
         except ParseError as error:
             raise ParseError(error.message, where=f"initializer {tensor.name!r}") from error
     return _Read(document.model, constants, files)
-
-
-@contextmanager
-def _reported_of(path: object) -> Iterator[None]:
-    try:
-        yield
-    except ParseError as error:
-        if path is None:
-            raise
-        raise error.at(str(path)) from error
 
 
 def _inputs(graph: Message, values: Values) -> list[Message]:

@@ -10,20 +10,13 @@ from interposer.core.errors import ParseError
 from interposer.core.schema import Op
 from interposer.core.types import DataType
 from interposer.frontends.axes import checked_axis
+from interposer.frontends.elementwise import RSQRT, SQ_DIFF
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.tensors import data_type
 from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import (
-    Addition,
-    BinaryOperation,
-    Division,
-    ElementwiseBinary,
-    ElementwiseUnary,
-    Multiplication,
-    UnaryOperation,
-)
+from interposer.ops.elementwise import Addition, Division, Multiplication
 from interposer.ops.normalization import (
     BatchNormalization,
     GroupNormalization,
@@ -60,7 +53,7 @@ def _normalized_by_batch(node: Node) -> Sequence[Value]:
     mean_op = Mean((0, *range(2, x.known.rank)))
     mean = node.step(mean_op, x)
     broadcast_mean = reshaped(node, mean, [1, -1, *[1] * (x.known.rank - 2)])
-    variance = node.step(mean_op, node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), x, broadcast_mean))
+    variance = node.step(mean_op, node.step(SQ_DIFF, x, broadcast_mean))
     normalized = node.result(BatchNormalization(node.number("epsilon", 1e-5)), x, mean, variance, beta, gamma)
     return [
         normalized,
@@ -93,9 +86,9 @@ def layer_normalization(node: Node) -> Sequence[Value]:
     stashed = x if x.known.dtype is stash_type else node.step(Cast(stash_type), x)
     mean_op = Mean(tuple(range(checked_axis(axis, x.known.rank), x.known.rank)), keep_dims=True)
     mean = node.step(mean_op, stashed)
-    squares = node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), stashed, mean)
+    squares = node.step(SQ_DIFF, stashed, mean)
     variance = node.step(Addition(), node.step(mean_op, squares), node.scalar_like(epsilon, stashed))
-    return [normalized, mean, node.step(ElementwiseUnary(UnaryOperation.RSQRT), variance)]
+    return [normalized, mean, node.step(RSQRT, variance)]
 
 
 def _stash_type(node: Node) -> DataType:

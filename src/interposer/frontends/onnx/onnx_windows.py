@@ -8,9 +8,8 @@ from typing import Final
 from interposer.core.errors import ParseError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.reshaping import reshaped
-from interposer.frontends.windows import Windows
+from interposer.frontends.windows import Windows, same_pads
 from interposer.ir.graph import Value
-from interposer.ops.window import Window
 
 __all__ = ["Windows", "as_image", "image_shape", "windows", "windows_along"]
 
@@ -30,12 +29,7 @@ def windows(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
     axes = len(image)
     if axes not in (1, 2, 3):
         node.unsupported(f"its input has {axes} spatial axes; 1 to 3 are supported")
-    node_windows = windows_along(node, kernel, image)
-    return (
-        node_windows
-        if axes > 1
-        else Windows(*((1 if i < 3 else 0, *numbers) for i, numbers in enumerate(node_windows)))
-    )
+    return windows_along(node, kernel, image).with_height()
 
 
 def windows_along(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
@@ -59,17 +53,10 @@ def _auto_padded(node: Node, unpadded: Windows, image: Sequence[int]) -> Windows
         return unpadded._replace(before=zeros, after=zeros)
     if mode not in {"SAME_UPPER", "SAME_LOWER"}:
         raise ParseError(f"auto_pad is {mode!r}; expected NOTSET, VALID, SAME_UPPER or SAME_LOWER")
-    pads = [_same_pads(node, *window_and_size) for window_and_size in zip(unpadded.along(), image, strict=True)]
+    pads = [same_pads(node, *window_and_size) for window_and_size in zip(unpadded.along(), image, strict=True)]
     smaller, greater = tuple(pair[0] for pair in pads), tuple(pair[1] for pair in pads)
     is_upper = mode == "SAME_UPPER"
     return unpadded._replace(before=smaller if is_upper else greater, after=greater if is_upper else smaller)
-
-
-def _same_pads(node: Node, window: Window, size: int) -> tuple[int, int]:
-    pads = window.same_pads(size)
-    if pads is None:
-        node.open_shape("its pads depend on the size of the image, which is not known")
-    return pads
 
 
 def image_shape(shape: Sequence[int]) -> list[int]:

@@ -69,9 +69,7 @@ def pooled(node: Node, x: Value, algorithm: PoolingAlgorithm, padding: PaddingMe
     op_class = Pooling3d if node_windows.axes == 3 else Pooling2d
     op = op_class(
         algorithm,
-        **node_windows.pads(),
-        **node_windows.steps(),
-        **node_windows.sizes(),
+        **node_windows.pooling(),
         output_shape_rounding=rounding,
         padding_method=padding,
     )

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from interposer.core.constants import mapped
 from interposer.core.errors import InvalidArgumentError, MissingDependencyError, ParseError
-from interposer.core.files import check_regular
 from interposer.frontends.onnx.wire import set_apart
+from interposer.frontends.sources import content_of
 
 __all__ = ["Document", "Message", "Source", "onnx_package", "read_model"]
 
@@ -50,7 +49,7 @@ def read_model(source: Source) -> Document:
         return _document(memoryview(source).cast("B"), None)
     if not isinstance(source, str | os.PathLike):
         raise InvalidArgumentError(f"a model must be a path, bytes or an onnx.ModelProto, not {type(source).__name__}")
-    return _document(_content(source), Path(source))
+    return _document(content_of(source), Path(source))
 
 
 def onnx_package() -> Any:
@@ -60,15 +59,6 @@ def onnx_package() -> Any:
     except ImportError as error:
         raise MissingDependencyError("onnx", "onnx", "reading ONNX files") from error
     return onnx
-
-
-def _content(path: str | os.PathLike[str]) -> memoryview:
-    """Return the content of a file, memory-mapped; raise `ParseError` if it cannot be read."""
-    try:
-        check_regular(path)
-        return mapped(path).data if os.stat(path).st_size else memoryview(b"")
-    except OSError as error:
-        raise ParseError(f"the file cannot be read: {error.strerror or error}") from error
 
 
 def _document(view: memoryview, path: Path | None) -> Document:

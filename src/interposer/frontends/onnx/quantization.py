@@ -21,23 +21,14 @@ from interposer.core.types import (
     integer_range,
 )
 from interposer.frontends.axes import checked_axis
+from interposer.frontends.elementwise import ABS, BITWISE_AND, IS_NAN, ROUND
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.tensors import data_type
 from interposer.frontends.reshaping import final_reshape, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
-from interposer.ops.elementwise import (
-    Addition,
-    BinaryOperation,
-    Division,
-    ElementwiseBinary,
-    ElementwiseUnary,
-    Multiplication,
-    Subtraction,
-    UnaryOperation,
-    Where,
-)
+from interposer.ops.elementwise import Addition, Division, Multiplication, Subtraction, Where
 from interposer.ops.gather import Gather
 from interposer.ops.quantization import (
     Bitcast,
@@ -60,7 +51,6 @@ _SATURATING: Final = {
 _FINITE_ONLY: Final = frozenset({DataType.FLOAT6_E2M3FN, DataType.FLOAT6_E3M2FN, DataType.FLOAT4_E2M1FN})
 _ROUND_MODES: Final = {"up": 0x7FFFFF, "down": 0, "nearest": 0x400000}
 """For each rounding mode, the number to add to the bits of a float32 before its significand is cleared."""
-_ROUND: Final = ElementwiseUnary(UnaryOperation.ROUND)
 _OLD_NAMES: Final = {"FLOAT": "float32", "DOUBLE": "float64"}
 
 
@@ -112,10 +102,10 @@ def _powers_of_two(node: Node, x: Value) -> Value:
     mode = node.text("round_mode", "up")
     if mode not in _ROUND_MODES:
         raise ParseError(f"its round_mode is {mode!r}; expected {', '.join(_ROUND_MODES)}")
-    bits = node.step(Bitcast(DataType.INT32), node.step(ElementwiseUnary(UnaryOperation.ABS), x))
+    bits = node.step(Bitcast(DataType.INT32), node.step(ABS, x))
     raised = node.step(Addition(), bits, node.scalar_like(_ROUND_MODES[mode], bits))
-    exponents = node.step(ElementwiseBinary(BinaryOperation.BITWISE_AND), raised, node.scalar_like(0x7F800000, bits))
-    is_nan = node.step(ElementwiseUnary(UnaryOperation.IS_NAN), x)
+    exponents = node.step(BITWISE_AND, raised, node.scalar_like(0x7F800000, bits))
+    is_nan = node.step(IS_NAN, x)
     rounded = node.step(Where(), is_nan, x, node.step(Bitcast(DataType.FLOAT32), exponents))
     if not node.flag("saturate", True):
         return rounded
@@ -187,7 +177,7 @@ def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
     x, scale, zero_point = _float_operands(node, _division_type(node))
     quantized = node.step(Division(), x, scale)
     if dtype in QUANTIZABLE:  # float16 does not represent every 16-bit integer
-        quantized = as_type(node, node.step(_ROUND, quantized), DataType.FLOAT32)
+        quantized = as_type(node, node.step(ROUND, quantized), DataType.FLOAT32)
         zero_point = zero_point and as_type(node, zero_point, DataType.FLOAT32)
     quantized = quantized if zero_point is None else node.step(Addition(), quantized, zero_point)
     if dtype in _SATURATING:

@@ -14,6 +14,7 @@ from interposer.core.errors import ParseError
 from interposer.core.schema import Op
 from interposer.core.types import DataType, Quantization, TensorShape, differ
 from interposer.frontends.axes import checked_axes, checked_axis
+from interposer.frontends.elementwise import SIGMOID
 from interposer.frontends.onnx.contrib_convolution import first, last
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
@@ -90,7 +91,7 @@ for _name, _op in {"QLinearAdd": Addition(), "QLinearMul": Multiplication()}.ite
 for _name, _make in {
     "QLinearLeakyRelu": _leaky,
     "QLinearReduceMean": _mean,
-    "QLinearSigmoid": lambda node: Activation(ActivationFunction.SIGMOID),
+    "QLinearSigmoid": lambda node: SIGMOID,
 }.items():
     operator(_name, domain=DOMAIN)(_unary_converter(_make))
 

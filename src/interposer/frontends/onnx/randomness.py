@@ -10,18 +10,13 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
+from interposer.frontends.elementwise import GREATER_OR_EQUAL, LESS
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.tensors import data_type
 from interposer.ir.graph import Value
 from interposer.ops.choice import RandomMultinomial
-from interposer.ops.elementwise import (
-    Comparison,
-    ComparisonOperation,
-    Division,
-    Multiplication,
-    Subtraction,
-)
+from interposer.ops.elementwise import Division, Multiplication, Subtraction
 from interposer.ops.quantization import Cast
 from interposer.ops.randomness import Distribution, RandomFill
 from interposer.ops.reshape import BroadcastTo, Shape
@@ -64,7 +59,7 @@ def bernoulli(node: Node) -> Value:
     """Convert Bernoulli: 1 if a random number between 0 and 1 is less than the probability."""
     probability, type_number = node.value(0), node.integer("dtype", 0)
     drawn = node.step(RandomFill(seed=_seed(node), dtype=DataType.FLOAT64), _shape_of(node, probability))
-    is_one = node.step(Comparison(ComparisonOperation.LESS), drawn, _as_type(node, probability, DataType.FLOAT64))
+    is_one = node.step(LESS, drawn, _as_type(node, probability, DataType.FLOAT64))
     return node.result(Cast(data_type(type_number) if type_number else probability.known.dtype), is_one)
 
 
@@ -103,9 +98,7 @@ def dropout(node: Node) -> Sequence[Value | None]:
     ratio = node.value(1) if node.has(1) else node.constant(np.array(0.5, np.float32))
     seed = node.integer("seed") % _SEEDS if node.has_attribute("seed") else None
     drawn = node.step(RandomFill(seed=seed, dtype=DataType.FLOAT64), _shape_of(node, x))
-    is_kept = node.step(
-        Comparison(ComparisonOperation.GREATER_OR_EQUAL), drawn, _as_type(node, ratio, DataType.FLOAT64)
-    )
+    is_kept = node.step(GREATER_OR_EQUAL, drawn, _as_type(node, ratio, DataType.FLOAT64))
     kept_fraction = node.step(Subtraction(), node.scalar_like(1, x), _as_type(node, ratio, x.known.dtype))
     kept_elements = node.step(Multiplication(), _as_type(node, is_kept, x.known.dtype), x)
     return [node.result(Division(), kept_elements, kept_fraction), is_kept]

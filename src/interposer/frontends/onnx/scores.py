@@ -8,22 +8,12 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import Array, DataType
+from interposer.frontends.elementwise import ABS, EQUAL, EXP, GREATER, LOG, NEG, SIGMOID, SIGN, SQRT
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
-from interposer.ops.activation import Activation, ActivationFunction, Softmax
-from interposer.ops.elementwise import (
-    Addition,
-    Comparison,
-    ComparisonOperation,
-    Division,
-    ElementwiseBinary,
-    ElementwiseUnary,
-    Multiplication,
-    Subtraction,
-    UnaryOperation,
-    Where,
-)
+from interposer.ops.activation import Softmax
+from interposer.ops.elementwise import Addition, Division, ElementwiseBinary, Multiplication, Subtraction, Where
 from interposer.ops.gather import Gather
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat
@@ -42,7 +32,6 @@ __all__ = [
 ]
 
 TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-_SIGMOID: Final = Activation(ActivationFunction.SIGMOID)
 
 
 def features(node: Node) -> Value:
@@ -72,7 +61,7 @@ def transformed(node: Node, scores: Value, transform: str) -> Value:
     if transform == "SOFTMAX":
         return node.step(Softmax(axis=-1), scores)
     if transform == "LOGISTIC":
-        return node.step(_SIGMOID, scores)
+        return node.step(SIGMOID, scores)
     if transform == "SOFTMAX_ZERO":
         return _softmax_without_zeros(node, scores)
     if transform != "PROBIT":
@@ -84,12 +73,12 @@ def _softmax_without_zeros(node: Node, scores: Value) -> Value:
     """Return the softmax of the nonzero scores; zeros stay zero, and a row of only zeros becomes 0.5 everywhere."""
     zero = node.scalar_like(0, scores)
     highest = node.step(Reduce((-1,), keep_dims=True, operation=ReduceOperation.MAX), scores)
-    exps = node.step(ElementwiseUnary(UnaryOperation.EXP), node.step(Subtraction(), scores, highest))
-    magnitudes = node.step(ElementwiseUnary(UnaryOperation.ABS), scores)
-    is_nonzero = node.step(Comparison(ComparisonOperation.GREATER), magnitudes, node.scalar_like(1e-7, scores))
+    exps = node.step(EXP, node.step(Subtraction(), scores, highest))
+    magnitudes = node.step(ABS, scores)
+    is_nonzero = node.step(GREATER, magnitudes, node.scalar_like(1e-7, scores))
     kept_exps = node.step(Where(), is_nonzero, exps, zero)
     total = node.step(Reduce((-1,), keep_dims=True), kept_exps)
-    is_zero_row = node.step(Comparison(ComparisonOperation.EQUAL), total, zero)
+    is_zero_row = node.step(EQUAL, total, zero)
     return node.step(Where(), is_zero_row, node.scalar_like(0.5, scores), node.step(Division(), kept_exps, total))
 
 
@@ -103,17 +92,17 @@ def _probit(node: Node, scores: Value) -> Value:
         return node.step(op, value, node.scalar_like(factor, scores))
 
     def root(value: Value) -> Value:
-        return node.step(ElementwiseUnary(UnaryOperation.SQRT), value)
+        return node.step(SQRT, value)
 
     x = with_number(Subtraction(), with_number(Multiplication(), scores, 2), 1)
     one_minus_square = node.step(Subtraction(), node.scalar_like(1, scores), node.step(Multiplication(), x, x))
-    log = node.step(ElementwiseUnary(UnaryOperation.LOG), one_minus_square)
+    log = node.step(LOG, one_minus_square)
     half_sum = with_number(Addition(), with_number(Multiplication(), log, 0.5), 2 / (np.pi * 0.147))
     radicand = node.step(
         Subtraction(), node.step(Multiplication(), half_sum, half_sum), with_number(Division(), log, 0.147)
     )
     magnitude = root(node.step(Subtraction(), root(radicand), half_sum))
-    sign = node.step(ElementwiseUnary(UnaryOperation.SIGN), x)
+    sign = node.step(SIGN, x)
     return node.step(
         Multiplication(), node.step(Multiplication(), sign, magnitude), node.scalar_like(1.41421356, scores)
     )
@@ -140,7 +129,7 @@ def label_above(node: Node, class_labels: Array, score: Value, threshold: float)
 
     If `class_labels` has only one label, it is the second, and the first is empty or 0.
     """
-    is_above = node.step(Comparison(ComparisonOperation.GREATER), score, node.scalar_like(threshold, score))
+    is_above = node.step(GREATER, score, node.scalar_like(threshold, score))
     label_index = reshaped(node, node.step(Cast(DataType.INT64), is_above), [-1])
     if len(class_labels) < 2:
         class_labels = np.concatenate(
@@ -151,4 +140,4 @@ def label_above(node: Node, class_labels: Array, score: Value, threshold: float)
 
 def opposites(node: Node, score: Value) -> Value:
     """Return scores [rows, 2] for two classes: the negated score for the first, the given one for the second."""
-    return node.step(Concat(1), node.step(ElementwiseUnary(UnaryOperation.NEG), score), score)
+    return node.step(Concat(1), node.step(NEG, score), score)

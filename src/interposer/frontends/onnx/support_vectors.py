@@ -10,14 +10,14 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import Array, DataType
+from interposer.frontends.elementwise import GREATER, SIGMOID
 from interposer.frontends.onnx.learners import kernel_values
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.onnx.scores import features, label, labels, opposites, transformed
 from interposer.ir.graph import Value
-from interposer.ops.activation import Activation, ActivationFunction
-from interposer.ops.elementwise import Addition, Comparison, ComparisonOperation, Multiplication, Subtraction
+from interposer.ops.elementwise import Addition, Multiplication, Subtraction
 from interposer.ops.features import LabelEncoder
 from interposer.ops.matmul import FullyConnected
 from interposer.ops.quantization import Cast
@@ -26,7 +26,6 @@ from interposer.ops.rearrange import Concat
 __all__: list[str] = []
 
 _ML: Final = "ai.onnx.ml"
-_SIGMOID: Final = Activation(ActivationFunction.SIGMOID)
 
 
 @operator("SVMClassifier", domain=_ML)
@@ -67,7 +66,7 @@ def _pairwise(node: Node, vector_counts: Sequence[int], dtype: np.dtype[np.gener
 def _votes(node: Node, scores: Value, num_classes: int) -> Value:
     """Return the number of pairs that each class wins: the first class of a pair if its score is positive."""
     pairs, dtype = list(combinations(range(num_classes), 2)), scores.known.dtype
-    is_positive = node.step(Comparison(ComparisonOperation.GREATER), scores, node.scalar_like(0, scores))
+    is_positive = node.step(GREATER, scores, node.scalar_like(0, scores))
     gains = np.zeros((len(pairs), num_classes), dtype.numpy)
     for row, (first, second) in enumerate(pairs):
         gains[row, first], gains[row, second] = 1, -1
@@ -96,7 +95,7 @@ def _probabilities(node: Node, scores: Value, num_classes: int) -> Value:
         node.unsupported("it has probabilities for more than two classes, which are computed by an iteration")
     a, b = ((*node.numbers(name, ()), 0.0)[0] for name in ("prob_a", "prob_b"))
     scaled = node.step(Multiplication(), scores, node.scalar_like(-a, scores))
-    first_probability = node.step(_SIGMOID, node.step(Addition(), scaled, node.scalar_like(-b, scaled)))
+    first_probability = node.step(SIGMOID, node.step(Addition(), scaled, node.scalar_like(-b, scaled)))
     return node.step(
         Concat(1),
         first_probability,

@@ -6,28 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from interposer.core.errors import ParseError
+from interposer.frontends.elementwise import GREATER, POWER, SQRT
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Refusal, operator
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import (
-    Addition,
-    BinaryOperation,
-    Comparison,
-    ComparisonOperation,
-    Division,
-    ElementwiseBinary,
-    ElementwiseUnary,
-    Multiplication,
-    Subtraction,
-    UnaryOperation,
-    Where,
-)
+from interposer.ops.elementwise import Addition, Division, Multiplication, Subtraction, Where
 from interposer.ops.quantization import Cast
 
 __all__: list[str] = []
 
 _DOMAIN: Final = "ai.onnx.preview.training"
-_SQRT: Final = ElementwiseUnary(UnaryOperation.SQRT)
 Step = Callable[["_Arithmetic", Value, Value, Sequence[Value]], Sequence[Value]]
 
 
@@ -59,7 +47,7 @@ class _Arithmetic:
         return self.add(a, self.node.scalar_like(number, a))
 
     def root(self, a: Value) -> Value:
-        return self.node.step(_SQRT, a)
+        return self.node.step(SQRT, a)
 
     def mixed(self, share: float, old: Value, new: Value) -> Value:
         """Return share * old + (1 - share) * new."""
@@ -76,7 +64,7 @@ class _Arithmetic:
     def unless_first(self, later: Value, first: Value) -> Value:
         """Return `later` from the second optimizer step on, and `first` in the first step, when the step count is 0."""
         zero = self.node.scalar_like(0, self.count)
-        has_started = self.node.step(Comparison(ComparisonOperation.GREATER), self.count, zero)
+        has_started = self.node.step(GREATER, self.count, zero)
         return self.node.step(Where(), has_started, later, first)
 
 
@@ -122,7 +110,7 @@ def adam(node: Node) -> Sequence[Value]:
     epsilon, post_decay = node.number("epsilon", 0.0), node.number("norm_coefficient_post", 0.0)
 
     def bias_correction(a: _Arithmetic, decay: float) -> Value:
-        power_op = ElementwiseBinary(BinaryOperation.POWER)
+        power_op = POWER
         decay_to_count = node.step(power_op, node.scalar_like(decay, a.rate), a.counted(a.rate))
         return a.sub(node.scalar_like(1, a.rate), decay_to_count)
 

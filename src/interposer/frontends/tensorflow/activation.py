@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from interposer.frontends.elementwise import operators_by_name
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
@@ -13,19 +14,10 @@ from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax
 
 __all__: list[str] = []
 
-F = ActivationFunction
-_PLAIN: Final = {
-    "Elu": Activation(F.ELU, a=1.0),
-    "Relu": Activation(F.RELU),
-    "Relu6": Activation(F.BOUNDED_RELU, a=6.0),
-    "Selu": Activation(F.SELU, a=1.6732632423543772, b=1.0507009873554805),
-    "Sigmoid": Activation(F.SIGMOID),
-    "Softplus": Activation(F.SOFT_RELU),
-    "Softsign": Activation(F.SOFTSIGN),
-    "Tanh": Activation(F.TANH, a=1.0, b=1.0),
-    "LogSoftmax": LogSoftmax(),
-    "Softmax": Softmax(),
-}
+_PLAIN: Final = operators_by_name(
+    Elu="ELU", Relu="RELU", Relu6="RELU6", Selu="SELU", Sigmoid="SIGMOID", Softplus="SOFTPLUS", Softsign="SOFTSIGN",
+    Tanh="TANH", LogSoftmax=LogSoftmax(), Softmax=Softmax(),
+)  # fmt: skip
 
 
 @operator(*_PLAIN)
@@ -37,4 +29,6 @@ def activation(node: Node) -> Value:
 @operator("LeakyRelu")
 def leaky_relu(node: Node) -> Value:
     """Convert LeakyRelu; the slope is the attribute alpha."""
-    return node.result(Activation(F.LEAKY_RELU, a=node.number("alpha", float(np.float32(0.2)))), node.value(0))
+    return node.result(
+        Activation(ActivationFunction.LEAKY_RELU, a=node.number("alpha", float(np.float32(0.2)))), node.value(0)
+    )

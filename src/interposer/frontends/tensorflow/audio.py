@@ -7,11 +7,12 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
 from interposer.frontends.audio import LEAST_ENERGY, cosines, hann, mel_bands
+from interposer.frontends.elementwise import LOG, SQRT
 from interposer.frontends.reshaping import reshaped
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import ElementwiseUnary, Maximum, UnaryOperation
+from interposer.ops.elementwise import Maximum
 from interposer.ops.matmul import BatchMatMul
 from interposer.ops.rearrange import Pad, Transpose
 from interposer.ops.reduction import Reduce, ReduceOperation
@@ -58,8 +59,8 @@ def mel_frequency_cepstrum(node: Node) -> Value:
     bins = node.known(x.known.shape[2], "number of frequencies")
     if bins < 2 or not 1 <= count <= bands <= 1 << 12:
         raise ParseError(f"it has {count} coefficients of {bands} bands of {bins} frequencies")
-    magnitudes = node.step(ElementwiseUnary(UnaryOperation.SQRT), node.cast(x, DataType.FLOAT32))
+    magnitudes = node.step(SQRT, node.cast(x, DataType.FLOAT32))
     energies = node.step(BatchMatMul(), magnitudes, node.constant(mel_bands(bins, rate, bands, low, high)))
     floored = node.step(Maximum(), energies, node.constant(np.full((1, 1, 1), LEAST_ENERGY)))
-    logarithms = node.step(ElementwiseUnary(UnaryOperation.LOG), floored)
+    logarithms = node.step(LOG, floored)
     return node.result(BatchMatMul(), logarithms, node.constant(cosines(bands, count)))

@@ -10,13 +10,14 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import Array, DataLayout, DataType
+from interposer.frontends.elementwise import FLOOR_DIV, MOD
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.frontends.tensorflow.tensorflow_windows import layout_of, sliding, spatial_sizes, window_size
 from interposer.frontends.windows import Windows
 from interposer.ir.graph import Value
 from interposer.ops.blocks import BatchToSpaceNd, DepthToSpace, SpaceToBatchNd, SpaceToDepth
-from interposer.ops.elementwise import Addition, BinaryOperation, ElementwiseBinary, Maximum, Multiplication
+from interposer.ops.elementwise import Addition, Maximum, Multiplication
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat, Pad, StridedSlice, Transpose
 from interposer.ops.windowed import MaxPoolingWithIndices
@@ -110,11 +111,11 @@ def _number(node: Node, number: int) -> Value:
 
 
 def _modulo(node: Node, dividend: Value, divisor: int) -> Value:
-    return node.step(ElementwiseBinary(BinaryOperation.MOD), dividend, _number(node, divisor))
+    return node.step(MOD, dividend, _number(node, divisor))
 
 
 def _divided(node: Node, dividend: Value, divisor: int) -> Value:
-    return node.step(ElementwiseBinary(BinaryOperation.FLOOR_DIV), dividend, _number(node, divisor))
+    return node.step(FLOOR_DIV, dividend, _number(node, divisor))
 
 
 def _scaled(node: Node, tensor: Value, factor: int) -> Value:

@@ -11,6 +11,7 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType, TensorInfo
 from interposer.frontends.branches import branch, reasons
+from interposer.frontends.elementwise import NOT_EQUAL
 from interposer.frontends.tensorflow.importer import Scope
 from interposer.frontends.tensorflow.lists import settled_list
 from interposer.frontends.tensorflow.loops import Loop, Place
@@ -22,7 +23,7 @@ from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.frontends.unsupported import UnboundFormError
 from interposer.ir.graph import Graph, Value
 from interposer.ops.control_flow import If, While, merged_carried
-from interposer.ops.elementwise import Comparison, ComparisonOperation, Where
+from interposer.ops.elementwise import Where
 from interposer.ops.quantization import Cast
 
 __all__: list[str] = []
@@ -95,7 +96,7 @@ def _truth(value: Value) -> bool | None:
 def _predicate(node: Node, condition: Value) -> Value:
     if condition.known.dtype is DataType.BOOL:
         return condition
-    return node.step(Comparison(ComparisonOperation.NOT_EQUAL), condition, node.scalar_like(0, condition))
+    return node.step(NOT_EQUAL, condition, node.scalar_like(0, condition))
 
 
 @operator("Switch", "RefSwitch", outputs=("output_false", "output_true"))

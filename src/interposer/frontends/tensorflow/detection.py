@@ -8,6 +8,7 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
+from interposer.frontends.elementwise import GREATER
 from interposer.frontends.reshaping import final_reshape, reshaped
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
@@ -16,7 +17,7 @@ from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.choice import TopK
 from interposer.ops.detection import NonMaxSuppression
 from interposer.ops.dynamic import DynamicSlice
-from interposer.ops.elementwise import Comparison, ComparisonOperation, Where
+from interposer.ops.elementwise import Where
 from interposer.ops.gather import Gather, GatherNd
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat, Slice, Stack, Transpose
@@ -124,7 +125,7 @@ def _best(node: Node, image: int, max_per_class: int, max_total: int) -> list[Va
     best, ranks = node.steps(TopK(max_total), padded_scores)
     padded = node.step(Concat(0), chosen, node.constant(np.full((max_total, 3), 0, np.int64)))
     picked = node.step(Gather(0), padded, ranks)
-    valid = node.step(Comparison(ComparisonOperation.GREATER), best, node.scalar_like(-np.inf, best))
+    valid = node.step(GREATER, best, node.scalar_like(-np.inf, best))
     boxes_of_best = node.step(Gather(0), reshaped(node, boxes, [-1, 4]), reshaped(node, _column(node, picked, 2), [-1]))
     if node.flag("clip_boxes", True):
         boxes_of_best = node.step(Activation(ActivationFunction.BOUNDED_RELU, 1.0, 0.0), boxes_of_best)

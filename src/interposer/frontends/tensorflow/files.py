@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from interposer.core.constants import mapped
 from interposer.core.errors import DamagedFileError, InvalidArgumentError, ParseError
-from interposer.core.files import check_regular, reason_of
 from interposer.formats.foreign import foreign
 from interposer.formats.tensorflow import BINARY, TEXT, is_saved_model_content, is_text, missing
+from interposer.frontends.sources import content_of
 from interposer.frontends.tensorflow.messages import GraphDef, SavedModel, decode, from_text
 from interposer.frontends.tensorflow.wire import parse_text
 
@@ -44,19 +43,11 @@ def read_content(source: Source) -> Content:
     path = Path(source)
     if not path.is_dir():
         folder = path.parent if path.name in {BINARY, TEXT} else None
-        return _content(_bytes_of(path), folder)
+        return _content(content_of(path), folder)
     name = next((name for name in (BINARY, TEXT) if (path / name).is_file()), None)
     if name is None:
         raise ParseError(missing(path))
-    return _content(_bytes_of(path / name), path)
-
-
-def _bytes_of(path: Path) -> memoryview:
-    try:
-        check_regular(path)
-        return mapped(path).data if path.stat().st_size else memoryview(b"")
-    except (OSError, ValueError) as error:
-        raise ParseError(f"the file cannot be read: {reason_of(error)}") from error
+    return _content(content_of(path / name), path)
 
 
 def _content(view: memoryview, folder: Path | None) -> Content:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -12,6 +11,7 @@ from typing import Final, NamedTuple
 from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean, memory_to
 from interposer.core.types import MAX_RANK, UNRANKED, Array, Dim, TensorInfo, TensorShape
 from interposer.frontends.resizing import LARGEST, check_shapes, resized
+from interposer.frontends.sources import errors_at
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
 from interposer.frontends.tensorflow.checkpoints import Variables
 from interposer.frontends.tensorflow.dtypes import TYPE_NUMBERS, data_type
@@ -125,7 +125,7 @@ def template(
     Args and errors are those of `load`; errors in nodes are raised when a network is created.
     """
     path = None if isinstance(source, bytes | bytearray | memoryview) else os.fspath(source)
-    with _reported_of(path):
+    with errors_at(path):
         content = read_content(source)
         return _template(path, content, shapes or {}, outputs, signature)
 
@@ -137,13 +137,13 @@ def _template(
     outputs: Sequence[str] | None,
     signature: str | None,
 ) -> Template:
-    with _reported_of(path):
+    with errors_at(path):
         name = "tensorflow" if path is None else Path(os.fsdecode(path)).stem
         model = _read(content, name, outputs, signature, shapes)
         value = dict(shapes)
 
         def build(shapes: Shapes, values: Values) -> Network:
-            with _reported_of(path):
+            with errors_at(path):
                 return _network(model, {**value, **shapes}, values)
 
         inputs = dict(_infos(model, value, {}))
@@ -163,20 +163,10 @@ def signatures(source: Source) -> dict[str, tuple[list[str], list[str]]]:
     Raises:
         ParseError: the file cannot be read, or is damaged.
     """
-    with _reported_of(None if isinstance(source, bytes | bytearray | memoryview) else os.fspath(source)):
+    with errors_at(None if isinstance(source, bytes | bytearray | memoryview) else os.fspath(source)):
         content = read_content(source)
         known = {} if content.saved_model is None else _signatures_of(_meta_graph(content))
         return {name: (list(item.inputs), list(item.outputs)) for name, item in known.items()}
-
-
-@contextmanager
-def _reported_of(path: object) -> Iterator[None]:
-    try:
-        yield
-    except ParseError as error:
-        if path is None or error.path is not None:
-            raise
-        raise error.at(str(path)) from error
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

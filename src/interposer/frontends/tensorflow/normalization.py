@@ -7,19 +7,12 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import DataLayout, DataType
+from interposer.frontends.elementwise import SQ_DIFF
 from interposer.frontends.reshaping import reshaped
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import (
-    Addition,
-    BinaryOperation,
-    Division,
-    ElementwiseBinary,
-    Maximum,
-    Multiplication,
-    Subtraction,
-)
+from interposer.ops.elementwise import Addition, Division, Maximum, Multiplication, Subtraction
 from interposer.ops.normalization import BatchNormalization, Normalization
 from interposer.ops.reduction import Mean, Reduce, ReduceOperation
 from interposer.ops.reshape import Shape
@@ -82,7 +75,7 @@ def _moments(node: Node, x: Value, layout: DataLayout) -> tuple[Value, Value]:
     channel = x.known.rank - 1 if layout.channels_last else 1
     axes = tuple(axis for axis in range(x.known.rank) if axis != channel)
     mean = node.step(Mean(axes, keep_dims=True), x)
-    squares = node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), x, mean)
+    squares = node.step(SQ_DIFF, x, mean)
     return reshaped(node, mean, [-1]), node.step(Mean(axes), squares)
 
 

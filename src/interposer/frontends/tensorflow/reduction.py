@@ -8,10 +8,10 @@ from interposer.core.errors import ParseError
 from interposer.core.schema import Op
 from interposer.core.types import DataType
 from interposer.frontends.axes import checked_axis
+from interposer.frontends.elementwise import ABS, DIV
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import BinaryOperation, ElementwiseBinary, ElementwiseUnary, UnaryOperation
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
 
 __all__: list[str] = []
@@ -34,7 +34,7 @@ def reduction(node: Node) -> Value:
     x, axes = node.value(0), node.integers_of(1, "axes")
     rank, keep = x.known.rank, node.flag("keep_dims", False)
     if not axes:
-        return node.result(ElementwiseUnary(UnaryOperation.ABS), x) if node.kind == "EuclideanNorm" else x
+        return node.result(ABS, x) if node.kind == "EuclideanNorm" else x
     for axis in axes:
         checked_axis(axis, rank)
     op: Op = Reduce(axes, keep, _OPERATIONS[node.kind])
@@ -59,4 +59,4 @@ def half_sum_of_squares(node: Node) -> Value:
     """Convert L2Loss: half the sum of the squares."""
     x = node.value(0)
     total = node.step(Reduce(operation=ReduceOperation.SUM_SQUARE), x)
-    return node.result(ElementwiseBinary(BinaryOperation.DIV), total, node.scalar_like(2, total))
+    return node.result(DIV, total, node.scalar_like(2, total))

@@ -10,22 +10,20 @@ from numpy.typing import NDArray
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataLayout, DataType
+from interposer.frontends.elementwise import (
+    FLOOR,
+    GREATER,
+    GREATER_OR_EQUAL,
+    LESS,
+    LESS_OR_EQUAL,
+    LOGICAL_AND,
+    LOGICAL_OR,
+)
 from interposer.frontends.reshaping import reshaped
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import (
-    Addition,
-    Comparison,
-    ComparisonOperation,
-    ElementwiseUnary,
-    LogicalBinary,
-    LogicalBinaryOperation,
-    Multiplication,
-    Subtraction,
-    UnaryOperation,
-    Where,
-)
+from interposer.ops.elementwise import Addition, Multiplication, Subtraction, Where
 from interposer.ops.gather import Gather
 from interposer.ops.grid import GridPadding, GridSample, GridSampleMode
 from interposer.ops.matmul import BatchMatMul
@@ -144,7 +142,7 @@ def crop_and_resize(node: Node) -> Value:
     columns = node.step(Addition(), reshaped(node, _places(node, boxes, 1, width), [-1, 1, width, 1]), zeros)
     grid = node.step(Concat(3), columns, rows)
     sampled = _sampled(node, image, grid, height, width)
-    inside = node.step(LogicalBinary(), *(_is_inside(node, coordinates) for coordinates in (rows, columns)))
+    inside = node.step(LOGICAL_AND, *(_is_inside(node, coordinates) for coordinates in (rows, columns)))
     extrapolated = node.constant(np.array(node.number("extrapolation_value", 0.0), np.float32))
     return node.result(Where(), inside, sampled, extrapolated)
 
@@ -172,12 +170,10 @@ def _places(node: Node, boxes: Value, axis: int, count: int) -> Value:
 
 def _rounded(node: Node, pixels: Value, last: int) -> Value:
     """Return positions rounded half up, except those outside the image, from 0 to `last`."""
-    rounded = node.step(
-        ElementwiseUnary(UnaryOperation.FLOOR), node.step(Addition(), pixels, node.scalar_like(0.5, pixels))
-    )
-    low = node.step(Comparison(ComparisonOperation.LESS), pixels, node.scalar_like(0, pixels))
-    high = node.step(Comparison(ComparisonOperation.GREATER), pixels, node.scalar_like(last, pixels))
-    outside = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_OR), low, high)
+    rounded = node.step(FLOOR, node.step(Addition(), pixels, node.scalar_like(0.5, pixels)))
+    low = node.step(LESS, pixels, node.scalar_like(0, pixels))
+    high = node.step(GREATER, pixels, node.scalar_like(last, pixels))
+    outside = node.step(LOGICAL_OR, low, high)
     return node.step(Where(), outside, pixels, rounded)
 
 
@@ -186,9 +182,9 @@ def _times(node: Node, tensor: Value, factor: float) -> Value:
 
 
 def _is_inside(node: Node, places: Value) -> Value:
-    low = node.step(Comparison(ComparisonOperation.GREATER_OR_EQUAL), places, node.scalar_like(-1, places))
-    high = node.step(Comparison(ComparisonOperation.LESS_OR_EQUAL), places, node.scalar_like(1, places))
-    return node.step(LogicalBinary(), low, high)
+    low = node.step(GREATER_OR_EQUAL, places, node.scalar_like(-1, places))
+    high = node.step(LESS_OR_EQUAL, places, node.scalar_like(1, places))
+    return node.step(LOGICAL_AND, low, high)
 
 
 def _sampled(node: Node, image: Value, grid: Value, height: int, width: int) -> Value:

@@ -8,22 +8,13 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import Array, DataType, Dim
+from interposer.frontends.elementwise import EQUAL, LESS, LOGICAL_NOT
 from interposer.frontends.reshaping import reshaped
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.dynamic import DynamicBroadcastTo
-from interposer.ops.elementwise import (
-    Addition,
-    Comparison,
-    ComparisonOperation,
-    Division,
-    ElementwiseUnary,
-    Maximum,
-    Multiplication,
-    UnaryOperation,
-    Where,
-)
+from interposer.ops.elementwise import Addition, Division, Maximum, Multiplication, Where
 from interposer.ops.rearrange import Concat, Slice, Stack
 from interposer.ops.reduction import Reduce, ReduceOperation
 from interposer.ops.reshape import BroadcastTo, Shape
@@ -51,7 +42,7 @@ def dynamic_partition(node: Node) -> list[Value]:
     rows, flat = _rows(node, data, numbers), reshaped(node, numbers, [-1])
     partitions = []
     for number in range(num_partitions):
-        is_chosen = node.step(Comparison(ComparisonOperation.EQUAL), flat, node.scalar_like(number, flat))
+        is_chosen = node.step(EQUAL, flat, node.scalar_like(number, flat))
         partitions.append(node.result(Compress(0), rows, is_chosen))
     return partitions
 
@@ -140,7 +131,7 @@ def unsorted_segments(node: Node) -> Value:
 
 def _nonnegative(node: Node, numbers: Value, count: int) -> Value:
     """Return the numbers with `count` in place of the negative ones."""
-    is_negative = node.step(Comparison(ComparisonOperation.LESS), numbers, node.scalar_like(0, numbers))
+    is_negative = node.step(LESS, numbers, node.scalar_like(0, numbers))
     return node.step(Where(), is_negative, node.scalar_like(count, numbers), numbers)
 
 
@@ -160,9 +151,9 @@ def list_difference(node: Node) -> list[Value]:
     """Convert ListDiff: the elements of the first operand that are not in the second one, and where they are."""
     x, excluded = node.value(0), node.value(1)
     column, row = reshaped(node, x, [-1, 1]), reshaped(node, excluded, [1, -1])
-    matches = node.cast(node.step(Comparison(ComparisonOperation.EQUAL), column, row), DataType.INT32)
+    matches = node.cast(node.step(EQUAL, column, row), DataType.INT32)
     num_matches = node.step(Reduce((1,), operation=ReduceOperation.SUM), matches)
-    is_new = node.step(Comparison(ComparisonOperation.EQUAL), num_matches, node.scalar_like(0, num_matches))
+    is_new = node.step(EQUAL, num_matches, node.scalar_like(0, num_matches))
     positions = reshaped(node, node.step(NonZero(), is_new), [-1])
     return [node.result(Compress(0), x, is_new), node.cast(positions, node.dtype("out_idx", DataType.INT32))]
 
@@ -180,9 +171,7 @@ def counters(node: Node) -> Value:
         node.unsupported(f"it counts {size:,} numbers in the shape {numbers.known.shape}")
     row: Array = np.arange(size)
     column = node.step(Stack(rank), numbers)
-    is_equal = node.step(
-        Comparison(ComparisonOperation.EQUAL), column, node.constant(row.astype(numbers.known.dtype.numpy))
-    )
+    is_equal = node.step(EQUAL, column, node.constant(row.astype(numbers.known.dtype.numpy)))
     hits = node.cast(is_equal, dtype)
     if weights.known.num_elements != 0:
         hits = node.step(Multiplication(), hits, node.step(Stack(rank), weights))
@@ -218,6 +207,6 @@ def bucketize(node: Node) -> Value:
     floats = node.cast(x, DataType.FLOAT64 if x.known.dtype is DataType.FLOAT64 else DataType.FLOAT32)
     column = reshaped(node, floats, [*x.known.shape, 1], x.known.rank)
     limits = node.constant(boundaries.astype(floats.known.dtype.numpy))
-    is_less = node.step(Comparison(ComparisonOperation.LESS), column, limits)
-    is_past = node.step(ElementwiseUnary(UnaryOperation.LOGICAL_NOT), is_less)
+    is_less = node.step(LESS, column, limits)
+    is_past = node.step(LOGICAL_NOT, is_less)
     return node.result(Reduce((-1,), operation=ReduceOperation.SUM), node.cast(is_past, DataType.INT32))

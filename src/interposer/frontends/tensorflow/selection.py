@@ -6,13 +6,14 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
+from interposer.frontends.elementwise import EQUAL
 from interposer.frontends.reshaping import reshaped
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.choice import TopK
 from interposer.ops.dynamic import DynamicTopK
-from interposer.ops.elementwise import Comparison, Where
+from interposer.ops.elementwise import Where
 from interposer.ops.embedding import OneHot
 from interposer.ops.gather import Gather
 from interposer.ops.matrices import MatrixDiag, MatrixSetDiag, Trilu
@@ -112,7 +113,7 @@ def one_hot(node: Node) -> Value:
         high, low = float(on.constant.reshape(-1)[0]), float(off.constant.reshape(-1)[0])
         return node.result(OneHot(depth, axis, high, low, dtype), node.value(0))
     one_hot_ones = node.step(OneHot(depth, axis), node.value(0))
-    return node.result(Where(), node.step(Comparison(), one_hot_ones, node.scalar_like(1, one_hot_ones)), on, off)
+    return node.result(Where(), node.step(EQUAL, one_hot_ones, node.scalar_like(1, one_hot_ones)), on, off)
 
 
 @operator("MatrixBandPart")

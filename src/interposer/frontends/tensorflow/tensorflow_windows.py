@@ -8,7 +8,7 @@ from typing import Any, Final
 from interposer.core.errors import ParseError
 from interposer.core.types import DataLayout
 from interposer.frontends.tensorflow.node import Node
-from interposer.frontends.windows import Windows
+from interposer.frontends.windows import Windows, same_pads
 from interposer.ir.graph import Value
 from interposer.ops.window import Window
 
@@ -74,20 +74,13 @@ def _pads(node: Node, image: Sequence[int], windows: Sequence[Window], axes: Seq
     if padding == "VALID":
         return [(0, 0)] * len(axes)
     if padding == "SAME":
-        return [_same(node, window, size) for window, size in zip(windows, image, strict=True)]
+        return [same_pads(node, window, size) for window, size in zip(windows, image, strict=True)]
     if padding != "EXPLICIT":
         raise ParseError(f"its padding is {padding!r}; expected SAME, VALID or EXPLICIT")
     pads = node.integers("explicit_paddings")
     if len(pads) != 2 * (len(axes) + 2) or not all(0 <= pad <= _LARGEST for pad in pads):
         raise ParseError(f"its explicit_paddings are {list(pads)}; expected {2 * (len(axes) + 2)} numbers")
     return [(pads[2 * axis], pads[2 * axis + 1]) for axis in axes]
-
-
-def _same(node: Node, window: Window, size: int) -> tuple[int, int]:
-    pads = window.same_pads(size)
-    if pads is None:
-        node.open_shape("its pads depend on the size of the image, which is not known")
-    return pads
 
 
 def window_size(node: Node, values: Sequence[int], layout: DataLayout) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.frontends.elementwise import operators_by_name
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
@@ -14,17 +15,10 @@ from interposer.ops.normalization import L2Normalization, Normalization
 __all__: list[str] = []
 
 F = ActivationFunction
-_PLAIN: Final = {
-    "LOGISTIC": Activation(F.SIGMOID),
-    "TANH": Activation(F.TANH, a=1.0, b=1.0),
-    "RELU": Activation(F.RELU),
-    "RELU6": Activation(F.BOUNDED_RELU, a=6.0),
-    "RELU_0_TO_1": Activation(F.BOUNDED_RELU, a=1.0),
-    "RELU_N1_TO_1": Activation(F.BOUNDED_RELU, a=1.0, b=-1.0),
-    "ELU": Activation(F.ELU, a=1.0),
-    "HARD_SWISH": Activation(F.HARD_SWISH),
-    "LOG_SOFTMAX": LogSoftmax(),
-}
+_PLAIN: Final = operators_by_name(
+    "TANH", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1", "ELU", "HARD_SWISH",
+    LOGISTIC="SIGMOID", LOG_SOFTMAX=LogSoftmax(),
+)  # fmt: skip
 
 
 @operator(*_PLAIN)

@@ -6,10 +6,11 @@ import numpy as np
 
 from interposer.core.types import Dim
 from interposer.frontends.audio import LEAST_ENERGY, cosines, hann, mel_bands
+from interposer.frontends.elementwise import LOG, SQRT
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import ElementwiseUnary, Maximum, UnaryOperation
+from interposer.ops.elementwise import Maximum
 from interposer.ops.matmul import BatchMatMul
 from interposer.ops.rearrange import Pad, Transpose
 from interposer.ops.reduction import Reduce, ReduceOperation
@@ -53,8 +54,8 @@ def mel_frequency_cepstrum(node: Node) -> Value:
         node.fail(f"a spectrum of {bins} frequencies up to {high} from {low} Hz, at {rate} Hz, has no mel bands")
     if not 1 <= count <= bands <= 1 << 12:
         node.fail(f"{count} coefficients of {bands} bands; expected 1 to the number of bands")
-    magnitudes = node.step(ElementwiseUnary(UnaryOperation.SQRT), x)
+    magnitudes = node.step(SQRT, x)
     energies = node.step(BatchMatMul(), magnitudes, node.constant(mel_bands(bins, rate, bands, low, high)))
     floored = node.step(Maximum(), energies, node.constant(np.full((1, 1, 1), LEAST_ENERGY)))
-    logarithms = node.step(ElementwiseUnary(UnaryOperation.LOG), floored)
+    logarithms = node.step(LOG, floored)
     return node.result(BatchMatMul(), logarithms, node.constant(cosines(bands, count)))

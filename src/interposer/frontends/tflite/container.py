@@ -20,6 +20,7 @@ from interposer.formats.tflite.external import may_have_external_buffers
 from interposer.formats.tflite.schema import OPERATORS, SCHEMA, TENSOR_TYPES
 from interposer.frontends.beside import FilesBeside
 from interposer.frontends.flatbuffer import Reader, Record
+from interposer.frontends.sources import errors_at
 from interposer.frontends.tflite.consistency import check_model
 from interposer.frontends.tflite.contents import (
     Blocks,
@@ -62,14 +63,10 @@ def read_model(data: bytes | bytearray | memoryview | mmap.mmap, *, path: str | 
         ParseError: the file is damaged, truncated, not a TFLite file, or of a newer version of the format. Or it has
             external buffers, and their files are missing or damaged, or there is no path.
     """
-    try:
+    with errors_at(path):
         view = memoryview(data)
         flat = (view if view.c_contiguous else memoryview(bytes(view))).cast("B").toreadonly()
         return _read(flat, FilesBeside(None if path is None else Path(path)))
-    except ParseError as error:
-        if path is None:
-            raise
-        raise error.at(path) from error.__cause__
 
 
 def _read(data: memoryview, files: FilesBeside) -> Model:

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import TensorInfo
+from interposer.frontends.elementwise import EQUAL
 from interposer.frontends.importer import Importer, input_of_region
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.resources import SELECTING, Accesses, Bound, handles_in
@@ -17,7 +18,6 @@ from interposer.ir.graph import Graph, Value
 from interposer.ir.network import Network
 from interposer.ops.control import Output
 from interposer.ops.control_flow import If, While, merged_carried
-from interposer.ops.elementwise import Comparison
 
 __all__: list[str] = []
 
@@ -89,7 +89,7 @@ def _selected(
     """
     index, name, source = operands[-1], node.name, node.source
     number_of_branch = importer.constant(np.array(number, index.known.dtype.numpy), "constant")
-    is_taken = importer.add_layer(Comparison(), [index, number_of_branch], name, source).output
+    is_taken = importer.add_layer(EQUAL, [index, number_of_branch], name, source).output
     others = branches[-1] if number + 2 >= len(branches) else _rest(node, operands, branches, number + 1)
     op = If(max(1, len(branches[0].outputs)))
     return importer.add_control(op, [is_taken, *operands], [branches[number], others], name, source)

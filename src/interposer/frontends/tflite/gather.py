@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import DataType, Dim
+from interposer.frontends.elementwise import EQUAL, GREATER, SQRT
 from interposer.frontends.tflite.blockwise import is_blockwise
 from interposer.frontends.tflite.hybrid import signed
 from interposer.frontends.tflite.node import Node
@@ -15,15 +16,7 @@ from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.choice import TopK
 from interposer.ops.dynamic import DynamicTopK
-from interposer.ops.elementwise import (
-    Comparison,
-    ComparisonOperation,
-    Division,
-    ElementwiseUnary,
-    Multiplication,
-    UnaryOperation,
-    Where,
-)
+from interposer.ops.elementwise import Division, Multiplication, Where
 from interposer.ops.embedding import EmbeddingLookup, HashtableLookup, LshProjection, LshProjectionType
 from interposer.ops.gather import Gather, GatherNd
 from interposer.ops.quantization import Cast, Dequantize
@@ -169,7 +162,7 @@ def sparse_lookup(node: Node) -> Value:
     shares = weights if combiner == _MEAN else node.step(Multiplication(), weights, weights)
     divisor = _summed(node, places, shares)
     if combiner == _SQRTN:
-        divisor = node.step(ElementwiseUnary(UnaryOperation.SQRT), divisor)
+        divisor = node.step(SQRT, divisor)
     return node.result(Division(), total, _or_one_without_rows(node, places, weights, divisor))
 
 
@@ -184,6 +177,6 @@ def _summed(node: Node, places: Value, rows: Value) -> Value:
 def _or_one_without_rows(node: Node, places: Value, weights: Value, divisor: Value) -> Value:
     """Return the divisor, but 1 for places that no row belongs to."""
     zero, unit = (node.constant(np.array(number, np.float32)) for number in (0, 1))
-    units = node.step(Where(), node.step(Comparison(), weights, weights), unit, unit)
+    units = node.step(Where(), node.step(EQUAL, weights, weights), unit, unit)
     count = _summed(node, places, units)
-    return node.step(Where(), node.step(Comparison(ComparisonOperation.GREATER), count, zero), divisor, unit)
+    return node.step(Where(), node.step(GREATER, count, zero), divisor, unit)

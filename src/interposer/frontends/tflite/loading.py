@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean, expect, memory_to
-from interposer.frontends.sources import Source, read_file
+from interposer.core.errors import InvalidArgumentError, did_you_mean, expect, memory_to
+from interposer.frontends.sources import Source, errors_at, read_file
 from interposer.frontends.template import Metadata, Template, Values
 from interposer.frontends.tflite.container import read_model
 from interposer.frontends.tflite.contents import Model, Signature
@@ -108,11 +107,11 @@ def _template(
     metadata: Callable[[], Metadata],
 ) -> Template:
     def build(shapes: Shapes, values: Values) -> Network:
-        with _reported_of(path):
+        with errors_at(path):
             bound = replace(request, shapes={**request.shapes, **shapes}, values=values)
             return SubgraphImporter(bound).convert()
 
-    with _reported_of(path):
+    with errors_at(path):
         unbound = SubgraphImporter(request)
         inputs = unbound.inputs
         return Template(
@@ -141,12 +140,3 @@ def _signature_of(model: Model, key: str) -> Signature:
         hint, names = did_you_mean(key, keys), ", ".join(keys) or "none"
         raise InvalidArgumentError(f"signature: the model has no signature {key!r}{hint} (it has: {names})")
     return model.signatures[keys.index(key)]
-
-
-@contextmanager
-def _reported_of(path: str | None) -> Iterator[None]:
-    """Add the path of the file to the `ParseError` that the body raises."""
-    try:
-        yield
-    except ParseError as error:
-        raise error.at(path) if path else error from error.__cause__

@@ -8,12 +8,13 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import Array, DataLayout, DataType
+from interposer.frontends.elementwise import FLOOR_DIV, MOD
 from interposer.frontends.tflite.interior import concrete
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.convolution import TransposeConvolution2d
-from interposer.ops.elementwise import Addition, BinaryOperation, ElementwiseBinary, Multiplication, Subtraction
+from interposer.ops.elementwise import Addition, Multiplication, Subtraction
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Transpose
 from interposer.ops.window import Window
@@ -25,8 +26,6 @@ _SAME: Final = 1
 _VALID: Final = 2
 _TO_NCHW: Final = Transpose((0, 3, 1, 2))
 _TO_NHWC: Final = Transpose((0, 2, 3, 1))
-_QUOTIENT: Final = ElementwiseBinary(BinaryOperation.FLOOR_DIV)
-_REST: Final = ElementwiseBinary(BinaryOperation.MOD)
 
 
 def _numbers(node: Node, count: int) -> tuple[int, ...]:
@@ -85,8 +84,8 @@ def max_pooling_with_places(node: Node) -> list[Value]:
     )
     maxima, indices = node.steps(op, node.step(_TO_NCHW, x))
     height, width = x.known.shape[1:3]
-    row = node.step(_REST, node.step(_QUOTIENT, indices, _number(node, width)), _number(node, height))
-    column = node.step(_REST, indices, _number(node, width))
+    row = node.step(MOD, node.step(FLOOR_DIV, indices, _number(node, width)), _number(node, height))
+    column = node.step(MOD, indices, _number(node, width))
     row = node.step(Subtraction(), row, node.constant(_origins(vertical, maxima.known.shape[2])[:, None]))
     column = node.step(Subtraction(), column, node.constant(_origins(horizontal, maxima.known.shape[3])))
     cell = node.step(Addition(), node.step(Multiplication(), row, _number(node, horizontal.size)), column)
@@ -103,9 +102,9 @@ def max_unpooling(node: Node) -> Value:
     sizes = height * size_y, width * size_x
     vertical, horizontal = _windows(node, sizes)
     cell = node.step(Cast(DataType.INT64), node.step(_TO_NCHW, places))
-    row = node.step(_QUOTIENT, cell, _number(node, horizontal.size))
+    row = node.step(FLOOR_DIV, cell, _number(node, horizontal.size))
     row = node.step(Addition(), row, node.constant(_origins(vertical, height)[:, None]))
-    column = node.step(_REST, cell, _number(node, horizontal.size))
+    column = node.step(MOD, cell, _number(node, horizontal.size))
     column = node.step(Addition(), column, node.constant(_origins(horizontal, width)))
     planes = np.arange(batch * channels, dtype=np.int64).reshape(batch, channels, 1, 1) * (sizes[0] * sizes[1])
     index = node.step(Addition(), node.step(Multiplication(), row, _number(node, sizes[1])), column)

@@ -8,13 +8,13 @@ from typing import Any, Final, TypeVar
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
+from interposer.frontends.elementwise import RELU, RELU6, RELU_N1_TO_1, TANH
 from interposer.frontends.node import Node as SharedNode
 from interposer.frontends.tflite.contents import Operator
 from interposer.frontends.tflite.state import ImportState
 from interposer.frontends.unsupported import UnboundFormError
 from interposer.ir.graph import Value
 from interposer.kernels import evaluate
-from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.quantization import Dequantize
 from interposer.ops.reshape import Reshape
 
@@ -26,10 +26,10 @@ FOLDED_ELEMENTS: Final = 4096
 """The largest size of tensors that are folded if they follow from constants, such as shapes and axes."""
 
 _FUSED: Final = {
-    1: ("RELU", Activation(ActivationFunction.RELU)),
-    2: ("RELU_N1_TO_1", Activation(ActivationFunction.BOUNDED_RELU, a=1.0, b=-1.0)),
-    3: ("RELU6", Activation(ActivationFunction.BOUNDED_RELU, a=6.0, b=0.0)),
-    4: ("TANH", Activation(ActivationFunction.TANH, a=1.0, b=1.0)),
+    1: ("RELU", RELU),
+    2: ("RELU_N1_TO_1", RELU_N1_TO_1),
+    3: ("RELU6", RELU6),
+    4: ("TANH", TANH),
 }
 
 

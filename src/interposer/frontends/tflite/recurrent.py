@@ -12,11 +12,12 @@ import numpy as np
 
 from interposer.core.schema import Op
 from interposer.core.types import TensorInfo
+from interposer.frontends.elementwise import SIGMOID, TANH
+from interposer.frontends.recurrent import FUSED_FUNCTIONS, lstm_operands
 from interposer.frontends.tflite.hybrid import is_hybrid, signed
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
-from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.elementwise import Addition, Multiplication
 from interposer.ops.lstm import BidirectionalSequenceLstm, Lstm, UnidirectionalSequenceLstm
 from interposer.ops.matmul import FullyConnected
@@ -33,9 +34,6 @@ from interposer.ops.recurrent import (
 
 __all__: list[str] = []
 
-_FUNCTIONS: Final = {member.value: member for member in FusedActivation}
-_SIGMOID: Final = Activation(ActivationFunction.SIGMOID)
-_TANH: Final = Activation(ActivationFunction.TANH, a=1.0, b=1.0)
 _RECURRENT: Final = slice(7, 11)
 """The recurrent weights among the operands of LSTM layers."""
 _GATES: Final = ("input", "forget", "cell", "output")
@@ -43,9 +41,9 @@ _GATES: Final = ("input", "forget", "cell", "output")
 
 def _function(node: Node) -> FusedActivation:
     number = node.options["fused_activation_function"]
-    if number not in _FUNCTIONS:
+    if number not in FUSED_FUNCTIONS:
         node.fail(f"the fused activation {number} is not supported")
-    return _FUNCTIONS[number]
+    return FUSED_FUNCTIONS[number]
 
 
 def _rounding(node: Node) -> ActivationRounding:
@@ -135,16 +133,7 @@ def _gated(node: Node) -> tuple[list[Value | None], dict[str, Any]]:
     """
     inputs = _values(node, 24)
     values = [inputs[0], *inputs[18:20], *inputs[1:18], *inputs[20:24]]
-    named = dict(zip((operand.name for operand in Lstm.operands), values, strict=True))
-    cifg = named["input_to_input_weights"] is None
-    features = {
-        "cifg_enabled": cifg,
-        "peephole_enabled": named["cell_to_output_weights"] is not None,
-        "projection_enabled": named["projection_weights"] is not None,
-        "layer_norm_enabled": named["output_layer_norm_weights"] is not None,
-    }
-    ignored = ("cell_to_input_weights", "input_layer_norm_weights", "input_gate_bias") if cifg else ()
-    return list((named | dict.fromkeys(ignored)).values()), features
+    return lstm_operands(values, ("cell_to_input_weights", "input_layer_norm_weights", "input_gate_bias"))
 
 
 def _matrix(node: Node, diagonal: Value) -> Value:
@@ -233,10 +222,10 @@ def _basic(node: Node) -> Sequence[Value | None]:
 def _basic_of_floats(node: Node, inputs: Value) -> tuple[Value, Value, Value | None]:
     sums = node.output(3, FullyConnected(transpose_weight_matrix=True), inputs, node.value(2, rank=2), node.value(3))
     of_gates = node.steps(Splitter(1, (sums.known.shape[1] // 4,) * 4), sums)
-    input_gate, forget_gate, output_gate = (node.step(_SIGMOID, of_gates[index]) for index in (0, 2, 3))
-    added = node.step(Multiplication(), input_gate, node.step(_TANH, of_gates[1]))
+    input_gate, forget_gate, output_gate = (node.step(SIGMOID, of_gates[index]) for index in (0, 2, 3))
+    added = node.step(Multiplication(), input_gate, node.step(TANH, of_gates[1]))
     cell = node.output(1, Addition(), added, node.step(Multiplication(), forget_gate, node.value(4)))
-    return node.output(0, Multiplication(), output_gate, node.step(_TANH, cell)), cell, sums
+    return node.output(0, Multiplication(), output_gate, node.step(TANH, cell)), cell, sums
 
 
 def _basic_of_integers(node: Node) -> tuple[Value, Value, Value | None]:

@@ -9,12 +9,13 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import Dim
+from interposer.frontends.elementwise import EQUAL
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.axes import normal_axis
 from interposer.ops.dynamic import DynamicBroadcastTo, DynamicReshape
-from interposer.ops.elementwise import Comparison, Where
+from interposer.ops.elementwise import Where
 from interposer.ops.rearrange import Pad, StridedSlice
 from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
 from interposer.ops.sequence import Range
@@ -146,7 +147,7 @@ def broadcast_args(node: Node) -> Value:
     if isinstance(longest, Dim) or any(isinstance(shape.known.shape[0], Dim) for shape in (a, b)):
         node.open_shape("the number of dimensions is not known")
     a, b = (node.step(Pad(((longest - shape.known.shape[0], 0),), 1.0), shape) for shape in (a, b))
-    is_one = node.step(Comparison(), a, node.constant(np.ones(1, a.known.dtype.numpy)))
+    is_one = node.step(EQUAL, a, node.constant(np.ones(1, a.known.dtype.numpy)))
     return node.result(Where(), is_one, b, a)
 
 
@@ -196,5 +197,5 @@ def one_hot(node: Node) -> Value:
     axis = axis % (rank + 1)
     shape = [*indices.known.shape[:axis], 1, *indices.known.shape[axis:]]
     places = np.arange(depth, dtype=indices.known.dtype.numpy).reshape([-1] + [1] * (rank - axis))
-    is_index = node.step(Comparison(), node.step(reshape_to(node, shape), indices), node.constant(places))
+    is_index = node.step(EQUAL, node.step(reshape_to(node, shape), indices), node.constant(places))
     return node.result(Where(), is_index, node.value(2), node.value(3))

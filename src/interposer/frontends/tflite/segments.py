@@ -7,10 +7,11 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import DataType, Dim
+from interposer.frontends.elementwise import LESS
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import Addition, Comparison, ComparisonOperation, Where
+from interposer.ops.elementwise import Addition, Where
 from interposer.ops.rearrange import Concat, Slice
 from interposer.ops.reduction import Reduce, ReduceOperation
 from interposer.ops.reshape import BroadcastTo, Reshape, Shape
@@ -65,7 +66,7 @@ def unsorted_segments(node: Node) -> Value:
 def _kept(node: Node, numbers: Value, count: int) -> Value:
     """Return the segment numbers with `count` in place of the negative ones."""
     zero, last = (node.constant(np.full((), number, numbers.known.dtype.numpy)) for number in (0, count))
-    is_negative = node.step(Comparison(ComparisonOperation.LESS), numbers, zero)
+    is_negative = node.step(LESS, numbers, zero)
     return node.step(Where(), is_negative, last, numbers)
 
 

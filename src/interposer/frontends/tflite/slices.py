@@ -9,10 +9,11 @@ import numpy as np
 
 from interposer.core.schema import Op
 from interposer.core.types import Array, Dim
+from interposer.frontends.elementwise import ADD, EQUAL, LESS
 from interposer.frontends.tflite.node import Node
 from interposer.ir.graph import Value
 from interposer.ops.dynamic import DynamicSlice
-from interposer.ops.elementwise import BinaryOperation, Comparison, ComparisonOperation, ElementwiseBinary, Where
+from interposer.ops.elementwise import Where
 from interposer.ops.gather import Gather
 from interposer.ops.rearrange import StridedSlice
 
@@ -24,8 +25,8 @@ _FARTHEST: Final = (1 << 31) - 1
 def computed_slice(node: Node) -> tuple[Op, Value, Value, Value]:
     """Return the operator and the operands for SLICE with computed bounds, of which a size of -1 means the rest."""
     x, begin, size = (node.value(index) for index in range(3))
-    ends = node.step(ElementwiseBinary(BinaryOperation.ADD), begin, size)
-    is_rest = node.step(Comparison(ComparisonOperation.LESS), size, _like(node, size, 0))
+    ends = node.step(ADD, begin, size)
+    is_rest = node.step(LESS, size, _like(node, size, 0))
     ends = node.step(Where(), is_rest, _like(node, begin, _FARTHEST), ends)
     return DynamicSlice(tuple(range(x.known.rank))), x, begin, ends
 
@@ -41,7 +42,7 @@ def computed_strided_slice(node: Node) -> Value:
     if begin.known.shape != (count,) or end.known.shape != (count,):
         node.fail(f"begin is {begin.known} and end {end.known}; expected {count} elements, one for each stride")
     if o["offset"]:
-        end = node.step(ElementwiseBinary(BinaryOperation.ADD), begin, end)
+        end = node.step(ADD, begin, end)
     places = _axes(node, count, o["ellipsis_mask"], o["new_axis_mask"])
     numbers, axes = [number for number, _ in places], [axis for _, axis in places]
     shrunk = _bits(o["shrink_axis_mask"], numbers)
@@ -102,8 +103,8 @@ def _replaced(node: Node, vector: Value, mask: Array, substitutes: Array | Value
 
 def _next(node: Node, begin: Value) -> Value:
     """Return the ends of slices of one element: the index plus 1, but the end of the axis for the last index, -1."""
-    following = node.step(ElementwiseBinary(BinaryOperation.ADD), begin, _like(node, begin, 1))
-    is_last = node.step(Comparison(ComparisonOperation.EQUAL), begin, _like(node, begin, -1))
+    following = node.step(ADD, begin, _like(node, begin, 1))
+    is_last = node.step(EQUAL, begin, _like(node, begin, -1))
     return node.step(Where(), is_last, _like(node, begin, _FARTHEST), following)
 
 

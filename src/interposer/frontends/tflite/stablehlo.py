@@ -7,29 +7,26 @@ from typing import Final
 
 import numpy as np
 
-from interposer.core.schema import Op
 from interposer.core.types import DataType, Dim
+from interposer.frontends.elementwise import (
+    ABS,
+    BITWISE_XOR,
+    EQUAL,
+    GREATER,
+    GREATER_OR_EQUAL,
+    LESS,
+    LESS_OR_EQUAL,
+    NOT_EQUAL,
+    POWER,
+    SIGN,
+    operators_by_name,
+)
 from interposer.frontends.tflite.interior import concrete, dilated, padded
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
-from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.dynamic import DynamicSlice
-from interposer.ops.elementwise import (
-    Addition,
-    BinaryOperation,
-    Comparison,
-    ComparisonOperation,
-    ElementwiseBinary,
-    ElementwiseUnary,
-    LogicalBinary,
-    LogicalBinaryOperation,
-    Maximum,
-    Minimum,
-    Multiplication,
-    UnaryOperation,
-    Where,
-)
+from interposer.ops.elementwise import Addition, Maximum, Minimum, Multiplication, Where
 from interposer.ops.quantization import Bitcast, Cast
 from interposer.ops.randomness import BitGenerator, RandomBits
 from interposer.ops.rearrange import Concat, StridedSlice, Transpose
@@ -38,46 +35,21 @@ from interposer.ops.scatter import DynamicUpdateSlice
 
 __all__: list[str] = []
 
-_UNARY: Final[dict[str, Op]] = {
-    "STABLEHLO_LOGISTIC": Activation(ActivationFunction.SIGMOID),
-    "STABLEHLO_TANH": Activation(ActivationFunction.TANH, a=1.0, b=1.0),
-    "STABLEHLO_ABS": ElementwiseUnary(UnaryOperation.ABS),
-    "STABLEHLO_COSINE": ElementwiseUnary(UnaryOperation.COS),
-    "STABLEHLO_EXPONENTIAL": ElementwiseUnary(UnaryOperation.EXP),
-    "STABLEHLO_FLOOR": ElementwiseUnary(UnaryOperation.FLOOR),
-    "STABLEHLO_LOG": ElementwiseUnary(UnaryOperation.LOG),
-    "STABLEHLO_NEGATE": ElementwiseUnary(UnaryOperation.NEG),
-    "STABLEHLO_RSQRT": ElementwiseUnary(UnaryOperation.RSQRT),
-}
-_BINARY: Final = {
-    "STABLEHLO_ADD": BinaryOperation.ADD,
-    "STABLEHLO_SUBTRACT": BinaryOperation.SUB,
-    "STABLEHLO_MULTIPLY": BinaryOperation.MUL,
-    "STABLEHLO_DIVIDE": BinaryOperation.DIV,
-    "STABLEHLO_MAXIMUM": BinaryOperation.MAXIMUM,
-    "STABLEHLO_MINIMUM": BinaryOperation.MINIMUM,
-    "STABLEHLO_POWER": BinaryOperation.POWER,
-    "STABLEHLO_REMAINDER": BinaryOperation.FMOD,
-    "STABLEHLO_AND": BinaryOperation.BITWISE_AND,
-    "STABLEHLO_OR": BinaryOperation.BITWISE_OR,
-    "STABLEHLO_SHIFT_LEFT": BinaryOperation.SHIFT_LEFT,
-}
-_OF_BOOLS: Final = {
-    "STABLEHLO_ADD": LogicalBinaryOperation.LOGICAL_OR,
-    "STABLEHLO_MAXIMUM": LogicalBinaryOperation.LOGICAL_OR,
-    "STABLEHLO_OR": LogicalBinaryOperation.LOGICAL_OR,
-    "STABLEHLO_MULTIPLY": LogicalBinaryOperation.LOGICAL_AND,
-    "STABLEHLO_MINIMUM": LogicalBinaryOperation.LOGICAL_AND,
-    "STABLEHLO_AND": LogicalBinaryOperation.LOGICAL_AND,
-}
-_DIRECTIONS: Final = (
-    ComparisonOperation.EQUAL,
-    ComparisonOperation.NOT_EQUAL,
-    ComparisonOperation.GREATER_OR_EQUAL,
-    ComparisonOperation.GREATER,
-    ComparisonOperation.LESS_OR_EQUAL,
-    ComparisonOperation.LESS,
-)
+_UNARY: Final = operators_by_name(
+    STABLEHLO_LOGISTIC="SIGMOID", STABLEHLO_TANH="TANH", STABLEHLO_ABS="ABS", STABLEHLO_COSINE="COS",
+    STABLEHLO_EXPONENTIAL="EXP", STABLEHLO_FLOOR="FLOOR", STABLEHLO_LOG="LOG", STABLEHLO_NEGATE="NEG",
+    STABLEHLO_RSQRT="RSQRT",
+)  # fmt: skip
+_BINARY: Final = operators_by_name(
+    STABLEHLO_ADD="ADD", STABLEHLO_SUBTRACT="SUB", STABLEHLO_MULTIPLY="MUL", STABLEHLO_DIVIDE="DIV",
+    STABLEHLO_MAXIMUM="MAXIMUM", STABLEHLO_MINIMUM="MINIMUM", STABLEHLO_POWER="POWER", STABLEHLO_REMAINDER="FMOD",
+    STABLEHLO_AND="BITWISE_AND", STABLEHLO_OR="BITWISE_OR", STABLEHLO_SHIFT_LEFT="SHIFT_LEFT",
+)  # fmt: skip
+_OF_BOOLS: Final = operators_by_name(
+    STABLEHLO_ADD="LOGICAL_OR", STABLEHLO_MAXIMUM="LOGICAL_OR", STABLEHLO_OR="LOGICAL_OR",
+    STABLEHLO_MULTIPLY="LOGICAL_AND", STABLEHLO_MINIMUM="LOGICAL_AND", STABLEHLO_AND="LOGICAL_AND",
+)  # fmt: skip
+_DIRECTIONS: Final = (EQUAL, NOT_EQUAL, GREATER_OR_EQUAL, GREATER, LESS_OR_EQUAL, LESS)
 _TOTAL_ORDER: Final = 2
 _SAME_WIDTH: Final = {
     DataType.FLOAT16: DataType.INT16,
@@ -98,8 +70,8 @@ def binary(node: Node) -> Value:
     """Convert StableHLO's elementwise operators on two tensors; on bool, sums are OR and products are AND."""
     a, b = node.value(0), node.value(1)
     if a.known.dtype is DataType.BOOL and node.kind in _OF_BOOLS:
-        return node.result(LogicalBinary(_OF_BOOLS[node.kind]), a, b)
-    return node.result(ElementwiseBinary(_BINARY[node.kind]), a, b)
+        return node.result(_OF_BOOLS[node.kind], a, b)
+    return node.result(_BINARY[node.kind], a, b)
 
 
 @operator("STABLEHLO_CBRT")
@@ -107,9 +79,9 @@ def cube_root(node: Node) -> Value:
     """Convert STABLEHLO_CBRT: the sign of x times the cube root of its absolute value."""
     x = node.value(0)
     third = node.constant(np.array(1 / 3, x.known.dtype.numpy))
-    magnitude = node.step(ElementwiseUnary(UnaryOperation.ABS), x)
-    root = node.step(ElementwiseBinary(BinaryOperation.POWER), magnitude, third)
-    return node.result(Multiplication(), node.step(ElementwiseUnary(UnaryOperation.SIGN), x), root)
+    magnitude = node.step(ABS, x)
+    root = node.step(POWER, magnitude, third)
+    return node.result(Multiplication(), node.step(SIGN, x), root)
 
 
 @operator("STABLEHLO_SELECT")
@@ -134,7 +106,7 @@ def compare(node: Node) -> Value:
     a, b = node.value(0), node.value(1)
     if kind == _TOTAL_ORDER and a.known.dtype in _SAME_WIDTH:
         a, b = _in_total_order(node, a), _in_total_order(node, b)
-    return node.result(Comparison(_DIRECTIONS[direction]), a, b)
+    return node.result(_DIRECTIONS[direction], a, b)
 
 
 def _in_total_order(node: Node, x: Value) -> Value:
@@ -145,8 +117,8 @@ def _in_total_order(node: Node, x: Value) -> Value:
     dtype = _SAME_WIDTH.get(x.known.dtype) or node.fail(f"{x.known.dtype} has no total order")
     bits, limits = node.step(Bitcast(dtype), x), np.iinfo(dtype.numpy)
     all_but_sign, zero = (node.constant(np.array(number, dtype.numpy)) for number in (limits.max, 0))
-    is_negative = node.step(Comparison(ComparisonOperation.LESS), bits, zero)
-    inverted = node.step(ElementwiseBinary(BinaryOperation.BITWISE_XOR), bits, all_but_sign)
+    is_negative = node.step(LESS, bits, zero)
+    inverted = node.step(BITWISE_XOR, bits, all_but_sign)
     return node.step(Where(), is_negative, inverted, bits)
 
 

@@ -9,22 +9,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from interposer.core.types import DataType
+from interposer.frontends.elementwise import GREATER_OR_EQUAL, LESS, LOGICAL_AND
 from interposer.frontends.tflite.interior import concrete, padded, sliced
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.stablehlo_products import transposed
 from interposer.frontends.tflite.stablehlo_regions import single_operator
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import (
-    Addition,
-    Comparison,
-    ComparisonOperation,
-    LogicalBinary,
-    LogicalBinaryOperation,
-    Maximum,
-    Minimum,
-    Where,
-)
+from interposer.ops.elementwise import Addition, Maximum, Minimum, Where
 from interposer.ops.gather import GatherNd
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat, Transpose
@@ -193,11 +185,9 @@ def _written(node: Node, function: ScatterFunction, rows: Value, positions: Valu
     size, dtype = rows.known.shape[0], positions.known.dtype.numpy
     limits = np.array(rows.known.shape[:depth], dtype)
     extra = np.array([size, *[0] * (depth - 1)], dtype)
-    at_least = node.step(
-        Comparison(ComparisonOperation.GREATER_OR_EQUAL), positions, node.constant(np.zeros_like(limits))
-    )
-    below = node.step(Comparison(ComparisonOperation.LESS), positions, node.constant(limits))
-    each = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), at_least, below)
+    at_least = node.step(GREATER_OR_EQUAL, positions, node.constant(np.zeros_like(limits)))
+    below = node.step(LESS, positions, node.constant(limits))
+    each = node.step(LOGICAL_AND, at_least, below)
     is_inside = node.step(Reduce((-1,), True, ReduceOperation.ALL), each)
     positions = node.step(Where(), is_inside, positions, node.constant(extra))
     zero = node.constant(np.zeros((), rows.known.dtype.numpy))

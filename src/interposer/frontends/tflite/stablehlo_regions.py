@@ -7,27 +7,13 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import DataType
-from interposer.frontends.tflite.interior import (
-    Combine,
-    Values,
-    concrete,
-    dilated,
-    padded,
-    sliced,
-    strided,
-    windowed,
-)
+from interposer.frontends.elementwise import LOGICAL_AND, LOGICAL_NOT, LOGICAL_OR
+from interposer.frontends.tflite.interior import Combine, Values, concrete, dilated, padded, sliced, strided, windowed
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.stablehlo import check_padding
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.choice import TopK
-from interposer.ops.elementwise import (
-    ElementwiseUnary,
-    LogicalBinary,
-    LogicalBinaryOperation,
-    UnaryOperation,
-)
 from interposer.ops.gather import GatherElements
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat
@@ -239,9 +225,9 @@ def _places(node: Node, values: Values, axis: int, number: int) -> Value:
     is_before = _compared(node, number, columns, rows)
     is_after = _compared(node, number, rows, columns)
     lower = np.tril(np.ones((size, size), np.bool_), -1).reshape(size, size, *[1] * (len(shape) - axis - 1))
-    is_tied = node.step(ElementwiseUnary(UnaryOperation.LOGICAL_NOT), is_after)
-    is_first = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), is_tied, node.constant(lower))
-    precedes = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_OR), is_before, is_first)
+    is_tied = node.step(LOGICAL_NOT, is_after)
+    is_first = node.step(LOGICAL_AND, is_tied, node.constant(lower))
+    precedes = node.step(LOGICAL_OR, is_before, is_first)
     return node.step(Reduce((axis + 1,)), node.step(Cast(_INDEX), precedes))
 
 

@@ -5,18 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from interposer.core.schema import Op
+from interposer.frontends.elementwise import LOGICAL_AND, LOGICAL_OR
 from interposer.frontends.tflite.interior import Values, concrete, dilated, windowed
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import (
-    Addition,
-    LogicalBinary,
-    LogicalBinaryOperation,
-    Maximum,
-    Minimum,
-    Multiplication,
-)
+from interposer.ops.elementwise import Addition, Maximum, Minimum, Multiplication
 
 __all__: list[str] = []
 
@@ -25,8 +19,8 @@ _FUNCTIONS: Final[dict[int, Op]] = {
     2: Multiplication(),
     3: Minimum(),
     4: Maximum(),
-    5: LogicalBinary(LogicalBinaryOperation.LOGICAL_AND),
-    6: LogicalBinary(LogicalBinaryOperation.LOGICAL_OR),
+    5: LOGICAL_AND,
+    6: LOGICAL_OR,
 }
 
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from interposer.frontends.elementwise import ABS, EQUAL, EXP, GREATER, IS_INF, LESS_OR_EQUAL, MAXIMUM, NEG, SOFTPLUS
 from interposer.frontends.torch.call import Call, Number, Operand
 from interposer.frontends.torch.elementwise import bounded
 from interposer.frontends.torch.registry import aten
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
-from interposer.ops.elementwise import BinaryOperation, ComparisonOperation, Prelu
-from interposer.ops.elementwise import UnaryOperation as Unary
+from interposer.ops.elementwise import Prelu
 from interposer.ops.reduction import Reduce, ReduceOperation
 
 __all__ = ["activated"]
@@ -85,8 +85,8 @@ def elu(c: Call, x: Value, alpha: Number = 1, scale: Number = 1, input_scale: Nu
     if input_scale == 1:
         activated_x = activated(c, x, ActivationFunction.ELU, alpha)
         return activated_x if scale == 1 else c.times(activated_x, scale)
-    positive = c.compare(ComparisonOperation.GREATER, x, 0)
-    below = c.times(c.minus(c.unary(Unary.EXP, c.times(x, input_scale)), 1), alpha * scale)
+    positive = c.binary(GREATER, x, 0)
+    below = c.times(c.minus(c.step(EXP, c.times(x, input_scale)), 1), alpha * scale)
     return c.where(positive, c.times(x, scale), below)
 
 
@@ -111,16 +111,16 @@ def softplus(c: Call, x: Value, beta: Number = 1, threshold: Number = 20) -> Val
     """Convert softplus, which is x itself where beta * x exceeds the threshold."""
     x = c.cast(x, c.dtype)
     z = x if beta == 1 else c.times(x, beta)
-    soft = c.step(Activation(ActivationFunction.SOFT_RELU), z)
+    soft = c.step(SOFTPLUS, z)
     soft = soft if beta == 1 else c.over(soft, beta)
-    return c.where(c.compare(ComparisonOperation.GREATER, z, threshold), x, soft)
+    return c.where(c.binary(GREATER, z, threshold), x, soft)
 
 
 @aten("log_sigmoid")
 def log_sigmoid(c: Call, x: Value) -> Value:
     """Convert logsigmoid: -softplus(-x)."""
-    soft = c.step(Activation(ActivationFunction.SOFT_RELU), c.unary(Unary.NEG, c.cast(x, c.dtype)))
-    return c.unary(Unary.NEG, soft)
+    soft = c.step(SOFTPLUS, c.step(NEG, c.cast(x, c.dtype)))
+    return c.step(NEG, soft)
 
 
 @aten("prelu", "_prelu_kernel")
@@ -135,7 +135,7 @@ def prelu(c: Call, x: Value, slope: Value) -> Value:
 @aten("threshold")
 def threshold(c: Call, x: Value, limit: Number, value: Number) -> Value:
     """Convert threshold: x where it is above the limit, else a value."""
-    below = c.compare(ComparisonOperation.LESS_OR_EQUAL, x, limit)
+    below = c.binary(LESS_OR_EQUAL, x, limit)
     return c.where(below, c.cast(value, c.dtype), x)
 
 
@@ -166,7 +166,7 @@ def safe_softmax(c: Call, x: Value, dim: int, *_: Operand) -> Value:
     """Convert the softmax whose rows of minus infinities are 0."""
     x = c.cast(x, c.dtype)
     axis = c.axis(dim, x.known.rank)
-    masked = c.compare(ComparisonOperation.EQUAL, x, -math.inf)
+    masked = c.binary(EQUAL, x, -math.inf)
     empty = c.step(Reduce((axis,), True, ReduceOperation.ALL), masked)
     return c.where(empty, c.scalar(0, c.dtype), c.step(Softmax(axis=axis), x))
 
@@ -184,7 +184,7 @@ def logsumexp(c: Call, x: Value, dims: list[int] | int, keepdim: bool = False) -
 def logaddexp(c: Call, a: Value, b: Value) -> Value:
     """Convert logaddexp: the maximum plus log(1 + exp(-abs(a - b)))."""
     a, b = c.cast(a, c.dtype), c.cast(b, c.dtype)
-    distance = c.unary(Unary.NEG, c.unary(Unary.ABS, c.minus(a, b)))
-    total = c.plus(c.binary(BinaryOperation.MAXIMUM, a, b), c.step(Activation(ActivationFunction.SOFT_RELU), distance))
-    equal_infinities = c.both(c.compare(ComparisonOperation.EQUAL, a, b), c.unary(Unary.IS_INF, a))
+    distance = c.step(NEG, c.step(ABS, c.minus(a, b)))
+    total = c.plus(c.binary(MAXIMUM, a, b), c.step(SOFTPLUS, distance))
+    equal_infinities = c.both(c.binary(EQUAL, a, b), c.step(IS_INF, a))
     return c.where(equal_infinities, a, total)

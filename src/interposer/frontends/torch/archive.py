@@ -33,6 +33,7 @@ from interposer.core.errors import (
 from interposer.core.files import check_regular, reason_of
 from interposer.core.types import Array
 from interposer.formats.pytorch import kind_of_names, not_a_program, refused_pickle
+from interposer.frontends.sources import errors_at
 from interposer.frontends.torch.program_checks import checked_program
 
 __all__ = ["content_of_program", "program_of"]
@@ -54,11 +55,8 @@ def program_of(source: str | bytes | bytearray | memoryview) -> Any:
         LimitExceededError: the description of the program is larger than 512 MiB.
         MissingDependencyError: PyTorch is not installed, or older than 2.9.
     """
-    path = source if isinstance(source, str) else None
-    try:
+    with errors_at(source if isinstance(source, str) else None):
         return _program(_Archive(_bytes_of(source)))
-    except ParseError as error:
-        raise (error.at(path) if path is not None else error) from error.__cause__
 
 
 def content_of_program(exported: Any) -> bytes:

@@ -11,6 +11,7 @@ import numpy as np
 
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, Dim, TensorInfo, TensorShape
+from interposer.frontends.elementwise import ADD, DIV, LOGICAL_AND, LOGICAL_NOT, LOGICAL_OR, MUL, SUB
 from interposer.frontends.importer import Importer
 from interposer.frontends.node import Layers
 from interposer.frontends.reshaping import reshape_to
@@ -19,17 +20,7 @@ from interposer.frontends.torch.sizes import is_symbolic
 from interposer.frontends.torch.tensors import data_type
 from interposer.ir.graph import Graph, Value
 from interposer.ops.dynamic import DynamicBroadcastTo, DynamicReshape
-from interposer.ops.elementwise import (
-    BinaryOperation,
-    Comparison,
-    ComparisonOperation,
-    ElementwiseBinary,
-    ElementwiseUnary,
-    LogicalBinary,
-    LogicalBinaryOperation,
-    UnaryOperation,
-    Where,
-)
+from interposer.ops.elementwise import Where
 from interposer.ops.gather import Gather
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat, Slice, Transpose
@@ -171,45 +162,37 @@ class Call(Layers):
         """Return the name of a layer, made of those of the node and the operator."""
         return f"{self.name}/{op.op_name().lower()}"
 
-    def unary(self, operation: UnaryOperation, x: Value) -> Value:
-        """Apply a function to each element."""
-        return self.step(ElementwiseUnary(operation), x)
-
-    def binary(self, operation: BinaryOperation, a: Operand, b: Operand) -> Value:
-        """Combine two operands, which broadcast; one of them may be a number."""
-        return self.step(ElementwiseBinary(operation), *self.pair(a, b))
+    def binary(self, op: Op, a: Operand, b: Operand) -> Value:
+        """Apply an elementwise operator to two operands, which broadcast; one of them may be a number."""
+        return self.step(op, *self.pair(a, b))
 
     def plus(self, a: Operand, b: Operand) -> Value:
         """Add two operands."""
-        return self.binary(BinaryOperation.ADD, a, b)
+        return self.binary(ADD, a, b)
 
     def minus(self, a: Operand, b: Operand) -> Value:
         """Subtract `b` from `a`."""
-        return self.binary(BinaryOperation.SUB, a, b)
+        return self.binary(SUB, a, b)
 
     def times(self, a: Operand, b: Operand) -> Value:
         """Multiply two operands."""
-        return self.binary(BinaryOperation.MUL, a, b)
+        return self.binary(MUL, a, b)
 
     def over(self, a: Operand, b: Operand) -> Value:
         """Divide `a` by `b`."""
-        return self.binary(BinaryOperation.DIV, a, b)
-
-    def compare(self, operation: ComparisonOperation, a: Operand, b: Operand) -> Value:
-        """Compare two operands."""
-        return self.step(Comparison(operation), *self.pair(a, b))
+        return self.binary(DIV, a, b)
 
     def both(self, a: Value, b: Value) -> Value:
         """Return the logical and of two tensors of bool."""
-        return self.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), a, b)
+        return self.step(LOGICAL_AND, a, b)
 
     def either(self, a: Value, b: Value) -> Value:
         """Return the logical or of two tensors of bool."""
-        return self.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_OR), a, b)
+        return self.step(LOGICAL_OR, a, b)
 
     def negated(self, a: Value) -> Value:
         """Return the logical not of a tensor of bool."""
-        return self.unary(UnaryOperation.LOGICAL_NOT, a)
+        return self.step(LOGICAL_NOT, a)
 
     def where(self, condition: Value, a: Operand, b: Operand) -> Value:
         """Select elements of `a` where the condition is True, and of `b` elsewhere."""

@@ -83,21 +83,13 @@ def transposed_convolution(
 # --- what they become -------------------------------------------------------------------------------------------------
 
 
-def _image_windows(windows: Windows) -> Windows:
-    """Return windows along one axis as windows over images of height 1."""
-    if windows.axes != 1:
-        return windows
-    first = (1, 1, 1, 0, 0)
-    return Windows(*((start, *column) for start, column in zip(first, windows, strict=True)))
-
-
 def _as_image(c: Call, x: Value) -> Value:
     return c.unsqueezed(x, 2) if x.known.rank == 3 else x
 
 
 def _convolved(c: Call, x: Value, weight: Value, bias: Value | None, windows: Windows, groups: int) -> Value:
     rank = x.known.rank
-    of_image = _image_windows(windows)
+    of_image = windows.with_height()
     x, weight = _as_image(c, x), _as_image(c, weight)
     op: Op
     if rank == 5:
@@ -119,7 +111,7 @@ def _transposed(
         return _transposed_volume(c, x, weight, bias, windows, extra, groups)
     rank = x.known.rank
     extra = (0, *extra) if windows.axes == 1 else tuple(extra)
-    of_image = _image_windows(windows)
+    of_image = windows.with_height()
     x, weight = _as_image(c, x), _as_image(c, weight)
     pads_after = tuple(pad - more for pad, more in zip(of_image.after, extra, strict=True))
     of_image = of_image._replace(after=pads_after)

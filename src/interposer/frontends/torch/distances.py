@@ -8,12 +8,21 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.types import DataType
+from interposer.frontends.elementwise import (
+    ABS,
+    EQUAL,
+    FLOOR,
+    GREATER_OR_EQUAL,
+    LESS,
+    LESS_OR_EQUAL,
+    MAXIMUM,
+    NOT_EQUAL,
+    POWER,
+)
 from interposer.frontends.torch.call import Call
 from interposer.frontends.torch.registry import aten, refused
 from interposer.ir.graph import Value
 from interposer.ops.choice import TopK
-from interposer.ops.elementwise import BinaryOperation, ComparisonOperation
-from interposer.ops.elementwise import UnaryOperation as Unary
 from interposer.ops.gather import Gather
 from interposer.ops.randomness import Distribution, RandomFill
 from interposer.ops.reduction import Reduce, ReduceOperation
@@ -37,15 +46,15 @@ refused("it is in training mode; call eval() on the module before the export", "
 
 def _norm(c: Call, difference: Value, p: float) -> Value:
     """Return the p-norm over the last axis."""
-    size = c.unary(Unary.ABS, difference)
+    size = c.step(ABS, difference)
     if p == 0:
-        count = c.cast(c.compare(ComparisonOperation.NOT_EQUAL, size, 0), size.known.dtype)
+        count = c.cast(c.binary(NOT_EQUAL, size, 0), size.known.dtype)
         return c.step(Reduce((-1,), False, ReduceOperation.SUM), count)
     simple = {1.0: ReduceOperation.L1, 2.0: ReduceOperation.L2, math.inf: ReduceOperation.MAX}.get(float(p))
     if simple is not None:
         return c.step(Reduce((-1,), False, simple), size)
-    powers = c.binary(BinaryOperation.POWER, size, float(p))
-    return c.binary(BinaryOperation.POWER, c.step(Reduce((-1,), False, ReduceOperation.SUM), powers), 1 / p)
+    powers = c.binary(POWER, size, float(p))
+    return c.binary(POWER, c.step(Reduce((-1,), False, ReduceOperation.SUM), powers), 1 / p)
 
 
 @aten("_cdist_forward")
@@ -83,7 +92,7 @@ def embedding_bag(
     numbers = _bag_of_each(c, c.cast(indices, DataType.INT64), c.cast(offsets, DataType.INT64), bags)
     used = None
     if padding_idx >= 0:
-        used = c.compare(ComparisonOperation.NOT_EQUAL, c.cast(indices, DataType.INT64), padding_idx)
+        used = c.binary(NOT_EQUAL, c.cast(indices, DataType.INT64), padding_idx)
     if sample_weights is not None:
         rows = c.times(rows, c.unsqueezed(sample_weights, 1))
     combined = _summed(c, rows, numbers, used, bags, mode)
@@ -94,7 +103,7 @@ def _bag_of_each(c: Call, indices: Value, offsets: Value, bags: int) -> Value:
     """Return the number of the bag of each index: how many offsets are not greater than its place, less 1."""
     places = c.constant(np.arange(c.size(indices, 0))[:, None])
     starts = c.unsqueezed(c.cut(offsets, 0, 0, bags), 0)
-    reached = c.compare(ComparisonOperation.GREATER_OR_EQUAL, places, starts)
+    reached = c.binary(GREATER_OR_EQUAL, places, starts)
     return c.minus(c.step(Reduce((1,), False, ReduceOperation.SUM), c.cast(reached, DataType.INT64)), 1)
 
 
@@ -114,8 +123,8 @@ def _summed(c: Call, rows: Value, numbers: Value, used: Value | None, bags: int,
     zeros = c.broadcast(c.scalar(0, dtype), [bags])
     counts = c.unsqueezed(c.step(ScatterNd(ScatterFunction.ADD), zeros, places, ones), 1)
     if mode == 2:
-        return c.where(c.compare(ComparisonOperation.EQUAL, counts, 0), c.scalar(0, dtype), combined)
-    return c.over(combined, c.binary(BinaryOperation.MAXIMUM, counts, 1))
+        return c.where(c.binary(EQUAL, counts, 0), c.scalar(0, dtype), combined)
+    return c.over(combined, c.binary(MAXIMUM, counts, 1))
 
 
 @aten("randperm")
@@ -137,7 +146,7 @@ def random_between(c: Call, *args: Any, **_: Any) -> Value:
         return c.step(RandomFill(kind, float(low), float(high), dtype=c.dtype), c.size_vector(sizes))
     low, high = numbers if len(numbers) == 2 else (0, numbers[0])
     values = c.step(RandomFill(Distribution.UNIFORM, float(low), float(high)), c.size_vector(sizes))
-    return c.cast(c.unary(Unary.FLOOR, values), c.dtype)
+    return c.cast(c.step(FLOOR, values), c.dtype)
 
 
 @aten("searchsorted.Tensor", "bucketize.Tensor")
@@ -155,6 +164,6 @@ def bucketize(
     wide = c.unsqueezed(values, values.known.rank)
     bounds = c.unsqueezed(bounds, bounds.known.rank - 1) if bounds.known.rank > 1 else bounds
     above = right or side == "right"
-    compare = ComparisonOperation.LESS_OR_EQUAL if above else ComparisonOperation.LESS
-    below = c.cast(c.compare(compare, bounds, wide), c.dtype)
+    compare = LESS_OR_EQUAL if above else LESS
+    below = c.cast(c.binary(compare, bounds, wide), c.dtype)
     return c.step(Reduce((-1,), False, ReduceOperation.SUM), below)

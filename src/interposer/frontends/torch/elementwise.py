@@ -6,19 +6,49 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from interposer.core.schema import Op
 from interposer.core.types import DataType
+from interposer.frontends.elementwise import (
+    ABS,
+    ADD,
+    BITWISE_AND,
+    BITWISE_NOT,
+    BITWISE_OR,
+    CEIL,
+    DIV,
+    EQUAL,
+    ERF,
+    EXP,
+    FLOOR,
+    FLOOR_DIV,
+    IS_NAN,
+    LESS,
+    LESS_OR_EQUAL,
+    LOG,
+    MAXIMUM,
+    MINIMUM,
+    MUL,
+    NEG,
+    POWER,
+    RECIPROCAL,
+    ROUND,
+    RSQRT,
+    SIGN,
+    SQRT,
+    SQUARE,
+    SUB,
+    operators_by_name,
+)
 from interposer.frontends.torch.call import Call, Number, Operand
 from interposer.frontends.torch.registry import aten
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import BinaryOperation, ComparisonOperation, LogicalBinary, LogicalBinaryOperation
-from interposer.ops.elementwise import UnaryOperation as Unary
 
 __all__ = ["bounded", "limited", "scaled", "truncated", "two"]
 
 
-def two(c: Call, operation: BinaryOperation, a: Operand, b: Operand) -> Value:
+def two(c: Call, op: Op, a: Operand, b: Operand) -> Value:
     """Combine two operands after a cast to the type of the node's result."""
-    return c.binary(operation, c.cast(a, c.dtype), c.cast(b, c.dtype))
+    return c.binary(op, c.cast(a, c.dtype), c.cast(b, c.dtype))
 
 
 def scaled(c: Call, x: Operand, factor: Number) -> Operand:
@@ -34,82 +64,69 @@ def add(c: Call, x: Operand, other: Operand, alpha: Number = 1) -> Value:
     """Convert add; the sum of bools is their or."""
     if c.dtype is DataType.BOOL:
         other = other if alpha else False
-        return two(c, BinaryOperation.BITWISE_OR, x, other)
-    return two(c, BinaryOperation.ADD, x, scaled(c, other, alpha))
+        return two(c, BITWISE_OR, x, other)
+    return two(c, ADD, x, scaled(c, other, alpha))
 
 
 @aten("sub.Tensor", "sub.Scalar")
 def subtract(c: Call, x: Operand, other: Operand, alpha: Number = 1) -> Value:
     """Convert sub."""
-    return two(c, BinaryOperation.SUB, x, scaled(c, other, alpha))
+    return two(c, SUB, x, scaled(c, other, alpha))
 
 
 @aten("rsub.Tensor", "rsub.Scalar")
 def reverse_subtract(c: Call, x: Operand, other: Operand, alpha: Number = 1) -> Value:
     """Convert rsub: other - alpha * x."""
-    return two(c, BinaryOperation.SUB, other, scaled(c, x, alpha))
+    return two(c, SUB, other, scaled(c, x, alpha))
 
 
 @aten("mul.Tensor", "mul.Scalar")
 def multiply(c: Call, x: Operand, other: Operand) -> Value:
     """Convert mul; the product of bools is their and."""
-    product = BinaryOperation.BITWISE_AND if c.dtype is DataType.BOOL else BinaryOperation.MUL
+    product = BITWISE_AND if c.dtype is DataType.BOOL else MUL
     return two(c, product, x, other)
 
 
 @aten("div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar")
 def divide(c: Call, x: Operand, other: Operand) -> Value:
     """Convert div; the quotient of integers is a float."""
-    return two(c, BinaryOperation.DIV, x, other)
+    return two(c, DIV, x, other)
 
 
 @aten("div.Tensor_mode", "div.Scalar_mode")
 def divide_in_mode(c: Call, x: Operand, other: Operand, rounding_mode: str | None = None) -> Value:
     """Convert div with a rounding mode: none, towards zero ("trunc") or down ("floor")."""
     if rounding_mode == "floor":
-        return two(c, BinaryOperation.FLOOR_DIV, x, other)
-    quotient = two(c, BinaryOperation.DIV, x, other)
+        return two(c, FLOOR_DIV, x, other)
+    quotient = two(c, DIV, x, other)
     return truncated(c, quotient) if rounding_mode == "trunc" else quotient
 
 
 @aten("floor_divide", "floor_divide.Scalar")
 def floor_divide(c: Call, x: Operand, other: Operand) -> Value:
     """Convert floor_divide."""
-    return two(c, BinaryOperation.FLOOR_DIV, x, other)
+    return two(c, FLOOR_DIV, x, other)
 
 
 def truncated(c: Call, x: Value) -> Value:
     """Round towards zero; integers stay as they are."""
     if not x.known.dtype.is_float:
         return x
-    return c.where(c.compare(ComparisonOperation.LESS, x, 0), c.unary(Unary.CEIL, x), c.unary(Unary.FLOOR, x))
+    return c.where(c.binary(LESS, x, 0), c.step(CEIL, x), c.step(FLOOR, x))
 
 
-_BINARY: Final = {
-    "remainder": BinaryOperation.MOD,
-    "fmod": BinaryOperation.FMOD,
-    "bitwise_and": BinaryOperation.BITWISE_AND,
-    "bitwise_or": BinaryOperation.BITWISE_OR,
-    "bitwise_xor": BinaryOperation.BITWISE_XOR,
-    "bitwise_left_shift": BinaryOperation.SHIFT_LEFT,
-    "bitwise_right_shift": BinaryOperation.SHIFT_RIGHT,
-    "__lshift__": BinaryOperation.SHIFT_LEFT,
-    "__rshift__": BinaryOperation.SHIFT_RIGHT,
-    "__and__": BinaryOperation.BITWISE_AND,
-    "__or__": BinaryOperation.BITWISE_OR,
-    "__xor__": BinaryOperation.BITWISE_XOR,
-}
-_BINARY_OF_TENSORS: Final = {
-    "atan2": BinaryOperation.ATAN2,
-    "maximum": BinaryOperation.MAXIMUM,
-    "minimum": BinaryOperation.MINIMUM,
-}
+_BINARY: Final = operators_by_name(
+    remainder="MOD", fmod="FMOD", bitwise_and="BITWISE_AND", bitwise_or="BITWISE_OR", bitwise_xor="BITWISE_XOR",
+    bitwise_left_shift="SHIFT_LEFT", bitwise_right_shift="SHIFT_RIGHT", __lshift__="SHIFT_LEFT",
+    __rshift__="SHIFT_RIGHT", __and__="BITWISE_AND", __or__="BITWISE_OR", __xor__="BITWISE_XOR",
+)  # fmt: skip
+_BINARY_OF_TENSORS: Final = operators_by_name(atan2="ATAN2", maximum="MAXIMUM", minimum="MINIMUM")
 
 
-def _binary(operation: BinaryOperation) -> Callable[[Call, Operand, Operand], Value]:
+def _binary(op: Op) -> Callable[[Call, Operand, Operand], Value]:
     def convert(c: Call, a: Operand, b: Operand) -> Value:
         """Convert an operator of two operands that has an operation of its own."""
-        return two(c, operation, a, b)
+        return two(c, op, a, b)
 
     return convert
 
@@ -122,8 +139,8 @@ for _name in ("remainder", "bitwise_and", "bitwise_or", "bitwise_xor"):
     aten(f"{_name}.Scalar_Tensor")(_binary(_BINARY[_name]))
 for _name, _operation in _BINARY_OF_TENSORS.items():
     aten(_name)(_binary(_operation))
-aten("max.other")(_binary(BinaryOperation.MAXIMUM))
-aten("min.other")(_binary(BinaryOperation.MINIMUM))
+aten("max.other")(_binary(MAXIMUM))
+aten("min.other")(_binary(MINIMUM))
 
 
 @aten("fmax", "fmin")
@@ -131,53 +148,48 @@ def without_nan(c: Call, a: Value, b: Value) -> Value:
     """Convert fmax and fmin, which ignore NaN."""
     is_max = "fmax" in str(c.node.target)
     a, b = c.cast(a, c.dtype), c.cast(b, c.dtype)
-    extreme = c.binary(BinaryOperation.MAXIMUM if is_max else BinaryOperation.MINIMUM, a, b)
+    extreme = c.binary(MAXIMUM if is_max else MINIMUM, a, b)
     if not c.dtype.is_float:
         return extreme
-    return c.where(c.unary(Unary.IS_NAN, a), b, c.where(c.unary(Unary.IS_NAN, b), a, extreme))
+    return c.where(c.step(IS_NAN, a), b, c.where(c.step(IS_NAN, b), a, extreme))
 
 
 @aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def power(c: Call, x: Operand, exponent: Operand) -> Value:
     """Convert pow; squares, roots and their reciprocals have operators of their own."""
-    special = {2: Unary.SQUARE, 0.5: Unary.SQRT, -0.5: Unary.RSQRT, -1: Unary.RECIPROCAL}
+    special = {2: SQUARE, 0.5: SQRT, -0.5: RSQRT, -1: RECIPROCAL}
     dtype = c.dtype
     base = c.cast(x, dtype)
     if not isinstance(exponent, Value) and dtype.is_float and exponent in special:
-        return c.unary(special[exponent], base)
+        return c.step(special[exponent], base)
     if not isinstance(exponent, Value) and exponent == 1:
         return base
     if dtype is DataType.BOOL:
         return c.either(base, c.negated(c.cast(exponent, dtype)))
-    return c.binary(BinaryOperation.POWER, base, c.cast(exponent, dtype))
+    return c.binary(POWER, base, c.cast(exponent, dtype))
 
 
 @aten("addcmul", "addcdiv")
 def add_combined(c: Call, x: Value, a: Value, b: Value, value: Number = 1) -> Value:
     """Convert addcmul and addcdiv: x + value * (a * b), or a / b."""
-    combined = two(c, BinaryOperation.DIV if "div" in str(c.node.target) else BinaryOperation.MUL, a, b)
-    return two(c, BinaryOperation.ADD, x, scaled(c, combined, value))
+    combined = two(c, DIV if "div" in str(c.node.target) else MUL, a, b)
+    return two(c, ADD, x, scaled(c, combined, value))
 
 
 # --- comparisons and logic --------------------------------------------------------------------------------------------
 
-_COMPARISONS: Final = {
-    "eq": ComparisonOperation.EQUAL,
-    "ne": ComparisonOperation.NOT_EQUAL,
-    "lt": ComparisonOperation.LESS,
-    "le": ComparisonOperation.LESS_OR_EQUAL,
-    "gt": ComparisonOperation.GREATER,
-    "ge": ComparisonOperation.GREATER_OR_EQUAL,
-}
+_COMPARISONS: Final = operators_by_name(
+    eq="EQUAL", ne="NOT_EQUAL", lt="LESS", le="LESS_OR_EQUAL", gt="GREATER", ge="GREATER_OR_EQUAL"
+)
 _ORDERED_BOOLS: Final = DataType.UINT8
 
 
-def _comparison(operation: ComparisonOperation) -> Callable[[Call, Operand, Operand], Value]:
+def _comparison(op: Op) -> Callable[[Call, Operand, Operand], Value]:
     def convert(c: Call, a: Operand, b: Operand) -> Value:
         """Convert a comparison, which is computed in the common type of the operands."""
         dtype = c.promoted(*c.node.args[:2])
         dtype = _ORDERED_BOOLS if dtype is DataType.BOOL else dtype
-        return c.compare(operation, c.cast(a, dtype), c.cast(b, dtype))
+        return c.binary(op, c.cast(a, dtype), c.cast(b, dtype))
 
     return convert
 
@@ -185,17 +197,13 @@ def _comparison(operation: ComparisonOperation) -> Callable[[Call, Operand, Oper
 for _name, _comparison_operation in _COMPARISONS.items():
     aten(f"{_name}.Tensor", f"{_name}.Scalar")(_comparison(_comparison_operation))
 
-_LOGIC: Final = {
-    "logical_and": LogicalBinaryOperation.LOGICAL_AND,
-    "logical_or": LogicalBinaryOperation.LOGICAL_OR,
-    "logical_xor": LogicalBinaryOperation.LOGICAL_XOR,
-}
+_LOGIC: Final = operators_by_name(logical_and="LOGICAL_AND", logical_or="LOGICAL_OR", logical_xor="LOGICAL_XOR")
 
 
-def _logic(operation: LogicalBinaryOperation) -> Callable[[Call, Value, Value], Value]:
+def _logic(op: Op) -> Callable[[Call, Value, Value], Value]:
     def convert(c: Call, a: Value, b: Value) -> Value:
         """Convert a logical operator; numbers are True unless they are 0."""
-        return c.step(LogicalBinary(operation), c.cast(a, DataType.BOOL), c.cast(b, DataType.BOOL))
+        return c.step(op, c.cast(a, DataType.BOOL), c.cast(b, DataType.BOOL))
 
     return convert
 
@@ -213,7 +221,7 @@ def logical_not(c: Call, x: Value) -> Value:
 @aten("bitwise_not")
 def bitwise_not(c: Call, x: Value) -> Value:
     """Convert bitwise_not, which for bools is the logical not."""
-    return c.negated(x) if x.known.dtype is DataType.BOOL else c.unary(Unary.BITWISE_NOT, x)
+    return c.negated(x) if x.known.dtype is DataType.BOOL else c.step(BITWISE_NOT, x)
 
 
 @aten("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
@@ -230,24 +238,22 @@ def masked_fill(c: Call, x: Value, mask: Value, value: Operand) -> Value:
 
 # --- functions of one element -----------------------------------------------------------------------------------------
 
-_FUNCTIONS: Final = {
-    "abs": Unary.ABS, "acos": Unary.ACOS, "acosh": Unary.ACOSH, "asin": Unary.ASIN, "asinh": Unary.ASINH,
-    "atan": Unary.ATAN, "atanh": Unary.ATANH, "ceil": Unary.CEIL, "cos": Unary.COS, "cosh": Unary.COSH,
-    "erf": Unary.ERF, "exp": Unary.EXP, "floor": Unary.FLOOR, "log": Unary.LOG, "neg": Unary.NEG,
-    "reciprocal": Unary.RECIPROCAL, "round": Unary.ROUND, "rsqrt": Unary.RSQRT, "sign": Unary.SIGN, "sin": Unary.SIN,
-    "sinh": Unary.SINH, "sqrt": Unary.SQRT, "square": Unary.SQUARE, "tan": Unary.TAN,
-}  # fmt: skip
-_WHOLE: Final = frozenset({Unary.CEIL, Unary.FLOOR, Unary.ROUND})
+_FUNCTIONS: Final = operators_by_name(
+    abs="ABS", acos="ACOS", acosh="ACOSH", asin="ASIN", asinh="ASINH", atan="ATAN", atanh="ATANH", ceil="CEIL",
+    cos="COS", cosh="COSH", erf="ERF", exp="EXP", floor="FLOOR", log="LOG", neg="NEG", reciprocal="RECIPROCAL",
+    round="ROUND", rsqrt="RSQRT", sign="SIGN", sin="SIN", sinh="SINH", sqrt="SQRT", square="SQUARE", tan="TAN",
+)  # fmt: skip
+_WHOLE: Final = frozenset({CEIL, FLOOR, ROUND})
 
 
-def _function(operation: Unary) -> Callable[[Call, Value], Value]:
+def _function(op: Op) -> Callable[[Call, Value], Value]:
     def convert(c: Call, x: Value) -> Value:
         """Convert a function of one element; integers are cast to the type of the result first."""
-        if not c.dtype.is_float and operation in _WHOLE:
+        if not c.dtype.is_float and op in _WHOLE:
             return x
         if c.dtype is DataType.BOOL:  # abs, sign and square leave truth values as they are
             return x
-        return c.unary(operation, c.cast(x, c.dtype))
+        return c.step(op, c.cast(x, c.dtype))
 
     return convert
 
@@ -255,18 +261,15 @@ def _function(operation: Unary) -> Callable[[Call, Value], Value]:
 for _name, _unary in _FUNCTIONS.items():
     aten(_name)(_function(_unary))
 
-_TESTS: Final = {
-    "isnan": Unary.IS_NAN,
-    "isinf": Unary.IS_INF,
-    "isposinf": Unary.IS_POSITIVE_INF,
-    "isneginf": Unary.IS_NEGATIVE_INF,
-}
+_TESTS: Final = operators_by_name(
+    isnan="IS_NAN", isinf="IS_INF", isposinf="IS_POSITIVE_INF", isneginf="IS_NEGATIVE_INF"
+)
 
 
-def _test(operation: Unary) -> Callable[[Call, Value], Value]:
+def _test(op: Op) -> Callable[[Call, Value], Value]:
     def convert(c: Call, x: Value) -> Value:
         """Convert a test for special values, which integers never are."""
-        return c.unary(operation, x if x.known.dtype.is_float else c.cast(x, DataType.FLOAT32))
+        return c.step(op, x if x.known.dtype.is_float else c.cast(x, DataType.FLOAT32))
 
     return convert
 
@@ -288,8 +291,8 @@ def round_to_decimals(c: Call, x: Value, decimals: int = 0) -> Value:
         return x
     factor = 10.0 ** abs(decimals)
     if decimals < 0:
-        return c.times(c.unary(Unary.ROUND, c.over(x, factor)), factor)
-    return c.over(c.unary(Unary.ROUND, c.times(x, factor)), factor)
+        return c.times(c.step(ROUND, c.over(x, factor)), factor)
+    return c.over(c.step(ROUND, c.times(x, factor)), factor)
 
 
 def _wide(c: Call, x: Value, function: Callable[[Value], Value]) -> Value:
@@ -300,25 +303,25 @@ def _wide(c: Call, x: Value, function: Callable[[Value], Value]) -> Value:
 @aten("log2")
 def log2(c: Call, x: Value) -> Value:
     """Convert log2, in float64 so that powers of 2 have exact logarithms."""
-    return _wide(c, x, lambda wide: c.over(c.unary(Unary.LOG, wide), math.log(2)))
+    return _wide(c, x, lambda wide: c.over(c.step(LOG, wide), math.log(2)))
 
 
 @aten("log10")
 def log10(c: Call, x: Value) -> Value:
     """Convert log10, in float64."""
-    return _wide(c, x, lambda wide: c.over(c.unary(Unary.LOG, wide), math.log(10)))
+    return _wide(c, x, lambda wide: c.over(c.step(LOG, wide), math.log(10)))
 
 
 @aten("exp2")
 def exp2(c: Call, x: Value) -> Value:
     """Convert exp2."""
-    return c.binary(BinaryOperation.POWER, c.scalar(2, c.dtype), c.cast(x, c.dtype))
+    return c.binary(POWER, c.scalar(2, c.dtype), c.cast(x, c.dtype))
 
 
 @aten("erfc")
 def erfc(c: Call, x: Value) -> Value:
     """Convert erfc, as 1 - erf in float64."""
-    return _wide(c, x, lambda wide: c.minus(1, c.unary(Unary.ERF, wide)))
+    return _wide(c, x, lambda wide: c.minus(1, c.step(ERF, wide)))
 
 
 @aten("log1p")
@@ -326,12 +329,10 @@ def log1p(c: Call, x: Value) -> Value:
     """Convert log1p, exact near 0: x * log(u) / (u - 1) with u = 1 + x."""
     x = c.cast(x, c.dtype)
     u = c.plus(x, 1)
-    logarithm = c.unary(Unary.LOG, u)
+    logarithm = c.step(LOG, u)
     exact = c.times(x, c.over(logarithm, c.minus(u, 1)))
-    is_one = c.compare(ComparisonOperation.EQUAL, u, 1)
-    is_extreme = c.either(
-        c.compare(ComparisonOperation.EQUAL, u, math.inf), c.compare(ComparisonOperation.LESS_OR_EQUAL, u, 0)
-    )
+    is_one = c.binary(EQUAL, u, 1)
+    is_extreme = c.either(c.binary(EQUAL, u, math.inf), c.binary(LESS_OR_EQUAL, u, 0))
     return c.where(is_one, x, c.where(is_extreme, logarithm, exact))
 
 
@@ -339,18 +340,18 @@ def log1p(c: Call, x: Value) -> Value:
 def expm1(c: Call, x: Value) -> Value:
     """Convert expm1, exact near 0: (u - 1) * x / log(u) with u = exp(x)."""
     x = c.cast(x, c.dtype)
-    u = c.unary(Unary.EXP, x)
+    u = c.step(EXP, x)
     less = c.minus(u, 1)
-    exact = c.times(less, c.over(x, c.unary(Unary.LOG, u)))
-    is_one = c.compare(ComparisonOperation.EQUAL, u, 1)
-    near = c.compare(ComparisonOperation.LESS, c.unary(Unary.ABS, x), 1)
+    exact = c.times(less, c.over(x, c.step(LOG, u)))
+    is_one = c.binary(EQUAL, u, 1)
+    near = c.binary(LESS, c.step(ABS, x), 1)
     return c.where(is_one, x, c.where(near, exact, less))
 
 
 @aten("sgn")
 def sgn(c: Call, x: Value) -> Value:
     """Convert sgn of floats and integers."""
-    return x if c.dtype is DataType.BOOL else c.unary(Unary.SIGN, x)
+    return x if c.dtype is DataType.BOOL else c.step(SIGN, x)
 
 
 @aten("signbit")
@@ -358,39 +359,37 @@ def signbit(c: Call, x: Value) -> Value:
     """Convert signbit; a negative zero counts as negative."""
     if x.known.dtype is DataType.BOOL:
         return c.cast(c.minus(c.cast(x, DataType.INT8), c.cast(x, DataType.INT8)), DataType.BOOL)
-    negative = c.compare(ComparisonOperation.LESS, x, 0)
+    negative = c.binary(LESS, x, 0)
     if not x.known.dtype.is_float:
         return negative
-    inverse = c.compare(ComparisonOperation.EQUAL, c.unary(Unary.RECIPROCAL, x), -math.inf)
+    inverse = c.binary(EQUAL, c.step(RECIPROCAL, x), -math.inf)
     return c.either(negative, inverse)
 
 
 @aten("copysign.Tensor", "copysign.Scalar")
 def copysign(c: Call, x: Operand, other: Operand) -> Value:
     """Convert copysign; a negative zero makes the result negative."""
-    size, sign = c.unary(Unary.ABS, c.cast(x, c.dtype)), c.cast(other, c.dtype)
-    below = c.compare(ComparisonOperation.LESS, sign, 0)
-    zero = c.compare(ComparisonOperation.EQUAL, c.unary(Unary.RECIPROCAL, sign), -math.inf)
-    return c.where(c.either(below, zero), c.unary(Unary.NEG, size), size)
+    size, sign = c.step(ABS, c.cast(x, c.dtype)), c.cast(other, c.dtype)
+    below = c.binary(LESS, sign, 0)
+    zero = c.binary(EQUAL, c.step(RECIPROCAL, sign), -math.inf)
+    return c.where(c.either(below, zero), c.step(NEG, size), size)
 
 
 @aten("ldexp.Tensor")
 def ldexp(c: Call, x: Value, exponent: Value) -> Value:
     """Convert ldexp: x * 2 ** exponent."""
-    power = c.binary(BinaryOperation.POWER, c.scalar(2, c.dtype), c.cast(exponent, c.dtype))
+    power = c.binary(POWER, c.scalar(2, c.dtype), c.cast(exponent, c.dtype))
     return c.times(c.cast(x, c.dtype), power)
 
 
 @aten("hypot")
 def hypot(c: Call, a: Value, b: Value) -> Value:
     """Convert hypot, without an overflow of the squares."""
-    a, b = (c.unary(Unary.ABS, c.cast(x, c.dtype)) for x in (a, b))
-    large, small = c.binary(BinaryOperation.MAXIMUM, a, b), c.binary(BinaryOperation.MINIMUM, a, b)
+    a, b = (c.step(ABS, c.cast(x, c.dtype)) for x in (a, b))
+    large, small = c.binary(MAXIMUM, a, b), c.binary(MINIMUM, a, b)
     ratio = c.over(small, large)
-    root = c.times(large, c.unary(Unary.SQRT, c.plus(c.unary(Unary.SQUARE, ratio), 1)))
-    plain = c.either(
-        c.compare(ComparisonOperation.EQUAL, large, 0), c.compare(ComparisonOperation.EQUAL, large, math.inf)
-    )
+    root = c.times(large, c.step(SQRT, c.plus(c.step(SQUARE, ratio), 1)))
+    plain = c.either(c.binary(EQUAL, large, 0), c.binary(EQUAL, large, math.inf))
     return c.where(plain, large, root)
 
 
@@ -399,16 +398,16 @@ def hypot(c: Call, a: Value, b: Value) -> Value:
 
 def limited(c: Call, x: Value, low: Operand | None, high: Operand | None) -> Value:
     """Return the minimum of `high` and the maximum of `low` and x, in the type of x; None is no limit."""
-    raised = x if low is None else c.binary(BinaryOperation.MAXIMUM, x, low)
-    return raised if high is None else c.binary(BinaryOperation.MINIMUM, raised, high)
+    raised = x if low is None else c.binary(MAXIMUM, x, low)
+    return raised if high is None else c.binary(MINIMUM, raised, high)
 
 
 def bounded(c: Call, x: Value, low: Operand | None, high: Operand | None) -> Value:
     """Return the minimum of `high` and the maximum of `low` and x; None is no limit."""
     limited_x = c.cast(x, c.dtype)
     if low is not None:
-        limited_x = c.binary(BinaryOperation.MAXIMUM, limited_x, c.cast(low, c.dtype))
-    return limited_x if high is None else c.binary(BinaryOperation.MINIMUM, limited_x, c.cast(high, c.dtype))
+        limited_x = c.binary(MAXIMUM, limited_x, c.cast(low, c.dtype))
+    return limited_x if high is None else c.binary(MINIMUM, limited_x, c.cast(high, c.dtype))
 
 
 @aten("clamp", "clamp.Tensor", "clip", "clip.Tensor")

@@ -21,16 +21,7 @@ from interposer.frontends.torch.package import torch
 from interposer.frontends.torch.places import layer_name, place_of
 from interposer.frontends.torch.registry import Entry, find, refusal
 from interposer.frontends.torch.sizes import is_symbolic, number_of, shape_of, size_of, symbols_of
-from interposer.frontends.torch.sources import (
-    Fixed,
-    Imported,
-    Produced,
-    Result,
-    Source,
-    StateBuffer,
-    UserInput,
-    Weight,
-)
+from interposer.frontends.torch.sources import Fixed, Imported, Produced, Result, Source, StateBuffer, UserInput, Weight
 from interposer.frontends.torch.spectral import BY_PARTS, complex_of, part_of
 from interposer.frontends.torch.tensors import array_of, data_type, key_of
 from interposer.frontends.unsupported import UnboundFormError, UnsupportedFormError

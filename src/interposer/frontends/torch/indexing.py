@@ -9,12 +9,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from interposer.core.types import DataType
+from interposer.frontends.elementwise import FLOOR_DIV, MAXIMUM, MINIMUM, NOT_EQUAL
 from interposer.frontends.torch.call import Call, Number, Operand
 from interposer.frontends.torch.registry import aten
 from interposer.ir.graph import Value
 from interposer.ops.dynamic import DynamicBroadcastTo
-from interposer.ops.elementwise import BinaryOperation
-from interposer.ops.elementwise import ComparisonOperation as Differs
 from interposer.ops.embedding import OneHot
 from interposer.ops.gather import Gather, GatherNd
 from interposer.ops.reduction import Reduce, ReduceOperation
@@ -273,8 +272,8 @@ def masked_scatter(c: Call, x: Value, mask: Value, source: Value) -> Value:
     if not size or not math.prod(c.shape(source)):
         return c.broadcast(x, shape)
     places = c.minus(c.step(CumSum(0), c.cast(flat, DataType.INT64)), 1)
-    places = c.binary(BinaryOperation.MAXIMUM, places, 0)
-    places = c.binary(BinaryOperation.MINIMUM, places, math.prod(c.shape(source)) - 1)
+    places = c.binary(MAXIMUM, places, 0)
+    places = c.binary(MINIMUM, places, math.prod(c.shape(source)) - 1)
     values = c.step(Gather(0), c.reshape(source, [math.prod(c.shape(source))]), places)
     return c.where(c.reshape(flat, shape), c.reshape(values, shape), c.broadcast(x, shape))
 
@@ -346,10 +345,10 @@ def scatter_reduce(
     sums = _elements(c, base, dim, index, source, ScatterFunction.ADD)
     start = c.broadcast(c.scalar(1 if include_self else 0, x.known.dtype), list(c.shape(x)))
     counts = _elements(c, start, dim, index, 1, ScatterFunction.ADD)
-    counts = c.binary(BinaryOperation.MAXIMUM, counts, 1)
+    counts = c.binary(MAXIMUM, counts, 1)
     if x.known.dtype.is_float:
         return c.over(sums, counts)
-    return c.binary(BinaryOperation.FLOOR_DIV, sums, counts)
+    return c.binary(FLOOR_DIV, sums, counts)
 
 
 def _neutral(c: Call, x: Value, dim: int, index: Value, reduce: str) -> Value:
@@ -421,7 +420,7 @@ def unique_consecutive(
     count = c.size(flat, axis)
     if not count:
         c.unsupported("unique_consecutive of an empty tensor is not supported")
-    differ = c.compare(Differs.NOT_EQUAL, c.cut(flat, axis, 1, count - 1), c.cut(flat, axis, 0, count - 1))
+    differ = c.binary(NOT_EQUAL, c.cut(flat, axis, 1, count - 1), c.cut(flat, axis, 0, count - 1))
     others = tuple(i for i in range(flat.known.rank) if i != axis)
     changes = c.step(Reduce(others, False, ReduceOperation.ANY), differ) if others else differ
     begins = c.joined([c.constant(np.ones(1, np.bool_)), changes], 0)

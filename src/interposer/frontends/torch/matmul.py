@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from interposer.core.types import DataType
+from interposer.frontends.elementwise import EQUAL, GREATER_OR_EQUAL, LESS_OR_EQUAL, MINIMUM
 from interposer.frontends.torch.call import Call, Number, Operand
 from interposer.frontends.torch.registry import aten
 from interposer.ir.graph import Value
 from interposer.ops.einsum import Einsum
-from interposer.ops.elementwise import BinaryOperation, ComparisonOperation
 from interposer.ops.gather import Gather
 from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.ops.reduction import Reduce, ReduceOperation
@@ -57,7 +57,7 @@ def grouped_product(
     if not rows or not groups:
         return c.broadcast(c.scalar(0, c.dtype), [rows, c.size(weight, 2)])
     places = c.constant(np.arange(rows)[:, None].astype(ends.known.dtype.numpy))
-    past = c.compare(ComparisonOperation.GREATER_OR_EQUAL, places, c.unsqueezed(ends, 0))
+    past = c.binary(GREATER_OR_EQUAL, places, c.unsqueezed(ends, 0))
     group = c.step(Reduce((1,), True, ReduceOperation.SUM), c.cast(past, DataType.INT64))
     product_of = _by_gather if rows <= groups else _by_group
     return c.cast(product_of(c, x, weight, group), c.dtype)
@@ -66,9 +66,9 @@ def grouped_product(
 def _by_gather(c: Call, x: Value, weight: Value, group: Value) -> Value:
     """Multiply each row by a copy of the matrix of its group, where there are few rows."""
     last = c.size(weight, 0) - 1
-    index = c.reshape(c.binary(BinaryOperation.MINIMUM, group, last), [-1])
+    index = c.reshape(c.binary(MINIMUM, group, last), [-1])
     result = c.squeezed(product(c, c.unsqueezed(x, 1), c.step(Gather(0), weight, index)), 1)
-    return c.where(c.compare(ComparisonOperation.LESS_OR_EQUAL, group, last), result, 0)
+    return c.where(c.binary(LESS_OR_EQUAL, group, last), result, 0)
 
 
 def _by_group(c: Call, x: Value, weight: Value, group: Value) -> Value:
@@ -76,7 +76,7 @@ def _by_group(c: Call, x: Value, weight: Value, group: Value) -> Value:
     result: Operand = 0
     for number in range(c.size(weight, 0)):
         rows = product(c, x, c.gather(weight, number, 0))
-        result = c.where(c.compare(ComparisonOperation.EQUAL, group, number), rows, result)
+        result = c.where(c.binary(EQUAL, group, number), rows, result)
     assert isinstance(result, Value)
     return result
 

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from interposer.core.types import DataType
+from interposer.frontends.elementwise import ADD, MUL, RSQRT, SQ_DIFF, SQUARE
 from interposer.frontends.torch.call import Call
 from interposer.frontends.torch.registry import aten
 from interposer.frontends.torch.tensors import data_type
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import BinaryOperation
-from interposer.ops.elementwise import UnaryOperation as Unary
 from interposer.ops.normalization import (
     BatchNormalization,
     GroupNormalization,
@@ -48,8 +47,8 @@ def _statistics(c: Call, x: Value, axes: Sequence[int], eps: float) -> list[Valu
     """Return the mean over axes, and the reciprocal of the standard deviation; unused layers are dropped later."""
     wide = x if x.known.dtype is DataType.FLOAT64 else c.cast(x, DataType.FLOAT32)
     center = c.step(Mean(tuple(axes), True), wide)
-    spread = c.step(Mean(tuple(axes), True), c.binary(BinaryOperation.SQ_DIFF, wide, center))
-    values = [center, c.unary(Unary.RSQRT, c.plus(spread, eps))]
+    spread = c.step(Mean(tuple(axes), True), c.binary(SQ_DIFF, wide, center))
+    values = [center, c.step(RSQRT, c.plus(spread, eps))]
     kinds = [c.dtype if part is None else part.dtype for part in c.val[1:]]
     return [c.cast(value, _type(kind)) for value, kind in zip(values, kinds, strict=True)]
 
@@ -69,8 +68,8 @@ def fused_rms_norm(c: Call, x: Value, shape: Sequence[int], weight: Value | None
     """Convert _fused_rms_norm, which also returns the reciprocal of the root mean square."""
     axes = tuple(range(x.known.rank - len(shape), x.known.rank))
     wide = x if x.known.dtype is DataType.FLOAT64 else c.cast(x, DataType.FLOAT32)
-    spread = c.step(Mean(axes, True), c.unary(Unary.SQUARE, wide))
-    root = c.unary(Unary.RSQRT, c.plus(spread, _epsilon(x, eps)))
+    spread = c.step(Mean(axes, True), c.step(SQUARE, wide))
+    root = c.step(RSQRT, c.plus(spread, _epsilon(x, eps)))
     return [_rms(c, x, shape, weight, eps), root]
 
 
@@ -165,10 +164,10 @@ def _by_batch(c: Call, x: Value, weight: Value | None, bias: Value | None, eps: 
     axes = tuple(i for i in range(rank) if i != 1)
     wide = x if x.known.dtype is DataType.FLOAT64 else c.cast(x, DataType.FLOAT32)
     center = c.step(Mean(axes, True), wide)
-    spread = c.step(Mean(axes, True), c.binary(BinaryOperation.SQ_DIFF, wide, center))
-    factor = c.unary(Unary.RSQRT, c.plus(spread, eps))
+    spread = c.step(Mean(axes, True), c.binary(SQ_DIFF, wide, center))
+    factor = c.step(RSQRT, c.plus(spread, eps))
     normalized = c.times(c.minus(wide, center), factor)
-    for operand, operation in ((weight, BinaryOperation.MUL), (bias, BinaryOperation.ADD)):
+    for operand, operation in ((weight, MUL), (bias, ADD)):
         if operand is not None:
             line = c.reshape(operand, [channels if i == 1 else 1 for i in range(rank)])
             normalized = c.binary(operation, normalized, c.cast(line, wide.known.dtype))

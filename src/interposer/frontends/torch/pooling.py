@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from interposer.core.types import Array, DataType, TensorInfo
+from interposer.frontends.elementwise import MOD
 from interposer.frontends.torch.call import Call
 from interposer.frontends.torch.convolution import of_axes
 from interposer.frontends.torch.registry import aten
 from interposer.frontends.windows import Windows, lowest
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import BinaryOperation
 from interposer.ops.gather import GatherElements
 from interposer.ops.matmul import BatchMatMul
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
@@ -54,8 +54,7 @@ def _pooled(c: Call, x: Value, algorithm: PoolingAlgorithm, windows: Windows, ce
     """Add a pooling layer over images with one to three spatial axes; an average includes the padding."""
     rank = x.known.rank
     if windows.axes == 1:
-        windows = Windows(*((n, *column) for n, column in zip((1, 1, 1, 0, 0), windows, strict=True)))
-        x = c.unsqueezed(x, 2)
+        windows, x = windows.with_height(), c.unsqueezed(x, 2)
     if algorithm is PoolingAlgorithm.MAX and windows.miss(c.shape(x)[2:]):
         enclosed, ceil_mode = windows.enclosed(c.shape(x)[2:], rounded_up=ceil_mode), False
         pads = tuple(zip(enclosed.before, enclosed.after, strict=True))
@@ -63,9 +62,7 @@ def _pooled(c: Call, x: Value, algorithm: PoolingAlgorithm, windows: Windows, ce
     kind = Pooling3d if windows.axes == 3 else Pooling2d
     op = kind(
         algorithm,
-        **windows.pads(),
-        **windows.steps(),
-        **windows.sizes(),
+        **windows.pooling(),
         output_shape_rounding=_rounding(ceil_mode),
         padding_method=PaddingMethod.IGNORE_VALUE,
     )
@@ -116,7 +113,7 @@ def _with_places(c: Call, x: Value, windows: Windows, ceil_mode: bool) -> list[V
     op = MaxPoolingWithIndices(**windows.lists(), output_shape_rounding=_rounding(ceil_mode))
     values, places = c.steps(op, x)
     from_start = c.constant(np.array(math.prod(c.shape(x)[2:]), np.int64))
-    return [values, c.binary(BinaryOperation.MOD, places, from_start)]
+    return [values, c.binary(MOD, places, from_start)]
 
 
 # --- averages ---------------------------------------------------------------------------------------------------------

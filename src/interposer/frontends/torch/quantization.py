@@ -8,13 +8,13 @@ import numpy as np
 
 from interposer.core.types import Array, DataType, Quantization
 from interposer.core.types import integer_range as whole_range
+from interposer.frontends.elementwise import NEG, ROUND
 from interposer.frontends.torch.call import Call, Operand
 from interposer.frontends.torch.elementwise import limited
 from interposer.frontends.torch.package import torch
 from interposer.frontends.torch.registry import aten
 from interposer.frontends.torch.tensors import data_type
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import UnaryOperation as Unary
 from interposer.ops.quantization import Cast, Dequantize, Quantize, RoundingMethod
 from interposer.ops.reduction import Reduce, ReduceOperation
 
@@ -97,7 +97,7 @@ def _stored(c: Call, x: Value, scale: Operand, zero: Operand | None, bounds: tup
     """Return quantized integers by arithmetic: round(x * (1 / scale)) + zero point, limited to the bounds."""
     wide = x if x.known.dtype is DataType.FLOAT64 else c.cast(x, DataType.FLOAT32)
     inverse = c.over(c.scalar(1, wide.known.dtype), c.cast(scale, wide.known.dtype))
-    steps = c.unary(Unary.ROUND, c.times(wide, inverse))
+    steps = c.step(ROUND, c.times(wide, inverse))
     steps = c.plus(steps, c.cast(0 if zero is None else zero, wide.known.dtype))
     return c.cast(limited(c, steps, *map(float, bounds)), c.dtype)
 
@@ -175,12 +175,12 @@ def choose_parameters(c: Call, x: Value, low: int, high: int, eps: float, dtype:
     ends = [c.step(Reduce((), False, kind), wide) for kind in (ReduceOperation.MIN, ReduceOperation.MAX)]
     lowest, highest = limited(c, ends[0], None, 0.0), limited(c, ends[1], 0.0, None)
     if symmetric:
-        highest = limited(c, highest, c.unary(Unary.NEG, lowest), None)
+        highest = limited(c, highest, c.step(NEG, lowest), None)
         scale = limited(c, c.over(highest, (high - low) / 2), eps, None)
         middle = 0 if whole_range(data_type(dtype))[0] < 0 else 128
         return [c.reshape(c.cast(scale, DataType.FLOAT64), [1]), c.constant(np.array([middle], np.int64))]
     scale = limited(c, c.over(c.minus(highest, lowest), float(high - low)), eps, None)
-    start = c.minus(float(low), c.unary(Unary.ROUND, c.over(lowest, scale)))
+    start = c.minus(float(low), c.step(ROUND, c.over(lowest, scale)))
     zero = limited(c, start, float(low), float(high))
     return [c.reshape(c.cast(scale, DataType.FLOAT64), [1]), c.reshape(c.cast(zero, DataType.INT64), [1])]
 

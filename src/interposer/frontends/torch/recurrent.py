@@ -7,10 +7,11 @@ from typing import Final
 
 import numpy as np
 
+from interposer.frontends.elementwise import SIGMOID, TANH
 from interposer.frontends.torch.call import Call
 from interposer.frontends.torch.registry import aten
 from interposer.ir.graph import Value
-from interposer.ops.activation import Activation, ActivationFunction
+from interposer.ops.activation import ActivationFunction
 from interposer.ops.matmul import BatchMatMul
 from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RecurrentDirection, RnnSequence
 
@@ -80,11 +81,11 @@ def _projected_steps(
         )
         input_gate, forget_gate, candidate, output_gate = (c.cut(step_gates, 1, i * size, size) for i in range(4))
         input_gate, forget_gate, output_gate = (
-            c.step(Activation(ActivationFunction.SIGMOID), gate) for gate in (input_gate, forget_gate, output_gate)
+            c.step(SIGMOID, gate) for gate in (input_gate, forget_gate, output_gate)
         )
-        candidate = c.step(Activation(ActivationFunction.TANH, 1.0, 1.0), candidate)
+        candidate = c.step(TANH, candidate)
         cell = c.plus(c.times(forget_gate, cell), c.times(input_gate, candidate))
-        unprojected = c.times(output_gate, c.step(Activation(ActivationFunction.TANH, 1.0, 1.0), cell))
+        unprojected = c.times(output_gate, c.step(TANH, cell))
         hidden = c.step(BatchMatMul(transpose_y=True), unprojected, projection)
         outputs[step] = c.unsqueezed(hidden, 0)
     return [c.joined([outputs[step] for step in steps], 0), hidden, cell]

@@ -9,13 +9,30 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.types import DataType
+from interposer.frontends.elementwise import (
+    ABS,
+    EQUAL,
+    EXP,
+    FLOOR_DIV,
+    GREATER,
+    GREATER_OR_EQUAL,
+    IS_INF,
+    IS_NAN,
+    LESS,
+    LESS_OR_EQUAL,
+    LOG,
+    MAXIMUM,
+    MINIMUM,
+    NOT_EQUAL,
+    POWER,
+    SQ_DIFF,
+    SQRT,
+)
 from interposer.frontends.torch.call import Call, Number
 from interposer.frontends.torch.registry import aten
 from interposer.ir.graph import Value
 from interposer.ops.choice import TopK
 from interposer.ops.dynamic import DynamicBroadcastTo, DynamicTopK
-from interposer.ops.elementwise import BinaryOperation, ComparisonOperation
-from interposer.ops.elementwise import UnaryOperation as Unary
 from interposer.ops.gather import GatherElements
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
 from interposer.ops.scatter import ScatterElements, ScatterFunction
@@ -86,14 +103,14 @@ def vector_norm(c: Call, x: Value, order: Number = 2, dims: Dims = None, keepdim
     simple = _NORMS.get(float(order))
     if simple is not None:
         return reduced(c, simple, x, dims, keepdim)
-    size = c.unary(Unary.ABS, x)
+    size = c.step(ABS, x)
     if order in (math.inf, -math.inf):
         return reduced(c, ReduceOperation.MAX if order > 0 else ReduceOperation.MIN, size, dims, keepdim)
     if order == 0:
-        nonzero = c.cast(c.compare(ComparisonOperation.NOT_EQUAL, x, 0), c.dtype)
+        nonzero = c.cast(c.binary(NOT_EQUAL, x, 0), c.dtype)
         return reduced(c, ReduceOperation.SUM, nonzero, dims, keepdim)
-    powers = c.binary(BinaryOperation.POWER, size, float(order))
-    return c.binary(BinaryOperation.POWER, reduced(c, ReduceOperation.SUM, powers, dims, keepdim), 1 / order)
+    powers = c.binary(POWER, size, float(order))
+    return c.binary(POWER, reduced(c, ReduceOperation.SUM, powers, dims, keepdim), 1 / order)
 
 
 def _deviation(c: Call, x: Value, dims: Dims, correction: float, keepdim: bool) -> Value:
@@ -104,7 +121,7 @@ def _deviation(c: Call, x: Value, dims: Dims, correction: float, keepdim: bool) 
     axes = c.axes(dims, len(shape))
     count = math.prod(shape[axis] for axis in axes)
     center = c.step(Mean(axes, True), x)
-    squares = c.step(Reduce(axes, keepdim, ReduceOperation.SUM), c.binary(BinaryOperation.SQ_DIFF, x, center))
+    squares = c.step(Reduce(axes, keepdim, ReduceOperation.SUM), c.binary(SQ_DIFF, x, center))
     return c.over(squares, c.scalar(max(0.0, count - correction), x.known.dtype))
 
 
@@ -119,7 +136,7 @@ def variance(c: Call, x: Value, *args: Any, correction: Number | None = None, ke
     """Convert var and std."""
     dims, unbiased, keep = _statistics_arguments(c, args, keepdim)
     spread = _deviation(c, c.cast(x, c.dtype), dims, _correction(unbiased, correction), keep)
-    return c.unary(Unary.SQRT, spread) if "aten.std" in str(c.node.target) else spread
+    return c.step(SQRT, spread) if "aten.std" in str(c.node.target) else spread
 
 
 def _statistics_arguments(c: Call, args: Sequence[Any], keepdim: bool) -> tuple[Dims, Any, bool]:
@@ -141,7 +158,7 @@ def variance_and_mean(
     dims, unbiased, keep = _statistics_arguments(c, args, keepdim)
     x = c.cast(x, c.dtype)
     spread = _deviation(c, x, dims, _correction(unbiased, correction), keep)
-    spread = c.unary(Unary.SQRT, spread) if "aten.std" in str(c.node.target) else spread
+    spread = c.step(SQRT, spread) if "aten.std" in str(c.node.target) else spread
     center = c.step(Mean(c.axes(dims, x.known.rank), keep), x) if x.known.rank else x
     return [spread, center]
 
@@ -237,7 +254,7 @@ def _median(c: Call, x: Value, axis: int, keepdim: bool) -> list[Value]:
     values, places = kthvalue(c, x, (c.size(x, axis) + 1) // 2, axis, keepdim)
     if not x.known.dtype.is_float:
         return [values, places]
-    special = c.unary(Unary.IS_NAN, x)
+    special = c.step(IS_NAN, x)
     spoiled = c.step(Reduce((axis,), keepdim, ReduceOperation.ANY), special)
     first = c.step(ArgMinMax(ArgMinMaxFunction.MAX, axis, keepdim, DataType.INT64), c.cast(special, DataType.UINT8))
     return [c.where(spoiled, math.nan, values), c.where(spoiled, first, places)]
@@ -259,12 +276,12 @@ def _nanmedian(c: Call, x: Value, axis: int, keepdim: bool) -> list[Value]:
     """Return the medians along an axis and their indices; NaN elements are sorted to the end as infinities."""
     if not c.size(x, axis):
         c.unsupported("the median of an empty axis is not supported")
-    special = c.unary(Unary.IS_NAN, x)
+    special = c.step(IS_NAN, x)
     ordered = _ordered(c, c.where(special, math.inf, x), None, axis, False)
     count = c.step(Reduce((axis,), True, ReduceOperation.SUM), c.cast(c.negated(special), DataType.INT64))
-    middle = c.binary(BinaryOperation.MAXIMUM, c.binary(BinaryOperation.FLOOR_DIV, c.minus(count, 1), 2), 0)
+    middle = c.binary(MAXIMUM, c.binary(FLOOR_DIV, c.minus(count, 1), 2), 0)
     values, places = (c.step(GatherElements(axis), part, middle) for part in ordered)
-    values = c.where(c.compare(ComparisonOperation.EQUAL, count, 0), math.nan, values)
+    values = c.where(c.binary(EQUAL, count, 0), math.nan, values)
     return [values, places] if keepdim else [c.squeezed(part, axis) for part in (values, places)]
 
 
@@ -279,7 +296,7 @@ def mode(c: Call, x: Value, dim: int = -1, keepdim: bool = False) -> list[Value]
         c.unsupported(f"the mode of {count} elements is not supported, as each pair of them is compared")
     ordered, indices = _ordered(c, x, None, axis, False)
     rows = [c.swapped(part, axis, rank - 1) for part in (ordered, indices)]
-    equal = c.compare(ComparisonOperation.EQUAL, c.unsqueezed(rows[0], rank), c.unsqueezed(rows[0], rank - 1))
+    equal = c.binary(EQUAL, c.unsqueezed(rows[0], rank), c.unsqueezed(rows[0], rank - 1))
     counts = c.step(Reduce((rank,), False, ReduceOperation.SUM), c.cast(equal, DataType.INT64))
     best = c.step(ArgMinMax(ArgMinMaxFunction.MAX, rank - 1, True, DataType.INT64), counts)
     frequency = c.step(Reduce((rank - 1,), True, ReduceOperation.MAX), counts)
@@ -320,9 +337,9 @@ def logcumsumexp(c: Call, x: Value, dim: int) -> Value:
     axis = c.axis(dim, x.known.rank)
     wide = c.cast(x, DataType.FLOAT64)
     top = c.step(Reduce((axis,), True, ReduceOperation.MAX), wide)
-    top = c.where(c.unary(Unary.IS_INF, top), c.scalar(0, DataType.FLOAT64), top)
-    sums = c.step(CumSum(axis), c.unary(Unary.EXP, c.minus(wide, top)))
-    return c.cast(c.plus(c.unary(Unary.LOG, sums), top), c.dtype)
+    top = c.where(c.step(IS_INF, top), c.scalar(0, DataType.FLOAT64), top)
+    sums = c.step(CumSum(axis), c.step(EXP, c.minus(wide, top)))
+    return c.cast(c.plus(c.step(LOG, sums), top), c.dtype)
 
 
 @aten("cummax", "cummin")
@@ -337,13 +354,13 @@ def cumulative_extreme(c: Call, x: Value, dim: int) -> list[Value]:
     places = np.broadcast_to(np.arange(size).reshape([-1 if i == axis else 1 for i in range(x.known.rank)]), c.shape(x))
     indices = c.constant(np.ascontiguousarray(places))
     step = 1
-    compare = ComparisonOperation.GREATER if is_max else ComparisonOperation.LESS
+    compare = GREATER if is_max else LESS
     while step < size:
         earlier = [_shifted(c, tensor, axis, step, size) for tensor in (values, indices)]
-        better = c.compare(compare, earlier[0], values)
+        better = c.binary(compare, earlier[0], values)
         if x.known.dtype.is_float:
-            nan = c.unary(Unary.IS_NAN, earlier[0])
-            better = c.either(better, c.both(nan, c.negated(c.unary(Unary.IS_NAN, values))))
+            nan = c.step(IS_NAN, earlier[0])
+            better = c.either(better, c.both(nan, c.negated(c.step(IS_NAN, values))))
         values, indices = c.where(better, earlier[0], values), c.where(better, earlier[1], indices)
         step *= 2
     return [c.cast(values, x.known.dtype), indices]
@@ -382,19 +399,19 @@ def histc(c: Call, x: Value, bins: int = 100, low: Number = 0, high: Number = 0)
     edges = (c.scalar(low, line.known.dtype), c.scalar(high, line.known.dtype))
     start, end = edges if low != high else _extremes(c, line)
     inside = c.both(
-        c.compare(ComparisonOperation.GREATER_OR_EQUAL, line, start),
-        c.compare(ComparisonOperation.LESS_OR_EQUAL, line, end),
+        c.binary(GREATER_OR_EQUAL, line, start),
+        c.binary(LESS_OR_EQUAL, line, end),
     )
     ratio = c.over(c.times(c.minus(line, start), bins), c.minus(end, start))
     places = c.cast(c.where(inside, ratio, 0), DataType.INT64)
-    places = c.binary(BinaryOperation.MINIMUM, places, bins - 1)  # the last bin includes its end
+    places = c.binary(MINIMUM, places, bins - 1)  # the last bin includes its end
     return _counted(c, zeros, places, c.cast(inside, c.dtype))
 
 
 def _extremes(c: Call, line: Value) -> tuple[Value, Value]:
     """Return the smallest and the largest element; if they are equal, 1 less and 1 more."""
     low, high = (c.step(Reduce((0,), False, kind), line) for kind in (ReduceOperation.MIN, ReduceOperation.MAX))
-    margin = c.cast(c.compare(ComparisonOperation.EQUAL, low, high), line.known.dtype)
+    margin = c.cast(c.binary(EQUAL, low, high), line.known.dtype)
     return c.minus(low, margin), c.plus(high, margin)
 
 
@@ -406,7 +423,7 @@ def bincount(c: Call, x: Value, weights: Value | None = None, minlength: int = 0
     size = c.plus(largest, 1)
     zeros = c.step(DynamicBroadcastTo(), c.scalar(0, c.dtype), c.size_vector([size]))
     ones = c.plus(c.times(places, 0), 1)
-    is_negative = c.compare(ComparisonOperation.LESS, places, 0)
+    is_negative = c.binary(LESS, places, 0)
     return _counted(c, zeros, c.where(is_negative, size, places), c.cast(ones if weights is None else weights, c.dtype))
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from interposer.core.types import Array, DataType
+from interposer.frontends.elementwise import FLOOR
 from interposer.frontends.torch.call import Call
 from interposer.frontends.torch.elementwise import limited
 from interposer.frontends.torch.pooling import along_axis
@@ -15,7 +16,6 @@ from interposer.frontends.torch.registry import aten
 from interposer.frontends.torch.sizes import number_of
 from interposer.ir.graph import Value
 from interposer.kernels.resize import nearest_pixels
-from interposer.ops.elementwise import UnaryOperation
 from interposer.ops.grid import GridPadding, GridSample, GridSampleMode
 from interposer.ops.resize import Resize, ResizeMethod
 
@@ -136,7 +136,7 @@ def _mixed(c: Call, x: Value, axes: Sequence[_Axis], matrix: Callable[[_Axis], A
     if dtype.is_float:
         return resized
     limits = np.iinfo(dtype.numpy)
-    rounded = c.unary(UnaryOperation.FLOOR, c.plus(resized, 0.5))
+    rounded = c.step(FLOOR, c.plus(resized, 0.5))
     return c.cast(limited(c, rounded, float(limits.min), float(limits.max)), dtype)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.types import Array, DataLayout, DataType, Dim
+from interposer.frontends.elementwise import NOT_EQUAL
 from interposer.frontends.torch.call import Call, Operand, Size
 from interposer.frontends.torch.registry import aten
 from interposer.frontends.torch.sizes import size_of
@@ -16,7 +17,6 @@ from interposer.frontends.torch.tensors import data_type
 from interposer.ir.graph import Value
 from interposer.ops.blocks import ChannelShuffle, DepthToSpace, DepthToSpaceMode
 from interposer.ops.dynamic import DynamicSlice
-from interposer.ops.elementwise import ComparisonOperation
 from interposer.ops.gather import Gather
 from interposer.ops.matrices import Trilu
 from interposer.ops.quantization import Bitcast
@@ -185,7 +185,7 @@ def diff(
         size = c.size(x, axis)
         late, early = c.cut(x, axis, 1, size - 1), c.cut(x, axis, 0, size - 1)
         different = c.dtype is DataType.BOOL
-        x = c.compare(ComparisonOperation.NOT_EQUAL, late, early) if different else c.minus(late, early)
+        x = c.binary(NOT_EQUAL, late, early) if different else c.minus(late, early)
     return x
 
 

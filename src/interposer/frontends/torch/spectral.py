@@ -9,12 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.types import DataType
+from interposer.frontends.elementwise import ATAN2, COS, EQUAL, EXP, IS_NAN, LESS, NEG, SIN
 from interposer.frontends.torch.call import Call, Operand
 from interposer.frontends.torch.matmul import product
 from interposer.frontends.torch.registry import aten
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import BinaryOperation, ComparisonOperation
-from interposer.ops.elementwise import UnaryOperation as Unary
 from interposer.ops.rearrange import Stack
 from interposer.ops.reduction import Reduce, ReduceOperation
 from interposer.ops.spectral import Dft
@@ -102,7 +101,7 @@ def complex_(c: Call, real: Value, imaginary: Value) -> Value:
 @aten("polar", complex_numbers=True)
 def polar(c: Call, size: Value, angle: Value) -> Value:
     """Convert polar: complex numbers by their absolute values and angles."""
-    return complex_of(c, c.times(size, c.unary(Unary.COS, angle)), c.times(size, c.unary(Unary.SIN, angle)))
+    return complex_of(c, c.times(size, c.step(COS, angle)), c.times(size, c.step(SIN, angle)))
 
 
 @aten("real", "imag", "select.int", complex_numbers=True)
@@ -120,7 +119,7 @@ def real(c: Call, x: Value, *args: Any) -> Value:
 def conjugate(c: Call, x: Value) -> Value:
     """Convert the conjugation."""
     if "neg_view" in str(c.node.target):
-        return c.unary(Unary.NEG, x)
+        return c.step(NEG, x)
     return c.times(x, c.constant(np.array([1, -1], x.known.dtype.numpy)))
 
 
@@ -133,15 +132,15 @@ def absolute(c: Call, x: Value) -> Value:
 @aten("angle", complex_numbers=True)
 def angle(c: Call, x: Value) -> Value:
     """Convert angle of complex numbers."""
-    return c.binary(BinaryOperation.ATAN2, part_of(c, x, 1), part_of(c, x, 0))
+    return c.binary(ATAN2, part_of(c, x, 1), part_of(c, x, 0))
 
 
 @aten("angle")
 def angle_of_float(c: Call, x: Value) -> Value:
     """Convert angle of floats: pi for negative numbers, else 0."""
     x = c.cast(x, c.dtype)
-    angle = c.where(c.compare(ComparisonOperation.LESS, x, 0), c.scalar(math.pi, c.dtype), c.scalar(0, c.dtype))
-    return c.where(c.unary(Unary.IS_NAN, x), x, angle)
+    angle = c.where(c.binary(LESS, x, 0), c.scalar(math.pi, c.dtype), c.scalar(0, c.dtype))
+    return c.where(c.step(IS_NAN, x), x, angle)
 
 
 @aten("mul.Tensor", "mul.Scalar", complex_numbers=True)
@@ -185,7 +184,7 @@ def reciprocal(c: Call, x: Value) -> Value:
     """Convert the reciprocal of complex numbers."""
     real_part, imaginary = part_of(c, x, 0), part_of(c, x, 1)
     size = c.plus(c.times(real_part, real_part), c.times(imaginary, imaginary))
-    return complex_of(c, c.over(real_part, size), c.over(c.unary(Unary.NEG, imaginary), size))
+    return complex_of(c, c.over(real_part, size), c.over(c.step(NEG, imaginary), size))
 
 
 @aten("square", complex_numbers=True)
@@ -203,7 +202,7 @@ def equal(c: Call, a: Operand, b: Operand) -> Value:
         [c.cast(part, dtype) for part in _parts_of_type(c, operand, index, dtype)]
         for index, operand in enumerate((a, b))
     )
-    same = c.both(c.compare(ComparisonOperation.EQUAL, a0, b0), c.compare(ComparisonOperation.EQUAL, a1, b1))
+    same = c.both(c.binary(EQUAL, a0, b0), c.binary(EQUAL, a1, b1))
     return c.negated(same) if "aten.ne" in str(c.node.target) else same
 
 
@@ -225,8 +224,8 @@ def add_product(c: Call, x: Value, a: Value, b: Value, beta: Operand = 1, alpha:
 @aten("exp", complex_numbers=True)
 def exponential(c: Call, x: Value) -> Value:
     """Convert exp of complex numbers."""
-    size, way = c.unary(Unary.EXP, part_of(c, x, 0)), part_of(c, x, 1)
-    return complex_of(c, c.times(size, c.unary(Unary.COS, way)), c.times(size, c.unary(Unary.SIN, way)))
+    size, way = c.step(EXP, part_of(c, x, 0)), part_of(c, x, 1)
+    return complex_of(c, c.times(size, c.step(COS, way)), c.times(size, c.step(SIN, way)))
 
 
 @aten("_to_copy", "to.dtype", complex_numbers=True)

@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from interposer.core.schema import Op
 from interposer.core.types import DataType, Dim
+from interposer.frontends.elementwise import CEIL, FLOOR, NEG, operators_by_name
 from interposer.frontends.torch.call import Call, Operand
 from interposer.frontends.torch.elementwise import truncated
 from interposer.frontends.torch.registry import aten
 from interposer.frontends.torch.sizes import size_of
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import BinaryOperation, ComparisonOperation
-from interposer.ops.elementwise import UnaryOperation as Unary
 from interposer.ops.reduction import Reduce, ReduceOperation
 from interposer.ops.reshape import Shape
 
@@ -65,24 +65,14 @@ def local_scalar_dense(c: Call, x: Value) -> Value:
     return c.reshape(x, [])
 
 
-_OPERATORS: Final[dict[str, BinaryOperation]] = {
-    "operator.add": BinaryOperation.ADD,
-    "operator.sub": BinaryOperation.SUB,
-    "operator.mul": BinaryOperation.MUL,
-    "operator.floordiv": BinaryOperation.FLOOR_DIV,
-    "operator.mod": BinaryOperation.MOD,
-    "operator.pow": BinaryOperation.POWER,
-    "torch.sym_max": BinaryOperation.MAXIMUM,
-    "torch.sym_min": BinaryOperation.MINIMUM,
-}
-_COMPARED: Final = {
-    "operator.eq": ComparisonOperation.EQUAL,
-    "operator.ne": ComparisonOperation.NOT_EQUAL,
-    "operator.lt": ComparisonOperation.LESS,
-    "operator.le": ComparisonOperation.LESS_OR_EQUAL,
-    "operator.gt": ComparisonOperation.GREATER,
-    "operator.ge": ComparisonOperation.GREATER_OR_EQUAL,
-}
+_OPERATORS: Final = operators_by_name(**{
+    "operator.add": "ADD", "operator.sub": "SUB", "operator.mul": "MUL", "operator.floordiv": "FLOOR_DIV",
+    "operator.mod": "MOD", "operator.pow": "POWER", "torch.sym_max": "MAXIMUM", "torch.sym_min": "MINIMUM",
+})  # fmt: skip
+_COMPARED: Final = operators_by_name(**{
+    "operator.eq": "EQUAL", "operator.ne": "NOT_EQUAL", "operator.lt": "LESS", "operator.le": "LESS_OR_EQUAL",
+    "operator.gt": "GREATER", "operator.ge": "GREATER_OR_EQUAL",
+})  # fmt: skip
 
 
 def _common(c: Call, a: Operand, b: Operand) -> tuple[Value, Value]:
@@ -92,20 +82,20 @@ def _common(c: Call, a: Operand, b: Operand) -> tuple[Value, Value]:
     return c.cast(a, dtype), c.cast(b, dtype)
 
 
-def _arithmetic(operation: BinaryOperation) -> Callable[[Call, Operand, Operand], Any]:
+def _arithmetic(op: Op) -> Callable[[Call, Operand, Operand], Any]:
     def convert(c: Call, a: Operand, b: Operand) -> Any:
         """Convert arithmetic of two numbers, of which one is known at run time only."""
         if not isinstance(a, Value) and not isinstance(b, Value):
             return Dim()
-        return c.binary(operation, *_common(c, a, b))
+        return c.binary(op, *_common(c, a, b))
 
     return convert
 
 
-def _comparing(operation: ComparisonOperation) -> Callable[[Call, Operand, Operand], Value]:
+def _comparing(op: Op) -> Callable[[Call, Operand, Operand], Value]:
     def convert(c: Call, a: Operand, b: Operand) -> Value:
         """Convert a comparison of two numbers, of which one is known at run time only."""
-        return c.compare(operation, *_common(c, a, b))
+        return c.binary(op, *_common(c, a, b))
 
     return convert
 
@@ -125,7 +115,7 @@ def true_divide(c: Call, a: Operand, b: Operand) -> Value:
 @aten("operator.neg")
 def negate(c: Call, a: Value) -> Value:
     """Convert the negation of a number."""
-    return c.unary(Unary.NEG, a)
+    return c.step(NEG, a)
 
 
 @aten("torch.sym_float")
@@ -143,13 +133,13 @@ def sym_int(c: Call, a: Value) -> Value:
 @aten("math.floor")
 def floor(c: Call, a: Value) -> Value:
     """Convert the floor of a number, an integer."""
-    return c.cast(c.unary(Unary.FLOOR, c.cast(a, DataType.FLOAT64)), DataType.INT64)
+    return c.cast(c.step(FLOOR, c.cast(a, DataType.FLOAT64)), DataType.INT64)
 
 
 @aten("math.ceil")
 def ceil(c: Call, a: Value) -> Value:
     """Convert the ceiling of a number, an integer."""
-    return c.cast(c.unary(Unary.CEIL, c.cast(a, DataType.FLOAT64)), DataType.INT64)
+    return c.cast(c.step(CEIL, c.cast(a, DataType.FLOAT64)), DataType.INT64)
 
 
 @aten("torch.sym_not", "operator.not_")
