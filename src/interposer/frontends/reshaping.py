@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,10 +19,12 @@ __all__ = [
     "final_reshape",
     "final_reshape_by",
     "final_reshape_like",
+    "inferred_sizes",
     "inserted_axes",
     "removed_axes",
     "reshape_to",
     "reshaped",
+    "squeezed",
 ]
 
 
@@ -40,6 +43,26 @@ def reshape_to(shape: TensorShape, sizes: Sequence[int], leading: int = 0) -> Re
     if target.count(-1) > 1 or (copied and zeros):
         return None
     return Reshape(tuple(target), copy_zeros=bool(copied))
+
+
+def inferred_sizes(shape: TensorShape, sizes: Sequence[int]) -> list[int]:
+    """Return the sizes of a reshape with the number that -1 stands for, if the known sizes determine it."""
+    inferred = [i for i, dim in enumerate(sizes) if not isinstance(dim, Dim) and dim == -1]
+    known = TensorShape(dim for i, dim in enumerate(sizes) if i not in inferred)
+    if len(inferred) != 1 or not shape.is_concrete or not known.is_concrete or 0 in known:
+        return list(sizes)
+    return [math.prod(shape) // math.prod(known) if i in inferred else dim for i, dim in enumerate(sizes)]
+
+
+def squeezed(node: Layers, value: Value, axes: Sequence[int] | None) -> Value:
+    """Return the value without `axes`, all of size 1, as the node's own result; None stands for all such axes."""
+    shape = value.known.shape
+    if axes is None:
+        axes = [axis for axis, dim in enumerate(node.concrete(shape, "input")) if dim == 1]
+    for axis in axes:
+        if shape[axis] != 1 and not isinstance(shape[axis], Dim):
+            node.fail(f"axis {axis} of its input of shape {shape} does not have size 1")
+    return removed_axes(node, value, axes)
 
 
 def final_reshape(node: Layers, value: Value, sizes: Sequence[int], leading: int = 0) -> Value:

@@ -240,7 +240,7 @@ def test_all_operators_that_are_missing_are_listed_with_their_places() -> None:
 
 def test_a_count_of_negative_integers_is_refused() -> None:
     model = ip.load(exported(torch.bincount, [torch.tensor([1, 2])]))
-    with pytest.raises(ip.errors.InterposerError, match="is out of range|outside"):
+    with pytest.raises(ip.errors.InterposerError, match=r"cannot use its inputs: indices has 2 at \[1\]"):
         model(torch.tensor([1, -1]))
 
 

@@ -14,7 +14,7 @@ from interposer.frontends.onnx.contrib_heads import pieces
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.shaping import axes_of, product
-from interposer.frontends.reshaping import final_reshape_by, inserted_axes, removed_axes, reshape_to
+from interposer.frontends.reshaping import final_reshape_by, inferred_sizes, inserted_axes, reshape_to, squeezed
 from interposer.ir.graph import Value
 from interposer.ops.axes import broadcast_shapes
 from interposer.ops.dynamic import DynamicBroadcastTo, DynamicReshape, DynamicTile
@@ -49,10 +49,7 @@ def _reshaped(node: Node, target: Sequence[int], allow_zero: bool = False) -> Va
         raise ParseError(f"its shape {list(target)} copies a dimension that the input of shape {shape} lacks")
     copied = [i for i, dim in enumerate(target) if not isinstance(dim, Dim) and dim == 0 and not allow_zero]
     sizes = [shape[i] if i in copied else dim for i, dim in enumerate(target)]
-    inferred = [i for i, dim in enumerate(sizes) if not isinstance(dim, Dim) and dim == -1]
-    known_sizes = [dim for i, dim in enumerate(sizes) if i not in inferred]
-    if len(inferred) == 1 and shape.is_concrete and TensorShape(known_sizes).is_concrete and 0 not in known_sizes:
-        sizes[inferred[0]] = math.prod(shape) // math.prod(map(int, known_sizes))
+    sizes = inferred_sizes(shape, sizes)
     op = reshape_to(shape, sizes, next((i for i in range(len(sizes)) if i not in copied), len(sizes)))
     if op is not None:
         return node.result(op, node.value(0))
@@ -81,16 +78,8 @@ def flatten(node: Node) -> Value:
 @operator("Squeeze")
 def squeeze(node: Node) -> Value:
     """Convert Squeeze; without axes, all axes of size 1 are removed."""
-    shape, given_axes = node.info(0).shape, axes_of(node, 13)
-    if given_axes is None:
-        node.concrete(shape, "input")
-    axes = (
-        [i for i, dim in enumerate(shape) if dim == 1] if given_axes is None else checked_axes(given_axes, len(shape))
-    )
-    for axis in axes:
-        if shape[axis] != 1 and not isinstance(shape[axis], Dim):
-            raise ParseError(f"axis {axis} of its input of shape {shape} does not have size 1")
-    return removed_axes(node, node.value(0), axes)
+    axes = axes_of(node, 13)
+    return squeezed(node, node.value(0), None if axes is None else checked_axes(axes, node.info(0).rank))
 
 
 @operator("Unsqueeze")

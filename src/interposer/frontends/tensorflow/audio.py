@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
-from interposer.frontends.audio import LEAST_ENERGY, cosines, hann, mel_bands
-from interposer.frontends.elementwise import LOG, SQRT
-from interposer.frontends.reshaping import reshaped
+from interposer.frontends.audio import cepstrum, spectrogram
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import Maximum
-from interposer.ops.matmul import BatchMatMul
-from interposer.ops.rearrange import Pad, Transpose
-from interposer.ops.reduction import Reduce, ReduceOperation
-from interposer.ops.spectral import Stft
 
 __all__: list[str] = []
 
@@ -34,16 +25,10 @@ def audio_spectrogram(node: Node) -> Value:
         raise ParseError(f"its window has {window} elements and its stride {stride}; expected at least 2 and 1")
     if x.known.rank != 2:
         raise ParseError(f"its input has the shape {x.known.shape}; expected samples and channels")
-    length = 1 << (window - 1).bit_length()
-    samples, channels = node.concrete(x.known.shape, "input")
+    samples, _ = node.concrete(x.known.shape, "input")
     if samples < window:
         node.unsupported(f"its input has {samples} samples, less than its window of {window}")
-    padded = node.step(Pad(((0, 0), (0, length - window))), node.step(Transpose((1, 0)), x))
-    signal = reshaped(node, padded, (channels, samples + length - window, 1))
-    spectrum = node.step(Stft(frame_step=stride, frame_length=length), signal, node.constant(hann(window, length)))
-    squared = node.flag("magnitude_squared", False)
-    operation = ReduceOperation.SUM_SQUARE if squared else ReduceOperation.L2
-    return node.result(Reduce((-1,), operation=operation), spectrum)
+    return spectrogram(node, x, window, stride, squared=node.flag("magnitude_squared", False))
 
 
 @operator("Mfcc")
@@ -59,8 +44,4 @@ def mel_frequency_cepstrum(node: Node) -> Value:
     bins = node.known(x.known.shape[2], "number of frequencies")
     if bins < 2 or not 1 <= count <= bands <= 1 << 12:
         raise ParseError(f"it has {count} coefficients of {bands} bands of {bins} frequencies")
-    magnitudes = node.step(SQRT, node.cast(x, DataType.FLOAT32))
-    energies = node.step(BatchMatMul(), magnitudes, node.constant(mel_bands(bins, rate, bands, low, high)))
-    floored = node.step(Maximum(), energies, node.constant(np.full((1, 1, 1), LEAST_ENERGY)))
-    logarithms = node.step(LOG, floored)
-    return node.result(BatchMatMul(), logarithms, node.constant(cosines(bands, count)))
+    return cepstrum(node, node.cast(x, DataType.FLOAT32), rate, bands, count, (low, high))

@@ -10,7 +10,7 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import MAX_RANK, DataType, Dim, TensorShape
 from interposer.frontends.axes import checked_axes, checked_axis
-from interposer.frontends.reshaping import final_reshape_by, inserted_axes, removed_axes, reshape_to
+from interposer.frontends.reshaping import final_reshape_by, inferred_sizes, inserted_axes, reshape_to, squeezed
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
@@ -35,27 +35,16 @@ def reshape(node: Node) -> Value:
     sizes = list(node.dimensions_of(1, "shape"))
     if len(sizes) > MAX_RANK:
         raise ParseError(f"its shape has rank {len(sizes)}; ranks 0 to {MAX_RANK} are supported")
-    shape = x.known.shape
-    inferred = [i for i, dim in enumerate(sizes) if not isinstance(dim, Dim) and dim == -1]
-    known_sizes = [dim for i, dim in enumerate(sizes) if i not in inferred]
-    if len(inferred) == 1 and shape.is_concrete and TensorShape(known_sizes).is_concrete and 0 not in known_sizes:
-        sizes[inferred[0]] = math.prod(shape) // math.prod(map(int, known_sizes))
-    op = reshape_to(shape, sizes)
+    sizes = inferred_sizes(x.known.shape, sizes)
+    op = reshape_to(x.known.shape, sizes)
     return node.result(op, x) if op is not None else final_reshape_by(node, x, node.value(1), sizes)
 
 
 @operator("Squeeze")
 def squeeze(node: Node) -> Value:
     """Convert Squeeze; without axes, all axes of size 1 are removed."""
-    shape = node.info(0).shape
-    axes = checked_axes(node.integers("squeeze_dims", ()) or node.integers("axis", ()), len(shape))
-    if not axes:
-        node.concrete(shape, "input")
-        axes = tuple(i for i, dim in enumerate(shape) if dim == 1)
-    for axis in axes:
-        if shape[axis] != 1 and not isinstance(shape[axis], Dim):
-            raise ParseError(f"axis {axis} of its input of shape {shape} does not have size 1")
-    return removed_axes(node, node.value(0), axes)
+    axes = node.integers("squeeze_dims", ()) or node.integers("axis", ())
+    return squeezed(node, node.value(0), checked_axes(axes, node.info(0).rank) or None)
 
 
 @operator("ExpandDims")

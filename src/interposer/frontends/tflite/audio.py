@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from interposer.core.types import Dim
-from interposer.frontends.audio import LEAST_ENERGY, cosines, hann, mel_bands
-from interposer.frontends.elementwise import LOG, SQRT
+from interposer.frontends.audio import cepstrum, spectrogram
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import Maximum
-from interposer.ops.matmul import BatchMatMul
-from interposer.ops.rearrange import Pad, Transpose
-from interposer.ops.reduction import Reduce, ReduceOperation
-from interposer.ops.reshape import Reshape
-from interposer.ops.spectral import Stft
 
 __all__: list[str] = []
 
@@ -29,17 +20,11 @@ def audio_spectrogram(node: Node) -> Value:
     window, stride = node.option("window_size", int), node.option("stride", int)
     if not 2 <= window <= 1 << 20 or stride < 1:
         node.fail(f"the window has {window} elements and the stride {stride}; expected at least 2 and 1")
-    length = 1 << (window - 1).bit_length()
     x = node.value(0, rank=2)
     samples, channels = x.known.shape
     if isinstance(samples, Dim) or isinstance(channels, Dim) or samples < window:
         node.fail(f"input 0 has shape {x.known.shape}; expected at least {window} samples")
-    padded = node.step(Pad(((0, 0), (0, length - window))), node.step(Transpose((1, 0)), x))
-    signal = node.step(Reshape((channels, samples + length - window, 1)), padded)
-    spectrum = node.step(Stft(frame_step=stride, frame_length=length), signal, node.constant(hann(window, length)))
-    squared = node.option("magnitude_squared", bool, False)
-    operation = ReduceOperation.SUM_SQUARE if squared else ReduceOperation.L2
-    return node.result(Reduce((-1,), operation=operation), spectrum)
+    return spectrogram(node, x, window, stride, squared=node.option("magnitude_squared", bool, False))
 
 
 @operator("Mfcc", custom=True)
@@ -54,8 +39,4 @@ def mel_frequency_cepstrum(node: Node) -> Value:
         node.fail(f"a spectrum of {bins} frequencies up to {high} from {low} Hz, at {rate} Hz, has no mel bands")
     if not 1 <= count <= bands <= 1 << 12:
         node.fail(f"{count} coefficients of {bands} bands; expected 1 to the number of bands")
-    magnitudes = node.step(SQRT, x)
-    energies = node.step(BatchMatMul(), magnitudes, node.constant(mel_bands(bins, rate, bands, low, high)))
-    floored = node.step(Maximum(), energies, node.constant(np.full((1, 1, 1), LEAST_ENERGY)))
-    logarithms = node.step(LOG, floored)
-    return node.result(BatchMatMul(), logarithms, node.constant(cosines(bands, count)))
+    return cepstrum(node, x, rate, bands, count, (low, high))

@@ -18,7 +18,7 @@ from interposer.ops.matmul import BatchMatMul
 from interposer.ops.rearrange import Transpose
 from interposer.ops.windowed import Col2Im
 
-__all__ = ["of_axes"]
+__all__ = ["batched", "of_axes"]
 
 Sizes = Sequence[int] | int
 
@@ -38,7 +38,7 @@ def convolution_of_functional(
     axes = weight.known.rank - 2
     before, after = _pads(padding, c.shape(weight)[2:], of_axes(dilation, axes))
     windows = Windows(c.shape(weight)[2:], of_axes(stride, axes), of_axes(dilation, axes), before, after)
-    return _batched(c, x, axes, lambda image: _convolved(c, image, weight, bias, windows, groups))
+    return batched(c, x, axes, lambda image: [_convolved(c, image, weight, bias, windows, groups)])[0]
 
 
 def _pads(padding: Any, kernel: Sequence[int], dilations: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -49,11 +49,11 @@ def _pads(padding: Any, kernel: Sequence[int], dilations: Sequence[int]) -> tupl
     return pads, pads
 
 
-def _batched(c: Call, x: Value, axes: int, convert: Callable[[Value], Value]) -> Value:
-    """Convert an operator on images, which may lack the axis of the batch."""
+def batched(c: Call, x: Value, axes: int, convert: Callable[[Value], list[Value]]) -> list[Value]:
+    """Return the results of an operator on images, which may lack the axis of the batch."""
     if x.known.rank == axes + 2:
         return convert(x)
-    return c.squeezed(convert(c.unsqueezed(x, 0)), 0)
+    return [c.squeezed(image, 0) for image in convert(c.unsqueezed(x, 0))]
 
 
 @aten("convolution", "_convolution")
@@ -67,8 +67,8 @@ def convolution(
     windows = Windows(c.shape(weight)[2:], of_axes(stride, axes), of_axes(dilation, axes), pads, pads)
     if transposed:
         extra = of_axes(output_padding, axes)
-        return _batched(c, x, axes, lambda image: _transposed(c, image, weight, bias, windows, extra, groups))
-    return _batched(c, x, axes, lambda image: _convolved(c, image, weight, bias, windows, groups))
+        return batched(c, x, axes, lambda image: [_transposed(c, image, weight, bias, windows, extra, groups)])[0]
+    return batched(c, x, axes, lambda image: [_convolved(c, image, weight, bias, windows, groups)])[0]
 
 
 @aten("conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.frontends.elementwise import MOD
 from interposer.frontends.torch.call import Call
-from interposer.frontends.torch.convolution import of_axes
+from interposer.frontends.torch.convolution import batched, of_axes
 from interposer.frontends.torch.registry import aten
 from interposer.frontends.windows import Windows, lowest
 from interposer.ir.graph import Value
@@ -36,13 +36,6 @@ def _windows(axes: int, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: 
 
 def _rounding(ceil_mode: bool) -> OutputShapeRounding:
     return OutputShapeRounding.CEILING if ceil_mode else OutputShapeRounding.FLOOR
-
-
-def _batched(c: Call, x: Value, axes: int, convert: Callable[[Value], list[Value]]) -> list[Value]:
-    """Convert pooling of images, which may lack the axis of the batch."""
-    if x.known.rank == axes + 2:
-        return convert(x)
-    return [c.squeezed(pooled, 0) for pooled in convert(c.unsqueezed(x, 0))]
 
 
 def _nothing(info: TensorInfo) -> float:
@@ -87,7 +80,7 @@ def max_pool(
     """Convert max_pool."""
     axes = _spatial_axes(c)
     windows = _windows(axes, kernel, list(stride) if not isinstance(stride, int) else stride, padding, dilation)
-    return _batched(c, x, axes, lambda image: [_pooled(c, image, PoolingAlgorithm.MAX, windows, ceil_mode)])[0]
+    return batched(c, x, axes, lambda image: [_pooled(c, image, PoolingAlgorithm.MAX, windows, ceil_mode)])[0]
 
 
 @aten("max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool1d_with_indices")
@@ -99,9 +92,9 @@ def max_pool_with_indices(
     axes = _spatial_axes(c)
     windows = _windows(axes, kernel, list(stride) if not isinstance(stride, int) else stride, padding, dilation)
     if not _uses_result(c, 1):
-        maxima = _batched(c, x, axes, lambda image: [_pooled(c, image, PoolingAlgorithm.MAX, windows, ceil_mode)])
+        maxima = batched(c, x, axes, lambda image: [_pooled(c, image, PoolingAlgorithm.MAX, windows, ceil_mode)])
         return [*maxima, *maxima]
-    return _batched(c, x, axes, lambda image: _with_places(c, image, windows, ceil_mode))
+    return batched(c, x, axes, lambda image: _with_places(c, image, windows, ceil_mode))
 
 
 def _uses_result(c: Call, index: int) -> bool:
@@ -127,7 +120,7 @@ def avg_pool(
     """Convert avg_pool: the sum of each window, divided by its size, by its part in the image, or by a number."""
     axes = _spatial_axes(c)
     windows = _windows(axes, kernel, list(stride) if not isinstance(stride, int) else stride, padding)
-    return _batched(c, x, axes, lambda image: [_average(c, image, windows, ceil_mode, count_include_pad, divisor)])[0]
+    return batched(c, x, axes, lambda image: [_average(c, image, windows, ceil_mode, count_include_pad, divisor)])[0]
 
 
 def _average(
@@ -184,7 +177,7 @@ def adaptive_avg_pool(c: Call, x: Value, sizes: Sizes) -> Value:
     if all(size and target and size % target == 0 for size, target in zip(shape[first:], targets, strict=True)):
         kernel = tuple(size // target for size, target in zip(shape[first:], targets, strict=True))
         windows = _windows(axes, kernel, kernel, 0)
-        return _batched(c, x, axes, lambda image: [_pooled(c, image, PoolingAlgorithm.AVERAGE, windows, False)])[0]
+        return batched(c, x, axes, lambda image: [_pooled(c, image, PoolingAlgorithm.AVERAGE, windows, False)])[0]
     for axis, target in enumerate(targets, first):
         x = along_axis(c, x, axis, _average_matrix(shape[axis], target))
     return x
