@@ -39,6 +39,13 @@ class Roman(Greek):
         return "Roman"
 
 
+class Latin(Greek):
+    title = "Latin"
+
+    def operators(self) -> list[str]:
+        return ["Adde"]
+
+
 class Silent(Format):
     title = "Silent"
 
@@ -55,6 +62,9 @@ class Broken(Greek):
 
     def accepts(self, source: object) -> bool:
         raise ZeroDivisionError("no objects")
+
+    def operators(self) -> list[str]:
+        raise ZeroDivisionError("no operators")
 
 
 class Spotted(Greek):
@@ -176,6 +186,14 @@ def test_an_error_of_the_system_in_a_format_does_not_stop_the_others(formats, ca
     with caplog.at_level(logging.WARNING, "interposer.formats"):
         assert formats.of(b"alpha") == "greek"
     assert "format 'elsewhere' failed to recognize a file: FileNotFoundError: no file beside it" in caplog.messages
+
+
+def test_the_format_that_converts_an_operator_is_found_although_another_fails(formats, caplog):
+    formats.register("broken", lambda: Broken, "entry point of elsewhere")
+    formats.register("latin", lambda: Latin, "entry point of elsewhere")
+    with caplog.at_level(logging.WARNING, "interposer.formats"):
+        assert (formats.converting("ADDE"), formats.converting("subtrahe")) == ("Latin", "")
+    assert "format 'broken' failed to list operators: ZeroDivisionError: no operators" in caplog.messages
 
 
 def test_a_file_that_cannot_be_read_is_no_failure_of_a_format(formats, tmp_path, caplog):

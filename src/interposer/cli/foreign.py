@@ -57,5 +57,4 @@ def format_that_reads(name: str) -> str:
 
     This is for names that no operator here has as an equivalent, since several layers replace such an operator.
     """
-    known = ((format.title, map(str.lower, format.operators())) for _, format in process_formats())
-    return next((title for title, names in known if name.lower() in names), "")
+    return process_formats().converting(name)

@@ -151,12 +151,23 @@ class Formats:
         explained = (self._asked(name, format.explains, content) for name, format in self)
         return next((text for text in explained if text is not None), None) or foreign(content.head)
 
-    def _asked(self, name: str, ask: Callable[[_S], _A], source: _S) -> _A | None:
+    def converting(self, operator: str) -> str:
+        """Return the title of the first format whose reader converts an operator of this name, in upper or lower case.
+
+        The text is empty if none does.
+        """
+        for name, format in self:
+            known = self._asked(name, lambda format: set(map(str.lower, format.operators())), format, "list operators")
+            if operator.lower() in (known or ()):
+                return format.title
+        return ""
+
+    def _asked(self, name: str, ask: Callable[[_S], _A], source: _S, task: str = "recognize a file") -> _A | None:
         """Return what the format `name` answers about a source; None, with a warning, if its code fails."""
         try:
             return ask(source)
         except Exception as error:
-            _log.warning("format %r failed to recognize a file: %s: %s", name, type(error).__name__, error)
+            _log.warning("format %r failed to %s: %s: %s", name, task, type(error).__name__, error)
             return None
 
     def _of_suffix(self, content: Content) -> str | None:
