@@ -312,7 +312,7 @@ def input_of_region(graph: Graph, number: int, info: TensorInfo, name: str, sour
     return layer.output
 
 
-# --- naming -----------------------------------------------------------------------------------------------------------
+# --- names in the file ------------------------------------------------------------------------------------------------
 
 
 RETAINED_ELEMENTS: Final = 4096

@@ -186,7 +186,7 @@ def _add_field(message: Message, line: str) -> None:
         field.type, field.type_name = _MESSAGE, f".{_PACKAGE}.{kind}"
 
 
-# --- text arrays ------------------------------------------------------------------------------------------------------
+# --- arrays in text ---------------------------------------------------------------------------------------------------
 
 
 _RUN: Final = re.compile(rb"(?<!\w)(?:double_)?data:[ad-finotublN_:\s\d.+\-E]+")

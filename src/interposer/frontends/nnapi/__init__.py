@@ -4,8 +4,7 @@ from importlib import import_module
 from typing import Any
 
 from interposer.core.families import import_families
-from interposer.frontends.nnapi.file import load
-from interposer.frontends.nnapi.importer import build
+from interposer.frontends.nnapi.importer import build, load
 from interposer.frontends.nnapi.nnapi_converters import operators
 
 __all__ = ["OperationSupport", "build", "load", "operators", "supported"]

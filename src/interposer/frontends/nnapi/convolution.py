@@ -119,7 +119,7 @@ def pooling(node: Node) -> list[Value]:
     return node.results(op, node.value(0), activation=window_index + 2)
 
 
-# --- matmul -----------------------------------------------------------------------------------------------------------
+# --- matrix products --------------------------------------------------------------------------------------------------
 
 
 @operator("FULLY_CONNECTED", inputs=4)

@@ -1,11 +1,12 @@
-"""The conversion of a checked NNAPI document to a `Network`."""
+"""The conversion of a checked NNAPI document, from memory or a JSON file, to a `Network`."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from interposer.core.errors import ParseError
+from interposer.core.errors import ParseError, memory_to
 from interposer.core.types import UNRANKED, TensorInfo, TensorShape
 from interposer.frontends.importer import input_of_region, keep_names
 from interposer.frontends.nnapi.document import Model, Operation, read_document
@@ -13,12 +14,13 @@ from interposer.frontends.nnapi.nnapi_converters import Entry, find
 from interposer.frontends.nnapi.node import DocumentImporter, Node
 from interposer.frontends.refusals import missing_operators
 from interposer.frontends.resizing import Resizes, resized
+from interposer.frontends.sources import Source, errors_at, read_file
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
 from interposer.ops.control import Input, Output
 
-__all__ = ["Importer", "build"]
+__all__ = ["Importer", "build", "load"]
 
 Shapes: TypeAlias = Resizes
 _MOST_OPERATIONS: Final = 1 << 16
@@ -185,3 +187,32 @@ class Importer(DocumentImporter):
             name = operand.name or f"constant_{index}"
             self._values[index] = self.constant(operand.value, name, quantization=operand.quantization)
         return self._values[index]
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@memory_to("read the network")
+def load(source: Source, *, shapes: Shapes | None = None) -> Network:
+    """Return the network that a JSON file describes; see `build`.
+
+    Args:
+        source: a path, or the bytes of a file.
+        shapes: shapes by input name, as for `build`.
+
+    Raises:
+        ParseError: the file cannot be read, or `build` refuses the document.
+        InvalidArgumentError: `source` is not a path or bytes, or a shape does not fit its input.
+    """
+    path, data = read_file(source)
+    with errors_at(path):
+        return build(_document(bytes(data)), shapes=shapes)
+
+
+def _document(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise ParseError("the file is nested too deeply") from error
+    except ValueError as error:
+        raise ParseError(f"the file is truncated or damaged, or is no JSON: {error}") from error

@@ -56,7 +56,7 @@ def _reduced(node: Node, op: Op) -> list[Value]:
     return node.results(Reshape((1,)), node.step(op, x, quantization=node.outputs[0].quantization))
 
 
-# --- choice -----------------------------------------------------------------------------------------------------------
+# --- selection and draws ----------------------------------------------------------------------------------------------
 
 
 @operator("TOPK_V2", inputs=2)

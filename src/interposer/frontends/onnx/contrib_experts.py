@@ -139,7 +139,7 @@ def _spread(node: Node, shares: Value, indices: Value, num_experts: int) -> Valu
     return node.step(Reduce((1,)), shares_by_choice)
 
 
-# --- contrib quantized experts ----------------------------------------------------------------------------------------
+# --- experts with quantized weights -----------------------------------------------------------------------------------
 
 
 class _Layer(NamedTuple):

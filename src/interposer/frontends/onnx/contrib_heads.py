@@ -187,7 +187,7 @@ def _shown_by_length(node: Node, mask: Value, sizes: Sequence[int], starts: bool
     return node.step(LOGICAL_AND, before_end, from_start)
 
 
-# --- contrib rotary ---------------------------------------------------------------------------------------------------
+# --- rotary positions -------------------------------------------------------------------------------------------------
 
 
 @operator("RotaryEmbedding", domain=MICROSOFT)

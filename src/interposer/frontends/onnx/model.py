@@ -13,12 +13,11 @@ from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.frontends.onnx.bindings import Bindings, declared_info, declared_shapes
 from interposer.frontends.onnx.claims import annotated_quantizations, claimed_quantizations
 from interposer.frontends.onnx.custom import overrides
-from interposer.frontends.onnx.cutting import cut
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.functions import Functions, opsets_of
 from interposer.frontends.onnx.importer import GraphImporter
 from interposer.frontends.onnx.onnx_converters import Converter
-from interposer.frontends.onnx.order import in_running_order, names_in
+from interposer.frontends.onnx.order import cut, in_running_order, names_in
 from interposer.frontends.onnx.proto import Document, Message, Source, onnx_package, read_model
 from interposer.frontends.onnx.tensors import array_of
 from interposer.frontends.resizing import check_shapes

@@ -182,7 +182,7 @@ def _narrowed(field: Message, dtype: np.dtype[np.generic] | type[np.generic]) ->
     return numbers.astype(dtype) if numbers.size else np.empty(0, dtype)
 
 
-# --- elements ---------------------------------------------------------------------------------------------------------
+# --- infos of values --------------------------------------------------------------------------------------------------
 
 
 _COLLECTIONS: Final = {"sequence_type": DataType.SEQUENCE, "optional_type": DataType.OPTIONAL}

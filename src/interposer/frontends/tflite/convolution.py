@@ -128,7 +128,7 @@ def _with_bias(node: Node, image: Value, bias: Value | None, channels: int) -> V
     return node.result(Addition(), node.step(order, image), bias, activation=activation)
 
 
-# --- tflite windows ---------------------------------------------------------------------------------------------------
+# --- windows ----------------------------------------------------------------------------------------------------------
 
 
 SAME, VALID = 0, 1
@@ -195,7 +195,7 @@ def pooling(node: Node) -> Value:
     return node.result(op, x, activation=node.options["fused_activation_function"])
 
 
-# --- matmul -----------------------------------------------------------------------------------------------------------
+# --- matrix products --------------------------------------------------------------------------------------------------
 
 
 @operator("FULLY_CONNECTED", options=True)

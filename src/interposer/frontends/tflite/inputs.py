@@ -119,7 +119,7 @@ def _closed(shape: TensorShape, usual: TensorShape) -> TensorShape:
     return TensorShape(usual_size if isinstance(size, Dim) else size for size, usual_size in sizes)
 
 
-# --- ports ------------------------------------------------------------------------------------------------------------
+# --- names of inputs and outputs --------------------------------------------------------------------------------------
 
 
 def input_ports(subgraph: Subgraph, signature: Signature | None) -> dict[str, int]:
