@@ -9,7 +9,7 @@ from interposer.kernels.reference import kernel
 from interposer.ops import BroadcastTo, Dequantize, FullyConnected, Quantize, Transpose
 from interposer.optimizer import simplified
 from interposer.quantization import quantize
-from interposer.rewriting.sinking import sink_transposes
+from interposer.rewriting.sinking import Sinking
 from interposer.schema import Op, ResultQuantization, Role, Trait, attribute, op, operand, result
 from interposer.testing import Sample, check_backend, given, of, trait_errors
 from interposer.types import Array, DataType
@@ -259,12 +259,12 @@ def test_an_operator_that_only_moves_float_values_is_not_quantized():
 
 def test_the_layouts_of_all_writers_sink_transposes_past_a_pointwise_operator():
     network = network_of(TO_NCHW, Cube(), Steps(), TO_NHWC)
-    graph = sink_transposes(network.graph)
+    graph = Sinking()(network.graph)
     assert [layer.kind for layer in graph.topological() if layer.op.executable] == ["Cube", "Steps"]
 
 
 def test_the_layouts_of_all_writers_leave_transposes_before_other_operators():
-    graph = sink_transposes(network_of(TO_NCHW, Shift(), TO_NHWC).graph)
+    graph = Sinking()(network_of(TO_NCHW, Shift(), TO_NHWC).graph)
     assert [layer.kind for layer in graph.topological() if layer.op.executable] == ["Transpose", "Shift", "Transpose"]
 
 

@@ -78,6 +78,11 @@ class Attribute:
         """True if there is no default."""
         return self.default is MISSING
 
+    @property
+    def is_limited(self) -> bool:
+        """True if there are bounds or choices."""
+        return bool(self.bounds) or self.choices is not None
+
     def problems(self, value: Any) -> Iterator[str]:
         """Yield an error message for each bound or choice that a value of the right type violates."""
         yield from self._bound_problems(value)

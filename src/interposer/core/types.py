@@ -556,6 +556,8 @@ class TensorInfo:
 
     def with_constant(self, constant: Array | None) -> TensorInfo:
         """Return this info with a constant value, or without one for None."""
+        if constant is self.constant:
+            return self
         return TensorInfo(self.shape, self.dtype, self.quantization, constant, self.element)
 
     def with_element(self, element: TensorInfo) -> TensorInfo:

@@ -48,7 +48,7 @@ def infer_layer(layer: Layer) -> list[str]:
         _set_inferred(layer, inference_key[1], remembered[inference_key])
         return []
     errors = layer_problems(layer)
-    if errors or any(value.info is None for value in layer.values):
+    if errors or any([value.info is None for value in layer.values]):
         _clear_infos(layer.outputs)
         return errors
     try:
@@ -128,7 +128,7 @@ def known_inference(layer: Layer) -> Inference | None:
 def layer_problems(layer: Layer) -> list[str]:
     """Return the errors in a layer's inputs, without errors that only follow from an unknown input."""
     infos = layer.input_infos
-    if any(value.info is None for value in layer.values):
+    if any([value.info is None for value in layer.values]):
         arguments = zip(layer.op.operands, layer.op.arguments(layer.inputs), strict=True)
         missing = [declared.name for declared, value in arguments if value is None and not declared.optional]
         return [f"{name} is not connected" for name in missing]
@@ -314,6 +314,8 @@ def _merged(inferred: TensorInfo | None, declared: TensorInfo | None, title: str
         return f"{title} is declared as {declared.dtype}, but it gives {inferred.dtype}"
     if not declared.shape.accepts(inferred.shape):
         return f"{title} is declared with shape {declared.shape}, but it gives {inferred.shape}"
+    if _is_plain(inferred) and _is_plain(declared) and inferred.shape == declared.shape:
+        return declared
     element = inferred.element and _merged(inferred.element, declared.element, f"every element of {title}")
     if isinstance(element, str):
         return element

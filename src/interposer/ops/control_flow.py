@@ -339,7 +339,6 @@ class Scan(ControlFlow):
         return self.num_states + self.num_scan_outputs
 
     def _attribute_problems(self) -> Iterator[str]:
-        yield from super()._attribute_problems()
         for name, count in (
             ("input_axes", self.num_scan_inputs), ("reverse_inputs", self.num_scan_inputs),
             ("output_axes", self.num_scan_outputs), ("reverse_outputs", self.num_scan_outputs),

@@ -43,7 +43,6 @@ class LabelEncoder(Op):
     default: Array = attribute(doc="Replacement for all other elements: one element of the values' type.")
 
     def _attribute_problems(self) -> Iterator[str]:
-        yield from super()._attribute_problems()
         if self.keys.ndim != 1 or self.values.shape != self.keys.shape:
             yield f"keys has shape {list(self.keys.shape)} and values {list(self.values.shape)}; expected equal lengths"
         if self.default.size != 1 or self.default.dtype != self.values.dtype:
@@ -112,7 +111,6 @@ class TfIdfVectorizer(Op):
             yield from ((start, length) for start in range(pool_start, stop, length))
 
     def _attribute_problems(self) -> Iterator[str]:
-        yield from super()._attribute_problems()
         if self.pool.ndim != 1 or DataType.of(self.pool.dtype) not in _WORDS[1:]:
             pool_type = f"{DataType.of(self.pool.dtype)}{list(self.pool.shape)}"
             yield f"the pool is {pool_type}; expected int64 or strings of rank 1"

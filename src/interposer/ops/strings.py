@@ -149,7 +149,6 @@ class RegexFullMatch(Op):
     pattern: str = attribute(default="", doc="The regular expression.")
 
     def _attribute_problems(self) -> Iterator[str]:
-        yield from super()._attribute_problems()
         try:
             Pattern(self.pattern)
         except InvalidArgumentError as error:

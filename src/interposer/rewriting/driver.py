@@ -20,7 +20,8 @@ from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.merged_names import NO_NAMES, MergedNames
 from interposer.ops import Constant
-from interposer.rewriting.pattern import INSERTED, New, Part, Replacement, Rewrite
+from interposer.ops.axes import transposed
+from interposer.rewriting.pattern import INSERTED, Moved, New, Replacement, Rewrite, inverse, transpose
 
 __all__ = ["Rewritten", "Rules", "apply_rewrites", "replace"]
 
@@ -120,6 +121,8 @@ def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) ->
     Raises:
         VerificationError: the replacement is invalid; names the rewrite and the errors.
     """
+    if isinstance(replacement, Moved):
+        return _move(graph, layer, replacement, by)
     replacements = replacement if isinstance(replacement, tuple) else (replacement,)
     maker = _Maker(graph, layer, by)
     stand_ins = [maker.stand_in(item, old) for item, old in zip(replacements, layer.outputs, strict=True)]
@@ -136,6 +139,49 @@ def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) ->
     return [*maker.made, *dict.fromkeys(users)]
 
 
+def _move(graph: Graph, layer: Layer, moved: Moved, by: str) -> list[Layer]:
+    """Change a layer in place, add the transposes of its results, and return the layers to examine again.
+
+    The infos of the results are those before with permuted axes, so that nothing is inferred.
+    """
+    maker = _Maker(graph, layer, by)
+    sources = [value.producer for value in layer.values]
+    users = [use.layer for value in layer.outputs for use in value.uses]
+    layer.op, layer.inferred = moved.op, None
+    for index, source in enumerate(moved.inputs):
+        if source is not layer.inputs[index]:
+            graph.set_input(layer, index, maker.input(source))
+    results = zip(layer.outputs, moved.permutations, strict=True)
+    transposes = [transpose for value, axes in results for transpose in _permute(graph, value, axes)]
+    gone = graph.erase_dead(sources)
+    maker.name_layers()
+    _note_made(maker.made)
+    original_names = [_stood_for(erased) for erased in gone if not erased.merged]
+    if original_names:
+        _note(layer, MergedNames((_stood_for(layer), *original_names)))
+    _log.debug("%s: moved the axes of %s", by, layer)
+    return [*maker.made, layer, *transposes, *dict.fromkeys(users)]
+
+
+def _permute(graph: Graph, value: Value, axes: Sequence[int]) -> list[Layer]:
+    """Permute the axes of a value, and let its users, if any, read it through a new Transpose with the info before.
+
+    Returns the new layer.
+    """
+    layer, info = value.producer, value.known.with_constant(None)
+    value.info = value.declared = transposed(info, axes)
+    if not value.uses:
+        return []
+    added = graph.add(
+        transpose(inverse(axes)), [value], name=f"{value.name}/transposed", outputs=[info], source=layer.source
+    )
+    added.output.info = info
+    added.output.aliases, value.aliases = value.aliases, ()
+    added.hint, added.backend, added.merged = layer.hint, layer.backend, _stood_for(layer)
+    graph.replace_uses(value, added.output, lambda use: use.layer is not added)
+    return [added]
+
+
 def _remember(descriptions: Mapping[Layer, New], stand_ins: Iterable[Value], erased: Sequence[Layer]) -> None:
     """Record the names of erased layers in the layers that replace them, for explanations.
 
@@ -147,14 +193,18 @@ def _remember(descriptions: Mapping[Layer, New], stand_ins: Iterable[Value], era
         stand_ins: the values that replace the outputs of the rewritten layer.
         erased: the erased layers.
     """
-    for layer, new in descriptions.items():
-        _note(layer, _stood_for(new.like) if new.like else NO_NAMES)
+    _note_made(descriptions)
     claimed = {new.like for new in descriptions.values()}
     names = [_stood_for(layer) for layer in reversed(erased) if layer not in claimed]
     fresh = [layer for layer, new in descriptions.items() if not new.like and not isinstance(layer.op, Constant)]
     for heir in fresh or dict.fromkeys(value.producer for value in stand_ins):
         unnamed = heir in descriptions and not descriptions[heir].like
         _note(heir, MergedNames((*(() if unnamed else (_stood_for(heir),)), *names)))
+
+
+def _note_made(descriptions: Mapping[Layer, New]) -> None:
+    for layer, new in descriptions.items():
+        _note(layer, _stood_for(new.like) if new.like else NO_NAMES)
 
 
 def _note(layer: Layer, merged: MergedNames) -> None:
@@ -202,9 +252,9 @@ class _Maker:
     def _make(self, new: New, info: TensorInfo | None, name: str) -> Layer:
         if id(new) in self._known:
             return self._known[id(new)]
-        inputs = [self._input(source) for source in new.inputs]
+        inputs = [self.input(source) for source in new.inputs]
         origin = new.like or self.replaced
-        layer = self.graph.add(new.op, inputs, outputs=new.infos or [info], source=origin.source)
+        layer = self.graph.add(new.op, inputs, outputs=[info], source=origin.source)
         layer.hint, layer.backend = origin.hint, origin.backend
         errors = infer_layer(layer)
         if errors:
@@ -213,13 +263,11 @@ class _Maker:
         self._names[layer] = new.name or (new.like.name if new.like else name)
         return layer
 
-    def _input(self, source: Value | New | Part | None) -> Value | None:
-        if isinstance(source, Part):
-            return self._inner(source.new).outputs[source.index]
-        return self._inner(source).output if isinstance(source, New) else source
-
-    def _inner(self, new: New) -> Layer:
-        return self._make(new, new.info, f"{new.op.op_name().lower()}-{self.replaced.name}")
+    def input(self, source: Value | New | None) -> Value | None:
+        """Return a value, or the output of the new layer that `source` describes."""
+        if not isinstance(source, New):
+            return source
+        return self._make(source, source.info, f"{source.op.op_name().lower()}-{self.replaced.name}").output
 
     def name_layers(self) -> None:
         """Give the new layers their names."""

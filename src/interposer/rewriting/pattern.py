@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -24,11 +25,12 @@ from interposer.core.traits import Trait
 from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ops.control import Constant
+from interposer.ops.rearrange import Transpose
 
 __all__ = [
     "INSERTED",
+    "Moved",
     "New",
-    "Part",
     "Producer",
     "Replacement",
     "Rewrite",
@@ -37,9 +39,11 @@ __all__ = [
     "constant",
     "gives",
     "info_of",
+    "inverse",
     "keeps_codes",
     "rewrite",
     "scalar",
+    "transpose",
 ]
 
 INSERTED: Final = "inserted to convert between types"
@@ -57,32 +61,29 @@ class New:
     The layer that replaces the old one gets its info, and also its name unless `name` is set. With `like`, it stands
     for that layer, and gets its source, its hint, and its name unless `name` is set. Other new layers get `info`, or an
     inferred info.
-
-    `infos` declares the outputs of a layer that has several; a `Part` of it stands for one of them.
     """
 
     op: Op
-    inputs: Sequence[Value | New | Part | None] = ()
+    inputs: Sequence[Value | New | None] = ()
     name: str = ""
     like: Layer | None = None
     info: TensorInfo | None = None
-    infos: Sequence[TensorInfo] = ()
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """Output number `index` of a new layer, which may have several outputs."""
+class Moved:
+    """A layer that stays where it is, but with the axes of its results in another order.
 
-    new: New
-    index: int
+    It gets the operator `op` and other `inputs`. Axis i of its result number n is then axis ``permutations[n][i]`` of
+    the result before. The users of the result read it through a new Transpose that restores the order of the axes.
+    """
 
-    @property
-    def info(self) -> TensorInfo:
-        """The declared info of the output."""
-        return self.new.infos[self.index]
+    op: Op
+    inputs: Sequence[Value | New | None]
+    permutations: Sequence[tuple[int, ...]]
 
 
-Replacement: TypeAlias = "Value | New | tuple[Value | New, ...] | None"
+Replacement: TypeAlias = "Value | New | tuple[Value | New, ...] | Moved | None"
 """The replacement of a layer's only output, or of each of its outputs; None for no replacement."""
 
 
@@ -159,14 +160,14 @@ def above_with(value: Value | None, traits: Trait) -> Producer[Op] | None:
     return Producer(value.producer.op, value.producer)
 
 
-def info_of(source: Value | New | Part | None) -> TensorInfo | None:
+def info_of(source: Value | New | None) -> TensorInfo | None:
     """Return the info of a value or of a new layer."""
-    if isinstance(source, Value | Part):
+    if isinstance(source, Value):
         return source.info
     return None if source is None else source.info or gives(source.op, source.inputs)
 
 
-def gives(op: Op, inputs: Sequence[Value | New | Part | None]) -> TensorInfo | None:
+def gives(op: Op, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
     """Return the info of the operator's only output for these inputs; None if it does not accept them."""
     infos = [info_of(source) for source in inputs]
     if any(info is None and source is not None for info, source in zip(infos, inputs, strict=True)):
@@ -179,8 +180,21 @@ def keeps_codes(layer: Layer) -> bool:
 
     That is the case if its output has the quantization that follows from its input.
     """
+    if not layer.output.known.is_quantized and not layer.values[0].known.is_quantized:
+        return True
     moved = layer.op.infer_infos(*layer.input_infos)[0]
     return moved is not None and moved.quantization == layer.output.known.quantization
+
+
+def inverse(permutation: Sequence[int]) -> tuple[int, ...]:
+    """Return the permutation that undoes another one."""
+    return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
+
+
+@cache
+def transpose(permutation: tuple[int, ...]) -> Transpose:
+    """Return the Transpose with this permutation; equal ones are created once."""
+    return Transpose(permutation)
 
 
 def scalar(value: Value | None) -> float | None:

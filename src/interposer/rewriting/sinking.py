@@ -1,13 +1,14 @@
 """Rewrites that move a transpose from the inputs of a layer to its outputs, where it may meet one that undoes it.
 
 They are the opposite of `movement.move_transpose_up`, so that the two never run together. Moved down, one transpose can
-become several; `sink_transposes` therefore only changes a graph that has fewer transposes afterwards.
+become several; `Sinking` therefore only changes a graph that has fewer transposes afterwards.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from interposer.core.schema import Op
@@ -15,35 +16,70 @@ from interposer.core.traits import Trait
 from interposer.core.types import Dim
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops import Concat, Mean, Pad, Permute, Reduce, Reshape, Slice, Splitter, Transpose
-from interposer.ops.axes import normal_axis, transposed
+from interposer.ops.axes import normal_axis
 from interposer.ops.reduction import reduced_axes
-from interposer.rewriting.driver import apply_rewrites
+from interposer.rewriting.driver import Rules, apply_rewrites
 from interposer.rewriting.movement import join_transposes, reshape_to
-from interposer.rewriting.pattern import New, Part, Replacement, Rewrite, above, constant, keeps_codes, rewrite
+from interposer.rewriting.pattern import (
+    Moved,
+    New,
+    Replacement,
+    Rewrite,
+    above,
+    constant,
+    inverse,
+    keeps_codes,
+    rewrite,
+    transpose,
+)
 
-__all__ = ["SINKS", "sink_transposes", "sunk_past_images"]
+__all__ = ["POINTWISE_SINKS", "Sinking", "if_alone", "sunk_past_images"]
 
 Permutation: TypeAlias = tuple[int, ...]
 _CHANNELS_FIRST: Final = (0, 3, 1, 2)
 
 
-def sink_transposes(graph: Graph, more: Sequence[Rewrite] = ()) -> Graph:
-    """Return the graph, or a copy of it with fewer transposes: they are moved down until they cancel out.
+class Sinking:
+    """Moves the transposes of graphs down until they cancel out.
 
-    `more` are further rewrites that move transposes down. Transposes that can be removed where they are, are removed in
-    any case. Regions are not changed.
+    `more` are further rewrites that move transposes down.
     """
-    apply_rewrites(graph, REMOVALS)
-    count_before = _transposes(graph)
-    if not count_before:
-        return graph
-    sunk = graph.clone()
-    apply_rewrites(sunk, (*REMOVALS, *SINKS, *more))
-    return sunk if _transposes(sunk) < count_before else graph
+
+    def __init__(self, more: Sequence[Rewrite] = ()) -> None:
+        self._sinks = (*SINKS, *more)
+        self._rules = Rules((*REMOVALS, *self._sinks))
+
+    def __call__(self, graph: Graph) -> Graph:
+        """Return the graph, or a copy of it with fewer transposes.
+
+        Transposes that can be removed where they are, are removed in any case. Regions are not changed.
+        """
+        apply_rewrites(graph, _REMOVALS)
+        transposes = [layer for layer in graph if isinstance(layer.op, Transpose | Permute)]
+        if not any(self._can_sink(layer) for layer in transposes):
+            return graph
+        sunk = graph.clone()
+        apply_rewrites(sunk, self._rules)
+        return sunk if sum(isinstance(layer.op, Transpose | Permute) for layer in sunk) < len(transposes) else graph
+
+    def _can_sink(self, transpose: Layer) -> bool:
+        return any(sink(user) is not None for user in transpose.output.consumers for sink in self._sinks)
 
 
-def _transposes(graph: Graph) -> int:
-    return sum(isinstance(layer.op, Transpose | Permute) for layer in graph)
+def if_alone(sink: Rewrite) -> Rewrite:
+    """Return a rewrite that moves a transpose like `sink`, but only if there are no more transposes afterwards.
+
+    The layer must have a single output, and a transpose among its operands that no other layer uses.
+    """
+
+    def moved(op: Any, layer: Layer) -> Replacement:
+        return sink.function(op, layer) if len(layer.outputs) == 1 and _has_transpose_alone(layer) else None
+
+    return replace(sink, function=moved)
+
+
+def _has_transpose_alone(layer: Layer) -> bool:
+    return any([_transpose_of(value) is not None and len(value.consumers) == 1 for value in layer.values])
 
 
 # --- where a transpose comes from -------------------------------------------------------------------------------------
@@ -66,24 +102,9 @@ def _source(layer: Layer) -> Value:
     return layer.values[0].producer.values[0]
 
 
-def _inverse(axes: Permutation) -> Permutation:
-    return tuple(axes.index(axis) for axis in range(len(axes)))
-
-
-def _sunk(layer: Layer, op: Any, sources: Sequence[Value | New | None], axes: Permutation) -> Replacement:
-    """Return the transposes of the outputs of a new layer that runs `op` on the untransposed values `sources`."""
-    infos = tuple(transposed(info, _inverse(axes)) for info in layer.output_infos)
-    new = New(op, sources, name=f"{layer.name}/before", like=layer, infos=infos)
-    transposes = tuple(New(Transpose(axes), [Part(new, index)], name=_name(value)) for index, value in _outputs(layer))
-    return transposes if len(transposes) > 1 else transposes[0]
-
-
-def _outputs(layer: Layer) -> Iterable[tuple[int, Value]]:
-    return enumerate(layer.outputs)
-
-
-def _name(value: Value) -> str:
-    return "" if len(value.producer.outputs) == 1 else value.name
+def _sunk(layer: Layer, op: Any, sources: Sequence[Value | New | None], axes: Permutation) -> Moved:
+    """Return the layer with `op` on the values `sources`, before their transpose; its results are transposed."""
+    return Moved(op, sources, [inverse(axes)] * len(layer.outputs))
 
 
 # --- rewrites ---------------------------------------------------------------------------------------------------------
@@ -130,7 +151,7 @@ def _untransposed(value: Value | None, axes: Permutation) -> Value | New | None:
     if array is None or array.ndim > len(axes) or (info.quantization is not None and info.quantization.per_axis):
         return None
     wide = array.reshape((1,) * (len(axes) - array.ndim) + array.shape)
-    return constant(wide.transpose(_inverse(axes)), info.quantization, name=f"{value.name}/before")
+    return constant(wide.transpose(inverse(axes)), info.quantization, name=f"{value.name}/before")
 
 
 @rewrite(Concat)
@@ -158,7 +179,7 @@ def sink_past_pad(op: Pad, layer: Layer) -> Replacement:
     axes = _common_transpose(layer.inputs[:1])
     if axes is None:
         return None
-    pads = tuple(op.pad_list[axis] for axis in _inverse(axes))
+    pads = tuple(op.pad_list[axis] for axis in inverse(axes))
     return _sunk(layer, op.replace(pad_list=pads), [_source(layer)], axes)
 
 
@@ -168,7 +189,7 @@ def sink_past_slice(op: Slice, layer: Layer) -> Replacement:
     axes = _common_transpose(layer.inputs[:1])
     if axes is None:
         return None
-    begin, size = (tuple(numbers[axis] for axis in _inverse(axes)) for numbers in (op.begin, op.size))
+    begin, size = (tuple(numbers[axis] for axis in inverse(axes)) for numbers in (op.begin, op.size))
     return _sunk(layer, op.replace(begin=begin, size=size), [_source(layer)], axes)
 
 
@@ -207,13 +228,13 @@ def sink_past_reshape(op: Reshape, layer: Layer) -> Replacement:
     source_order = tuple(axes[axis] for source_axes, _ in ordered for axis in source_axes)
     result_order = tuple(axis for _, result_axes in ordered for axis in result_axes)
     if not _keeps_order(sizes, source_order):
-        if _inverse(result_order) != _CHANNELS_FIRST:
+        if inverse(result_order) != _CHANNELS_FIRST:
             return None
-        source = New(Transpose(source_order), [source], name=f"{layer.name}/transposed")
+        source = New(transpose(source_order), [source], name=f"{layer.name}/transposed")
     turned = Reshape(tuple(int(info.shape[axis]) for axis in result_order))
     if result_order == tuple(range(len(result_order))):
         return New(turned, [source], like=layer)
-    return _sunk(layer, turned, [source], _inverse(result_order))
+    return _sunk(layer, turned, [source], inverse(result_order))
 
 
 def _keeps_order(sizes: Sequence[int], axes: Permutation) -> bool:
@@ -264,9 +285,10 @@ def sunk_past_images(*ops: type[Op]) -> Rewrite:
 
 
 REMOVALS: Final = (merge_equal_transposes, join_transposes, drop_transpose_of_small_axes)
+_REMOVALS: Final = Rules(REMOVALS)
+POINTWISE_SINKS: Final = (sink_past_pointwise, sink_past_concat)
 SINKS: Final = (
-    sink_past_pointwise,
-    sink_past_concat,
+    *POINTWISE_SINKS,
     sink_past_splitter,
     sink_past_pad,
     sink_past_slice,

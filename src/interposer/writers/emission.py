@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from interposer.writers.refusals import RefusedError
 
 __all__ = ["Names", "Refusals", "array_of", "live", "write_layers"]
 
-Refusals: TypeAlias = Iterator[tuple[str, tuple[str, str]]]
+Refusals: TypeAlias = Iterable[tuple[str, tuple[str, str]]]
 """Refused layers: the name of each, with its operator and the reason."""
 TensorT = TypeVar("TensorT")
 """The tensors of one format."""
@@ -56,7 +56,7 @@ def write_layers(
     write: Callable[[Layer], Sequence[TensorT] | None],
     stand_ins: Callable[[Layer], Sequence[TensorT]],
 ) -> Refusals:
-    """Write all layers of `border`, and yield each refused layer as (name, (operator, reason)).
+    """Write all layers of `border`, and return each refused layer as (name, (operator, reason)).
 
     Args:
         border: the layers, in topological order.
@@ -65,17 +65,19 @@ def write_layers(
         write: writes any other layer, and returns its results, or None if they are already in `tensors`.
         stand_ins: returns tensors for the results of a refused layer, so that the layers after it can be tried.
     """
-    for layer in border.layers:
-        if isinstance(layer.op, Constant):
-            tensors[layer.output] = constant(layer.output)
-        elif not isinstance(layer.op, Input | Output):
-            try:
-                with np.errstate(all="ignore"):
+    refusals = []
+    with np.errstate(all="ignore"):
+        for layer in border.layers:
+            if isinstance(layer.op, Constant):
+                tensors[layer.output] = constant(layer.output)
+            elif not isinstance(layer.op, Input | Output):
+                try:
                     results = write(layer)
-            except (RefusedError, UnknownRankError) as error:
-                results = stand_ins(layer)
-                yield border.refused(layer, str(error))
-            tensors.update(zip(layer.outputs, results or (), strict=results is not None))
+                except (RefusedError, UnknownRankError) as error:
+                    results = stand_ins(layer)
+                    refusals.append(border.refused(layer, str(error)))
+                tensors.update(zip(layer.outputs, results or (), strict=results is not None))
+    return refusals
 
 
 class _Record(Protocol):

@@ -1,7 +1,7 @@
 """Legalization: a graph is rewritten to one that a format can express, before the layers are written one by one.
 
 A format has a list of rewrites for its layers. Those of layouts are here: an operator on images gets the layout that
-the format has, between transposes. `legalized` applies them, and moves the transposes until they cancel out.
+the format has, between transposes. A `Legalization` applies them, and moves the transposes until they cancel out.
 """
 
 from __future__ import annotations
@@ -23,14 +23,25 @@ from interposer.ops import (
     TransposeConvolution2d,
 )
 from interposer.ops.axes import normal_axis, transposed
-from interposer.rewriting.driver import apply_rewrites
+from interposer.rewriting.driver import Rules, apply_rewrites
 from interposer.rewriting.movement import reshape_to
-from interposer.rewriting.pattern import New, Part, Replacement, Rewrite, above, constant, rewrite
-from interposer.rewriting.sinking import sink_transposes
+from interposer.rewriting.pattern import (
+    Moved,
+    New,
+    Replacement,
+    Rewrite,
+    above,
+    constant,
+    inverse,
+    keeps_codes,
+    rewrite,
+    transpose,
+)
+from interposer.rewriting.sinking import POINTWISE_SINKS, Sinking, if_alone
 
 __all__ = [
+    "Legalization",
     "between_transposes",
-    "legalized",
     "origin",
     "to_axis",
     "to_channels_first",
@@ -45,23 +56,33 @@ _WEIGHTS_IN_LAYOUT: Final = (Convolution2d, IntegerConvolution2d, TransposeConvo
 """The operators whose weights have the layout of the image."""
 
 
-def legalized(
-    graph: Graph, rewrites: Sequence[Rewrite], sinks: Sequence[Rewrite] = (), last: Sequence[Rewrite] = ()
-) -> Graph:
-    """Return the graph in a form that a format can express; the graph itself, which must be a copy, is changed.
+class Legalization:
+    """Turns graphs into a form that a format can express.
 
     Args:
-        graph: the graph; the regions of its layers are rewritten too.
-        rewrites: the rewrites that make its layers expressible.
+        rewrites: the rewrites that make the layers expressible.
         sinks: rewrites that move transposes down, in addition to the usual ones.
         last: rewrites to apply when transposes have been moved.
     """
-    apply_rewrites(graph, (*rewrites, divide_shuffle, transpose_constant))
-    graph = sink_transposes(graph, sinks)
-    apply_rewrites(graph, last)
-    for layer in graph.layers_with_regions:
-        layer.regions = tuple(legalized(region, rewrites, sinks, last) for region in layer.regions)
-    return graph
+
+    def __init__(
+        self, rewrites: Sequence[Rewrite], *, sinks: Sequence[Rewrite] = (), last: Sequence[Rewrite] = ()
+    ) -> None:
+        easy_sinks = map(if_alone, POINTWISE_SINKS)
+        self._rules = Rules((*rewrites, divide_shuffle, transpose_constant, *easy_sinks))
+        self._sink, self._last_rules = Sinking(sinks), Rules(last)
+
+    def __call__(self, graph: Graph) -> Graph:
+        """Return the graph in this form; the graph itself, which must be a copy, is changed.
+
+        The regions of its layers are changed too.
+        """
+        apply_rewrites(graph, self._rules)
+        graph = self._sink(graph)
+        apply_rewrites(graph, self._last_rules)
+        for layer in graph.layers_with_regions:
+            layer.regions = tuple(map(self, layer.regions))
+        return graph
 
 
 def origin(layer: Layer) -> str:
@@ -147,10 +168,7 @@ def between_transposes(
         value = layer.inputs[index] if index < len(inputs) else None
         if value is not None:
             inputs[index] = _transposed(value, axes, layer)
-    infos = tuple(transposed(info, axes) for info, axes in zip(layer.output_infos, results, strict=True))
-    inner = New(op, inputs, name=f"{layer.name}/{op.op_name()}", like=layer, infos=infos)
-    back = [Transpose(tuple(map(axes.index, range(len(axes))))) for axes in results]
-    return tuple(New(transpose, [Part(inner, index)], like=layer) for index, transpose in enumerate(back))
+    return Moved(op, inputs, results)
 
 
 def _transposed(value: Value, axes: Permutation, user: Layer) -> Value | New:
@@ -158,9 +176,9 @@ def _transposed(value: Value, axes: Permutation, user: Layer) -> Value | New:
     if value.is_constant:
         return _transposed_constant(value.producer, axes, transposed(value.known, axes))
     inner = above(value, Transpose)
-    if inner is not None and tuple(inner.op.permutation[axis] for axis in axes) == tuple(range(len(axes))):
+    if inner is not None and inner.op.permutation == inverse(axes) and keeps_codes(inner.layer):
         return inner.layer.values[0]
-    return New(Transpose(axes), [value], name=f"{user.name}/transposed", like=user)
+    return New(transpose(axes), [value], name=f"{user.name}/transposed", like=user)
 
 
 def _transposed_constant(layer: Layer, axes: Permutation, info: TensorInfo) -> New:
@@ -179,7 +197,7 @@ def divide_shuffle(op: ChannelShuffle, layer: Layer) -> Replacement:
     merged = reshape_to(shape)
     if groups is None or merged is None:
         return None
-    exchange = Transpose((*range(axis), axis + 1, axis, *range(axis + 2, rank + 1)))
+    exchange = transpose((*range(axis), axis + 1, axis, *range(axis + 2, rank + 1)))
     divided = New(groups, layer.inputs, name=f"{layer.name}/groups", like=layer)
     return New(merged, [New(exchange, [divided], name=f"{layer.name}/transposed", like=layer)], like=layer)
 

@@ -12,7 +12,7 @@ from interposer.writers.emission import Refusals, array_of
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.forms import has_type
 from interposer.writers.onnx.layers import written
-from interposer.writers.onnx.protos import Message, external_tensor_proto, node_proto, tensor_proto, value_info
+from interposer.writers.onnx.protos import Message, add_node, add_tensor, add_value
 from interposer.writers.onnx.sheet import Sheet
 from interposer.writers.onnx.tensor import Tensor
 
@@ -75,21 +75,22 @@ def fill(graph: Message, border: Border, sheet: Sheet, external: dict[str, Array
 
     Large constants are added to `external` by name if it is given; the graph then only declares them.
     """
-    graph.input.extend(value_info(name, value.known) for name, value in border.inputs)
-    graph.output.extend(value_info(name, value.known) for name, value in border.outputs)
-    graph.initializer.extend(_constant(name, array, external) for name, array in sheet.constants.items())
+    for field, values in ((graph.input, border.inputs), (graph.output, border.outputs)):
+        for name, value in values:
+            add_value(field, name, value.known)
+    for name, array in sheet.constants.items():
+        is_external = external is not None and _may_be_external(array)
+        add_tensor(graph.initializer, name, array, external=is_external)
+        if external is not None and is_external:
+            external[name] = array
     for node in sheet.nodes:
-        graph.node.append(node_proto(node.kind, node.name, node.inputs, node.outputs, node.attributes))
-        graph.node[-1].doc_string = node.source
+        add_node(graph.node, node.kind, node.name, node.inputs, node.outputs, node.attributes, node.source)
     inner = {name for node in sheet.nodes for name in node.outputs} - {name for name, _ in border.outputs}
     for value, tensor in sheet.values.items():
         if tensor.array is None and tensor.name in inner and value.known.is_ranked:
             inner.discard(tensor.name)
-            graph.value_info.append(value_info(tensor.name, value.known))
+            add_value(graph.value_info, tensor.name, value.known)
 
 
-def _constant(name: str, array: Array, external: dict[str, Array] | None) -> Message:
-    if external is None or array.nbytes < _EXTERNAL or array.dtype == object or DataType.of(array.dtype).bits < 8:
-        return tensor_proto(name, array)
-    external[name] = array
-    return external_tensor_proto(name, array)
+def _may_be_external(array: Array) -> bool:
+    return array.nbytes >= _EXTERNAL and array.dtype != object and DataType.of(array.dtype).bits >= 8

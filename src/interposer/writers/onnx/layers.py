@@ -48,9 +48,11 @@ def _of_one_rounding(function: Writer, draft: Draft) -> list[Tensor]:
     If exact results are requested and several nodes compute, the operands are cast to float32 first and the results
     back.
     """
+    if not draft.exact or not any(map(_is_narrow, (*draft.infos, *draft.results))):
+        return _called(function, draft)
     trial = draft.again(draft.operands)
     results = _called(function, trial)
-    if not draft.exact or trial.arithmetic < 2 or not any(_is_narrow(info) for info in (*draft.infos, *draft.results)):
+    if trial.arithmetic < 2:
         draft.take_over(trial)
         return results
     wide = draft.again([operand and _widened(draft, operand) for operand in draft.operands])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from interposer.ir.graph import Graph, Layer
+from interposer.ir.graph import Layer
 from interposer.ops import (
     BatchNormalization,
     Convolution2d,
@@ -29,8 +29,8 @@ from interposer.ops import (
 from interposer.ops.axes import normal_axis
 from interposer.rewriting.pattern import Replacement, rewrite
 from interposer.writers.legalization import (
+    Legalization,
     between_transposes,
-    legalized,
     to_axis,
     to_channels_first,
     transpose_before_dequantize,
@@ -90,8 +90,6 @@ def put_batch_and_time_first(op: ReverseSequence, layer: Layer) -> Replacement:
     return between_transposes(layer, op.replace(time_axis=0, batch_axis=1), {0: order}, [order])
 
 
-def legalize(graph: Graph) -> Graph:
-    """Return a graph, which must be a copy and is changed, in a form whose layers ONNX can express one by one."""
-    return legalized(
-        graph, (*_CHANNELS_FIRST, put_time_first, put_batch_and_time_first), last=(transpose_before_dequantize,)
-    )
+legalize: Final = Legalization(
+    (*_CHANNELS_FIRST, put_time_first, put_batch_and_time_first), last=(transpose_before_dequantize,)
+)

@@ -72,11 +72,12 @@ def write(
     border.refuse_states("ONNX")
     sheet = _written(border, opset, exact=exact)
     outputs = name_outputs(border, sheet)
-    graph = onnx().GraphProto(name=name or border.name or "network")
-    _annotate(graph, border, sheet)
-    clean(sheet, outputs, _annotated(graph))
-    fill(graph, border, sheet, external)
-    return _model(graph, sheet.opset, ir_version)
+    model = _model(sheet.opset, ir_version)
+    model.graph.name = name or border.name or "network"
+    _annotate(model.graph, border, sheet)
+    clean(sheet, outputs, _annotated(model.graph))
+    fill(model.graph, border, sheet, external)
+    return model
 
 
 def reasons(layer: Layer, *, opset: int | None = None, exact: bool = True) -> list[str]:
@@ -182,17 +183,11 @@ def _oldest_ir_of(imports: list[Message]) -> int:
     return version
 
 
-def _model(graph: Message, opset: int, ir_version: int | None) -> Message:
+def _model(opset: int, ir_version: int | None) -> Message:
+    """Return a `ModelProto` without a graph, which is filled in place: protobuf would copy a finished one."""
     package = onnx()
     imports = [package.helper.make_opsetid("", opset)]
     if ir_version is not None and not _OLDEST_IR <= ir_version <= package.IR_VERSION:
         raise InvalidArgumentError(f"ir_version is {ir_version}; expected {_OLDEST_IR} to {package.IR_VERSION}")
     about = {"producer_name": "interposer", "producer_version": __version__}
-    try:
-        return package.ModelProto(
-            ir_version=ir_version or _oldest_ir_of(imports), opset_import=imports, graph=graph, **about
-        )
-    except Exception as error:
-        if type(error).__name__ != "EncodeError":
-            raise
-        raise MemoryError(str(error)) from error  # protobuf raises this if it cannot copy the graph
+    return package.ModelProto(ir_version=ir_version or _oldest_ir_of(imports), opset_import=imports, **about)

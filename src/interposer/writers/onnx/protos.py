@@ -15,12 +15,12 @@ from interposer.core.types import Array, DataType, Dim, TensorInfo
 __all__ = [
     "CODES",
     "Message",
-    "external_tensor_proto",
+    "add_node",
+    "add_tensor",
+    "add_value",
     "full_type_name",
-    "node_proto",
     "onnx",
     "schema",
-    "tensor_proto",
     "type_name",
     "type_of",
     "value_info",
@@ -77,6 +77,7 @@ def onnx() -> Any:
     return onnx
 
 
+@cache
 def type_name(dtype: DataType) -> str:
     """Return the name of a tensor type in ONNX schemas, such as ``tensor(float)``."""
     return f"tensor({_NUMBERED[str(dtype)][1]})" if str(dtype) in _NUMBERED else str(dtype)
@@ -105,27 +106,33 @@ def schema(kind: str, opset: int) -> Message | None:
     return None if declaration.deprecated else declaration
 
 
-def tensor_proto(name: str, array: Array) -> Message:
-    """Return a `TensorProto` with this name and the elements of an array."""
+def add_tensor(tensors: Message, name: str, array: Array, *, external: bool = False) -> None:
+    """Add a `TensorProto` with this name and the elements of an array to a repeated field.
+
+    With `external`, it declares type and shape only; the application provides the elements when it loads the model.
+    """
+    proto = tensors.add(name=name, data_type=CODES[DataType.of(array.dtype)], dims=array.shape)
+    if not external:
+        _fill(proto, array)
+        return
+    proto.data_location = proto.EXTERNAL
+    for key, entry in (("location", "memory"), ("offset", "0"), ("length", str(array.nbytes))):
+        proto.external_data.add(key=key, value=entry)
+
+
+def _fill(proto: Message, array: Array) -> None:
+    """Set the elements of a `TensorProto`."""
     dtype = DataType.of(array.dtype)
-    proto = onnx().TensorProto(name=name, data_type=CODES[dtype], dims=array.shape)
     if dtype is DataType.STRING:
         proto.string_data.extend(str(text).encode() for text in array.reshape(-1))
     else:
-        proto.raw_data = _raw(np.ascontiguousarray(array), dtype)
-    return proto
+        proto.raw_data = _raw(array, dtype)
 
 
-def external_tensor_proto(name: str, array: Array) -> Message:
-    """Return a `TensorProto` that declares the type and shape of an array without containing its elements.
-
-    The application provides them when it loads the model.
-    """
-    package = onnx()
-    proto = package.TensorProto(name=name, data_type=CODES[DataType.of(array.dtype)], dims=array.shape)
-    proto.data_location = package.TensorProto.EXTERNAL
-    for key, entry in (("location", "memory"), ("offset", "0"), ("length", str(array.nbytes))):
-        proto.external_data.add(key=key, value=entry)
+def tensor_proto(array: Array) -> Message:
+    """Return a `TensorProto` without a name that has the elements of an array."""
+    proto = onnx().TensorProto(data_type=CODES[DataType.of(array.dtype)], dims=array.shape)
+    _fill(proto, array)
     return proto
 
 
@@ -135,14 +142,21 @@ def _raw(array: Array, dtype: DataType) -> bytes:
     The bytes are little-endian; elements of fewer than 8 bits are packed, lowest bits first.
     """
     if dtype is DataType.BOOL or dtype.bits >= 8:
-        return array.astype(array.dtype.newbyteorder("<") if array.dtype.kind in "iuf" else array.dtype).tobytes()
+        little = array.dtype.newbyteorder("<") if array.dtype.kind in "iuf" else array.dtype
+        return array.astype(little, copy=False).tobytes()
+    array = np.ascontiguousarray(array)
     elements = (array.view(np.uint8) if dtype.is_float else array.astype(np.int8).view(np.uint8)).reshape(-1, 1)
     bits = np.unpackbits(elements, axis=1, bitorder="little")[:, : dtype.bits]
     return np.packbits(bits.reshape(-1), bitorder="little").tobytes()
 
 
+def add_value(values: Message, name: str, info: TensorInfo) -> None:
+    """Add a `ValueInfoProto` to a repeated field: name, type and shape; an unknown dimension keeps its name, if any."""
+    _describe(values.add(name=name).type, info)
+
+
 def value_info(name: str, info: TensorInfo) -> Message:
-    """Return a `ValueInfoProto`: name, type and shape; an unknown dimension keeps its name, if it has one."""
+    """Return a `ValueInfoProto`: name, type and shape."""
     proto = onnx().ValueInfoProto(name=name)
     _describe(proto.type, info)
     return proto
@@ -166,25 +180,30 @@ def _describe(proto: Message, info: TensorInfo) -> None:
             added.dim_param = dim.name
 
 
-def node_proto(
-    kind: str, name: str, inputs: Iterable[str], outputs: Iterable[str], attributes: Mapping[str, Any]
-) -> Message:
-    """Return a `NodeProto` of the ONNX operator `kind`; `inputs` and `outputs` are names of tensors.
+def add_node(
+    nodes: Message,
+    kind: str,
+    name: str,
+    inputs: Iterable[str],
+    outputs: Iterable[str],
+    attributes: Mapping[str, Any],
+    source: str,
+) -> None:
+    """Add a `NodeProto` of the ONNX operator `kind` to a repeated field; `inputs` and `outputs` are names of tensors.
 
-    Attributes are numbers, strings, types, infos, arrays, or lists of numbers or strings.
+    Attributes are numbers, strings, types, infos, arrays, or lists of numbers or strings. `source` is the doc_string.
     """
-    proto = onnx().NodeProto(op_type=kind, name=name, input=list(inputs), output=list(outputs))
+    proto = nodes.add(op_type=kind, name=name, input=inputs, output=outputs, doc_string=source)
     make = onnx().helper.make_attribute
     for key, attribute in sorted(attributes.items()):
         proto.attribute.append(make(key, _plain(attribute)))
-    return proto
 
 
 def _plain(attribute: Any) -> Any:
     if isinstance(attribute, DataType):
         return CODES[attribute]
     if isinstance(attribute, np.ndarray):
-        return tensor_proto("", attribute)
+        return tensor_proto(attribute)
     if isinstance(attribute, TensorInfo):
         return value_info("", attribute).type
     if isinstance(attribute, bool):

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.graph import Layer, Value
 from interposer.ops import (
     Activation,
     ActivationFunction,
@@ -38,7 +38,7 @@ from interposer.ops.axes import normal_axis
 from interposer.ops.normalization import NormalizationAlgorithmChannel
 from interposer.rewriting.pattern import New, Replacement, above, constant, rewrite
 from interposer.rewriting.sinking import sunk_past_images
-from interposer.writers.legalization import legalized, to_axis, to_channels_first, to_channels_last
+from interposer.writers.legalization import Legalization, to_axis, to_channels_first, to_channels_last
 from interposer.writers.tflite.patterns import gelu_input
 
 __all__ = ["legalize"]
@@ -112,6 +112,4 @@ _AXES: Final = (
 _IN_EITHER_LAYOUT: Final = sunk_past_images(BatchNormalization, InstanceNormalization)
 
 
-def legalize(graph: Graph) -> Graph:
-    """Return a graph, which must be a copy and is changed, in a form whose layers TFLite can express one by one."""
-    return legalized(graph, (fuse_gelu, *_LAYOUTS, *_AXES), (_IN_EITHER_LAYOUT,), (transpose_weights,))
+legalize: Final = Legalization((fuse_gelu, *_LAYOUTS, *_AXES), sinks=(_IN_EITHER_LAYOUT,), last=(transpose_weights,))
