@@ -168,17 +168,23 @@ def _permute(graph: Graph, value: Value, axes: Sequence[int]) -> list[Layer]:
 
     Returns the new layer.
     """
-    layer, info = value.producer, value.known.with_constant(None)
+    layer, info = value.producer, value.known
     value.info = value.declared = transposed(info, axes)
     if not value.uses:
         return []
+    users = list(value.uses)
     added = graph.add(
-        transpose(inverse(axes)), [value], name=f"{value.name}/transposed", outputs=[info], source=layer.source
+        transpose(inverse(axes)),
+        [value],
+        name=f"{value.name}/transposed",
+        outputs=[info.with_constant(None)],
+        source=layer.source,
     )
     added.output.info = info
     added.output.aliases, value.aliases = value.aliases, ()
     added.hint, added.backend, added.merged = layer.hint, layer.backend, _stood_for(layer)
-    graph.replace_uses(value, added.output, lambda use: use.layer is not added)
+    for user, position in users:
+        graph.set_input(user, position, added.output)
     return [added]
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from interposer.core.errors import InvalidNetworkError, UnwritableError, expect
 from interposer.ir.graph import Graph, Layer, Value
-from interposer.ir.inference import infer_graph, infer_layer
+from interposer.ir.inference import infer_graph
 from interposer.ir.merged_names import NO_NAMES
 from interposer.ir.network import Network
 from interposer.ir.regions import named_graphs
@@ -15,7 +15,7 @@ from interposer.ir.states import State, states_of
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops import Input, Output
 from interposer.rewriting.driver import apply_rewrites
-from interposer.writers.legalization import origin
+from interposer.writers.legalization import Legalization, origin
 from interposer.writers.rounding import expand_rounding
 
 __all__ = ["Border", "border_of", "border_of_layer"]
@@ -91,12 +91,19 @@ def _forget_replaced(graph: Graph) -> dict[str, str]:
     return {layer.name: layer.kind for layer in graph}
 
 
-def border_of_layer(layer: Layer, legalize: Callable[[Graph], Graph]) -> Border:
-    """Return what to write for a single layer of a graph; the infos of all its inputs and outputs must be known."""
+def border_of_layer(layer: Layer, legalize: Legalization) -> Border:
+    """Return what to write for a single layer of a graph; the infos of all its inputs and outputs must be known.
+
+    Only a layer that `legalize` changes is copied.
+    """
     constants = [value for value in dict.fromkeys(layer.values) if value.is_constant]
     inputs = [value for value in dict.fromkeys(layer.values) if not value.is_constant]
     outputs = [value for value in layer.outputs if value.uses] or layer.outputs
-    return _border_of_part("", [layer], constants, inputs, outputs, legalize)
+    if legalize.changes(layer):
+        change = legalize if layer.regions else legalize.without_moving
+        return _border_of_part("", [layer], constants, inputs, outputs, change)
+    layers = [*(value.producer for value in constants), layer]
+    return Border("", layers, [(value.name, value) for value in inputs], [(value.name, value) for value in outputs])
 
 
 def _border_of_view(view: SubgraphView, legalize: Callable[[Graph], Graph]) -> Border:
@@ -118,9 +125,9 @@ def _border_of_part(
     """Return what to write for layers of a graph that read `constants` and `inputs`; `outputs` are written as such."""
     graph, copies = Graph(name), dict[Value, Value]()
     for number, value in enumerate(inputs):
-        layer = graph.add(Input(number), outputs=[value.known.with_constant(None)], name=value.name)
-        infer_layer(layer)
-        copies[value] = layer.output
+        info = value.known.with_constant(None)
+        copies[value] = graph.add(Input(number), outputs=[info], name=value.name).output
+        copies[value].info = info
     copies = graph.absorb([*(value.producer for value in constants), *layers], copies)
     for number, value in enumerate(outputs):
         graph.add(Output(number), [copies[value]], name=value.name)

@@ -69,6 +69,7 @@ class Legalization:
         self, rewrites: Sequence[Rewrite], *, sinks: Sequence[Rewrite] = (), last: Sequence[Rewrite] = ()
     ) -> None:
         easy_sinks = map(if_alone, POINTWISE_SINKS)
+        self._own_rules = Rules((*rewrites, divide_shuffle))
         self._rules = Rules((*rewrites, divide_shuffle, transpose_constant, *easy_sinks))
         self._sink, self._last_rules = Sinking(sinks), Rules(last)
 
@@ -83,6 +84,16 @@ class Legalization:
         for layer in graph.layers_with_regions:
             layer.regions = tuple(map(self, layer.regions))
         return graph
+
+    def without_moving(self, graph: Graph) -> Graph:
+        """Return the graph with expressible layers, but without moving transposes further; it has no regions."""
+        apply_rewrites(graph, self._own_rules)
+        return graph
+
+    def changes(self, layer: Layer) -> bool:
+        """Return True if a layer must be changed so that the format can express it."""
+        rules = self._own_rules[type(layer.op)]
+        return bool(layer.regions) or any(rule(layer) is not None for rule in rules)
 
 
 def origin(layer: Layer) -> str:

@@ -1,0 +1,70 @@
+"""Legalized graphs are valid: what the rewrites of layouts declare is what shape inference gives."""
+
+from __future__ import annotations
+
+import pytest
+
+from interposer.core.schema import registered_ops
+from interposer.ir.inference import infer_layer
+from interposer.ir.regions import named_graphs
+from interposer.testing import samples_of
+from interposer.testing.random_networks import random_network
+from interposer.writers.onnx.legal import legalize as for_onnx
+from interposer.writers.tflite.legal import legalize as for_tflite
+from tests.optimizer.rewriting import assert_same_results, graph_of
+
+FEW = 4
+NETWORKS = 40
+each_format = pytest.mark.parametrize("legalize", [for_onnx, for_tflite], ids=["onnx", "tflite"])
+
+
+def errors_of(graph):
+    """The errors of inferring every layer of a graph again."""
+    layers = [layer for _, inner in named_graphs(graph) for layer in inner.topological()]
+    for layer in layers:
+        layer.inferred = None
+    return [f"{layer}: {error}" for layer in layers if not layer.regions for error in infer_layer(layer)]
+
+
+@each_format
+def test_the_legalized_samples_of_every_operator_are_valid(legalize):
+    samples = [samples_of(op) for op in registered_ops().values() if op.executable]
+    graphs = [sample.network()[0].graph for some in samples for sample in some[:: max(1, len(some) // FEW)]]
+    assert [error for graph in graphs for error in errors_of(legalize(graph.clone()))] == []
+
+
+@each_format
+def test_legalized_random_networks_are_valid(legalize):
+    graphs = [random_network(21, number).network.graph for number in range(NETWORKS)]
+    assert [error for graph in graphs for error in errors_of(legalize(graph.clone()))] == []
+
+
+@each_format
+def test_a_transpose_that_changes_the_quantization_is_not_skipped(legalize):
+    graph = graph_of("""
+    graph "g" {
+      %x = Input : int8[1, 4, 4, 2] q(0.5, 0)
+      %a = Transpose(permutation=(0, 3, 1, 2)) %x : int8[1, 2, 4, 4] q(0.25, 0)
+      %p = Pooling2d(data_layout=NCHW, pool_height=2, pool_width=2) %a
+      %t = Transpose(permutation=(0, 2, 3, 1)) %p
+      Output %t as "out"
+    }
+    """)
+    assert_same_results(graph, legalize(graph.clone()))
+
+
+@each_format
+def test_layers_keep_their_names_when_their_layout_changes(legalize):
+    graph = graph_of("""
+    graph "g" {
+      %x = Input : float32[1, 4, 4, 2]
+      %a = SpaceToDepth(block_size=2) %x
+      %b = Activation(function=RELU) %a
+      %t = Transpose(permutation=(0, 3, 1, 2)) %b
+      %c = SpaceToDepth(block_size=2, data_layout=NCHW) %t
+      Output %c as "out"
+    }
+    """)
+    legalized = legalize(graph.clone())
+    assert {"a", "b", "c"} <= {layer.name for layer in legalized}
+    assert_same_results(graph, legalized)
