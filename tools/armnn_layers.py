@@ -10,8 +10,7 @@ from interposer.core.families import import_families
 from interposer.core.schema import registered_ops
 from interposer.formats.armnn.schema import layers
 from interposer.frontends.armnn.armnn_converters import find as converter_of
-from interposer.writers.armnn.armnn_layer_writers import find as writer_of
-from interposer.writers.armnn.armnn_layer_writers import operators
+from interposer.writers.armnn.armnn_layer_writers import LAYER_WRITERS
 from interposer.writers.armnn.releases import RELEASES, SINCE
 
 __all__ = ["armnn_page"]
@@ -32,7 +31,7 @@ def armnn_page() -> str:
     known = layers()
     read = [f"| `{kind}` | {SINCE.get(kind, RELEASES[0])} | {_conversion(kind)} |" for kind in known]
     ops = registered_ops()
-    written = [f"| `{name}` | {_first_line(_writer(ops[name]))} |" for name in operators()]
+    written = [f"| `{name}` | {_first_line(_writer(ops[name]))} |" for name in LAYER_WRITERS.operators()]
     parts = [HEAD, f"## {len(known)} layers", "", "| layer | since | conversion |", "| --- | --- | --- |", *read]
     return "\n".join([*parts, "", f"## {len(written)} operators that are written", "",
                       "| operator | writer |", "| --- | --- |", *written])  # fmt: skip
@@ -44,7 +43,7 @@ def _conversion(kind: str) -> str:
 
 
 def _writer(op: Any) -> Callable[..., Any]:
-    entry = writer_of(op)
+    entry = LAYER_WRITERS.find(op)
     assert entry is not None
     return entry.write
 

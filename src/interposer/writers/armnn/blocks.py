@@ -24,7 +24,7 @@ from interposer.writers.refusals import refuse
 __all__: list[str] = []
 
 
-@writer(SpaceToBatchNd, BatchToSpaceNd, plain=True)
+@writer(SpaceToBatchNd, BatchToSpaceNd, moves=True)
 def space_and_batch(draft: Draft, op: SpaceToBatchNd | BatchToSpaceNd) -> Tensor:
     """Write SpaceToBatchNd or BatchToSpaceNd; a tensor with one axis for blocks becomes an image of width 1."""
     field, pairs = ("padList", op.pad_list) if isinstance(op, SpaceToBatchNd) else ("crops", op.crops)
@@ -44,14 +44,14 @@ def space_and_batch(draft: Draft, op: SpaceToBatchNd | BatchToSpaceNd) -> Tensor
     return draft.reshape(draft.node(kind, image, giving=info, descriptor=descriptor), (), final=True)
 
 
-@writer(SpaceToDepth, plain=True)
+@writer(SpaceToDepth, moves=True)
 def space_to_depth(draft: Draft, op: SpaceToDepth) -> Tensor:
     """Write SpaceToDepth."""
     descriptor = {"blockSize": op.block_size, "dataLayout": LAYOUTS.index(op.data_layout.name)}
     return draft.final("SpaceToDepth", draft.operand(0), descriptor=descriptor)
 
 
-@writer(DepthToSpace, plain=True)
+@writer(DepthToSpace, moves=True)
 def depth_to_space(draft: Draft, op: DepthToSpace) -> Tensor:
     """Write DepthToSpace; the channels of the mode CRD are brought into the order of the mode DCR first."""
     x, b = draft.operand(0), op.block_size
@@ -71,7 +71,7 @@ def _to_nchw(x: Tensor) -> tuple[int, ...]:
     return n, c, h, w
 
 
-@writer(ChannelShuffle, plain=True)
+@writer(ChannelShuffle, moves=True)
 def channel_shuffle(draft: Draft, op: ChannelShuffle) -> Tensor:
     """Write ChannelShuffle, for old releases as Reshape, Transpose and Reshape."""
     x = draft.operand(0)

@@ -10,26 +10,26 @@ from interposer.writers.armnn.sheet import Tensor
 __all__: list[str] = []
 
 
-@writer(Merge, plain=True)
+@writer(Merge, moves=True)
 def merge(draft: Draft, op: Merge) -> Tensor:
     """Write Merge."""
     return draft.final("Merge", draft.operand(0), draft.operand(1))
 
 
-@writer(Switch, plain=True)
+@writer(Switch, moves=True)
 def switch(draft: Draft, op: Switch) -> list[Tensor]:
     """Write Switch."""
     return draft.finals("Switch", draft.operand(0), draft.operand(1))
 
 
-@writer(StandIn, plain=True)
+@writer(StandIn, moves=True)
 def stand_in(draft: Draft, op: StandIn) -> list[Tensor]:
     """Write StandIn."""
     inputs = draft.tensors()
     return draft.finals("StandIn", *inputs, descriptor={"numInputs": len(inputs), "numOutputs": len(draft.results)})
 
 
-@writer(MemCopy, MemImport, Debug, plain=True)
+@writer(MemCopy, MemImport, Debug, moves=True)
 def passed(draft: Draft, op: MemCopy | MemImport | Debug) -> Tensor:
     """Write nothing for a layer that the optimizer has inserted; its result is its operand."""
     return draft.operand(0)

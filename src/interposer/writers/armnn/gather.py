@@ -21,7 +21,7 @@ _AXIS_SINCE = "20.11"
 """The first release whose reference backend gathers along another axis than the first one."""
 
 
-@writer(Gather, plain=True)
+@writer(Gather, moves=True)
 def gather(draft: Draft, op: Gather) -> Tensor:
     """Write Gather; for release 20.08, the axis is moved to the front."""
     if op.batch_dims:
@@ -67,7 +67,7 @@ def _indices(draft: Draft, number: int, *sizes: int) -> Tensor:
     return indices
 
 
-@writer(GatherNd, plain=True)
+@writer(GatherNd, moves=True)
 def gather_nd(draft: Draft, op: GatherNd) -> Tensor:
     """Write GatherNd."""
     if op.batch_dims:
@@ -76,7 +76,7 @@ def gather_nd(draft: Draft, op: GatherNd) -> Tensor:
     return draft.final("GatherNd", x, _indices(draft, 1, *dimensions(x.info)[:depth]))
 
 
-@writer(ScatterNd, plain=True)
+@writer(ScatterNd, moves=True)
 def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
     """Write ScatterNd; a shape as its first operand must be int32."""
     x, depth = draft.operand(0), int(draft.info(1).shape[-1])

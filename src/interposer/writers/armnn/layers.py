@@ -8,7 +8,7 @@ from interposer.core.types import DataType, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ops.control import Input, Output
 from interposer.writers import emission
-from interposer.writers.armnn.armnn_layer_writers import find
+from interposer.writers.armnn.armnn_layer_writers import LAYER_WRITERS
 from interposer.writers.armnn.draft import Draft
 from interposer.writers.armnn.releases import since_type
 from interposer.writers.armnn.sheet import Sheet, Step, Tensor
@@ -16,6 +16,7 @@ from interposer.writers.armnn.types import dimensions, problem, type_name
 from interposer.writers.borders import Border
 from interposer.writers.emission import Refusals, array_of
 from interposer.writers.refusals import refuse
+from interposer.writers.registry import called
 
 __all__ = ["bind_inputs", "bind_outputs", "write_layers"]
 
@@ -73,15 +74,14 @@ def _written(draft: Draft) -> list[Tensor]:
         reason = _reason(info, is_bias="bias" in name)
         if reason is not None:
             refuse(reason)
-    registered = find(type(draft.layer.op))
-    if registered is None:
+    registered = LAYER_WRITERS.find(type(draft.layer.op))
+    if registered is None or registered.write is None:
         refuse("Arm NN has no layers to make it of")
-    if not registered.plain and any(
+    if not registered.moves and any(
         info is not None and _is_plain_integer(info) for info in (*draft.infos, *draft.results)
     ):
         refuse("Arm NN only has 8-bit integers that are quantized")
-    written = registered.write(draft, draft.layer.op)
-    return [written] if isinstance(written, Tensor) else list(written)
+    return called(registered.write, draft)
 
 
 def _operands(draft: Draft) -> Iterator[tuple[str, TensorInfo]]:

@@ -44,7 +44,7 @@ def dequantize(draft: Draft, op: Dequantize) -> Tensor:
     return draft.final("Dequantize", draft.operand(0))
 
 
-@writer(Cast, ConvertFp16ToFp32, ConvertFp32ToFp16, plain=True)
+@writer(Cast, ConvertFp16ToFp32, ConvertFp32ToFp16, moves=True)
 def cast(draft: Draft, op: Cast) -> Tensor:
     """Write a conversion to another type.
 

@@ -36,7 +36,7 @@ _MOST_COPIES: Final = 64
 """The largest number of copies for which Tile is written as Concat, which all releases read."""
 
 
-@writer(Concat, plain=True)
+@writer(Concat, moves=True)
 def concat(draft: Draft, op: Concat) -> Tensor:
     """Write Concat; one input is copied by a Reshape."""
     inputs = draft.tensors()
@@ -46,7 +46,7 @@ def concat(draft: Draft, op: Concat) -> Tensor:
     return draft.final("Concat", *inputs, descriptor=origins(axis, [dimensions(tensor.info) for tensor in inputs]))
 
 
-@writer(Splitter, plain=True)
+@writer(Splitter, moves=True)
 def splitter(draft: Draft, op: Splitter) -> list[Tensor]:
     """Write Splitter."""
     axis = normal_axis(op.axis, draft.rank)
@@ -55,7 +55,7 @@ def splitter(draft: Draft, op: Splitter) -> list[Tensor]:
     )
 
 
-@writer(Stack, plain=True)
+@writer(Stack, moves=True)
 def stack(draft: Draft, op: Stack) -> Tensor:
     """Write Stack; scalars, which have the shape [1] in Arm NN, are concatenated."""
     inputs = draft.tensors()
@@ -88,19 +88,19 @@ def pad(draft: Draft, op: Pad) -> Tensor:
     return draft.final("Pad", draft.operand(0), descriptor=fields | {"paddingMode": mode})
 
 
-@writer(Transpose, plain=True)
+@writer(Transpose, moves=True)
 def transpose(draft: Draft, op: Transpose) -> Tensor:
     """Write Transpose."""
     return draft.transpose(draft.operand(0), op.permutation or range(1), final=True)
 
 
-@writer(Permute, plain=True)
+@writer(Permute, moves=True)
 def permute(draft: Draft, op: Permute) -> Tensor:
     """Write Permute."""
     return draft.final("Permute", draft.operand(0), descriptor={"dimMappings": op.dim_mappings or range(1)})
 
 
-@writer(Tile, plain=True)
+@writer(Tile, moves=True)
 def tile(draft: Draft, op: Tile) -> Tensor:
     """Write Tile, for old releases as Concat of the same tensor if there are few copies."""
     x = draft.operand(0)
@@ -128,7 +128,7 @@ def _repeated(draft: Draft, x: Tensor, axis: int, count: int, *, final: bool) ->
     return draft.node("Concat", *[x] * count, giving=info, descriptor=descriptor)
 
 
-@writer(ReverseV2, plain=True)
+@writer(ReverseV2, moves=True)
 def reverse(draft: Draft, op: ReverseV2) -> Tensor:
     """Write ReverseV2, for old releases as a StridedSlice with negative strides."""
     x, rank = draft.operand(0), draft.rank

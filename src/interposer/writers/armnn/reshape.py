@@ -16,19 +16,19 @@ from interposer.writers.refusals import refuse
 __all__: list[str] = []
 
 
-@writer(Reshape, plain=True)
+@writer(Reshape, moves=True)
 def reshape(draft: Draft, op: Reshape) -> Tensor:
     """Write Reshape."""
     return draft.reshape(draft.operand(0), (), final=True)
 
 
-@writer(Rank, plain=True)
+@writer(Rank, moves=True)
 def rank(draft: Draft, op: Rank) -> Tensor:
     """Write Rank as a constant, which it is."""
     return draft.constant([draft.rank], draft.result.dtype, "value")
 
 
-@writer(Shape, plain=True)
+@writer(Shape, moves=True)
 def shape(draft: Draft, op: Shape) -> Tensor:
     """Write Shape as a constant, which it is, as all dimensions are known."""
     return draft.constant(np.array(draft.info(0).shape, np.int64), draft.result.dtype, "value")
@@ -50,7 +50,7 @@ def fill(draft: Draft, op: Fill) -> Tensor:
     return draft.final("Fill", dims, descriptor={"value": number})
 
 
-@writer(BroadcastTo, plain=True)
+@writer(BroadcastTo, moves=True)
 def broadcast(draft: Draft, op: BroadcastTo) -> Tensor:
     """Write BroadcastTo, which files do not have, as Tile or as an operation that changes no element."""
     x, shape = draft.operand(0), dimensions(draft.result)

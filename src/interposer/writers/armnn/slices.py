@@ -12,7 +12,7 @@ from interposer.writers.armnn.types import dimensions
 __all__: list[str] = []
 
 
-@writer(Slice, plain=True)
+@writer(Slice, moves=True)
 def slice_(draft: Draft, op: Slice) -> Tensor:
     """Write Slice."""
     if not draft.rank:
@@ -20,7 +20,7 @@ def slice_(draft: Draft, op: Slice) -> Tensor:
     return draft.final("Slice", draft.operand(0), descriptor={"begin": op.begin, "size": dimensions(draft.result)})
 
 
-@writer(StridedSlice, plain=True)
+@writer(StridedSlice, moves=True)
 def strided_slice(draft: Draft, op: StridedSlice) -> Tensor:
     """Write StridedSlice without masks except for the end, as Arm NN ignores some; a Reshape drops and adds axes."""
     x, shape = draft.operand(0), dimensions(draft.info(0))

@@ -79,8 +79,7 @@ def _put(draft: Draft, kind: str, inputs: Sequence[str], captured: Sequence[str]
     return draft.put(node, [info.dtype for info in draft.results])
 
 
-@writer(If, quantized=True)
-@writer(If, moves=True)
+@writer(If, moves=True, also_quantized=True)
 def if_(draft: Draft, op: If) -> list[Tensor]:
     """Write If; both subgraphs access outer tensors by name."""
     refuse_empty_branches(op)
@@ -89,8 +88,7 @@ def if_(draft: Draft, op: If) -> list[Tensor]:
     return _put(draft, "If", [condition], captured, then_branch=then_branch, else_branch=else_branch)
 
 
-@writer(Loop, quantized=True)
-@writer(Loop, moves=True)
+@writer(Loop, moves=True, also_quantized=True)
 def loop(draft: Draft, op: Loop) -> list[Tensor]:
     """Write Loop; the body's own inputs are the iteration number, the condition and the carried values."""
     heads = [tensor and draft.name_of(tensor) for tensor in (draft.optional(0), draft.optional(1))]
@@ -100,8 +98,7 @@ def loop(draft: Draft, op: Loop) -> list[Tensor]:
     return _put(draft, "Loop", [*(name or "" for name in heads), *carried], captured, body=body)
 
 
-@writer(Scan, quantized=True)
-@writer(Scan, moves=True)
+@writer(Scan, moves=True, also_quantized=True)
 def scan(draft: Draft, op: Scan) -> list[Tensor]:
     """Write Scan; the body's own inputs are states and slices."""
     names = _names(draft, draft.tensors())
@@ -121,8 +118,7 @@ def scan(draft: Draft, op: Scan) -> list[Tensor]:
     )
 
 
-@writer(While, quantized=True)
-@writer(While, moves=True)
+@writer(While, moves=True, also_quantized=True)
 def while_(draft: Draft, op: While) -> list[Tensor]:
     """Write While as a Loop without trip count; the condition is computed before the loop and after each iteration."""
     tensors = draft.tensors()

@@ -27,8 +27,7 @@ def convolution(draft: Draft, op: Convolution2d | DepthwiseConvolution2d | Convo
     return convolved(draft, op, "Conv", draft.optional(2))
 
 
-@writer(IntegerConvolution2d)
-@writer(IntegerConvolution2d, quantized=True)
+@writer(IntegerConvolution2d, also_quantized=True)
 def integer_convolution(draft: Draft, op: IntegerConvolution2d) -> Tensor:
     """Write IntegerConvolution2d as ConvInteger."""
     points = zero_point(draft, 2, draft.info(0)), zero_point(draft, 3, draft.info(1), from_end=4)

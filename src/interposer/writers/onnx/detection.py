@@ -26,8 +26,7 @@ _REASONS: Final = {
 }
 
 
-@writer(*_REASONS, quantized=True)
-@writer(*_REASONS)
+@writer(*_REASONS, also_quantized=True)
 def refused(draft: Draft, op: Any) -> Tensor:
     """Refuse the layer, as ONNX has no operators for it; the reason is listed by operator."""
     refuse(_REASONS[type(op)])

@@ -70,15 +70,13 @@ def hashtable_lookup(draft: Draft, op: HashtableLookup) -> list[Tensor]:
     return [draft.node("Where", mask, rows, draft.constant(default, values.dtype)), hit_counts]
 
 
-@writer(LshProjection, quantized=True)
-@writer(LshProjection)
+@writer(LshProjection, also_quantized=True)
 def lsh_projection(draft: Draft, op: LshProjection) -> Tensor:
     """Refuse LshProjection, as ONNX has no hash functions."""
     refuse("ONNX has no hash functions")
 
 
-@writer(OneHot, quantized=True)
-@writer(OneHot)
+@writer(OneHot, also_quantized=True)
 def one_hot(draft: Draft, op: OneHot) -> Tensor:
     """Write OneHot; if negative indices must not count from the end, they are moved out of range."""
     indices = draft.cast(draft.operand(0), DataType.INT64)

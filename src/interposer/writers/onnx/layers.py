@@ -9,9 +9,10 @@ import numpy as np
 from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.forms import has_type
-from interposer.writers.onnx.onnx_layer_writers import Entry, Writer, find
+from interposer.writers.onnx.onnx_layer_writers import LAYER_WRITERS
 from interposer.writers.onnx.tensor import Tensor
 from interposer.writers.refusals import RefusedError, refuse
+from interposer.writers.registry import Entry, Function, called
 
 __all__ = ["written"]
 
@@ -27,38 +28,33 @@ def written(draft: Draft) -> list[Tensor]:
     for info in (*draft.infos, *draft.results):
         if info is not None and info.element is None and not has_type(info.dtype, draft.opset):
             refuse(f"opset {draft.opset} has no type {info.dtype}")
-    registered = find(type(draft.layer.op))
+    registered = LAYER_WRITERS.find(type(draft.layer.op))
     if registered is None or registered.write is None:
         refuse("ONNX has no operators to make it of")
-    if registered.moves and (not draft.is_quantized or _keeps_scales(draft)):
-        return _called(registered.write, draft)
+    if registered.moves and (not draft.is_quantized or draft.keeps_scales):
+        return called(registered.write, draft)
     if not draft.is_quantized:
         return _of_one_rounding(registered.write, draft)
     return _quantized(registered, draft)
 
 
-def _called(function: Writer, draft: Draft) -> list[Tensor]:
-    written = function(draft, draft.layer.op)
-    return [written] if isinstance(written, Tensor) else list(written)
-
-
-def _of_one_rounding(function: Writer, draft: Draft) -> list[Tensor]:
+def _of_one_rounding(function: Function[Draft, Tensor], draft: Draft) -> list[Tensor]:
     """Call `function` to write a layer, so that its results in float16 or bfloat16 are rounded only once, at the end.
 
     If exact results are requested and several nodes compute, the operands are cast to float32 first and the results
     back.
     """
     if not draft.exact or not any(map(_is_narrow, (*draft.infos, *draft.results))):
-        return _called(function, draft)
+        return called(function, draft)
     trial = draft.again(draft.operands)
-    results = _called(function, trial)
+    results = called(function, trial)
     if trial.arithmetic < 2:
         draft.take_over(trial)
         return results
     wide = draft.again([operand and _widened(draft, operand) for operand in draft.operands])
     wide.infos = tuple(info and _wide(info) for info in draft.infos)
     wide.results = tuple(_wide(info) for info in draft.results)
-    results = _called(function, wide)
+    results = called(function, wide)
     draft.take_over(wide)
     return [draft.cast(tensor, info.dtype) for tensor, info in zip(results, draft.results, strict=True)]
 
@@ -75,24 +71,10 @@ def _wide(info: TensorInfo) -> TensorInfo:
     return TensorInfo(info.shape, DataType.FLOAT32) if _is_narrow(info) else info
 
 
-def _keeps_scales(draft: Draft) -> bool:
-    """Return True if a layer that only moves elements can move quantized values unchanged.
-
-    All its quantized operands and results must then have the same quantization.
-    """
-    quantized = [info for info in draft.infos if info is not None and info.is_quantized]
-    inferred = draft.layer.op.infer_infos(*draft.infos)
-    as_inferred = all(
-        expected is None or expected.quantization == actual.quantization
-        for expected, actual in zip(inferred, draft.results, strict=False)
-    )
-    return as_inferred and len({info.quantization for info in quantized}) <= 1
-
-
-def _quantized(registered: Entry, draft: Draft) -> list[Tensor]:
+def _quantized(registered: Entry[Draft, Tensor], draft: Draft) -> list[Tensor]:
     if registered.exact is not None and (draft.exact or not registered.computes):
         try:
-            return _called(registered.exact, draft)
+            return called(registered.exact, draft)
         except RefusedError as error:
             if draft.exact:
                 raise RefusedError(f"{error}; {_INEXACT}") from error
@@ -102,7 +84,7 @@ def _quantized(registered: Entry, draft: Draft) -> list[Tensor]:
     return _by_reals(registered.write, draft)
 
 
-def _by_reals(function: Writer, draft: Draft) -> list[Tensor]:
+def _by_reals(function: Function[Draft, Tensor], draft: Draft) -> list[Tensor]:
     """Call `function` to write a quantized layer in float, and return the layer's results.
 
     Quantized operands are dequantized before it, and its results are quantized after it.
@@ -114,7 +96,7 @@ def _by_reals(function: Writer, draft: Draft) -> list[Tensor]:
     reals.results = tuple(
         TensorInfo(info.shape, DataType.FLOAT32) if info.is_quantized else info for info in draft.results
     )
-    results = _called(function, reals)
+    results = called(function, reals)
     draft.take_over(reals)
     return [
         real if info.quantization is None else draft.quantized(real, info.quantization, info.dtype)

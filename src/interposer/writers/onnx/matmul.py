@@ -45,8 +45,7 @@ def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
     return draft.node("MatMul", a, draft.cast(b, a.dtype) if a.dtype is DataType.FLOAT32 else b)
 
 
-@writer(IntegerMatMul)
-@writer(IntegerMatMul, quantized=True)
+@writer(IntegerMatMul, also_quantized=True)
 def integer_matmul(draft: Draft, op: IntegerMatMul) -> Tensor:
     """Write IntegerMatMul as MatMulInteger."""
     points = zero_point(draft, 2, draft.info(0)), zero_point(draft, 3, draft.info(1), from_end=1)

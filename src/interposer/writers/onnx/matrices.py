@@ -37,8 +37,7 @@ def _zero(draft: Draft, x: Tensor) -> Tensor:
     return draft.constant(np.reshape(q.zero_points, shape), x.dtype, "zero_point")
 
 
-@writer(EyeLike, quantized=True)
-@writer(EyeLike)
+@writer(EyeLike, also_quantized=True)
 def eye_like(draft: Draft, op: EyeLike) -> Tensor:
     """Write EyeLike; the type is an attribute, and types that EyeLike lacks are cast."""
     dtype = op.dtype or draft.operand(0).dtype

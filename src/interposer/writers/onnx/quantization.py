@@ -177,8 +177,7 @@ def dynamic_quantize(draft: Draft, op: DynamicQuantize) -> Sequence[Tensor]:
     return draft.nodes("DynamicQuantizeLinear", draft.operand(0), count=3)
 
 
-@writer(Cast, quantized=True)
-@writer(Cast, moves=True)
+@writer(Cast, moves=True, also_quantized=True)
 def cast(draft: Draft, op: Cast) -> Tensor:
     """Write Cast; floats out of an integer type's range, undefined in ONNX, are clamped, and NaN becomes 0."""
     x = draft.operand(0)
@@ -216,8 +215,7 @@ def convert(draft: Draft, op: ConvertFp16ToFp32) -> Tensor:
     return draft.cast(draft.operand(0), draft.result.dtype)
 
 
-@writer(Bitcast, quantized=True)
-@writer(Bitcast, moves=True)
+@writer(Bitcast, moves=True, also_quantized=True)
 def bitcast(draft: Draft, op: Bitcast) -> Tensor:
     """Write Bitcast; between integers of the same width, a Cast keeps the bits."""
     x = draft.operand(0)

@@ -51,8 +51,7 @@ def _of_scalar(draft: Draft, x: Tensor, operation: ReduceOperation) -> Tensor:
     return draft.node("Log", x) if operation is ReduceOperation.LOG_SUM else x
 
 
-@writer(ArgMinMax, quantized=True)
-@writer(ArgMinMax)
+@writer(ArgMinMax, also_quantized=True)
 def arg_min_max(draft: Draft, op: ArgMinMax) -> Tensor:
     """Write ArgMinMax; the int64 indices are cast to int32 if the layer's are."""
     x = draft.operand(0)

@@ -26,22 +26,19 @@ def broadcast_to(draft: Draft, op: BroadcastTo) -> Tensor:
     return draft.node("Expand", draft.operand(0), draft.ints(op.shape, "shape"))
 
 
-@writer(Shape, quantized=True)
-@writer(Shape)
+@writer(Shape, also_quantized=True)
 def shape_of(draft: Draft, op: Shape) -> Tensor:
     """Write Shape; the int64 dimensions are cast to int32 if the layer's are."""
     return draft.cast(draft.node("Shape", draft.operand(0)), op.dtype)
 
 
-@writer(Rank, quantized=True)
-@writer(Rank)
+@writer(Rank, also_quantized=True)
 def rank_of(draft: Draft, op: Rank) -> Tensor:
     """Write Rank as a constant."""
     return draft.constant(draft.rank, DataType.INT32, "rank")
 
 
-@writer(Fill, quantized=True)
-@writer(Fill)
+@writer(Fill, also_quantized=True)
 def fill(draft: Draft, op: Fill) -> Tensor:
     """Write Fill as ConstantOfShape; the value is an attribute."""
     return filled(draft, draft.operand(0), op.value, draft.result)

@@ -32,7 +32,7 @@ _PRESCRIBED: Final = {"LOGISTIC": (2.0**-8, 0, 2.0**-15), "TANH": (2.0**-7, 128,
 _BOUNDED: Final = {(6.0, 0.0): "RELU6", (1.0, 0.0): "RELU_0_TO_1", (1.0, -1.0): "RELU_N1_TO_1"}
 
 
-@writer(Activation, quantized=True)
+@writer(Activation, also_quantized=True)
 def activation(draft: Draft, op: Activation) -> Tensor:
     """Write Activation as one operator if TFLite has it, else as several operators."""
     x = draft.operand(0)
@@ -196,14 +196,14 @@ def hardmax(draft: Draft, op: Hardmax) -> Tensor:
     return draft.node("ONE_HOT", position, depth, on, off, giving=x.info, axis=axis)
 
 
-@writer(Softmax, quantized=True)
+@writer(Softmax, also_quantized=True)
 def softmax(draft: Draft, op: Softmax) -> Tensor:
     """Write Softmax along the last axis."""
     check_scale(draft, (2.0**-8, 0, 2.0**-15))
     return draft.final("SOFTMAX", draft.operand(0), beta=op.beta)
 
 
-@writer(LogSoftmax, quantized=True)
+@writer(LogSoftmax, also_quantized=True)
 def log_softmax(draft: Draft, op: LogSoftmax) -> Tensor:
     """Write LogSoftmax; the factor beta is multiplied into the scores first."""
     check_scale(draft, (16 * 2.0**-8, 255, 16 * 2.0**-15))

@@ -31,7 +31,7 @@ def _region(region: Graph, passed_on: int = 0) -> Sheet:
     return sheet
 
 
-@writer(If, quantized=True, typed=True)
+@writer(If, also_quantized=True, typed=True)
 def if_(draft: Draft, op: If) -> list[Tensor]:
     """Write If: two subgraphs with the same inputs."""
     refuse_empty_branches(op)
@@ -39,7 +39,7 @@ def if_(draft: Draft, op: If) -> list[Tensor]:
     return draft.finals("IF", *draft.tensors(), then_subgraph_index=then_sheet, else_subgraph_index=else_sheet)
 
 
-@writer(While, quantized=True, typed=True)
+@writer(While, also_quantized=True, typed=True)
 def while_(draft: Draft, op: While) -> list[Tensor]:
     """Write While; all values are carried, including captured ones, which do not change."""
     tensors = draft.tensors()

@@ -83,7 +83,7 @@ def _slides(x: Tensor, result_info: TensorInfo, windows: Sequence[Window]) -> Sl
     return sliding(windows, x.shape[1:spatial_end], result_info.shape[1:spatial_end])
 
 
-@writer(Convolution2d, quantized=True)
+@writer(Convolution2d, also_quantized=True)
 def convolution(draft: Draft, op: Convolution2d) -> Tensor:
     """Write Convolution2d; the groups follow from the channels, and one group per channel is DEPTHWISE_CONV_2D."""
     x, weights = draft.operand(0), draft.operand(1)
@@ -99,7 +99,7 @@ def _has_scales(weights: Tensor) -> bool:
     return weights.info.quantization is not None and not weights.info.quantization.per_axis
 
 
-@writer(DepthwiseConvolution2d, quantized=True)
+@writer(DepthwiseConvolution2d, also_quantized=True)
 def depthwise_convolution(draft: Draft, op: DepthwiseConvolution2d) -> Tensor:
     """Write DepthwiseConvolution2d as DEPTHWISE_CONV_2D."""
     return _convolved(draft, op, "DEPTHWISE_CONV_2D", draft.operand(0), draft.operand(1))
@@ -137,7 +137,7 @@ def convolution_3d(draft: Draft, op: Convolution3d) -> Tensor:
     return draft.final("CONV_3D", padded(draft, x, padding), weights, bias, **options(windows, padding))
 
 
-@writer(TransposeConvolution2d, quantized=True)
+@writer(TransposeConvolution2d, also_quantized=True)
 def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
     """Write TransposeConvolution2d; the padding is that of the equivalent forward convolution.
 

@@ -80,7 +80,7 @@ _COMPARED: Final = {
 }
 
 
-@writer(ElementwiseBinary, Addition, Subtraction, Multiplication, Division, Maximum, Minimum, quantized=True)
+@writer(ElementwiseBinary, Addition, Subtraction, Multiplication, Division, Maximum, Minimum, also_quantized=True)
 def binary(draft: Draft, op: ElementwiseBinary) -> Tensor:
     """Write ElementwiseBinary as one operator if TFLite has it, else as several operators."""
     kind = _BINARY.get(op.operation)
@@ -118,7 +118,7 @@ def _made_binary(draft: Draft, operation: BinaryOperation, a: Tensor, b: Tensor)
     return refuse(f"TFLite has no operator for {operation.name}")
 
 
-@writer(ElementwiseUnary, quantized=True)
+@writer(ElementwiseUnary, also_quantized=True)
 def unary(draft: Draft, op: ElementwiseUnary) -> Tensor:
     """Write ElementwiseUnary as one operator if TFLite has it, else as several operators."""
     x, kind = draft.operand(0), _UNARY.get(op.operation)
@@ -179,7 +179,7 @@ def floor(draft: Draft, op: Floor) -> Tensor:
     return draft.final("FLOOR", draft.operand(0))
 
 
-@writer(Comparison, quantized=True)
+@writer(Comparison, also_quantized=True)
 def comparison(draft: Draft, op: Comparison) -> Tensor:
     """Write Comparison as the operator of the same name."""
     return draft.final(_COMPARED[op.operation], *draft.tensors())
@@ -209,7 +209,7 @@ def where(draft: Draft, op: Where) -> Tensor:
     return draft.final("SELECT_V2", *draft.tensors())
 
 
-@writer(Prelu, quantized=True)
+@writer(Prelu, also_quantized=True)
 def prelu(draft: Draft, op: Prelu) -> Tensor:
     """Write Prelu as PRELU, whose result has the input's shape."""
     x, alpha = draft.tensors()

@@ -10,10 +10,11 @@ from interposer.writers import emission
 from interposer.writers.borders import Border
 from interposer.writers.emission import Refusals, array_of
 from interposer.writers.refusals import refuse
+from interposer.writers.registry import called
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Sheet, Tensor
 from interposer.writers.tflite.tables import type_code
-from interposer.writers.tflite.tflite_layer_writers import Entry, find
+from interposer.writers.tflite.tflite_layer_writers import LAYER_WRITERS
 
 __all__ = ["bind_inputs", "name_outputs", "write_layers"]
 
@@ -73,24 +74,19 @@ def _written(draft: Draft) -> list[Tensor]:
         reason = None if info is None else _unwritable(info)
         if reason and not _is_packed(info):
             refuse(reason)
-    registered = find(type(draft.layer.op))
-    if registered is None:
+    registered = LAYER_WRITERS.find(type(draft.layer.op))
+    if registered is None or registered.write is None:
         refuse("TFLite has no operators to make it of")
-    if draft.is_quantized and not registered.quantized:
+    if draft.is_quantized and registered.moves and not draft.keeps_scales:
+        refuse("it moves elements from one scale to another, which TFLite does not")
+    if draft.is_quantized and not registered.moves and registered.exact is None:
         refuse("TFLite has no operators for quantized tensors to make it of")
-    if draft.is_quantized and registered.moves:
-        _check_scales(draft)
     if registered.typed or not any(_is_narrow(info) for info in (*draft.infos, *draft.results)):
-        return _called(registered, draft)
+        return called(registered.write, draft)
     wide = draft.widened()
-    results = _called(registered, wide)
+    results = called(registered.write, wide)
     draft.take_over(wide)
     return [draft.cast(tensor, info.dtype) for tensor, info in zip(results, draft.results, strict=True)]
-
-
-def _called(registered: Entry, draft: Draft) -> list[Tensor]:
-    written = registered.write(draft, draft.layer.op)
-    return [written] if isinstance(written, Tensor) else list(written)
 
 
 def _is_narrow(info: TensorInfo | None) -> bool:
@@ -103,18 +99,6 @@ def _is_packed(info: TensorInfo | None) -> bool:
     No other tensor of a file can have this type.
     """
     return info is not None and info.dtype is DataType.INT4 and info.constant is not None and info.is_quantized
-
-
-def _check_scales(draft: Draft) -> None:
-    """Refuse a layer that moves elements between tensors whose quantization differs."""
-    quantizations = {info.quantization for info in draft.infos if info is not None and info.is_quantized}
-    inferred = draft.layer.op.infer_infos(*draft.infos)
-    as_inferred = all(
-        expected is None or expected.quantization == actual.quantization
-        for expected, actual in zip(inferred, draft.results, strict=False)
-    )
-    if len(quantizations) > 1 or not as_inferred:
-        refuse("it moves elements from one scale to another, which TFLite does not")
 
 
 def name_outputs(border: Border, sheet: Sheet) -> None:

@@ -13,7 +13,7 @@ from interposer.writers.tflite.tflite_layer_writers import writer
 __all__: list[str] = []
 
 
-@writer(FullyConnected, quantized=True)
+@writer(FullyConnected, also_quantized=True)
 def fully_connected(draft: Draft, op: FullyConnected) -> Tensor:
     """Write FullyConnected; each row of the weights belongs to one output."""
     x, weights = draft.operand(0), draft.operand(1)
@@ -34,7 +34,7 @@ def _rows(draft: Draft, x: Tensor, size: int) -> tuple[int, int]:
     return rows, size
 
 
-@writer(BatchMatMul, quantized=True)
+@writer(BatchMatMul, also_quantized=True)
 def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
     """Write BatchMatMul; vectors become matrices of one row or column."""
     if op.adjoint_x or op.adjoint_y:

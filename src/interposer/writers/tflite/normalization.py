@@ -34,7 +34,7 @@ _EPSILON = 1e-12
 """L2_NORMALIZATION divides by the square root of at least this number."""
 
 
-@writer(L2Normalization, quantized=True)
+@writer(L2Normalization, also_quantized=True)
 def l2_normalization(draft: Draft, op: L2Normalization) -> Tensor:
     """Write L2Normalization along the last axis."""
     if op.eps != _EPSILON:

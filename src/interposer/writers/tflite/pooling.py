@@ -40,7 +40,7 @@ class _Places(NamedTuple):
         return math.prod(window.size for window in self.windows)
 
 
-@writer(Pooling2d, quantized=True)
+@writer(Pooling2d, also_quantized=True)
 def pooling(draft: Draft, op: Pooling2d) -> Tensor:
     """Write pooling; padding other than SAME becomes a PAD before it: the lowest number for maxima, else zeros."""
     if op.dilation_x > 1 or op.dilation_y > 1:

@@ -37,7 +37,7 @@ _PAIRS: Final = frozenset(
 """The quantized types that QUANTIZE requantizes, and the types of the results."""
 
 
-@writer(Quantize, quantized=True)
+@writer(Quantize, also_quantized=True)
 def quantize(draft: Draft, op: Quantize) -> Tensor:
     """Write Quantize as QUANTIZE; a layer that does not round ties away from zero is refused, as TFLite does so."""
     if draft.result.quantization is None:
@@ -55,7 +55,7 @@ def _several(*infos: TensorInfo) -> bool:
     return any(info.quantization is not None and info.quantization.per_axis for info in infos)
 
 
-@writer(Dequantize, quantized=True, typed=True)
+@writer(Dequantize, also_quantized=True, typed=True)
 def dequantize(draft: Draft, op: Dequantize) -> Tensor:
     """Write Dequantize as DEQUANTIZE to float32, and a cast to another type.
 

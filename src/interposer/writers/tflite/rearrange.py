@@ -37,7 +37,7 @@ def transpose(draft: Draft, op: Transpose | Permute) -> Tensor:
     return draft.final("TRANSPOSE", draft.operand(0), draft.ints(op.permutation, "order"))
 
 
-@writer(Concat, quantized=True)
+@writer(Concat, also_quantized=True)
 def concat(draft: Draft, op: Concat) -> Tensor:
     """Write Concat; inputs may only have different scales if TFLite rescales them."""
     target = draft.result

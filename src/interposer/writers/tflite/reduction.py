@@ -28,7 +28,7 @@ _KINDS: Final = {
 _COMPARED: Final = ("REDUCE_MAX", "REDUCE_MIN")
 
 
-@writer(Mean, quantized=True)
+@writer(Mean, also_quantized=True)
 def mean(draft: Draft, op: Mean) -> Tensor:
     """Write Mean; the axes are an operand."""
     return reduced(draft, "MEAN", draft.operand(0), op)
@@ -45,7 +45,7 @@ def reduced(draft: Draft, kind: str, x: Tensor, op: Mean | Reduce, info: TensorI
     return draft.node(kind, x, draft.ints(axes, "axes"), giving=info or draft.result, keep_dims=op.keep_dims)
 
 
-@writer(Reduce, quantized=True)
+@writer(Reduce, also_quantized=True)
 def reduce(draft: Draft, op: Reduce) -> Tensor:
     """Write Reduce as one operator if TFLite has it, else as several operators."""
     x, kind = draft.operand(0), _KINDS.get(op.operation)

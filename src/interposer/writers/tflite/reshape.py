@@ -25,7 +25,7 @@ def broadcast_to(draft: Draft, op: BroadcastTo) -> Tensor:
     return draft.final("BROADCAST_TO", draft.operand(0), draft.ints(op.shape, "shape"))
 
 
-@writer(Shape, quantized=True, typed=True)
+@writer(Shape, also_quantized=True, typed=True)
 def shape_of(draft: Draft, op: Shape) -> Tensor:
     """Write Shape, as a constant if the shape is known."""
     if draft.result.constant is not None:
@@ -33,7 +33,7 @@ def shape_of(draft: Draft, op: Shape) -> Tensor:
     return draft.final("SHAPE", draft.operand(0), out_type=op.dtype)
 
 
-@writer(Rank, quantized=True, typed=True)
+@writer(Rank, also_quantized=True, typed=True)
 def rank_of(draft: Draft, op: Rank) -> Tensor:
     """Write Rank as a constant."""
     return draft.constant(draft.rank, draft.result.dtype, "rank")

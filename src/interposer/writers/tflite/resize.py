@@ -11,7 +11,7 @@ from interposer.writers.tflite.tflite_layer_writers import writer
 __all__: list[str] = []
 
 
-@writer(Resize, quantized=True)
+@writer(Resize, also_quantized=True)
 def resize(draft: Draft, op: Resize) -> Tensor:
     """Write Resize; the size is an operand."""
     if draft.info(0).quantization != draft.result.quantization:
