@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -11,6 +12,15 @@ from interposer.core.types import DataType, Dim, TensorShape
 from interposer.frontends.node import Layers
 from interposer.ir.graph import Value
 from interposer.ops.dynamic import DynamicReshape
+from interposer.ops.elementwise import (
+    BinaryOperation,
+    Comparison,
+    ComparisonOperation,
+    ElementwiseBinary,
+    LogicalBinary,
+    LogicalBinaryOperation,
+    Where,
+)
 from interposer.ops.gather import Gather
 from interposer.ops.rearrange import Stack
 from interposer.ops.reshape import Reshape, Shape
@@ -21,11 +31,15 @@ __all__ = [
     "final_reshape_like",
     "inferred_sizes",
     "inserted_axes",
+    "python_ends",
     "removed_axes",
     "reshape_to",
     "reshaped",
     "squeezed",
 ]
+
+_FARTHEST: Final = (1 << 31) - 2
+"""An index beyond any element; the next larger one means the first element backwards for some engines."""
 
 
 def reshape_to(shape: TensorShape, sizes: Sequence[int], leading: int = 0) -> Reshape | None:
@@ -121,6 +135,26 @@ def inserted_axes(node: Layers, value: Value, axes: Sequence[int]) -> Value:
     for axis in sorted(axes):
         value = node.step(Stack(axis), value)
     return value
+
+
+def python_ends(
+    node: Layers, value: Value, starts: Value, ends: Value, axes: Sequence[int], steps: Sequence[int]
+) -> Value:
+    """Return the ends with which a `DynamicSlice` selects the elements that Python's slices select.
+
+    A slice that starts before the first element and goes backwards selects nothing in Python, and so in TensorFlow.
+    `DynamicSlice` starts at the first element; with the last index as the end it selects nothing either.
+    """
+    if all(step > 0 for step in steps):
+        return ends
+    dtype = ends.known.dtype
+    sizes = node.step(Gather(0), node.step(Shape(dtype), value), node.constant(np.array(axes)))
+    signs = node.constant(np.array([-1 if step < 0 else 0 for step in steps], dtype.numpy))
+    first = node.step(ElementwiseBinary(BinaryOperation.MUL), sizes, signs)  # 0 for an axis that goes forwards
+    is_before = node.step(Comparison(ComparisonOperation.LESS), starts, first)
+    backwards = node.constant(np.array([step < 0 for step in steps]))
+    is_empty = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), is_before, backwards)
+    return node.step(Where(), is_empty, node.constant(np.full(len(axes), _FARTHEST, dtype.numpy)), ends)
 
 
 def _reshape(node: Layers, shape: TensorShape, sizes: Sequence[int], leading: int) -> Reshape:

@@ -196,7 +196,7 @@ class DynamicSlice(DynamicOp):
     """Slice a tensor along axes, with starts, ends and steps that are tensors.
 
     Negative indices count from the end of the axis, and indices out of range are clamped. A negative step goes
-    backwards.
+    backwards; its start is clamped to the first element, so that a start before it selects this element.
 
     Shapes:
         input: any of rank 1 or more
@@ -208,6 +208,8 @@ class DynamicSlice(DynamicOp):
         [[2, 3], [5, 6]]
         >>> compute(DynamicSlice(axes=(0,)), [1, 2, 3], [-1], [-100], [-1]).tolist()
         [3, 2, 1]
+        >>> compute(DynamicSlice(axes=(0,)), [1, 2, 3], [-7], [-100], [-1]).tolist()
+        [1]
 
     Source:
         ONNX Slice-13; TFLite SLICE and STRIDED_SLICE with bounds that are no constants.
@@ -221,6 +223,15 @@ class DynamicSlice(DynamicOp):
 
     axes: tuple[int, ...] = attribute(doc="The axes that are sliced; negative ones count from the end.")
 
+    def settled(self, *infos: TensorInfo | None) -> Op | None:
+        data, *attribute_infos = self.arguments(infos)
+        starts, _, steps = (None if info is None else info.constant for info in attribute_infos)
+        if data is not None and starts is not None and steps is not None:
+            axes = zip(self._normal_axes(data.rank), starts.tolist(), steps.tolist(), strict=True)
+            if any(isinstance(data.shape[axis], Dim) and step < 0 and start < -1 for axis, start, step in axes):
+                return None  # the first element depends on the size
+        return super().settled(*infos)
+
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
         starts, ends, steps = values
         assert starts is not None and ends is not None
@@ -232,7 +243,7 @@ class DynamicSlice(DynamicOp):
         )
         begin, end, stride = zip(*(bounds.get(axis, (0, _LARGEST_INDEX, 1)) for axis in range(len(shape))), strict=True)
         return StridedSlice(
-            begin=tuple(map(_clamped_index, begin)),
+            begin=tuple(map(_first_index, begin, stride, shape)),
             end=tuple(map(_clamped_index, end)),
             stride=tuple(map(_clamped_index, stride)),
             begin_mask=sum(1 << axis for axis in range(len(shape)) if axis not in bounds),
@@ -255,6 +266,15 @@ class DynamicSlice(DynamicOp):
     def unsettled(self, input: TensorInfo, *others: Any) -> TensorInfo:
         sliced_axes = self._normal_axes(input.rank)
         return input.with_shape([UNKNOWN if axis in sliced_axes else dim for axis, dim in enumerate(input.shape)])
+
+
+def _first_index(start: int, step: int, size: int) -> int:
+    """Return the start for `StridedSlice`, which selects nothing if a backward slice starts before the first element.
+
+    Python's indices have this meaning; `DynamicSlice` starts at the first element instead.
+    """
+    is_before = step < 0 and start < -1 and not isinstance(size, Dim) and start < -size
+    return _clamped_index(-size if is_before else start)
 
 
 def _clamped_index(number: int) -> int:

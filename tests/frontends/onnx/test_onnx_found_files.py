@@ -153,3 +153,37 @@ def test_a_loop_that_runs_all_its_iterations_is_refused_before_it_runs_if_they_a
     loop = helper.make_node("Loop", ["m", "", "x"], ["y"], body=body)
     with pytest.raises(LimitExceededError, match="operations of arithmetic"):
         ip.load(model([loop], {"x": (3,)}, constants={"m": np.int64(LARGEST_COUNT)}))
+
+
+# --- slices -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [4, "n"])
+@pytest.mark.parametrize("is_computed", [False, True])
+@pytest.mark.parametrize(
+    ("start", "end", "step", "expected"),
+    [
+        (-6, -100, -1, [0]),
+        (-5, -100, -2, [0]),
+        (-(2**63) + 1, -(2**63) + 1, -1, [0]),
+        (-6, 0, -1, []),
+        (-6, -4, -1, []),
+        (-4, -5, -1, [0]),
+        (-1, -100, -3, [3, 0]),
+        (9, -100, -1, [3, 2, 1, 0]),
+        (-6, 2, 1, [0, 1]),
+    ],
+)
+def test_a_slice_starts_at_the_first_element_backwards_if_its_start_lies_before(
+    size, is_computed, start, end, step, expected
+):
+    bounds = {name: np.array([number]) for name, number in zip("setn", (start, end, step, 0), strict=True)}
+    inputs = {"x": (size,)}
+    if is_computed:
+        inputs |= {name: bounds.pop(name) for name in "set"}
+    slice_ = helper.make_node("Slice", ["x", "s", "e", "n", "t"], ["y"])
+    data = model([slice_], inputs, constants=bounds, opset=13).SerializeToString()
+    x = np.arange(4, dtype=np.float32)
+    feeds = {"x": x} | {name: np.array([number]) for name, number in zip("set", (start, end, step), strict=True)}
+    with ip.load(data) as loaded:
+        assert loaded.run({name: feeds[name] for name in inputs})[0].tolist() == expected

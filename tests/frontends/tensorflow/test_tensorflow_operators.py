@@ -303,6 +303,7 @@ def sliced(begin, end, strides, **masks):
         (lambda: sliced([0, None], [0, 0], [1, 1], begin_mask=1, end_mask=3), lambda x: x[:, 2:]),
         (lambda: sliced([0, None], [0, 0], [1, 1], begin_mask=1, end_mask=1, shrink_axis_mask=2), lambda x: x[:, 2]),
         (lambda: sliced([5, 0], [None, 2], [-1, 1], begin_mask=2), lambda x: x[5:2:-1, :2]),
+        (lambda: sliced([-9, None], [-99, 0], [-1, 1], end_mask=2), lambda x: x[-9:-99:-1, 2:]),
         (
             lambda: sliced([0, None, 0], [0, 0, 0], [1, 1, 1], ellipsis_mask=1, shrink_axis_mask=2, new_axis_mask=4),
             lambda x: x[..., 2, np.newaxis],

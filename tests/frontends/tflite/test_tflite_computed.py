@@ -86,6 +86,7 @@ BOUNDS = np.int32([1, -1, 3]), np.int32([2, -4, 1]), np.int32([1, -1, -1])
         (BOUNDS, {}, X[1:2, -1:-4:-1, 3:1:-1]),
         (BOUNDS, {"begin_mask": 6, "end_mask": 6}, X[1:2, ::-1, ::-1]),
         (BOUNDS, {"shrink_axis_mask": 2}, X[1:2, -1, 3:1:-1]),
+        ((np.int32([-9, 0]), np.int32([-99, 2]), np.int32([-1, 1])), {}, X[-9:-99:-1, 0:2]),
         (BOUNDS, {"shrink_axis_mask": 7}, X[1, -1, 3]),
         (BOUNDS, {"ellipsis_mask": 2}, X[1:2, ..., 3:1:-1]),
         (BOUNDS, {"new_axis_mask": 2}, X[1:2, np.newaxis, 3:1:-1]),

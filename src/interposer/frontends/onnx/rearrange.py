@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from interposer.core.errors import ParseError
-from interposer.core.types import DataLayout
+from interposer.core.types import DataLayout, Dim
 from interposer.frontends.axes import checked_axes, checked_axis
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, operator
@@ -102,11 +102,28 @@ def _sliced(node: Node, starts: Sequence[int], ends: Sequence[int], axes: Sequen
     indices = [slice(None, None, 1)] * len(shape)
     for axis, *index in zip(checked_axes(axes, len(shape)), starts, ends, steps, strict=True):
         indices[axis] = slice(*index)
+    if any(_is_before_first(*item) is None for item in zip(indices, shape, strict=True)):
+        bounds = [node.constant(np.array(numbers, np.int64)) for numbers in (starts, ends, steps)]
+        return node.result(DynamicSlice(tuple(axes)), node.value(0), *bounds)
+    indices = [
+        slice(-dim, index.stop, index.step) if _is_before_first(index, dim) else index
+        for index, dim in zip(indices, shape, strict=True)
+    ]
     if shape.is_concrete and all(step == 1 for step in steps):
         bounds = [index.indices(dim) for index, dim in zip(indices, shape, strict=True)]
         begin, size = tuple(b for b, _, _ in bounds), tuple(max(0, e - b) for b, e, _ in bounds)
         return node.result(Slice(begin, size), node.value(0))
     return node.result(_strided(indices), node.value(0))
+
+
+def _is_before_first(index: slice, dim: int) -> bool | None:
+    """Return True if a backward slice starts before the first element; None if that depends on the unknown size `dim`.
+
+    ONNX then starts at the first element, while `StridedSlice` and NumPy select nothing.
+    """
+    if index.step > 0 or index.start is None or index.start >= -1:
+        return False
+    return None if isinstance(dim, Dim) else index.start < -dim
 
 
 def _strided(indices: Sequence[slice]) -> StridedSlice:

@@ -10,7 +10,7 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import MAX_RANK, Dim
 from interposer.frontends.axes import checked_axes, checked_axis
-from interposer.frontends.reshaping import inserted_axes, removed_axes
+from interposer.frontends.reshaping import inserted_axes, python_ends, removed_axes
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
@@ -193,9 +193,9 @@ def _computed_strided_slice(node: Node, masks: dict[str, int], strides: Sequence
             node, 1, sliced.values(), masks["begin_mask"], [0 if strides[i] > 0 else -1 for i in sliced.values()]
         )
         far = [_FARTHEST if strides[i] > 0 else -_FARTHEST for i in sliced.values()]
-        x = node.step(
-            DynamicSlice(tuple(sliced)), x, starts, _bounds(node, 2, sliced.values(), masks["end_mask"], far), steps
-        )
+        ends = _bounds(node, 2, sliced.values(), masks["end_mask"], far)
+        ends = python_ends(node, x, starts, ends, tuple(sliced), [strides[i] for i in sliced.values()])
+        x = node.step(DynamicSlice(tuple(sliced)), x, starts, ends, steps)
     for axis, i in sorted(item_of_axis.items(), reverse=True):
         if masks["shrink_axis_mask"] >> i & 1:
             x = node.step(Gather(axis), x, node.step(Gather(0), node.value(1), node.constant(np.array(i))))

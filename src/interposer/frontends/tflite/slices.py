@@ -10,6 +10,7 @@ import numpy as np
 from interposer.core.schema import Op
 from interposer.core.types import Array, Dim
 from interposer.frontends.elementwise import ADD, EQUAL, LESS
+from interposer.frontends.reshaping import python_ends
 from interposer.frontends.tflite.node import Node
 from interposer.ir.graph import Value
 from interposer.ops.dynamic import DynamicSlice
@@ -51,6 +52,7 @@ def computed_strided_slice(node: Node) -> Value:
     begin = _replaced(node, _picked(node, begin, numbers), _bits(o["begin_mask"], numbers) & ~shrunk, -forward)
     end = _replaced(node, _picked(node, end, numbers), _bits(o["end_mask"], numbers), forward)
     end = _replaced(node, end, shrunk, _next(node, begin))
+    end = python_ends(node, x, begin, end, axes, strides.tolist())
     operands = x, begin, end, node.constant(strides.astype(begin.known.dtype.numpy))
     structure = {name: o[name] for name in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask")}
     if not any(structure.values()):

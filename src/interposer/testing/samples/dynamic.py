@@ -63,7 +63,7 @@ def dynamic_slice() -> Iterator[Sample]:
     """
     for label, operand in typed((4, 3)):
         yield Sample(DynamicSlice((0,)), [operand, _numbers([1]), _numbers([3])], name=label)
-    for start, end, step in [(-2, 100, 1), (-1, -100, -1), (3, 0, -2), (2, 2, 1), (0, 1 << 40, 3)]:
+    for start, end, step in [(-2, 100, 1), (-1, -100, -1), (-7, -100, -1), (3, 0, -2), (2, 2, 1), (0, 1 << 40, 3)]:
         operands = [_numbers([bound]) for bound in (start, end, step)]
         yield Sample(DynamicSlice((1,)), [given((2, 5)), *operands], name=f"{start}-{end}-{step}")
     bounds = [_numbers([0, 1], INT32), _numbers([-1, 2], INT32)]

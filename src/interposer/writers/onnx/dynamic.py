@@ -24,6 +24,7 @@ from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.encoding import encoded, filled
 from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.onnx_window_attributes import kernel_attributes
+from interposer.writers.onnx.rearrange import FARTHEST
 from interposer.writers.onnx.tensor import Tensor
 from interposer.writers.refusals import refuse
 
@@ -59,8 +60,11 @@ def dynamic_tile(draft: Draft, op: DynamicTile) -> Tensor:
 def dynamic_slice(draft: Draft, op: DynamicSlice) -> Tensor:
     """Write DynamicSlice as Slice."""
     axes = draft.ints([normal_axis(axis, draft.rank) for axis in op.axes], "axes")
-    steps = None if draft.optional(3) is None else _wide(draft, 3)
-    return draft.node("Slice", draft.operand(0), _wide(draft, 1), _wide(draft, 2), axes, steps)
+    ends, steps = _wide(draft, 2), None if draft.optional(3) is None else _wide(draft, 3)
+    known_steps = None if steps is None else draft.info(3).constant
+    if steps is not None and (known_steps is None or (known_steps < 0).any()):
+        ends = draft.node("Min", ends, draft.ints([FARTHEST], "farthest"))
+    return draft.node("Slice", draft.operand(0), _wide(draft, 1), ends, axes, steps)
 
 
 @writer(DynamicPad, moves=True)

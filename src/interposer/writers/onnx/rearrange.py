@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import Dim
 from interposer.ops.axes import normal_axis
 from interposer.ops.rearrange import (
     Concat,
@@ -26,12 +27,14 @@ from interposer.writers.onnx.encoding import encoded
 from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
 
-__all__ = ["LARGEST", "LEAST"]
+__all__ = ["FARTHEST", "LARGEST", "LEAST"]
 
 LARGEST: Final = 2**63 - 1
 """The number that means the end of an axis."""
 LEAST: Final = -(2**63) + 1
 """The number that means the position before the start of an axis, for negative steps."""
+FARTHEST: Final = 2**31 - 2
+"""A number beyond the end of any axis; for ONNX Runtime, 2**31 - 1 means the position before the start backwards."""
 _MODES: Final = {PaddingMode.REFLECT: "reflect", PaddingMode.EDGE: "edge", PaddingMode.WRAP: "wrap"}
 _NUMPY_MODES: Final = {PaddingMode.SYMMETRIC: "symmetric", PaddingMode.WRAP: "wrap"}
 _WRAP_SINCE: Final = 19
@@ -80,13 +83,36 @@ def strided_slice(draft: Draft, op: StridedSlice) -> Tensor:
     """Write StridedSlice; shrunk axes are slices of one element that are squeezed, and new axes are inserted last."""
     index = op.index(draft.rank)
     axis_indices = [indexer for indexer in index if indexer is not None]
-    cuts = [(axis, _cut(indexer)) for axis, indexer in enumerate(axis_indices) if indexer != slice(None, None, 1)]
+    x, shape, sliced = draft.operand(0), draft.info(0).shape, dict(enumerate(axis_indices))
+    for axis, indexer in sliced.items():
+        if isinstance(indexer, slice) and _may_start_before(indexer, shape[axis]):
+            x, sliced[axis] = _shortened(draft, x, axis, indexer)
+    cuts = [(axis, _cut(indexer)) for axis, indexer in sliced.items() if indexer != slice(None, None, 1)]
     starts, ends, steps = ([cut[i] for _, cut in cuts] for i in range(3))
     axes = [axis for axis, _ in cuts]
-    x = draft.slice(draft.operand(0), starts, ends, axes, steps if any(step != 1 for step in steps) else None)
+    x = draft.slice(x, starts, ends, axes, steps if any(step != 1 for step in steps) else None)
     x = draft.squeeze(x, [axis for axis, indexer in enumerate(axis_indices) if isinstance(indexer, int)])
     remaining = [indexer for indexer in index if not isinstance(indexer, int)]
     return draft.unsqueeze(x, [axis for axis, indexer in enumerate(remaining) if indexer is None])
+
+
+def _may_start_before(index: slice, dim: int) -> bool:
+    """Return True if a backward slice may start before the first element, where ONNX does not select nothing."""
+    if index.start is None or index.start >= -1 or (index.step or 1) > 0:
+        return False
+    return isinstance(dim, Dim) or index.start < -dim
+
+
+def _shortened(draft: Draft, x: Tensor, axis: int, index: slice) -> tuple[Tensor, slice]:
+    """Return the elements of `x` up to the start of a backward slice, and the slice of them that begins at their end.
+
+    There are none if the slice starts before the first element.
+    """
+    size = draft.info(0).shape[axis]
+    if not isinstance(size, Dim) or (index.stop is not None and index.start <= index.stop < 0):
+        return x, slice(0, 0, 1)
+    end = index.stop - index.start - 1 if index.stop is not None and index.stop < 0 else index.stop
+    return draft.slice(x, [0], [index.start + 1], [axis]), slice(-1, end, index.step)
 
 
 def _cut(index: slice | int) -> tuple[int, int, int]:
@@ -95,7 +121,7 @@ def _cut(index: slice | int) -> tuple[int, int, int]:
     step = index.step or 1
     start = index.start if index.start is not None else 0 if step > 0 else LARGEST
     end = index.stop if index.stop is not None else LARGEST if step > 0 else LEAST
-    return start, end, step
+    return start, end if step > 0 else min(end, FARTHEST), step
 
 
 @writer(ReverseV2, moves=True)
