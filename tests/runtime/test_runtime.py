@@ -400,3 +400,12 @@ def test_a_context_that_cannot_be_created_with_the_runtime_is_an_error() -> None
             Runtime(CreationOptions(all_contexts=True))
     finally:
         process_registry().deregister("Broken")
+
+
+@pytest.mark.parametrize("backend", [None, "Absent"])
+def test_a_layer_on_a_backend_that_the_network_lacks_is_an_error_of_loading(runtime, backend):
+    created = optimize(three_parts(), ["Sums", "Device"], runtime.device_spec)
+    created.graph.inputs[0].backend = backend
+    where = "on no backend" if backend is None else "on backend 'Absent'"
+    with pytest.raises(LoadError, match=f"would run {where}, but the network was divided among these backends: "):
+        runtime.load_network(created)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from interposer.core.families import import_families
 from interposer.file_formats.format import Certainty, Content, Format, Reading, WriteOption
+from interposer.formats.onnx import is_text
 from interposer.frontends.template import Template
 from interposer.ir.graph import Layer
 from interposer.ir.network import Network
@@ -41,8 +42,10 @@ class Onnx(Format):
     )  # fmt: skip
 
     def recognizes(self, content: Content) -> Certainty:
-        """Return GUESS for the version of the format, with which most models begin, binary or text."""
-        return Certainty.GUESS if content.head.startswith((b"\x08", b"ir_version")) else Certainty.NO
+        """Return STRUCTURE for a text, and GUESS for the version of the format, with which most binary models begin."""
+        if is_text(content.head):
+            return Certainty.STRUCTURE
+        return Certainty.GUESS if content.head.startswith(b"\x08") else Certainty.NO
 
     def accepts(self, source: object) -> bool:
         """Return True for a model that the package onnx has read."""

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from interposer.formats.text import first_field
+
 __all__ = ["BINARY", "TEXT", "is_saved_model", "is_saved_model_content", "is_tensorflow", "is_text", "missing"]
 
 BINARY: Final = "saved_model.pb"
@@ -59,7 +61,7 @@ def _begins_with_node(data: bytes) -> bool:
 def is_saved_model_content(head: bytes) -> bool:
     """Return True if the first bytes of a file are those of a SavedModel, and not of a graph."""
     if is_text(head):
-        return _first_word(head).startswith((b"saved_model", b"meta_graphs"))
+        return first_field(head).startswith((b"saved_model", b"meta_graphs"))
     at = len(_SCHEMA_VERSION)
     if not head.startswith(_SCHEMA_VERSION):
         return False
@@ -73,14 +75,4 @@ def is_text(head: bytes) -> bool:
 
     A binary graph begins with a line feed (0x0A), which a text may also do.
     """
-    word = _first_word(head)
-    known = next((item for item in _WORDS if word.startswith(item)), None)
-    return known is not None and word[len(known) :].lstrip()[:1] in {b"{", b":", b"<"}
-
-
-def _first_word(head: bytes) -> bytes:
-    """Return the bytes from the first word on, without comments and blanks before it."""
-    word = head.lstrip()
-    while word.startswith(b"#"):
-        word = word.partition(b"\n")[2].lstrip()
-    return word
+    return first_field(head) in _WORDS

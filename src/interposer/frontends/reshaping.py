@@ -9,18 +9,11 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import DataType, Dim, TensorShape
+from interposer.frontends.elementwise import LESS, LOGICAL_AND, MUL
 from interposer.frontends.node import Layers
 from interposer.ir.graph import Value
 from interposer.ops.dynamic import DynamicReshape
-from interposer.ops.elementwise import (
-    BinaryOperation,
-    Comparison,
-    ComparisonOperation,
-    ElementwiseBinary,
-    LogicalBinary,
-    LogicalBinaryOperation,
-    Where,
-)
+from interposer.ops.elementwise import Where
 from interposer.ops.gather import Gather
 from interposer.ops.rearrange import Stack
 from interposer.ops.reshape import Reshape, Shape
@@ -150,10 +143,10 @@ def python_ends(
     dtype = ends.known.dtype
     sizes = node.step(Gather(0), node.step(Shape(dtype), value), node.constant(np.array(axes)))
     signs = node.constant(np.array([-1 if step < 0 else 0 for step in steps], dtype.numpy))
-    first = node.step(ElementwiseBinary(BinaryOperation.MUL), sizes, signs)  # 0 for an axis that goes forwards
-    is_before = node.step(Comparison(ComparisonOperation.LESS), starts, first)
+    first = node.step(MUL, sizes, signs)  # 0 for an axis that goes forwards
+    is_before = node.step(LESS, starts, first)
     backwards = node.constant(np.array([step < 0 for step in steps]))
-    is_empty = node.step(LogicalBinary(LogicalBinaryOperation.LOGICAL_AND), is_before, backwards)
+    is_empty = node.step(LOGICAL_AND, is_before, backwards)
     return node.step(Where(), is_empty, node.constant(np.full(len(axes), _FARTHEST, dtype.numpy)), ends)
 
 

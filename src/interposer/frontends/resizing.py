@@ -30,12 +30,14 @@ def resized(inputs: Mapping[str, TensorShape], shapes: Resizes) -> dict[str, Ten
     """Return the shapes of all inputs, with the caller's shapes applied.
 
     A shape from the caller must have the rank of the input. It may change a known dimension; None keeps the model's. A
-    named dimension has the same size in every input.
+    named dimension has the same size in every input. A number is the shape of an input of rank 1 or of unknown rank, if
+    it is given by the name of the input.
 
     Raises:
         InvalidArgumentError: an unknown input or dimension, a different rank, or two sizes for one
             dimension name.
     """
+    shapes = {name: _of_rank_one(name, shape, inputs) for name, shape in shapes.items()}
     _check_names(inputs, shapes)
     shapes_of_inputs = {name: _given(name, shape, shapes.get(name)) for name, shape in inputs.items()}
     sizes = {name: _size(name, size) for name, size in shapes.items() if isinstance(size, Integral)}
@@ -65,8 +67,20 @@ def check_shapes(missing: Sequence[str]) -> None:
     raise UnboundInputError({"Input": len(missing)}, (), shapes=True, notes=notes)
 
 
+def _of_rank_one(name: str, shape: Any, inputs: Mapping[str, TensorShape]) -> Any:
+    """Return the shape of rank 1 that a number by the name of an input stands for; other arguments are unchanged."""
+    if not isinstance(shape, Integral) or name not in inputs or name in _dimension_names(inputs):
+        return shape
+    declared = inputs[name]
+    return (shape,) if not declared.is_ranked or len(declared) == 1 else shape
+
+
+def _dimension_names(inputs: Mapping[str, TensorShape]) -> set[str | None]:
+    return {dim.name for shape in inputs.values() if shape.is_ranked for dim in shape if isinstance(dim, Dim)}
+
+
 def _check_names(inputs: Mapping[str, TensorShape], shapes: Resizes) -> None:
-    sizes = {dim.name for shape in inputs.values() if shape.is_ranked for dim in shape if isinstance(dim, Dim)}
+    sizes = _dimension_names(inputs)
     for name, given in shapes.items():
         is_size = isinstance(given, Integral)
         known = sorted(filter(None, sizes)) if is_size else list(inputs)

@@ -118,7 +118,7 @@ class Factories:
         return getattr(create_manager, "__func__", None) is Backend.create_memory_manager
 
     def _create_factory(self, backend_id: str) -> None:
-        backend: Backend = self._optimized.backends[backend_id]
+        backend: Backend = self._backend(backend_id, "its layers")
         options = self._optimized.model_options.get(backend_id, {})
         try:
             manager = self._memory_manager(backend)
@@ -128,6 +128,19 @@ class Factories:
         except Exception as error:
             text = f"backend {backend_id} could not make its workload factory: {error_text(error)}"
             raise LoadError(text, backend=backend_id) from error
+
+    def _backend(self, backend_id: str | None, user: str) -> Backend:
+        """Return the network's backend with an id; `user` says in the error what needs it.
+
+        Raises:
+            LoadError: the network was divided among other backends, as a damaged saved network may say.
+        """
+        backend: Backend | None = None if backend_id is None else self._optimized.backends.get(backend_id)
+        if backend is None:
+            where = "on no backend" if backend_id is None else f"on backend {backend_id!r}"
+            known = ", ".join(self._optimized.backends) or "none"
+            raise LoadError(f"{user} would run {where}, but the network was divided among these backends: {known}")
+        return backend
 
     def _register_handle_factories(self, backend: Backend) -> None:
         already_registered = len(self.registry.memory_managers)
@@ -166,7 +179,7 @@ class Factories:
         backend = str(layer.backend)
         if factory_id not in (None, DEFAULT_FACTORY):
             return self.registry.factory(str(factory_id))
-        if self._optimized.backends[backend].handle_factory_preferences:
+        if self._backend(layer.backend, f"layer {layer}").handle_factory_preferences:
             return self._arena(backend)
         return self.registry.factory(own_factory_id(backend))
 

@@ -11,7 +11,7 @@ import pytest
 from interposer import Runtime
 from interposer.backend import Backend, KernelTable
 from interposer.core.errors import ParseError, UnknownBackendError, UnsupportedOperatorError
-from interposer.core.types import Array
+from interposer.core.types import MAX_RANK, Array
 from interposer.frontends import nnapi
 from interposer.ops import ElementwiseUnary, UnaryOperation
 from tests.frontends.nnapi.models import compute, ints, one_operation, scalar, tensor
@@ -128,14 +128,16 @@ def test_fill_takes_a_value_that_is_computed_at_run_time(dims):
     assert result.tolist() == [[4, 4], [4, 4]]
 
 
-def test_more_dimensions_than_are_supported_are_refused():
-    document = one_operation("EXP", [tensor([1] * 9)], [tensor([1] * 9)])
+@pytest.mark.parametrize("rank", [MAX_RANK + 1, 1000])
+@pytest.mark.parametrize("data", [{}, {"lifetime": "CONSTANT_COPY", "data": [1.0]}])
+def test_more_dimensions_than_are_supported_are_refused(rank, data):
+    document = one_operation("EXP", [{**tensor([1] * rank), **data}], [tensor([1] * rank)])
     with pytest.raises(ParseError) as caught:
         nnapi.build(document)
-    assert str(caught.value) == "operands[0]: a tensor has rank 9; ranks 0 to 8 are supported"
+    assert str(caught.value) == f"operands[0]: a tensor has rank {rank}; ranks 0 to {MAX_RANK} are supported"
 
 
-@pytest.mark.parametrize("rank", [9, 10])
+@pytest.mark.parametrize("rank", [MAX_RANK + 1, MAX_RANK + 2])
 @pytest.mark.parametrize("data", [None, [1.5] * 2])
 def test_an_operand_of_too_many_dimensions_affects_only_the_operations_that_use_it(rank, data):
     dims = [2] + [1] * (rank - 1)
@@ -159,5 +161,5 @@ def test_an_operand_of_too_many_dimensions_affects_only_the_operations_that_use_
     }  # fmt: skip
     answers = nnapi.supported(document, ["CpuRef"])
     assert [bool(answer) for answer in answers] == [True, False, False, True]
-    assert answers[1].problem == f"operands[2] has rank {rank}; ranks 0 to 8 are supported"
-    assert answers[2].problem == f"operands[3] has rank {rank}; ranks 0 to 8 are supported"
+    assert answers[1].problem == f"operands[2] has rank {rank}; ranks 0 to {MAX_RANK} are supported"
+    assert answers[2].problem == f"operands[3] has rank {rank}; ranks 0 to {MAX_RANK} are supported"

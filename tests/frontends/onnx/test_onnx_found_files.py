@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import interposer as ip
-from interposer.core.errors import InvalidArgumentError, LimitExceededError, UnboundInputError
+from interposer.core.errors import InvalidArgumentError, LimitExceededError, ParseError, UnboundInputError
 from interposer.frontends.onnx import load, operator
 from tests.frontends.onnx.models import info, model, ours
 
@@ -187,3 +187,86 @@ def test_a_slice_starts_at_the_first_element_backwards_if_its_start_lies_before(
     feeds = {"x": x} | {name: np.array([number]) for name, number in zip("set", (start, end, step), strict=True)}
     with ip.load(data) as loaded:
         assert loaded.run({name: feeds[name] for name in inputs})[0].tolist() == expected
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+TEXT = """
+ir_version: 8
+graph {
+  node { input: "x" output: "y" op_type: "Relu" }
+  name: "text"
+  input { name: "x" type { tensor_type { elem_type: 1 shape { dim { dim_value: 3 } } } } }
+  output { name: "y" }
+}
+opset_import { version: 13 }
+"""
+
+
+@pytest.mark.parametrize("name", ["model.pbtxt", "model.onnx", "model.txt", "model.textproto"])
+@pytest.mark.parametrize("head", ["", "# a comment\n\n", "opset_import { domain: 'com.microsoft' version: 1 }\n"])
+def test_a_model_in_the_text_format_is_read_under_any_name(tmp_path, name, head):
+    path = tmp_path / name
+    path.write_text(head + TEXT)
+    with ip.load(path) as loaded:
+        assert loaded.run([np.float32([-1, 0, 2])])[0].tolist() == [0, 0, 2]
+
+
+def test_a_graph_of_tensorflow_is_read_under_the_name_of_an_onnx_file(tmp_path):
+    path = tmp_path / "graph.onnx"
+    placeholder = 'node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } }'
+    path.write_text(placeholder + 'node { name: "y" op: "Relu" input: "x" }')
+    for shape in (3, (3,)):
+        with ip.load(path, shapes={"x": shape}) as loaded:
+            assert loaded.run([np.float32([-1, 0, 2])])[0].tolist() == [0, 0, 2]
+
+
+# --- sparse tensors ---------------------------------------------------------------------------------------------------
+
+DENSE = [[0, 1, 0], [0, 0, 2]]
+
+
+def sparse(indices, shape=(2, 3)):
+    values = numpy_helper.from_array(np.float32([1, 2]), "s")
+    return helper.make_sparse_tensor(values, numpy_helper.from_array(np.array(indices, np.int64), "indices"), shape)
+
+
+def sum_with(graph):
+    """Return a model of a graph that adds "s", which the graph defines, to an input of zeros."""
+    graph.node.append(helper.make_node("Add", ["x", "s"], ["y"]))
+    graph.input.append(info("x", (2, 3)))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+@pytest.mark.parametrize("indices", [[1, 5], [[0, 1], [1, 2]]])
+def test_sparse_tensors_are_read_as_dense_ones(indices):
+    stored = graph_of([])
+    stored.sparse_initializer.append(sparse(indices))
+    computed = graph_of([helper.make_node("Constant", [], ["s"], sparse_value=sparse(indices))])
+    for graph in (stored, computed):
+        assert ours(sum_with(graph), np.zeros((2, 3), np.float32))[0].tolist() == DENSE
+    branch = graph_of([helper.make_node("Add", ["x", "s"], ["t"])], outputs=["t"], name="then")
+    branch.sparse_initializer.append(sparse(indices))
+    other = graph_of([helper.make_node("Neg", ["x"], ["e"])], outputs=["e"], name="else")
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=other)
+    chosen = model([node], {"x": (2, 3), "c": np.array(True)})
+    with ip.load(chosen) as loaded:
+        assert loaded.run([np.zeros((2, 3), np.float32), np.array(True)])[0].tolist() == DENSE
+
+
+@pytest.mark.parametrize(
+    ("indices", "shape", "message"),
+    [
+        ([1, 6], (2, 3), "sparse tensor of shape [2, 3] has an index out of range"),
+        ([[0, 1], [-1, 0]], (2, 3), "sparse tensor of shape [2, 3] has an index out of range"),
+        ([1, 2, 3], (2, 3), "has values of shape [2] and indices of shape [3]; expected an index, or"),
+        ([1, 2], (1 << 20, 1 << 20), "a sparse tensor of shape [1048576, 1048576] and of the type float32 is not "
+         "supported"),
+    ],
+)  # fmt: skip
+def test_damaged_sparse_tensors_are_refused(indices, shape, message):
+    graph = graph_of([])
+    graph.sparse_initializer.append(sparse(indices, shape))
+    with pytest.raises(ParseError) as caught:
+        load(sum_with(graph))
+    assert str(caught.value).startswith("sparse initializer 's': ") and message in str(caught.value)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean
-from interposer.core.types import Array, DataType, Quantization, TensorInfo
+from interposer.core.types import MAX_RANK, Array, DataType, Quantization, TensorInfo
 
 __all__ = ["Model", "Operand", "Operation", "read_document"]
 
@@ -246,6 +246,8 @@ def _dims(record: Mapping[str, Any], where: str) -> tuple[int, ...]:
     dims = _integers(record, "dims", where)
     if min(dims, default=0) < 0:
         raise ParseError(f"'dims' is {list(dims)}; a dimension must not be negative, and 0 means unknown", where=where)
+    if len(dims) > MAX_RANK:
+        raise ParseError(f"a tensor has rank {len(dims)}; ranks 0 to {MAX_RANK} are supported", where=where)
     return dims
 
 

@@ -13,7 +13,7 @@ from interposer.frontends.onnx.proto import Message
 __all__ = ["Attributes"]
 
 _FLOAT, _INT, _STRING, _TENSOR, _GRAPH = 1, 2, 3, 4, 5
-_FLOATS, _INTS, _STRINGS, _TYPE = 6, 7, 8, 13
+_FLOATS, _INTS, _STRINGS, _SPARSE, _TYPE = 6, 7, 8, 11, 13
 _TITLES: Final = {
     _FLOAT: "a number",
     _INT: "an integer",
@@ -23,6 +23,7 @@ _TITLES: Final = {
     _FLOATS: "numbers",
     _INTS: "integers",
     _STRINGS: "texts",
+    _SPARSE: "a sparse tensor",
     _TYPE: "a type",
 }
 
@@ -112,6 +113,11 @@ class Attributes:
         """Return the `TensorProto` of an attribute."""
         attribute = self._attribute(name, _TENSOR)
         return self._required(name) if attribute is None else attribute.t
+
+    def sparse_tensor(self, name: str) -> Message:
+        """Return the `SparseTensorProto` of an attribute."""
+        attribute = self._attribute(name, _SPARSE)
+        return self._required(name) if attribute is None else attribute.sparse_tensor
 
     def type_proto(self, name: str) -> Message:
         """Return the `TypeProto` of an attribute."""

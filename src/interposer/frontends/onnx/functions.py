@@ -123,6 +123,7 @@ class Functions:
         if self._taken is None:
             self._taken = set(_all_names(self._graph.node))
             self._taken.update(value.name for value in (*self._graph.input, *self._graph.initializer))
+            self._taken.update(tensor.values.name for tensor in self._graph.sparse_initializer)
         local_names = {*function.input, *function.output, *_all_names(function.node)}
         prefix, number = f"{name}/", 1
         while any(f"{prefix}{local_name}" in self._taken for local_name in local_names):
@@ -270,4 +271,5 @@ def _all_names(nodes: Iterable[Message]) -> Iterator[str]:
         yield from node.output
         for graph in graphs_of(node):
             yield from (value.name for value in (*graph.input, *graph.initializer, *graph.output))
+            yield from (tensor.values.name for tensor in graph.sparse_initializer)
             pending += graph.node

@@ -19,7 +19,7 @@ from interposer.frontends.onnx.importer import GraphImporter
 from interposer.frontends.onnx.onnx_converters import Converter
 from interposer.frontends.onnx.order import cut, in_running_order, names_in
 from interposer.frontends.onnx.proto import Document, Message, Source, onnx_package, read_model
-from interposer.frontends.onnx.tensors import array_of
+from interposer.frontends.onnx.tensors import array_of, dense_array_of
 from interposer.frontends.resizing import check_shapes
 from interposer.frontends.sources import errors_at
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
@@ -137,12 +137,17 @@ def _read(document: Document) -> _Read:
             constants[tensor.name] = array_of(tensor, files, document.apart.get(position))
         except ParseError as error:
             raise ParseError(error.message, where=f"initializer {tensor.name!r}") from error
+    for tensor in document.model.graph.sparse_initializer:
+        try:
+            constants[tensor.values.name] = dense_array_of(tensor, files)
+        except ParseError as error:
+            raise ParseError(error.message, where=f"sparse initializer {tensor.values.name!r}") from error
     return _Read(document.model, constants, files)
 
 
 def _inputs(graph: Message, values: Values) -> list[Message]:
     """Return the graph inputs that have no default (an initializer), or for which `values` has a value."""
-    defaults = {tensor.name for tensor in graph.initializer} - values.keys()
+    defaults = {*_initializers(graph)} - values.keys()
     return [value for value in graph.input if value.name not in defaults]
 
 
@@ -220,13 +225,19 @@ def _check_names(graph: Message) -> None:
         raise ParseError(error)
 
 
+def _initializers(graph: Message) -> list[str]:
+    """Return the names of the initializers of a graph, dense and sparse ones."""
+    return [
+        *(tensor.name for tensor in graph.initializer),
+        *(tensor.values.name for tensor in graph.sparse_initializer),
+    ]
+
+
 def _name_problems(graph: Message) -> Iterator[str]:
-    if graph.sparse_initializer:
-        yield "sparse initializers are not supported"
     if not graph.output:
         yield "the graph has no outputs"
     inputs = [value.name for value in graph.input]
-    initializers = [tensor.name for tensor in graph.initializer]
+    initializers = _initializers(graph)
     results = [name for node in graph.node for name in node.output if name]
     yield from _twice(inputs, "input")
     yield from _twice(initializers, "initializer")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError, MissingDependencyError, ParseError
+from interposer.formats.onnx import is_text
 from interposer.frontends.onnx.wire import set_apart
 from interposer.frontends.sources import content_of
 
@@ -21,6 +22,7 @@ Message: TypeAlias = Any
 Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | Message"
 
 
+_HEAD: Final = 4096
 _DAMAGED: Final = "the file is truncated or damaged, or is no ONNX model"
 
 
@@ -69,21 +71,12 @@ def _document(view: memoryview, path: Path | None) -> Document:
 def _decoded(data: bytes) -> Message:
     if not data:
         raise ParseError("the file is empty")
-    encoding = "textproto" if _is_text(data) else "protobuf"
+    encoding = "textproto" if is_text(data[:_HEAD]) else "protobuf"
     try:
         return onnx_package().load_model_from_string(data, format=encoding)
     except Exception as error:  # protobuf's own errors, which have no common base, and Python's on malformed text
         reason = str(error) or type(error).__name__
         raise ParseError(f"{_DAMAGED} ({encoding}: {reason[:200]})") from error
-
-
-def _is_text(data: bytes) -> bool:
-    """Return True if the bytes of a model are in protobuf's text format, and not in its binary encoding.
-
-    A text starts with a field's name, the binary encoding with a field's number.
-    """
-    head = data[:512]
-    return head.lstrip()[:1].isalpha() and (b"ir_version" in head or b"graph {" in head)
 
 
 def _checked(model: Message) -> Message:

@@ -103,8 +103,8 @@ def _sliced(node: Node, starts: Sequence[int], ends: Sequence[int], axes: Sequen
     for axis, *index in zip(checked_axes(axes, len(shape)), starts, ends, steps, strict=True):
         indices[axis] = slice(*index)
     if any(_is_before_first(*item) is None for item in zip(indices, shape, strict=True)):
-        bounds = [node.constant(np.array(numbers, np.int64)) for numbers in (starts, ends, steps)]
-        return node.result(DynamicSlice(tuple(axes)), node.value(0), *bounds)
+        operands = [node.constant(np.array(numbers, np.int64)) for numbers in (starts, ends, steps)]
+        return node.result(DynamicSlice(tuple(axes)), node.value(0), *operands)
     indices = [
         slice(-dim, index.stop, index.step) if _is_before_first(index, dim) else index
         for index, dim in zip(indices, shape, strict=True)

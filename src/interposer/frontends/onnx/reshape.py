@@ -168,7 +168,7 @@ def _constant(node: Node) -> Array:
         return np.array(node.text("value_string"), object)
     if node.has_attribute("value_strings"):
         return np.array(node.texts("value_strings"), object)
-    return node.unsupported("its value is sparse, or missing")
+    return node.importer.dense_array(node.sparse_tensor("sparse_value"))
 
 
 @operator("ConstantOfShape", since=9)

@@ -11,7 +11,7 @@ from interposer.frontends.importer import Importer, keep_names
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.functions import Functions
 from interposer.frontends.onnx.proto import Message
-from interposer.frontends.onnx.tensors import array_of
+from interposer.frontends.onnx.tensors import array_of, dense_array_of
 from interposer.ir.graph import Value
 from interposer.ir.network import Network
 from interposer.ops.quantization import Cast
@@ -71,6 +71,10 @@ class ImportState(Importer):
     def array(self, tensor: Message) -> Array:
         """Return the data of a `TensorProto` as an array, read from its external file if necessary."""
         return array_of(tensor, self._files)
+
+    def dense_array(self, tensor: Message) -> Array:
+        """Return the data of a `SparseTensorProto` as an array with all elements."""
+        return dense_array_of(tensor, self._files)
 
     def value(self, name: str) -> Value:
         """Return the network value of a name of the model; an initializer becomes a constant on first use.

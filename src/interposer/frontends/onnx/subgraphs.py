@@ -93,7 +93,8 @@ def initializers(outer: ImportState, graph: Message) -> Arrays:
 
     Callers that convert the subgraph several times call this once.
     """
-    return {tensor.name: outer.array(tensor) for tensor in graph.initializer}
+    arrays = {tensor.name: outer.array(tensor) for tensor in graph.initializer}
+    return arrays | {tensor.values.name: outer.dense_array(tensor) for tensor in graph.sparse_initializer}
 
 
 def region(
@@ -198,9 +199,8 @@ def _spend(outer: ImportState, graph: Message) -> None:
 def _problems(graph: Message, depth: int) -> Iterator[str]:
     if depth > _DEPTH:
         yield f"graphs are nested in more than {_DEPTH} levels, which is not supported"
-    if graph.sparse_initializer:
-        yield "sparse initializers are not supported"
     defined = [*(value.name for value in graph.input), *(tensor.name for tensor in graph.initializer)]
+    defined += [tensor.values.name for tensor in graph.sparse_initializer]
     defined += [name for node in graph.node for name in node.output if name]
     seen: set[str] = set()
     for name in defined:

@@ -14,7 +14,7 @@ from interposer.core.types import MAX_RANK, UNKNOWN, UNRANKED, Array, DataType, 
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.proto import Message
 
-__all__ = ["array_of", "data_type", "element_info", "info_of_type", "type_number"]
+__all__ = ["array_of", "data_type", "dense_array_of", "element_info", "info_of_type", "type_number"]
 
 _TYPES: Final = {
     1: DataType.FLOAT32,
@@ -57,6 +57,8 @@ _FIELD_NAMES: Final = {
 _PACKED: Final = (2, 4)
 """The widths in bits of elements that are packed in int32_data; elements of other types take one number each."""
 _EXTERNAL: Final = 1
+_MOST_DENSE: Final = 1 << 28
+"""The most elements of a tensor that is stored with its elements other than 0 only."""
 _MOST_ELEMENTS: Final = 1 << 56  # an empty tensor may have large dimensions, but not unlimited ones
 
 
@@ -91,6 +93,29 @@ def array_of(tensor: Message, files: ExternalFiles, apart: memoryview | None = N
     if tensor.HasField("raw_data"):
         return _from_bytes(dtype, shape, lambda needed: _raw(tensor.raw_data, needed))
     return _from_field(tensor, dtype, shape)
+
+
+def dense_array_of(tensor: Message, files: ExternalFiles) -> Array:
+    """Return the elements of a `SparseTensorProto` as an array, in which all elements that are not listed are 0.
+
+    Raises:
+        ParseError: the elements or their indices are damaged, or too many.
+    """
+    shape = _shape_of(tensor)
+    values, indices = array_of(tensor.values, files), array_of(tensor.indices, files)
+    if values.ndim != 1 or indices.dtype != np.int64 or indices.shape not in {values.shape, (len(values), len(shape))}:
+        raise ParseError(
+            f"a sparse tensor of shape {list(shape)} has values of shape {list(values.shape)} and indices "
+            f"of shape {list(indices.shape)}; expected an index, or one for each axis, for each value"
+        )
+    if values.dtype == object or math.prod(shape) > _MOST_DENSE:
+        raise ParseError(f"a sparse tensor of shape {list(shape)} and of the type {values.dtype} is not supported")
+    limits = np.array(shape if indices.ndim == 2 else math.prod(shape))
+    if ((indices < 0) | (indices >= limits)).any():
+        raise ParseError(f"a sparse tensor of shape {list(shape)} has an index out of range")
+    array = np.zeros(math.prod(shape), values.dtype)
+    array[np.ravel_multi_index(tuple(indices.T), shape) if indices.ndim == 2 and shape else indices] = values
+    return array.reshape(shape)
 
 
 def _shape_of(tensor: Message) -> tuple[int, ...]:
