@@ -37,6 +37,16 @@ void prefetch_operands(const Step& step) {
   __builtin_prefetch(step.out.data());
 }
 
+/// Throw the error for a value that a step cannot use.
+[[noreturn]] void refuse(const Step& step, const Fault& fault) {
+  if (fault.why != nullptr)
+    throw ipr::Error(step.name + ": " + fault.why, IPR_INVALID_VALUE, IPR_ITEM_LAYER, step.layer);
+  const std::string text = step.name + ": operand " + std::to_string(fault.operand) + " has " +
+                           std::to_string(fault.value) + "; expected " + std::to_string(fault.lowest) + " to " +
+                           std::to_string(fault.highest);
+  throw ipr::ValueError(text, step.layer, fault.operand, fault.element, fault.value, fault.lowest, fault.highest);
+}
+
 /// Release the memory of a constant that is packed.
 void release(Tensor& tensor) {
   tensor.drop_copy();
@@ -101,7 +111,7 @@ std::vector<double> Program::measured(double seconds) {
     float* values = reinterpret_cast<float*>(bases.back());
     for (uint64_t n = 0; n < one.bytes / 4; ++n) values[n] = float(n % 17) / 16 - 0.5f;
   }
-  const char* fault = nullptr;
+  Fault fault;
   Run run{bases.data(), bases[1] + arena_bytes_, scratch_stride_, &fault};
   std::vector<double> least(steps_.size(), 1e18);
   native::Pool::Lease lease(parallel_ ? pool_ : nullptr);
@@ -120,7 +130,7 @@ void Program::compute(const std::vector<char*>& border) {
   native::Arena memory;
   std::vector<char*> bases{nullptr, memory.take(workspace_size)};
   bases.insert(bases.end(), border.begin(), border.end());
-  const char* fault = nullptr;
+  Fault fault;
   Run run{bases.data(), bases[1] + arena_bytes_, scratch_stride_, &fault};
   for (const Step& step : steps_) step.fn(step, run, 0, 1);
 }
@@ -146,7 +156,7 @@ void Program::execute(const ipr::Run& run) {
 
 void Program::run_steps(const ipr::Run& run, char* const* bases) {
   const ipr_run& raw = run.raw();
-  const char* fault = nullptr;
+  Fault fault;
   const ResizeOutput resize = [&](uint32_t base, const Shape& shape) {
     const size_t number = base - 2 - run.input_count();
     run.resized(number, shape);
@@ -164,6 +174,10 @@ void Program::run_steps(const ipr::Run& run, char* const* bases) {
     if (run.cancelled()) throw ipr::Error("the run was cancelled", IPR_CANCELLED);
     if (raw.deadline_ns != 0 && now() > raw.deadline_ns) throw ipr::Error("the deadline has passed", IPR_DEADLINE);
     if (&step != &steps_.back()) prefetch_operands((&step)[1]);
+    if (step.check != nullptr) {
+      step.check(step, inner, 0, 1);
+      if (fault.is_reported()) refuse(step, fault);
+    }
     int parts = std::min(step.max_parts, limit);
     if (parts == 1) {
       step.fn(step, inner, 0, 1);
@@ -171,7 +185,7 @@ void Program::run_steps(const ipr::Run& run, char* const* bases) {
       Call call{&step, &inner};
       lease.run(&Call::part, &call, parts);
     }
-    if (fault != nullptr) throw ipr::Error(step.name + ": " + fault, IPR_INVALID_ARGUMENT);
+    if (fault.is_reported()) refuse(step, fault);
     if (is_timed) {
       int64_t end = now();
       times.push_back(end - begin);

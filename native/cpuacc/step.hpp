@@ -4,10 +4,12 @@
 #ifndef CPUACC_STEP_HPP
 #define CPUACC_STEP_HPP
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,17 +33,47 @@ struct Buffer {
 /// Sets the shape of the output with this base (see Run::bases), and returns its memory.
 using ResizeOutput = std::function<void*(uint32_t base, const Shape& shape)>;
 
+/// The first element of an operand that a step cannot use, such as an index out of range. Its parts may report several.
+class Fault {
+ public:
+  int operand = -1;  // of the layer
+  int64_t element = 0, value = 0, lowest = 0, highest = 0;
+  const char* why = nullptr;  // for values that are no integers; the other members are not set
+
+  void report(int by, int64_t at, int64_t found, int64_t least, int64_t most, const char* text = nullptr) {
+    if (is_reported() && at >= first_.load(std::memory_order_relaxed)) return;
+    std::lock_guard<std::mutex> lock(turn_);
+    if (is_reported() && at >= first_.load(std::memory_order_relaxed)) return;
+    operand = by, element = at, value = found, lowest = least, highest = most, why = text;
+    first_.store(at, std::memory_order_relaxed);
+    reported_.store(true, std::memory_order_relaxed);
+  }
+
+  bool is_reported() const { return reported_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> reported_{false};
+  std::atomic<int64_t> first_{0};
+  std::mutex turn_;
+};
+
 /// The memory of one run. Tensors at the border are aligned to their elements only. The arena and packed constants are
 /// aligned to 64 bytes; other constants of the network are aligned to their elements only.
 struct Run {
   char* const* bases;
   char* scratch;                         // aligned to 64 bytes
   uint64_t scratch_stride;               // bytes between the scratch memory of consecutive parts
-  const char** fault;                    // the message of `fail`
+  Fault* fault;                          // what `fail` reports
   const ResizeOutput* resize = nullptr;  // nullptr: there is no host
 
-  /// End the run with an error after this step, for example because an index in the data is out of range.
-  void fail(const char* why) const { __atomic_store_n(fault, why, __ATOMIC_RELAXED); }
+  /// End the run with an error after this step, because an element of an operand of the layer is not from `lowest` to
+  /// `highest`. `element` is its index in the operand.
+  void fail(int operand, int64_t element, int64_t value, int64_t lowest, int64_t highest) const {
+    fault->report(operand, element, value, lowest, highest);
+  }
+
+  /// The same for a reason `why` that is no range of integers.
+  void fail(int operand, int64_t element, const char* why) const { fault->report(operand, element, 0, 0, 0, why); }
 
   /// Set the shape of an output of the program that is known only now, and return its memory; nullptr if there is no
   /// host. Only for steps of one part.
@@ -67,6 +99,7 @@ struct Step {
 
   std::string name;  // of the kernel and the node, for profiles: "conv3x3 features/0"
   Function fn = nullptr;
+  Function check = nullptr;  // runs before `fn`, which is skipped if it fails; for steps that may write in place
   int max_parts = 1;
   std::vector<Buffer> in, out;
   std::shared_ptr<const void> state;  // parameters; a struct of the family

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer import Limits, Network, Runtime, TensorInfo
+from interposer import CreationOptions, Limits, Network, Runtime, TensorInfo
 from interposer.backend import LayerSupport, Options, SubgraphView, Support
 from interposer.backends.reference import ReferenceBackend
 from interposer.core.errors import (
@@ -27,6 +27,7 @@ from interposer.testing.bad_values import decisive_operands, with_bad_values
 from interposer.testing.known_samples import sampled_ops, samples_of
 from interposer.testing.sample import Sample
 from tests.failing import Failing
+from tests.isolating import needs_linux
 
 pytestmark = pytest.mark.needs_cpuref
 INT64 = "int64"
@@ -92,6 +93,26 @@ def test_a_wrong_length_changes_nothing_for_later_calls(backends: list[str] | No
             np.testing.assert_array_equal(found, output)
     assert model.optimized is optimized
     assert model.events == ()
+
+
+@needs_linux
+def test_an_isolated_backend_reports_the_value_as_any_other() -> None:
+    with Runtime(CreationOptions(isolate="CpuRef")) as runtime:
+        model = ip.load(table_network(), ["CpuRef"], runtime=runtime)
+        for _ in range(2):
+            assert model.run([np.array([0, 2])])[0].tolist() == [[0, 1], [4, 5]]
+            with pytest.raises(InvalidValueError) as caught:
+                model.run([np.array([0, 9])])
+            error = caught.value
+            assert str(error) == (
+                "layer 'pick' (Gather) cannot use its inputs: indices has 9 at [1]; expected -3 to 2 (tensor 'i')"
+            )
+            assert (error.layer, error.tensor, error.position, error.value) == ("pick", "i", (1,), 9)
+        sizes = ip.load(sizes_network(), ["CpuRef"], runtime=runtime, limits=Limits(max_bytes=1 << 20))
+        with pytest.raises(LimitExceededError, match="but the limit is 1,048,576"):
+            sizes.run([np.array([1 << 20])])
+        assert sizes.run([np.array([3])])[0].tolist() == [2, 2, 2]
+        assert runtime.events == ()
 
 
 def test_every_way_to_call_a_model_reports_the_value() -> None:

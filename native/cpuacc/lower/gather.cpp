@@ -22,7 +22,7 @@ struct Gather {
   int64_t index(const Step& step, const Run& run, int64_t at) const {
     int64_t found = wide ? run.at<int64_t>(step.in[1])[at] : run.at<int32_t>(step.in[1])[at];
     if (found < -extent || found >= extent) {
-      run.fail("an index is outside of the axis");
+      run.fail(1, at, found, -extent, extent - 1);
       return 0;
     }
     return found < 0 ? found + extent : found;

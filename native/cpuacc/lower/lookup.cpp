@@ -35,7 +35,7 @@ struct Lookup {
     const Range range = split(self.count, part, parts);
     for (int64_t n = range.first; n < range.last; ++n) {
       const int64_t row = index_at(run.at(step.in[0]), self.wide, n);
-      if (row < 0 || row >= self.rows) return run.fail("an index is not a row of the table");
+      if (row < 0 || row >= self.rows) return run.fail(0, n, row, 0, self.rows - 1);
       std::memcpy(run.at<char>(step.out[0]) + n * self.bytes, run.at<char>(step.in[1]) + row * self.bytes,
                   size_t(self.bytes));
     }

@@ -36,7 +36,7 @@ struct State {
   int64_t position(const Step& step, const Run& run, int64_t at) const {
     const int64_t found = long_positions ? run.at<int64_t>(step.in[3])[at] : run.at<int32_t>(step.in[3])[at];
     if (found >= 0 && found < positions) return found;
-    run.fail("a position is outside of the caches");
+    run.fail(3, at, found, 0, positions - 1);
     return 0;
   }
 };

@@ -254,10 +254,10 @@ struct Regions {
     const void* batches = run.at(step.in[2]);
     const int64_t image =
         wide ? static_cast<const int64_t*>(batches)[number] : static_cast<const int32_t*>(batches)[number];
-    if (image < 0 || image >= images) return run.fail("a region is in an image that does not exist");
+    if (image < 0 || image >= images) return run.fail(2, number, image, 0, images - 1);
     const Sampling columns = sampling_of(across, box[0] * across.scale, box[2] * across.scale);
     const Sampling rows = sampling_of(down, box[1] * down.scale, box[3] * down.scale);
-    if (rows.count < 0 || columns.count < 0) return run.fail("a region is too large to be sampled");
+    if (rows.count < 0 || columns.count < 0) return run.fail(1, 4 * number, "a region is too large to be sampled");
     BinWeights *vertical = reinterpret_cast<BinWeights*>(scratch), *horizontal = vertical + down.bins;
     float* memory = reinterpret_cast<float*>(horizontal + across.bins);
     if (!largest) memory = weigh(across, columns, horizontal, weigh(down, rows, vertical, memory));

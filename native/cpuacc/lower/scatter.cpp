@@ -23,13 +23,14 @@ struct Indices {
   }
 };
 
-constexpr const char* kOutside = "an index is outside of the axis";
+constexpr int kIndices = 1;  // the operand of indices, of all layers of this family
 
-/// Return an index counted from the front, or end the run and return 0 if it is out of range.
-inline int64_t checked(int64_t index, int64_t extent, const Run& run) {
+/// Return the index `index` of the element `at`, counted from the front; end the run and return 0 if it is out of
+/// range.
+inline int64_t checked(int64_t index, int64_t at, int64_t extent, const Run& run) {
   const int64_t found = index < 0 ? index + extent : index;
   if (uint64_t(found) < uint64_t(extent)) return found;
-  run.fail(kOutside);
+  run.fail(kIndices, at, index, -extent, extent - 1);
   return 0;
 }
 
@@ -52,7 +53,7 @@ struct Tuples {
     int64_t found = 0;
     const int64_t depth = int64_t(extents.size());
     for (int64_t n = 0; n < depth; ++n)
-      found += checked(indices[tuple * depth + n], extents[size_t(n)], run) * steps[size_t(n)];
+      found += checked(indices[tuple * depth + n], tuple * depth + n, extents[size_t(n)], run) * steps[size_t(n)];
     return found;
   }
 };
@@ -164,14 +165,12 @@ class Elements {
         if (at != axis) place += rest % shape[at] * steps[at];
       const int64_t end = std::min(range.last, (n / row + 1) * row);
       place += n % row * along;
-      bool outside = false;
       for (; n < end; ++n, place += along) {
         const int64_t given = indices[n], index = given + (given < 0 ? extent : 0);
         const bool wrong = uint64_t(index) >= uint64_t(extent);
-        outside |= wrong;
+        if (wrong) run.fail(kIndices, n, given, -extent, extent - 1);
         function(n, place + (wrong ? 0 : index) * by_index);
       }
-      if (outside) run.fail(kOutside);
     }
   }
 };
@@ -368,6 +367,12 @@ struct ScatterRows {
   bool copies;    // updates replace the elements
   int64_t count, rows, inner, item;
 
+  static void check(const Step& step, const Run& run, int, int) {
+    const ScatterRows& self = step.as<ScatterRows>();
+    const Indices indices{run.at(step.in[0]), self.tuples.wide};
+    for (int64_t n = 0; n < self.count; ++n) self.tuples.row(indices, n, run);
+  }
+
   static void run(const Step& step, const Run& run, int part, int parts) {
     const ScatterRows& self = step.as<ScatterRows>();
     const Range own = split(self.rows, part, parts);
@@ -408,6 +413,7 @@ void lower_scatter_nd(const Node& node, Builder& builder) {
   Step step;
   step.name = label(node);
   step.fn = &ScatterRows::run;
+  step.check = &ScatterRows::check;
   step.max_parts = state->inner < 32 ? 1 : parts_for(builder.settings, double(updates.elements()) * cost::kElementNs);
   step.in = {builder.buffer(node.inputs[1]), builder.buffer(node.inputs[2])};
   step.out = {builder.buffer(node.outputs[0])};
@@ -420,6 +426,11 @@ struct ScatterElements {
   Elements elements;
   Write write;
   int64_t count, item;
+
+  static void check(const Step& step, const Run& run, int, int) {
+    const ScatterElements& self = step.as<ScatterElements>();
+    self.elements.each(run.at(step.in[0]), run, {0, self.count}, [](int64_t, int64_t) {});
+  }
 
   static void run(const Step& step, const Run& run, int, int) {
     const ScatterElements& self = step.as<ScatterElements>();
@@ -442,6 +453,7 @@ void lower_scatter_elements(const Node& node, Builder& builder) {
   Step step;
   step.name = label(node);
   step.fn = &ScatterElements::run;
+  step.check = &ScatterElements::check;
   step.in = {builder.buffer(node.inputs[1]), builder.buffer(node.inputs[2])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(state);

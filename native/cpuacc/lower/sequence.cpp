@@ -85,7 +85,7 @@ struct Reversal {
       const int64_t second = n % self.second, first = n / (self.second * self.middle) % self.first;
       const int64_t time = self.time_first ? first : second, sample = self.time_first ? second : first;
       const int64_t length = index_at(run.at(step.in[1]), self.wide, sample);
-      if (length < 0 || length > times) return run.fail("a length is not one of sequences of this many steps");
+      if (length < 0 || length > times) return run.fail(1, sample, length, 0, times);
       const int64_t from = time < length ? length - 1 - time : time;
       std::memcpy(out + n * self.bytes, in + n * self.bytes + (from - time) * stride, size_t(self.bytes));
     }
@@ -176,14 +176,25 @@ struct CacheUpdate {
   bool wide, circular;
   int64_t samples, middle, steps, added, bytes;
 
+  /// Where the new steps of a sample begin; the run is ended if they do not fit into the cache.
+  int64_t start(const Step& step, const Run& run, int64_t sample) const {
+    const int64_t first = step.in[1] ? index_at(run.at(step.in[1]), wide, sample) : 0;
+    if (!circular && (first < 0 || first > steps - added)) run.fail(2, sample, first, 0, steps - added);
+    return first;
+  }
+
+  static void check(const Step& step, const Run& run, int, int) {
+    const CacheUpdate& self = step.as<CacheUpdate>();
+    for (int64_t sample = 0; sample < self.samples; ++sample) self.start(step, run, sample);
+  }
+
   static void run(const Step& step, const Run& run, int part, int parts) {
     const CacheUpdate& self = step.as<CacheUpdate>();
     const char* updates = run.at<char>(step.in[0]);
     const Range range = split(self.samples * self.middle, part, parts);
     for (int64_t n = range.first; n < range.last; ++n) {
-      const int64_t first = step.in[1] ? index_at(run.at(step.in[1]), self.wide, n / self.middle) : 0;
-      if (!self.circular && (first < 0 || first > self.steps - self.added))
-        return run.fail("the new steps do not fit into the cache");
+      const int64_t first = self.start(step, run, n / self.middle);
+      if (run.fault->is_reported()) return;
       char* row = run.at<char>(step.out[0]) + n * self.steps * self.bytes;
       for (int64_t i = 0; i < self.added; ++i) {
         const int64_t place = (first % self.steps + i + self.steps) % self.steps;
@@ -215,6 +226,7 @@ void lower_cache(const Node& node, Builder& builder) {
   Step step;
   step.name = label(node);
   step.fn = &CacheUpdate::run;
+  step.check = &CacheUpdate::check;
   step.max_parts = parts_for(builder.settings, double(updates.bytes()) * cost::kGatheredByteNs);
   step.in = {builder.buffer(node.inputs[1]), builder.buffer(node.inputs.size() > 2 ? node.inputs[2] : -1)};
   step.out = {builder.buffer(node.outputs[0])};

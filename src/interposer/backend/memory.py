@@ -15,6 +15,7 @@ from interposer.backend.planner import Lifetime, MemoryPlan, plan
 from interposer.backend.strategies import MemoryOptimizerStrategy, planned_by
 from interposer.core.addresses import address_of, aligned_empty
 from interposer.core.errors import BackendContractError
+from interposer.core.room import current_room
 from interposer.core.types import Array, TensorInfo, TensorShape
 
 __all__ = ["ALIGNMENT", "ArenaMemoryManager", "ArrayHandle", "MemoryManager", "MemorySource", "TensorHandle"]
@@ -265,11 +266,18 @@ class ArrayHandle(TensorHandle):
         return _SubTensorHandle(self, tuple(origin), info)
 
     def resize(self, shape: Sequence[int]) -> None:
-        """Allocate an array of the shape if `info` has unknown dimensions; the handle must not be in an arena."""
+        """Allocate an array of the shape if `info` has unknown dimensions; the handle must not be in an arena.
+
+        Raises:
+            LimitExceededError: the run would use more memory than its limits allow.
+            BackendContractError: the shape contradicts `info`.
+        """
         tensor_shape = TensorShape(shape)
         if self.info.is_concrete or not self.info.shape.accepts(tensor_shape):
             super().resize(shape)
-        self.info = self.info.with_shape(tensor_shape)
+        resized = self.info.with_shape(tensor_shape)
+        current_room().check(int(resized.num_bytes))
+        self.info = resized
         self.allocate()
 
     def bind(self, memory: Array | None) -> None:

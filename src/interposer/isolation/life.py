@@ -19,9 +19,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.core.errors import BackendCrashedError, BackendError, OptionError
+from interposer.core.errors import BackendCrashedError
 from interposer.isolation.channel import ANSWER, ASK, PROBLEM, RUN, Channel, GarbageError, Message
 from interposer.isolation.regions import Region
+from interposer.isolation.wire import WireError, problem_from_plain, reading
 
 __all__ = ["Life", "during"]
 
@@ -160,6 +161,8 @@ class Life:
         Raises:
             BackendCrashedError: the process ended, did not answer in time, or sent an invalid answer. It is dead now.
             OptionError: the backend does not declare an option, or a value has the wrong type.
+            InvalidValueError: the backend cannot use a value of the inputs.
+            LimitExceededError: sizes that follow from values of the inputs exceed a limit.
             BackendError: the backend raised another exception.
         """
         answer = self._exchange(ASK, json.dumps(request).encode(), request_title, seconds, fds)
@@ -218,11 +221,19 @@ class Life:
             content = answer.plain
         except GarbageError as error:
             raise self._end_with(f"gave {error}", request_title, layer) from None
-        if answer.kind == PROBLEM and content.get("is_option"):
-            raise OptionError(str(content.get("text")))
-        if answer.kind == PROBLEM:
-            raise BackendError(str(content.get("text")), backend=self.backend)
-        return content
+        if answer.kind != PROBLEM:
+            return content
+        try:
+            with reading("an error of the backend"):
+                problem = problem_from_plain(content, self.backend)
+        except WireError as error:
+            raise self._end_with(f"gave {error}", request_title, layer) from None
+        raise problem
+
+    @property
+    def step_index(self) -> int:
+        """The index of the last step that the process began, in the plan that it ran last; -1 if there is none."""
+        return int(self._step[0])
 
     def garbage(self, reason: str, request_title: str) -> BackendCrashedError:
         """Kill the process, and return an error that says why its answer to a request is invalid."""

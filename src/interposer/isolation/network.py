@@ -10,6 +10,7 @@ from typing import Final
 from interposer.backend.capabilities import Options
 from interposer.backend.memory import TensorHandle
 from interposer.backend.workload import Workload, WorkloadFactory, WorkloadInfo
+from interposer.core.errors import InvalidValueError
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.subgraph import SubgraphView
@@ -111,7 +112,11 @@ class RemoteWorkload(Workload):
     concurrent = True
 
     def __init__(self, factory: RemoteFactory, layer: Layer, info: WorkloadInfo) -> None:
-        self.factory, self.title = factory, str(layer)
+        self.factory, self.title, self._layer_name = factory, str(layer), layer.name
+        operands = (layer.op.operand_name(index) for index in range(len(layer.inputs)))
+        self._tensors = {
+            operand: value.name for operand, value in zip(operands, layer.inputs, strict=True) if value is not None
+        }
         self.number = next(_numbers)
         packer, needed = packer_for(factory.supervisor)
         replica = Replica(SubgraphView(Graph(), [layer], [layer]), packer)
@@ -133,6 +138,13 @@ class RemoteWorkload(Workload):
         factory.workloads[self.number] = weakref.ref(self)
         weakref.finalize(self, factory.workloads.pop, self.number, None).atexit = False
         factory.supervisor.forget(self, "workload", self.number)
+
+    def located(self, error: InvalidValueError) -> InvalidValueError:
+        """Return an error of the workload with the name of its layer and of the tensor, unless it has them already."""
+        if error.layer:
+            return error
+        tensor = self._tensors.get(error.operand, "")
+        return error.of_layer(self.title, layer=self._layer_name, backend=error.backend, tensor=tensor)
 
     def ensure(self, life: Life) -> None:
         """Create the workload in the child process `life`, unless it exists there already."""

@@ -19,6 +19,7 @@ from interposer.backend.support import Support
 from interposer.backend.views import OptimizationViews, Substitution
 from interposer.backend.workload import Workload, WorkloadFactory, WorkloadInfo
 from interposer.core.errors import BackendContractError
+from interposer.core.room import Room, within
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
@@ -266,7 +267,8 @@ class Served:
         if is_recorded:
             workload.prepare_recording()
         begin = perf_counter_ns()
-        workload.execute(inputs, outputs)
+        with within(Room(*request["room"])):
+            workload.execute(inputs, outputs)
         if self.profiling is not None and is_recorded:
             self.profiling.ran(self.number, (begin, perf_counter_ns()))
         network.fetch([slot for slot in request["outputs"] if isinstance(slot, int)])

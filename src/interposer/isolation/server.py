@@ -18,9 +18,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from interposer.core.config import ISOLATE
-from interposer.core.errors import InterposerError, OptionError
+from interposer.core.errors import InvalidValueError, LimitExceededError
 from interposer.isolation.channel import ANSWER, ASK, PROBLEM, RUN, Channel, Message
 from interposer.isolation.served import Served
+from interposer.isolation.wire import problem_to_plain
 
 __all__ = ["serve"]
 
@@ -95,11 +96,11 @@ class _Server:
                 return ANSWER, b""
             return ANSWER, json.dumps(self._answer_request(message)).encode()
         except Exception as error:
-            with suppress(OSError):  # there is no room for more output
-                traceback.print_exc()
-                sys.stderr.flush()
-            problem = {"text": _error_text(error), "is_option": isinstance(error, OptionError)}
-            return PROBLEM, json.dumps(problem).encode()
+            if not isinstance(error, InvalidValueError | LimitExceededError):  # which the caller has caused
+                with suppress(OSError):  # there is no room for more output
+                    traceback.print_exc()
+                    sys.stderr.flush()
+            return PROBLEM, json.dumps(problem_to_plain(error)).encode()
 
     def _answer_request(self, message: Message) -> Mapping[str, Any]:
         assert message.kind == ASK
@@ -119,7 +120,3 @@ class _Server:
             return self.served.description()
         answer: Mapping[str, Any] = getattr(self.served, f"do_{name}")(request)
         return answer
-
-
-def _error_text(error: Exception) -> str:
-    return str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"

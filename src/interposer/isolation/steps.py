@@ -20,7 +20,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from interposer.backend.memory import TensorHandle
-from interposer.core.errors import BackendError
+from interposer.core.errors import BackendError, InvalidValueError
+from interposer.core.room import current_room
 from interposer.core.types import Array, TensorInfo, TensorShape
 from interposer.isolation.life import Life
 from interposer.isolation.profiling import Mark, mark
@@ -62,6 +63,9 @@ class Work(Protocol):
 
     number: int
     title: str
+
+    def located(self, error: InvalidValueError) -> InvalidValueError:
+        """Return an error of the workload with the name of its layer and of the tensor."""
 
     @property
     def factory(self) -> Network:
@@ -108,6 +112,10 @@ class Plan:
     def layer_of(self, index: int) -> str:
         """Return the layer of a step by its index; an empty string if the index is out of range."""
         return self.steps[index].workload.title if 0 <= index < len(self.steps) else ""
+
+    def located(self, error: InvalidValueError, index: int) -> InvalidValueError:
+        """Return the error of a step by its index, with the name of its layer."""
+        return self.steps[index].workload.located(error) if 0 <= index < len(self.steps) else error
 
 
 class Steps:
@@ -283,7 +291,10 @@ class Steps:
             self._sent.add(plan.number)
         brought = self._to_bring(life, plan.reads)
         with self._factory.supervisor.stream.message(life, marks):
-            life.run(_body(self._factory.number, plan.number, brought, ()), plan.layer_of, seconds)
+            try:
+                life.run(_body(self._factory.number, plan.number, brought, ()), plan.layer_of, seconds)
+            except InvalidValueError as error:
+                raise plan.located(error, life.step_index) from error.__cause__
         if self._factory.own_memory:
             self._child_has |= dict.fromkeys([*brought, *plan.writes], life)
             self._host_lacks |= plan.writes
@@ -373,8 +384,13 @@ class Steps:
         }
         own_slots = {handle.slot for handle in inputs if isinstance(handle, SharedHandle) and self._is_own(handle)}
         request["bring"] = self._to_bring(life, own_slots)
+        room = current_room()
+        request["room"] = [room.limit, room.used]
         with self._factory.supervisor.stream.message(life, [mark()] if active else ()):
-            answer = life.ask(request, request_title, seconds)
+            try:
+                answer = life.ask(request, request_title, seconds)
+            except InvalidValueError as error:
+                raise workload.located(error) from error.__cause__
         self._forget_late(
             [handle.slot for handle in outputs if isinstance(handle, SharedHandle) and self._is_own(handle)]
         )

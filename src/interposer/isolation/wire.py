@@ -14,14 +14,32 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from interposer.core.codec import codec_of, info_from_plain, info_to_plain
-from interposer.core.errors import BackendContractError, InterposerError
+from interposer.core.errors import (
+    BackendContractError,
+    BackendError,
+    InterposerError,
+    InvalidValueError,
+    LimitExceededError,
+    OptionError,
+)
 from interposer.core.schema import Op, op_class, registered_ops
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops.control import Constant, Input, Output, StandIn
 
-__all__ = ["Packer", "Plain", "Reader", "Replica", "WireError", "crossing_problem", "is_described", "reading"]
+__all__ = [
+    "Packer",
+    "Plain",
+    "Reader",
+    "Replica",
+    "WireError",
+    "crossing_problem",
+    "is_described",
+    "problem_from_plain",
+    "problem_to_plain",
+    "reading",
+]
 
 Plain: TypeAlias = dict[str, Any]
 Tokens = Callable[[Op], "Plain | None"]
@@ -53,6 +71,44 @@ def crossing_problem(layer: Layer) -> str | None:
         if value.info is not None and not value.info.dtype.bits:
             return f"{value.name!r} holds {value.info.dtype}, which cannot be stored in shared memory"
     return None
+
+
+def problem_to_plain(error: BaseException) -> Plain:
+    """Return the error of a request as JSON-compatible data.
+
+    Errors that the caller has caused, by an option or by a value of the inputs, stay what they are; see
+    `problem_from_plain`.
+    """
+    text = str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
+    plain: Plain = {"text": text, "is_option": isinstance(error, OptionError)}
+    if isinstance(error, InvalidValueError):
+        value = error.value if isinstance(error.value, int | float | str | list) else None
+        named = {"layer": error.layer, "operand": error.operand, "tensor": error.tensor, "reason": error.reason}
+        return plain | {"value": {**named, "position": error.position, "value": value, "allowed": error.allowed}}
+    if isinstance(error, LimitExceededError):
+        return plain | {"limit": [error.what, error.needed, error.limit]}
+    return plain
+
+
+def problem_from_plain(plain: Plain, backend: str) -> InterposerError:
+    """Return the error that `problem_to_plain` encoded, as an error of the backend unless the caller has caused it."""
+    text = str(plain.get("text"))
+    if plain.get("is_option"):
+        return OptionError(text)
+    if "value" in plain:
+        facts = plain["value"]
+        position, allowed = facts["position"], facts["allowed"]
+        error = InvalidValueError(
+            str(facts["reason"]), layer=str(facts["layer"]), backend=backend, operand=str(facts["operand"]),
+            tensor=str(facts["tensor"]), position=None if position is None else tuple(map(int, position)),
+            value=facts["value"], allowed=None if allowed is None else (allowed[0], allowed[1]),
+        )  # fmt: skip
+        error.args = (text,)
+        return error
+    if "limit" in plain:
+        what, needed, limit = plain["limit"]
+        return LimitExceededError(str(what), float(needed), float(limit), "", text)
+    return BackendError(text, backend=backend)
 
 
 class Packer:

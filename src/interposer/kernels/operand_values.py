@@ -12,7 +12,15 @@ from interposer.core.errors import InvalidArgumentError, InvalidValueError
 from interposer.core.room import check_room
 from interposer.core.types import Array
 
-__all__ = ["check_range", "check_tuples", "checked_count", "checked_shape", "refuse_value", "values_decide"]
+__all__ = [
+    "check_range",
+    "check_tuples",
+    "checked_count",
+    "checked_shape",
+    "range_text",
+    "refuse_value",
+    "values_decide",
+]
 
 
 def check_range(operand: str, values: Array, low: float | None, high: float | None) -> None:
@@ -44,15 +52,7 @@ def check_tuples(operand: str, indices: Array, sizes: Sequence[int]) -> None:
 
 def _refuse_first(operand: str, values: Array, outside: Array, allowed: tuple[float | None, float | None]) -> NoReturn:
     position = tuple(np.argwhere(outside)[0].tolist())
-    refuse_value(operand, values[position].item(), _text_of(*allowed), position=position, allowed=allowed)
-
-
-def _text_of(low: float | None, high: float | None) -> str:
-    if low is not None and high is not None and high < low:
-        return "no value is valid, because the dimension is 0"
-    if high is None:
-        return f"expected {low} or more"
-    return f"expected {high} or less" if low is None else f"expected {low} to {high}"
+    refuse_value(operand, values[position].item(), range_text(*allowed), position=position, allowed=allowed)
 
 
 def refuse_value(
@@ -76,6 +76,15 @@ def refuse_value(
     raise InvalidValueError(
         f"{operand} {found}; {requirement}", operand=operand, position=position, value=value, allowed=allowed
     )
+
+
+def range_text(low: float | None, high: float | None) -> str:
+    """Return what is expected of a value that has to be from `low` to `high`; None stands for no bound."""
+    if low is not None and high is not None and high < low:
+        return "no value is valid, because the dimension is 0"
+    if high is None:
+        return f"expected {low} or more"
+    return f"expected {high} or less" if low is None else f"expected {low} to {high}"
 
 
 def checked_count(operand: str, value: Array, low: int = 0) -> int:

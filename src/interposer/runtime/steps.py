@@ -574,11 +574,12 @@ def failure(layer: Layer, failure_text: str, error: Exception) -> InterposerErro
     inside = error.layer if isinstance(error, ExecutionError) else ""
     place = f"{layer.name}/{inside}" if inside else layer.name
     backend = error.backend if isinstance(error, ExecutionError) and inside else str(layer.backend)
+    if isinstance(error, InvalidValueError) and not inside:
+        tensor = _operand_tensor(layer, error.operand)
+        return error.of_layer(str(layer), layer=place, backend=backend, tensor=tensor)
     if isinstance(error, InvalidValueError):
-        tensor = "" if inside else _operand_tensor(layer, error.operand)
-        name = f" (tensor {tensor!r})" if tensor and tensor != error.operand else ""
-        text = f"layer {layer}: {error}" if inside else f"layer {layer} cannot use its inputs: {error}{name}"
-        return error.located(text, layer=place, backend=backend, tensor=tensor)
+        # without regions, it names a layer of a compiled part, or one that has run earlier in another process
+        return error.located(f"layer {layer}: {error}", layer=place, backend=backend) if layer.regions else error
     text = f"layer {layer} {failure_text} on backend {layer.backend}: {error_text(error)}"
     return ExecutionError(text, layer=place, backend=backend)
 

@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from interposer.backend import Backend, OptimizationViews, Options, SubgraphView, Support
 from interposer.core.containers import as_given, as_stored
+from interposer.core.room import Room
 from interposer.core.schema import Op
 from interposer.core.types import Array
 from interposer.ir.graph import Graph, Layer
@@ -55,13 +56,17 @@ class Settings:
     patience: float | None = 60.0
 
 
+MOST_BYTES: Final = 1 << 30
+"""The most memory in bytes that a run of a check may need for tensors whose sizes follow from values of inputs."""
+
+
 class Loaded:
     """A network of a check, loaded in a runtime until `unload`."""
 
     def __init__(self, runtime: Runtime, optimized: OptimizedNetwork) -> None:
         self.runtime, self.optimized = runtime, optimized
         note("loading a network")
-        self.id = runtime.load_network(optimized)
+        self.id = runtime.load_network(optimized, room=Room(MOST_BYTES))
         note("going on after a network was loaded")
 
     def run(self, feeds: Mapping[int, Array], outputs: Mapping[int, Array] | None = None) -> dict[int, Array]:

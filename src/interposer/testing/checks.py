@@ -143,6 +143,17 @@ def inputs(trial: Trial) -> Iterator[str]:
 
 
 @_on_samples
+def values(trial: Trial) -> Iterator[str]:
+    """Yield an error if a value that cannot be used, such as an index out of range, is reported as a failure.
+
+    Such a run must raise `InvalidValueError` (a shared object returns ``IPR_INVALID_VALUE``), or give any results. It
+    must not refuse values that the reference accepts. The next run must be right: see the check ``repetition``.
+    """
+    _require_run(trial)
+    yield from dict.fromkeys(trial.value_problems)
+
+
+@_on_samples
 def order(trial: Trial) -> Iterator[str]:
     """Yield an error if memory and workloads are used in the wrong order.
 

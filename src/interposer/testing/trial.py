@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import deepcopy
 from functools import cached_property
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 import numpy as np
 
 from interposer.backend import Support
-from interposer.core.errors import InterposerError, UnsupportedLayerError
+from interposer.core.errors import InterposerError, InvalidValueError, LimitExceededError, UnsupportedLayerError
+from interposer.core.room import Room, within
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer, binding_id
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
-from interposer.testing.bench import Bench, Loaded, can_be_shaped, view_of
+from interposer.testing.bad_values import decisive_operands, with_bad_values
+from interposer.testing.bench import MOST_BYTES, Bench, Loaded, can_be_shaped, view_of
 from interposer.testing.floating import mode_problems, reset_mode
 from interposer.testing.oracle import reference_outputs
 from interposer.testing.recording import Recording
@@ -25,6 +28,8 @@ from interposer.testing.tolerances import same
 __all__ = ["Outputs", "Trial", "run_recorded"]
 
 Outputs = dict[int, Array]
+BAD_RUNS: Final = 4
+"""The most runs of a sample with values that its operator may refuse."""
 
 
 class Trial:
@@ -33,7 +38,8 @@ class Trial:
     `reasons` are the reasons of a refusal, or name a missing capability that the sample needs. `failure` describes the
     error that prevented a sample from running, or is empty. `first_outputs` and `repeated_outputs` are the results of
     two runs on the same inputs. In between, `other_feeds` were run, whose results are `other_outputs` (None if those
-    inputs leave nothing to compute). The last run used input and output arrays with unusual strides. `untouched` is
+    inputs leave nothing to compute). `value_problems` has the errors of runs with values that the operator may refuse,
+    such as indices out of range. The last run used input and output arrays with unusual strides. `untouched` is
     False if the arrays of inputs or constants were written to.
     """
 
@@ -46,6 +52,7 @@ class Trial:
         self.first_outputs: Outputs = {}
         self.repeated_outputs: Outputs = {}
         self.other_outputs: Outputs | None = None
+        self.value_problems: list[str] = []
         self.untouched = True
         self._ask()
         if self.ran:
@@ -191,6 +198,7 @@ class Trial:
         self.recording.spoil_unmanaged()
         self.first_outputs = self._run_once(loaded, self.feeds)
         self._run_on_others(loaded)
+        self._run_on_bad_values(loaded)
         targets = {key: _strided(array) for key, array in self.first_outputs.items() if self._is_fixed(key)}
         self.repeated_outputs = self._run_once(
             loaded, {key: _strided(array) for key, array in self.feeds.items()}, targets
@@ -208,6 +216,21 @@ class Trial:
         except InterposerError:
             if _can_be_computed(self.network, self.other_feeds):
                 raise
+
+    def _run_on_bad_values(self, loaded: Loaded) -> None:
+        """Run the loaded network on a few inputs with values that the operator may refuse."""
+        names = [index for index in decisive_operands(self.sample.op, len(self.sample.inputs)) if index in self.feeds]
+        generator = np.random.default_rng(0)
+        for feeds in islice(with_bad_values(self.feeds, names, generator), BAD_RUNS):
+            refusal = _refusal_of_the_reference(self.network, feeds)
+            try:
+                self._run_once(loaded, feeds)
+            except (InvalidValueError, LimitExceededError) as error:
+                if refusal is None:
+                    self.value_problems.append(f"it refuses values that the reference accepts: {error}")
+            except InterposerError as error:
+                if refusal is not None:
+                    self.value_problems.append(f"it reports a value that it cannot use as its own failure: {error}")
 
     def _is_fixed(self, key: int) -> bool:
         info = self.layer.outputs[key].known
@@ -266,6 +289,16 @@ def _can_be_computed(network: Network, feeds: Outputs) -> bool:
     except InterposerError:
         return False
     return True
+
+
+def _refusal_of_the_reference(network: Network, feeds: Outputs) -> InterposerError | None:
+    """Return the error with which the reference refuses these inputs, or None if it accepts them."""
+    try:
+        with within(Room(MOST_BYTES)):
+            reference_outputs(network.graph, feeds)
+    except InterposerError as error:
+        return error
+    return None
 
 
 def _turned(array: Array) -> Array:

@@ -167,13 +167,13 @@ def test_a_cache_that_overlaps_only_in_part_is_copied() -> None:
 
 def test_inputs_of_other_layers_are_not_overwritten() -> None:
     with ip.load(cached(tensor_scatter, reads_past=True), ["CpuAcc"]) as model:
-        loaded = model.runtime._loaded(model._loaded.by_key[next(iter(model._loaded.by_key))][0])
+        loaded = model.runtime._loaded(model._loaded.latest.network_id)
         assert loaded.idle_memories[0].aliases == {}
 
 
 def test_a_cache_is_reported_as_an_alias() -> None:
     with ip.load(cached(tensor_scatter), ["CpuAcc"]) as model:
-        loaded = model.runtime._loaded(model._loaded.by_key[next(iter(model._loaded.by_key))][0])
+        loaded = model.runtime._loaded(model._loaded.latest.network_id)
         assert loaded.idle_memories[0].aliases == {1: 2}
 
 
@@ -186,7 +186,7 @@ def test_a_large_state_is_updated_in_place_and_a_small_one_is_not() -> None:
         network.set_state("past", new)
         network.add_output_layer(0, network.add_reduce_layer(new, axis=(0, 1, 2)), name="y")
         with ip.load(network, ["CpuAcc"]) as model:
-            assert model.runtime._loaded(next(iter(model._loaded.by_key.values()))[0])._in_place_by_state == expected
+            assert model.runtime._loaded(model._loaded.latest.network_id)._in_place_by_state == expected
             assert [float(model.run([np.ones(UPDATE, np.float32)])[0].sum()) for _ in range(2)] == [8, 8]
 
 

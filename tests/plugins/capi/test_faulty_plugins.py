@@ -17,7 +17,7 @@ import pytest
 
 import interposer as ip
 from interposer import Network, OptimizerOptions, TensorInfo
-from interposer.core.errors import BackendUnavailableError, ExecutionError
+from interposer.core.errors import BackendUnavailableError, ExecutionError, InvalidValueError
 from interposer.isolation import CRASHED, QUARANTINED, REPLACED
 from interposer.ops import ActivationFunction
 from interposer.plugins.capi.abi import attributes
@@ -319,6 +319,27 @@ def test_one_that_passes_the_probe_and_fails_later_is_survived_where_it_is_isola
     with pytest.raises(BackendUnavailableError) as caught:
         runtime.registry.get("Adder")
     assert caught.value.reason == f"its child process {ending}"
+
+
+FROZEN = Path(__file__).parents[1] / "native" / "frozen" / "1.0"
+REFUSES_NINE = "if (((const float*)ipr_input_at(run, 0)->data)[1] == 9) "
+
+
+@pytest.mark.parametrize("header", ["the present one", "the frozen one"])
+def test_a_value_that_a_backend_refuses_is_the_callers_error(header, install, runtime_of):
+    present = 'return ipr_fail_value(error, 0, 0, 1, 9, -2, 4, "nine is too much");'
+    frozen = 'return ipr_fail(error, 12, IPR_ITEM_LAYER, 0, "nine is too much");'
+    returned = present if header == "the present one" else frozen
+    flags = [] if header == "the present one" else [f"-iquote{FROZEN}"]
+    install("Tests_Adder_backend.so", *flags, AT_EXECUTE=REFUSES_NINE + returned)
+    model = ip.load(sums_and_relu(), ["Adder", "CpuRef"], runtime=runtime_of())
+    for _ in range(2):
+        assert model.run([[1, -2, 3]])[0].tolist() == [3, -2, 9]
+        with pytest.raises(InvalidValueError, match="nine is too much") as caught:
+            model.run([[1, 9, 3]])
+        assert caught.value.backend == "Adder"
+        assert caught.value.allowed == ((-2, 4) if header == "the present one" else None)
+    assert model.events == ()
 
 
 def test_a_backend_whose_device_goes_away_is_replaced(install, runtime_of):

@@ -94,6 +94,9 @@ extern "C" {
 #define IPR_CORRUPT 9            /* a blob is damaged, or belongs to another backend */
 #define IPR_STALE 10             /* a blob was saved by another version, for another device or with other options */
 #define IPR_DEVICE_LOST 11       /* the device failed; every executable of this backend is lost */
+#define IPR_INVALID_VALUE 12     /* from `execute`: a value of the inputs cannot be used, such as an index out of */
+                                 /* range. Nothing has failed: the executable can be run again, and will be. An older */
+                                 /* host treats it like IPR_FAILED. See ipr_value_error */
 
 /* ---- Text and errors --------------------------------------------------------------------------------------------- */
 
@@ -121,6 +124,27 @@ typedef struct ipr_error {
   uint64_t length;   /* bytes of the message; if they exceed the capacity, `text` has only its beginning */
   char* text;        /* the message; NUL is not required */
 } ipr_error;
+
+/* Which members of an ipr_value_error are set. */
+#define IPR_VALUE_OPERAND 1u
+#define IPR_VALUE_ELEMENT 2u
+#define IPR_VALUE_VALUE 4u
+#define IPR_VALUE_LOWEST 8u
+#define IPR_VALUE_HIGHEST 16u
+
+/* What is wrong with a value (IPR_INVALID_VALUE), beside the message. A host that wants to know passes the `error` of
+ * such a struct to `execute`: then `error.struct_size` is at least the size of the whole. `error.item_kind` is
+ * IPR_ITEM_LAYER, and `error.item` the index of the layer in the graph that was compiled, or they name a tensor or an
+ * input. `ipr_fail_value` below fills it in. */
+typedef struct ipr_value_error {
+  ipr_error error;
+  uint32_t known;  /* IPR_VALUE_...: the members that are set */
+  int32_t operand; /* the operand of the layer that has the value: index into ipr_layer.inputs */
+  int64_t element; /* the index of the first such element of the operand, in row-major order */
+  int64_t value;   /* the element */
+  int64_t lowest;  /* the smallest value that can be used */
+  int64_t highest; /* the largest one; less than the smallest if there is none */
+} ipr_value_error;
 
 /* ---- Types of data ----------------------------------------------------------------------------------------------- */
 
@@ -1009,6 +1033,21 @@ static inline int32_t ipr_fail(ipr_error* error, int32_t status, int32_t item_ki
     if (n < error->capacity) error->text[n] = message[n];
   error->length = n;
   return status;
+}
+
+/* Report an element of an operand that is not from `lowest` to `highest`; `layer` is its index in the compiled graph. */
+static inline int32_t ipr_fail_value(ipr_error* error, int64_t layer, int32_t operand, int64_t element, int64_t value,
+                                     int64_t lowest, int64_t highest, const char* message) {
+  ipr_value_error* details = (ipr_value_error*)(void*)error;
+  if (error == NULL || error->struct_size < sizeof(ipr_value_error))
+    return ipr_fail(error, IPR_INVALID_VALUE, IPR_ITEM_LAYER, layer, message);
+  details->known = IPR_VALUE_OPERAND | IPR_VALUE_ELEMENT | IPR_VALUE_VALUE | IPR_VALUE_LOWEST | IPR_VALUE_HIGHEST;
+  details->operand = operand;
+  details->element = element;
+  details->value = value;
+  details->lowest = lowest;
+  details->highest = highest;
+  return ipr_fail(error, IPR_INVALID_VALUE, IPR_ITEM_LAYER, layer, message);
 }
 
 /* Log a text that is terminated by NUL. Any thread may call it; it never waits; long lines are truncated. */

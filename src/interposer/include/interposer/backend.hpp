@@ -63,6 +63,24 @@ class Error : public std::runtime_error {
   int64_t item;
 };
 
+/// Thrown by `execute` for an element of an operand that cannot be used, such as an index out of range. Nothing has
+/// failed: the host reports it to the caller, and goes on using the executable.
+class ValueError : public Error {
+ public:
+  /// `layer` is the index of the layer in the compiled graph, and `element` that of the element in row-major order.
+  ValueError(const std::string& message, int64_t layer, int32_t operand, int64_t element, int64_t value, int64_t lowest,
+             int64_t highest)
+      : Error(message, IPR_INVALID_VALUE, IPR_ITEM_LAYER, layer),
+        operand(operand),
+        element(element),
+        value(value),
+        lowest(lowest),
+        highest(highest) {}
+
+  int32_t operand;
+  int64_t element, value, lowest, highest;
+};
+
 /// A view of an array of the host: numbers or texts.
 template <class T>
 class Span {
@@ -796,6 +814,9 @@ int32_t guarded(ipr_error* error, Function&& function) noexcept {
   try {
     function();
     return IPR_OK;
+  } catch (const ValueError& thrown) {
+    return ipr_fail_value(error, thrown.item, thrown.operand, thrown.element, thrown.value, thrown.lowest,
+                          thrown.highest, thrown.what());
   } catch (const Error& thrown) {
     return failed(error, thrown);
   } catch (const std::bad_alloc&) {

@@ -55,6 +55,13 @@ pub mod raw {
     pub const CORRUPT: i32 = 9;
     pub const STALE: i32 = 10;
     pub const DEVICE_LOST: i32 = 11;
+    pub const INVALID_VALUE: i32 = 12;
+
+    pub const VALUE_OPERAND: u32 = 1;
+    pub const VALUE_ELEMENT: u32 = 2;
+    pub const VALUE_VALUE: u32 = 4;
+    pub const VALUE_LOWEST: u32 = 8;
+    pub const VALUE_HIGHEST: u32 = 16;
 
     pub const ITEM_NONE: i32 = 0;
     pub const ITEM_LAYER: i32 = 1;
@@ -183,6 +190,17 @@ pub mod raw {
         pub capacity: u64,
         pub length: u64,
         pub text: *mut c_char,
+    }
+
+    #[repr(C)]
+    pub struct ipr_value_error {
+        pub error: ipr_error,
+        pub known: u32,
+        pub operand: i32,
+        pub element: i64,
+        pub value: i64,
+        pub lowest: i64,
+        pub highest: i64,
     }
 
     #[repr(C)]
@@ -667,11 +685,30 @@ pub struct Error {
     pub item_kind: i32,
     /// The index of the layer, tensor, input, output or option, or -1.
     pub item: i64,
+    /// The element of an operand that cannot be used, with the status `raw::INVALID_VALUE`.
+    pub value: Option<WrongValue>,
+}
+
+/// An element of an operand that is not from `lowest` to `highest`, such as an index out of range.
+#[derive(Debug, Clone, Copy)]
+pub struct WrongValue {
+    /// The operand of the layer.
+    pub operand: usize,
+    /// The index of the element in row-major order.
+    pub element: usize,
+    pub value: i64,
+    pub lowest: i64,
+    pub highest: i64,
 }
 
 impl Error {
     pub fn new(message: impl Into<String>, status: i32) -> Error {
-        Error { message: message.into(), status, item_kind: ITEM_NONE, item: -1 }
+        Error { message: message.into(), status, item_kind: ITEM_NONE, item: -1, value: None }
+    }
+    /// An error of `execute` for an element that cannot be used, of an operand of the layer with this index in the
+    /// compiled graph. Nothing has failed: the host reports it to the caller, and goes on using the executable.
+    pub fn invalid_value(message: impl Into<String>, layer: usize, value: WrongValue) -> Error {
+        Error { value: Some(value), ..Error::new(message, INVALID_VALUE).about(ITEM_LAYER, layer) }
     }
     /// The same error, naming an item.
     pub fn about(self, item_kind: i32, item: usize) -> Error {
@@ -1962,6 +1999,15 @@ unsafe fn guarded(error: *mut ipr_error, function: impl FnOnce() -> Result<()>) 
         out.length = failed.message.len() as u64;
         out.item_kind = failed.item_kind;
         out.item = failed.item;
+        if let (Some(wrong), true) = (failed.value, out.struct_size as usize >= std::mem::size_of::<ipr_value_error>()) {
+            let details = &mut *error.cast::<ipr_value_error>();
+            details.known = VALUE_OPERAND | VALUE_ELEMENT | VALUE_VALUE | VALUE_LOWEST | VALUE_HIGHEST;
+            details.operand = wrong.operand as i32;
+            details.element = wrong.element as i64;
+            details.value = wrong.value;
+            details.lowest = wrong.lowest;
+            details.highest = wrong.highest;
+        }
     }
     // An error is an error, whatever its status says.
     if failed.status == OK { FAILED } else { failed.status }

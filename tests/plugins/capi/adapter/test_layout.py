@@ -78,6 +78,7 @@ def test_the_mirror_has_the_constants_of_the_header(tmp_path):
     mirrored = {name: value for name, value in vars(abi).items() if name.isupper() and isinstance(value, int)}
     mirrored |= {f"CAP_{item.name}": int(item) for item in abi.Cap}
     mirrored |= {f"EXECUTABLE_{item.name}": int(item) for item in abi.ExecutableFlag}
+    mirrored |= {f"VALUE_{item.name}": int(item) for item in abi.Known}
     mirrored |= {f"DTYPE_{dtype.name}": number for dtype, number in abi.DTYPES.items()}
     mirrored |= {"API_MAJOR": abi.API_VERSION[0], "API_MINOR": abi.API_VERSION[1]}
     mirrored |= {"VOCABULARY_REVISION": VOCABULARY_REVISION}

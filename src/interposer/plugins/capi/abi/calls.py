@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from interposer.core.errors import BackendContractError, BackendError
 from interposer.plugins.capi.abi import structs as abi
 
-__all__ = ["CallError", "ErrorBuffer", "ErrorBuffers", "announce", "watch_calls", "watchers"]
+__all__ = ["CallError", "ErrorBuffer", "ErrorBuffers", "WrongValue", "announce", "watch_calls", "watchers"]
 
 CAPACITY: Final = 4096
 _GUARD: Final = 12288
@@ -37,14 +37,39 @@ def announce(name: str) -> None:
         watcher(name)
 
 
+class WrongValue(NamedTuple):
+    """What a plug-in says of a value that it cannot use; see ``ipr_value_error``. Unknown numbers are None."""
+
+    operand: int | None
+    element: int | None
+    value: int | None
+    lowest: int | None
+    highest: int | None
+
+    @classmethod
+    def of(cls, details: abi.InvalidValue) -> WrongValue:
+        """Return the members that are set."""
+        members = zip(abi.Known, cls._fields, strict=True)
+        return cls(*(int(getattr(details, name)) if details.known & flag else None for flag, name in members))
+
+
 class CallError(BackendError):
     """Raised if a function of a plug-in returned a status other than ``IPR_OK``.
 
     `message` is the plug-in's message. `item_kind` (``abi.ITEM_...``) and `item` identify the defective layer or
-    tensor; `item` is -1 if the plug-in names none.
+    tensor; `item` is -1 if the plug-in names none. `wrong_value` belongs to the status ``IPR_INVALID_VALUE``.
     """
 
-    def __init__(self, backend: str, function: str, status: int, error: abi.Error, message: str) -> None:
+    def __init__(
+        self,
+        backend: str,
+        function: str,
+        status: int,
+        error: abi.Error,
+        message: str,
+        wrong_value: WrongValue | None = None,
+    ) -> None:
+        self.wrong_value = wrong_value
         self.status, self.code = status, int(error.code)
         self.item_kind, self.item = int(error.item_kind), int(error.item)
         self.message, self._function, self._where = message, function, ""
@@ -75,9 +100,10 @@ class ErrorBuffer:
 
     def __init__(self) -> None:
         self.memory = ctypes.create_string_buffer(b"\0" * CAPACITY + _CANARY, CAPACITY + _GUARD)
-        self.error = abi.Error(
-            struct_size=ctypes.sizeof(abi.Error), item=-1, capacity=CAPACITY, text=ctypes.addressof(self.memory)
-        )
+        self.details = abi.InvalidValue()
+        self.error = self.details.error
+        self.error.struct_size, self.error.item = ctypes.sizeof(abi.InvalidValue), -1
+        self.error.capacity, self.error.text = CAPACITY, ctypes.addressof(self.memory)
         self.address = ctypes.addressof(self.error)
         self.words = memoryview(self.error).cast("B").cast("Q")  # quicker to read than fields of the structure
 
@@ -155,4 +181,5 @@ class ErrorBuffers:
         """
         if buffer.overrun():
             raise BackendContractError(f"{name} wrote past the end of the error's text", backend=self.backend)
-        raise CallError(self.backend, name, status, buffer.error, buffer.text())
+        wrong_value = WrongValue.of(buffer.details) if status == abi.INVALID_VALUE else None
+        raise CallError(self.backend, name, status, buffer.error, buffer.text(), wrong_value)

@@ -31,6 +31,7 @@ DEADLINE: Final = 8
 CORRUPT: Final = 9
 STALE: Final = 10
 DEVICE_LOST: Final = 11
+INVALID_VALUE: Final = 12
 STATUS: Final = {
     FAILED: "failed",
     INVALID_ARGUMENT: "invalid argument",
@@ -43,6 +44,7 @@ STATUS: Final = {
     CORRUPT: "corrupt blob",
     STALE: "stale blob",
     DEVICE_LOST: "device lost",
+    INVALID_VALUE: "invalid value",
 }
 
 ITEM_NONE: Final = 0
@@ -181,6 +183,25 @@ class Error(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_uint64), ("code", c_int32), ("item_kind", c_int32), ("item", c_int64),
         ("capacity", c_uint64), ("length", c_uint64), ("text", c_void_p),
+    ]  # fmt: skip
+
+
+class Known(IntFlag):
+    """Which members of an ``ipr_value_error`` are set (``IPR_VALUE_...``)."""
+
+    OPERAND = 1
+    ELEMENT = 2
+    VALUE = 4
+    LOWEST = 8
+    HIGHEST = 16
+
+
+class InvalidValue(ctypes.Structure):
+    """The C struct ``ipr_value_error``: an error with what is wrong with a value of the inputs."""
+
+    _fields_ = [
+        ("error", Error), ("known", c_uint32), ("operand", c_int32), ("element", c_int64), ("value", c_int64),
+        ("lowest", c_int64), ("highest", c_int64),
     ]  # fmt: skip
 
 
@@ -513,7 +534,8 @@ class ProfilingApi(ctypes.Structure):
 
 
 STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
-    "ipr_string": String, "ipr_error": Error, "ipr_attribute": Attribute, "ipr_options": Options,
+    "ipr_string": String, "ipr_error": Error, "ipr_value_error": InvalidValue, "ipr_attribute": Attribute,
+    "ipr_options": Options,
     "ipr_tensor_info": TensorInfo, "ipr_constant": Constant, "ipr_layer": Layer, "ipr_graph": Graph,
     "ipr_verdict": Verdict, "ipr_report": Report, "ipr_substitution": Substitution, "ipr_failure": Failure,
     "ipr_answer": Answer, "ipr_executable": Executable, "ipr_tensor": Tensor, "ipr_run": Run,

@@ -18,7 +18,7 @@ from interposer._version import __version__
 from interposer.backend import Backend, SubgraphView
 from interposer.backend.contracts import checked
 from interposer.core.addresses import address_of
-from interposer.core.errors import InterposerError
+from interposer.core.errors import InterposerError, InvalidValueError
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Graph, Layer
 from interposer.plugins.capi.abi import structs as abi
@@ -215,6 +215,8 @@ def _reporting(method: Callable[..., None]) -> Callable[..., int]:
             method(*passed)
         except _CallFailedError as failure:
             return _fail(error, failure.status, str(failure), failure.layer)
+        except InvalidValueError as problem:
+            return _fail(error, abi.INVALID_VALUE, str(problem))
         except MemoryError as problem:
             return _fail(error, abi.OUT_OF_MEMORY, str(problem) or "out of memory")
         except BaseException as problem:  # no exception may leave a function of the table

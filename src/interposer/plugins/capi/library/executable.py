@@ -6,19 +6,20 @@ import threading
 import weakref
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 
 import numpy as np
 
-from interposer.core.errors import BackendContractError
+from interposer.core.errors import BackendContractError, InvalidValueError
 from interposer.core.types import Array
 from interposer.plugins.capi.abi import structs as abi
-from interposer.plugins.capi.abi.calls import CallError
+from interposer.plugins.capi.abi.calls import CallError, ErrorBuffer
 from interposer.plugins.capi.abi.flatten import FlatGraph
 from interposer.plugins.capi.abi.images import ImageGraph
 from interposer.plugins.capi.library.library import Library
+from interposer.plugins.capi.library.wrong_values import invalid_value, sites_of
 
 __all__ = ["Executable"]
 
@@ -58,6 +59,7 @@ class Executable:
         self._sums = [_sum(array) for array in self.constants] if library.checking else []
         self.turn = None if self.concurrent else threading.Lock()
         self._call = partial(library.call, "execute", library.functions["execute"], library.self, out.handle)
+        self._sites = sites_of(flat)
 
     def run(self, run_address: int) -> None:
         """Call the plug-in's ``execute`` with the ``ipr_run`` at an address.
@@ -65,14 +67,25 @@ class Executable:
         Calls are serialized if the plug-in does not support concurrent ones.
 
         Raises:
+            InvalidValueError: the plug-in cannot use a value of the inputs.
             CallError: the function failed.
             BackendUnavailableError: the plug-in was shut down.
         """
-        if self.turn is None:
-            self._call(run_address)
-            return
-        with self.turn:
-            self._call(run_address)
+        with nullcontext() if self.turn is None else self.turn:
+            try:
+                self._call(run_address)
+            except CallError as error:
+                raise self._translated(error) from error.__cause__
+
+    def fail(self, status: int, buffer: ErrorBuffer) -> NoReturn:
+        """Raise the error of a run outside of `run` that gave this status, and filled in the buffer."""
+        try:
+            self.library.fail("execute", status, buffer)
+        except CallError as error:
+            raise self._translated(error) from error.__cause__
+
+    def _translated(self, error: CallError) -> CallError | InvalidValueError:
+        return invalid_value(error, self._sites) if error.status == abi.INVALID_VALUE else error
 
     def inputs_of_outputs(self, count: int) -> tuple[int, ...]:
         """Return for each of `count` outputs the index of the input whose memory it may have, or -1.
@@ -96,7 +109,14 @@ class Executable:
         It keeps `owner`, which owns the ``ipr_run``, alive. It is not thread-safe.
         """
         library, function = self.library, self.library.functions["execute"]
-        call = library.prepared("execute", function, library.self, self.handle, run_address, owner=(self, owner))
+        execute = library.prepared("execute", function, library.self, self.handle, run_address, owner=(self, owner))
+
+        def call() -> None:
+            try:
+                execute()
+            except CallError as error:
+                raise self._translated(error) from error.__cause__
+
         return call if self.turn is None else partial(_call_in_turn, self.turn, call)
 
     def check_constants(self) -> None:

@@ -194,7 +194,7 @@ class RunTables:
 
     def fail(self, status: int) -> NoReturn:
         """Raise the error of a direct call that gave this status; see `ErrorBuffers.fail`."""
-        self._executable.library.fail("execute", status, self._error)
+        self._executable.fail(status, self._error)
 
     def bind(self, read: Sequence[Array], written: Sequence[Array]) -> bool:
         """Bind the inputs `read` and the outputs `written` for all following runs, without a copy.
