@@ -6,10 +6,10 @@ import math
 from typing import Final
 
 from interposer.core.errors import ParseError
-from interposer.core.schema import Op
 from interposer.core.types import DataType
 from interposer.frontends.axes import checked_axis
 from interposer.frontends.elementwise import RELU, operators_by_name
+from interposer.frontends.onnx.elementwise import unary
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, operator
 from interposer.frontends.onnx.shaping import product
@@ -36,13 +36,6 @@ _PARAMETERS: Final[dict[str, tuple[ActivationFunction, dict[str, float]]]] = {
 }
 
 
-def _function(op: Op) -> Converter:
-    def convert(node: Node) -> Value:
-        return node.result(op, node.value(0))
-
-    return convert
-
-
 def _parametric(function: ActivationFunction, parameters: dict[str, float]) -> Converter:
     def convert(node: Node) -> Value:
         values = [node.number(name, default) for name, default in parameters.items()]
@@ -52,7 +45,7 @@ def _parametric(function: ActivationFunction, parameters: dict[str, float]) -> C
 
 
 for _name, _op in _FUNCTIONS.items():
-    operator(_name)(_function(_op))
+    operator(_name)(unary(_op))
 for _name, (_which, _defaults) in _PARAMETERS.items():
     operator(_name)(_parametric(_which, _defaults))
 

@@ -24,7 +24,7 @@ from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Addition, Division, Maximum, Minimum, Where
 
-__all__ = ["binary_operands"]
+__all__ = ["binary_operands", "unary"]
 
 _UNARY: Final = operators_by_name(
     Abs="ABS", Acos="ACOS", Acosh="ACOSH", Asin="ASIN", Asinh="ASINH", Atan="ATAN", Atanh="ATANH",
@@ -39,7 +39,9 @@ _BINARY: Final = operators_by_name(
 )  # fmt: skip
 
 
-def _unary(op: Op) -> Converter:
+def unary(op: Op) -> Converter:
+    """Return the converter of an operator with one operand and no attributes."""
+
     def convert(node: Node) -> Value:
         return node.result(op, node.value(0))
 
@@ -71,7 +73,7 @@ def binary_operands(node: Node) -> tuple[Value, Value]:
 
 
 for _name, _op in _UNARY.items():
-    operator(_name)(_unary(_op))
+    operator(_name)(unary(_op))
 for _name, _binary_op in _BINARY.items():
     operator(_name)(_binary(_binary_op))
 
