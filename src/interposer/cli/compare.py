@@ -19,7 +19,7 @@ from interposer.cli.numbers import number
 from interposer.cli.outputs import check_writable, file_path, flat, save_npz
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
-from interposer.cli.writing import writer_of
+from interposer.cli.writing import suffixes_of_writers, writer_of
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnwritableError
 from interposer.core.files import replacing, synchronize
 from interposer.quantization.statistics import decibels
@@ -42,8 +42,9 @@ element, and in units in the last place; differences of integers in steps. After
 n layers, n times the tolerance is allowed. The columns range and snr have the
 range of values, and the signal-to-noise ratio of the accumulated result.
 
---cut writes the subgraph that differs as .onnx, .tflite or .txt (the text form),
-and its inputs next to it as .npz; the written file is compared again at once.
+--cut writes the subgraph that differs, in the format that the file's suffix
+names, and its inputs next to it as .npz; the written file is compared again at
+once.
 """
 _nonnegative: Final = number("a number of 0 or more")
 
@@ -66,7 +67,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="steps that quantized results may be off (default: 1)",
     )
     parser.add_argument("--all", action="store_true", help="list every layer, not only those that differ too much")
-    parser.add_argument("--cut", type=file_path, metavar="FILE", help="write the failing subgraph to a file")
+    parser.add_argument(
+        "--cut", type=file_path, metavar="FILE",
+        help=f"write the failing subgraph to a file with the suffix {suffixes_of_writers()}",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
