@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
+from interposer import OptimizerOptions
 from interposer.cli.main import main
 from tests.cli import networks
 
@@ -29,6 +30,22 @@ def test_the_trace_has_the_optimizer_and_as_many_runs_as_requested(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["layer", "operator", "backend", "count", "median", "us", "share"]
     assert lines[-1] == f"written: {target}, with 3 runs on: random numbers, seed 0"
+
+
+def test_the_search_for_a_placement_is_not_traced(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+    options = OptimizerOptions(budget_seconds=0.1)
+    monkeypatch.setattr("interposer.cli.network._options_of", lambda args: options)
+    file, target = networks.doubler(tmp_path), tmp_path / "t.json"
+    words = ["trace", file, "-o", str(target), "--random", "--runs", "2", "--backends", "auto", "--json"]
+    assert main(words) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert {layer["network"] for layer in summary["layers"]} == {"doubler"}
+    assert {layer["count"] for layer in summary["layers"]} == {2}
+    kinds = [event["cat"] for event in json.loads(target.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert kinds.count("run") == 2
 
 
 def test_the_times_of_the_layers_can_be_json(

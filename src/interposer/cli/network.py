@@ -257,17 +257,20 @@ def _once(option: str, pairs: list[tuple[str, T]]) -> dict[str, T] | None:
     return dict(pairs) or None
 
 
-def open_model(args: argparse.Namespace) -> Model:
-    """Return the model for the network's file, with the backends, limits, shapes, values and plan of the arguments."""
+def open_model(args: argparse.Namespace, plan: Plan | None = None) -> Model:
+    """Return the model for the network's file, with the backends, limits, shapes, values and plan of the arguments.
+
+    `plan` replaces the backends and the plan of the arguments.
+    """
     if args.backends is not None and AUTO in args.backends and len(args.backends) > 1:
         raise InvalidArgumentError(f"--backends: {AUTO!r} chooses among all backends, so it stands alone")
     return load(
         args.network,
-        args.backends,
+        args.backends if plan is None else None,
         **reading_of(args),
         options=_options_of(args),
         limits=Limits(args.limit_bytes, args.limit_operations),
-        plan=None if args.plan is None else Plan.load(args.plan),
+        plan=plan if plan is not None or args.plan is None else Plan.load(args.plan),
     )
 
 

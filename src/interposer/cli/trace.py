@@ -16,7 +16,9 @@ from interposer.core.errors import InvalidArgumentError
 from interposer.profiling import Category, CounterTotal, LayerTimes, Profile
 from interposer.profiling.profile import SUFFIXES
 from interposer.session import Model
+from interposer.session.fallback import AUTO
 from interposer.session.images import Preprocessing
+from interposer.session.placement import Plan
 from interposer.session.timing import spread_of
 
 __all__ = ["configure", "execute"]
@@ -53,9 +55,9 @@ def execute(args: argparse.Namespace) -> None:
     if args.output.suffix.lower() not in SUFFIXES:
         raise InvalidArgumentError(f"--output takes a file with the suffix {', '.join(SUFFIXES)}, not {args.output}")
     check_writable("--output", args.output, sources_of(args))
-    profile = Profile()
+    profile, plan = Profile(), _searched_plan(args)
     with profile:
-        model = open_model(args)
+        model = open_model(args, plan)
     with model:
         preprocessing = Preprocessing(quantize=args.quantize_inputs)
         inputs = read_inputs(args.input, model.inputs, preprocessing, seed_of(args), sized_inputs(model))
@@ -82,6 +84,14 @@ def execute(args: argparse.Namespace) -> None:
     say(f"written: {args.output}, with {args.runs} runs on: {inputs_text(args)}")
     if profile.lost:
         say(f"{profile.lost} events were lost, because the buffer was full; give fewer --runs")
+
+
+def _searched_plan(args: argparse.Namespace) -> Plan | None:
+    """Return the plan of "auto", whose search is not recorded; None for other backends, or if shapes are open."""
+    if args.backends != [AUTO] or args.plan is not None:
+        return None
+    with open_model(args) as model:
+        return model.plan
 
 
 def _prepare(model: Model, inputs: dict[str, Any]) -> None:
