@@ -91,10 +91,10 @@ def _fill(descriptor: int, memory: memoryview, offset: int) -> int:
     """Read bytes into memory until it is full or the file ends; return their number."""
     filled = 0
     while filled < len(memory):
-        read = os.preadv(descriptor, [memory[filled:]], offset + filled)
-        if not read:
+        num_read = os.preadv(descriptor, [memory[filled:]], offset + filled)
+        if not num_read:
             break
-        filled += read
+        filled += num_read
     return filled
 
 

@@ -72,16 +72,16 @@ class _AnyCodec(Codec):
     Only booleans, integers and texts are written as data; any other value is written as None.
     """
 
-    simple = (bool, int, float, str, bytes, type(None))
+    simple_types = (bool, int, float, str, bytes, type(None))
 
     def to_plain(self, value: Any) -> Any:
         return value if isinstance(value, (bool, int, str)) else None
 
     def equal(self, a: Any, b: Any) -> bool:
-        return a is b or (type(a) is type(b) and isinstance(a, self.simple) and a == b)
+        return a is b or (type(a) is type(b) and isinstance(a, self.simple_types) and a == b)
 
     def hash(self, value: Any) -> int:
-        return hash(value) if isinstance(value, self.simple) else 0
+        return hash(value) if isinstance(value, self.simple_types) else 0
 
 
 class _Number(Codec):
@@ -120,10 +120,10 @@ class _FloatCodec(_Number):
 
 
 class _EnumCodec(Codec):
-    def __init__(self, kind: type[Enum]) -> None:
-        self.kind = kind
-        self.members = [member for member in kind if member not in COLLECTIONS]  # attributes describe tensors only
-        self.title = f"a member of {_public_name(kind)} ({', '.join(member.name for member in self.members)})"
+    def __init__(self, enum_type: type[Enum]) -> None:
+        self.kind = enum_type
+        self.members = [member for member in enum_type if member not in COLLECTIONS]  # attributes describe tensors only
+        self.title = f"a member of {_public_name(enum_type)} ({', '.join(member.name for member in self.members)})"
 
     def coerce(self, value: Any) -> Any:
         if value not in self.members:
@@ -140,10 +140,10 @@ class _EnumCodec(Codec):
         return DataType.of(word) if self.kind is DataType else self.kind[word]
 
 
-def _public_name(kind: type[Enum]) -> str:
+def _public_name(enum_type: type[Enum]) -> str:
     """Return the name of an enum, with the public module from which it is imported if it is one of Interposer's own."""
-    public_module = next((module for prefix, module in _PUBLIC.items() if kind.__module__.startswith(prefix)), "")
-    return f"{public_module}.{kind.__name__}" if public_module else kind.__name__
+    public_module = next((module for prefix, module in _PUBLIC.items() if enum_type.__module__.startswith(prefix)), "")
+    return f"{public_module}.{enum_type.__name__}" if public_module else enum_type.__name__
 
 
 class _OptionalCodec(Codec):

@@ -228,10 +228,10 @@ def unknown_variables() -> dict[str, str]:
 
     Variables that resemble no setting are omitted, since they may belong to another program.
     """
-    known = {CACHE_DIR, BACKEND_PATH, *(setting.variable for setting in _SETTINGS)}
-    unknown = [name for name in os.environ if name.startswith(_PREFIX) and name not in known]
+    known_variables = {CACHE_DIR, BACKEND_PATH, *(setting.variable for setting in _SETTINGS)}
+    unknown = [name for name in os.environ if name.startswith(_PREFIX) and name not in known_variables]
     hints = {
-        name: did_you_mean(name.removeprefix(_PREFIX), (variable.removeprefix(_PREFIX) for variable in known))
+        name: did_you_mean(name.removeprefix(_PREFIX), (variable.removeprefix(_PREFIX) for variable in known_variables))
         for name in unknown
     }
     return {name: hint.replace("mean '", f"mean '{_PREFIX}") for name, hint in hints.items() if hint}
@@ -314,10 +314,12 @@ def _content(path: Path, *, for_user: bool) -> Mapping[str, Any]:
 
 
 def _check_key(path: Path, key: str, *, for_user: bool) -> None:
-    known = settings()
-    if key not in known:
-        hint = did_you_mean(key, known)
-        raise ConfigError(f"{path} has an unknown key {key!r}{hint} (known: {', '.join(known)})", source=str(path))
-    if known[key].for_user and not for_user:
-        allowed_places = " or ".join([known[key].variable, *map(str, config_files()[1:])])
+    known_settings = settings()
+    if key not in known_settings:
+        hint = did_you_mean(key, known_settings)
+        raise ConfigError(
+            f"{path} has an unknown key {key!r}{hint} (known: {', '.join(known_settings)})", source=str(path)
+        )
+    if known_settings[key].for_user and not for_user:
+        allowed_places = " or ".join([known_settings[key].variable, *map(str, config_files()[1:])])
         raise ConfigError(f"{path} has the key {key!r}, which only {allowed_places} may set", source=str(path))

@@ -76,12 +76,12 @@ def mapped(path: str | os.PathLike[str]) -> Array:
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        state = _state(fd)
+        file_state = _state(fd)
         with _lock:
-            reference = _maps.get(state)
+            reference = _maps.get(file_state)
             mapping = reference() if reference is not None else None
             if mapping is None:
-                mapping = _new_map(fd, os.fsdecode(path), state)
+                mapping = _new_map(fd, os.fsdecode(path), file_state)
                 fd = -1
             return np.frombuffer(mapping, np.uint8)
     finally:
@@ -98,20 +98,20 @@ def _state(fd: int) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _new_map(fd: int, path: str, state: tuple[int, ...]) -> _Map:
-    mapping = _Map(fd, state[2], mmap.MAP_SHARED, mmap.PROT_READ)
-    mapping.fd, mapping.path, mapping.state = fd, path, state
+def _new_map(fd: int, path: str, file_state: tuple[int, ...]) -> _Map:
+    mapping = _Map(fd, file_state[2], mmap.MAP_SHARED, mmap.PROT_READ)
+    mapping.fd, mapping.path, mapping.state = fd, path, file_state
     mapping.address = address_of(np.frombuffer(mapping, np.uint8))
-    weakref.finalize(mapping, _forget, fd, state).atexit = False
-    _maps[state] = weakref.ref(mapping)
+    weakref.finalize(mapping, _forget, fd, file_state).atexit = False
+    _maps[file_state] = weakref.ref(mapping)
     return mapping
 
 
-def _forget(fd: int, state: tuple[int, ...]) -> None:
+def _forget(fd: int, file_state: tuple[int, ...]) -> None:
     os.close(fd)
-    reference = _maps.get(state)
+    reference = _maps.get(file_state)
     if reference is not None and reference() is None:
-        _maps.pop(state, None)
+        _maps.pop(file_state, None)
 
 
 def _map_of(array: Array) -> _Map | None:
@@ -211,13 +211,13 @@ def share(array: Array, alignment: int = 1) -> Array:
     """
     if array.nbytes < LEAST_SHARED or not array.flags.c_contiguous or array.dtype.kind == "O":
         return array
-    raw = array.reshape(-1).view(np.uint8)
-    key = array.nbytes, _sample(raw)
+    array_bytes = array.reshape(-1).view(np.uint8)
+    key = array.nbytes, _sample(array_bytes)
     with _lock:
         for candidate in _shared_bytes.get(key, ()):
             candidate_bytes = _view_of(candidate, array.nbytes) if candidate.address % alignment == 0 else None
             if candidate_bytes is not None and (
-                candidate.address == address_of(array) or np.array_equal(candidate_bytes, raw)
+                candidate.address == address_of(array) or np.array_equal(candidate_bytes, array_bytes)
             ):
                 return candidate_bytes.view(array.dtype).reshape(array.shape)
         _sweep()

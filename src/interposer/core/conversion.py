@@ -162,12 +162,14 @@ def _texts(array: Array) -> Array:
     """
     if array.dtype.kind not in _TEXT:
         raise ValueError(f"is {array.dtype}; expected {DataType.STRING}; convert it explicitly")
-    flat = array.astype(object).ravel()
-    not_texts = [index for index, text in enumerate(flat) if not isinstance(text, str)]
+    flat_objects = array.astype(object).ravel()
+    not_texts = [index for index, text in enumerate(flat_objects) if not isinstance(text, str)]
     if not not_texts:
         return array if array.dtype.kind == "O" else array.astype(object)
     decoded = np.empty(array.shape, object)
-    decoded.ravel()[:] = [_decoded(text, np.unravel_index(index, array.shape)) for index, text in enumerate(flat)]
+    decoded.ravel()[:] = [
+        _decoded(text, np.unravel_index(index, array.shape)) for index, text in enumerate(flat_objects)
+    ]
     return decoded
 
 
@@ -175,10 +177,10 @@ def _decoded(value: object, index: tuple[Any, ...]) -> str:
     """Return a text, decoding it from UTF-8 if it is bytes; raise ValueError with its `index` if it is neither."""
     if isinstance(value, str):
         return value
-    where = f" at {[int(coordinate) for coordinate in index]}" if index else ""
+    location = f" at {[int(coordinate) for coordinate in index]}" if index else ""
     if not isinstance(value, bytes):
-        raise ValueError(f"holds {value!r}{where}; expected {DataType.STRING}, texts")
+        raise ValueError(f"holds {value!r}{location}; expected {DataType.STRING}, texts")
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise ValueError(f"holds {value!r}{where}, which is not UTF-8; expected {DataType.STRING}, texts") from error
+        raise ValueError(f"holds {value!r}{location}, which is not UTF-8; expected {DataType.STRING}, texts") from error

@@ -98,10 +98,10 @@ class TensorShape(tuple[int, ...]):
         is_plain = type(dims) in _PLAIN  # a fast path, since networks have thousands of shapes
         if not is_plain and (isinstance(dims, (str, bytes)) or not isinstance(dims, Iterable)):
             raise InvalidArgumentError(f"a shape must be a sequence of dimensions, not {dims!r}")
-        checked = tuple(map(_dim, dims))
-        if len(checked) > MAX_RANK:
-            raise InvalidArgumentError(f"a tensor has rank {len(checked)}; ranks 0 to {MAX_RANK} are supported")
-        return super().__new__(cls, checked)
+        checked_dims = tuple(map(_dim, dims))
+        if len(checked_dims) > MAX_RANK:
+            raise InvalidArgumentError(f"a tensor has rank {len(checked_dims)}; ranks 0 to {MAX_RANK} are supported")
+        return super().__new__(cls, checked_dims)
 
     @property
     def rank(self) -> int:

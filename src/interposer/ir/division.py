@@ -86,14 +86,14 @@ class _Quotient:
 
     def merge_adjacent(self) -> None:
         """Merge adjacent parts of one kind, until no two of them can be merged without a cycle."""
-        waiting = [part for part in reversed(self._producers) if self._kinds[part] is not None]
-        while waiting:
-            part = waiting.pop()
+        waiting_parts = [part for part in reversed(self._producers) if self._kinds[part] is not None]
+        while waiting_parts:
+            part = waiting_parts.pop()
             if part in self._producers and self._merge_into_a_producer(part):
-                merged = self.part(part)
-                waiting += [
-                    merged,
-                    *(consumer for consumer in self._consumers[merged] if self._step(merged, consumer) == 0),
+                merged_part = self.part(part)
+                waiting_parts += [
+                    merged_part,
+                    *(consumer for consumer in self._consumers[merged_part] if self._step(merged_part, consumer) == 0),
                 ]
 
     def _merge_into_a_producer(self, part: int) -> bool:
@@ -106,15 +106,15 @@ class _Quotient:
     def _has_detour(self, producer: int, consumer: int) -> bool:
         """Return True if a path leads from part `producer` to its consumer `consumer` through a third part."""
         lowest_level, visited = self._levels[producer], {producer, consumer}
-        pending = [part for part in self._producers[consumer] if part != producer]
-        while pending:
-            part = pending.pop()
+        pending_parts = [part for part in self._producers[consumer] if part != producer]
+        while pending_parts:
+            part = pending_parts.pop()
             if part in visited or self._levels[part] <= lowest_level:
                 continue
             if producer in self._producers[part]:
                 return True
             visited.add(part)
-            pending += self._producers[part]
+            pending_parts += self._producers[part]
         return False
 
     def _merge(self, part_a: int, part_b: int) -> None:
@@ -139,10 +139,10 @@ class _Quotient:
 
     def _raise_levels(self, part: int) -> None:
         """Raise the levels of all parts after `part` that are not above those of their producers any more."""
-        pending = [part]
-        while pending:
-            part = pending.pop()
+        pending_parts = [part]
+        while pending_parts:
+            part = pending_parts.pop()
             for consumer in self._consumers[part]:
                 if self._levels[consumer] <= self._levels[part]:
                     self._levels[consumer] = self._levels[part] + 1
-                    pending.append(consumer)
+                    pending_parts.append(consumer)

@@ -29,14 +29,14 @@ def differences(a: Graph, b: Graph, *, opaque: bool = True) -> Iterator[str]:
     """
     if a.name != b.name:
         yield f"the graphs are called {a.name!r} and {b.name!r}"
-    others = {layer.name: layer for layer in b}
+    b_layers = {layer.name: layer for layer in b}
     for layer in a:
-        other = others.pop(layer.name, None)
-        if other is None:
+        b_layer = b_layers.pop(layer.name, None)
+        if b_layer is None:
             yield f"only the first graph has layer {layer}"
         else:
-            yield from (f"layer {layer}: {difference}" for difference in _layer_differences(layer, other, opaque))
-    yield from (f"only the second graph has layer {layer}" for layer in others.values())
+            yield from (f"layer {layer}: {difference}" for difference in _layer_differences(layer, b_layer, opaque))
+    yield from (f"only the second graph has layer {layer}" for layer in b_layers.values())
 
 
 def _layer_differences(a: Layer, b: Layer, opaque: bool) -> Iterator[str]:

@@ -376,17 +376,17 @@ class Graph:
 
         With `start`, only these layers are considered, and the producers of the inputs of removed layers.
         """
-        removed = []
-        pending = list(self if start is None else start)
-        while pending:
-            layer = pending.pop()
+        removed_layers = []
+        pending_layers = list(self if start is None else start)
+        while pending_layers:
+            layer = pending_layers.pop()
             if layer not in self or not _is_dead(layer):
                 continue
             producers = [value.producer for value in layer.values]
             self.erase(layer)
-            removed.append(layer)
-            pending += producers
-        return removed
+            removed_layers.append(layer)
+            pending_layers += producers
+        return removed_layers
 
     def constant(self, value: Array, *, like: TensorInfo | None = None, name: str = "constant") -> Value:
         """Add a Constant layer for an array, and return its output.
@@ -454,19 +454,19 @@ class Graph:
         if self._is_ordered():
             return list(self._layers.values()), []
         index_of_guid = {guid: index for index, guid in enumerate(self._layers)}
-        waiting = {
+        unmet_counts = {
             layer.guid: len({tensor.producer.guid for tensor in layer._inputs if tensor is not None}) for layer in self
         }
-        ready = [index_of_guid[guid] for guid, count in waiting.items() if count == 0]
+        ready_indices = [index_of_guid[guid] for guid, count in unmet_counts.items() if count == 0]
         layers, order = list(self._layers.values()), []
-        while ready:
-            layer = layers[heapq.heappop(ready)]
+        while ready_indices:
+            layer = layers[heapq.heappop(ready_indices)]
             order.append(layer)
             for consumer in dict.fromkeys([use.layer for value in layer.outputs for use in value.uses._uses]):
-                waiting[consumer.guid] -= 1
-                if waiting[consumer.guid] == 0:
-                    heapq.heappush(ready, index_of_guid[consumer.guid])
-        return order, [layer for layer in layers if waiting[layer.guid] > 0]
+                unmet_counts[consumer.guid] -= 1
+                if unmet_counts[consumer.guid] == 0:
+                    heapq.heappush(ready_indices, index_of_guid[consumer.guid])
+        return order, [layer for layer in layers if unmet_counts[layer.guid] > 0]
 
     def _is_ordered(self) -> bool:
         """Return True if every layer was added after the producers of its inputs, so that this is a running order."""

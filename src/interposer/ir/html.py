@@ -53,14 +53,14 @@ def graph_html(kind: str, graph: Graph) -> str:
     layers = [layer for layer in graph if not isinstance(layer.op, Input | Output | Constant)]
     counts = Counter(f"{layer.kind} on {layer.backend}" if layer.backend else layer.kind for layer in layers)
     rows = [(name, str(count)) for name, count in counts.most_common()]
-    text = _shortened(str(graph)) if len(graph) <= 10 * MOST_LAYERS else ""
+    graph_text = _shortened(str(graph)) if len(graph) <= 10 * MOST_LAYERS else ""
     return box(
         title(kind, graph.name),
         border_table(inputs, outputs),
         folded(
             f"{counted(len(layers), 'layer')} of {counted(len(counts), 'kind')}", table(("operator", "layers"), rows)
         ),
-        folded("as text", preformatted(text)) if text else "",
+        folded("as text", preformatted(graph_text)) if graph_text else "",
     )
 
 
@@ -104,13 +104,13 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     After `MOST_ROWS` rows, the others are only counted.
     """
-    head = "".join(f'<th style="{_CELL};{_LINE}">{escape(title)}</th>' for title in titles)
-    body = "".join(f'<tr style="background:none">{"".join(map(_cell, row))}</tr>' for row in rows[:MOST_ROWS])
+    header_row = "".join(f'<th style="{_CELL};{_LINE}">{escape(title)}</th>' for title in titles)
+    body_rows = "".join(f'<tr style="background:none">{"".join(map(_cell, row))}</tr>' for row in rows[:MOST_ROWS])
     omitted_count = len(rows) - MOST_ROWS
     omitted = paragraph(f"... and {omitted_count} more") if omitted_count > 0 else ""
     return (
         '<table style="border-collapse:collapse;margin:4px 0;font-size:inherit;color:inherit;background:none">'
-        f'<thead><tr style="background:none">{head}</tr></thead><tbody>{body}</tbody></table>{omitted}'
+        f'<thead><tr style="background:none">{header_row}</tr></thead><tbody>{body_rows}</tbody></table>{omitted}'
     )
 
 

@@ -116,13 +116,18 @@ def known_inference(layer: Layer) -> Inference | None:
 
     Operators and infos are immutable, so the inference need not be repeated.
     """
-    last, outputs = layer.inferred, layer.outputs
-    if last is None or last.op is not layer.op or len(last.outputs) != len(outputs) or layer.regions:
+    last_inference, outputs = layer.inferred, layer.outputs
+    if (
+        last_inference is None
+        or last_inference.op is not layer.op
+        or len(last_inference.outputs) != len(outputs)
+        or layer.regions
+    ):
         return None
     inputs = layer.input_infos
-    if len(last.inputs) != len(inputs) or not all(map(is_, last.inputs, inputs)):
+    if len(last_inference.inputs) != len(inputs) or not all(map(is_, last_inference.inputs, inputs)):
         return None
-    return last if all(map(is_, last.declared, map(_declared, outputs))) else None
+    return last_inference if all(map(is_, last_inference.declared, map(_declared, outputs))) else None
 
 
 def layer_problems(layer: Layer) -> list[str]:
@@ -155,11 +160,11 @@ def _through_regions(layer: Layer, op: ControlFlow) -> Infos:
             return _through_branches(layer, op, bound)
         region_outputs = tuple(_through_region(layer, index, infos) for index, infos in enumerate(bound))
         carried_after = op.carried_on(region_outputs)
-        joined = merged_carried(carried, carried_after)
-        if joined == carried:
+        merged_infos = merged_carried(carried, carried_after)
+        if merged_infos == carried:
             _check_bound(layer, op.bound(operands, carried_after))
             return op.gives(operands, carried, region_outputs)
-        carried = joined
+        carried = merged_infos
 
 
 def _through_branches(layer: Layer, op: If, bound: Sequence[Infos]) -> Infos:
@@ -227,15 +232,19 @@ def _through_region(layer: Layer, index: int, bound: Infos) -> Infos:
     region = layer.regions[index]
     order, stuck = region.schedule()
     errors = [cycle_problem(stuck)] if stuck else []
-    for inner, info in zip(region.inputs, bound, strict=True):
-        bound_or_error = bound_info(inner.output, info)
-        errors += [f"layer {inner}: {bound_or_error}"] if isinstance(bound_or_error, str) else []
-        inner.output.info = None if isinstance(bound_or_error, str) else bound_or_error
-    for inner in order:
-        errors += () if isinstance(inner.op, Input) else (f"layer {inner}: {error}" for error in infer_layer(inner))
+    for region_input, info in zip(region.inputs, bound, strict=True):
+        bound_or_error = bound_info(region_input.output, info)
+        errors += [f"layer {region_input}: {bound_or_error}"] if isinstance(bound_or_error, str) else []
+        region_input.output.info = None if isinstance(bound_or_error, str) else bound_or_error
+    for inner_layer in order:
+        errors += (
+            ()
+            if isinstance(inner_layer.op, Input)
+            else (f"layer {inner_layer}: {error}" for error in infer_layer(inner_layer))
+        )
     if errors:
         raise InvalidNetworkError([f"region {region_title(layer, index)!r}: {error}" for error in errors])
-    return tuple(inner.values[0].known for inner in region.outputs)
+    return tuple(region_output.values[0].known for region_output in region.outputs)
 
 
 def _check_bound(layer: Layer, bound: Sequence[Infos]) -> None:
@@ -245,10 +254,12 @@ def _check_bound(layer: Layer, bound: Sequence[Infos]) -> None:
     fit.
     """
     for index, (region, infos) in enumerate(zip(layer.regions, bound, strict=True)):
-        for inner, info in zip(region.inputs, infos, strict=True):
-            bound_or_error = bound_info(inner.output, info)
+        for region_input, info in zip(region.inputs, infos, strict=True):
+            bound_or_error = bound_info(region_input.output, info)
             if isinstance(bound_or_error, str):
-                raise InvalidArgumentError(f"region {region_title(layer, index)!r}: layer {inner}: {bound_or_error}")
+                raise InvalidArgumentError(
+                    f"region {region_title(layer, index)!r}: layer {region_input}: {bound_or_error}"
+                )
 
 
 def infos_for(layer: Layer, inputs: Sequence[TensorInfo | None]) -> list[TensorInfo]:
@@ -266,10 +277,10 @@ def infos_for(layer: Layer, inputs: Sequence[TensorInfo | None]) -> list[TensorI
         return [value.known for value in layer.outputs]
     infos = []
     for value, info in zip(layer.outputs, layer.op.infer_infos(*inputs), strict=True):
-        merged = _merged(info, value.known, _title(value))
-        if isinstance(merged, str):
-            raise InvalidArgumentError(merged)
-        infos.append(merged)
+        merged_info = _merged(info, value.known, _title(value))
+        if isinstance(merged_info, str):
+            raise InvalidArgumentError(merged_info)
+        infos.append(merged_info)
     return infos
 
 

@@ -153,12 +153,12 @@ class Network(Builders):
 
     def _infer_from(self, layer: Layer) -> None:
         """Infer this layer and all layers that depend on changed infos again; do nothing if it is in a cycle."""
-        changed: set[Layer] = set()
+        changed_layers: set[Layer] = set()
         for dependent in _dependents(layer):
-            if dependent is layer or any(value.producer in changed for value in dependent.values):
+            if dependent is layer or any(value.producer in changed_layers for value in dependent.values):
                 previous = _infos_and_constants(dependent)
                 infer_layer(dependent)
-                changed |= {dependent} if _infos_and_constants(dependent) != previous else set()
+                changed_layers |= {dependent} if _infos_and_constants(dependent) != previous else set()
 
     @property
     def inputs(self) -> dict[int, Layer]:

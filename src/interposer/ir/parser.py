@@ -95,20 +95,20 @@ class _Parser:
 
     def block(self, parse_item: Callable[[], _T]) -> list[_T]:
         """Return the items between braces, each on one or more lines."""
-        parsed = []
+        statements = []
         with self.deeper(self.lexer.take("mark", "{")):
             while not self.lexer.accept("mark", "}"):
                 if not self.lexer.peek().starts_line:
                     raise self.lexer.expected("a new line")
-                parsed.append(parse_item())
-        return parsed
+                statements.append(parse_item())
+        return statements
 
     def statement(self) -> _Statement:
-        lexer, start = self.lexer, self.lexer.peek()
+        lexer, start_token = self.lexer, self.lexer.peek()
         names = self.items(lambda: lexer.take("name")) if lexer.sees("name") else []
         if names:
             lexer.take("mark", "=")
-        statement = _Statement(start, names, lexer.take("word", what="an operator's name"))
+        statement = _Statement(start_token, names, lexer.take("word", what="an operator's name"))
         if lexer.sees("mark", "("):
             statement.attributes = self.attributes()
         if not lexer.peek().starts_line and (lexer.sees("name") or lexer.sees("word", "_")):
@@ -153,16 +153,16 @@ class _Parser:
     def info(self) -> TensorInfo | None:
         if self.lexer.accept("word", "_"):
             return None
-        start = self.lexer.peek()
+        start_token = self.lexer.peek()
         dtype, shape = self.type()
         quantization = self.quantization() if self.lexer.sees("word", "q") else None
         element = self.element_info() if self.lexer.sees("word", "of") else None
-        with self.at(start):
+        with self.at(start_token):
             info = TensorInfo(shape, dtype, quantization, element=element)
         if not self.lexer.accept("mark", "="):
             return info
         constant = self.elements(info) if self.lexer.sees("mark", "{") else self.array()
-        with self.at(start):
+        with self.at(start_token):
             return info.with_constant(constant)
 
     def element_info(self) -> TensorInfo | None:
@@ -185,14 +185,14 @@ class _Parser:
         return self.integer() if self.lexer.sees("number") else self.word("a dimension")
 
     def quantization(self) -> Quantization:
-        start = self.lexer.take("word", "q")
+        start_token = self.lexer.take("word", "q")
         self.lexer.take("mark", "(")
         scale: Any = self.numbers()
         self.lexer.take("mark", ",")
         zero_point: Any = self.numbers()
         axis = self.axis() if self.lexer.accept("mark", ",") else None
         self.lexer.take("mark", ")")
-        with self.at(start):
+        with self.at(start_token):
             return Quantization(scale, zero_point, axis)
 
     def numbers(self) -> list[float] | float:
@@ -241,25 +241,25 @@ class _Parser:
             return tuple(self.items(self.value, until=")"))
 
     def array(self) -> Array:
-        start = self.lexer.peek()
+        start_token = self.lexer.peek()
         dtype, shape = self.type()
-        with self.at(start):
+        with self.at(start_token):
             info = TensorInfo(shape, dtype)
         if not info.is_concrete:
-            raise self.lexer.error(start, f"an array needs a known shape, not {info.shape}")
+            raise self.lexer.error(start_token, f"an array needs a known shape, not {info.shape}")
         return self.elements(info)
 
     def elements(self, info: TensorInfo) -> Array:
-        start = self.lexer.take("mark", "{")
+        start_token = self.lexer.take("mark", "{")
         if self.lexer.sees("elided"):
-            raise self.lexer.error(start, "these elements were left out when the graph was printed")
+            raise self.lexer.error(start_token, "these elements were left out when the graph was printed")
         if not self.lexer.accept("word", "base64"):
             values = self.items(self.element, until="}")
-            with self.at(start):
+            with self.at(start_token):
                 return array_of(info.dtype, info.shape, values)
         array_data = {"dtype": str(info.dtype), "shape": info.shape, "base64": self.string()}
         self.lexer.take("mark", "}")
-        with self.at(start):
+        with self.at(start_token):
             return array_from_plain(array_data)
 
     def element(self) -> Any:
@@ -294,15 +294,15 @@ class _Parser:
 
     def items(self, parse_item: Callable[[], _T], until: str | None = None) -> list[_T]:
         """Return items separated by commas, up to the mark `until`; a trailing comma is allowed."""
-        parsed: list[_T] = []
+        parsed_items: list[_T] = []
         while until is None or not self.lexer.accept("mark", until):
-            parsed.append(parse_item())
+            parsed_items.append(parse_item())
             if self.lexer.accept("mark", ","):
                 continue
             if until is not None and not self.lexer.accept("mark", until):
                 raise self.lexer.expected(f"',' or '{until}'")
             break
-        return parsed
+        return parsed_items
 
     @contextmanager
     def at(self, token: Token) -> Iterator[None]:

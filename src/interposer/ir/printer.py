@@ -162,10 +162,10 @@ def _operands(layer: Layer) -> list[str]:
 
     Absent inputs at the end are left out, because they have no meaning.
     """
-    texts = ["_" if value is None else _value(value) for value in layer.inputs]
-    while texts and texts[-1] == "_":
-        texts.pop()
-    return texts
+    operand_texts = ["_" if value is None else _value(value) for value in layer.inputs]
+    while operand_texts and operand_texts[-1] == "_":
+        operand_texts.pop()
+    return operand_texts
 
 
 def _value(value: Value) -> str:

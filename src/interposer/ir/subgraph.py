@@ -142,13 +142,13 @@ def _is_acyclic(producers: dict[int, set[int]]) -> bool:
     for node, node_producers in producers.items():
         for producer in node_producers:
             consumers[producer].append(node)
-    waiting = {node: len(node_producers) for node, node_producers in producers.items()}
-    ready = [node for node, count in waiting.items() if count == 0]
+    unvisited_counts = {node: len(node_producers) for node, node_producers in producers.items()}
+    ready_nodes = [node for node, count in unvisited_counts.items() if count == 0]
     visited_count = 0
-    while ready:
+    while ready_nodes:
         visited_count += 1
-        for node in consumers[ready.pop()]:
-            waiting[node] -= 1
-            if waiting[node] == 0:
-                ready.append(node)
+        for node in consumers[ready_nodes.pop()]:
+            unvisited_counts[node] -= 1
+            if unvisited_counts[node] == 0:
+                ready_nodes.append(node)
     return visited_count == len(producers)

@@ -194,10 +194,10 @@ def _crossing_problems(layer: Layer, op: ControlFlow) -> Iterator[str]:
 
 def _entering_problems(layer: Layer, bound: Sequence[Sequence[TensorInfo]]) -> Iterator[str]:
     for index, infos in enumerate(bound):
-        for inner, info in zip(layer.regions[index].inputs, infos, strict=True):
-            if inner.output.info is not None and not _agree(inner.output.info, info):
+        for region_input, info in zip(layer.regions[index].inputs, infos, strict=True):
+            if region_input.output.info is not None and not _agree(region_input.output.info, info):
                 title = f"region {region_title(layer, index)!r}"
-                yield f"{title} takes {inner.output.info} as {inner.name!r}, but gets {info}"
+                yield f"{title} takes {region_input.output.info} as {region_input.name!r}, but gets {info}"
 
 
 def _inference_problems(layer: Layer) -> Iterator[str]:

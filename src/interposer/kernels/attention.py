@@ -48,21 +48,21 @@ def attention(
         k, v = np.concatenate([past_key, k], 2), np.concatenate([past_value, v], 2)
     q32, k32, v32 = (real(x, info.at(index)) for index, x in enumerate((q, k, v)))
     scale = 1 / math.sqrt(q.shape[3]) if op.scale is None else op.scale
-    scaled = _by_groups(q32 * scale, k32.swapaxes(2, 3))
-    capped = op.softcap * np.tanh(scaled / op.softcap) if op.softcap else scaled
-    visible = _visible(op, capped, mask, valid_lengths, past=0 if past_key is None else past_key.shape[2])
-    masked = np.where(visible, capped + _mask_bias(mask, capped), -np.inf)
-    precise = masked if op.softmax_precision is None else masked.astype(op.softmax_precision.numpy)
+    scaled_scores = _by_groups(q32 * scale, k32.swapaxes(2, 3))
+    capped = op.softcap * np.tanh(scaled_scores / op.softcap) if op.softcap else scaled_scores
+    is_visible = _visible(op, capped, mask, valid_lengths, past=0 if past_key is None else past_key.shape[2])
+    masked_scores = np.where(is_visible, capped + _mask_bias(mask, capped), -np.inf)
+    precise = masked_scores if op.softmax_precision is None else masked_scores.astype(op.softmax_precision.numpy)
     probabilities = _softmax(precise, sink)
-    probabilities = probabilities.astype(masked.dtype, copy=False)
-    output = _merged(_weighted(probabilities, v32, visible), query.ndim)
+    probabilities = probabilities.astype(masked_scores.dtype, copy=False)
+    output = _merged(_weighted(probabilities, v32, is_visible), query.ndim)
     scores = {
-        AttentionScores.SCALED: scaled,
+        AttentionScores.SCALED: scaled_scores,
         AttentionScores.CAPPED: capped,
-        AttentionScores.MASKED: masked,
+        AttentionScores.MASKED: masked_scores,
         AttentionScores.PROBABILITIES: probabilities,
     }
-    return (output, k, v, scores.get(op.scores, scaled))[: op.num_results()]
+    return (output, k, v, scores.get(op.scores, scaled_scores))[: op.num_results()]
 
 
 def _by_groups(a: Array, b: Array) -> Array:
@@ -104,13 +104,13 @@ def _visible(op: Attention, scores: Array, mask: Array | None, valid_lengths: Ar
     `scores` has this shape; `past` is the number of past keys, which come before the new ones.
     """
     keys = scores.shape[3]
-    visible = _visible_by_position(op, scores.shape[2], keys, valid_lengths, past)
+    is_visible = _visible_by_position(op, scores.shape[2], keys, valid_lengths, past)
     if mask is not None and mask.ndim:
-        visible = visible & (np.arange(keys) < mask.shape[-1])
+        is_visible = is_visible & (np.arange(keys) < mask.shape[-1])
     if mask is not None:
         unmasked = mask if mask.dtype == np.bool_ else ~np.isneginf(mask.astype(scores.dtype))
-        visible = visible & _for_all_keys(unmasked, keys)
-    return np.broadcast_to(visible, scores.shape)
+        is_visible = is_visible & _for_all_keys(unmasked, keys)
+    return np.broadcast_to(is_visible, scores.shape)
 
 
 def _for_all_keys(mask: Array, keys: int) -> Array:
@@ -130,14 +130,16 @@ def _visible_by_position(op: Attention, queries: int, keys: int, valid_lengths: 
     valid_counts = np.array([keys]) if valid_lengths is None else valid_lengths
     past_counts = np.array([past]) if valid_lengths is None else valid_lengths - queries
     query_positions = np.arange(queries)[:, np.newaxis] + past_counts.reshape(-1, 1, 1, 1)
-    visible = np.broadcast_to(key_positions < valid_counts.reshape(-1, 1, 1, 1), (valid_counts.size, 1, queries, keys))
+    is_visible = np.broadcast_to(
+        key_positions < valid_counts.reshape(-1, 1, 1, 1), (valid_counts.size, 1, queries, keys)
+    )
     if op.is_causal:
-        visible = visible & (key_positions <= query_positions)
+        is_visible = is_visible & (key_positions <= query_positions)
     if op.left_window_size >= 0:
-        visible = visible & (key_positions >= query_positions - op.left_window_size)
+        is_visible = is_visible & (key_positions >= query_positions - op.left_window_size)
     if op.right_window_size >= 0:
-        visible = visible & (key_positions <= query_positions + op.right_window_size)
-    return visible
+        is_visible = is_visible & (key_positions <= query_positions + op.right_window_size)
+    return is_visible
 
 
 def _softmax(scores: Array, sink: Array | None) -> Array:

@@ -107,14 +107,14 @@ def isolated_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, t
     It is like `best_boxes`, except that a box that is left out also excludes others.
     """
     ranked = candidates[np.argsort(-scores[candidates], kind="stable")]
-    excluded = np.zeros(ranked.size, bool)
+    is_excluded = np.zeros(ranked.size, bool)
     chosen: list[int] = []
     for rank, best in enumerate(ranked):
         if len(chosen) >= limit:
             break
-        if not excluded[rank]:
+        if not is_excluded[rank]:
             chosen.append(int(best))
-        excluded[rank + 1 :] |= overlaps(boxes[best], boxes[ranked[rank + 1 :]]) > threshold
+        is_excluded[rank + 1 :] |= overlaps(boxes[best], boxes[ranked[rank + 1 :]]) > threshold
     return chosen
 
 
@@ -137,12 +137,12 @@ def take_greedily(boxes: Array, scores: Array, candidates: Iterable[int], limit:
     return chosen
 
 
-def _without(candidates: list[int], dropped: Sequence[bool] | Array) -> list[int]:
-    """Remove the items whose flag in `dropped` is True, and return the list.
+def _without(candidates: list[int], is_dropped: Sequence[bool] | Array) -> list[int]:
+    """Remove the items whose flag in `is_dropped` is True, and return the list.
 
     The last item moves to each position that becomes free.
     """
-    drop_flags = list(dropped)
+    drop_flags = list(is_dropped)
     position = 0
     while position < len(candidates):
         if not drop_flags[position]:

@@ -120,10 +120,10 @@ class _State:
 
 def _weak_hash(block: bytes, offset: int, a: int, b: int) -> Pair:
     """Combine two numbers with the 32 bytes from the offset `offset` on into two numbers."""
-    first, second, third, last = (_word(block, offset + 8 * i) for i in range(4))
+    first, second, third, fourth = (_word(block, offset + 8 * i) for i in range(4))
     a += first
     total = a + second + third
-    return total + last & _MASK, _rotated_right(b + a + last, 21) + _rotated_right(total, 44) + a & _MASK
+    return total + fourth & _MASK, _rotated_right(b + a + fourth, 21) + _rotated_right(total, 44) + a & _MASK
 
 
 def _long(data: bytes) -> int:

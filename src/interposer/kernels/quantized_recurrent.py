@@ -51,11 +51,11 @@ def _data_as_prescribed(op: QuantizedLstm, info: KernelInfo) -> str | None:
 
 
 def _weights_alike(op: QuantizedLstm, info: KernelInfo) -> str | None:
-    common = info.at(3).quantization
+    first_quantization = info.at(3).quantization
     for name, tensor in zip(info.names, info.inputs, strict=True):
         if tensor is not None and name.endswith("weights"):
             quantization = tensor.quantization
-            if quantization is None or quantization.per_axis or quantization != common:
+            if quantization is None or quantization.per_axis or quantization != first_quantization:
                 return f"{name} is {tensor}; takes weights that all have one quantization"
     return None
 

@@ -59,10 +59,10 @@ def log_softmax8(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -
     """Compute log-softmax of `beta` times 8-bit values, in steps of 1/16 from the largest integer of the type."""
     factor, least = _factor(input, beta)
     difference = _minus_max(x)
-    total = log(rescale(_exps(difference, factor, least), 0, 12).sum(axis=-1, keepdims=True), 12, 5)
+    log_sum = log(rescale(_exps(difference, factor, least), 0, 12).sum(axis=-1, keepdims=True), 12, 5)
     inverse_factor = quantize_multiplier(2.0 ** (31 - factor.shift) / factor.multiplier)
-    least_difference = np.maximum(least - 1, multiply_by_quantized_multiplier(total - 2**31, inverse_factor))
-    logarithms = rounding_divide_by_pot(multiply_by_quantized_multiplier(difference, factor) - total, 31 - 5 - 4)
+    least_difference = np.maximum(least - 1, multiply_by_quantized_multiplier(log_sum - 2**31, inverse_factor))
+    logarithms = rounding_divide_by_pot(multiply_by_quantized_multiplier(difference, factor) - log_sum, 31 - 5 - 4)
     limits = np.iinfo(x.dtype)
     return np.where(difference > least_difference, logarithms + limits.max, limits.min)
 

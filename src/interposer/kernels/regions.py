@@ -28,14 +28,14 @@ MOST_SAMPLES: Final = 1 << 20
 class _Samples(NamedTuple):
     """The positions along one axis at which the bins of a region are sampled, as arrays (bins, samples).
 
-    `low` and `high` are the two neighbouring cells, `fraction` is the weight of the second one, and `inside` is False
-    for samples outside of the image, which are 0.
+    `low` and `high` are the two neighbouring cells, `fraction` is the weight of the second one, and `is_inside` is
+    False for samples outside of the image, which are 0.
     """
 
     low: Array
     high: Array
     fraction: Array
-    inside: Array
+    is_inside: Array
 
     def mean(self, cells: Array) -> Array:
         """Return the mean of the samples of each bin along the first axis of the cells, (bins, ...).
@@ -45,7 +45,7 @@ class _Samples(NamedTuple):
         weights = self._weights(len(cells))
         neighbours = [
             np.union1d(low[inside], high[inside])
-            for low, high, inside in zip(self.low, self.high, self.inside, strict=True)
+            for low, high, inside in zip(self.low, self.high, self.is_inside, strict=True)
         ]
         return np.stack(
             [
@@ -59,8 +59,8 @@ class _Samples(NamedTuple):
         bins, samples = self.low.shape
         weights = np.zeros((bins, size))
         rows = np.arange(bins)[:, np.newaxis]
-        np.add.at(weights, (rows, self.low), self.inside * (1 - self.fraction))
-        np.add.at(weights, (rows, self.high), self.inside * self.fraction)
+        np.add.at(weights, (rows, self.low), self.is_inside * (1 - self.fraction))
+        np.add.at(weights, (rows, self.high), self.is_inside * self.fraction)
         weights /= max(samples, 1)
         return weights
 
@@ -84,10 +84,10 @@ def _samples(
     count = samples_per_bin or max(0, int(np.ceil(step)))
     sample_offsets = step / np.float32(max(count, 1)) * (np.arange(count, dtype=np.float32) + np.float32(0.5))
     positions = (start - offset) + step * np.arange(bins, dtype=np.float32)[:, np.newaxis] + sample_offsets
-    inside = (positions >= -1) & (positions <= axis_size)
+    is_inside = (positions >= -1) & (positions <= axis_size)
     clipped = np.clip(positions, 0, axis_size - 1)
     low = np.floor(clipped).astype(np.int64)
-    return _Samples(low, np.minimum(low + 1, axis_size - 1), clipped - low, inside)
+    return _Samples(low, np.minimum(low + 1, axis_size - 1), clipped - low, is_inside)
 
 
 @kernel(RoiAlign, dtypes=REALS, when=reals_only)
@@ -98,13 +98,13 @@ def roi_align(op: RoiAlign, x: Array, regions: Array, batches: Array, *, info: K
     _, height, width, channels = images.shape
     pooled = np.empty((len(regions), op.output_height, op.output_width, channels))
     for index, (x1, y1, x2, y2) in enumerate(_in_cells(op, real(regions, info.at(1)))):
-        down = _samples(y1, y2, op.output_height, op.height_sampling_ratio, height, half_pixel=op.half_pixel)
-        across = _samples(x1, x2, op.output_width, op.width_sampling_ratio, width, half_pixel=op.half_pixel)
+        row_samples = _samples(y1, y2, op.output_height, op.height_sampling_ratio, height, half_pixel=op.half_pixel)
+        column_samples = _samples(x1, x2, op.output_width, op.width_sampling_ratio, width, half_pixel=op.half_pixel)
         image = images[batches[index]]
         if op.mode is RoiAlignMode.MAX:
-            pooled[index] = _largest(image, down, across)
+            pooled[index] = _largest(image, row_samples, column_samples)
         else:
-            pooled[index] = across.mean(down.mean(image).swapaxes(0, 1)).swapaxes(0, 1)
+            pooled[index] = column_samples.mean(row_samples.mean(image).swapaxes(0, 1)).swapaxes(0, 1)
     return from_nhwc(stored(pooled, info.output), op.data_layout)
 
 
@@ -114,15 +114,21 @@ def _in_cells(op: RoiAlign | RoiPooling, regions: Array) -> Array:
     return scaled
 
 
-def _largest(image: Array, down: _Samples, across: _Samples) -> Array:
+def _largest(image: Array, row_samples: _Samples, column_samples: _Samples) -> Array:
     """Return for each bin the largest product of a neighbouring cell and its weight, over all samples; (bins, bins, C).
 
-    `image` is (H, W, C); `down` and `across` are the samples along height and width. A bin without samples is 0.
+    `image` is (H, W, C). `row_samples` and `column_samples` are the samples along height and width. A bin without
+    samples is 0.
     """
-    maxima = np.full((len(down.low), len(across.low), image.shape[2]), -np.inf)
-    for rows, row_weights in ((down.low, 1 - down.fraction), (down.high, down.fraction)):
-        for columns, weights in ((across.low, 1 - across.fraction), (across.high, across.fraction)):
-            sample_weights = np.multiply.outer(row_weights * down.inside, weights * across.inside)[..., np.newaxis]
+    maxima = np.full((len(row_samples.low), len(column_samples.low), image.shape[2]), -np.inf)
+    for rows, row_weights in ((row_samples.low, 1 - row_samples.fraction), (row_samples.high, row_samples.fraction)):
+        for columns, weights in (
+            (column_samples.low, 1 - column_samples.fraction),
+            (column_samples.high, column_samples.fraction),
+        ):
+            sample_weights = np.multiply.outer(row_weights * row_samples.is_inside, weights * column_samples.is_inside)[
+                ..., np.newaxis
+            ]
             cells = image[rows[:, :, np.newaxis, np.newaxis], columns] * sample_weights
             maxima = np.maximum(maxima, cells.max(axis=(1, 3), initial=-np.inf))
     return np.where(np.isinf(maxima), 0, maxima)

@@ -78,8 +78,10 @@ def mel_weight_matrix(
     low, high = (2595 * np.log10(1 + edge.astype(np.float64).item() / 700) for edge in (lower, upper))
     mel = low + np.arange(count + 2) * (high - low) / (count + 2)
     edges = np.floor((size + 1) * 700 * (10 ** (mel / 2595) - 1) / float(rate.item()))
-    left, middle, right = edges[:-2], edges[1:-1], edges[2:]
+    left_edges, centers, right_edges = edges[:-2], edges[1:-1], edges[2:]
     frequency = np.arange(size // 2 + 1)[:, np.newaxis]
-    rising = np.where(middle > left, (frequency - left) / np.maximum(middle - left, 1), frequency >= middle)
-    falling = (right - frequency) / np.maximum(right - middle, 1)
-    return np.asarray(np.where(frequency <= middle, rising, falling).clip(0, 1))
+    rising = np.where(
+        centers > left_edges, (frequency - left_edges) / np.maximum(centers - left_edges, 1), frequency >= centers
+    )
+    falling = (right_edges - frequency) / np.maximum(right_edges - centers, 1)
+    return np.asarray(np.where(frequency <= centers, rising, falling).clip(0, 1))

@@ -238,15 +238,17 @@ class DynamicSlice(DynamicOp):
         strides = [1] * len(self.axes) if steps is None else steps.tolist()
         if 0 in strides:
             raise InvalidArgumentError(f"steps is {strides}; a step must not be 0")
-        bounds = dict(
+        bounds_by_axis = dict(
             zip(self._normal_axes(len(shape)), zip(starts.tolist(), ends.tolist(), strides, strict=True), strict=True)
         )
-        begin, end, stride = zip(*(bounds.get(axis, (0, _LARGEST_INDEX, 1)) for axis in range(len(shape))), strict=True)
+        begin, end, stride = zip(
+            *(bounds_by_axis.get(axis, (0, _LARGEST_INDEX, 1)) for axis in range(len(shape))), strict=True
+        )
         return StridedSlice(
             begin=tuple(map(_first_index, begin, stride, shape)),
             end=tuple(map(_clamped_index, end)),
             stride=tuple(map(_clamped_index, stride)),
-            begin_mask=sum(1 << axis for axis in range(len(shape)) if axis not in bounds),
+            begin_mask=sum(1 << axis for axis in range(len(shape)) if axis not in bounds_by_axis),
             end_mask=sum(1 << axis for axis in range(len(shape)) if end[axis] >= _LARGEST_INDEX and stride[axis] > 0),
         )
 

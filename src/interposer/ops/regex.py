@@ -92,7 +92,7 @@ class _Choice:
 
 @dataclass(frozen=True)
 class _Repeat:
-    item: _Node
+    repeated_node: _Node
     least: int
     most: int | None
 
@@ -140,36 +140,38 @@ class _Flags:
 
 class _Reader:
     def __init__(self, pattern: str) -> None:
-        self.pattern, self.at, self.depth = pattern, 0, 0
+        self.pattern, self.position, self.depth = pattern, 0, 0
         self.flags = _Flags()
 
     def refuse(self, why: str) -> NoReturn:
-        raise InvalidArgumentError(f"the regular expression {self.pattern!r} is invalid at character {self.at}: {why}")
+        raise InvalidArgumentError(
+            f"the regular expression {self.pattern!r} is invalid at character {self.position}: {why}"
+        )
 
     def sees(self, text: str) -> bool:
-        return self.pattern.startswith(text, self.at)
+        return self.pattern.startswith(text, self.position)
 
     def accepts(self, text: str) -> bool:
         is_next = self.sees(text)
-        self.at += len(text) if is_next else 0
+        self.position += len(text) if is_next else 0
         return is_next
 
     def next(self) -> str:
-        if self.at >= len(self.pattern):
+        if self.position >= len(self.pattern):
             self.refuse("unexpected end")
-        self.at += 1
-        return self.pattern[self.at - 1]
+        self.position += 1
+        return self.pattern[self.position - 1]
 
     def until(self, end: str, *, or_end: bool = False) -> str:
-        text, separator, _ = self.pattern[self.at :].partition(end)
+        text, separator, _ = self.pattern[self.position :].partition(end)
         if not separator and not or_end:
             self.refuse(f"{end!r} is missing")
-        self.at += len(text + separator)
+        self.position += len(text + separator)
         return text
 
     def whole(self) -> _Node:
         root = self.choice()
-        if self.at < len(self.pattern):
+        if self.position < len(self.pattern):
             self.refuse("unmatched ')'")
         return root
 
@@ -183,7 +185,7 @@ class _Reader:
 
     def sequence(self) -> _Node:
         parts: list[_Node] = []
-        while self.at < len(self.pattern) and not self.sees("|") and not self.sees(")"):
+        while self.position < len(self.pattern) and not self.sees("|") and not self.sees(")"):
             if self.accepts("\\Q"):
                 text = self.until("\\E", or_end=True)
                 parts += map(self.letter, map(ord, text[:-1]))
@@ -212,14 +214,14 @@ class _Reader:
 
         Return None, and read nothing, if the braces are plain characters.
         """
-        text, brace, _ = self.pattern[self.at + 1 :].partition("}")
+        text, brace, _ = self.pattern[self.position + 1 :].partition("}")
         low, comma, high = text.partition(",")
         if not brace or not _is_number(low) or (high and not _is_number(high)):
             return None
         least, most = int(low), int(high) if high else None if comma else int(low)
         if max(least, most or 0) > _MAX_REPEATS or (most is not None and most < least):
             self.refuse(f"{{{text}}} is not a valid repetition; expected rising counts of at most {_MAX_REPEATS}")
-        self.at += len(text) + 2
+        self.position += len(text) + 2
         return least, most
 
     def item(self) -> _Node:
@@ -281,7 +283,7 @@ class _Reader:
                 self.refuse("lookaround, and other groups with a question mark, are not supported")
 
     def escape(self) -> _Node:
-        if self.pattern[self.at : self.at + 1] in _ASSERTIONS:
+        if self.pattern[self.position : self.position + 1] in _ASSERTIONS:
             return _ASSERTIONS[self.next()]
         meaning = self.escaped()
         return meaning if isinstance(meaning, _Set) else self.letter(meaning)
@@ -306,7 +308,7 @@ class _Reader:
 
     def octal(self, first_digit: str) -> int:
         digits = first_digit
-        while len(digits) < 3 and self.pattern[self.at : self.at + 1] in set("01234567"):
+        while len(digits) < 3 and self.pattern[self.position : self.position + 1] in set("01234567"):
             digits += self.next()
         if len(digits) == 1 and first_digit != "0":
             self.refuse("back references are not supported")
@@ -414,11 +416,11 @@ class Pattern:
         start = next_state
         if node.most is None:
             start = self._new(None, [next_state])
-            self._states[start].following.append(self._add(node.item, start))
+            self._states[start].following.append(self._add(node.repeated_node, start))
         for _ in range((node.most or 0) - node.least):
-            start = self._new(None, [self._add(node.item, start), next_state])
+            start = self._new(None, [self._add(node.repeated_node, start), next_state])
         for _ in range(node.least):
-            start = self._add(node.item, start)
+            start = self._add(node.repeated_node, start)
         return start
 
     def matches(self, text: str) -> bool:

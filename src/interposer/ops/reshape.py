@@ -45,15 +45,15 @@ class Reshape(Op):
     copy_zeros: bool = attribute(default=False, doc="A dimension of 0 copies the input's dimension at the same index.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        target = self.target_shape
-        if len(target) > MAX_RANK:
-            yield f"target_shape has rank {len(target)}; ranks 0 to {MAX_RANK} are supported"
-        elif target.count(-1) > 1:
-            yield f"target_shape is {target}; at most one dimension may be -1"
-        elif self.copy_zeros and 0 in target[input.rank :]:
-            yield f"target_shape is {target}; it copies a dimension that the input of shape {input.shape} lacks"
+        target_shape = self.target_shape
+        if len(target_shape) > MAX_RANK:
+            yield f"target_shape has rank {len(target_shape)}; ranks 0 to {MAX_RANK} are supported"
+        elif target_shape.count(-1) > 1:
+            yield f"target_shape is {target_shape}; at most one dimension may be -1"
+        elif self.copy_zeros and 0 in target_shape[input.rank :]:
+            yield f"target_shape is {target_shape}; it copies a dimension that the input of shape {input.shape} lacks"
         elif not self._fits(input.shape):
-            yield f"an input of shape {input.shape} cannot be reshaped to {target}"
+            yield f"an input of shape {input.shape} cannot be reshaped to {target_shape}"
 
     def _fits(self, shape: TensorShape) -> bool:
         target = self._target(shape)
@@ -100,17 +100,17 @@ def _inferred_dim(shape: Sequence[int], target: Sequence[int]) -> int:
     Equal dimensions on both sides cancel out, even unknown ones. The result is an unknown dimension if it depends on
     others.
     """
-    remaining = list(shape)
+    remaining_dims = list(shape)
     known_product = 1
     for dim in target:
-        if isinstance(dim, Dim) and dim in remaining:
-            remaining.remove(dim)
+        if isinstance(dim, Dim) and dim in remaining_dims:
+            remaining_dims.remove(dim)
         elif isinstance(dim, Dim):
             return UNKNOWN
         elif not _is_inferred(dim):
             known_product *= dim
-    unknown_dims = [dim for dim in remaining if isinstance(dim, Dim)]
-    product = math.prod(dim for dim in remaining if not isinstance(dim, Dim))
+    unknown_dims = [dim for dim in remaining_dims if isinstance(dim, Dim)]
+    product = math.prod(dim for dim in remaining_dims if not isinstance(dim, Dim))
     if not known_product:
         return UNKNOWN
     if not unknown_dims:

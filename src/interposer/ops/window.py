@@ -64,12 +64,12 @@ class Window(NamedTuple):
         stride is 0.
         """
         if self.stride == 1:
-            total = max(0, self.reach - 1)
+            total_padding = max(0, self.reach - 1)
         elif isinstance(size, Dim) or self.stride == 0:
             return None
         else:
-            total = max(0, self.covered(-(-size // self.stride)) - size)
-        return total // 2, total - total // 2
+            total_padding = max(0, self.covered(-(-size // self.stride)) - size)
+        return total_padding // 2, total_padding - total_padding // 2
 
     def problems(self, size: int, axis: str, *, rounded_up: bool = False) -> Iterator[str]:
         """Yield an error if the window is empty, or does not fit on an axis of this size with padding.
