@@ -62,7 +62,7 @@ def _figures(library: Library, repeat: int) -> dict[str, float]:
     info = layer.outputs[0].known
     output, taken = (ArrayHandle(info, np.zeros(tuple(info.shape), np.float32)) for _ in range(2))
     workload.execute([output, output, output], [taken])
-    run = workload._free[0]._address
+    run = workload.free[0].address
     plain = library.functions["execute"]
     support = backend.layer_support({})
     tables, tensors = FlatGraph.of(view), sum(1 for _ in FlatGraph.of(view).values)

@@ -85,7 +85,7 @@ class IsolatedBackend(Backend):
         if self.supervisor.quarantine_reason is not None:
             return None
         context = RemoteContext(self.supervisor, options)
-        return context if context.made else None
+        return context if context.is_made else None
 
     def create_backend_profiling_context(
         self, options: Options, profiling: BackendProfiling
@@ -94,7 +94,7 @@ class IsolatedBackend(Backend):
         if not self._profiles or self.supervisor.quarantine_reason is not None:
             return None
         context = RemoteProfilingContext(self.supervisor, options, profiling)
-        return context if context.made else None
+        return context if context.is_made else None
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
         """Return the result of the child. Compiled objects stay in the child; a restarted child compiles them again."""

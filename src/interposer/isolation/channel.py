@@ -64,11 +64,11 @@ class Message(NamedTuple):
 class Channel:
     """One end of the socket pair by which the host and its child process exchange messages. Not thread-safe."""
 
-    def __init__(self, end: socket.socket) -> None:
-        self._socket = end
+    def __init__(self, socket_end: socket.socket) -> None:
+        self._socket = socket_end
         self._waiting: float | None = None
         self._poll = select.poll()
-        self._poll.register(end, select.POLLIN)
+        self._poll.register(socket_end, select.POLLIN)
         self._spins = thread_budget() > 1
 
     def send(self, kind: int, number: int, body: bytes, fds: Sequence[int] = ()) -> None:
@@ -78,11 +78,11 @@ class Channel:
             OSError: the other end is closed.
             TimeoutError: the other end did not read within the timeout that `wait_at_most` set.
         """
-        head = HEAD.pack(MARK, kind, number, len(body))
+        header = HEAD.pack(MARK, kind, number, len(body))
         if not fds:
-            self._socket.sendall(head + body)
+            self._socket.sendall(header + body)
             return
-        self._socket.sendmsg([head], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+        self._socket.sendmsg([header], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
         self._socket.sendall(body)
 
     def wait_at_most(self, seconds: float | None) -> None:

@@ -45,16 +45,16 @@ def packer_for(supervisor: Supervisor) -> tuple[Packer, list[Lasting]]:
     The encoder replaces objects that this child has compiled by tokens. It appends their compilations to the list,
     because these must exist in the child before the encoded graph is sent to it.
     """
-    needed: list[Lasting] = []
+    needed_objects: list[Lasting] = []
 
     def token(op: Op) -> Plain | None:
         part = op.object if isinstance(op, PreCompiled) else None
         if not isinstance(part, RemotePart) or part.compilation.supervisor is not supervisor:
             return None
-        needed.append(part.compilation)
+        needed_objects.append(part.compilation)
         return {"token": [part.compilation.number, part.number]}
 
-    return Packer(token), needed
+    return Packer(token), needed_objects
 
 
 class Compilation:

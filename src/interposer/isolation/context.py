@@ -29,12 +29,12 @@ class RemoteContext(BackendContext):
     def __init__(self, supervisor: Supervisor, options: Options) -> None:
         self.supervisor = supervisor
         self.number = next(_numbers)
-        self.made = False
+        self.is_made = False
         self._request = {"do": "context", "context": self.number, "options": dict(options)}
-        self._loaded: dict[int, None] = {}
+        self._loaded_networks: dict[int, None] = {}
         self._life: Life | None = None
         supervisor.call(self.ensure)
-        if self.made:
+        if self.is_made:
             supervisor.first.add(self)
             supervisor.forget(self, "context", self.number)
 
@@ -43,9 +43,9 @@ class RemoteContext(BackendContext):
         if self._life is life:
             return
         seconds = self.supervisor.how.deadline_seconds
-        self.made = life.ask(self._request, "create_backend_context", seconds).get("made") is True
+        self.is_made = life.ask(self._request, "create_backend_context", seconds).get("is_made") is True
         self._life = life
-        for network in self._loaded:
+        for network in self._loaded_networks:
             self._notice("before_load_network", network, life)
             self._notice("after_load_network", network, life)
 
@@ -64,7 +64,7 @@ class RemoteContext(BackendContext):
         Restarted children are notified of the network too.
         """
         agrees = self.supervisor.call(lambda life: self._notice("after_load_network", network_id, life))
-        self._loaded[network_id] = None
+        self._loaded_networks[network_id] = None
         return agrees
 
     def before_unload_network(self, network_id: int) -> bool:
@@ -73,7 +73,7 @@ class RemoteContext(BackendContext):
 
     def after_unload_network(self, network_id: int) -> bool:
         """Notify the context in the child, if the process is running; return False if the context reports a failure."""
-        self._loaded.pop(network_id, None)
+        self._loaded_networks.pop(network_id, None)
         return self._if_running("after_unload_network", network_id)
 
     def _if_running(self, notice: str, network: int) -> bool:
@@ -94,15 +94,15 @@ class RemoteProfilingContext(BackendProfilingContext):
     def __init__(self, supervisor: Supervisor, options: Options, profiling: BackendProfiling) -> None:
         self.supervisor, self._profiling = supervisor, profiling
         self._events = CounterSamples(next(_numbers))
-        self.made = False
+        self.is_made = False
         self._request = {"do": "profiling_context", "context": self._events.number, "options": dict(options)}
-        self._greatest: int | None = None
+        self._greatest_counter_id: int | None = None
         self._described: list[Any] = []
         self._life: Life | None = None
         self._enabled = False, False
         self._selected: tuple[int, tuple[int, ...]] = 0, ()
         supervisor.call(self.ensure)
-        if self.made:
+        if self.is_made:
             supervisor.stream.add_context(self._events)
             supervisor.first.add(self)
             supervisor.forget(self, "profiling context", self._events.number)
@@ -113,9 +113,9 @@ class RemoteProfilingContext(BackendProfilingContext):
             return
         seconds = self.supervisor.how.deadline_seconds
         self.supervisor.stream.connect(life, seconds)
-        self.made = life.ask(self._request, "create_backend_profiling_context", seconds).get("made") is True
-        if self.made and self._greatest is not None:
-            descriptions = self._registered(life, self._greatest)
+        self.is_made = life.ask(self._request, "create_backend_profiling_context", seconds).get("is_made") is True
+        if self.is_made and self._greatest_counter_id is not None:
+            descriptions = self._registered(life, self._greatest_counter_id)
             if descriptions != self._described:
                 raise life.garbage("it registers other counters than before", "register_counters")
             if self._enabled[0]:
@@ -136,7 +136,7 @@ class RemoteProfilingContext(BackendProfilingContext):
             return self._registered(life, current_max_counter_id)
 
         self._described = self.supervisor.call(action)
-        self._greatest = current_max_counter_id
+        self._greatest_counter_id = current_max_counter_id
         with reading("the answer of register_counters"):
             counters = [counter_of(description) for description in self._described]
         self._events.counters = self._profiling.adopt(current_max_counter_id, counters)

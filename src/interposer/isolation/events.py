@@ -103,14 +103,14 @@ def receive(end: socket.socket) -> Part:
     return Part(kind, _exactly(end, length))
 
 
-def _exactly(end: socket.socket, count: int) -> bytes:
-    pieces = bytearray()
-    while len(pieces) < count:
+def _exactly(socket_end: socket.socket, count: int) -> bytes:
+    received_bytes = bytearray()
+    while len(received_bytes) < count:
         try:
-            received = end.recv(min(count - len(pieces), 1 << 16))
+            chunk = socket_end.recv(min(count - len(received_bytes), 1 << 16))
         except OSError as error:
             raise EOFError from error
-        if not received:
+        if not chunk:
             raise EOFError
-        pieces += received
-    return bytes(pieces)
+        received_bytes += chunk
+    return bytes(received_bytes)

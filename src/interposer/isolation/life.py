@@ -64,8 +64,8 @@ class Life:
         self.backend = backend
         self._unused: list[int] = []
         self._mapped: set[int] = set()
-        self._state: Region | None = Region(64, writable=True)
-        self._step = self._state.bytes.view(np.int64)
+        self._state_region: Region | None = Region(64, writable=True)
+        self._step_counter = self._state_region.bytes.view(np.int64)
         self.last_words: deque[str] = deque(maxlen=60)
         self.ended = False
         self._reason, self._failed_request, self._layer = "was ended", "", ""
@@ -73,7 +73,7 @@ class Life:
         self._output = os.memfd_create("interposer-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self._output, _MOST_OUTPUT)
         fcntl.fcntl(self._output, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-        self._read = 0
+        self._read_size = 0
         self._unfinished_line = b""
         try:
             host_end, child_end = socket.socketpair()
@@ -90,9 +90,11 @@ class Life:
         finally:
             child_end.close()
             os.close(lifeline)
-        self._end = weakref.finalize(self, _end, self._process, self._channel, self._fds)
-        self._end.atexit = False  # models may still run then, and the process ends by itself when the host has ended
-        self.map(self._state, seconds)
+        self._finalizer = weakref.finalize(self, _end, self._process, self._channel, self._fds)
+        self._finalizer.atexit = (
+            False  # models may still run then, and the process ends by itself when the host has ended
+        )
+        self.map(self._state_region, seconds)
 
     def _started(self, child_end: socket.socket, lifeline: int, memory_bytes: int | None) -> subprocess.Popen[bytes]:
         request = {
@@ -176,13 +178,13 @@ class Life:
             layer_of: a function that returns the layer's name for the index of a step, for error messages.
             seconds: the time limit; None waits without limit.
         """
-        self._step[0] = -1
+        self._step_counter[0] = -1
         answer = self._exchange(RUN, body, "the run", seconds, (), layer_of)
         if answer.kind != ANSWER:
             self._plain(answer, "the run", self._running(layer_of))
 
     def _running(self, layer_of: Callable[[int], str] | None) -> str:
-        return layer_of(int(self._step[0])) if layer_of is not None else ""
+        return layer_of(int(self._step_counter[0])) if layer_of is not None else ""
 
     def _exchange(
         self,
@@ -278,25 +280,25 @@ class Life:
 
     def _finish(self) -> None:
         self.ended = True
-        self._state, self._step = None, np.zeros(1, np.int64)
-        self._end()
+        self._state_region, self._step_counter = None, np.zeros(1, np.int64)
+        self._finalizer()
 
     def abandon(self) -> None:
         """Close the connection without ending the process, in a fork of the host: the process belongs to the parent."""
-        if self._end.detach() is None:
+        if self._finalizer.detach() is None:
             return
         self._process.returncode = 0  # only the parent can wait for it
         _close(self._channel, self._fds)
 
     def log_output(self) -> None:
         """Log the output of the process since the last call."""
-        if not self._end.alive:
+        if not self._finalizer.alive:
             return
         size = os.lseek(self._output, 0, os.SEEK_CUR)  # both share the position of this descriptor
-        if size <= self._read:
+        if size <= self._read_size:
             return
-        output = self._unfinished_line + os.pread(self._output, size - self._read, self._read)
-        self._read = size
+        output = self._unfinished_line + os.pread(self._output, size - self._read_size, self._read_size)
+        self._read_size = size
         *lines, self._unfinished_line = output.split(b"\n")
         for line in lines:
             text = line.decode(errors="replace").rstrip()
@@ -304,7 +306,7 @@ class Life:
             _log.info("%s: %s", self.backend, text)
         if size > _RETAINED_OUTPUT:
             os.lseek(self._output, 0, os.SEEK_SET)
-            self._read = 0
+            self._read_size = 0
 
 
 class _Process(subprocess.Popen[bytes]):

@@ -118,7 +118,7 @@ class RemoteWorkload(Workload):
             operand: value.name for operand, value in zip(operands, layer.inputs, strict=True) if value is not None
         }
         self.number = next(_numbers)
-        packer, needed = packer_for(factory.supervisor)
+        packer, needed_objects = packer_for(factory.supervisor)
         replica = Replica(SubgraphView(Graph(), [layer], [layer]), packer)
         self._request: Plain = {
             "do": "workload",
@@ -130,7 +130,7 @@ class RemoteWorkload(Workload):
             "outputs": [packer.info(output) for output in info.outputs],
         }
         self._arrays = packer.arrays
-        self._needed: list[Lasting] = [factory, *needed]
+        self._needed: list[Lasting] = [factory, *needed_objects]
         self._configured = False
         self._life: Life | None = None
         self._ready: Life | None = None

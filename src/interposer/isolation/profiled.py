@@ -38,7 +38,7 @@ class ServedProfiling:
     """The profile of a child process. A thread of its own sends it to the host while the host records."""
 
     def __init__(self, backend: Backend, end: socket.socket) -> None:
-        self._backend, self._end = backend, end
+        self._backend, self._socket_end = backend, end
         self._recorder = Recorder(_CAPACITY)
         self.is_on = False
         self._services: dict[int, ProfilingService] = {}
@@ -46,8 +46,8 @@ class ServedProfiling:
         self._numbers: dict[Site | Counter, int] = {}
         self._threads: dict[int, None] = {}
         self._steps: deque[tuple[int, int, tuple[int, ...]]] = deque(maxlen=_CAPACITY)
-        self._lost = 0
-        self._previous = Recorder()
+        self._lost_count = 0
+        self._previous_recorder = Recorder()
         threading.Thread(target=self._serve, name="interposer-events", daemon=True).start()
 
     # --- contexts of backends -----------------------------------------------------------------------------------------
@@ -83,23 +83,23 @@ class ServedProfiling:
     def ran(self, number: int, times: tuple[int, ...]) -> None:
         """Add the begin of each step of a message of the host, and the end of the last one."""
         if len(self._steps) == _CAPACITY:
-            self._lost += 1
+            self._lost_count += 1
         self._steps.append((number, get_ident(), times))
 
     def _serve(self) -> None:
         while True:
-            ready, _, _ = select.select([self._end], [], [], _PERIOD if self.is_on else None)
+            ready, _, _ = select.select([self._socket_end], [], [], _PERIOD if self.is_on else None)
             try:
                 if self.is_on:
                     self._send_all()
                 if ready:
-                    self._obey(events.receive(self._end))
+                    self._obey(events.receive(self._socket_end))
             except Exception as error:
                 if not isinstance(error, EOFError | OSError):  # else the host has ended, or does not listen any more
                     _log.exception("events are not recorded any more")
                 self.is_on = False
                 self._recorder.stop()
-                self._end.close()
+                self._socket_end.close()
                 return
 
     def _obey(self, command: events.Part) -> None:
@@ -113,7 +113,7 @@ class ServedProfiling:
             number, period, counter_ids = command.plain
             errors = self._services[number].select(period, counter_ids) if number in self._services else {}
             for error in errors.values():
-                events.send(self._end, events.REFUSED, error)
+                events.send(self._socket_end, events.REFUSED, error)
         elif command.kind == events.ENABLE:
             number, profiling, timeline = command.plain
             if number in self._services:
@@ -123,7 +123,7 @@ class ServedProfiling:
                 service.capture()
         self._send_all()
         self._send_all()  # what threads have added to buffers that were just taken
-        events.send(self._end, events.DONE, events.integers([command.kind, perf_counter_ns()]))
+        events.send(self._socket_end, events.DONE, events.integers([command.kind, perf_counter_ns()]))
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -131,22 +131,22 @@ class ServedProfiling:
         while self._steps:
             number, thread, times = self._steps.popleft()
             self._know_thread(thread)
-            events.send(self._end, events.STEPS, events.integers([number, thread, *times]))
-        taken, self._previous = self._previous, self._recorder.taken()
+            events.send(self._socket_end, events.STEPS, events.integers([number, thread, *times]))
+        events_taken, self._previous_recorder = self._previous_recorder, self._recorder.taken()
         rows: list[int] = []
-        for fields, _, _ in taken.batches:
+        for fields, _, _ in events_taken.batches:
             for row in zip(*[iter(fields)] * events.WIDTH, strict=True):
                 try:
                     self._add_rows(rows, *row)
                 except (TypeError, ValueError, OverflowError):  # a name that is no text, or a value that is no number
-                    self._lost += 1
+                    self._lost_count += 1
             if len(rows) >= _ROWS * events.WIDTH:
                 self._send_rows(rows)
                 rows = []
         self._send_rows(rows)
-        lost, self._lost = self._lost + taken.lost, 0
+        lost, self._lost_count = self._lost_count + events_taken.lost, 0
         if lost:
-            events.send(self._end, events.LOST, events.integers([lost]))
+            events.send(self._socket_end, events.LOST, events.integers([lost]))
 
     def _send_rows(self, rows: list[int]) -> None:
         """Send events, without those whose times are no integers of 64 bits."""
@@ -154,10 +154,10 @@ class ServedProfiling:
             body = events.integers(rows)
         except (OverflowError, TypeError, ValueError):
             valid = [row for row in zip(*[iter(rows)] * events.WIDTH, strict=True) if all(map(_is_integer, row))]
-            self._lost += len(rows) // events.WIDTH - len(valid)
+            self._lost_count += len(rows) // events.WIDTH - len(valid)
             body = events.integers([number for row in valid for number in row])
         if body:
-            events.send(self._end, events.EVENTS, body)
+            events.send(self._socket_end, events.EVENTS, body)
 
     def _add_rows(self, rows: list[int], source: Any, begin: int, value: Any, thread: int) -> None:
         if isinstance(source, Execution | Holding):  # of a child of this process, or of a network in it
@@ -171,7 +171,7 @@ class ServedProfiling:
         if number is None:
             number = len(self._numbers)
             if isinstance(source, Site):
-                events.send(self._end, events.SITE, {"number": number} | _site_to_dict(source))
+                events.send(self._socket_end, events.SITE, {"number": number} | _site_to_dict(source))
             else:
                 owner = next(
                     (
@@ -182,7 +182,7 @@ class ServedProfiling:
                     0,
                 )
                 description = {"number": number, "context": owner, "counter": _counter_to_dict(source)}
-                events.send(self._end, events.COUNTER, description)
+                events.send(self._socket_end, events.COUNTER, description)
             self._numbers[source] = number
         return number
 
@@ -193,7 +193,7 @@ class ServedProfiling:
         thread = next((alive_thread for alive_thread in threading.enumerate() if alive_thread.ident == ident), None)
         name = "worker" if thread is None else thread.name
         native = 0 if thread is None else thread.native_id or 0
-        events.send(self._end, events.THREAD, {"thread": ident, "name": name, "native": native})
+        events.send(self._socket_end, events.THREAD, {"thread": ident, "name": name, "native": native})
 
 
 def _integer(source: Site | Counter, value: Any) -> int:

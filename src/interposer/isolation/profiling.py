@@ -220,7 +220,7 @@ class _Connection:
     def __init__(self, backend: str, life: Life, end: socket.socket, contexts: Mapping[int, CounterSamples]) -> None:
         self.backend, self.life, self.pid = backend, weakref.ref(life), life.pid
         self.is_on = False
-        self._end, self._contexts = end, contexts
+        self._socket_end, self._contexts = end, contexts
         self._clock: DeviceClock | None = None
         self._sites: dict[int, Site] = {}
         self._counters: dict[int, tuple[Counter, CounterSamples | None]] = {}
@@ -231,8 +231,8 @@ class _Connection:
         self._pending_count = 0
         self._lock = threading.Lock()
         self._answered = threading.Event()
-        self._sent: deque[int] = deque()  # when commands were sent that are not answered yet
-        self._received = 0
+        self._command_times: deque[int] = deque()  # when commands were sent that are not answered yet
+        self._received_count = 0
         self._is_late = False
         self._refusal: str | None = None
         self.is_over = False
@@ -249,9 +249,9 @@ class _Connection:
             return None
         self._refusal = None
         self._answered.clear()
-        self._sent.append(perf_counter_ns())
+        self._command_times.append(perf_counter_ns())
         try:
-            events.send(self._end, kind, body)
+            events.send(self._socket_end, kind, body)
         except OSError:
             return None
         if not self._is_late and not self._wait_for_answer():
@@ -264,7 +264,7 @@ class _Connection:
         """Return False if the child does not answer although it could have sent its events."""
         limit = time.monotonic() + _LONGEST
         while not self._answered.wait(_PATIENCE):
-            received, self._received = self._received, 0
+            received, self._received_count = self._received_count, 0
             if self.is_over or not received or time.monotonic() > limit:
                 return self.is_over
         return True
@@ -284,14 +284,14 @@ class _Connection:
     def close(self) -> None:
         """Close the connection."""
         self.is_over = True
-        self._end.close()
+        self._socket_end.close()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
         try:
             while True:
-                self._handle(events.receive(self._end))
+                self._handle(events.receive(self._socket_end))
         except EOFError:
             pass
         except Exception as error:  # the child may send anything
@@ -299,10 +299,10 @@ class _Connection:
             _log.warning(text, self.backend, type(error).__name__, error)
         self.is_over = True
         self._answered.set()
-        self._end.close()
+        self._socket_end.close()
 
     def _handle(self, part: events.Part) -> None:
-        self._received += 1
+        self._received_count += 1
         match part.kind:
             case events.SITE:
                 fields = dict(part.plain)
@@ -323,8 +323,8 @@ class _Connection:
                 self._refusal = str(part.plain)
             case events.DONE:
                 _, now = part.numbers()[:, 0].tolist()
-                self._correlate(self._sent.popleft(), now)
-                if not self._sent:
+                self._correlate(self._command_times.popleft(), now)
+                if not self._command_times:
                     self._is_late = False
                     self._answered.set()
                 return

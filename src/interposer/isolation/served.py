@@ -121,15 +121,19 @@ class Served:
         """Return a list of reasons for each layer of a view; empty for supported layers."""
         reader = self.reader(request, lenient=True)
         view, layers = self._view(request, reader)
-        unknown = {layers[number]: reason for number, reason in reader.unknown.items()}
-        known_part = view.part([layer for layer in view if layer not in unknown])
+        reason_of_unknown = {layers[number]: reason for number, reason in reader.unknown.items()}
+        known_part = view.part([layer for layer in view if layer not in reason_of_unknown])
         supports: object = self.backend.layer_support(request["options"]).query(known_part) if len(known_part) else []
         answers: list[object] = checked(supports, list, "query", self.backend.id)
         verdicts: list[Support] = [checked(answer, Support, "query", self.backend.id) for answer in answers]
         if len(verdicts) != len(known_part):
             raise BackendContractError(f"query gave {len(verdicts)} verdicts for {len(known_part)} layers")
         remaining = iter(verdicts)
-        return {"verdicts": [[unknown[layer]] if layer in unknown else next(remaining).reasons for layer in view]}
+        return {
+            "verdicts": [
+                [reason_of_unknown[layer]] if layer in reason_of_unknown else next(remaining).reasons for layer in view
+            ]
+        }
 
     def do_optimize(self, request: Plain) -> Plain:
         """Call the backend's `optimize_subgraph` for a view and return the result.

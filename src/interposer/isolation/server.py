@@ -33,13 +33,13 @@ def serve(settings: Mapping[str, Any]) -> None:
 
     `settings` has the descriptors of the socket and of the lifeline, and the limit of memory.
     """
-    end = socket.socket(fileno=settings["socket"])
-    end.set_inheritable(False)
+    socket_end = socket.socket(fileno=settings["socket"])
+    socket_end.set_inheritable(False)
     _die_with_the_host(settings["lifeline"])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     faulthandler.enable()
     os.environ[ISOLATE] = ""  # a runtime that the backend creates in this process isolates nothing again
-    _Server(Channel(end), _limit(settings["memory_bytes"])).run()
+    _Server(Channel(socket_end), _limit(settings["memory_bytes"])).run()
     sys.stdout.flush()
 
 

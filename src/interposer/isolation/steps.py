@@ -131,11 +131,11 @@ class Steps:
         self._turn = threading.RLock()  # held while steps run, so that no branch uses tensors before they are computed
         self._steps: dict[tuple[Any, ...], Step] = {}
         self._plans: dict[tuple[int, ...], Plan] = {}
-        self._sent: set[int] = set()
+        self._sent_plans: set[int] = set()
         self._numbers = itertools.count(1)
         self._log: list[Plan] = []
         self._logged_reads: set[int] = set()
-        self._logged: set[int] = set()
+        self._logged_steps: set[int] = set()
         self._life: Life | None = None
         self._version = -1
         self._child_has: dict[
@@ -212,7 +212,7 @@ class Steps:
     def _forget_log(self) -> None:
         self._log.clear()
         self._logged_reads.clear()
-        self._logged.clear()
+        self._logged_steps.clear()
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -229,10 +229,10 @@ class Steps:
                 return
             plan, marks = self._plan([step for step, _ in queued]), [sent for _, sent in queued]
             self._factory.supervisor.call(lambda life: self._run(life, plan, marks))
-            if not self._logged.isdisjoint(plan.numbers):
+            if not self._logged_steps.isdisjoint(plan.numbers):
                 self._forget_log()
             self._log.append(plan)
-            self._logged |= plan.numbers
+            self._logged_steps |= plan.numbers
             self._logged_reads |= plan.reads
 
     def _plan(self, steps: Sequence[Step]) -> Plan:
@@ -241,7 +241,7 @@ class Steps:
         if plan is None:
             if len(self._plans) >= MOST_PLANS:
                 self._plans.clear()
-                self._sent.clear()
+                self._sent_plans.clear()
             plan = self._plans[key] = Plan(next(self._numbers), steps)
         return plan
 
@@ -266,7 +266,7 @@ class Steps:
         factory, memory = self._factory, self._memory
         factory.configure(life)
         if self._life is not life:
-            self._sent.clear()
+            self._sent_plans.clear()
         seconds = factory.supervisor.how.deadline_seconds
         version = memory.version  # before the places: a thread of another branch may change one of them from here on
         places = [
@@ -283,12 +283,12 @@ class Steps:
 
     def _execute(self, life: Life, plan: Plan, marks: Sequence[Mark | None] = ()) -> None:
         seconds = self._factory.supervisor.how.deadline_seconds
-        if plan.number not in self._sent:
+        if plan.number not in self._sent_plans:
             for factory in {step.workload.factory for step in plan.steps}:
                 factory.configure(life)
             request = {"do": "plan", "network": self._factory.number, "plan": plan.number, "steps": plan.plain}
-            life.ask(request | {"alone": not self._sent}, "the run", seconds)
-            self._sent.add(plan.number)
+            life.ask(request | {"alone": not self._sent_plans}, "the run", seconds)
+            self._sent_plans.add(plan.number)
         brought = self._to_bring(life, plan.reads)
         with self._factory.supervisor.stream.message(life, marks):
             try:

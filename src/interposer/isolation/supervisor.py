@@ -58,7 +58,7 @@ class Supervisor:
         self._life: Life | None = None
         self._has_crashed = False
         self._lock = threading.RLock()
-        self._dropped: list[tuple[str, int]] = []
+        self._dropped_objects: list[tuple[str, int]] = []
         _supervisors.add(self)
 
     # --- calls --------------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class Supervisor:
             )
         if self._has_crashed:
             self.restarts += 1
-        self._life, self._dropped = None, []
+        self._life, self._dropped_objects = None, []
         try:
             self._life = self._restarted_life()
         except BackendCrashedError as error:
@@ -200,12 +200,12 @@ class Supervisor:
 
     def drop_later(self, kind: str, number: int) -> None:
         """Schedule the deletion of the process's object of this kind and number for the next call."""
-        self._dropped.append((kind, number))
+        self._dropped_objects.append((kind, number))
 
     def _drop(self, life: Life) -> None:
         regions = [("region", number) for number in life.unused_regions()]
-        if self._dropped or regions:
-            gone, self._dropped = [*self._dropped, *regions], []
+        if self._dropped_objects or regions:
+            gone, self._dropped_objects = [*self._dropped_objects, *regions], []
             life.ask({"do": "drop", "gone": gone}, "the dropping of what is not used", self.how.deadline_seconds)
 
     @property

@@ -42,10 +42,10 @@ class Users(Protocol):
 class SharedMemory(MemoryManager):
     """The tensors of a network in two arenas that the host creates and the child process maps.
 
-    The arena `given` holds the tensors that the host writes; the child can only read it. The arena `made` holds the
-    outputs of workloads. Tensors in `made` may reuse each other's memory if their lifetimes do not overlap. Each tensor
-    in `given` has memory of its own, so inputs are intact when an interrupted run is repeated. The first write to a
-    tensor decides its arena.
+    The arena `given_region` holds the tensors that the host writes; the child can only read it. The arena `made_region`
+    holds the outputs of workloads. Tensors in `made_region` may reuse each other's memory if their lifetimes do not
+    overlap. Each tensor in `given_region` has memory of its own, so inputs are intact when an interrupted run is
+    repeated. The first write to a tensor decides its arena.
     """
 
     def __init__(self) -> None:
@@ -53,8 +53,8 @@ class SharedMemory(MemoryManager):
         self.moments: list[tuple[int, bool]] = []
         """The slots whose lifetime begins or ends, in order."""
         self.version = 0
-        self.given: Region | None = None
-        self.made: Region | None = None
+        self.given_region: Region | None = None
+        self.made_region: Region | None = None
         self._users: weakref.ref[Users] | None = None
         self._stale = False
         _memories.add(self)
@@ -97,29 +97,29 @@ class SharedMemory(MemoryManager):
         memory_plan = plan(self._lifetimes(), ALIGNMENT)
         for handle, made_offset in zip(self.handles, memory_plan.offsets, strict=True):
             handle.made_offset = made_offset
-        self.given = Region(offset, writable=False)
-        self.made = Region(memory_plan.size, writable=True)
+        self.given_region = Region(offset, writable=False)
+        self.made_region = Region(memory_plan.size, writable=True)
         for handle in self.handles:
             self.sort(handle, handle.mode)
         self.users.acquire()
 
     def _lifetimes(self) -> list[Lifetime]:
-        last = len(self.moments)
+        last_moment = len(self.moments)
         begins = {slot: moment for moment, (slot, ended) in enumerate(self.moments) if not ended}
         ends = {slot: moment for moment, (slot, ended) in enumerate(self.moments) if ended}
         slots = range(len(self.handles))
         sizes = [info_bytes(handle.info) for handle in self.handles]
-        return [Lifetime(sizes[slot], begins.get(slot, 0), ends.get(slot, last)) for slot in slots]
+        return [Lifetime(sizes[slot], begins.get(slot, 0), ends.get(slot, last_moment)) for slot in slots]
 
     def release(self) -> None:
         """Release the arenas; they are freed when no array refers to them."""
         self.users.release()
-        self.given = self.made = None
+        self.given_region = self.made_region = None
         for handle in self.handles:
             handle.bind(None)
 
     def sort(self, handle: SharedHandle, mode: int) -> None:
-        """Put a tensor into the arena `given` (mode GIVEN) or `made` (MADE), and bind the handle to its memory there.
+        """Put a tensor into `given_region` (mode GIVEN) or `made_region` (MADE), and bind the handle to its memory.
 
         The increased `version` shows that the child does not know the new location yet.
         """
@@ -132,12 +132,12 @@ class SharedMemory(MemoryManager):
 
     def region(self, handle: SharedHandle) -> Region | None:
         """Return the arena of a tensor; None before `acquire` and after `release`."""
-        return self.made if handle.mode == MADE else self.given
+        return self.made_region if handle.mode == MADE else self.given_region
 
     def renew(self) -> None:
         """Copy the arenas after a fork, so that this process does not share them with its parent."""
         self._stale = False
-        for name in ("given", "made"):
+        for name in ("given_region", "made_region"):
             old: Region | None = getattr(self, name)
             if old is not None:
                 copy = Region(old.size, writable=old.writable)

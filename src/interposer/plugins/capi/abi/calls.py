@@ -72,13 +72,13 @@ class CallError(BackendError):
         self.wrong_value = wrong_value
         self.status, self.code = status, int(error.code)
         self.item_kind, self.item = int(error.item_kind), int(error.item)
-        self.message, self._function, self._where = message, function, ""
+        self.message, self._function, self._location = message, function, ""
         super().__init__(f"{function}: {self.reason}", backend=backend)
 
     def locate(self, where: str) -> None:
         """Add `where`, the name of the defective layer or tensor, to the message, unless the message has it already."""
         if where and where not in self.message:
-            self._where = f" (at {where})"
+            self._location = f" (at {where})"
             self.args = (f"{self._function}: {self.reason}",)
 
     @property
@@ -88,7 +88,7 @@ class CallError(BackendError):
         For a status more specific than FAILED and UNSUPPORTED, its name precedes the message.
         """
         status = abi.STATUS.get(self.status, f"status {self.status}")
-        tail = f"{self._where} (error {self.code})" if self.code else self._where
+        tail = f"{self._location} (error {self.code})" if self.code else self._location
         if not self.message:
             return f"{status}, without a message{tail}"
         plain = self.status in (abi.FAILED, abi.UNSUPPORTED)
@@ -127,7 +127,7 @@ class ErrorBuffers:
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
-        self._free: deque[ErrorBuffer] = deque()
+        self._free_buffers: deque[ErrorBuffer] = deque()
 
     def call(self, name: str, function: Callable[..., int], *arguments: Any) -> None:
         """Call a function of the plug-in as ``function(*arguments, error)``.
@@ -139,7 +139,7 @@ class ErrorBuffers:
             BackendContractError: the function wrote past the end of the error's text.
         """
         try:
-            buffer = self._free.pop()
+            buffer = self._free_buffers.pop()
         except IndexError:
             buffer = ErrorBuffer()
         if watchers:
@@ -147,7 +147,7 @@ class ErrorBuffers:
         status = function(*arguments, buffer.address)
         if status == 0:
             if buffer.is_blank():
-                self._free.append(buffer)
+                self._free_buffers.append(buffer)
             return
         self.fail(name, status, buffer)
 

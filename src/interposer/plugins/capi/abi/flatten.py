@@ -41,16 +41,16 @@ class Withholding:
     def __init__(self, revision: int) -> None:
         self.revision = revision
         self._dtypes = frozenset(map(id, abi.DTYPES))  # all are of version 0
-        self._always: set[type[Op]] = set()
+        self._always_withheld: set[type[Op]] = set()
 
     def problems(self, layers: Iterable[Layer]) -> dict[Layer, str]:
         """Return those of the layers that must not be passed to the plug-ins, each with the reason."""
         problems: dict[Layer, str] = {}
-        always, dtypes = self._always, self._dtypes
+        always_withheld, dtypes = self._always_withheld, self._dtypes
         for layer in layers:
             error = None
             op_type = type(layer.op)
-            if op_type not in always:
+            if op_type not in always_withheld:
                 error = self._op_problem(layer)
             if error is None:
                 for value in chain(layer.inputs, layer.outputs):
@@ -68,7 +68,7 @@ class Withholding:
         if layer.regions:
             return "layers with regions are not shown to plug-ins"
         if description.always:
-            self._always.add(type(layer.op))
+            self._always_withheld.add(type(layer.op))
             return None
         return description.fault(layer.op, len(layer.inputs))
 
@@ -178,15 +178,15 @@ class FlatGraph:
     def _write_constants(self, alignment: int, unaligned: bool) -> None:
         producers = [self.values[position].producer.op for position in self._entering]
         check_unchanged(op.value for op in producers if isinstance(op, Constant))
-        numbers = [-1] * len(self.values)
-        rows: list[tuple[int, int, int, int]] = []
+        constant_numbers = [-1] * len(self.values)
+        table_rows: list[tuple[int, int, int, int]] = []
         for position, op in zip(self._entering, producers, strict=True):
             if isinstance(op, Constant):
-                numbers[position] = len(rows)
-                rows.append(self._constant(op.value, alignment, unaligned))
-        self._constant_numbers = numbers
-        table = np.zeros(len(rows), _CONSTANT)
-        for name, column in zip(("data", "size", "fd", "offset"), zip(*rows, strict=True), strict=False):
+                constant_numbers[position] = len(table_rows)
+                table_rows.append(self._constant(op.value, alignment, unaligned))
+        self._constant_numbers = constant_numbers
+        table = np.zeros(len(table_rows), _CONSTANT)
+        for name, column in zip(("data", "size", "fd", "offset"), zip(*table_rows, strict=True), strict=False):
             table[name] = column
         self.constant_table = table
 
@@ -226,18 +226,22 @@ class FlatGraph:
         self.tensor_table = table
 
     def _write_quantization(self, table: Any, quantizations: list[Any]) -> None:
-        quantized = [index for index, quantization in enumerate(quantizations) if quantization is not None]
-        if not quantized:
+        quantized_indices = [index for index, quantization in enumerate(quantizations) if quantization is not None]
+        if not quantized_indices:
             return
-        present = [quantizations[index] for index in quantized]
-        scales = list(map(_scales, present))
-        counts = np.fromiter(map(len, scales), np.int64, len(quantized))
+        present_quantizations = [quantizations[index] for index in quantized_indices]
+        scales = list(map(_scales, present_quantizations))
+        counts = np.fromiter(map(len, scales), np.int64, len(quantized_indices))
         begins = 8 * (np.cumsum(counts) - counts)
-        table["scale_count"][quantized] = counts
-        table["scales"][quantized] = self._address(np.fromiter(chain.from_iterable(scales), np.float64)) + begins
-        points = np.fromiter(chain.from_iterable(map(_points, present)), np.int64)
-        table["zero_points"][quantized] = self._address(points) + begins
-        table["axis"][quantized] = [-1 if quantization.axis is None else quantization.axis for quantization in present]
+        table["scale_count"][quantized_indices] = counts
+        table["scales"][quantized_indices] = (
+            self._address(np.fromiter(chain.from_iterable(scales), np.float64)) + begins
+        )
+        points = np.fromiter(chain.from_iterable(map(_points, present_quantizations)), np.int64)
+        table["zero_points"][quantized_indices] = self._address(points) + begins
+        table["axis"][quantized_indices] = [
+            -1 if quantization.axis is None else quantization.axis for quantization in present_quantizations
+        ]
 
     def _write_layers(self, revision: int) -> None:
         count = len(self.layers)

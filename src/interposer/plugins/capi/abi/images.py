@@ -233,12 +233,12 @@ class _Writer:
             self._attribute(table + index * _ATTRIBUTE, abi.Attribute.from_address(address + index * _ATTRIBUTE))
         return table
 
-    def _attribute(self, at: int, attribute: Any) -> None:
-        self._text(at + abi.Attribute.name.offset, attribute.name)
-        self._text(at + abi.Attribute.text.offset, attribute.text)
-        self._point(at + abi.Attribute.ints.offset, attribute.ints, 8 * attribute.count)
-        self._point(at + abi.Attribute.floats.offset, attribute.floats, 8 * attribute.count)
-        texts = self._point(at + abi.Attribute.texts.offset, attribute.texts, _STRING * attribute.count)
+    def _attribute(self, attribute_offset: int, attribute: Any) -> None:
+        self._text(attribute_offset + abi.Attribute.name.offset, attribute.name)
+        self._text(attribute_offset + abi.Attribute.text.offset, attribute.text)
+        self._point(attribute_offset + abi.Attribute.ints.offset, attribute.ints, 8 * attribute.count)
+        self._point(attribute_offset + abi.Attribute.floats.offset, attribute.floats, 8 * attribute.count)
+        texts = self._point(attribute_offset + abi.Attribute.texts.offset, attribute.texts, _STRING * attribute.count)
         for index in range(attribute.count if attribute.texts else 0):
             self._text(texts + index * _STRING, abi.String.from_address(attribute.texts + index * _STRING))
 

@@ -137,14 +137,14 @@ class Blobs:
         """
         if blob.needs_graph and view is None:
             raise InvalidArgumentError("this blob has no constants in it; restore it with the part that was compiled")
-        table, flat = self._options(options), None
+        option_table, flat = self._options(options), None
         if view is None:
-            return self.restore_tables(blob, None, table, self._owner)
+            return self.restore_tables(blob, None, option_table, self._owner)
         flat = FlatGraph.of(view, **self._library.table_rules)
         if abi.Cap.WANTS_HASHES in self._library.info.capabilities:
             flat.hash_constants()
         with located(flat):
-            return self.restore_tables(blob, flat, table, self._owner)
+            return self.restore_tables(blob, flat, option_table, self._owner)
 
     def restore_tables(
         self, blob: Blob, flat: FlatGraph | ImageGraph | None, table: OptionTable, owner: object

@@ -189,7 +189,7 @@ class PartKeeper:
     ) -> None:
         self._blobs, self._options, self._setting, self._folder = blobs, options, setting, folder
         self._image, self._outline = image, f".{outline}"
-        self._job = f"{folder}/{FOLDER}/*{self._outline}"  # without the digest of all constants, which is slow
+        self._job_name = f"{folder}/{FOLDER}/*{self._outline}"  # without the digest of all constants, which is slow
 
     @cached_property
     def _origin(self) -> Mapping[str, Any]:
@@ -206,7 +206,7 @@ class PartKeeper:
 
         `tables` are those of the part, and the result keeps `owner` alive.
         """
-        settle(self._job)
+        settle(self._job_name)
         if not has_cached(FOLDER, self._outline, self._folder):
             return None  # found without the digest of all constants
         content = mapped_cached(self.name, self._folder)
@@ -226,7 +226,7 @@ class PartKeeper:
         `source` is the name of the network's file, which is stored with the part.
         """
         if executable.concurrent and executable.memory > LATER:
-            later(self._job, lambda: self._keep(executable, source))
+            later(self._job_name, lambda: self._keep(executable, source))
         else:
             self._keep(executable, source)
 

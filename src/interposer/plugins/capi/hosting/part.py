@@ -47,7 +47,7 @@ class HostedPart:
             if isinstance(layer.op, Constant)
         }
         self._steps = [_Step(layer, self._factory) for layer in layers]
-        self._dead = _last_uses(layers, self._outputs)
+        self._dead_after_step = _last_uses(layers, self._outputs)
 
     @property
     def concurrent(self) -> bool:
@@ -63,13 +63,15 @@ class HostedPart:
                 array is not copied.
             between: is called before each layer, and raises an exception to end the run.
         """
-        targets = {value: array for value, array in zip(self._outputs, outputs, strict=True) if array is not None}
+        target_of_output = {
+            value: array for value, array in zip(self._outputs, outputs, strict=True) if array is not None
+        }
         handles: Handles = dict(self._constants)
         for value, array in zip(self._inputs, inputs, strict=True):
             handles[value] = ArrayHandle(value.known.with_shape(array.shape), array)
-        for step, dead in zip(self._steps, self._dead, strict=True):
+        for step, dead in zip(self._steps, self._dead_after_step, strict=True):
             between()
-            step.execute(handles, targets)
+            step.execute(handles, target_of_output)
             for value in dead:
                 handles.pop(value, None)
         return [_array(handles[value]) for value in self._outputs]
@@ -81,9 +83,9 @@ class _Step:
     def __init__(self, layer: Layer, factory: WorkloadFactory) -> None:
         self.layer, self._factory = layer, factory
         infos = [value.info for value in (*layer.values, *layer.outputs)]
-        self._late = not all(info is not None and info.is_concrete for info in infos)
+        self._has_late_shapes = not all(info is not None and info.is_concrete for info in infos)
         self._info = WorkloadInfo.of(layer)
-        self._workload = None if self._late else self._new_workload(self._info)
+        self._workload = None if self._has_late_shapes else self._new_workload(self._info)
 
     @property
     def concurrent(self) -> bool:

@@ -227,8 +227,8 @@ class Library:
     """An initialised plug-in, usable until `close`. Created by `open_library`; thread-safe.
 
     `info` is the plug-in's information about itself. Other modules of this package call it with `call` and
-    `serialized`. `refuses` is True if the plug-in must not be called, and `inside` has one element for each call in
-    progress; `close` waits until it is empty.
+    `serialized`. `refuses` is True if the plug-in must not be called, and `active_calls` has one element for each call
+    in progress; `close` waits until it is empty.
     """
 
     def __init__(self, library: ctypes.CDLL, path: str, identity: Identity, table: abi.Backend, checking: bool) -> None:
@@ -254,7 +254,7 @@ class Library:
         self._releases: set[int] = set()
         self._held: dict[int, _Held] = {}
         self._to_release: deque[int] = deque()
-        self.inside: list[None] = []
+        self.active_calls: list[None] = []
         self._numbers = itertools.count()
         self._pid = os.getpid()
         self._fork_safe = self._abandoned = False
@@ -363,7 +363,7 @@ class Library:
         No global names are used here. A plug-in that a thread still executes, or that belongs to the parent of this
         `process`, is not shut down.
         """
-        if self._closed_reason or self.inside or not (process == self._pid or self._fork_safe):
+        if self._closed_reason or self.active_calls or not (process == self._pid or self._fork_safe):
             return
         self._closed_reason, self.refuses = "it was shut down", True
         for number in sorted(self._held, reverse=True):
@@ -374,9 +374,9 @@ class Library:
 
     def _wait_until_idle(self) -> bool:
         end = time.monotonic() + PATIENCE
-        while self.inside and time.monotonic() < end:
+        while self.active_calls and time.monotonic() < end:
             time.sleep(0.001)
-        return not self.inside
+        return not self.active_calls
 
     def _usable_here(self) -> bool:
         return os.getpid() == self._pid or self._fork_safe
@@ -392,13 +392,13 @@ class Library:
             BackendUnavailableError: the library is closed, or was opened before the process was forked.
             CallError: the function failed.
         """
-        self.inside.append(None)
+        self.active_calls.append(None)
         try:
             if self.refuses:
                 self._refuse()
             self._errors.call(name, function, *arguments)
         finally:
-            self.inside.pop()
+            self.active_calls.pop()
             if self._ring.lines_written[0] != self._ring.lines_read:
                 self.read_log()
 
@@ -410,7 +410,7 @@ class Library:
         It keeps `owner` alive. It is not thread-safe.
         """
         call, ring = self._errors.prepared(name, function, *arguments), self._ring
-        written, enter, leave = ring.lines_written, self.inside.append, self.inside.pop
+        written, enter, leave = ring.lines_written, self.active_calls.append, self.active_calls.pop
 
         def run(_: object = owner) -> None:
             enter(None)
@@ -438,7 +438,7 @@ class Library:
 
         Concurrent queries and compilations wait for each other unless the plug-in supports concurrency.
         """
-        self.inside.append(None)
+        self.active_calls.append(None)
         try:
             self._refuse()
             if abi.Cap.CONCURRENT_COMPILE in self.info.capabilities:
@@ -447,7 +447,7 @@ class Library:
                 with self._compiling:
                     yield
         finally:
-            self.inside.pop()
+            self.active_calls.pop()
             self._release_waiting()
 
     def extension(
@@ -568,7 +568,7 @@ class Library:
         """Forget, in the child process, the threads of the parent process, which do not exist there."""
         self.refuses = self.closed or not self._usable_here()
         self._compiling, self._closing = threading.Lock(), threading.RLock()
-        self.inside.clear()
+        self.active_calls.clear()
         self._ring.after_fork()
 
 

@@ -54,9 +54,9 @@ class Elf:
 
     descriptor: int
     size: int
-    wide: bool
+    is_64_bit: bool
     """True for 64-bit files, False for 32-bit files."""
-    order: str
+    byte_order: str
     """The byte order, as in `struct` format strings."""
     kind: int
     machine: int
@@ -68,26 +68,26 @@ class Elf:
     def of(cls, descriptor: int) -> Elf:
         """Read the header of an open file; raise ValueError with a message if it is invalid."""
         size = os.fstat(descriptor).st_size
-        start = os.pread(descriptor, 64, 0)
-        if start[:4] != b"\x7fELF":
+        header = os.pread(descriptor, 64, 0)
+        if header[:4] != b"\x7fELF":
             description = next(
-                (file_kind for mark, file_kind in _OTHERS.items() if start.startswith(mark)), "" if start else "empty"
+                (file_kind for mark, file_kind in _OTHERS.items() if header.startswith(mark)), "" if header else "empty"
             )
             raise ValueError(f"it is not an ELF file{f', but {description}' if description else ''}")
-        if len(start) < 52 or start[4] not in (1, 2) or start[5] not in (1, 2) or start[6] != 1:
+        if len(header) < 52 or header[4] not in (1, 2) or header[5] not in (1, 2) or header[6] != 1:
             raise ValueError("it is damaged: its ELF header makes no sense")
-        wide, order = start[4] == 2, "<" if start[5] == 1 else ">"
-        layout = f"{order}HHIQQQIHHH" if wide else f"{order}HHIIIIIHHH"
-        if len(start) < 16 + struct.calcsize(layout):
+        is_64_bit, byte_order = header[4] == 2, "<" if header[5] == 1 else ">"
+        layout = f"{byte_order}HHIQQQIHHH" if is_64_bit else f"{byte_order}HHIIIIIHHH"
+        if len(header) < 16 + struct.calcsize(layout):
             raise ValueError(CUT_OFF)
-        kind, machine, _, _, segments_at, _, _, _, segment_size, segment_count = struct.unpack_from(layout, start, 16)
-        return cls(descriptor, size, wide, order, kind, machine, segments_at, segment_size, segment_count)
+        kind, machine, _, _, segments_at, _, _, _, segment_size, segment_count = struct.unpack_from(layout, header, 16)
+        return cls(descriptor, size, is_64_bit, byte_order, kind, machine, segments_at, segment_size, segment_count)
 
     @property
     def target(self) -> str:
         """The description of the target machine."""
         name = _MACHINES.get(self.machine, f"machine {self.machine}")
-        return f"{name} ({64 if self.wide else 32}-bit, {'little' if self.order == '<' else 'big'}-endian)"
+        return f"{name} ({64 if self.is_64_bit else 32}-bit, {'little' if self.byte_order == '<' else 'big'}-endian)"
 
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes of the file at an offset; raise ValueError if the file is shorter."""
@@ -101,7 +101,7 @@ class Elf:
 
         `layout` is a format of `struct` without byte order.
         """
-        layout = self.order + layout
+        layout = self.byte_order + layout
         return struct.unpack(layout, self.read(offset, struct.calcsize(layout)))
 
 
@@ -159,7 +159,7 @@ def _this_process() -> str | None:
 
 def _symbols_problem(elf: Elf, functions: Sequence[str]) -> str | None:
     tables = _Tables.of(elf)
-    if tables.entries.get(_FLAGS_1, 0) & _PIE:
+    if tables.dynamic_entries.get(_FLAGS_1, 0) & _PIE:
         return "it is a program, not a shared object"
     missing = [name for name in functions if not (symbol := tables.find(name)) or not symbol.is_exported]
     if missing:
@@ -195,20 +195,20 @@ class _Tables:
     """
 
     elf: Elf
-    loaded: tuple[tuple[int, int, int], ...]
+    load_segments: tuple[tuple[int, int, int], ...]
     """The address, the file offset and the size of each segment."""
-    entries: dict[int, int]
+    dynamic_entries: dict[int, int]
 
     @classmethod
     def of(cls, elf: Elf) -> _Tables:
         if elf.segment_count > MOST_SEGMENTS:
             raise ValueError(f"it is damaged: it has {elf.segment_count:,} segments")
         segments = list(_segments(elf))
-        loaded = tuple((address, offset, size) for kind, offset, address, size in segments if kind == _LOAD)
+        load_segments = tuple((address, offset, size) for kind, offset, address, size in segments if kind == _LOAD)
         dynamic = [(offset, size) for kind, offset, _, size in segments if kind == _DYNAMIC]
         if not dynamic:
             raise ValueError("it is not a shared object: nothing in it is for the dynamic linker")
-        return cls(elf, loaded, _dynamic_entries(elf, *dynamic[0]))
+        return cls(elf, load_segments, _dynamic_entries(elf, *dynamic[0]))
 
     def offset(self, tag: int) -> int:
         """Return the file offset of the table to which the dynamic entry with this tag (``DT_...``) points.
@@ -216,20 +216,20 @@ class _Tables:
         Raises:
             ValueError: the file does not contain it.
         """
-        address = self.entries[tag]
-        for start, offset, size in self.loaded:
+        address = self.dynamic_entries[tag]
+        for start, offset, size in self.load_segments:
             if start <= address < start + size:
                 return offset + address - start
         raise ValueError(CUT_OFF)
 
     def find(self, name: str) -> _Symbol | None:
-        if not {_SYMBOLS, _STRINGS, _STRINGS_SIZE} <= self.entries.keys():
+        if not {_SYMBOLS, _STRINGS, _STRINGS_SIZE} <= self.dynamic_entries.keys():
             return None
         encoded_name = name.encode()
         candidates: Iterator[int] = iter(())
-        if _GNU_HASH in self.entries:
+        if _GNU_HASH in self.dynamic_entries:
             candidates = self._by_gnu_hash(encoded_name)
-        elif _HASH in self.entries:
+        elif _HASH in self.dynamic_entries:
             candidates = self._by_hash(encoded_name)
         return next((self._symbol(index) for index in candidates if self._is_called(index, encoded_name)), None)
 
@@ -238,7 +238,7 @@ class _Tables:
         buckets, first_hashed, words, _ = self.elf.unpack("IIII", offset)
         if not buckets:
             return
-        offset += 16 + words * (8 if self.elf.wide else 4)
+        offset += 16 + words * (8 if self.elf.is_64_bit else 4)
         [index] = self.elf.unpack("I", offset + 4 * (name_hash % buckets))
         if index < first_hashed:
             return
@@ -264,7 +264,7 @@ class _Tables:
 
     def _entry(self, index: int) -> tuple[int, _Symbol]:
         offset = self.offset(_SYMBOLS)
-        if self.elf.wide:
+        if self.elf.is_64_bit:
             name, info, other, section = self.elf.unpack("IBBH", offset + 24 * index)
         else:
             name, _, _, info, other, section = self.elf.unpack("IIIBBH", offset + 16 * index)
@@ -275,7 +275,7 @@ class _Tables:
 
     def _is_called(self, index: int, name: bytes) -> bool:
         name_offset = self._entry(index)[0]
-        if name_offset + len(name) + 1 > self.entries[_STRINGS_SIZE]:
+        if name_offset + len(name) + 1 > self.dynamic_entries[_STRINGS_SIZE]:
             return False
         return self.elf.read(self.offset(_STRINGS) + name_offset, len(name) + 1) == name + b"\0"
 
@@ -283,7 +283,7 @@ class _Tables:
 def _segments(elf: Elf) -> Iterator[tuple[int, int, int, int]]:
     for index in range(elf.segment_count):
         offset_of_header = elf.segments_at + index * elf.segment_size
-        if elf.wide:
+        if elf.is_64_bit:
             kind, _, offset, address, _, size = elf.unpack("IIQQQQ", offset_of_header)
         else:
             kind, offset, address, _, size = elf.unpack("IIIII", offset_of_header)
@@ -309,14 +309,14 @@ def _padded(size: int) -> int:
 
 def _dynamic_entries(elf: Elf, offset: int, size: int) -> dict[int, int]:
     content = elf.read(offset, min(size, MOST_DYNAMIC_BYTES))
-    layout = elf.order + ("QQ" if elf.wide else "II")
+    layout = elf.byte_order + ("QQ" if elf.is_64_bit else "II")
     complete_size = len(content) - len(content) % struct.calcsize(layout)
-    entries: dict[int, int] = {}
+    dynamic_entries: dict[int, int] = {}
     for tag, value in struct.iter_unpack(layout, content[:complete_size]):
         if tag == 0:
             break
-        entries[tag] = value
-    return entries
+        dynamic_entries[tag] = value
+    return dynamic_entries
 
 
 def _gnu_hash(name: bytes) -> int:

@@ -125,7 +125,7 @@ class _Search:
         self.records: list[DynamicBackendRecord] = []
         self.registered: list[str] = []
         self.opened: list[weakref.ref[Backend]] = []
-        self.seen: dict[tuple[int, int], str] = {}
+        self.seen_files: dict[tuple[int, int], str] = {}
         self.vacant = set(OWN_BACKENDS) & set(options.disabled)
         """Ids of the package's own backends that are disabled; other backends may use these ids."""
 
@@ -217,7 +217,7 @@ class _File:
 
     def _check_first(self, descriptor: int) -> None:
         identity = FileIdentity.of(descriptor)
-        first_path = self.search.seen.setdefault((identity.device, identity.number), self.record.path)
+        first_path = self.search.seen_files.setdefault((identity.device, identity.inode), self.record.path)
         if first_path != self.record.path:
             raise StepError(Step.LIBRARY, f"it is the same file as {first_path}", State.SKIPPED)
 

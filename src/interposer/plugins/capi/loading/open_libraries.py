@@ -45,10 +45,10 @@ class FileIdentity(NamedTuple):
     """What identifies an open file and its content regardless of its path: device, inode, size, and times."""
 
     device: int
-    number: int
+    inode: int
     size: int
-    modified: int
-    changed: int
+    modified_ns: int
+    changed_ns: int
 
     @classmethod
     def of(cls, descriptor: int) -> FileIdentity:
@@ -59,7 +59,7 @@ class FileIdentity(NamedTuple):
     @property
     def content(self) -> tuple[int, int]:
         """The size and modification time, which differ after the content has changed."""
-        return self.size, self.modified
+        return self.size, self.modified_ns
 
 
 @contextmanager
@@ -82,8 +82,8 @@ class _Opened:
     """A shared object that this process has open, with its backend as long as something refers to it.
 
     `descriptor` keeps the file open if it is not None. `unload` is True if the library is unloaded with its backend.
-    `busy` is True from the start of its backend until the backend is shut down. `stuck` is True if the backend could
-    not be shut down, so that it cannot be started again.
+    `is_busy` is True from the start of its backend until the backend is shut down. `is_stuck` is True if the backend
+    could not be shut down, so that it cannot be started again.
     """
 
     path: str
@@ -92,8 +92,8 @@ class _Opened:
     descriptor: int | None
     unload: bool
     backend: weakref.ref[DynamicBackend] | None = None
-    busy: bool = False
-    stuck: bool = False
+    is_busy: bool = False
+    is_stuck: bool = False
 
     def live_backend(self) -> DynamicBackend | None:
         return None if self.backend is None else self.backend()
@@ -122,9 +122,9 @@ def shared_backend(
     """
     with _changed:
         opened = _opened_library(path, descriptor, unload=unload, exactly=exactly)
-        if opened.stuck:
+        if opened.is_stuck:
             raise StepError(Step.INIT, "it could not be shut down after its last use; only a new process can use it")
-        if not _changed.wait_for(lambda: opened.live_backend() is not None or not opened.busy, PATIENCE):
+        if not _changed.wait_for(lambda: opened.live_backend() is not None or not opened.is_busy, PATIENCE):
             raise StepError(Step.INIT, "its last use in this process has not come to its end")
         backend = opened.live_backend()
         if backend is not None:
@@ -176,7 +176,7 @@ def sha256_of(descriptor: int) -> str:
 
 def _opened_library(path: str, descriptor: int, *, unload: bool, exactly: bool) -> _Opened:
     identity = FileIdentity.of(descriptor)
-    key = identity.device, identity.number
+    key = identity.device, identity.inode
     opened = _opened.get(key)
     if opened is None:
         if not exactly and any(other.path == path for other in _opened.values()):
@@ -234,7 +234,7 @@ def _new_backend(opened: _Opened, options: Mapping[str, Options]) -> DynamicBack
         if isinstance(error, OptionError):
             raise
         raise step_error(error) from error
-    opened.backend, opened.busy = weakref.ref(backend), True
+    opened.backend, opened.is_busy = weakref.ref(backend), True
     weakref.finalize(backend, _release, opened, library).atexit = False  # libraries close themselves then
     return backend
 
@@ -280,7 +280,7 @@ os.register_at_fork(after_in_child=_after_fork)
 def _release(opened: _Opened, library: Library | None) -> None:
     closed = library is None or library.close()
     with _changed:
-        opened.backend, opened.busy, opened.stuck = None, False, not closed
+        opened.backend, opened.is_busy, opened.is_stuck = None, False, not closed
         if opened.unload and closed:
             _unload(opened)
         _changed.notify_all()
@@ -292,6 +292,6 @@ def _unload(opened: _Opened) -> None:
     with suppress(OSError):  # some libraries stay, whatever they are asked
         opened.library = ctypes.CDLL(name, mode=os.RTLD_NOW | os.RTLD_NOLOAD)
         return
-    del _opened[opened.identity.device, opened.identity.number]
+    del _opened[opened.identity.device, opened.identity.inode]
     if opened.descriptor is not None:
         os.close(opened.descriptor)

@@ -84,7 +84,7 @@ class _Watch:
     def __init__(self, child: Child, seconds: float) -> None:
         self.child, self.seconds = child, seconds
         self.doing = "before it came to the file"
-        self.facts: dict[str, Any] = {}
+        self.reported_facts: dict[str, Any] = {}
 
     def verdict(self) -> Verdict:
         try:
@@ -93,12 +93,18 @@ class _Watch:
             return self._failure(f"it hangs {self.doing}: nothing happened for {self.seconds:g} seconds")
         except ValueError:
             return self._failure(f"it disturbs the process {self.doing}")
-        if "option_problem" in self.facts:
-            return Verdict(self.facts["id"], self.facts["version"], option_problem=str(self.facts["option_problem"]))
-        if "failed" in self.facts:
-            state = State(self.facts.get("state", State.REFUSED.value))
-            return self._verdict_with(StepError(Step(self.facts["failed"]), self.facts["reason"], state))
-        if ending is not None or "done" not in self.facts:
+        if "option_problem" in self.reported_facts:
+            return Verdict(
+                self.reported_facts["id"],
+                self.reported_facts["version"],
+                option_problem=str(self.reported_facts["option_problem"]),
+            )
+        if "failed" in self.reported_facts:
+            state = State(self.reported_facts.get("state", State.REFUSED.value))
+            return self._verdict_with(
+                StepError(Step(self.reported_facts["failed"]), self.reported_facts["reason"], state)
+            )
+        if ending is not None or "done" not in self.reported_facts:
             return self._failure(f"it {ending or 'ends its process'} {self.doing}")
         return self._verdict_with(None)
 
@@ -108,7 +114,7 @@ class _Watch:
             if "ready" in message:
                 deadline = time.monotonic() + self.seconds
             self.doing = message.pop("doing", self.doing)
-            self.facts |= message
+            self.reported_facts |= message
         return self.child.ending(deadline)
 
     def _failure(self, reason: str) -> Verdict:
@@ -116,8 +122,10 @@ class _Watch:
         return self._verdict_with(StepError(Step.PROBE, f"{reason}{wrote}"))
 
     def _verdict_with(self, error: StepError | None) -> Verdict:
-        files = tuple(map(str, self.facts.get("files", ())))
-        return Verdict(str(self.facts.get("id", "")), str(self.facts.get("version", "")), error, files=files)
+        files = tuple(map(str, self.reported_facts.get("files", ())))
+        return Verdict(
+            str(self.reported_facts.get("id", "")), str(self.reported_facts.get("version", "")), error, files=files
+        )
 
 
 # --- cached verdicts -------------------------------------------------------------------------------------------

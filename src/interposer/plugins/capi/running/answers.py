@@ -64,7 +64,7 @@ def optimized(library: Library, flat: FlatGraph, options: OptionTable) -> Answer
 class _Reader:
     def __init__(self, flat: FlatGraph, backend: str) -> None:
         self._flat, self._backend = flat, backend
-        self._taken: set[int] = set()
+        self._taken_layers: set[int] = set()
 
     def answer(self, out: abi.Answer) -> Answer:
         units, replaced, failed = [], [], []
@@ -95,9 +95,9 @@ class _Reader:
         for index in integers:
             if not 0 <= index < len(layers):
                 raise self._problem(f"{subject} names layer {index}; there are {len(layers)}")
-            if index in self._taken:
+            if index in self._taken_layers:
                 raise self._problem(f"{subject} names layer {index}, {layers[index]}, which is named already")
-            self._taken.add(index)
+            self._taken_layers.add(index)
         return tuple(layers[index] for index in sorted(integers))
 
     def _replacement(self, substitution: Any, subject: str) -> Replacement:

@@ -84,7 +84,7 @@ def direct_call(workload: DynamicWorkload, facts: NetworkFacts) -> DirectCall | 
         array_type=np.ndarray,
         empty=np.empty,
         library=library,
-        inside=library.inside,
+        inside=library.active_calls,
         watchers=watchers,
         runs=facts.runs,
         pop=workload.free.pop,

@@ -191,7 +191,7 @@ class NativeHandle(TensorHandle):
             raise BackendContractError(f"create_tensor gave {info} the number 0", backend=pool.handles.library.id)
         self.pool, self.number, self.kind = pool, number, kind
         self.imports = can_import  # type: ignore[misc] # a question of the kind of memory
-        self.parent, self._alone, self._mapped = whole, True, 0
+        self.parent = whole
         self._imported: Array | None = None
         library = pool.handles.library
         destroy = partial(pool.handles.functions["destroy_tensor"], library.self, pool.pool, number)
@@ -205,7 +205,6 @@ class NativeHandle(TensorHandle):
 
     def manage(self) -> None:
         """Begin the lifetime of the tensor in the memory plan."""
-        self._alone = False
         self.pool.call("manage", self.number)
 
     def allocate(self) -> None:

@@ -42,20 +42,20 @@ class Optimizer:
             BackendContractError: the answer is not valid.
             CallError: the plug-in failed.
         """
-        waiting = [self._view]
-        while waiting:
-            part = waiting.pop()
-            refused = self._library.withholding.problems(part)
-            flat = None if refused else flat_view(self._library, part)
+        waiting_parts = [self._view]
+        while waiting_parts:
+            part = waiting_parts.pop()
+            refused_layers = self._library.withholding.problems(part)
+            flat = None if refused_layers else flat_view(self._library, part)
             if flat is not None:
-                refused = self._refused(flat)
-            if refused or flat is None:
-                self._record_failures(part, refused)
-                waiting += self._divided(layer for layer in part if layer not in refused)
+                refused_layers = self._refused(flat)
+            if refused_layers or flat is None:
+                self._record_failures(part, refused_layers)
+                waiting_parts += self._divided(layer for layer in part if layer not in refused_layers)
             elif "optimize" in self._library.functions:
-                waiting += self._optimize(part, flat)
+                waiting_parts += self._optimize(part, flat)
             else:
-                waiting += self._compile(part, flat)
+                waiting_parts += self._compile(part, flat)
         return OptimizationViews(self._view, substitutions=self._substitutions, failed=self._failed)
 
     def _refused(self, flat: FlatGraph) -> dict[Layer, str]:

@@ -79,7 +79,7 @@ class DynamicProfilingContext(BackendProfilingContext):
         self._texts: dict[tuple[int | None, int], str] = {}
         self._buffer: Any = (abi.Interval * _CAPACITY)()
         self._sites: dict[int, Site] = {}
-        self._backwards: list[str] = []
+        self._reversed_kernels: list[str] = []
         self.lost = 0
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -157,7 +157,7 @@ class DynamicProfilingContext(BackendProfilingContext):
 
         `take` is called with the size of each portion.
         """
-        total = 0
+        total_count = 0
         count, lost, size = ctypes.c_uint64(_CAPACITY), ctypes.c_uint64(), ctypes.sizeof(abi.Interval)
         for _ in range(_MOST_CALLS):
             addresses = ctypes.addressof(self._buffer), ctypes.addressof(count), ctypes.addressof(lost)
@@ -165,14 +165,14 @@ class DynamicProfilingContext(BackendProfilingContext):
             if count.value > _CAPACITY:
                 text = f"collect wrote {count.value:,} intervals, but had room for {_CAPACITY:,}"
                 raise BackendContractError(text, backend=self._library.id)
-            total += lost.value
+            total_count += lost.value
             if count.value:
                 take(count.value)
-            if self._backwards:
-                name, self._backwards = self._backwards[0], []
+            if self._reversed_kernels:
+                name, self._reversed_kernels = self._reversed_kernels[0], []
                 raise BackendContractError(f"the interval {name!r} ends before it begins", backend=self._library.id)
             if count.value < _CAPACITY:
-                return total
+                return total_count
         text = f"collect has filled the room for {_CAPACITY:,} intervals {_MOST_CALLS} times in turn"
         raise BackendContractError(text, backend=self._library.id)
 
@@ -190,7 +190,7 @@ class DynamicProfilingContext(BackendProfilingContext):
                 self._sites[key] = self._site(table[row_index])
         if len(table):
             times = table[:, [_BEGIN, _END, _THREAD]].astype(np.int64)
-            self._backwards += [self._sites[key].name for key in keys[times[:, 1] < times[:, 0]].tolist()]
+            self._reversed_kernels += [self._sites[key].name for key in keys[times[:, 1] < times[:, 0]].tolist()]
             add_rows(_Table(keys, times, self._sites), np.unique(times[:, 2]).tolist())
 
     def _site(self, row: Array) -> Site:

@@ -84,7 +84,7 @@ class DynamicWorkload(Workload):
         mapped: list[TensorHandle] = []
         try:
             handles = [inputs[operand] for operand in self.operands]
-            if run.open:
+            if run.is_open:
                 run.execute_open(handles, outputs, mapped)
             elif run.private(handles, outputs):
                 run.execute_private(handles, outputs, mapped)
@@ -104,7 +104,7 @@ class DynamicWorkload(Workload):
         input_handles = [inputs[operand] for operand in self.operands]
         run = RunTables(self.executable, self._input_infos, self._output_infos, workspace=False)
         arrays = [_mapped_array(handle) for handle in (*input_handles, *outputs) if type(handle) is ArrayHandle]
-        if run.open or self.executable.library.checking or len(arrays) < len(input_handles) + len(outputs):
+        if run.is_open or self.executable.library.checking or len(arrays) < len(input_handles) + len(outputs):
             return super().prepare(inputs, outputs)
         if not run.bind(arrays[: len(input_handles)], arrays[len(input_handles) :]):
             return super().prepare(inputs, outputs)
@@ -164,7 +164,7 @@ class RunTables:
         strided = abi.Cap.STRIDED in executable.library.info.capabilities
         self._inputs = TensorTable(inputs, alignment, inputs=True, strided=strided)
         self._outputs = TensorTable(outputs, alignment, inputs=False, strided=strided)
-        self.open = not all(info.is_concrete for info in outputs)
+        self.is_open = not all(info.is_concrete for info in outputs)
         size = executable.workspace_size if workspace else 0
         self._workspace = aligned_empty((size,), np.dtype(np.uint8), executable.workspace_alignment) if size else None
         self._struct = abi.Run(
@@ -174,7 +174,7 @@ class RunTables:
             workspace=None if self._workspace is None else address_of(self._workspace), workspace_size=size,
         )  # fmt: skip
         self.address = ctypes.addressof(self._struct)
-        if self.open:
+        if self.is_open:
             self._resize = abi.FUNCTIONS["resize"](self._resized)
             self._struct.resize = ctypes.cast(self._resize, ctypes.c_void_p)
         self._lender: RunTables | None = None
