@@ -48,18 +48,24 @@ def with_child_times(intervals: list[Interval], executed: Sequence[Executed]) ->
     if not waits and not executed:
         return intervals
     by_thread = _LayerIndex(intervals)
-    replaced: dict[int, Interval] = {}
+    replacement_at: dict[int, Interval] = {}
     for child in executed:
         position = by_thread.innermost(child.execution.thread, child.execution.at, child.run)
         if position is not None:
-            replaced[position] = replace(intervals[position], begin=child.begin, end=child.end, thread=child.thread)
+            replacement_at[position] = replace(
+                intervals[position], begin=child.begin, end=child.end, thread=child.thread
+            )
     for wait in sorted(waits, key=lambda interval: interval.end):
         position = by_thread.innermost(wait.thread, wait.begin, wait.run, leaf=True)
-        if position is not None and position not in replaced and intervals[position].end >= wait.end:
-            replaced[position] = replace(intervals[position], begin=wait.end)
-        elif position is not None and replaced[position].thread == wait.thread and replaced[position].end >= wait.end:
-            replaced[position] = replace(replaced[position], begin=wait.end)
-    return [replaced.get(number, interval) for number, interval in enumerate(intervals)]
+        if position is not None and position not in replacement_at and intervals[position].end >= wait.end:
+            replacement_at[position] = replace(intervals[position], begin=wait.end)
+        elif (
+            position is not None
+            and replacement_at[position].thread == wait.thread
+            and replacement_at[position].end >= wait.end
+        ):
+            replacement_at[position] = replace(replacement_at[position], begin=wait.end)
+    return [replacement_at.get(number, interval) for number, interval in enumerate(intervals)]
 
 
 class _LayerIndex:

@@ -36,28 +36,30 @@ def chrome_trace(recording: Recording) -> str:
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ns", "otherData": other_data}, indent=None)
 
 
-def _events(line: Timeline) -> Iterator[dict[str, Any]]:
+def _events(timeline: Timeline) -> Iterator[dict[str, Any]]:
     """Yield the events with times in nanoseconds."""
     for group, process in _PROCESSES.items():
         title = f"{group} of process {os.getpid()}" if group == THREADS else group
-        if any(track.group == group for track in line.tracks):
+        if any(track.group == group for track in timeline.tracks):
             yield _named("process_name", title, process)
-    children = {track.foreign.process: track.foreign.process_name for track in line.tracks if track.foreign}
+    children = {track.foreign.process: track.foreign.process_name for track in timeline.tracks if track.foreign}
     for process, title in children.items():
         yield _named("process_name", f"{title}, {process}", _foreign(process))
     places: dict[Slice, tuple[int, int]] = {}
-    for number, track in enumerate(line.tracks, 1):
+    for number, track in enumerate(timeline.tracks, 1):
         place = _foreign(track.foreign.process) if track.foreign else _PROCESSES[track.group], number
         yield _named("thread_name", track.name, *place)
         places |= dict.fromkeys(track.slices, place)
         yield from (_slice(slice, *place) for slice in track.slices)
-    for flow in line.flows:
+    for flow in timeline.flows:
         yield from _arrow(flow, places)
-    threads = {track.thread: number for number, track in enumerate(line.tracks, 1) if track.thread}
-    yield from (_instant(instant, threads.get(instant.thread, 0)) for instant in line.instants)
-    if line.samples:
+    threads = {track.thread: number for number, track in enumerate(timeline.tracks, 1) if track.thread}
+    yield from (_instant(instant, threads.get(instant.thread, 0)) for instant in timeline.instants)
+    if timeline.samples:
         yield _named("process_name", "Counters", _COUNTERS)
-    yield from (_counter(sample) for sample in line.samples if math.isfinite(sample.value))  # JSON has no other numbers
+    yield from (
+        _counter(sample) for sample in timeline.samples if math.isfinite(sample.value)
+    )  # JSON has no other numbers
 
 
 def _foreign(process: int) -> int:

@@ -172,14 +172,17 @@ def _named(event: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[_Key
 def _counters(path: Path) -> dict[tuple[str, str], float]:
     """Return the value of each counter of a trace by its name and units."""
     trace = _trace(path)
-    values: dict[tuple[str, str], list[float]] = {}
+    samples_of_counter: dict[tuple[str, str], list[float]] = {}
     for event in _events(trace):
         if isinstance(event, Mapping) and event.get("ph") == "C" and isinstance(event.get("args"), Mapping):
             for units, value in event["args"].items():
                 if isinstance(value, int | float) and abs(value) < _LARGEST:
-                    values.setdefault((_text(event, "name"), units), []).append(float(value))
+                    samples_of_counter.setdefault((_text(event, "name"), units), []).append(float(value))
     events = _counters_of_events(trace)
-    return {key: sum(samples) if key[0] in events else statistics.median(samples) for key, samples in values.items()}
+    return {
+        key: sum(samples) if key[0] in events else statistics.median(samples)
+        for key, samples in samples_of_counter.items()
+    }
 
 
 def _counters_of_events(trace: Mapping[str, Any]) -> set[str]:

@@ -139,11 +139,11 @@ def _live_bytes(tensors: Sequence[HeldTensor]) -> dict[int, int]:
     changes = [(tensor.begins, tensor.bytes) for tensor in tensors] + [
         (tensor.ends + 1, -tensor.bytes) for tensor in tensors
     ]
-    bytes_at_moment, total = dict[int, int](), 0
+    bytes_at_moment, total_bytes = dict[int, int](), 0
     for moment, change in sorted(changes):  # at one moment, tensors end before others begin
-        total += change
+        total_bytes += change
         if change >= 0:
-            bytes_at_moment[moment] = total
+            bytes_at_moment[moment] = total_bytes
     return bytes_at_moment
 
 

@@ -7,7 +7,7 @@ import statistics
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from interposer.pages.profile import html
 from interposer.profiling.events import Category, Interval, Sample, Site, TracedNetwork
@@ -24,7 +24,6 @@ _MOST_INSTANTS: Final = 20_000
 _MOST_ROWS: Final = 2_000
 _MOST_POINTS: Final = 4_000
 _MOST_CHILDREN: Final = 400
-_LISTED: Final = 16
 _SLACK: Final = 2_000
 """Nanoseconds by which a step may be longer than its layer, as the clock was read later."""
 
@@ -74,12 +73,12 @@ def _run_times(recording: Recording) -> dict[TracedNetwork, float]:
 
 
 def _data(recording: Recording) -> dict[str, Any]:
-    line = timeline(recording)
-    intervals, samples = recording.intervals, line.samples
-    moments = [*(event.at for event in samples), *(event.at for event in line.instants)]
+    recorded_timeline = timeline(recording)
+    intervals, samples = recording.intervals, recorded_timeline.samples
+    moments = [*(event.at for event in samples), *(event.at for event in recorded_timeline.instants)]
     origin = min([*(event.begin for event in intervals[:1]), *moments], default=0)
     sites = _Sites()
-    tracks, left_out = _tracks(line.tracks, origin, sites)
+    tracks, left_out = _tracks(recorded_timeline.tracks, origin, sites)
     backends = sorted({event.site.backend for event in intervals if event.site.backend})
     layers, steps = layer_times(recording), step_times(recording)
     return {
@@ -91,8 +90,8 @@ def _data(recording: Recording) -> dict[str, Any]:
         "end": max([*(event.end for event in intervals), *moments], default=origin) - origin,
         "sites": sites.facts,
         "tracks": tracks,
-        "flows": _flows(line, tracks),
-        "instants": _instants(line, origin, sites),
+        "flows": _flows(recorded_timeline, tracks),
+        "instants": _instants(recorded_timeline, origin, sites),
         "counters": _counters(replace(recording, samples=tuple(samples)), origin),
         "run_time": sum(event.duration for event in intervals if event.site.category is Category.RUN),
         "rows": [_row(event) for event in [*layers, *steps][:_MOST_ROWS]],
@@ -116,26 +115,26 @@ def _tracks(tracks: Sequence[Track], origin: int, sites: _Sites) -> tuple[list[d
     return drawn_tracks, len(begins) - shown_slices
 
 
-def _flows(line: Timeline, shown_tracks: Sequence[Mapping[str, Any]]) -> list[int]:
+def _flows(timeline: Timeline, shown_tracks: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return four numbers for each arrow: the track and the position of the slice at its begin, and those at its end.
 
     Arrows of slices that are left out are left out too.
     """
     places = {
         flow: (number, index)
-        for number, track in enumerate(line.tracks)
+        for number, track in enumerate(timeline.tracks)
         for index, flow in enumerate(track.slices[: len(shown_tracks[number]["slices"]) // 5])
         if flow.leaving or flow.arriving
     }
-    flows = [flow for flow in line.flows if flow.source in places and flow.target in places]
+    flows = [flow for flow in timeline.flows if flow.source in places and flow.target in places]
     return [number for flow in flows[:_MOST_FLOWS] for end in (flow.source, flow.target) for number in places[end]]
 
 
-def _instants(line: Timeline, origin: int, sites: _Sites) -> list[int]:
-    """Return three numbers for each instant: its track, or -1 if its thread has none, its site, and its time."""
-    tracks = {track.thread: number for number, track in enumerate(line.tracks) if track.group == THREADS}
+def _instants(timeline: Timeline, origin: int, sites: _Sites) -> list[int]:
+    """Return three numbers for each instant that is drawn: track (-1 if its thread has none), site and time."""
+    tracks = {track.thread: number for number, track in enumerate(timeline.tracks) if track.group == THREADS}
     numbers: list[int] = []
-    for instant in line.instants[:_MOST_INSTANTS]:
+    for instant in timeline.instants[:_MOST_INSTANTS]:
         numbers += [tracks.get(instant.thread, -1), sites.number(instant.site), instant.at - origin]
     return numbers
 
@@ -347,43 +346,29 @@ def _timed(explanation: dict[str, Any], times_of_layers: Sequence[LayerTimes]) -
     """
     ms_of_unit = {layer.site.layer: layer.median / 1e6 for layer in times_of_layers}
     layers = explanation["layers"]
-    names: dict[str, list[str]] = {}
-    shares: dict[str, float] = {}
+    share_of_unit: dict[str, float] = {}
     for layer in layers:
-        unit = layer["runs_in"]
-        names.setdefault(unit, []).append(layer["layer"])
-        shares[unit] = shares.get(unit, 0.0) + layer["time"]["share"]
-    total = sum(ms_of_unit.get(unit, 0.0) for unit in names) or 1.0
-    units = {unit: _Unit(ms_of_unit.get(unit), names[unit], shares[unit]) for unit in names}
-    timed = [layer | {"time": _time_of(layer, units[layer["runs_in"]], total)} for layer in layers]
-    parts = [part | {"time": _time_of_part(part, timed, total)} for part in explanation["parts"]]
-    times = {name: value for name, value in explanation["times"].items() if name != "spread"} | {
+        share_of_unit[layer["runs_in"]] = share_of_unit.get(layer["runs_in"], 0.0) + layer["time"]["share"]
+    total = sum(ms_of_unit.get(name, 0.0) for name in share_of_unit) or 1.0
+    timed_layers = [layer | {"time": _time_of(layer, ms_of_unit, share_of_unit, total)} for layer in layers]
+    parts = [part | {"time": _time_of_part(part, timed_layers, total)} for part in explanation["parts"]]
+    times = explanation["times"] | {
         "whole_ms": total,
         "source": "recorded",
         "runs": max(layer.count for layer in times_of_layers),
     }
     crossings = [crossing | {"ms": ms_of_unit.get(crossing["layer"])} for crossing in explanation["crossings"]]
-    return explanation | {"layers": timed, "parts": parts, "times": times, "crossings": crossings}
+    return explanation | {"layers": timed_layers, "parts": parts, "times": times, "crossings": crossings}
 
 
-class _Unit(NamedTuple):
-    """A layer that ran, such as a compiled partition: its milliseconds, and its layers with the sum of their shares."""
-
-    ms: float | None
-    layers: Sequence[str]
-    shares: float
-
-
-def _time_of(layer: Mapping[str, Any], unit: _Unit, total: float) -> dict[str, Any]:
-    """Return the time of a layer that runs in a unit."""
-    count = len(unit.layers)
-    if unit.ms is None:
+def _time_of(
+    layer: Mapping[str, Any], ms_of_unit: Mapping[str, float], shares: Mapping[str, float], total: float
+) -> dict[str, Any]:
+    unit = layer["runs_in"]
+    if unit not in ms_of_unit:
         return {"ms": None, "share": 0.0, "how": "estimated"}
-    if count == 1:
-        return {"ms": unit.ms, "share": unit.ms / total, "how": "measured"}
-    ms = unit.ms * (layer["time"]["share"] / unit.shares if unit.shares else 1 / count)
-    group = {"layers": list(unit.layers[:_LISTED]), "count": count, "ms": unit.ms}
-    return {"ms": ms, "share": ms / total, "how": "estimated", "group": group}
+    ms = ms_of_unit[unit] * (layer["time"]["share"] / shares[unit] if shares[unit] else 1.0)
+    return {"ms": ms, "share": ms / total, "how": "measured" if unit == layer["layer"] else "estimated"}
 
 
 def _time_of_part(part: Mapping[str, Any], layers: Sequence[Mapping[str, Any]], total: float) -> dict[str, Any]:
@@ -396,7 +381,7 @@ def _drawing(network: TracedNetwork, times_of_layers: Sequence[LayerTimes]) -> d
     times_of_layers = [times for times in times_of_layers if times.site.kind not in ("Input", "Output")]
     total = sum(times.median for times in times_of_layers) or 1.0
     parts = _parts(times_of_layers, total)
-    numbers = {name: part["part"] for part in parts for name in part["layers"]}
+    part_of = {name: part["part"] for part in parts for name in part["layers"]}
     backends = list(dict.fromkeys(times.site.backend for times in times_of_layers if times.site.backend))
     return {
         "explanation": 1,
@@ -410,7 +395,7 @@ def _drawing(network: TracedNetwork, times_of_layers: Sequence[LayerTimes]) -> d
         },
         "inputs": [],
         "outputs": [],
-        "layers": [_drawn(times, times.median / total, numbers.get(times.site.layer)) for times in times_of_layers],
+        "layers": [_drawn(times, times.median / total, part_of.get(times.site.layer)) for times in times_of_layers],
         "run by the runtime": [],
         "parts": parts,
         "counts": {name: sum(times.site.backend == name for times in times_of_layers) for name in backends},

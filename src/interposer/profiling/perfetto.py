@@ -149,17 +149,17 @@ def _packet(content: bytes) -> bytes:
 class _Writer:
     """Gives each track a unique id, and writes its descriptor and events."""
 
-    def __init__(self, line: Timeline) -> None:
-        self._line = line
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
         self._ids = count(1)
         self._process = next(self._ids)
-        self._groups = {group: next(self._ids) for group in dict.fromkeys(track.group for track in line.tracks)}
-        children = {track.foreign.process: track.foreign.process_name for track in line.tracks if track.foreign}
+        self._groups = {group: next(self._ids) for group in dict.fromkeys(track.group for track in timeline.tracks)}
+        children = {track.foreign.process: track.foreign.process_name for track in timeline.tracks if track.foreign}
         self._children = {process: (next(self._ids), name) for process, name in children.items()}
-        self._tracks = {track: next(self._ids) for track in line.tracks}
+        self._tracks = {track: next(self._ids) for track in timeline.tracks}
         self._threads = {track.thread: number for track, number in self._tracks.items() if track.thread}
         self._counters: dict[Counter, int] = {}
-        for sample in line.samples:
+        for sample in timeline.samples:
             self._counters.setdefault(sample.counter, next(self._ids))
 
     def descriptors(self) -> Iterator[bytes]:
@@ -172,26 +172,26 @@ class _Writer:
             if group != THREADS:
                 yield _track_packet(number, _field(_TrackField.NAME, group), self._process)
         for track, number in self._tracks.items():
-            named = _field(_TrackField.NAME, track.name)
+            name_field = _field(_TrackField.NAME, track.name)
             if track.foreign is not None:
                 owner = track.foreign.process
                 thread = _thread(owner, track.foreign.native_id, track.name)
-                yield _track_packet(number, thread if track.thread else named, self._children[owner][0])
+                yield _track_packet(number, thread if track.thread else name_field, self._children[owner][0])
             elif track.thread:
                 yield _track_packet(number, _thread(pid, track.thread, track.name), self._process)
             else:
-                yield _track_packet(number, named, self._groups[track.group])
+                yield _track_packet(number, name_field, self._groups[track.group])
         for counter, number in self._counters.items():
             yield _track_packet(number, _counter_fields(counter), self._process)
 
     def events(self) -> list[bytes]:
         """Return the packets of all events, ordered by their times; equal times keep the order of their track."""
-        timed = [event for track in self._line.tracks for event in self._of_track(track)]
-        timed += [(instant.at, self._instant(instant)) for instant in self._line.instants]
-        for sample in self._line.samples:
+        timed_events = [event for track in self._timeline.tracks for event in self._of_track(track)]
+        timed_events += [(instant.at, self._instant(instant)) for instant in self._timeline.instants]
+        for sample in self._timeline.samples:
             value = _field(_EventField.DOUBLE_COUNTER_VALUE, float(sample.value))
-            timed.append((sample.at, _event(_COUNTER, self._counters[sample.counter], value)))
-        return [_timed(time_ns, event) for time_ns, event in sorted(timed, key=itemgetter(0))]
+            timed_events.append((sample.at, _event(_COUNTER, self._counters[sample.counter], value)))
+        return [_timed(time_ns, event) for time_ns, event in sorted(timed_events, key=itemgetter(0))]
 
     def _of_track(self, track: Track) -> Iterator[tuple[int, bytes]]:
         number, enclosing = self._tracks[track], list[Slice]()

@@ -173,21 +173,24 @@ def _nest(root: _Node, run: Sequence[Interval]) -> None:
     Layers on other threads, which ran branches of the network, are directly in "Execute", also if the clock of their
     processor is ahead, so that they seem to end later.
     """
-    outer: list[tuple[_Node, int]] = [(root, run[0].end if run else 0)]
+    open_nodes: list[tuple[_Node, int]] = [(root, run[0].end if run else 0)]
     enclosing_of_thread: dict[int, list[tuple[_Node, int]]] = {}
     shared_depth: dict[int, int] = {}
     for interval in run:
         if interval.site.category is Category.RUN:
             root.items.append(interval)
             continue
-        enclosing = enclosing_of_thread.setdefault(interval.thread, list(outer))
-        while len(enclosing) > shared_depth.setdefault(interval.thread, len(outer)) and enclosing[-1][1] < interval.end:
+        enclosing = enclosing_of_thread.setdefault(interval.thread, list(open_nodes))
+        while (
+            len(enclosing) > shared_depth.setdefault(interval.thread, len(open_nodes))
+            and enclosing[-1][1] < interval.end
+        ):
             enclosing.pop()
         node = enclosing[-1][0].child(interval.site)
         node.items.append(interval)
         enclosing.append((node, interval.end))
         if interval.site.category is Category.EXECUTE:
-            outer.append(enclosing[-1])
+            open_nodes.append(enclosing[-1])
 
 
 def _described(node: _Node, name: str, numbers: Iterator[int]) -> tuple[str, dict[str, Any]]:

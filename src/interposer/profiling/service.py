@@ -56,7 +56,7 @@ class ProfilingService:
         self._contexts: dict[str, tuple[BackendProfiling, BackendProfilingContext]] = {}
         self._orders: dict[str, _Orders] = {}
         self._requested = _Orders()
-        self._greatest, self._is_driven = greatest, is_driven
+        self._greatest_counter_id, self._is_driven = greatest, is_driven
         self._lock = threading.RLock()
         self._failing: set[str] = set()
         self._recorders = 0
@@ -98,12 +98,12 @@ class ProfilingService:
 
     def _register(self, backend: str, profiling: BackendProfiling, context: BackendProfilingContext) -> None:
         numbers_before = set(self.counters)
-        greatest = _called(backend, "register_counters", lambda: context.register_counters(self._greatest))
+        greatest = _called(backend, "register_counters", lambda: context.register_counters(self._greatest_counter_id))
         new_numbers = self.counters.keys() - numbers_before
-        self._greatest = max([self._greatest, *new_numbers])
-        if greatest is not None and greatest != self._greatest:
+        self._greatest_counter_id = max([self._greatest_counter_id, *new_numbers])
+        if greatest is not None and greatest != self._greatest_counter_id:
             text = "backend %s: register_counters returned %r, but the greatest number of a counter is %d"
-            _log.warning(text, backend, greatest, self._greatest)
+            _log.warning(text, backend, greatest, self._greatest_counter_id)
         self._contexts[backend] = profiling, context
 
     def close(self) -> None:

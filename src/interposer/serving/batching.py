@@ -70,7 +70,7 @@ def why_not_batched(single: Model, batched: Model, size: int, largest: int = _IN
     equal, and floats nearly so.
     """
     for seed in range(_ROUNDS):
-        rows = [_row(single.inputs, seed * size + row, largest) for row in range(size)]
+        rows = [_row(single.inputs, seed * size + index, largest) for index in range(size)]
         single_results = [single.run(dict(row)) for row in rows]
         batch_outputs = batched.run({name: np.concatenate([row[name] for row in rows]) for name in single.inputs})
         for row_index, single_outputs in enumerate(single_results):
@@ -212,14 +212,14 @@ class Batcher(Runner):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        requests, rows = [], 0
-        while self._waiting and rows + self._waiting[0].rows <= self.size:
+        requests, num_rows = [], 0
+        while self._waiting and num_rows + self._waiting[0].rows <= self.size:
             request = self._waiting.popleft()
             if not request.result.done() and request.deadline > time.monotonic():
                 requests.append(request)
-                rows += request.rows
+                num_rows += request.rows
         if requests:
-            task = asyncio.ensure_future(self._run_together(requests, rows))
+            task = asyncio.ensure_future(self._run_together(requests, num_rows))
             self._running.add(task)
             task.add_done_callback(self._ended)
 
@@ -228,22 +228,22 @@ class Batcher(Runner):
         if self._waiting:
             self._start()
 
-    async def _run_together(self, requests: list[_WaitingRequest], rows: int) -> None:
+    async def _run_together(self, requests: list[_WaitingRequest], num_rows: int) -> None:
         try:
             if len(requests) == 1:
                 await self._run_alone(requests[0])
                 return
-            results = await self._submit(requests, rows)
+            results = await self._submit(requests, num_rows)
         except Exception as error:
-            _log.debug("a batch of %d rows failed, and runs again request by request: %s", rows, error)
+            _log.debug("a batch of %d rows failed, and runs again request by request: %s", num_rows, error)
             await asyncio.gather(*(self._run_alone(request) for request in requests))
             return
         for request, arrays in zip(requests, results, strict=True):
             if not request.result.done():
                 request.result.set_result(arrays)
 
-    async def _submit(self, requests: list[_WaitingRequest], rows: int) -> list[list[Array]]:
-        size = next(size for size in self._variants if size >= rows)
+    async def _submit(self, requests: list[_WaitingRequest], num_rows: int) -> list[list[Array]]:
+        size = next(size for size in self._variants if size >= num_rows)
         variant, timing = self._variants[size], Timing()
         seconds = max(request.deadline for request in requests) - time.monotonic()
 
@@ -259,7 +259,7 @@ class Batcher(Runner):
         start = time.monotonic() - timing.compute
         for index, request in enumerate(requests):
             request.timing.queue, request.timing.compute = max(0.0, start - request.arrived), timing.compute
-            request.timing.batch, request.timing.is_counted = rows, index == 0
+            request.timing.batch, request.timing.is_counted = num_rows, index == 0
         return results
 
     async def _run_alone(self, request: _WaitingRequest) -> None:

@@ -47,7 +47,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str], limit: int, se
         raise _too_large(limit)
     unpack = _unpacker(headers.get("content-encoding", "identity").strip().lower(), limit)
     parts: list[bytes] = []
-    received = 0
+    num_received = 0
     try:
         async with asyncio.timeout(seconds):
             while True:
@@ -55,8 +55,8 @@ async def read_body(receive: Receive, headers: Mapping[str, str], limit: int, se
                 if message["type"] == "http.disconnect":
                     raise ServingError(Status.CANCELLED, "the client has left")
                 data = message.get("body", b"")
-                received += len(data)
-                if received > limit:
+                num_received += len(data)
+                if num_received > limit:
                     raise _too_large(limit)
                 is_last = not message.get("more_body", False)
                 parts.append(data if unpack is None else unpack(data, is_last))

@@ -103,7 +103,7 @@ def _models_of(path: Path, settings: ModelSettings) -> list[ModelSource]:
 
 
 def _named(source: ModelSource) -> ModelSource:
-    """Return a source with a problem if requests cannot have the name of its model."""
+    """Return the source, with a `problem` if requests cannot name its model: the name is not UTF-8, or has a slash."""
     name = source.name.encode("utf-8", "replace").decode()
     if name == source.name and "/" not in name:
         return source

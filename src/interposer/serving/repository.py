@@ -80,15 +80,17 @@ class Repository:
 
     def index(self, only_ready: bool = False) -> list[dict[str, str]]:
         """Return name, version, state and reason of each version of each model that is known."""
-        rows = {(model.name, model.version): ("READY", "") for model in self.served}
+        state_of_version = {(model.name, model.version): ("READY", "") for model in self.served}
         if not only_ready:
-            rows = {key: ("UNAVAILABLE", reason) for key, reason in self._reasons.items()} | rows
+            state_of_version = {
+                key: ("UNAVAILABLE", reason) for key, reason in self._reasons.items()
+            } | state_of_version
             for source in self._known_sources():
-                rows.setdefault((source.name, source.version), ("UNAVAILABLE", "not loaded"))
+                state_of_version.setdefault((source.name, source.version), ("UNAVAILABLE", "not loaded"))
         return [
             {"name": name, "version": version, "state": state, "reason": reason}
             for (name, version), (state, reason) in sorted(
-                rows.items(), key=lambda row: (row[0][0], _number(row[0][1]))
+                state_of_version.items(), key=lambda row: (row[0][0], _number(row[0][1]))
             )
         ]
 

@@ -25,7 +25,7 @@ class _Sequence:
     """The states of one sequence, and when it was used last."""
 
     states: dict[str, Array] = field(default_factory=dict)
-    used: float = field(default_factory=time.monotonic)
+    last_used: float = field(default_factory=time.monotonic)
 
 
 class Sequences(Runner):
@@ -85,7 +85,7 @@ class Sequences(Runner):
             waited = time.monotonic() - arrived
             sequence = self._started(sequence_id) if start else self._existing(sequence_id)
             arrays = await self._run_with(sequence, inputs, outputs, seconds - waited, timing)
-            sequence.used = time.monotonic()
+            sequence.last_used = time.monotonic()
             timing.queue += waited
             if start:
                 self._sequences[sequence_id] = sequence
@@ -133,7 +133,7 @@ class Sequences(Runner):
     def _drop_idle(self) -> None:
         now = time.monotonic()
         self._sequences = {
-            key: sequence for key, sequence in self._sequences.items() if now - sequence.used <= self._idle
+            key: sequence for key, sequence in self._sequences.items() if now - sequence.last_used <= self._idle
         }
 
 

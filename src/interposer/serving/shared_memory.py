@@ -118,12 +118,12 @@ class SharedMemory:
                 Status.TOO_LARGE, f"the tensor in the region {name[:200]!r} is larger than {self._limit:,} bytes"
             )
         data = bytearray(size)
-        copied = 0
-        while copied < size:
-            count = os.preadv(region.file, [memoryview(data)[copied:]], region.offset + offset + copied)
+        num_copied = 0
+        while num_copied < size:
+            count = os.preadv(region.file, [memoryview(data)[num_copied:]], region.offset + offset + num_copied)
             if not count:
                 raise ServingError(Status.INVALID, f"the region {name[:200]!r} was made smaller after its registration")
-            copied += count
+            num_copied += count
         return memoryview(data)
 
     def write(self, name: str, offset: int, size: int, array: Array) -> None:

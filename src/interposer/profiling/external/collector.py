@@ -101,7 +101,7 @@ class Collector:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._room, self._stored = Room(), Room(bytes=_MOST_STORED)
+        self._room, self._stored_room = Room(), Room(bytes=_MOST_STORED)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.bind(socket_address(path))
@@ -159,7 +159,7 @@ class Collector:
     def _take(self, session: Session, reader: PacketReader, connection: socket.socket, data: bytes) -> None:
         session.size += len(data)
         if session.data is not None:
-            if not self._stored.take(0, len(data)):
+            if not self._stored_room.take(0, len(data)):
                 raise ParseError(f"programs have sent more than the {_MOST_STORED:,} bytes that are stored")
             session.data += data
         for packet in reader.feed(data):

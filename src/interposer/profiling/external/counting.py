@@ -58,7 +58,7 @@ class Counting:
     def __init__(self, of_backends: Mapping[int, events.Counter] | None = None) -> None:
         self._of_backends = {} if of_backends is None else of_backends
         self._values: dict[int, int] = {}
-        self._between: dict[int, _Sample] = {}
+        self._samples_between: dict[int, _Sample] = {}
         self._captured: deque[_Sample] = deque(maxlen=_MOST_SAMPLES)
         self._selected: frozenset[int] = frozenset()
         self._lock = threading.RLock()  # the garbage collector can close a client within a method
@@ -103,7 +103,9 @@ class Counting:
         """Take values of these counters of backends from now on, and drop those of others."""
         with self._lock:
             self._selected = frozenset(number for number in numbers if not _is_own(number))
-            self._between = {number: sample for number, sample in self._between.items() if number in self._selected}
+            self._samples_between = {
+                number: sample for number, sample in self._samples_between.items() if number in self._selected
+            }
             self._captured.clear()
 
     def sampled(self, counter: events.Counter, at: int, value: float, captured: bool = False) -> None:
@@ -121,7 +123,7 @@ class Counting:
             if captured:
                 self._captured.append(sample)
             else:
-                self._between[number] = _sum(self._between.get(number), sample)
+                self._samples_between[number] = _sum(self._samples_between.get(number), sample)
 
     def capture(self, at: int, numbers: Sequence[int]) -> Capture | None:
         """Return the values of those numbers that are Arm NN's counters; None if there are none.
@@ -143,7 +145,7 @@ class Counting:
         """
         with self._lock:
             samples, self._captured = list(self._captured), deque(maxlen=_MOST_SAMPLES)
-            between, self._between = self._between, {}
+            between, self._samples_between = self._samples_between, {}
         for position, sample in enumerate(samples):
             samples[position] = _sum(between.pop(sample.counter.number, None), sample)
         samples += between.values()
