@@ -120,13 +120,15 @@ def repetition(trial: Trial) -> Iterator[str]:
     _require_run(trial)
     strict = not trial.bench.backend.capabilities.has("Deterministic", False)
     for key, output in enumerate(trial.layer.outputs):
-        first, repeated = trial.first_outputs[key], trial.repeated_outputs[key]
+        first_array, repeated_array = trial.first_outputs[key], trial.repeated_outputs[key]
         if trial.sample.statistical:
-            yield from _kind_problems(key, repeated, output.known)
-        elif strict and not same(repeated, first):
+            yield from _kind_problems(key, repeated_array, output.known)
+        elif strict and not same(repeated_array, first_array):
             yield f"output {key} is not the same when the network runs again on the same inputs"
         elif not strict:
-            error = trial.bench.tolerances.difference(repeated, first, output.known.with_shape(first.shape))
+            error = trial.bench.tolerances.difference(
+                repeated_array, first_array, output.known.with_shape(first_array.shape)
+            )
             yield from [f"output {key} of another run: {error}"] if error else []
 
 

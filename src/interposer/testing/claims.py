@@ -63,15 +63,15 @@ def _some(bench: Bench, *, with_constants: bool = False) -> Iterator[Sample]:
 
     With `with_constants`, only samples that have a constant operand are considered.
     """
-    chosen: dict[type, list[Sample]] = {}
+    samples_of_type: dict[type, list[Sample]] = {}
     for sample in bench.taken:
         if with_constants and not any(operand is not None and operand.constant for operand in sample.inputs):
             continue
-        chosen_of_op = chosen.setdefault(type(sample.op), [])
+        chosen_of_op = samples_of_type.setdefault(type(sample.op), [])
         kinds = {_kind(operand) for operand in chosen_of_op}
         if len(chosen_of_op) < _PER_OPERATOR and _kind(sample) not in kinds:
             chosen_of_op.append(sample)
-    for samples in chosen.values():
+    for samples in samples_of_type.values():
         yield from samples
 
 
@@ -206,12 +206,12 @@ def _direct(bench: Bench, sample: Sample) -> Iterator[_Direct | None]:
     except InterposerError:  # the checks of samples say why
         yield None
         return
-    acquired = False
+    is_acquired = False
     try:
         yield direct
-        acquired = True
+        is_acquired = True
     finally:
-        if acquired:
+        if is_acquired:
             direct.close()
 
 
@@ -225,7 +225,7 @@ def _strided(bench: Bench) -> Iterator[str]:
 
 
 def _on_pieces(bench: Bench, sample: Sample, direct: _Direct, workload: Workload) -> Iterator[str]:
-    says = f"{sample.id}: its workload says `strided`, but on sub-tensors, which have gaps between their rows,"
+    claim = f"{sample.id}: its workload says `strided`, but on sub-tensors, which have gaps between their rows,"
     pieces = _pieces(direct)
     if pieces is None:
         return
@@ -239,18 +239,18 @@ def _on_pieces(bench: Bench, sample: Sample, direct: _Direct, workload: Workload
     try:
         workload.execute([handle for handle, _ in inputs], [piece for piece, _ in targets])
     except Exception as error:
-        yield f"{says} it raised {type(error).__name__}: {error}"
+        yield f"{claim} it raised {type(error).__name__}: {error}"
         return
     expected_arrays = _requested(sample, direct)
     for key, ((piece, parent), old_contents) in enumerate(zip(targets, contents_before, strict=True)):
         problem = bench.tolerances.difference(direct.contents.read(piece), expected_arrays[key], piece.info)
         if problem and not sample.statistical:
-            yield f"{says} output {key} is wrong: {problem}"
+            yield f"{claim} output {key} is wrong: {problem}"
         new_contents = direct.contents.read(parent)
         inside = tuple(slice(1, -1) for _ in range(new_contents.ndim))
         new_contents[inside] = old_contents[inside]
         if not same(new_contents, old_contents):
-            yield f"{says} it wrote to the gaps beside output {key}"
+            yield f"{claim} it wrote to the gaps beside output {key}"
 
 
 _Inputs = list[tuple[TensorHandle | None, Array | None]]
@@ -302,14 +302,22 @@ def _over_inputs(bench: Bench, sample: Sample, direct: _Direct, workload: Worklo
     layer = direct.layer
     assert layer is not None
     for name in layer.op.in_place:
-        shared = layer.operand(name)
+        shared_operand = layer.operand(name)
         out = layer.output_infos[0]
-        if shared is None or shared.is_constant or len(layer.outputs) != 1 or list(layer.values).count(shared) != 1:
+        if (
+            shared_operand is None
+            or shared_operand.is_constant
+            or len(layer.outputs) != 1
+            or list(layer.values).count(shared_operand) != 1
+        ):
             continue
-        if shared.known.dtype.itemsize != out.dtype.itemsize or shared.known.num_elements != out.num_elements:
+        if (
+            shared_operand.known.dtype.itemsize != out.dtype.itemsize
+            or shared_operand.known.num_elements != out.num_elements
+        ):
             continue
         arrays = {value: direct.array(value).copy() for value in layer.values}
-        target = arrays[shared].reshape(-1).view(out.dtype.numpy).reshape(tuple(out.shape))
+        target = arrays[shared_operand].reshape(-1).view(out.dtype.numpy).reshape(tuple(out.shape))
         handles = [None if value is None else ArrayHandle(value.known, arrays[value]) for value in layer.inputs]
         workload.post_allocation_configure()
         workload.execute(handles, [ArrayHandle(out, target)])
@@ -325,21 +333,21 @@ def _over_inputs(bench: Bench, sample: Sample, direct: _Direct, workload: Worklo
 def _dynamic_shapes(bench: Bench) -> Iterator[str]:
     if not bench.backend.capabilities.has("DynamicShapes"):
         return
-    open_layers = accepted = 0
+    open_layers = num_accepted = 0
     reason = ""
     for sample in _some(bench):
-        network, runs = _open(sample)
+        network, feeds_by_run = _open(sample)
         if network is None:
             continue
         open_layers += 1
         view = SubgraphView(network.graph, [network.graph.layer("layer")])
         [verdict] = bench.query(view)
         if verdict:
-            accepted += 1
-            yield from _on_sizes(bench, sample, network, runs)
+            num_accepted += 1
+            yield from _on_sizes(bench, sample, network, feeds_by_run)
         else:
             reason = reason or "; ".join(verdict.reasons)
-    if open_layers and not accepted:
+    if open_layers and not num_accepted:
         _require_all_families(bench, "DynamicShapes")
         yield (
             f"it says that it has DynamicShapes, but refuses all {open_layers} layers that it takes with known "
@@ -365,21 +373,23 @@ def _open(sample: Sample) -> tuple[Network | None, list[dict[int, Array]]]:
     closed_network, feeds = sample.network()
     layer = closed_network.graph.layer("layer")
     network, values = Network(sample.id), list[Value | None]()
-    runs: list[dict[int, Array]] = [{}, {}, {}]
+    feeds_by_run: list[dict[int, Array]] = [{}, {}, {}]
     try:
         for value in layer.inputs:
             if value is None or value.is_constant:
                 values.append(None if value is None else _again(network, value))
             else:
                 array = feeds[int(value.producer.name.rpartition("_")[2])]
-                values.append(_cut(network, value, array, runs))
+                values.append(_cut(network, value, array, feeds_by_run))
         layer_copy = network.add_layer(layer.op, *values, name="layer", outputs=_without_shapes(layer))
         for output in layer_copy.outputs:
             network.add_output_layer(output.index, output)
         network.validate()
     except InterposerError:
-        return None, runs
-    return (network if any(value is not None and not value.known.is_concrete for value in values) else None), runs
+        return None, feeds_by_run
+    return (
+        network if any(value is not None and not value.known.is_concrete for value in values) else None
+    ), feeds_by_run
 
 
 def _again(network: Network, value: Value) -> Value:
@@ -395,14 +405,14 @@ def _cut(network: Network, value: Value, array: Array, runs: Sequence[dict[int, 
     """
     binding_id, info = len(runs[0]), value.known
     if not array.ndim:
-        for run in runs:
-            run[binding_id] = array
+        for run_feeds in runs:
+            run_feeds[binding_id] = array
         return network.add_input_layer(binding_id, info).output
     doubled = np.concatenate([array, array])
     doubled_input = network.add_input_layer(binding_id, info.with_shape(doubled.shape))
     end = network.add_input_layer(binding_id + 1, TensorInfo((1,), DataType.INT64))
-    for run, size in zip(runs, (len(array), len(doubled), len(array)), strict=True):
-        run |= {binding_id: doubled, binding_id + 1: np.array([size])}
+    for run_feeds, size in zip(runs, (len(array), len(doubled), len(array)), strict=True):
+        run_feeds |= {binding_id: doubled, binding_id + 1: np.array([size])}
     start = network.add_constant_layer(np.array([0]))
     return network.add_layer(DynamicSlice(axes=(0,)), doubled_input, start, end).output
 
@@ -418,7 +428,7 @@ def _on_sizes(bench: Bench, sample: Sample, network: Network, runs: Sequence[Map
 
     `sample` is the one that the network was derived from. `runs` are the input arrays of each run, by binding id.
     """
-    says = f"{sample.id}: it says that it has DynamicShapes, but"
+    claim = f"{sample.id}: it says that it has DynamicShapes, but"
     note(f"running {sample.id} with unknown dimensions")
     expected = [_expected(network, feeds) for feeds in runs]
     try:
@@ -427,9 +437,9 @@ def _on_sizes(bench: Bench, sample: Sample, network: Network, runs: Sequence[Map
                 if expected_outputs is None:
                     continue
                 outputs = loaded_network.run(run)
-                yield from _differing(bench, sample, network, outputs, expected_outputs, says)
+                yield from _differing(bench, sample, network, outputs, expected_outputs, claim)
     except InterposerError as error:
-        yield f"{says} with unknown dimensions: {error}"
+        yield f"{claim} with unknown dimensions: {error}"
 
 
 def _expected(network: Network, feeds: Mapping[int, Array]) -> Mapping[int, Array] | None:
@@ -445,13 +455,13 @@ def _differing(
     network: Network,
     outputs: Mapping[int, Array],
     expected: Mapping[int, Array],
-    says: str,
+    claim: str,
 ) -> Iterator[str]:
     for key, expected_array in expected.items():
         info = network.graph.layer("layer").outputs[key].known.with_shape(expected_array.shape)
         error = bench.tolerances.difference(outputs[key], expected_array, info)
         if error and not sample.statistical:
-            yield f"{says} output {key}, of shape {list(expected_array.shape)}, is wrong: {error}"
+            yield f"{claim} output {key}, of shape {list(expected_array.shape)}, is wrong: {error}"
 
 
 def _keeps_constants(bench: Bench) -> Iterator[str]:
@@ -468,26 +478,26 @@ def _without_constants(bench: Bench, sample: Sample) -> Iterator[str]:
         optimized = bench.optimize(network)
         if not all(map(_names_constants, optimized.graph)):
             return
-        loaded = LoadedNetwork(optimized)
+        loaded_network = LoadedNetwork(optimized)
     except InterposerError:
         return
     try:
-        read = loaded.constants_read
-        outputs = [loaded.bindings.new_outputs() for _ in range(2)]
+        arrays_read = loaded_network.constants_read
+        outputs = [loaded_network.bindings.new_outputs() for _ in range(2)]
         arrays = [layer.output.constant for layer in network if layer.kind == "Constant"]
         unread = [
             array for array in arrays
             if array is not None and array.nbytes and not array.dtype.hasobject
-            and not any(np.may_share_memory(array, constant) for constant in read)
+            and not any(np.may_share_memory(array, constant) for constant in arrays_read)
         ]  # fmt: skip
-        if not unread or set(outputs[0]) != set(loaded.bindings.outputs):
+        if not unread or set(outputs[0]) != set(loaded_network.bindings.outputs):
             return
-        loaded.run(dict(feeds), outputs[0])
+        loaded_network.run(dict(feeds), outputs[0])
         original_contents = [array.tobytes() for array in unread]
         try:
             for array in unread:
                 ctypes.memset(array.ctypes.data, 0x5A, array.nbytes)
-            loaded.run(dict(feeds), outputs[1])
+            loaded_network.run(dict(feeds), outputs[1])
         finally:
             for array, content in zip(unread, original_contents, strict=True):
                 ctypes.memmove(array.ctypes.data, content, len(content))
@@ -497,7 +507,7 @@ def _without_constants(bench: Bench, sample: Sample) -> Iterator[str]:
                 "results change when these are overwritten after loading"
             )
     finally:
-        loaded.release()
+        loaded_network.release()
 
 
 def _names_constants(layer: Layer) -> bool:
@@ -517,17 +527,17 @@ def _non_constant_weights(bench: Bench) -> Iterator[str]:
         if _has_constant_weights(sample):
             operators.setdefault(type(sample.op), []).append(sample)
     refusals: list[str] = []
-    accepted = False
+    is_accepted = False
     for samples in operators.values():
         for sample in samples:
             with_input_weights = _with_weights_as_input(sample)
             reason = _refused(bench, with_input_weights)
             if reason is None:
-                accepted = True
+                is_accepted = True
                 yield from _on_other_weights(bench, with_input_weights)
                 break
             refusals.append(f"{sample.id}: {reason}")
-    if refusals and not accepted:
+    if refusals and not is_accepted:
         _require_all_families(bench, "NonConstWeights")
         yield f"it says that it has NonConstWeights, but refuses all weights that are no constants: {refusals[0]}"
 
@@ -558,7 +568,7 @@ def _on_other_weights(bench: Bench, sample: Sample) -> Iterator[str]:
 
     The network stays loaded in between, so that a backend that stores the first weights is detected.
     """
-    says = f"{sample.id}: it says that it has NonConstWeights, but with weights from the caller"
+    claim = f"{sample.id}: it says that it has NonConstWeights, but with weights from the caller"
     network, feeds = sample.network()
     note(f"running {sample.id} with weights from the caller")
     other_feeds = {**feeds, 1: feeds[1][::-1].copy()}
@@ -566,9 +576,9 @@ def _on_other_weights(bench: Bench, sample: Sample) -> Iterator[str]:
         with bench.loaded(bench.optimize(network)) as loaded_network:
             for run_feeds in (feeds, other_feeds):
                 expected = reference_outputs(network.graph, run_feeds)
-                yield from _differing(bench, sample, network, loaded_network.run(run_feeds), expected, says)
+                yield from _differing(bench, sample, network, loaded_network.run(run_feeds), expected, claim)
     except InterposerError as error:
-        yield f"{says}: {error}"
+        yield f"{claim}: {error}"
 
 
 _CHECKS: Final[dict[str, Callable[[Bench], Iterator[str]]]] = {

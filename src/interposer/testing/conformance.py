@@ -396,13 +396,15 @@ def conformance_tests(backend: str | Factory, **options: Any) -> Callable[..., N
         except BackendUnavailableError as error:
             pytest.skip(str(error))
         problems = [
-            f"{result.status.value}: {result.id}: {result.text}" for result in results if not result.status.good
+            f"{case_result.status.value}: {case_result.id}: {case_result.text}"
+            for case_result in results
+            if not case_result.status.good
         ]
         if problems:
             pytest.fail("\n".join(problems), pytrace=False)
         ending_of_status: dict[Status, Callable[[str], Any]] = {Status.XFAIL: pytest.xfail, Status.SKIP: pytest.skip}
         for status, end_test in ending_of_status.items():
-            texts = [result.text for result in results if result.status is status]
+            texts = [case_result.text for case_result in results if case_result.status is status]
             if texts:
                 end_test("; ".join(dict.fromkeys(texts)))
 

@@ -132,18 +132,18 @@ def substitution(bench: Bench, variant: str) -> Iterator[str]:
     """
     graph = new_growth(bench, variant).network.graph
     view, state_before = view_of(graph), _state(graph)
-    answer: object = bench.offer(view)
-    if not isinstance(answer, OptimizationViews):
-        yield f"optimize_subgraph gave {type(answer).__name__}; expected OptimizationViews"
+    offered_views: object = bench.offer(view)
+    if not isinstance(offered_views, OptimizationViews):
+        yield f"optimize_subgraph gave {type(offered_views).__name__}; expected OptimizationViews"
         return
-    if answer.view is not view:
+    if offered_views.view is not view:
         yield "optimize_subgraph gave an answer for another view"
         return
-    answer.validate()
-    for replacement in answer.substitutions:
+    offered_views.validate()
+    for replacement in offered_views.substitutions:
         if not replacement.part.is_convex():
             yield f"the part {_names(replacement.part)} is not convex: a path leaves it and comes back"
-    for failure in answer.failed:
+    for failure in offered_views.failed:
         if not failure.reason.strip():
             yield f"the part {_names(failure.part)} is given back without a reason"
     if _state(graph) != state_before:
@@ -223,13 +223,13 @@ def isolation(bench: Bench, variant: str) -> Iterator[str]:
     second_growth = growth if variant == "twice" else grown(bench, "chain-1")
     expected, optimized = bench.run(growth.network, growth.feeds), bench.optimize(growth.network)
     second_network = optimized if variant == "twice" else bench.optimize(second_growth.network)
-    with bench.loaded(optimized) as first:
+    with bench.loaded(optimized) as loaded_before:
         with bench.loaded(second_network) as second:
             for _ in range(3):
-                yield from _unequal(first.run(growth.feeds), expected)
+                yield from _unequal(loaded_before.run(growth.feeds), expected)
                 second.run(second_growth.feeds)
         if variant == "after-unloading":
-            yield from _unequal(first.run(growth.feeds), expected)
+            yield from _unequal(loaded_before.run(growth.feeds), expected)
 
 
 def _unequal(outputs: Outputs, expected: Outputs) -> Iterator[str]:

@@ -265,8 +265,8 @@ def _offset(e: Evidence) -> str | None:
         return None
     offset = float(np.median(errors))
     slack = 1 if e.info.is_quantized and abs(offset) > 1 else 0
-    alike = e.near(e.b[wrong] + offset, e.a[wrong]) if e.info.dtype.is_float else np.abs(errors - offset) <= slack
-    if not alike.all():
+    is_alike = e.near(e.b[wrong] + offset, e.a[wrong]) if e.info.dtype.is_float else np.abs(errors - offset) <= slack
+    if not is_alike.all():
         return None
     direction = "high" if offset > 0 else "low"
     if e.info.is_quantized and abs(offset) == 1:

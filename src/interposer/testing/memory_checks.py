@@ -273,17 +273,17 @@ def _exports(
     tensors = working_memory.create(factory, _infos(bench))
     working_memory.acquire()
     for number, handle in enumerate(tensors):
-        first, second = _pattern(handle.info, number), _pattern(handle.info, number + 1)
-        working_memory.contents.fill(handle, first)
-        exported = handle.export_memory(MemorySource.MALLOC)
-        if not same(np.array(exported), first):
+        first_pattern, second_pattern = _pattern(handle.info, number), _pattern(handle.info, number + 1)
+        working_memory.contents.fill(handle, first_pattern)
+        exported_memory = handle.export_memory(MemorySource.MALLOC)
+        if not same(np.array(exported_memory), first_pattern):
             yield (
                 f"a tensor of {factory.id}, {handle.info}, exports other values than it holds: "
-                f"{unlike(exported, first)}"
+                f"{unlike(exported_memory, first_pattern)}"
             )
             return
-        working_memory.contents.fill(handle, second)
-        if not same(np.array(exported), second):
+        working_memory.contents.fill(handle, second_pattern)
+        if not same(np.array(exported_memory), second_pattern):
             yield (
                 f"a tensor of {factory.id}, {handle.info}, exports a copy, not its own memory: later writes do not show"
             )
@@ -300,17 +300,18 @@ def _imports(
         handle = working_memory.own(factory, factory.create(info))
         if not handle.imports:
             return
-        first, second = _pattern(info, number), _pattern(info, number + 1)
+        first_pattern, second_pattern = _pattern(info, number), _pattern(info, number + 1)
         memory = aligned_empty(tuple(info.shape), info.dtype.numpy, _ALIGNMENT)
-        memory[...] = first
+        memory[...] = first_pattern
         if not handle.import_memory(memory):
             continue
         contents = working_memory.contents.read(handle)
-        if not same(contents, first):
-            yield f"a tensor of {factory.id} that imported memory holds something else: {unlike(contents, first)}"
+        if not same(contents, first_pattern):
+            difference = unlike(contents, first_pattern)
+            yield f"a tensor of {factory.id} that imported memory holds something else: {difference}"
             return
-        working_memory.contents.fill(handle, second)
-        if not same(memory, second):
+        working_memory.contents.fill(handle, second_pattern)
+        if not same(memory, second_pattern):
             yield f"a tensor of {factory.id} says that it imported memory, but has a copy: writes do not show there"
             return
         handle.forget_memory()

@@ -21,20 +21,25 @@ def order_problems(recording: Recording) -> Iterator[str]:
 
 def _acquired_once(recording: Recording) -> Iterator[str]:
     """Yield an error unless memory is acquired once, in the first run, and released once, on unloading."""
-    runs, loaded, unload = (recording.positions(call) for call in ("run", "loaded", "unload"))
+    run_positions, load_positions, unload_positions = (
+        recording.positions(call) for call in ("run", "loaded", "unload")
+    )
     for manager in _managers(recording):
-        acquired, released = (recording.positions(call, manager) for call in ("acquire", "release"))
-        if not (acquired or released or manager in recording.manager_of.values()):
+        acquire_positions, release_positions = (recording.positions(call, manager) for call in ("acquire", "release"))
+        if not (acquire_positions or release_positions or manager in recording.manager_of.values()):
             continue  # from a registry that was only queried for the properties of its factories
-        if len(acquired) != min(1, len(runs)):
-            yield f"the memory was acquired {len(acquired)} times in {len(runs)} runs; expected once, before the first"
-        if loaded and any(position < loaded[0] for position in acquired):
+        if len(acquire_positions) != min(1, len(run_positions)):
+            counts = f"{len(acquire_positions)} times in {len(run_positions)} runs"
+            yield f"the memory was acquired {counts}; expected once, before the first"
+        if load_positions and any(position < load_positions[0] for position in acquire_positions):
             yield "the memory was acquired while the network was loaded; expected in its first run"
-        too_early = [position for position in released if not unload or position < unload[0]]
+        too_early = [
+            position for position in release_positions if not unload_positions or position < unload_positions[0]
+        ]
         if too_early:
             yield f"the memory was released {len(too_early)} times before the network was unloaded; expected only then"
-        elif unload and acquired and len(released) != 1:
-            yield f"the memory was released {len(released)} times when the network was unloaded; expected once"
+        elif unload_positions and acquire_positions and len(release_positions) != 1:
+            yield f"the memory was released {len(release_positions)} times when the network was unloaded; expected once"
 
 
 def _managers(recording: Recording) -> list[int]:
@@ -134,16 +139,18 @@ def _within_runs(recording: Recording, positions: list[int]) -> bool:
 
 def _written_before_read(recording: Recording) -> Iterator[str]:
     """Yield an error if a run reads a result before the workload that produces it has run."""
-    written: set[int] = set()
+    written_handles: set[int] = set()
     handles = {handle for event in recording.events if event.action == "execute" for handle in event.outputs}
     for event in recording.events:
         if event.action == "run":
-            written.clear()
+            written_handles.clear()
         elif event.action == "executed":
-            written |= set(event.outputs)
+            written_handles |= set(event.outputs)
         reads = (event.number,) if event.action == "copy_out" else event.inputs if event.action == "execute" else ()
         for handle in reads:
-            if handle >= 0 and handle in handles and handle not in written:  # handles of a single run have no number
+            if (
+                handle >= 0 and handle in handles and handle not in written_handles
+            ):  # handles of a single run have no number
                 yield f"{recording.titles[handle]} was read before the workload that gives it had run"
                 return
 

@@ -143,22 +143,22 @@ class Outside:
         Raises:
             PluginError: the backend cannot be created; or a shared object crashes or hangs while it is loaded.
         """
-        remaining = deque(ids)
-        while remaining:
-            obstacle = self._why_not(remaining[0])
+        remaining_ids = deque(ids)
+        while remaining_ids:
+            obstacle = self._why_not(remaining_ids[0])
             if obstacle:
-                remaining.popleft()
+                remaining_ids.popleft()
                 yield Status.SKIP, f"not tried: {obstacle}"
                 continue
             process = self._started()
             if process is None:
-                remaining.popleft()
+                remaining_ids.popleft()
                 yield Status.FAIL, f"the backend {self._failure_at_start}"
                 continue
-            process.ask(list(remaining))
-            while remaining:
+            process.ask(list(remaining_ids))
+            while remaining_ids:
                 ending = process.receive(self.seconds)
-                case_id = remaining.popleft()
+                case_id = remaining_ids.popleft()
                 if isinstance(ending, str):
                     self._crashed(ending, case_id)
                     yield Status.FAIL, f"the backend {ending}"
@@ -226,10 +226,10 @@ class _Process:
 
     def __init__(self, text: str, settings: Any, serve: Callable[..., None] | str, families: Sequence[str]) -> None:
         self._endings: deque[Ending] = deque()
-        self._progress, shared = Progress.create()
+        self._progress, progress_fd = Progress.create()
         self._stacks = os.memfd_create("stacks")
         request_reader, self._requests = os.pipe()
-        descriptors = {"requests": request_reader, "shared": shared, "stacks": self._stacks}
+        descriptors = {"requests": request_reader, "shared": progress_fd, "stacks": self._stacks}
         try:
             if isinstance(serve, str):
                 encoded_settings = base64.b64encode(pickle.dumps(replace(settings, patience=None))).decode()
@@ -239,7 +239,7 @@ class _Process:
                 self.child = ForkedChild(partial(serve, **descriptors), (self._requests,))
         finally:
             os.close(request_reader)
-            os.close(shared)
+            os.close(progress_fd)
         self.child.__enter__()
 
     def ask(self, ids: Sequence[str]) -> None:

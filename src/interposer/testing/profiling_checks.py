@@ -136,12 +136,12 @@ def _loaded(bench: Bench) -> Iterator[Callable[[], object]]:
 
 
 def _ids(bench: Bench) -> Iterator[str]:
-    first, second = _Driven(bench), _Driven(bench, 100)
-    for driven in (first, second):
+    first_driven, second_driven = _Driven(bench), _Driven(bench, 100)
+    for driven in (first_driven, second_driven):
         yield from driven.problems
         yield from _number_problems(driven)
     counters, other_counters = (
-        [_described(counter) for counter in driven.counters.values()] for driven in (first, second)
+        [_described(counter) for counter in driven.counters.values()] for driven in (first_driven, second_driven)
     )
     if counters != other_counters:
         yield f"another runtime gets other counters: {_shown(other_counters)} instead of {_shown(counters)}"
@@ -233,26 +233,26 @@ def _periods(bench: Bench) -> Iterator[str]:
     driven = _Driven(bench)
     if not driven.counters:
         raise Refused("the backend has no counters")
-    with _loaded(bench) as run, driven.enabled():
+    with _loaded(bench) as run_network, driven.enabled():
         for number in list(driven.counters)[:2]:
             for period in (_PERIOD, 4 * _PERIOD):
-                yield from _captured(driven, run, number, period)
+                yield from _captured(driven, run_network, number, period)
         for period, numbers in ((0, list(driven.counters)), (_PERIOD, [])):
             driven.activate(period, numbers)
-            run()
+            run_network()
             if driven.report():
                 yield f"values were reported after activate_counters({period}, {numbers}), which ends the capture"
         driven.call("activate_counters", _PERIOD, [max(driven.counters) + 1000])
     yield from driven.problems
 
 
-def _captured(driven: _Driven, run: Callable[[], object], number: int, period: int) -> Iterator[str]:
+def _captured(driven: _Driven, run_network: Callable[[], object], number: int, period: int) -> Iterator[str]:
     """Yield an error if other counters than one are reported, or values more often than about every `period`."""
     driven.activate(period, [number])
     driven.report()
     begin = time.monotonic()
     while time.monotonic() - begin < 2.5 * period / 1e6:
-        run()
+        run_network()
     stamps = driven.report()
     periods = (time.monotonic() - begin) / period * 1e6
     name = driven.counters[number].name

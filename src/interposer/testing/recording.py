@@ -257,13 +257,13 @@ class Recording:
             creator: a description of the object that created the handle, for messages.
             origin: the tensor handle factory that created the handle; None if a workload factory did.
         """
-        plain = info.with_constant(None)
+        info_without_constant = info.with_constant(None)
         if id(handle) not in self._numbers:
-            self._watch_handle(handle, plain, -1, creator, origin)
+            self._watch_handle(handle, info_without_constant, -1, creator, origin)
         elif self._numbers[id(handle)] in self.constants:
-            self.problems.append(f"{creator} returned a handle for a second time, for {plain}")
+            self.problems.append(f"{creator} returned a handle for a second time, for {info_without_constant}")
         number = self._numbers[id(handle)]
-        self.titles[number] = f"the handle of a constant, {plain}"
+        self.titles[number] = f"the handle of a constant, {info_without_constant}"
         self.manager_of[number] = -1
         self.constants.add(number)
         contents = self._content(handle)

@@ -218,15 +218,17 @@ def _severity(result: Result) -> tuple[int, float, int]:
 
 
 def _row(title: str, results: Sequence[Result]) -> tuple[str, ...]:
-    sampled = [result for result in results if result.family != WHOLE]
-    operators = {sampled_result.operator for sampled_result in sampled}
-    samples = {sampled_result.id.partition("/")[2] for sampled_result in sampled}
-    refused = {
-        sampled_result.id.partition("/")[2] for sampled_result in sampled if sampled_result.status is Status.REFUSED
+    sample_results = [result for result in results if result.family != WHOLE]
+    operators = {sampled_result.operator for sampled_result in sample_results}
+    samples = {sampled_result.id.partition("/")[2] for sampled_result in sample_results}
+    refused_samples = {
+        sampled_result.id.partition("/")[2]
+        for sampled_result in sample_results
+        if sampled_result.status is Status.REFUSED
     }
     counter = Counter(result.status for result in results)
     counts = [counter[status] for status in Status if status is not Status.REFUSED]
-    numbers = (len(operators), len(samples), len(refused), len(results) - counter[Status.REFUSED], *counts)
+    numbers = (len(operators), len(samples), len(refused_samples), len(results) - counter[Status.REFUSED], *counts)
     return title, *(f"{number:,}" if number else "" for number in numbers)
 
 

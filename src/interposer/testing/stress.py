@@ -208,12 +208,12 @@ class _Different(Exception):  # noqa: N818 - found, not raised by an error of th
 
 
 def _networks(bench: Bench, stack: ExitStack) -> list[Job]:
-    jobs = []
+    network_jobs = []
     for number in range(VARIANTS):
         growth = grown(bench, f"chain-{number}")
         loaded_network = stack.enter_context(bench.loaded(bench.optimize(growth.network)))
-        jobs.append(running(loaded_network, growth.feeds, loaded_network.run(growth.feeds)))
-    return jobs
+        network_jobs.append(running(loaded_network, growth.feeds, loaded_network.run(growth.feeds)))
+    return network_jobs
 
 
 def _one_network(bench: Bench, stack: ExitStack) -> list[Job]:

@@ -104,13 +104,13 @@ class Tolerances:
             errors = (self.difference(*pair, info.element) for pair in zip(array, expected, strict=True))
             return next((f"element {position}: {error}" for position, error in enumerate(errors) if error), None)
         with np.errstate(all="ignore"):
-            wrong = ~np.asarray(self._near(array, expected, info))
-        count = int(np.count_nonzero(wrong))
+            is_wrong = ~np.asarray(self._near(array, expected, info))
+        count = int(np.count_nonzero(is_wrong))
         if not count:
             return None
-        first_wrong = tuple(int(index) for index in np.argwhere(wrong)[0])
+        first_wrong = tuple(int(index) for index in np.argwhere(is_wrong)[0])
         example = f"the first at {list(first_wrong)} is {array[first_wrong]} instead of {expected[first_wrong]}"
-        cause = hint(Evidence(array, expected, wrong, info, self._compared(info), inputs, earlier))
+        cause = hint(Evidence(array, expected, is_wrong, info, self._compared(info), inputs, earlier))
         text = f"{count} of {array.size} elements are wrong by more than {self._stated(info)}; {example}"
         return f"{text}; hint: {cause}" if cause else text
 
@@ -222,13 +222,16 @@ def _end_missed(array: Array, expected: Array, end: int) -> str | None:
 def _stated_bias(mean: float, outward: float, count: int) -> str:
     if abs(mean) >= abs(outward):
         direction = "high" if mean > 0 else "low"
-        size, cause = abs(mean), f"rounded {'up' if mean > 0 else 'down (floor)'} instead of to the nearest"
+        size, rounding_text = abs(mean), f"rounded {'up' if mean > 0 else 'down (floor)'} instead of to the nearest"
     else:
         direction = "far from zero" if outward > 0 else "near to zero"
-        size, cause = (abs(outward), "rounded away from zero" if outward > 0 else "truncated instead of rounded")
-    cause = "an offset of one step, in the rounding or the zero point" if size > 0.75 else cause
+        size, rounding_text = (
+            abs(outward),
+            "rounded away from zero" if outward > 0 else "truncated instead of rounded",
+        )
+    rounding_text = "an offset of one step, in the rounding or the zero point" if size > 0.75 else rounding_text
     text = f"{count} elements are on average {size:.2f} steps too {direction}, and may be {_MOST_BIAS}"
-    return f"{text}; hint: {cause}?"
+    return f"{text}; hint: {rounding_text}?"
 
 
 def same(array: Array, expected: Array) -> bool:

@@ -150,24 +150,28 @@ def _moves(call: _Call) -> Iterator[str]:
         return _unbits(renamed[np.searchsorted(labels, _bits(array))], array)
 
     other = labelled.with_data(lambda index, _: rename(np.asarray(labelled.arrays[index])))
-    for number, (first, second) in enumerate(zip(labelled.results, other.results, strict=True)):
+    for number, (first_result, second_result) in enumerate(zip(labelled.results, other.results, strict=True)):
         name = call.op.result_name(number)
-        if not data or first.dtype != data[0].dtype or call.outputs[number].dtype.bits != _data_info(call).dtype.bits:
-            if not same(first, second):
+        if (
+            not data
+            or first_result.dtype != data[0].dtype
+            or call.outputs[number].dtype.bits != _data_info(call).dtype.bits
+        ):
+            if not same(first_result, second_result):
                 yield f"it has the trait MOVES, but {name} depends on the values of the data"
             continue
-        yield from _moved_errors(call.op, name, (_bits(first), _bits(second)), labels, renamed)
+        yield from _moved_errors(call.op, name, (_bits(first_result), _bits(second_result)), labels, renamed)
 
 
 def _moved_errors(op: Op, name: str, results: tuple[Array, Array], labels: Array, renamed: Array) -> Iterator[str]:
-    first, second = results
-    if first.shape != second.shape:
+    first_result, second_result = results
+    if first_result.shape != second_result.shape:
         yield f"it has the trait MOVES, but the shape of {name} depends on the values of the data"
         return
-    places = np.minimum(np.searchsorted(labels, first), max(0, len(labels) - 1))
-    from_data = (labels[places] == first) if len(labels) else np.zeros(first.shape, bool)
-    moved = from_data & (renamed[places] == second) if len(labels) else from_data
-    filled = first == second
+    places = np.minimum(np.searchsorted(labels, first_result), max(0, len(labels) - 1))
+    from_data = (labels[places] == first_result) if len(labels) else np.zeros(first_result.shape, bool)
+    moved = from_data & (renamed[places] == second_result) if len(labels) else from_data
+    filled = first_result == second_result
     if not (moved | filled).all():
         yield f"it has the trait MOVES, but elements of {name} are not those of the data"
     elif not moved.all() and Trait.FILLS not in op.traits:
@@ -243,25 +247,25 @@ def _pointwise(call: _Call) -> Iterator[str]:
     shape = tuple(map(int, call.outputs[0].shape))
     count = int(np.prod(shape))
     try:
-        rows = [None if array is None else np.broadcast_to(array, shape).reshape(-1) for array in call.arrays]
+        flat_operands = [None if array is None else np.broadcast_to(array, shape).reshape(-1) for array in call.arrays]
     except ValueError:
         yield f"it has the trait POINTWISE, but its operands do not broadcast to the shape of the result, {shape}"
         return
     if len(call.outputs) != 1:
         yield f"it has the trait POINTWISE, but {len(call.outputs)} results"
         return
-    chosen = call.generator().permutation(count)[: -(-count // 2)]
+    chosen_positions = call.generator().permutation(count)[: -(-count // 2)]
 
-    row_shape = (1,) * max(0, len(shape) - 1) + chosen.shape
+    row_shape = (1,) * max(0, len(shape) - 1) + chosen_positions.shape
 
     def some(info: TensorInfo | None) -> TensorInfo | None:
         return None if info is None else info.with_constant(None).with_shape(row_shape)
 
-    arrays = [None if row is None else row[chosen].reshape(row_shape) for row in rows]
+    arrays = [None if row is None else row[chosen_positions].reshape(row_shape) for row in flat_operands]
     output = some(call.outputs[0])
     assert output is not None
     part = replace(call, arrays=tuple(arrays), inputs=tuple(map(some, call.inputs)), outputs=(output,))
-    expected = call.results[0].reshape(-1)[chosen].reshape(tuple(output.shape))
+    expected = call.results[0].reshape(-1)[chosen_positions].reshape(tuple(output.shape))
     difference = Tolerances().difference(part.results[0], expected, output)
     if difference:
         yield f"it has the trait POINTWISE, but an element depends on other positions: {difference}"
@@ -292,12 +296,12 @@ def _converts(call: _Call) -> Iterator[str]:
         return
     if len(call.arrays) > 1 or DataType.STRING in (info.dtype, output.dtype) or _is_coarse(output.dtype):
         return
-    before, after = _real(array, info), _real(result, output)
+    real_input, real_result = _real(array, info), _real(result, output)
     step = max(_step(info), _step(output))
     with np.errstate(all="ignore"):
-        near = np.abs(before - after) <= step + 1e-2 * np.abs(before) + 1e-7
+        near = np.abs(real_input - real_result) <= step + 1e-2 * np.abs(real_input) + 1e-7
         near |= array.astype(np.float64) == result.astype(np.float64)  # a Cast of quantized values keeps these
-    if not (near | ~np.isfinite(before) | ~np.isfinite(after) | _is_saturated(before, output)).all():
+    if not (near | ~np.isfinite(real_input) | ~np.isfinite(real_result) | _is_saturated(real_input, output)).all():
         yield "it has the trait CONVERTS, but the result has other numbers than the operand"
 
 
@@ -387,12 +391,12 @@ _TRIED_PLACES: Final = 8
 def _stays_in_place(call: _Call, operand: int, place: int) -> bool:
     """Return True if a small change of one element of an operand changes no other element of the result."""
     array = np.array(call.arrays[operand])
-    others = np.arange(array.size) != place
+    is_other = np.arange(array.size) != place
     element = array.reshape(-1)[place]
     array.reshape(-1)[place] = element * 0.99 if array.dtype.kind == "f" else max(element, 1) - 1
     changed = call.on([array if index == operand else old for index, old in enumerate(call.arrays)])
     [first], [second] = call.results, changed.results
-    return same(first.reshape(-1)[others], second.reshape(-1)[others])
+    return same(first.reshape(-1)[is_other], second.reshape(-1)[is_other])
 
 
 def _quantization_errors(call: _Call) -> Iterator[str]:

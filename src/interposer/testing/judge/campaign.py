@@ -227,9 +227,9 @@ def _varied(suspects: Sequence[tuple[int, Verdict]]) -> list[int]:
     The first one of each combination of sort, culprit and route precedes the second one of any combination.
     """
     count_of_key: Counter[tuple[object, ...]] = Counter()
-    ranked = []
+    ranked_findings = []
     for index, (_, verdict) in enumerate(suspects):
         combination = verdict.sort, verdict.culprit, verdict.conditions.route
-        ranked.append((count_of_key[combination], index))
+        ranked_findings.append((count_of_key[combination], index))
         count_of_key[combination] += 1
-    return [index for _, index in sorted(ranked)]
+    return [index for _, index in sorted(ranked_findings)]

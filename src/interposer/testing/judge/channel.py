@@ -23,7 +23,7 @@ class Channel:
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._waiting = bytearray()
+        self._unread_bytes = bytearray()
         self.ended = False
 
     def fileno(self) -> int:
@@ -42,7 +42,7 @@ class Channel:
         except ConnectionError:
             content = b""
         self.ended = self.ended or not content
-        self._waiting += content
+        self._unread_bytes += content
 
     def pop(self) -> Any:
         """Return the next complete message.
@@ -50,13 +50,13 @@ class Channel:
         Raises:
             Nothing: no complete message has arrived.
         """
-        if len(self._waiting) < _HEAD.size:
+        if len(self._unread_bytes) < _HEAD.size:
             raise Nothing
-        (size,) = _HEAD.unpack_from(self._waiting)
-        if len(self._waiting) < _HEAD.size + size:
+        (size,) = _HEAD.unpack_from(self._unread_bytes)
+        if len(self._unread_bytes) < _HEAD.size + size:
             raise Nothing
-        content = bytes(self._waiting[_HEAD.size : _HEAD.size + size])
-        del self._waiting[: _HEAD.size + size]
+        content = bytes(self._unread_bytes[_HEAD.size : _HEAD.size + size])
+        del self._unread_bytes[: _HEAD.size + size]
         return pickle.loads(content)
 
     def receive(self, deadline: float | None = None) -> Any:

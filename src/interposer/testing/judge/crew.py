@@ -34,17 +34,19 @@ class Crew:
 
     def __init__(self, nursery: Nursery, plan: Plan, jobs: int, seconds: float, idle: list[Worker]) -> None:
         self.nursery, self.plan, self.jobs, self.seconds, self.idle = nursery, plan, jobs, seconds, idle
-        self._left: deque[range] = deque()
+        self._remaining_ranges: deque[range] = deque()
         self._busy: dict[int, _Busy] = {}
 
     def judge(self, numbers: range) -> Iterator[Judged]:
         """Judge these networks; yield the result of each as soon as it is known, in no particular order."""
         chunk_size = max(FEW // 2, min(CHUNK, len(numbers) // (2 * self.jobs)))
-        self._left = deque(numbers[start : start + chunk_size] for start in range(0, len(numbers), chunk_size))
+        self._remaining_ranges = deque(
+            numbers[start : start + chunk_size] for start in range(0, len(numbers), chunk_size)
+        )
         with ExitStack() as stack:
             stack.callback(self._dismiss)
             for _ in range(min(self.jobs, -(-len(numbers) // FEW))):
-                self._begin(self._hired(), self._left.popleft())
+                self._begin(self._hired(), self._remaining_ranges.popleft())
             while self._busy:
                 yield from self._listen()
 
@@ -74,26 +76,26 @@ class Crew:
         The worker is identified by the file descriptor of its connection. Results are read before the limits are
         checked, so that a loss is attributed to the network being judged.
         """
-        busy = self._busy[descriptor]
+        busy_worker = self._busy[descriptor]
         try:
-            results = busy.worker.poll() if is_ready else []
+            results = busy_worker.worker.poll() if is_ready else []
         except Lost as lost:
             yield from self._replaced(descriptor, lost)
             return
         yield from (result for result in results if result != DONE)
-        busy.done += sum(result != DONE for result in results)
+        busy_worker.done += sum(result != DONE for result in results)
         if DONE in results:
             self._next(descriptor)
             return
         try:
-            busy.worker.check()
+            busy_worker.worker.check()
         except Lost as lost:
             yield from self._replaced(descriptor, lost)
 
     def _next(self, descriptor: int) -> None:
         worker = self._busy.pop(descriptor).worker
-        if self._left:
-            self._begin(worker, self._left.popleft())
+        if self._remaining_ranges:
+            self._begin(worker, self._remaining_ranges.popleft())
         else:
             self.idle.append(worker)
 
@@ -108,9 +110,9 @@ class Crew:
         busy.worker.close()
         number, following = busy.numbers[min(busy.done, len(busy.numbers) - 1)], busy.numbers[busy.done + 1 :]
         if following:
-            self._left.appendleft(following)
-        if self._left:
-            self._begin(self._hired(), self._left.popleft())
+            self._remaining_ranges.appendleft(following)
+        if self._remaining_ranges:
+            self._begin(self._hired(), self._remaining_ranges.popleft())
         verdict = Verdict(Outcome.FINDING, Conditions(), lost.sort, lost.text)
         yield Judged(number, self.plan.kind or "", (verdict,))
 

@@ -64,11 +64,11 @@ def later_start(draft: Draft, recorded: Recorded) -> Iterator[Candidate]:
 def _starting_after(draft: Draft, number: int, recorded: Recorded) -> Draft:
     step = draft.steps[number]
     places = [Place(number, result) for result in range(len(step.quantizations))]
-    used = [place for place in places if any(place in reader.inputs for reader in draft.steps)]
-    if any(recorded[place][0].element is not None for place in used):
+    used_places = [place for place in places if any(place in reader.inputs for reader in draft.steps)]
+    if any(recorded[place][0].element is not None for place in used_places):
         raise InvalidArgumentError("a sequence cannot be an input of its own")
     new_inputs, rewired = [], draft
-    for place in used:
+    for place in used_places:
         info, array = recorded[place]
         name = f"{step.name}_{place.result}" if place.result else step.name
         new_inputs.append(
@@ -153,29 +153,33 @@ def smaller_sizes(draft: Draft, recorded: Recorded) -> Iterator[Candidate]:
     dimensions are reduced.
     """
     arrays = [step.array for step in draft.steps if step.array is not None]
-    for old in sorted({size for array in arrays for size in array.shape if size > 1}, reverse=True):
-        for new in dict.fromkeys((1, old // 2, old - 1)):
-            yield partial(_resized, draft, old, new, attributes=True)
-            yield partial(_resized, draft, old, new, attributes=False)
+    for old_size in sorted({size for array in arrays for size in array.shape if size > 1}, reverse=True):
+        for new_size in dict.fromkeys((1, old_size // 2, old_size - 1)):
+            yield partial(_resized, draft, old_size, new_size, attributes=True)
+            yield partial(_resized, draft, old_size, new_size, attributes=False)
     for number, step in enumerate(draft.steps):
-        for axis, old in enumerate(() if step.array is None else step.array.shape):
-            for new in dict.fromkeys((1, old // 2, old - 1) if old > 1 else ()):
-                yield partial(_cut_step, draft, number, {axis: new})
+        for axis, old_size in enumerate(() if step.array is None else step.array.shape):
+            for new_size in dict.fromkeys((1, old_size // 2, old_size - 1) if old_size > 1 else ()):
+                yield partial(_cut_step, draft, number, {axis: new_size})
 
 
 def _cut_step(draft: Draft, number: int, sizes: Mapping[int, int]) -> Draft:
     return draft.with_step(number, _cut(draft.steps[number], sizes))
 
 
-def _resized(draft: Draft, old: int, new: int, *, attributes: bool) -> Draft:
-    steps = []
+def _resized(draft: Draft, old_size: int, new_size: int, *, attributes: bool) -> Draft:
+    resized_steps = []
     for step in draft.steps:
         if step.array is not None:
-            steps.append(_cut(step, {axis: new for axis, size in enumerate(step.array.shape) if size == old}))
+            resized_steps.append(
+                _cut(step, {axis: new_size for axis, size in enumerate(step.array.shape) if size == old_size})
+            )
         else:
-            resized = replace(step, quantizations=tuple(_shorter(q, old, new) for q in step.quantizations))
-            steps.append(replace(resized, op=_with_size(step.op, old, new)) if attributes else resized)
-    return replace(draft, steps=tuple(steps))
+            resized = replace(step, quantizations=tuple(_shorter(q, old_size, new_size) for q in step.quantizations))
+            resized_steps.append(
+                replace(resized, op=_with_size(step.op, old_size, new_size)) if attributes else resized
+            )
+    return replace(draft, steps=tuple(resized_steps))
 
 
 def _cut(step: Step, sizes: Mapping[int, int]) -> Step:
@@ -206,14 +210,16 @@ def _shorter(quantization: Quantization | None, old: int, new: int) -> Quantizat
     return _cropped_quantization(quantization.axis, new, quantization)
 
 
-def _with_size(op: Op, old: int, new: int) -> Op:
+def _with_size(op: Op, old_size: int, new_size: int) -> Op:
     """Return the operator with every integer attribute that equals the old size replaced by the new size."""
     changes: dict[str, Any] = {}
     for name, attribute in op.changed_attributes().items():
-        if type(attribute) is int and attribute == old:
-            changes[name] = new
-        elif isinstance(attribute, tuple) and old in attribute and all(type(number) is int for number in attribute):
-            changes[name] = tuple(new if number == old else number for number in attribute)
+        if type(attribute) is int and attribute == old_size:
+            changes[name] = new_size
+        elif (
+            isinstance(attribute, tuple) and old_size in attribute and all(type(number) is int for number in attribute)
+        ):
+            changes[name] = tuple(new_size if number == old_size else number for number in attribute)
     return op.replace(**changes) if changes else op
 
 

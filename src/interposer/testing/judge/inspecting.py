@@ -87,14 +87,14 @@ def _inspected(solo: Solo, inspection: Inspection, subject: Subject, verdict: Ve
     solo.renew()
     name = subject.id
     subject, current_verdict = _as_built(solo, subject, verdict)
-    where = located(subject, current_verdict, solo.judge)
+    culprit = located(subject, current_verdict, solo.judge)
     if inspection.shrink_seconds:
         subject, current_verdict = shrunk(subject, current_verdict, solo.judge, inspection.shrink_seconds)
     solo.seconds = max(solo.seconds, START_SECONDS)  # engines take a while to import
     finding = Finding(
         name,
         verdict,
-        where=where,
+        where=culprit,
         opinions=opinions(subject, current_verdict, solo.ids, inspection.engines, solo.do),
         network=print_graph(subject.network.graph, elide=_ELIDED),
         operators=tuple(layer.kind for layer in computing_layers(subject.network.graph)),

@@ -123,12 +123,12 @@ def _as_built(seat: Seat, network: Network, feeds: Feeds, conditions: Conditions
 
 
 def _failed(conditions: Conditions, error: Exception, reference_values: ValueArrays | None) -> Verdict:
-    text = f"{type(error).__name__}: {error}"
+    error_text = f"{type(error).__name__}: {error}"
     if _is_out_of_memory(error):
-        return Verdict(Outcome.FINDING, conditions, Sort.MEMORY, text)
+        return Verdict(Outcome.FINDING, conditions, Sort.MEMORY, error_text)
     if reference_values is None and isinstance(error, InterposerError):
-        return Verdict(Outcome.UNJUDGED, conditions, text=text)
-    return Verdict(Outcome.FINDING, conditions, Sort.ERROR, text)
+        return Verdict(Outcome.UNJUDGED, conditions, text=error_text)
+    return Verdict(Outcome.FINDING, conditions, Sort.ERROR, error_text)
 
 
 def _is_out_of_memory(error: BaseException | None) -> bool:
@@ -246,19 +246,19 @@ def described(array: Array, spread: Spread) -> str:
 
     Empty if there are none.
     """
-    wrong = spread.wrong(array)
-    if isinstance(wrong, str):
-        return wrong
-    count, expected = int(np.count_nonzero(wrong)), spread.reference
+    is_wrong = spread.wrong(array)
+    if isinstance(is_wrong, str):
+        return is_wrong
+    count, expected = int(np.count_nonzero(is_wrong)), spread.reference
     if not count:
         return ""
-    first_wrong = tuple(int(index) for index in np.argwhere(wrong)[0])
-    text = f"{count} of {array.size} elements differ, the first at {list(first_wrong)}: {array[first_wrong]}"
+    first_wrong = tuple(int(index) for index in np.argwhere(is_wrong)[0])
+    description = f"{count} of {array.size} elements differ, the first at {list(first_wrong)}: {array[first_wrong]}"
     if expected.shape != array.shape:
-        return text
+        return description
     explanation = spread.tolerances.difference(array, expected, spread.info) or ""
     cause = explanation.partition("; hint: ")[2]
-    return f"{text} instead of {expected[first_wrong]}{f'; hint: {cause}' if cause else ''}"
+    return f"{description} instead of {expected[first_wrong]}{f'; hint: {cause}' if cause else ''}"
 
 
 # --- the second look --------------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ def _layer_problem(seat: Seat, network: Network, feeds: Feeds, conditions: Condi
     Empty if none is. The network runs on the backends `ids` with every value as an output. The reference then evaluates
     each layer on these values.
     """
-    with_outputs, numbers = with_all_outputs(network)
+    with_outputs, output_numbers = with_all_outputs(network)
     try:
         ran = seat.run(with_outputs, feeds, replace(conditions, integers=False), ids)
     except InterposerError:
@@ -278,7 +278,7 @@ def _layer_problem(seat: Seat, network: Network, feeds: Feeds, conditions: Condi
     if not ran.taken:
         return ""
     for layer in computing_layers(with_outputs.graph):
-        error = _own_problem(seat, with_outputs.graph, layer.name, ran.outputs, numbers)
+        error = _own_problem(seat, with_outputs.graph, layer.name, ran.outputs, output_numbers)
         if error:
             return f"layer {layer}, on the operands that it was given: {error}"
     return ""
@@ -302,15 +302,17 @@ def with_all_outputs(network: Network) -> tuple[Network, dict[tuple[str, int], i
     return with_outputs, id_of_result
 
 
-def _own_problem(seat: Seat, graph: Graph, name: str, outputs: Feeds, numbers: Mapping[tuple[str, int], int]) -> str:
+def _own_problem(
+    seat: Seat, graph: Graph, name: str, outputs: Feeds, output_numbers: Mapping[tuple[str, int], int]
+) -> str:
     layer = graph.layer(name)
-    operands = {value: outputs[numbers[value.producer.name, value.index]] for value in layer.values}
+    operands = {value: outputs[output_numbers[value.producer.name, value.index]] for value in layer.values}
     single_layer, feeds = layer_alone(layer, operands)
     try:
         reference_values = all_values(single_layer.graph, feeds)
     except InterposerError:
         return ""
-    results = {value.index: outputs[numbers[name, value.index]] for value in layer.outputs}
+    results = {value.index: outputs[output_numbers[name, value.index]] for value in layer.outputs}
     return Comparison(single_layer.graph, feeds, reference_values, seat.tolerances, rounded_feeds=True).problems(
         results
     )

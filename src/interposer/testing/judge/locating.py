@@ -64,13 +64,15 @@ def _of_all_before(draft: Draft, number: int) -> Draft:
     """
     steps = draft.steps[: number + 1]
     read_places = {place for step in steps for place in step.inputs}
-    places = (
+    result_places = (
         Place(index_of_step, index)
         for index_of_step, step in enumerate(steps)
         for index in range(len(step.quantizations))
     )
     open_results = tuple(
-        place for place in places if place in draft.outputs or (place not in read_places and steps[place.step].computes)
+        place
+        for place in result_places
+        if place in draft.outputs or (place not in read_places and steps[place.step].computes)
     )
     return replace(draft, steps=steps, outputs=open_results).needed()
 

@@ -122,14 +122,14 @@ class _Ask:
             return _Opinion()
         values = all_values(network.graph, feeds)
         under_test = seat.run(network, feeds, self.subject.conditions, self.ids).outputs
-        near, far, total = 0, 0, 0
+        num_near, num_far, num_elements = 0, 0, 0
         for layer in network.graph.outputs:
             number, expected = binding_id(layer), values[layer.values[0]]
             counts = _nearer(engine_run.outputs[number], expected, under_test[number])
-            near, far, total = (near + counts[0], far + counts[1], total + counts[2])
+            num_near, num_far, num_elements = (num_near + counts[0], num_far + counts[1], num_elements + counts[2])
         layers = len(computing_layers(network.graph))
         share = "" if engine_run.taken >= layers else f" (for {engine_run.taken} of {layers} layers)"
-        return _Opinion(near, far, total, share)
+        return _Opinion(num_near, num_far, num_elements, share)
 
 
 def _nearer(array: Array, reference: Array, backend: Array) -> tuple[int, int, int]:

@@ -137,13 +137,13 @@ def _script(
 ) -> str:
     importable = [name for name in named if name is not None]
     importable_names = [name.name for name in importable]
-    plain = {key: array_to_plain(array) for key, array in subject.feeds.items()}
+    plain_feeds = {key: array_to_plain(array) for key, array in subject.feeds.items()}
     return _SCRIPT.format(
         title=f"{subject.id}: {text.partition(chr(10))[0]}".replace("\\", "/").replace('"""', "'''"),
         text=text.replace("\\", "/").replace('"""', "'''"),
         preparation=_preparation(importable, environment),
         network=print_graph(subject.network.graph),
-        inputs=json.dumps(plain, indent=4),
+        inputs=json.dumps(plain_feeds, indent=4),
         backend=_backend_argument(importable_names, complete=len(importable_names) == len(named)),
         arguments=_arguments(subject.conditions, options, steps),
     )

@@ -145,24 +145,24 @@ class Seat:
             InterposerError: an error of the optimizer, the runtime or a backend.
         """
         optimized: OptimizedNetwork = optimize(*self._arguments(network, conditions, ids))
-        taken = sum(placement.backend in ids for placement in optimized.placements)
-        if not (taken or always):
+        num_taken = sum(placement.backend in ids for placement in optimized.placements)
+        if not (num_taken or always):
             return Ran({}, 0)
         constants = [(array, array.copy()) for array in _constants(network)]
         loaded = Loaded(self.runtime, optimized)
         try:
-            ran = self._run(loaded, feeds, taken)
+            ran = self._run(loaded, feeds, num_taken)
         finally:
             loaded.unload()
         return ran if all(same(*pair) for pair in constants) else replace(ran, overwritten="constants")
 
-    def _run(self, loaded: Loaded, feeds: Outputs, taken: int) -> Ran:
+    def _run(self, loaded: Loaded, feeds: Outputs, num_taken: int) -> Ran:
         inputs = {key: array.copy() for key, array in feeds.items()}  # which a backend may spoil
         self._run_on_others(loaded, feeds)
         outputs, second_outputs = loaded.run(inputs), loaded.run(inputs)
         stable = not self.is_deterministic or all(same(second_outputs[key], array) for key, array in outputs.items())
         are_intact = all(same(feeds[key], array) for key, array in inputs.items())
-        return Ran(outputs, taken, stable, "" if are_intact else "inputs")
+        return Ran(outputs, num_taken, stable, "" if are_intact else "inputs")
 
     def _run_on_others(self, loaded: Loaded, feeds: Outputs) -> None:
         """Run the network once on the elements of `feeds` in another order, so that its memory is no longer fresh.

@@ -50,7 +50,7 @@ class Campaign:
 
     def summary(self) -> str:
         """Return one line with the number of judged networks and of findings."""
-        kinds = ", ".join(f"{findings_text:,} {kind}" for kind, findings_text in sorted(self.networks.items()))
+        kinds = ", ".join(f"{count_of_kind:,} {kind}" for kind, count_of_kind in sorted(self.networks.items()))
         sorts = Counter(finding.sort for finding in self.findings)
         sorts_text = ", ".join(f"{count} {sort}" for sort, count in sorts.most_common())
         findings = f"{len(self.findings)} findings ({sorts_text})" if sorts_text else "no findings"

@@ -280,13 +280,13 @@ class Worker:
             InterposerError: the backends under test cannot be created.
         """
         self.channel.take_in()
-        results = []
+        parsed_results = []
         with suppress(Nothing):
             while True:
-                results.append(self._taken(self.channel.pop()))
-        if not results and self.channel.ended:
+                parsed_results.append(self._taken(self.channel.pop()))
+        if not parsed_results and self.channel.ended:
             raise self._ended()
-        return results
+        return parsed_results
 
     def check(self) -> None:
         """Kill the worker and raise `Lost` if it has been silent for too long or uses too much memory."""

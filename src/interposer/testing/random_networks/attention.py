@@ -77,17 +77,17 @@ def _attention(growth: Growth, value: Value) -> None:
     other_sequence = growth.another(lambda y: y.known.rank == 3 and y.known.dtype is x.known.dtype
                            and y.known.shape[0] == x.known.shape[0] and 0 < y.known.shape[1] <= _LENGTH
                                     and y.known.shape[2] > 0)  # fmt: skip
-    source = other_sequence if other_sequence is not None and draw.chance(1, 2) else x
+    key_source = other_sequence if other_sequence is not None and draw.chance(1, 2) else x
     value_size = size if draw.chance(3, 4) else draw.integer(1, 9)
     query = _projected(growth, x, heads * size)
-    key, values = _projected(growth, source, groups * size), _projected(growth, source, groups * value_size)
+    key, values = _projected(growth, key_source, groups * size), _projected(growth, key_source, groups * value_size)
     attributes: dict[str, Any] = {"q_num_heads": heads, "kv_num_heads": groups}
     if draw.chance(1, 3):
         query, key, values = _split(growth, query, heads), _split(growth, key, groups), _split(growth, values, groups)
         attributes = {}
     attributes |= _attention_attributes(growth)
-    past, mask = _past(growth, source, (groups, size, value_size)), None
-    keys = source.known.shape[1] + (past[0].known.shape[2] if past[0] is not None else 0)
+    past, mask = _past(growth, key_source, (groups, size, value_size)), None
+    keys = key_source.known.shape[1] + (past[0].known.shape[2] if past[0] is not None else 0)
     if draw.chance(1, 2):
         mask = _mask(growth, (x.known.shape[0], heads, x.known.shape[1], keys), x.known.dtype)
     growth.add(Attention(**attributes), query, key, values, mask, *past, reach=growth.reach(values))

@@ -138,18 +138,22 @@ def transpose_filter(growth: Growth, x: Value) -> Filter:
     h, w, c = layout.axes()
     shape = x.known.shape
     longest = math.isqrt(growth.room // max(1, shape[0])) + 1
-    rows, columns = spread(draw, shape[h], longest), spread(draw, shape[w], longest)
+    row_window, column_window = spread(draw, shape[h], longest), spread(draw, shape[w], longest)
     groups = _groups(growth, shape[c])
-    height, width = _natural(rows, shape[h]), _natural(columns, shape[w])
+    height, width = _natural(row_window, shape[h]), _natural(column_window, shape[w])
     pixels = shape[0] * shape[h] * shape[w]
-    channels = _channels(growth, shape[0] * height * width, rows.size * columns.size * max(1, shape[c]))
+    channels = _channels(growth, shape[0] * height * width, row_window.size * column_window.size * max(1, shape[c]))
     channels = max(1, channels // groups)
-    op = TransposeConvolution2d(**_attributes(rows, columns), data_layout=layout, groups=groups)
+    op = TransposeConvolution2d(**_attributes(row_window, column_window), data_layout=layout, groups=groups)
     if draw.chance(1, 6) and shape[0] > 0:
-        sizes = (max(1, height - draw.below(rows.stride)), width + draw.below(columns.stride))
+        sizes = (max(1, height - draw.below(row_window.stride)), width + draw.below(column_window.stride))
         op = op.replace(output_shape=_shaped(layout, shape[0], *sizes, channels * groups))
-    terms = max(1, shape[c] // groups * rows.size * columns.size * pixels // max(1, shape[0] * height * width))
-    return Filter(op, _shaped(layout, channels, rows.size, columns.size, shape[c]), channels * groups, terms)
+    terms = max(
+        1, shape[c] // groups * row_window.size * column_window.size * pixels // max(1, shape[0] * height * width)
+    )
+    return Filter(
+        op, _shaped(layout, channels, row_window.size, column_window.size, shape[c]), channels * groups, terms
+    )
 
 
 def _natural(window: Window, size: int) -> int:
@@ -243,10 +247,10 @@ def volume_filter(growth: Growth, x: Value) -> tuple[Filter, Value]:
     first_axis = 1 if layout.channels_last else 2
     shape, channels = x.known.shape, x.known.shape[-1 if layout.channels_last else 1]
     sizes = shape[first_axis : first_axis + 3]
-    depth, rows, columns = windows = [slid(draw, size) for size in sizes]
+    depth, row_window, column_window = windows = [slid(draw, size) for size in sizes]
     voxels = shape[0] * math.prod(window.places(size) for window, size in zip(windows, sizes, strict=True))
     groups = _groups(growth, channels)
-    terms = channels // groups * depth.size * rows.size * columns.size
+    terms = channels // groups * depth.size * row_window.size * column_window.size
     outputs = max(1, _channels(growth, voxels, max(1, terms)) // groups) * groups
     depth_attributes = {
         "pad_front": depth.pad_before,
@@ -254,8 +258,10 @@ def volume_filter(growth: Growth, x: Value) -> tuple[Filter, Value]:
         "stride_z": depth.stride,
         "dilation_z": depth.dilation,
     }
-    op = Convolution3d(**_attributes(rows, columns), **depth_attributes, data_layout=layout, groups=groups)
-    return Filter(op, (depth.size, rows.size, columns.size, channels // groups, outputs), outputs, max(1, terms)), x
+    op = Convolution3d(**_attributes(row_window, column_window), **depth_attributes, data_layout=layout, groups=groups)
+    return Filter(
+        op, (depth.size, row_window.size, column_window.size, channels // groups, outputs), outputs, max(1, terms)
+    ), x
 
 
 def _finished_volume(growth: Growth, x: Value, drawn: Filter) -> None:

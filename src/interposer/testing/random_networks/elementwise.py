@@ -229,16 +229,18 @@ def _rare_arithmetic(growth: Growth, value: Value) -> None:
     """Add an operation that is not defined everywhere; the second operand, or for POWER the first, is made positive."""
     op = growth.choice(_RARE, type)
     x = growth.real(value)
-    second = partner(growth, x)
+    second_operand = partner(growth, x)
     if op == ElementwiseBinary(_B.POWER):
         base = growth.add(Activation(_F.SOFT_RELU), x, positive=True)
-        exponent = growth.add(Activation(_F.BOUNDED_RELU, 2.0, -2.0), second, reach=2.0)
+        exponent = growth.add(Activation(_F.BOUNDED_RELU, 2.0, -2.0), second_operand, reach=2.0)
         growth.add(op, base, exponent, reach=growth.reach(x) * growth.reach(x))
         return
     if op not in (ElementwiseBinary(_B.SQ_DIFF), ElementwiseBinary(_B.ATAN2)):
-        second = growth.add(Activation(_F.ABS), second, positive=True)
-        second = growth.add(Activation(_F.LINEAR, 1.0, 0.75), second, reach=growth.reach(second) + 0.75, positive=True)
-    growth.add(op, x, second, reach=growth.reach(x) * 2)
+        second_operand = growth.add(Activation(_F.ABS), second_operand, positive=True)
+        second_operand = growth.add(
+            Activation(_F.LINEAR, 1.0, 0.75), second_operand, reach=growth.reach(second_operand) + 0.75, positive=True
+        )
+    growth.add(op, x, second_operand, reach=growth.reach(x) * 2)
 
 
 _INTEGER: Final = (_B.ADD, _B.SUB, _B.MUL, _B.DIV, _B.FLOOR_DIV, _B.MOD, _B.FMOD, _B.MAXIMUM, _B.MINIMUM, _B.SQ_DIFF,
@@ -311,14 +313,14 @@ def _cast(growth: Growth, value: Value) -> None:
         value = growth.real(value)
     types = (DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64, DataType.INT32, DataType.INT64,
              DataType.INT8, DataType.UINT8, DataType.INT16, DataType.BOOL)  # fmt: skip
-    target = draw.weighted(types, (4, 4, 2, 2, 4, 3, 1, 1, 1, 2))
-    if target is dtype:
+    target_type = draw.weighted(types, (4, 4, 2, 2, 4, 3, 1, 1, 1, 2))
+    if target_type is dtype:
         raise Skipped
-    if target is DataType.UINT8 and value not in growth.positive and value.known.dtype.is_float:
+    if target_type is DataType.UINT8 and value not in growth.positive and value.known.dtype.is_float:
         value = growth.add(Activation(_F.ABS), value, positive=True)
-    if target.is_integer and value.known.dtype.is_float and growth.reach(value) < 4:
+    if target_type.is_integer and value.known.dtype.is_float and growth.reach(value) < 4:
         value = growth.add(Activation(_F.LINEAR, 5.5), value, reach=growth.reach(value) * 5.5)
-    growth.add(Cast(target), value)
+    growth.add(Cast(target_type), value)
 
 
 @grower(2, Reshape, Addition, kinds=_FLOAT)

@@ -37,17 +37,19 @@ def _fully_connected(growth: Growth, value: Value) -> None:
     shape = x.known.shape
     if not shape:
         raise Skipped
-    keep_dims, transposed = draw.chance(1, 2), draw.chance(1, 2)
+    keep_dims, transposes_weights = draw.chance(1, 2), draw.chance(1, 2)
     depth = shape[-1] if keep_dims or draw.chance(1, 2) else math.prod(shape[1:])
     if depth == 0:
         raise Skipped
     units = columns(growth, math.prod(shape) // depth, depth)
     reach, output_reach = growth.reach(x), draw.one_of((1.0, 2.0, 4.0))
     weights = growth.weights(
-        (units, depth) if transposed else (depth, units), 1.5 * output_reach / (reach * math.sqrt(depth)), x.known.dtype
+        (units, depth) if transposes_weights else (depth, units),
+        1.5 * output_reach / (reach * math.sqrt(depth)),
+        x.known.dtype,
     )
     bias = growth.weights((units,), 1.0, x.known.dtype) if draw.chance(2, 3) else None
-    product = growth.add(FullyConnected(transposed, keep_dims), x, weights, bias, reach=output_reach)
+    product = growth.add(FullyConnected(transposes_weights, keep_dims), x, weights, bias, reach=output_reach)
     if draw.chance(1, 2):
         activated(growth, product)
 

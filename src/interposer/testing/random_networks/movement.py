@@ -67,17 +67,17 @@ def _reshape(growth: Growth, value: Value) -> None:
     draw, variant = growth.draw, growth.draw.below(6)
     shape: tuple[int, ...] = tuple(value.known.shape)
     if variant == 0 and value.known.num_elements:
-        target: tuple[int, ...] = (-1,)
+        target_shape: tuple[int, ...] = (-1,)
     elif variant == 1 and shape and value.known.num_elements:
-        target = (shape[0], -1)
+        target_shape = (shape[0], -1)
     elif variant == 2 and len(shape) < 6:
         axis = draw.integer(0, len(shape))
-        target = (*shape[:axis], 1, *shape[axis:])
+        target_shape = (*shape[:axis], 1, *shape[axis:])
     elif variant == 3:
-        target = tuple(size for size in shape if size != 1)
+        target_shape = tuple(size for size in shape if size != 1)
     else:
-        target = _factored(growth, math.prod(shape))
-    growth.add(Reshape(target), value)
+        target_shape = _factored(growth, math.prod(shape))
+    growth.add(Reshape(target_shape), value)
 
 
 @grower(8, Transpose, Permute)

@@ -18,14 +18,16 @@ def slid(draw: Draw, size: int) -> Window:
     stride = draw.weighted((1, 2, 3, 5), (12, 5, 2, 1))
     dilation = draw.weighted((1, 2, 3, 6), (14, 3, 2, 1))
     reach = (kernel - 1) * dilation + 1
-    before, after = _padding(draw, reach)
-    missing = reach - size - before - after
+    pad_before, pad_after = _padding(draw, reach)
+    missing = reach - size - pad_before - pad_after
     if missing > 0 and draw.chance(1, 2):
         kernel, dilation, reach = max(1, min(kernel, size)), 1, max(1, min(kernel, size))
-        missing = reach - size - before - after
+        missing = reach - size - pad_before - pad_after
     if missing > 0:
-        before, after = (before, after + missing) if draw.chance(1, 2) else (before + missing, after)
-    return Window(kernel, stride, dilation, before, after)
+        pad_before, pad_after = (
+            (pad_before, pad_after + missing) if draw.chance(1, 2) else (pad_before + missing, pad_after)
+        )
+    return Window(kernel, stride, dilation, pad_before, pad_after)
 
 
 def _padding(draw: Draw, reach: int) -> tuple[int, int]:
@@ -51,12 +53,12 @@ def spread(draw: Draw, size: int, longest: int) -> Window:
         kernel, stride, dilation = min(kernel, 2), 1, 1
     reach = (kernel - 1) * dilation + 1
     full_size = (size - 1) * stride + reach
-    before, after = _padding(draw, reach)
-    before = min(before, full_size - 1)
-    after = min(after, full_size - 1 - before)
-    if full_size < 1 or full_size - before - after > max(longest, 1):
+    pad_before, pad_after = _padding(draw, reach)
+    pad_before = min(pad_before, full_size - 1)
+    pad_after = min(pad_after, full_size - 1 - pad_before)
+    if full_size < 1 or full_size - pad_before - pad_after > max(longest, 1):
         raise Skipped
-    return Window(kernel, stride, dilation, before, after)
+    return Window(kernel, stride, dilation, pad_before, pad_after)
 
 
 def as_rank(growth: Growth, value: Value, rank: int) -> Value:

@@ -65,12 +65,12 @@ def _whole_layer(growth: Growth, value: Value) -> None:
     steps, batch = x.known.shape[:2] if op.time_major else x.known.shape[1::-1]
     op = _with_details(growth, op)
     depth, units = x.known.shape[2], draw.size(33)
-    rows, dtype = op.gates * units, x.known.dtype
+    weight_rows, dtype = op.gates * units, x.known.dtype
     operands: list[Value | None] = [
         x,
-        _weights(growth, (op.directions, rows, depth), depth, x),
-        growth.weights((op.directions, rows, units), 1.5 / math.sqrt(units), dtype),
-        growth.weights((op.directions, 2 * rows), 1.0, dtype) if draw.chance(2, 3) else None,
+        _weights(growth, (op.directions, weight_rows, depth), depth, x),
+        growth.weights((op.directions, weight_rows, units), 1.5 / math.sqrt(units), dtype),
+        growth.weights((op.directions, 2 * weight_rows), 1.0, dtype) if draw.chance(2, 3) else None,
         _lengths(growth, batch, steps) if draw.chance(1, 3) else None,
     ]
     state_shape = (op.directions, batch, units) if op.time_major else (batch, op.directions, units)

@@ -107,14 +107,14 @@ def precisions() -> Iterator[Sample]:
 @samples(Attention)
 def worked() -> Iterator[Sample]:
     """Yield worked Attention examples: equal scores give the mean of visible values, and no visible value gives 0."""
-    query, key, value = of(np.zeros((1, 1, 2, 1))), of(np.ones((1, 1, 3, 1))), of([[[[3], [5], [10]]]])
+    queries, key, value = of(np.zeros((1, 1, 2, 1))), of(np.ones((1, 1, 3, 1))), of([[[[3], [5], [10]]]])
     means = {"all": (Attention(), [6, 6]), "causal": (Attention(is_causal=True), [3, 4])}
     for name, (op, expected) in means.items():
         mean_rows = np.array(expected, np.float32).reshape(1, 1, 2, 1)
-        yield Sample(op, [query, key, value], name=f"worked-{name}", expected=[mean_rows])
+        yield Sample(op, [queries, key, value], name=f"worked-{name}", expected=[mean_rows])
     mask = of([[False, False, False], [True, False, True]], DataType.BOOL)
     visible_means = np.array([0, 6.5], np.float32).reshape(1, 1, 2, 1)
-    yield Sample(Attention(), [query, key, value, mask], name="worked-nothing-seen", expected=[visible_means])
+    yield Sample(Attention(), [queries, key, value, mask], name="worked-nothing-seen", expected=[visible_means])
 
 
 @samples(RotaryEmbedding)

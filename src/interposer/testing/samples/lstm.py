@@ -177,15 +177,15 @@ def _both(
     crossed: bool = False,
     parallel: bool = False,
 ) -> Sample:
-    cell, named = cell or Cell(), dict[str, Given]()
+    cell, operands_by_name = cell or Cell(), dict[str, Given]()
     for direction in ("forward", "backward"):
         direction_operands = cell.operands(features, 7 if parallel and direction == "backward" else INPUTS)
         if crossed:
             direction_operands |= {
                 f"aux_input_to_{gate}_weights": weights((UNITS, 7)) for gate in GATES[features.cifg :]
             }
-        named |= {f"{direction}_{name}": operand for name, operand in direction_operands.items()}
-    named["input"] = given((BATCH, STEPS, INPUTS), cell.output, low=-2, high=2)
+        operands_by_name |= {f"{direction}_{name}": operand for name, operand in direction_operands.items()}
+    operands_by_name["input"] = given((BATCH, STEPS, INPUTS), cell.output, low=-2, high=2)
     if crossed or parallel:
-        named["aux_input"] = given((BATCH, STEPS, 7), low=-2, high=2)
-    return Sample(op, operands(op, named), name=name)
+        operands_by_name["aux_input"] = given((BATCH, STEPS, 7), low=-2, high=2)
+    return Sample(op, operands(op, operands_by_name), name=name)

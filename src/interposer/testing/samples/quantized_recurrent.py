@@ -59,14 +59,18 @@ def quantized_lstm() -> Iterator[Sample]:
     """Yield QuantizedLstm samples: layers with as many, fewer and more inputs than units."""
     data_quantization, weights_quantization = Quantization(1 / 128, 128), Quantization(1 / 128, 120)
     for inputs in (2, UNITS, 9):
-        named = {
+        operands_by_name = {
             "input": given((BATCH, inputs), DataType.UINT8, data_quantization, low=-1, high=1),
             "cell_state_in": given((BATCH, UNITS), DataType.INT16, Quantization(2**-11)),
             "output_state_in": given((BATCH, UNITS), DataType.UINT8, data_quantization, low=-1, high=1),
         }
         for gate in GATES:
-            named[f"input_to_{gate}_weights"] = weights((UNITS, inputs), DataType.UINT8, weights_quantization)
-            named[f"recurrent_to_{gate}_weights"] = weights((UNITS, UNITS), DataType.UINT8, weights_quantization)
+            operands_by_name[f"input_to_{gate}_weights"] = weights(
+                (UNITS, inputs), DataType.UINT8, weights_quantization
+            )
+            operands_by_name[f"recurrent_to_{gate}_weights"] = weights(
+                (UNITS, UNITS), DataType.UINT8, weights_quantization
+            )
             bias = weights((UNITS,), DataType.INT32, Quantization(1 / 128 / 128))
-            named["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = bias
-        yield Sample(QuantizedLstm(), operands(QuantizedLstm(), named), name=f"{inputs}-inputs")
+            operands_by_name["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = bias
+        yield Sample(QuantizedLstm(), operands(QuantizedLstm(), operands_by_name), name=f"{inputs}-inputs")

@@ -18,21 +18,21 @@ FUNCTIONS: Final = (ActivationFunction.HARD_SIGMOID, ActivationFunction.SOFTSIGN
 
 
 def _operands(op: Layer, dtype: DataType = DataType.FLOAT32, *, states: bool = True) -> dict[str, Given]:
-    directions, rows = op.directions, op.gates * HIDDEN
+    directions, weight_rows = op.directions, op.gates * HIDDEN
     frame = (STEPS, BATCH) if op.time_major else (BATCH, STEPS)
-    state = (directions, BATCH, HIDDEN) if op.time_major else (BATCH, directions, HIDDEN)
-    named = {
+    state_shape = (directions, BATCH, HIDDEN) if op.time_major else (BATCH, directions, HIDDEN)
+    operands_by_name = {
         "input": given((*frame, INPUTS), dtype, low=-2, high=2),
-        "weights": weights((directions, rows, INPUTS), dtype),
-        "recurrent_weights": weights((directions, rows, HIDDEN), dtype),
-        "bias": weights((directions, 2 * rows), dtype),
+        "weights": weights((directions, weight_rows, INPUTS), dtype),
+        "recurrent_weights": weights((directions, weight_rows, HIDDEN), dtype),
+        "bias": weights((directions, 2 * weight_rows), dtype),
     }
     if states:
-        named["hidden_state_in"] = given(state, dtype, low=-1, high=1)
+        operands_by_name["hidden_state_in"] = given(state_shape, dtype, low=-1, high=1)
     if states and isinstance(op, LstmSequence):
-        named["cell_state_in"] = given(state, dtype, low=-1, high=1)
-        named["peephole_weights"] = weights((directions, 3 * HIDDEN), dtype)
-    return named
+        operands_by_name["cell_state_in"] = given(state_shape, dtype, low=-1, high=1)
+        operands_by_name["peephole_weights"] = weights((directions, 3 * HIDDEN), dtype)
+    return operands_by_name
 
 
 def _sample(op: Layer, named: dict[str, Given], name: str) -> Sample:

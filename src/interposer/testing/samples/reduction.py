@@ -172,13 +172,13 @@ def arg_min_max() -> Iterator[Sample]:
 @samples(ArgMinMax)
 def worked_arg_min_max() -> Iterator[Sample]:
     """Yield a worked ArgMinMax example with equal elements, of which the first or the last is selected."""
-    rows = of([[2, 1, 1], [3, 3, 1]])
-    for function, last, expected in (
+    input_rows = of([[2, 1, 1], [3, 3, 1]])
+    for function, last_index, expected in (
         (MIN, False, [1, 2]),
         (MIN, True, [2, 2]),
         (MAX, False, [0, 0]),
         (MAX, True, [0, 1]),
     ):
-        title = f"worked-{function.name.lower()}{'-last' if last else ''}"
-        op = ArgMinMax(function, select_last_index=last)
-        yield Sample(op, [rows], name=title, expected=[i32(expected)])
+        title = f"worked-{function.name.lower()}{'-last' if last_index else ''}"
+        op = ArgMinMax(function, select_last_index=last_index)
+        yield Sample(op, [input_rows], name=title, expected=[i32(expected)])

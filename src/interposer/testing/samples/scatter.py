@@ -112,14 +112,14 @@ def elements() -> Iterator[Sample]:
             yield Sample(op, [quantized((2, 3), dtype), repeated_indices, finer], name=f"{title}-quantized-{dtype}")
     no_updates = [plain((2, 3)), Given(TensorInfo((0, 3), DataType.INT64)), plain((0, 3))]
     yield Sample(ScatterElements(), no_updates, name="nothing")
-    worked = [of([[1, 2, 3]]), of([[2, 0, 2]], DataType.INT64), of([[10, 20, 30]])]
+    worked_operands = [of([[1, 2, 3]]), of([[2, 0, 2]], DataType.INT64), of([[10, 20, 30]])]
     for function, expected in (
         (ScatterFunction.ADD, [[21, 2, 43]]),
         (ScatterFunction.MUL, [[20, 2, 900]]),
         (ScatterFunction.MAX, [[20, 2, 30]]),
     ):
         op = ScatterElements(1, function)
-        yield Sample(op, worked, name=f"worked-{function.name.lower()}", expected=[f32(expected)])
+        yield Sample(op, worked_operands, name=f"worked-{function.name.lower()}", expected=[f32(expected)])
 
 
 @samples(TensorScatter)

@@ -52,25 +52,25 @@ def chosen() -> Iterator[Sample]:
 @samples(Unique)
 def different() -> Iterator[Sample]:
     """Yield Unique samples: every type, sorted and unsorted, of elements and of slices along every axis."""
-    for order in (True, False):
-        title = "sorted" if order else "first"
+    for is_sorted in (True, False):
+        title = "sorted" if is_sorted else "first"
         for dtype in PLAIN:
             low = 0.0 if str(dtype).startswith("uint") else -2.0
-            yield Sample(Unique(sorted=order), [plain((3, 4), dtype, low=low, high=2.0)], name=f"{title}-{dtype}")
+            yield Sample(Unique(sorted=is_sorted), [plain((3, 4), dtype, low=low, high=2.0)], name=f"{title}-{dtype}")
             rows = plain((4, 2), dtype, low=low / 2, high=1.0)
-            yield Sample(Unique(0, order), [rows], name=f"{title}-rows-{dtype}")
+            yield Sample(Unique(0, is_sorted), [rows], name=f"{title}-rows-{dtype}")
         for dtype in (DataType.INT8, DataType.UINT8):
-            yield Sample(Unique(sorted=order), [quantized((4, 4), dtype)], name=f"{title}-quantized-{dtype}")
+            yield Sample(Unique(sorted=is_sorted), [quantized((4, 4), dtype)], name=f"{title}-quantized-{dtype}")
         for axis in (0, 1, 2, -1):
             x = plain((3, 3, 3), DataType.INT32, low=0.0, high=1.0)
-            yield Sample(Unique(axis, order), [x], name=f"{title}-axis{axis}")
+            yield Sample(Unique(axis, is_sorted), [x], name=f"{title}-axis{axis}")
         for shape in ((0,), (2, 0), (1, 1)):
-            yield Sample(Unique(0, order), [given(shape)], name=f"{title}-shape-{'x'.join(map(str, shape))}")
+            yield Sample(Unique(0, is_sorted), [given(shape)], name=f"{title}-shape-{'x'.join(map(str, shape))}")
     yield Sample(Unique(index_dtype=DataType.INT32), [plain((5,), DataType.INT32)], name="narrow-indices")
-    worked = of([3, 1, 1, 3, 2])
-    for order, values, index_rows in (
+    worked_input = of([3, 1, 1, 3, 2])
+    for is_sorted, values, index_rows in (
         (True, [1, 2, 3], ([1, 4, 0], [2, 0, 0, 2, 1], [2, 1, 2])),
         (False, [3, 1, 2], ([0, 1, 4], [0, 1, 1, 0, 2], [2, 2, 1])),
     ):
         expected = [f32(values), *(np.array(row, np.int64) for row in index_rows)]
-        yield Sample(Unique(sorted=order), [worked], name=f"worked-{order}", expected=expected)
+        yield Sample(Unique(sorted=is_sorted), [worked_input], name=f"worked-{is_sorted}", expected=expected)

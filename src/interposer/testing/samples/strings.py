@@ -82,13 +82,13 @@ def regex_full_match() -> Iterator[Sample]:
 
     They cover all of the pattern syntax on many strings, and a pattern that makes backtracking matchers slow.
     """
-    texts = [["", "a", "aa", "ab1"], ["A", "ä", "a\nb", "a.b"]]
+    text_rows = [["", "a", "aa", "ab1"], ["A", "ä", "a\nb", "a.b"]]
     patterns = (
         "", "a*", "(a|b)+1?", "[^a]", "[[:upper:]]", "a.b", "(?s)a.b", "(?i)A{1,2}", "\\w+", "^a$", "\\ba.*", "\\pL",
         "a\\.b", "\\x61", "(?P<x>a)(?:a)", "\\Qa.\\E.",
     )  # fmt: skip
     for number, pattern in enumerate(patterns):
-        yield Sample(RegexFullMatch(pattern), [_texts(texts)], name=f"pattern-{number}")
+        yield Sample(RegexFullMatch(pattern), [_texts(text_rows)], name=f"pattern-{number}")
     yield Sample(RegexFullMatch("(a*)*b"), [_texts("a" * 200)], name="patient", expected=[np.array(False)])
     mail = RegexFullMatch("[a-z]+@[a-z]+\\.(com|org)")
     yield Sample(mail, [_texts(["me@here.org", "@here.org"])], name="worked", expected=[np.array([True, False])])
