@@ -91,12 +91,12 @@ def _zero_points(array: Array | None, count: int, tensor: Tensor, where: str) ->
     """
     if array is None or (array.dtype.kind in "iuf" and not array.any()):
         return None
-    limits = np.iinfo(np.uint8 if tensor.dtype.startswith("u") else np.int8)
-    is_integer = array.dtype.kind in "iu" and limits.min <= array.min() and array.max() <= limits.max
+    type_limits = np.iinfo(np.uint8 if tensor.dtype.startswith("u") else np.int8)
+    is_integer = array.dtype.kind in "iu" and type_limits.min <= array.min() and array.max() <= type_limits.max
     if array.size not in (1, count) or not is_integer:
         message = f"tensor {tensor.name!r} has {array.size} zero points of type {array.dtype} for {count} blocks"
         raise ParseError(f"{message}; expected an integer of 8 bits for each block", where=where)
-    return np.broadcast_to(array.astype(limits.dtype).reshape(-1), count)
+    return np.broadcast_to(array.astype(type_limits.dtype).reshape(-1), count)
 
 
 def _along_one_axis(shape: Sequence[int], sizes: Sequence[int], scales: Array, points: Array | None) -> BlockWeights:

@@ -61,10 +61,10 @@ def cast(node: Node) -> Value:
     if node.is_complex_output(0) and node.is_complex_input(0):
         return node.result(Cast(output.dtype), x)
     if node.is_complex_output(0):
-        real = node.step(reshape_to(node, (*x.known.shape, 1)), node.step(Cast(output.dtype), x))
-        return node.result(Pad(((0, 0),) * x.known.rank + ((0, 1),)), real)
-    real = node.step(reshape_to(node, x.known.shape[:-1]), _part(node, x, 0))
-    return node.result(Cast(output.dtype), real)
+        real_part = node.step(reshape_to(node, (*x.known.shape, 1)), node.step(Cast(output.dtype), x))
+        return node.result(Pad(((0, 0),) * x.known.rank + ((0, 1),)), real_part)
+    real_part = node.step(reshape_to(node, x.known.shape[:-1]), _part(node, x, 0))
+    return node.result(Cast(output.dtype), real_part)
 
 
 @complex_operator("MUL")

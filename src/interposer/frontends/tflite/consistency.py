@@ -133,31 +133,31 @@ def integer_range(dtype: str) -> tuple[float, float]:
     bits = packed_bits(dtype)
     if bits:
         return (0, (1 << bits) - 1) if dtype.startswith("u") else (-1 << bits - 1, (1 << bits - 1) - 1)
-    known = numpy_dtype(dtype)
-    if known is None or known.kind not in "iu":
+    numpy_type = numpy_dtype(dtype)
+    if numpy_type is None or numpy_type.kind not in "iu":
         return -math.inf, math.inf
-    return np.iinfo(known).min, np.iinfo(known).max
+    return np.iinfo(numpy_type).min, np.iinfo(numpy_type).max
 
 
 def _check_order(model: Model, subgraph: Subgraph, where: str) -> None:
     """Raise a `ParseError` unless every tensor of a subgraph has at most one producer, which precedes its consumers."""
     constant = {i for i, tensor in enumerate(subgraph.tensors) if model.buffer_data(tensor.buffer) is not None}
     variables = {i for i, tensor in enumerate(subgraph.tensors) if tensor.is_variable}
-    ready = constant | variables | subgraph.empty_constants() | set(subgraph.inputs)
+    computed_tensors = constant | variables | subgraph.empty_constants() | set(subgraph.inputs)
     assigned = constant | set(subgraph.inputs)
     for operator in subgraph.operators:
-        _check_ready(operator.inputs, ready, f"{operator.where}.inputs")
+        _check_ready(operator.inputs, computed_tensors, f"{operator.where}.inputs")
         for i, index in enumerate(operator.outputs):
             if index in assigned:
                 _fail(f"tensor {index} has its value from elsewhere already", f"{operator.where}.outputs[{i}]")
             assigned.add(index)
-        ready.update(operator.outputs)
-    _check_ready(subgraph.outputs, ready, f"{where}.outputs")
+        computed_tensors.update(operator.outputs)
+    _check_ready(subgraph.outputs, computed_tensors, f"{where}.outputs")
 
 
-def _check_ready(indices: Iterable[int], ready: set[int], where: str) -> None:
+def _check_ready(indices: Iterable[int], computed_tensors: set[int], where: str) -> None:
     for i, index in enumerate(indices):
-        if index not in ready and index != ABSENT:
+        if index not in computed_tensors and index != ABSENT:
             _fail(f"tensor {index} has no value: it is no constant, variable, input or earlier result", f"{where}[{i}]")
 
 
@@ -179,13 +179,13 @@ def called(operator: Operator) -> Iterator[tuple[str, int]]:
 
 def _check_calls(model: Model) -> None:
     """Raise a `ParseError` unless all called subgraphs exist and no subgraph calls itself, directly or indirectly."""
-    calls: dict[int, set[int]] = {}
+    callees: dict[int, set[int]] = {}
     for i, subgraph in enumerate(model.subgraphs):
         for operator in subgraph.operators:
             for name, index in called(operator):
                 _check_index(index, len(model.subgraphs), "subgraph", f"{operator.where}.{name}")
-                calls.setdefault(i, set()).add(index)
+                callees.setdefault(i, set()).add(index)
     try:
-        TopologicalSorter(calls).prepare()
+        TopologicalSorter(callees).prepare()
     except CycleError as error:
         _fail(f"subgraph {error.args[1][0]} calls itself", "subgraphs")

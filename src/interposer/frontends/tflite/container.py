@@ -65,8 +65,8 @@ def read_model(data: bytes | bytearray | memoryview | mmap.mmap, *, path: str | 
     """
     with errors_at(path):
         view = memoryview(data)
-        flat = (view if view.c_contiguous else memoryview(bytes(view))).cast("B").toreadonly()
-        return _read(flat, FilesBeside(None if path is None else Path(path)))
+        flat_view = (view if view.c_contiguous else memoryview(bytes(view))).cast("B").toreadonly()
+        return _read(flat_view, FilesBeside(None if path is None else Path(path)))
 
 
 def _read(data: memoryview, files: FilesBeside) -> Model:
@@ -193,13 +193,13 @@ class _ModelBuilder:
         )
 
     def _tensor(self, record: Record, where: str) -> Tensor:
-        number = record["type"]
-        if not 0 <= number < len(TENSOR_TYPES):
-            raise ParseError(f"tensor type {number} is not known", where=f"{where}.type")
+        type_number = record["type"]
+        if not 0 <= type_number < len(TENSOR_TYPES):
+            raise ParseError(f"tensor type {type_number} is not known", where=f"{where}.type")
         shape, signature = self._tuple(record["shape"], where), self._tuple(record["shape_signature"], where)
         return Tensor(
             name=record["name"] or "",
-            dtype=TENSOR_TYPES[number],
+            dtype=TENSOR_TYPES[type_number],
             shape=shape,
             shape_signature=signature if signature and len(signature) == len(shape) else None,
             buffer=self._buffer_of(record, where),
@@ -251,7 +251,7 @@ class _ModelBuilder:
             raise ParseError(f"operator code {index} of {len(self._codes)}", where=f"{where}.opcode_index")
         name, is_custom, version = self._codes[index]
         options = record["builtin_options"] or record["builtin_options_2"]
-        large = record["large_custom_options_offset"], record["large_custom_options_size"]
+        large_options = record["large_custom_options_offset"], record["large_custom_options_size"]
         return Operator(
             name=name,
             inputs=self._tuple(record["inputs"], where),
@@ -260,7 +260,7 @@ class _ModelBuilder:
             is_custom=is_custom,
             options_type=options.type if options else None,
             attributes=self._attributes(options, where),
-            custom_options=self._bytes(record["custom_options"], *large, f"{where}.custom_options"),
+            custom_options=self._bytes(record["custom_options"], *large_options, f"{where}.custom_options"),
             intermediates=self._tuple(record["intermediates"], where),
             mutating_variable_inputs=self._tuple(record["mutating_variable_inputs"], where),
             where=where,
@@ -268,8 +268,8 @@ class _ModelBuilder:
 
     def _attributes(self, options: Record | None, where: str) -> Mapping[str, Any]:
         fields = options.fields.items() if options else ()
-        plain = {name: self._tuple(v, where) if isinstance(v, np.ndarray) else v for name, v in fields}
-        return MappingProxyType(plain)
+        plain_fields = {name: self._tuple(v, where) if isinstance(v, np.ndarray) else v for name, v in fields}
+        return MappingProxyType(plain_fields)
 
     def _signature(self, record: Record) -> Signature:
         inputs, outputs = _tensor_map(record["inputs"]), _tensor_map(record["outputs"])

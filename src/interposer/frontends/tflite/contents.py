@@ -55,8 +55,8 @@ def byte_size(dtype: str, elements: int) -> int | None:
         return (elements * _PACKED[dtype] + 7) // 8
     if dtype in _WIDTHS:
         return elements * _WIDTHS[dtype]
-    known = numpy_dtype(dtype)
-    return elements * known.itemsize if known else None
+    numpy_type = numpy_dtype(dtype)
+    return elements * numpy_type.itemsize if numpy_type else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +255,9 @@ class Model:
 
 
 def _values(data: memoryview, tensor: Tensor) -> NDArray[Any]:
-    raw = np.frombuffer(data, np.uint8)
+    raw_bytes = np.frombuffer(data, np.uint8)
     dtype = numpy_dtype(tensor.dtype)
     if dtype is None or tensor.is_sparse:
-        return raw
-    values: NDArray[Any] = raw != 0 if dtype == np.bool_ else raw.view(dtype)
+        return raw_bytes
+    values: NDArray[Any] = raw_bytes != 0 if dtype == np.bool_ else raw_bytes.view(dtype)
     return values.reshape(tensor.shape)

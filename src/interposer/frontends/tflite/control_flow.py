@@ -27,10 +27,10 @@ _MOST_BRANCHES: Final = 64
 @operator("CALL", "STABLEHLO_COMPOSITE", options=True)
 def call(node: Node) -> list[Value]:
     """Convert CALL and STABLEHLO_COMPOSITE: the subgraph is inlined in place of the operator."""
-    number = _named(node, "subgraph" if node.kind == "CALL" else "decomposition_subgraph_index")
-    call = Call.of(node, [number])
+    subgraph_number = _named(node, "subgraph" if node.kind == "CALL" else "decomposition_subgraph_index")
+    call = Call.of(node, [subgraph_number])
     call.give_handles()
-    return node.importer.inlined(number, call.values, call.bound)
+    return node.importer.inlined(subgraph_number, call.values, call.bound)
 
 
 @operator("CALL_ONCE", options=True)
@@ -90,9 +90,9 @@ def _selected(
     index, name, source = operands[-1], node.name, node.source
     number_of_branch = importer.constant(np.array(number, index.known.dtype.numpy), "constant")
     is_taken = importer.add_layer(EQUAL, [index, number_of_branch], name, source).output
-    others = branches[-1] if number + 2 >= len(branches) else _rest(node, operands, branches, number + 1)
+    other_branches = branches[-1] if number + 2 >= len(branches) else _rest(node, operands, branches, number + 1)
     op = If(max(1, len(branches[0].outputs)))
-    return importer.add_control(op, [is_taken, *operands], [branches[number], others], name, source)
+    return importer.add_control(op, [is_taken, *operands], [branches[number], other_branches], name, source)
 
 
 def _rest(node: Node, operands: Sequence[Value], branches: Sequence[Graph], number: int) -> Graph:
@@ -113,24 +113,24 @@ def while_(node: Node) -> list[Value]:
 
     All values are carried. The regions are converted repeatedly until the infos of the carried values no longer change.
     """
-    body, condition = _named(node, "body_subgraph_index"), _named(node, "cond_subgraph_index")
-    call = Call.of(node, [body, condition])
+    body_number, condition_number = _named(node, "body_subgraph_index"), _named(node, "cond_subgraph_index")
+    call = Call.of(node, [body_number, condition_number])
     call.give_handles(range(len(node.operator.inputs)))
-    if any(node.importer.accesses([condition], call.bound)[0].written.values()):
+    if any(node.importer.accesses([condition_number], call.bound)[0].written.values()):
         node.fail("its condition writes a variable, which is not supported")
     values = [*call.values, *call.states()]
     carried = [value.known.with_constant(None) for value in values]
     while True:
-        region = node.importer.region(body, carried, call.bound, call.names)
+        region = node.importer.region(body_number, carried, call.bound, call.names)
         wider = _merged(node, carried, [layer.values[0].known for layer in region.outputs])
         if wider == carried:
             break
         carried = wider
-    test = node.importer.region(condition, carried, call.bound, call.names)
-    for layer in test.outputs[1:]:
-        test.erase(layer)
-    test.erase_dead()
-    return call.results(node.control(While(len(values)), values, [test, region]))
+    test_region = node.importer.region(condition_number, carried, call.bound, call.names)
+    for layer in test_region.outputs[1:]:
+        test_region.erase(layer)
+    test_region.erase_dead()
+    return call.results(node.control(While(len(values)), values, [test_region, region]))
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,10 @@ class Call:
         """Return how an operator calls the subgraphs with these numbers."""
         names = {index: node.importer.handle(index) for index in node.operator.inputs}
         bound = handles_in(node.operator, {index: name for index, name in names.items() if name is not None})
-        first = 1 if node.kind in SELECTING else 0
-        values = [node.value(i) for i in range(first, node.num_inputs) if names[node.operator.inputs[i]] is None]
+        first_operand = 1 if node.kind in SELECTING else 0
+        values = [
+            node.value(i) for i in range(first_operand, node.num_inputs) if names[node.operator.inputs[i]] is None
+        ]
         return cls(node, values, bound, node.importer.accesses(numbers, bound))
 
     @property

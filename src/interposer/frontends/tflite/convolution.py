@@ -100,7 +100,7 @@ def transpose_convolution_3d(node: Node) -> Value:
     if len(shape) != 5:
         node.fail(f"the output's shape is {shape}; expected five dimensions")
     batch, *volume, channels = concrete(node, x.known.shape, "the input")
-    *sizes, results, depth = concrete(node, weights.known.shape, "the weights")
+    *sizes, output_channels, depth = concrete(node, weights.known.shape, "the weights")
     if depth != channels:
         node.fail(f"input has {channels} channels, but weights have {depth}")
     window = sliding(node, shape[1:4], sizes)
@@ -115,17 +115,17 @@ def transpose_convolution_3d(node: Node) -> Value:
         image_shape=shape[1:4],
     )
     image = node.step(op, columns)
-    return _with_bias(node, image, node.optional(3), results)
+    return _with_bias(node, image, node.optional(3), output_channels)
 
 
 def _with_bias(node: Node, image: Value, bias: Value | None, channels: int) -> Value:
     """Return the NCDHW volume as NDHWC, with the bias added and the fused activation applied."""
-    order, activation = Transpose((0, 2, 3, 4, 1)), node.options["fused_activation_function"]
+    to_channels_last, activation = Transpose((0, 2, 3, 4, 1)), node.options["fused_activation_function"]
     if bias is None:
-        return node.result(order, image, activation=activation)
+        return node.result(to_channels_last, image, activation=activation)
     if bias.known.shape[-1] != channels:
         node.fail(f"bias has {bias.known.shape[-1]} elements; expected {channels}, one for each output channel")
-    return node.result(Addition(), node.step(order, image), bias, activation=activation)
+    return node.result(Addition(), node.step(to_channels_last, image), bias, activation=activation)
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------

@@ -57,18 +57,18 @@ def _guarded(convert: Converter) -> Converter:
     @functools.wraps(convert)
     def checked(node: Node) -> Sequence[Value]:
         try:
-            returned = convert(node)
+            converted = convert(node)
         except InterposerError:
             raise
         except Exception as error:
             node.fail(f"its function failed ({type(error).__name__}: {error})")
-        values: list[Any] = list(returned) if isinstance(returned, list | tuple) else [returned]
+        values: list[Any] = list(converted) if isinstance(converted, list | tuple) else [converted]
         for value in values:
             if not isinstance(value, Value):
                 node.fail(f"its function returned {value!r}; expected a Value, or a sequence of such")
-        if not isinstance(returned, Value) or len(node.operator.outputs) == 1:
+        if not isinstance(converted, Value) or len(node.operator.outputs) == 1:
             return values
-        return returned.producer.outputs  # `Node.result` gives the first one
+        return converted.producer.outputs  # `Node.result` gives the first one
 
     return checked
 

@@ -26,19 +26,23 @@ def cut(
     A `signature` that calls the subgraph gets the same inputs and outputs. Its own names have precedence over those of
     tensors.
     """
-    main = model.subgraphs[number]
-    titles = Signature("", number, {}, {}) if signature is None else signature
-    sources = _tensors(main, inputs, titles.inputs)
-    results = None if outputs is None else _tensors(main, outputs, titles.outputs)
-    if sources is None or (outputs is not None and results is None):
+    subgraph = model.subgraphs[number]
+    names = Signature("", number, {}, {}) if signature is None else signature
+    input_indices = _tensors(subgraph, inputs, names.inputs)
+    output_indices = None if outputs is None else _tensors(subgraph, outputs, names.outputs)
+    if input_indices is None or (outputs is not None and output_indices is None):
         return model
-    added = {name: index for name, index in zip(inputs, sources, strict=True) if index not in main.inputs}
-    known = (*main.inputs, *added.values())
-    declared_outputs = main.outputs if signature is None else tuple(signature.outputs.values())
-    ends = declared_outputs if results is None else tuple(results)
-    shorter = replace(main, inputs=known, outputs=ends, operators=_between(main, set(known), ends))
-    ended = titles.outputs if results is None else dict(zip(outputs or (), results, strict=True))
-    ended_signature = replace(titles, inputs={**titles.inputs, **added}, outputs=ended)
+    added_inputs = {
+        name: index for name, index in zip(inputs, input_indices, strict=True) if index not in subgraph.inputs
+    }
+    all_inputs = (*subgraph.inputs, *added_inputs.values())
+    declared_outputs = subgraph.outputs if signature is None else tuple(signature.outputs.values())
+    end_tensors = declared_outputs if output_indices is None else tuple(output_indices)
+    shorter = replace(
+        subgraph, inputs=all_inputs, outputs=end_tensors, operators=_between(subgraph, set(all_inputs), end_tensors)
+    )
+    outputs_by_name = names.outputs if output_indices is None else dict(zip(outputs or (), output_indices, strict=True))
+    ended_signature = replace(names, inputs={**names.inputs, **added_inputs}, outputs=outputs_by_name)
     return replace(
         model,
         subgraphs=(*model.subgraphs[:number], shorter, *model.subgraphs[number + 1 :]),
@@ -60,9 +64,9 @@ def _tensors(subgraph: Subgraph, names: Sequence[str], known: Mapping[str, int])
 
 def _between(subgraph: Subgraph, sources: set[int], ends: Sequence[int]) -> tuple[Operator, ...]:
     """Return the operators on which the tensors `ends` depend, given the tensors `sources`, in the file's order."""
-    needed, operators = set(ends) - sources, list[Operator]()
+    needed_tensors, operators = set(ends) - sources, list[Operator]()
     for operator in reversed(subgraph.operators):
-        if not operator.outputs or any(operator.mutating_variable_inputs) or needed & set(operator.outputs):
+        if not operator.outputs or any(operator.mutating_variable_inputs) or needed_tensors & set(operator.outputs):
             operators.append(operator)
-            needed |= set(operator.inputs) - sources
+            needed_tensors |= set(operator.inputs) - sources
     return tuple(reversed(operators))

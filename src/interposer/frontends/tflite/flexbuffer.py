@@ -79,21 +79,23 @@ class _Decoder:
         self._values += 1
         if self._values > MOST_VALUES or level > MOST_LEVELS:
             raise DamagedFileError(f"a FlexBuffer with more than {MOST_VALUES} values or {MOST_LEVELS} levels")
-        kind, inner = packed >> 2, 1 << (packed & 3)
+        kind, own_width = packed >> 2, 1 << (packed & 3)
         if kind == _NULL:
             return None
         if kind in {_INT, _UINT, _FLOAT, _BOOL}:
             return self._number(at, width, kind)
-        target = at - self._number(at, width, _UINT)
+        target_position = at - self._number(at, width, _UINT)
         if kind in _INDIRECT:
-            return self._number(target, inner, _INDIRECT[kind])
+            return self._number(target_position, own_width, _INDIRECT[kind])
         if kind in _TYPED:
-            return self._elements(target, inner, _TYPED[kind], self._size(target, inner), level)
+            return self._elements(
+                target_position, own_width, _TYPED[kind], self._size(target_position, own_width), level
+            )
         if kind in _FIXED:
-            return self._elements(target, inner, *_FIXED[kind], level)
+            return self._elements(target_position, own_width, *_FIXED[kind], level)
         if kind not in self._by_kind:
             raise DamagedFileError(f"a FlexBuffer with the type {kind}, which is not known")
-        return self._by_kind[kind](target, inner, level)
+        return self._by_kind[kind](target_position, own_width, level)
 
     def _bytes(self, at: int, count: int) -> bytes:
         if at < 0 or count < 0 or at + count > len(self._data):
@@ -145,6 +147,6 @@ class _Decoder:
     def _map(self, at: int, width: int, level: int) -> dict[str, Any]:
         values = self._vector(at, width, level)
         keys = at - 3 * width
-        inner = self._number(keys + width, width, _UINT)
-        names = self._elements(keys - self._number(keys, width, _UINT), inner, _KEY, len(values), level)
+        key_width = self._number(keys + width, width, _UINT)
+        names = self._elements(keys - self._number(keys, width, _UINT), key_width, _KEY, len(values), level)
         return dict(zip(names, values, strict=True))

@@ -83,15 +83,15 @@ class SubgraphImporter(ImportState):
         """
         infos, states = infos[: len(infos) - len(names)], infos[len(infos) - len(names) :]
         indices = self._inputs_of(number, infos, bound)
-        inner = self._inside(number, Network(self.called_subgraph(number).name))
-        inner._bind(bound)
-        inner._add_region_inputs(indices, infos, names, states)
-        inner._convert_all()
-        inner._add_outputs()
-        graph = inner.network.graph
+        region_importer = self._inside(number, Network(self.called_subgraph(number).name))
+        region_importer._bind(bound)
+        region_importer._add_region_inputs(indices, infos, names, states)
+        region_importer._convert_all()
+        region_importer._add_outputs()
+        graph = region_importer.network.graph
         for name in names:
-            graph.add(Output(len(graph.outputs)), [inner.scope.values[name]], name=f"{name}:next")
-        inner._drop_unused_constants()
+            graph.add(Output(len(graph.outputs)), [region_importer.scope.values[name]], name=f"{name}:next")
+        region_importer._drop_unused_constants()
         return graph
 
     def inlined(self, number: int, values: Sequence[Value], bound: Bound = ()) -> list[Value]:
@@ -100,21 +100,25 @@ class SubgraphImporter(ImportState):
         `bound` has the variables whose handles are inputs of the subgraph; `values` are the other inputs.
         """
         indices = self._inputs_of(number, [value.known for value in values], bound)
-        inner = self._inside(number, self.network)
-        inner.scope = self.scope
-        inner._bind(bound)
-        inner._values.update(zip(indices, values, strict=True))
-        inner._convert_all()
-        inner.place = "outputs"
-        return [inner.value(index) for index in inner.subgraph.outputs if index not in inner._handles]
+        inlined_importer = self._inside(number, self.network)
+        inlined_importer.scope = self.scope
+        inlined_importer._bind(bound)
+        inlined_importer._values.update(zip(indices, values, strict=True))
+        inlined_importer._convert_all()
+        inlined_importer.place = "outputs"
+        return [
+            inlined_importer.value(index)
+            for index in inlined_importer.subgraph.outputs
+            if index not in inlined_importer._handles
+        ]
 
     def _initialized(self, number: int) -> Scope:
         """Convert subgraph `number`, which initializes variables, to a graph of its own; return what it writes."""
-        inner = self._inside(number, Network(self.called_subgraph(number).name))
-        inner.scope = Scope(inner.network.graph, self.variables, is_initial=True)
-        inner._refuse_unknown()
-        inner._convert_all()
-        return inner.scope
+        initializer = self._inside(number, Network(self.called_subgraph(number).name))
+        initializer.scope = Scope(initializer.network.graph, self.variables, is_initial=True)
+        initializer._refuse_unknown()
+        initializer._convert_all()
+        return initializer.scope
 
     def _inside(self, number: int, network: Network) -> SubgraphImporter:
         """Return an importer for subgraph `number` of the model that adds its layers to `network`."""
@@ -142,7 +146,7 @@ class SubgraphImporter(ImportState):
     # --- inputs and outputs -------------------------------------------------------------------------------------------
 
     def _add_inputs(self) -> None:
-        number, values = 0, self.request.values
+        binding_id, values = 0, self.request.values
         check_names(values, self.inputs.indices)
         for name, index in self.inputs.indices.items():
             info = self.inputs.info(name)
@@ -151,11 +155,11 @@ class SubgraphImporter(ImportState):
                 self._values[index] = self.constant(array, name, quantization=info.quantization)
                 continue
             source = self.source("inputs")
-            layer = self.network.graph.add(Input(number), name=name, outputs=[info], source=source)
+            layer = self.network.graph.add(Input(binding_id), name=name, outputs=[info], source=source)
             infer_layer(layer)
             self.add_input(layer.output)
             self._values[index] = layer.output
-            number += 1
+            binding_id += 1
 
     def _add_region_inputs(
         self, indices: Sequence[int], infos: Sequence[TensorInfo], names: Sequence[str], states: Sequence[TensorInfo]
@@ -186,17 +190,17 @@ class SubgraphImporter(ImportState):
 
     def _refuse_unknown(self) -> None:
         """Raise `UnsupportedOperatorError` for unknown operators of this subgraph and of called subgraphs."""
-        operators, pending, seen = list[Operator](), [self.request.number], set[int]()
-        while pending:
-            number = pending.pop()
-            if number not in seen:
-                seen.add(number)
+        operators, pending_subgraphs, seen_subgraphs = list[Operator](), [self.request.number], set[int]()
+        while pending_subgraphs:
+            number = pending_subgraphs.pop()
+            if number not in seen_subgraphs:
+                seen_subgraphs.add(number)
                 of_subgraph = self.request.model.subgraphs[number].operators
                 operators += of_subgraph
-                pending += (inner for operator in of_subgraph for _, inner in called(operator))
-        unknown = [operator for operator in operators if self._find(operator) is None]
-        if unknown:
-            raise missing_operators((_title(operator), _place(operator)) for operator in unknown)
+                pending_subgraphs += (inner for operator in of_subgraph for _, inner in called(operator))
+        unknown_operators = [operator for operator in operators if self._find(operator) is None]
+        if unknown_operators:
+            raise missing_operators((_title(operator), _place(operator)) for operator in unknown_operators)
 
     def _convert_all(self) -> None:
         self._converted[0] += 1 + len(self.subgraph.operators)
@@ -222,10 +226,10 @@ class SubgraphImporter(ImportState):
         return STAND_IN if entry is None and operator.is_custom and self.request.stand_in else entry
 
     def _convert(self, index: int, operator: Operator, entry: Entry) -> None:
-        number, place = self.request.number, f"operators[{index}] {operator.name}"
-        self.place = f"subgraphs[{number}].{place}" if number else place
+        subgraph_number, place = self.request.number, f"operators[{index}] {operator.name}"
+        self.place = f"subgraphs[{subgraph_number}].{place}" if subgraph_number else place
         with self.conversion(self.place, partial(self.refuse_operator, operator)):
-            name = f"{operator.name}:{number}:{index}"
+            name = f"{operator.name}:{subgraph_number}:{index}"
             converted = entry.convert(Node(self, operator, _options(operator, entry), name, self.source(self.place)))
             self._take(operator, [converted] if isinstance(converted, Value) else converted)
 

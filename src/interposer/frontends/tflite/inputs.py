@@ -75,11 +75,11 @@ class Inputs:
 
     def usual_shapes(self) -> dict[str, TensorShape]:
         """Return the shapes that the file was exported with, for those inputs that have open dimensions."""
-        usual = self._exported_shapes()
+        exported_shapes = self._exported_shapes()
         closed = {
-            name: _closed(info.shape, usual[name])
+            name: _closed(info.shape, exported_shapes[name])
             for name, info in self.infos().items()
-            if info.rank == usual[name].rank and not info.is_concrete
+            if info.rank == exported_shapes[name].rank and not info.is_concrete
         }
         return {name: shape for name, shape in closed.items() if shape.is_concrete}
 
@@ -128,13 +128,13 @@ def input_ports(subgraph: Subgraph, signature: Signature | None) -> dict[str, in
     A number is appended to repeated names. `ParseError` is raised if a tensor of the signature is no input of the
     subgraph.
     """
-    named = {} if signature is None else dict(signature.inputs)
-    for name, index in named.items():
+    index_of_name = {} if signature is None else dict(signature.inputs)
+    for name, index in index_of_name.items():
         if signature is not None and index not in subgraph.inputs:
             message = f"its input {name!r} is tensor {index}, which is no input of subgraph {signature.subgraph}"
             raise ParseError(message, where=f"signature {signature.key!r}")
-    unnamed = [index for index in subgraph.inputs if index not in named.values()]
-    return _named([*named.items(), *((subgraph.tensors[index].name, index) for index in unnamed)], "input")
+    unnamed = [index for index in subgraph.inputs if index not in index_of_name.values()]
+    return _named([*index_of_name.items(), *((subgraph.tensors[index].name, index) for index in unnamed)], "input")
 
 
 def output_ports(subgraph: Subgraph, signature: Signature | None) -> dict[str, int]:

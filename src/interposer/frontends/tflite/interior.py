@@ -48,8 +48,8 @@ def padded(node: Node, x: Value, low: Sequence[int], high: Sequence[int], filler
     """Return `x` with copies of the scalar `filler` before and after each axis; negative numbers remove elements."""
     for axis, (before, after) in enumerate(zip(low, high, strict=True)):
         shape = list(concrete(node, x.known.shape, "the input"))
-        first, last = (_border(node, shape, axis, count, filler) for count in (before, after))
-        pieces = [piece for piece in (first, x, last) if piece is not None]
+        border_before, border_after = (_border(node, shape, axis, count, filler) for count in (before, after))
+        pieces = [piece for piece in (border_before, x, border_after) if piece is not None]
         x = node.step(Concat(axis), *pieces) if len(pieces) > 1 else x
         x = _cropped(node, x, axis, max(0, -before), max(0, -after))
     return x

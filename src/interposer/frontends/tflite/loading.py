@@ -96,8 +96,8 @@ def template(
         return _template(replace(_calling(request, key), dynamic=True), path, signatures, metadata)
 
     signatures = {other.key: partial(of_signature, other.key) for other in model.signatures}
-    chosen = request if signature is None else _calling(request, signature)
-    return _template(replace(chosen, shapes=dict(shapes or {}), dynamic=dynamic), path, signatures, metadata)
+    chosen_request = request if signature is None else _calling(request, signature)
+    return _template(replace(chosen_request, shapes=dict(shapes or {}), dynamic=dynamic), path, signatures, metadata)
 
 
 def _template(
@@ -112,10 +112,16 @@ def _template(
             return SubgraphImporter(bound).convert()
 
     with errors_at(path):
-        unbound = SubgraphImporter(request)
-        inputs = unbound.inputs
+        importer = SubgraphImporter(request)
+        inputs = importer.inputs
         return Template(
-            unbound.network.name, inputs.infos(), unbound.outputs(), build, inputs.usual_shapes(), signatures, metadata
+            importer.network.name,
+            inputs.infos(),
+            importer.outputs(),
+            build,
+            inputs.usual_shapes(),
+            signatures,
+            metadata,
         )
 
 

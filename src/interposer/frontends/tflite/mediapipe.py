@@ -35,10 +35,12 @@ def _numbers(node: Node, count: int) -> tuple[int, ...]:
     """
     if len(node.raw_options) < 4 * count:
         node.fail(f"its options have {len(node.raw_options)} bytes; expected at least {4 * count}")
-    padding, *sizes = numbers = struct.unpack_from(f"<{count}i", node.raw_options)
+    padding, *sizes = all_numbers = struct.unpack_from(f"<{count}i", node.raw_options)
     if padding not in {_SAME, _VALID} or not all(1 <= number <= 1 << 16 for number in sizes):
-        node.fail(f"its options are {numbers}; expected padding {_SAME} (SAME) or {_VALID} (VALID), and sizes from 1")
-    return numbers
+        node.fail(
+            f"its options are {all_numbers}; expected padding {_SAME} (SAME) or {_VALID} (VALID), and sizes from 1"
+        )
+    return all_numbers
 
 
 @operator("Convolution2DTransposeBias", custom=True)
@@ -127,8 +129,8 @@ def _windows(node: Node, sizes: tuple[int, ...]) -> tuple[Window, Window]:
     padding, stride_x, stride_y, size_x, size_y, _ = _numbers_of_window(node)
     windows = []
     for size, window, stride in ((sizes[0], size_y, stride_y), (sizes[1], size_x, stride_x)):
-        plain = Window(window, stride, 1, 0, 0)
-        pads = plain.same_pads(size) if padding == _SAME else (0, 0)
+        unpadded_window = Window(window, stride, 1, 0, 0)
+        pads = unpadded_window.same_pads(size) if padding == _SAME else (0, 0)
         assert pads is not None  # the sizes are known
         windows.append(Window(window, stride, 1, *pads))
     return windows[0], windows[1]

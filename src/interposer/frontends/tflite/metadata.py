@@ -86,7 +86,7 @@ class _Bytes(io.RawIOBase):
 
     def __init__(self, data: memoryview) -> None:
         super().__init__()
-        self._data, self._at = data, 0
+        self._data, self._position = data, 0
 
     def readable(self) -> bool:
         return True
@@ -95,15 +95,15 @@ class _Bytes(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: len(self._data)}[whence]
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: len(self._data)}[whence]
         if start + offset < 0:
             raise ValueError(f"position {start + offset} is before the start of the file")
-        self._at = start + offset
-        return self._at
+        self._position = start + offset
+        return self._position
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        taken = self._data[self._at : self._at + len(view)]
-        view[: len(taken)] = taken
-        self._at += len(taken)
-        return len(taken)
+        chunk = self._data[self._position : self._position + len(view)]
+        view[: len(chunk)] = chunk
+        self._position += len(chunk)
+        return len(chunk)

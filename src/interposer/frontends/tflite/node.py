@@ -61,12 +61,12 @@ class Node(SharedNode):
 
         The operator fails if the option is absent and has no default, or is no number.
         """
-        number = self.options.get(name, default)
-        if number is None:
+        option_number = self.options.get(name, default)
+        if option_number is None:
             self.fail(f"the option {name} is missing")
-        if not isinstance(number, int | float):
-            self.fail(f"the option {name} is {number!r}; expected a number")
-        return kind(number)
+        if not isinstance(option_number, int | float):
+            self.fail(f"the option {name} is {option_number!r}; expected a number")
+        return kind(option_number)
 
     # --- inputs and outputs -------------------------------------------------------------------------------------------
 
@@ -255,13 +255,16 @@ class Node(SharedNode):
             self.fail(error)
         inferred = op.infer_infos(*infos)
         of_file = declared or [None] * len(inferred)
-        outputs = [self._agreed(*pair, quantization) for pair in zip(inferred, of_file, strict=True)]
+        outputs = [
+            self._agreed(*inferred_and_stored, quantization)
+            for inferred_and_stored in zip(inferred, of_file, strict=True)
+        ]
         name = f"{self.name}:{suffix}" if suffix else self.name
         arrays = _known(inferred) or _folded(op, infos, outputs, fold)
         if arrays is not None:
             constants = zip(arrays, outputs, strict=True)
             return [self.importer.constant(array, name, quantization=info.quantization) for array, info in constants]
-        to_declare = [_declared(*pair) for pair in zip(outputs, inferred, strict=True)]
+        to_declare = [_declared(*output_and_inferred) for output_and_inferred in zip(outputs, inferred, strict=True)]
         return list(self.importer.add_layer(op, operands, name, self.source, to_declare).outputs)
 
     def constant(self, array: Array, quantization: Quantization | None = None) -> Value:

@@ -22,8 +22,8 @@ def quantize(node: Node) -> Value:
     """Convert QUANTIZE; scale and zero point are those of the output."""
     if node.output_info.quantization is None:
         node.fail("its output has no scale")
-    stored = node.importer.stored_type(node.operator.outputs[0])
-    x = _clamped(node, stored) if packed_bits(stored) else node.value(0)
+    stored_type = node.importer.stored_type(node.operator.outputs[0])
+    x = _clamped(node, stored_type) if packed_bits(stored_type) else node.value(0)
     return node.result(Quantize(node.output_info.dtype), x)
 
 
@@ -36,8 +36,8 @@ def _clamped(node: Node, stored: str) -> Value:
     if not x.known.dtype.is_float or info.quantization is None or info.quantization.axis is not None:
         node.fail(f"its output is {stored}, which is only supported for a float input and one scale")
     low, high = ((bound - info.zero_point) * info.scale for bound in integer_range(stored))
-    raised = node.step(Maximum(), x, node.constant(np.asarray(low, x.known.dtype.numpy)))
-    return node.step(Minimum(), raised, node.constant(np.asarray(high, x.known.dtype.numpy)))
+    clamped_below = node.step(Maximum(), x, node.constant(np.asarray(low, x.known.dtype.numpy)))
+    return node.step(Minimum(), clamped_below, node.constant(np.asarray(high, x.known.dtype.numpy)))
 
 
 @operator("DEQUANTIZE")

@@ -40,10 +40,10 @@ _GATES: Final = ("input", "forget", "cell", "output")
 
 
 def _function(node: Node) -> FusedActivation:
-    number = node.options["fused_activation_function"]
-    if number not in FUSED_FUNCTIONS:
-        node.fail(f"the fused activation {number} is not supported")
-    return FUSED_FUNCTIONS[number]
+    function_number = node.options["fused_activation_function"]
+    if function_number not in FUSED_FUNCTIONS:
+        node.fail(f"the fused activation {function_number} is not supported")
+    return FUSED_FUNCTIONS[function_number]
 
 
 def _rounding(node: Node) -> ActivationRounding:
@@ -106,9 +106,9 @@ def sequence_rnn(node: Node) -> Sequence[Value | None]:
 @operator("BIDIRECTIONAL_SEQUENCE_RNN", options=True)
 def bidirectional_rnn(node: Node) -> Sequence[Value | None]:
     """Convert BIDIRECTIONAL_SEQUENCE_RNN."""
-    merged = node.options["merge_outputs"]
-    op = BidirectionalSequenceRnn(_function(node), node.options["time_major"], merged, _rounding(node))
-    return _outputs(node, op, _values(node, 12), [0] if merged else [0, 3], {4: 1, 8: 2})
+    merges_outputs = node.options["merge_outputs"]
+    op = BidirectionalSequenceRnn(_function(node), node.options["time_major"], merges_outputs, _rounding(node))
+    return _outputs(node, op, _values(node, 12), [0] if merges_outputs else [0, 3], {4: 1, 8: 2})
 
 
 @operator("SVDF", options=True)
@@ -223,8 +223,8 @@ def _basic_of_floats(node: Node, inputs: Value) -> tuple[Value, Value, Value | N
     sums = node.output(3, FullyConnected(transpose_weight_matrix=True), inputs, node.value(2, rank=2), node.value(3))
     of_gates = node.steps(Splitter(1, (sums.known.shape[1] // 4,) * 4), sums)
     input_gate, forget_gate, output_gate = (node.step(SIGMOID, of_gates[index]) for index in (0, 2, 3))
-    added = node.step(Multiplication(), input_gate, node.step(TANH, of_gates[1]))
-    cell = node.output(1, Addition(), added, node.step(Multiplication(), forget_gate, node.value(4)))
+    gated_candidate = node.step(Multiplication(), input_gate, node.step(TANH, of_gates[1]))
+    cell = node.output(1, Addition(), gated_candidate, node.step(Multiplication(), forget_gate, node.value(4)))
     return node.output(0, Multiplication(), output_gate, node.step(TANH, cell)), cell, sums
 
 
@@ -252,12 +252,12 @@ def _basic_of_integers(node: Node) -> tuple[Value, Value, Value | None]:
 @operator("BIDIRECTIONAL_SEQUENCE_LSTM", options=True)
 def bidirectional_lstm(node: Node) -> Sequence[Value | None]:
     """Convert BIDIRECTIONAL_SEQUENCE_LSTM."""
-    merged = node.options["merge_outputs"]
+    merges_outputs = node.options["merge_outputs"]
     op = BidirectionalSequenceLstm(
         activation_func=_function(node),
         time_major=node.options["time_major"],
-        merge_outputs=merged,
+        merge_outputs=merges_outputs,
         activation_rounding=_rounding(node),
         **_clips(node, "clipping_thres_cell", "clipping_thres_proj"),
     )
-    return _outputs(node, op, _values(node, 48), [0] if merged else [0, 5], {35: 1, 36: 2, 37: 3, 38: 4})
+    return _outputs(node, op, _values(node, 48), [0] if merges_outputs else [0, 5], {35: 1, 36: 2, 37: 3, 38: 4})

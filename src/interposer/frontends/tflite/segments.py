@@ -33,13 +33,13 @@ def segment_sum(node: Node) -> Value:
 
     The greatest segment number determines how many rows the result has.
     """
-    data, numbers = node.value(0), node.value(1, rank=1)
-    before_first, one = (node.constant(np.full(1, number, numbers.known.dtype.numpy)) for number in (-1, 1))
-    greatest = node.step(Reduce((0,), True, ReduceOperation.MAX), node.step(Concat(0), numbers, before_first))
-    row_shape = node.step(Slice((1,), (-1,)), node.step(Shape(numbers.known.dtype), data))
+    data, segment_numbers = node.value(0), node.value(1, rank=1)
+    before_first, one = (node.constant(np.full(1, number, segment_numbers.known.dtype.numpy)) for number in (-1, 1))
+    greatest = node.step(Reduce((0,), True, ReduceOperation.MAX), node.step(Concat(0), segment_numbers, before_first))
+    row_shape = node.step(Slice((1,), (-1,)), node.step(Shape(segment_numbers.known.dtype), data))
     shape = node.step(Concat(0), node.step(Addition(), greatest, one), row_shape)
     op = ScatterNd(ScatterFunction.ADD, input_enabled=False)
-    return node.result(op, shape, _as_column(node, numbers), data)
+    return node.result(op, shape, _as_column(node, segment_numbers), data)
 
 
 @operator(*_FUNCTIONS)
@@ -48,9 +48,9 @@ def unsorted_segments(node: Node) -> Value:
 
     They are written to an extra row, which is sliced off.
     """
-    data, numbers = node.value(0), node.value(1)
+    data, segment_numbers = node.value(0), node.value(1)
     count = node.integer_of(2, "the number of segments")
-    shape = data.known.shape[numbers.known.rank :]
+    shape = data.known.shape[segment_numbers.known.rank :]
     if any(isinstance(size, Dim) for size in shape):
         node.open_shape("the size of a row is not known")
     if count < 0:
@@ -58,7 +58,7 @@ def unsorted_segments(node: Node) -> Value:
     function = _FUNCTIONS[node.kind]
     start = node.constant(np.full((), _neutral(function, data.known.dtype), data.known.dtype.numpy))
     base = node.step(BroadcastTo((count + 1, *shape)), start)
-    rows = _as_column(node, _kept(node, numbers, count))
+    rows = _as_column(node, _kept(node, segment_numbers, count))
     scattered = node.step(ScatterNd(function), base, rows, node.step(Reshape((-1, *shape)), data))
     return node.result(Slice((0,) * (1 + len(shape)), (count, *shape)), scattered)
 

@@ -45,12 +45,14 @@ def computed_strided_slice(node: Node) -> Value:
     if o["offset"]:
         end = node.step(ADD, begin, end)
     places = _axes(node, count, o["ellipsis_mask"], o["new_axis_mask"])
-    numbers, axes = [number for number, _ in places], [axis for _, axis in places]
-    shrunk = _bits(o["shrink_axis_mask"], numbers)
-    strides = np.where(shrunk, 1, strides[numbers])
+    item_numbers, axes = [number for number, _ in places], [axis for _, axis in places]
+    shrunk = _bits(o["shrink_axis_mask"], item_numbers)
+    strides = np.where(shrunk, 1, strides[item_numbers])
     forward = np.where(strides > 0, _FARTHEST, -_FARTHEST)
-    begin = _replaced(node, _picked(node, begin, numbers), _bits(o["begin_mask"], numbers) & ~shrunk, -forward)
-    end = _replaced(node, _picked(node, end, numbers), _bits(o["end_mask"], numbers), forward)
+    begin = _replaced(
+        node, _picked(node, begin, item_numbers), _bits(o["begin_mask"], item_numbers) & ~shrunk, -forward
+    )
+    end = _replaced(node, _picked(node, end, item_numbers), _bits(o["end_mask"], item_numbers), forward)
     end = _replaced(node, end, shrunk, _next(node, begin))
     end = python_ends(node, x, begin, end, axes, strides.tolist())
     operands = x, begin, end, node.constant(strides.astype(begin.known.dtype.numpy))
@@ -62,24 +64,28 @@ def computed_strided_slice(node: Node) -> Value:
 
 def _view(count: int, structure: Mapping[str, int]) -> StridedSlice:
     """Return a slice of `count` whole axes that removes and inserts axes as the masks of `structure` say."""
-    zeros, ones, whole = (0,) * count, (1,) * count, (1 << count) - 1
-    return StridedSlice(zeros, ones, ones, begin_mask=whole, end_mask=whole, **structure)
+    zeros, ones, all_axes_mask = (0,) * count, (1,) * count, (1 << count) - 1
+    return StridedSlice(zeros, ones, ones, begin_mask=all_axes_mask, end_mask=all_axes_mask, **structure)
 
 
 def _axes(node: Node, count: int, ellipsis_mask: int, new_axis_mask: int) -> list[tuple[int, int]]:
     """Return pairs of a position in `begin`, which has `count` elements, and the axis of the input that it slices."""
     rank = node.info(0).rank
     inserted = sum(bool(new_axis_mask >> number & 1) for number in range(count))
-    skipped, axis, pairs = rank - (count - inserted - bool(ellipsis_mask)), 0, list[tuple[int, int]]()
+    num_ellipsis_axes, axis, positions_and_axes = (
+        rank - (count - inserted - bool(ellipsis_mask)),
+        0,
+        list[tuple[int, int]](),
+    )
     for number in range(count):
         if ellipsis_mask >> number & 1:
-            axis += skipped
+            axis += num_ellipsis_axes
         elif not new_axis_mask >> number & 1:
-            pairs.append((number, axis))
+            positions_and_axes.append((number, axis))
             axis += 1
-    if axis > rank or skipped < 0:
+    if axis > rank or num_ellipsis_axes < 0:
         node.fail(f"begin has {count} elements, which are too many for {node.info(0)}")
-    return pairs
+    return positions_and_axes
 
 
 def _bits(mask: int, numbers: Sequence[int]) -> Array:

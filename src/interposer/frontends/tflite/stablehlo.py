@@ -153,12 +153,16 @@ def concatenate(node: Node) -> Value:
 def broadcast_in_dim(node: Node) -> Value:
     """Convert STABLEHLO_BROADCAST_IN_DIM; the options name the output's dimension for each one of the input."""
     x, shape = node.value(0), concrete(node, node.output_info.shape, "the output")
-    places = tuple(node.options["broadcast_dimensions"] or ())
-    if len(places) != x.known.rank or len({*places}) != len(places) or not {*places} <= {*range(len(shape))}:
-        node.fail(f"the broadcast dimensions are {places}; expected {x.known.rank} of the output's {len(shape)}")
-    order = tuple(sorted(range(len(places)), key=lambda axis: places[axis]))
+    output_axes = tuple(node.options["broadcast_dimensions"] or ())
+    if (
+        len(output_axes) != x.known.rank
+        or len({*output_axes}) != len(output_axes)
+        or not {*output_axes} <= {*range(len(shape))}
+    ):
+        node.fail(f"the broadcast dimensions are {output_axes}; expected {x.known.rank} of the output's {len(shape)}")
+    order = tuple(sorted(range(len(output_axes)), key=lambda axis: output_axes[axis]))
     x = x if order == tuple(range(len(order))) else node.step(Transpose(order), x)
-    sizes = dict(zip(sorted(places), concrete(node, x.known.shape, "the input"), strict=True))
+    sizes = dict(zip(sorted(output_axes), concrete(node, x.known.shape, "the input"), strict=True))
     x = node.step(Reshape(tuple(sizes.get(axis, 1) for axis in range(len(shape)))), x)
     return node.result(BroadcastTo(shape), x)
 

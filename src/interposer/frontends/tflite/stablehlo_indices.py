@@ -61,10 +61,10 @@ class _Places(NamedTuple):
             node.fail(f"windows of shape {list(sizes)} do not fit into shape {list(shape)}")
         if any(sizes[axis] > 1 for axis in inserted):
             node.fail(f"windows of shape {list(sizes)} cannot lose the dimensions {list(inserted)}")
-        whole = tuple(axis for axis in axes if sizes[axis] == shape[axis] and axis not in inserted)
-        indexed = tuple(axis for axis in axes if axis not in whole) or axes[:1]
-        whole = tuple(axis for axis in axes if axis not in indexed)
-        return cls(shape, tuple(indexed), whole, frozenset(inserted), tuple(starts), tuple(sizes))
+        whole_axes = tuple(axis for axis in axes if sizes[axis] == shape[axis] and axis not in inserted)
+        indexed_axes = tuple(axis for axis in axes if axis not in whole_axes) or axes[:1]
+        whole_axes = tuple(axis for axis in axes if axis not in indexed_axes)
+        return cls(shape, tuple(indexed_axes), whole_axes, frozenset(inserted), tuple(starts), tuple(sizes))
 
     @property
     def window(self) -> tuple[int, ...]:
@@ -153,12 +153,12 @@ def scatter(node: Node) -> Value:
     if function is None:
         node.fail("its update computation is not one of: replace, add, multiply, maximum, minimum")
     indices, batch = _as_rows(node, node.value(1), node.options["index_vector_dim"])
-    places, order = _scattered(node, x, updates, len(batch))
+    places, update_order = _scattered(node, x, updates, len(batch))
     if len(places.starts) != indices.known.shape[-1]:
         node.fail(f"its dimensions {places.starts} do not fit indices of shape {indices.known.shape}")
     positions = places.positions(node, indices, batch, clamp=False)
     rows = transposed(node, x, (*places.indexed, *places.whole))
-    written = _written(node, function, rows, positions, transposed(node, updates, order), len(places.indexed))
+    written = _written(node, function, rows, positions, transposed(node, updates, update_order), len(places.indexed))
     back = np.argsort([*places.indexed, *places.whole])
     return node.result(Transpose(tuple(int(axis) for axis in back)), written)
 
@@ -166,17 +166,17 @@ def scatter(node: Node) -> Value:
 def _scattered(node: Node, x: Value, updates: Value, batch: int) -> tuple[_Places, list[int]]:
     """Return the places of the updates in the operand, and the order (batch, indexed, whole) of the updates' axes."""
     shape, of_updates = (concrete(node, operand.known.shape, "an operand") for operand in (x, updates))
-    inserted, windows = _option(node, "inserted_window_dims"), sorted(_option(node, "update_window_dims"))
-    remaining = [axis for axis in range(len(shape)) if axis not in inserted]
-    is_valid = len(remaining) == len(windows) and {*windows} <= {*range(len(of_updates))}
-    if not shape or not is_valid or len(of_updates) != batch + len(windows):
+    inserted_axes, window_axes = _option(node, "inserted_window_dims"), sorted(_option(node, "update_window_dims"))
+    remaining_axes = [axis for axis in range(len(shape)) if axis not in inserted_axes]
+    is_valid = len(remaining_axes) == len(window_axes) and {*window_axes} <= {*range(len(of_updates))}
+    if not shape or not is_valid or len(of_updates) != batch + len(window_axes):
         node.fail(f"updates of shape {updates.known.shape} do not fit an operand of shape {x.known.shape}")
     sizes = [1] * len(shape)
-    for axis, place in zip(remaining, windows, strict=True):
+    for axis, place in zip(remaining_axes, window_axes, strict=True):
         sizes[axis] = of_updates[place]
-    places = _Places.of(node, shape, sizes, inserted, _option(node, "scatter_dims_to_operand_dims"))
-    place_of = dict(zip(remaining, windows, strict=True))
-    batch_axes = [axis for axis in range(len(of_updates)) if axis not in windows]
+    places = _Places.of(node, shape, sizes, inserted_axes, _option(node, "scatter_dims_to_operand_dims"))
+    place_of = dict(zip(remaining_axes, window_axes, strict=True))
+    batch_axes = [axis for axis in range(len(of_updates)) if axis not in window_axes]
     return places, [*batch_axes, *(place_of[axis] for axis in (*places.window, *places.whole))]
 
 
@@ -184,12 +184,12 @@ def _written(node: Node, function: ScatterFunction, rows: Value, positions: Valu
     """Return the rows after the updates; positions that are not in the rows are dropped."""
     size, dtype = rows.known.shape[0], positions.known.dtype.numpy
     limits = np.array(rows.known.shape[:depth], dtype)
-    extra = np.array([size, *[0] * (depth - 1)], dtype)
+    extra_rows = np.array([size, *[0] * (depth - 1)], dtype)
     at_least = node.step(GREATER_OR_EQUAL, positions, node.constant(np.zeros_like(limits)))
-    below = node.step(LESS, positions, node.constant(limits))
-    each = node.step(LOGICAL_AND, at_least, below)
+    is_below = node.step(LESS, positions, node.constant(limits))
+    each = node.step(LOGICAL_AND, at_least, is_below)
     is_inside = node.step(Reduce((-1,), True, ReduceOperation.ALL), each)
-    positions = node.step(Where(), is_inside, positions, node.constant(extra))
+    positions = node.step(Where(), is_inside, positions, node.constant(extra_rows))
     zero = node.constant(np.zeros((), rows.known.dtype.numpy))
     longer = padded(node, rows, [0] * rows.known.rank, [1, *[0] * (rows.known.rank - 1)], zero)
     return sliced(node, node.step(ScatterNd(function), longer, positions, updates), 0, 0, size)

@@ -43,17 +43,23 @@ def _of_output_type(node: Node, index: int) -> Value:
 def dot_general(node: Node) -> Value:
     """Convert STABLEHLO_DOT_GENERAL to a product of matrices, whose rows and columns are the dimensions that remain."""
     lhs, rhs = _of_output_type(node, 0), _of_output_type(node, 1)
-    left, right = _Roles.of(node, "lhs", lhs), _Roles.of(node, "rhs", rhs)
-    if left.sizes(left.batch) != right.sizes(right.batch) or left.sizes(left.summed) != right.sizes(right.summed):
+    left_roles, right_roles = _Roles.of(node, "lhs", lhs), _Roles.of(node, "rhs", rhs)
+    if left_roles.sizes(left_roles.batch) != right_roles.sizes(right_roles.batch) or left_roles.sizes(
+        left_roles.summed
+    ) != right_roles.sizes(right_roles.summed):
         node.fail(f"shapes {lhs.known.shape} and {rhs.known.shape} do not fit its dimension numbers")
-    batch, summed = math.prod(left.sizes(left.batch)), math.prod(left.sizes(left.summed))
-    rows, columns = (math.prod(side.sizes(side.free)) for side in (left, right))
-    a = transposed(node, lhs, (*left.batch, *left.free, *left.summed))
-    b = transposed(node, rhs, (*right.batch, *right.summed, *right.free))
+    batch, depth = math.prod(left_roles.sizes(left_roles.batch)), math.prod(left_roles.sizes(left_roles.summed))
+    rows, columns = (math.prod(side.sizes(side.free)) for side in (left_roles, right_roles))
+    a = transposed(node, lhs, (*left_roles.batch, *left_roles.free, *left_roles.summed))
+    b = transposed(node, rhs, (*right_roles.batch, *right_roles.summed, *right_roles.free))
     product = node.step(
-        BatchMatMul(), _shaped(node, a, (batch, rows, summed)), _shaped(node, b, (batch, summed, columns))
+        BatchMatMul(), _shaped(node, a, (batch, rows, depth)), _shaped(node, b, (batch, depth, columns))
     )
-    shape = (*left.sizes(left.batch), *left.sizes(left.free), *right.sizes(right.free))
+    shape = (
+        *left_roles.sizes(left_roles.batch),
+        *left_roles.sizes(left_roles.free),
+        *right_roles.sizes(right_roles.free),
+    )
     return node.result(Reshape(shape), product)
 
 
@@ -69,10 +75,10 @@ class _Roles(NamedTuple):
     def of(cls, node: Node, side: str, x: Value) -> _Roles:
         shape = concrete(node, x.known.shape, "an operand")
         batch, summed = (tuple(node.options[f"{side}_{kind}_dimensions"] or ()) for kind in ("batching", "contracting"))
-        used = {*batch, *summed}
-        if len(used) != len(batch) + len(summed) or not used <= {*range(len(shape))}:
+        used_axes = {*batch, *summed}
+        if len(used_axes) != len(batch) + len(summed) or not used_axes <= {*range(len(shape))}:
             node.fail(f"the {side} dimensions {batch} and {summed} are not different ones of shape {x.known.shape}")
-        return cls(shape, batch, summed, tuple(axis for axis in range(len(shape)) if axis not in used))
+        return cls(shape, batch, summed, tuple(axis for axis in range(len(shape)) if axis not in used_axes))
 
     def sizes(self, axes: Sequence[int]) -> tuple[int, ...]:
         """Return the sizes of these dimensions."""
@@ -114,17 +120,17 @@ class _Convolution(NamedTuple):
         axes = len(node.options["input_spatial_dimensions"] or ())
         if axes > 3:
             node.fail(f"it has {axes} spatial dimensions; at most 3 are supported")
-        strides, base, dilations = (
+        strides, base_dilations, dilations = (
             tuple(node.options[name] or (1,) * axes) for name in ("window_strides", "lhs_dilation", "rhs_dilation")
         )
         padding = tuple(node.options["padding"] or (0,) * 2 * axes)
         flips = tuple(node.options["window_reversal"] or (False,) * axes)
-        if {len(strides), len(base), len(dilations), len(flips)} != {axes} or len(padding) != 2 * axes:
+        if {len(strides), len(base_dilations), len(dilations), len(flips)} != {axes} or len(padding) != 2 * axes:
             node.fail(f"its window does not have {axes} axes")
-        if any(not 1 <= number < 1 << 31 for number in (*strides, *base, *dilations)):
-            node.fail(f"strides {strides} and dilations {base} and {dilations}; expected at least 1")
+        if any(not 1 <= number < 1 << 31 for number in (*strides, *base_dilations, *dilations)):
+            node.fail(f"strides {strides} and dilations {base_dilations} and {dilations}; expected at least 1")
         check_padding(node, padding)
-        return cls(strides, tuple(zip(padding[::2], padding[1::2], strict=True)), base, dilations, flips)
+        return cls(strides, tuple(zip(padding[::2], padding[1::2], strict=True)), base_dilations, dilations, flips)
 
     @property
     def axes(self) -> int:
@@ -156,14 +162,14 @@ class _Convolution(NamedTuple):
 def _batch_groups(node: Node, window: _Convolution, x: Value, weights: Value) -> Value:
     """Return the convolutions of the groups of images with their groups of output channels, one after the other."""
     count = node.options["batch_group_count"] or 1
-    images, results = x.known.shape[0], weights.known.shape[0]
-    if count < 1 or images % count or results % count:
-        node.fail(f"{images} images and {results} output channels cannot be divided into {count} groups")
+    images, output_channels = x.known.shape[0], weights.known.shape[0]
+    if count < 1 or images % count or output_channels % count:
+        node.fail(f"{images} images and {output_channels} output channels cannot be divided into {count} groups")
     if count == 1:
         return _convolved(node, window, x, weights)
     if count > _MOST_GROUPS:
         node.fail(f"it has {count} groups of images; at most {_MOST_GROUPS} are supported")
-    some, few = images // count, results // count
+    some, few = images // count, output_channels // count
     parts = [
         _convolved(node, window, sliced(node, x, 0, i * some, some), sliced(node, weights, 0, i * few, few))
         for i in range(count)
@@ -177,16 +183,18 @@ _MOST_GROUPS = 1024
 def _convolved(node: Node, window: _Convolution, x: Value, weights: Value) -> Value:
     """Return the convolution (N, spatial, O) of an image (N, spatial, I) with weights (O, spatial, I / groups)."""
     batch, *sizes, channels = concrete(node, x.known.shape, "the input")
-    results, *kernel, depth = concrete(node, weights.known.shape, "the weights")
+    output_channels, *kernel, depth = concrete(node, weights.known.shape, "the weights")
     groups, axes = node.options["feature_group_count"] or 1, max(2, window.axes)
-    if groups < 1 or depth * groups != channels or results % groups:
-        node.fail(f"{channels} channels, {depth} of the weights and {results} results do not fit {groups} groups")
+    if groups < 1 or depth * groups != channels or output_channels % groups:
+        node.fail(
+            f"{channels} channels, {depth} of the weights and {output_channels} results do not fit {groups} groups"
+        )
     ones = [1] * (axes - window.axes)
     image = _shaped(node, x, (batch, *ones, *sizes, channels))
-    op, filters = _layer(node, window, _shaped(node, weights, (results, *ones, *kernel, depth)), groups)
+    op, filters = _layer(node, window, _shaped(node, weights, (output_channels, *ones, *kernel, depth)), groups)
     y = node.step(op, image, filters, None)
     spatial = tuple(y.known.shape[1:-1])[axes - window.axes :]
-    return _shaped(node, y, (batch, *spatial, results))
+    return _shaped(node, y, (batch, *spatial, output_channels))
 
 
 def _layer(node: Node, window: _Convolution, weights: Value, groups: int) -> tuple[Op, Value]:

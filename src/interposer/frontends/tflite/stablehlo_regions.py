@@ -68,20 +68,20 @@ def single_operator(node: Node, number: int) -> str:
         return "other"
     if not subgraph.operators:
         return "" if subgraph.outputs[0] == subgraph.inputs[1] else "other"
-    first, *others = subgraph.operators
-    if others or {*first.inputs} != {*subgraph.inputs} or first.outputs != subgraph.outputs:
+    operator, *other_operators = subgraph.operators
+    if other_operators or {*operator.inputs} != {*subgraph.inputs} or operator.outputs != subgraph.outputs:
         return "other"
-    if first.attributes.get("fused_activation_function"):
+    if operator.attributes.get("fused_activation_function"):
         return "other"
-    return first.name.removeprefix("STABLEHLO_")
+    return operator.name.removeprefix("STABLEHLO_")
 
 
-def _combination(node: Node, number: int) -> Combine:
+def _combination(node: Node, subgraph_number: int) -> Combine:
     """Return a function that applies a computation on scalars to the elements of tensors."""
-    _check_elementwise(node, number)
+    _check_elementwise(node, subgraph_number)
 
     def combine(first: Values, second: Values) -> Values:
-        results = node.importer.inlined(number, [*first, *second])
+        results = node.importer.inlined(subgraph_number, [*first, *second])
         if len(results) != len(first):
             node.fail(f"its computation gives {len(results)} results; expected {len(first)}")
         shape = concrete(node, first[0].known.shape, "an operand")
@@ -114,21 +114,21 @@ def _halves(node: Node) -> tuple[Values, Values]:
 def reduce(node: Node) -> list[Value]:
     """Convert STABLEHLO_REDUCE: a reduction if its computation is a single operator, else a tree of computations."""
     values, starts = _halves(node)
-    number, axes = node.options["body_subgraph_index"], tuple(sorted(node.options["dimensions"] or ()))
+    subgraph_number, axes = node.options["body_subgraph_index"], tuple(sorted(node.options["dimensions"] or ()))
     rank = values[0].known.rank
     if not {*axes} <= {*range(rank)} or len({*axes}) < len(axes):
         node.fail(f"the dimensions are {axes}; expected different ones of {rank}")
-    combine = _combination(node, number)
+    combine = _combination(node, subgraph_number)
     shape = tuple(size for axis, size in enumerate(values[0].known.shape) if axis not in axes)
-    start = [_of_shape(node, tensor, shape) for tensor in starts]
+    start_values = [_of_shape(node, tensor, shape) for tensor in starts]
     if 0 in values[0].known.shape:
-        return start
-    kind = _reduction(values[0], single_operator(node, number))
+        return start_values
+    kind = _reduction(values[0], single_operator(node, subgraph_number))
     if kind is not None:
-        return combine(start, [node.step(Reduce(axes, operation=kind), values[0])] if axes else values)
+        return combine(start_values, [node.step(Reduce(axes, operation=kind), values[0])] if axes else values)
     for axis in axes:
         values = _folded(node, values, axis, combine)
-    return combine(start, [node.step(Reshape(shape), tensor) for tensor in values])
+    return combine(start_values, [node.step(Reshape(shape), tensor) for tensor in values])
 
 
 def _reduction(x: Value, name: str) -> ReduceOperation | None:
@@ -139,11 +139,11 @@ def _folded(node: Node, values: Values, axis: int, combine: Combine) -> Values:
     """Return the combination of all elements along an axis, which gets size 1; neighbors are combined first."""
     while (size := values[0].known.shape[axis]) > 1:
         even = [sliced(node, strided(node, tensor, axis, 0, 2), axis, 0, size // 2) for tensor in values]
-        pairs = combine(even, [strided(node, tensor, axis, 1, 2) for tensor in values])
+        combined = combine(even, [strided(node, tensor, axis, 1, 2) for tensor in values])
         if size % 2:
-            last = [sliced(node, tensor, axis, size - 1, 1) for tensor in values]
-            pairs = [node.step(Concat(axis), *pair) for pair in zip(pairs, last, strict=True)]
-        values = pairs
+            last_elements = [sliced(node, tensor, axis, size - 1, 1) for tensor in values]
+            combined = [node.step(Concat(axis), *pair) for pair in zip(combined, last_elements, strict=True)]
+        values = combined
     return values
 
 
@@ -153,19 +153,19 @@ def reduce_window(node: Node) -> list[Value]:
     values, starts = _halves(node)
     rank, o = values[0].known.rank, node.options
     names = ("window_dimensions", "window_strides", "window_dilations", "base_dilations")
-    sizes, strides, dilations, base = (tuple(o[name] or (1,) * rank) for name in names)
+    sizes, strides, dilations, base_dilations = (tuple(o[name] or (1,) * rank) for name in names)
     padding = tuple(o["padding"] or (0,) * 2 * rank)
-    columns = (sizes, strides, dilations, base)
+    columns = (sizes, strides, dilations, base_dilations)
     if (
         {*map(len, columns)} != {rank}
         or len(padding) != 2 * rank
         or any(min(column, default=1) < 1 for column in columns)
     ):
         node.fail(f"its window is {columns} with padding {padding}; expected numbers for {rank} axes")
-    check_padding(node, (*padding, *sizes, *strides, *dilations, *base))
+    check_padding(node, (*padding, *sizes, *strides, *dilations, *base_dilations))
     combine = _combination(node, o["body_subgraph_index"])
     values = [
-        padded(node, dilated(node, operand, base, start), padding[::2], padding[1::2], start)
+        padded(node, dilated(node, operand, base_dilations, start), padding[::2], padding[1::2], start)
         for operand, start in zip(values, starts, strict=True)
     ]
     for axis, window in enumerate(zip(sizes, strides, dilations, strict=True)):
@@ -185,14 +185,14 @@ def sort(node: Node) -> list[Value]:
     shapes = {concrete(node, operand.known.shape, "an operand") for operand in values}
     if len(shapes) > 1:
         node.fail("its operands have different shapes")
-    number, size = node.options["comparator_subgraph_index"], values[0].known.shape[axis]
+    subgraph_number, size = node.options["comparator_subgraph_index"], values[0].known.shape[axis]
     if size < 2:
         return values
-    key = _key(node, number)
+    key = _key(node, subgraph_number)
     if key is not None:
         order = node.steps(TopK(size, axis, largest=key[1]), values[key[0]])[1]
         return [node.step(GatherElements(axis), operand, order) for operand in values]
-    places = _places(node, values, axis, number)
+    places = _places(node, values, axis, subgraph_number)
     return [node.step(ScatterElements(axis), operand, places, operand) for operand in values]
 
 
@@ -210,7 +210,7 @@ def _key(node: Node, number: int) -> tuple[int, bool] | None:
     return pairs.index(compared.inputs), is_greater
 
 
-def _places(node: Node, values: Values, axis: int, number: int) -> Value:
+def _places(node: Node, values: Values, axis: int, subgraph_number: int) -> Value:
     """Return the place of each element in a stable sort: how many elements come before it.
 
     Element j comes before element i if the comparator says so, or if it does not say the opposite and j is less than i.
@@ -219,11 +219,11 @@ def _places(node: Node, values: Values, axis: int, number: int) -> Value:
     size = shape[axis]
     if size > _MOST_PAIRS:
         node.fail(f"it sorts {size} elements by its comparator; at most {_MOST_PAIRS} are supported")
-    _check_elementwise(node, number)
-    rows = [node.step(Reshape((*shape[: axis + 1], 1, *shape[axis + 1 :])), operand) for operand in values]
-    columns = [node.step(Reshape((*shape[:axis], 1, *shape[axis:])), operand) for operand in values]
-    is_before = _compared(node, number, columns, rows)
-    is_after = _compared(node, number, rows, columns)
+    _check_elementwise(node, subgraph_number)
+    row_operands = [node.step(Reshape((*shape[: axis + 1], 1, *shape[axis + 1 :])), operand) for operand in values]
+    column_operands = [node.step(Reshape((*shape[:axis], 1, *shape[axis:])), operand) for operand in values]
+    is_before = _compared(node, subgraph_number, column_operands, row_operands)
+    is_after = _compared(node, subgraph_number, row_operands, column_operands)
     lower = np.tril(np.ones((size, size), np.bool_), -1).reshape(size, size, *[1] * (len(shape) - axis - 1))
     is_tied = node.step(LOGICAL_NOT, is_after)
     is_first = node.step(LOGICAL_AND, is_tied, node.constant(lower))

@@ -102,8 +102,8 @@ class ImportState(Importer):
 
     def _array(self, index: int) -> Array | None:
         """Return the array of the tensor with this index, or None if the file has no values for it."""
-        stored = self._constants.get(index)
-        return None if stored is None else constant_array(stored, self.subgraph.tensors[index], self.place)
+        stored_array = self._constants.get(index)
+        return None if stored_array is None else constant_array(stored_array, self.subgraph.tensors[index], self.place)
 
     def stored_type(self, index: int) -> str:
         """Return the name that the file has for the type of the tensor with this index, such as ``int4``."""

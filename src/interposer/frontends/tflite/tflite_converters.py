@@ -66,8 +66,8 @@ def add_custom(name: str, convert: Converter) -> None:
     """
     if _TABLE.find(_key(name, True)) is not None:
         raise InvalidArgumentError(f"the custom operator {name} is known already")
-    known = _USERS.get(name)
-    if known is not None and _place(known.convert) != _place(convert):
+    known_entry = _USERS.get(name)
+    if known_entry is not None and _place(known_entry.convert) != _place(convert):
         raise InvalidArgumentError(f"the custom operator {name} has two functions")
     _USERS[name] = Entry(convert, "")
 

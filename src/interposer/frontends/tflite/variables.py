@@ -53,15 +53,15 @@ class Variables:
 
     def _names_of_tensors(self) -> dict[tuple[int, int], str]:
         operators = [operator for subgraph in self._model.subgraphs for operator in subgraph.operators]
-        used = {handle_name(operator) for operator in operators if operator.name == "VAR_HANDLE"}
+        used_names = {handle_name(operator) for operator in operators if operator.name == "VAR_HANDLE"}
         names: dict[tuple[int, int], str] = {}
         for number, subgraph in enumerate(self._model.subgraphs):
             for index, tensor in enumerate(subgraph.tensors):
                 if tensor.is_variable and index not in subgraph.inputs:
-                    requested = name = tensor.name or f"variable_{number}_{index}"
-                    while name in used:
-                        name = f"{requested}_{len(used)}"
-                    used.add(name)
+                    requested_name = name = tensor.name or f"variable_{number}_{index}"
+                    while name in used_names:
+                        name = f"{requested_name}_{len(used_names)}"
+                    used_names.add(name)
                     names[number, index] = name
         return names
 
@@ -84,23 +84,23 @@ class Variables:
                 raise ParseError("its subgraphs call each other too deeply", where=f"subgraphs[{number}]") from error
         return self._accesses[key]
 
-    def _scanned(self, number: int, bound: Mapping[int, str]) -> Accesses:
-        subgraph = self._model.subgraphs[number]
+    def _scanned(self, subgraph_number: int, bound: Mapping[int, str]) -> Accesses:
+        subgraph = self._model.subgraphs[subgraph_number]
         handles = {index: bound[position] for position, index in enumerate(subgraph.inputs) if position in bound}
-        written: dict[str, bool] = {}
+        is_written_by_name: dict[str, bool] = {}
         for operator in subgraph.operators:
             for index in operator.inputs:
-                name = self.of_tensor(number, index)
+                name = self.of_tensor(subgraph_number, index)
                 if name is not None:
-                    written[name] = True
+                    is_written_by_name[name] = True
                     self._declared.setdefault(name, (subgraph.tensors[index], operator.where))
-            self._scan(operator, subgraph, handles, written)
+            self._scan(operator, subgraph, handles, is_written_by_name)
         for index in subgraph.outputs:
-            name = self.of_tensor(number, index)
+            name = self.of_tensor(subgraph_number, index)
             if name is not None:
-                written.setdefault(name, False)
+                is_written_by_name.setdefault(name, False)
         outputs = ((position, handles[index]) for position, index in enumerate(subgraph.outputs) if index in handles)
-        return Accesses(written, tuple(outputs))
+        return Accesses(is_written_by_name, tuple(outputs))
 
     def _scan(self, operator: Operator, subgraph: Subgraph, handles: dict[int, str], written: dict[str, bool]) -> None:
         """Add what an operator does to `handles`, the names by tensor index, and to `written`; see `Accesses`."""
@@ -113,21 +113,21 @@ class Variables:
                 self._declared[name] = subgraph.tensors[tensor[0]], operator.where
             written[name] = written.get(name, False) or is_write
         for option, number in called(operator) if operator.name != "CALL_ONCE" else ():
-            inner = self.accesses(number, handles_in(operator, handles))
-            for name, is_written in inner.written.items():
+            inner_accesses = self.accesses(number, handles_in(operator, handles))
+            for name, is_written in inner_accesses.written.items():
                 written[name] = written.get(name, False) or is_written
             if option != "cond_subgraph_index":
-                passed = dict(inner.outputs)
+                passed = dict(inner_accesses.outputs)
                 handles.update({index: passed[at] for at, index in enumerate(operator.outputs) if at in passed})
 
     def info(self, name: str, where: str) -> TensorInfo:
         """Return the info of a variable; `ParseError` with the location `where` is raised if its shape is not known."""
-        initial = self.initial(name)
+        initial_array = self.initial(name)
         declared = self._declared.get(name)
         declared_info = None if declared is None else tensor_info(*declared)
         quantization = declared_info.quantization if declared_info is not None else None
-        if initial is not None:
-            return TensorInfo(initial.shape, initial.dtype, quantization)
+        if initial_array is not None:
+            return TensorInfo(initial_array.shape, initial_array.dtype, quantization)
         if declared_info is None or not declared_info.is_concrete:
             raise ParseError(f"the shape of the variable {name!r} is not known, which is not supported", where=where)
         return declared_info
@@ -187,10 +187,12 @@ class Scope:
         constant = None if self.is_initial else self.variables.constant(name)
         if constant is not None:
             return self.graph.constant(constant, like=info, name=name)
-        initial = None if self.is_initial else self.variables.initial(name)
-        if initial is None and info.quantization is not None and info.dtype is not DataType.INT8:
-            initial = np.zeros(tuple(map(int, info.shape)), info.dtype.numpy)  # TFLite sets only int8 to the zero point
-        op = Input(free_binding_id(self.graph), name, initial)
+        initial_array = None if self.is_initial else self.variables.initial(name)
+        if initial_array is None and info.quantization is not None and info.dtype is not DataType.INT8:
+            initial_array = np.zeros(
+                tuple(map(int, info.shape)), info.dtype.numpy
+            )  # TFLite sets only int8 to the zero point
+        op = Input(free_binding_id(self.graph), name, initial_array)
         layer = self.graph.add(op, name=name, outputs=[info], source=where)
         infer_layer(layer)
         self._sources[name] = layer.output
@@ -210,11 +212,11 @@ class Scope:
         for name, value in self.values.items():
             if name not in self.written:
                 continue
-            source = self._sources.get(name)
-            if source is None:
-                source = self._source(name, self.variables.info(name, where), where)
-            op = Output(binding_id(source.producer), name)
-            self.graph.add(op, [value], name=f"{source.producer.name}:next")
+            source_value = self._sources.get(name)
+            if source_value is None:
+                source_value = self._source(name, self.variables.info(name, where), where)
+            op = Output(binding_id(source_value.producer), name)
+            self.graph.add(op, [value], name=f"{source_value.producer.name}:next")
 
     def evaluated(self) -> tuple[dict[str, Array], dict[str, tuple[Array, Array]]]:
         """Return the values that were written, and the content of the tables that were imported, as arrays by name."""
@@ -233,21 +235,21 @@ def evaluated(graph: Graph, values: Sequence[Value]) -> list[Array]:
     Raises:
         ParseError: the graph has control flow.
     """
-    known: dict[Value, Array] = {}
+    array_of_value: dict[Value, Array] = {}
     for layer in graph.topological():
         op = layer.op
         if isinstance(op, Constant):
-            known[layer.output] = op.value
+            array_of_value[layer.output] = op.value
         elif isinstance(op, Input):
-            known[layer.output] = initial_value(layer.output.known, op.initial)
+            array_of_value[layer.output] = initial_value(layer.output.known, op.initial)
         elif layer.regions:
             raise ParseError("control flow in the initialization of variables is not supported", where=layer.source)
         elif not isinstance(op, Output):
-            arrays = [None if value is None else known[value] for value in layer.inputs]
+            arrays = [None if value is None else array_of_value[value] for value in layer.inputs]
             infos = [None if value is None else value.known for value in layer.inputs]
             try:
                 results = evaluate(op, arrays, infos, layer.output_infos)
             except InvalidArgumentError as error:
                 raise ParseError(f"the initial values cannot be computed: {error}", where=layer.source) from error
-            known.update(zip(layer.outputs, results, strict=True))
-    return [known[value] for value in values]
+            array_of_value.update(zip(layer.outputs, results, strict=True))
+    return [array_of_value[value] for value in values]

@@ -27,10 +27,10 @@ _FUNCTIONS: Final[dict[int, Op]] = {
 @operator("DILATE")
 def dilate(node: Node) -> Value:
     """Convert DILATE: insert copies of the padding value between elements."""
-    x, factors = node.value(0), node.integers_of(1, "the dilations")
-    if len(factors) != x.known.rank or min(factors, default=1) < 1:
-        node.fail(f"the dilations are {factors}; expected one of at least 1 for each of {x.known.rank} axes")
-    return dilated(node, x, factors, node.scalar(2))
+    x, dilations = node.value(0), node.integers_of(1, "the dilations")
+    if len(dilations) != x.known.rank or min(dilations, default=1) < 1:
+        node.fail(f"the dilations are {dilations}; expected one of at least 1 for each of {x.known.rank} axes")
+    return dilated(node, x, dilations, node.scalar(2))
 
 
 @operator("REDUCE_WINDOW", options=True)

@@ -86,8 +86,8 @@ def elu(c: Call, x: Value, alpha: Number = 1, scale: Number = 1, input_scale: Nu
         activated_x = activated(c, x, ActivationFunction.ELU, alpha)
         return activated_x if scale == 1 else c.times(activated_x, scale)
     positive = c.binary(GREATER, x, 0)
-    below = c.times(c.minus(c.step(EXP, c.times(x, input_scale)), 1), alpha * scale)
-    return c.where(positive, c.times(x, scale), below)
+    negative_part = c.times(c.minus(c.step(EXP, c.times(x, input_scale)), 1), alpha * scale)
+    return c.where(positive, c.times(x, scale), negative_part)
 
 
 @aten("rrelu_with_noise_functional")
@@ -135,8 +135,8 @@ def prelu(c: Call, x: Value, slope: Value) -> Value:
 @aten("threshold")
 def threshold(c: Call, x: Value, limit: Number, value: Number) -> Value:
     """Convert threshold: x where it is above the limit, else a value."""
-    below = c.binary(LESS_OR_EQUAL, x, limit)
-    return c.where(below, c.cast(value, c.dtype), x)
+    is_below = c.binary(LESS_OR_EQUAL, x, limit)
+    return c.where(is_below, c.cast(value, c.dtype), x)
 
 
 # --- softmax ----------------------------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ def changed_alias(program: Any) -> tuple[str, str] | None:
 
     None if there are none: then each state of the program has memory of its own.
     """
-    changed = {spec.target for spec in program.graph_signature.output_specs if spec.kind.name in _CHANGED}
-    return shared_memory(program, changed) if changed else None
+    changed_targets = {spec.target for spec in program.graph_signature.output_specs if spec.kind.name in _CHANGED}
+    return shared_memory(program, changed_targets) if changed_targets else None
 
 
 def shared_memory(program: Any, names: Collection[str] | None = None) -> tuple[str, str] | None:
@@ -28,11 +28,11 @@ def shared_memory(program: Any, names: Collection[str] | None = None) -> tuple[s
 
     If `names` are given, one of the two tensors has one of these names.
     """
-    used = {node.name for node in program.graph.nodes if node.op == "placeholder" and node.users}
-    stored = [(spec.target, *_span(tensor)) for spec, tensor in _stored(program) if spec.arg.name in used]
-    stored.sort(key=lambda item: item[1])
-    for index, (name, _, end) in enumerate(stored):
-        for other_name, start, other_end in stored[index + 1 :]:
+    used_names = {node.name for node in program.graph.nodes if node.op == "placeholder" and node.users}
+    stored_spans = [(spec.target, *_span(tensor)) for spec, tensor in _stored(program) if spec.arg.name in used_names]
+    stored_spans.sort(key=lambda item: item[1])
+    for index, (name, _, end) in enumerate(stored_spans):
+        for other_name, start, other_end in stored_spans[index + 1 :]:
             if start >= end:
                 break
             if start < other_end and (names is None or name in names or other_name in names):
@@ -48,12 +48,12 @@ def with_one_of_each(program: Any, module: Any) -> Any:
     """
     state, constants = dict(program.state_dict), dict(program.constants)
     nodes = {node.name: node for node in module.graph.nodes if node.op == "placeholder"}
-    first = dict[Any, Any]()
+    first_node_of = dict[Any, Any]()
     for spec, tensor in _stored(program):
         node, key = nodes[spec.arg.name], key_of(tensor)
-        if key is None or first.setdefault(key, node) is node:
+        if key is None or first_node_of.setdefault(key, node) is node:
             continue
-        node.replace_all_uses_with(first[key])
+        node.replace_all_uses_with(first_node_of[key])
         example = node.meta["val"]
         with example.fake_mode:
             node.meta["val"] = torch.empty_like(example)
@@ -64,8 +64,12 @@ def with_one_of_each(program: Any, module: Any) -> Any:
 
 def _apart(tensor: Any) -> Any:
     """Return a copy of a tensor, so that PyTorch does not find the shared memory."""
-    copied = tensor.detach().clone()
-    return torch.nn.Parameter(copied, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else copied
+    copied_tensor = tensor.detach().clone()
+    return (
+        torch.nn.Parameter(copied_tensor, tensor.requires_grad)
+        if isinstance(tensor, torch.nn.Parameter)
+        else copied_tensor
+    )
 
 
 def _stored(program: Any) -> Iterator[tuple[Any, Any]]:

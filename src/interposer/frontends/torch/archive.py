@@ -99,11 +99,11 @@ class _Archive:
         self._data = data
         try:
             with zipfile.ZipFile(_Reader(data)) as archive:
-                listed = archive.infolist()
+                members = archive.infolist()
         except (ValueError, OSError, zipfile.BadZipFile, NotImplementedError, struct.error, EOFError) as error:
             raise DamagedFileError(f"its list of members cannot be read: {error}") from error
-        self.members = {member.filename: member for member in listed}
-        if len(self.members) != len(listed):
+        self.members = {member.filename: member for member in members}
+        if len(self.members) != len(members):
             raise DamagedFileError("two members have the same name")
         self.root = os.path.commonprefix([name.partition("/")[0] for name in self.members])
 
@@ -135,10 +135,10 @@ class _Archive:
         return content
 
     def _stored(self, member: zipfile.ZipInfo) -> Array:
-        head = self._data[member.header_offset : member.header_offset + _LOCAL.size].tobytes()
-        if len(head) != _LOCAL.size or not head.startswith(b"PK\x03\x04"):
+        local_header = self._data[member.header_offset : member.header_offset + _LOCAL.size].tobytes()
+        if len(local_header) != _LOCAL.size or not local_header.startswith(b"PK\x03\x04"):
             raise DamagedFileError(f"the header of its member {member.filename!r} is wrong")
-        *_, name, extra = _LOCAL.unpack(head)
+        *_, name, extra = _LOCAL.unpack(local_header)
         start = member.header_offset + _LOCAL.size + name + extra
         content = self._data[start : start + member.file_size]
         if len(content) != member.file_size or member.file_size != member.compress_size:
@@ -161,7 +161,7 @@ class _Reader(io.RawIOBase):
 
     def __init__(self, data: Array) -> None:
         super().__init__()
-        self._data, self._at = data, 0
+        self._data, self._position = data, 0
 
     def readable(self) -> bool:
         """Return True."""
@@ -173,22 +173,22 @@ class _Reader(io.RawIOBase):
 
     def tell(self) -> int:
         """Return the position."""
-        return self._at
+        return self._position
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Move to a position from the start (0), from here (1) or from the end (2), and return it."""
-        position = offset + (0, self._at, len(self._data))[whence]
+        position = offset + (0, self._position, len(self._data))[whence]
         if position < 0:
             raise ValueError("a position before the start")
-        self._at = position
+        self._position = position
         return position
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer with the next bytes, and return how many there were."""
-        part = self._data[self._at : self._at + len(buffer)]
-        buffer[: len(part)] = part.tobytes()
-        self._at += len(part)
-        return len(part)
+        chunk = self._data[self._position : self._position + len(buffer)]
+        buffer[: len(chunk)] = chunk.tobytes()
+        self._position += len(chunk)
+        return len(chunk)
 
 
 def _program(archive: _Archive) -> Any:
@@ -202,8 +202,8 @@ def _program(archive: _Archive) -> Any:
     if not names:
         raise ParseError("the archive has no exported program; torch.export.save writes one")
     if len(names) > 1:
-        known = ", ".join(map(repr, names))
-        raise ParseError(f"the archive has several programs ({known}); load one with torch.export.pt2_archive")
+        known_names = ", ".join(map(repr, names))
+        raise ParseError(f"the archive has several programs ({known_names}); load one with torch.export.pt2_archive")
     [name] = names
     weights = _tensors(archive, "data/weights", name, "weights")
     constants = _tensors(archive, "data/constants", name, "constants")
@@ -222,11 +222,11 @@ def _tensors(archive: _Archive, folder: str, model: str, kind: str) -> dict[str,
     if f"{folder}/{model}.pt" in archive:
         return _pickled(archive, f"{folder}/{model}.pt")
     config = archive.json(f"{folder}/{model}_{kind}_config.json")
-    entries = config.get("config") if isinstance(config, dict) else None
-    if not isinstance(entries, dict):
+    tensor_entries = config.get("config") if isinstance(config, dict) else None
+    if not isinstance(tensor_entries, dict):
         raise DamagedFileError(f"the list of its {kind} is wrong")
     storages: dict[str, Any] = {}
-    return {name: _tensor(archive, folder, name, entry, storages) for name, entry in entries.items()}
+    return {name: _tensor(archive, folder, name, entry, storages) for name, entry in tensor_entries.items()}
 
 
 def _tensor(archive: _Archive, folder: str, name: str, entry: Any, storages: dict[str, Any]) -> Any:
@@ -247,8 +247,8 @@ def _as_stored(tensor: Any, is_parameter: bool) -> Any:
     torch = _torch()
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"it is a {type(tensor).__name__}")
-    plain = not is_parameter or isinstance(tensor, torch.nn.Parameter)
-    return tensor if plain else torch.nn.Parameter(tensor, requires_grad=False)
+    is_plain = not is_parameter or isinstance(tensor, torch.nn.Parameter)
+    return tensor if is_plain else torch.nn.Parameter(tensor, requires_grad=False)
 
 
 def _strided(storage: Array, meta: Mapping[str, Any]) -> Any:
@@ -259,15 +259,15 @@ def _strided(storage: Array, meta: Mapping[str, Any]) -> Any:
     offset = _size(meta["storage_offset"])
     if len(shape) != len(strides):
         raise ValueError("the rank of its strides is wrong")
-    span = 0 if 0 in shape else offset + 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-    if span * dtype.itemsize > storage.nbytes:
+    num_spanned = 0 if 0 in shape else offset + 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    if num_spanned * dtype.itemsize > storage.nbytes:
         raise ValueError("it needs more bytes than the file has")
-    if not span:
+    if not num_spanned:
         return torch.empty(shape, dtype=dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the memory is read-only, and nothing writes to it
-        flat = torch.frombuffer(storage[: span * dtype.itemsize].data, dtype=dtype)
-    return torch.as_strided(flat, shape, strides, offset)
+        flat_storage = torch.frombuffer(storage[: num_spanned * dtype.itemsize].data, dtype=dtype)
+    return torch.as_strided(flat_storage, shape, strides, offset)
 
 
 def _sizes(entries: Any) -> tuple[int, ...]:

@@ -83,8 +83,8 @@ def _like_batch(c: Call, operand: Value, query: Value) -> Value:
 def _four_axes(c: Call, mask: Value, query: Value) -> Value:
     if mask.known.dtype not in (DataType.BOOL, query.known.dtype):
         mask = c.cast(mask, query.known.dtype)
-    missing = 4 - mask.known.rank
-    return c.reshape(mask, [1] * missing + list(mask.known.shape)) if missing > 0 and mask.known.rank else mask
+    num_missing = 4 - mask.known.rank
+    return c.reshape(mask, [1] * num_missing + list(mask.known.shape)) if num_missing > 0 and mask.known.rank else mask
 
 
 def _of_other_rank(
@@ -93,17 +93,17 @@ def _of_other_rank(
     """Return the attention of tensors that have more or fewer than two leading axes, which are merged into one."""
     shapes = [c.shape(operand) for operand in (query, key, value)]
     try:
-        lead = np.broadcast_shapes(*(shape[:-2] for shape in shapes))
+        leading_shape = np.broadcast_shapes(*(shape[:-2] for shape in shapes))
     except ValueError:
         c.unsupported(f"its operands have the shapes {shapes}, whose leading axes do not broadcast")
-    flat = [
-        c.reshape(c.broadcast(operand, [*lead, *shape[-2:]]), [int(np.prod(lead)), 1, *shape[-2:]])
+    flat_operands = [
+        c.reshape(c.broadcast(operand, [*leading_shape, *shape[-2:]]), [int(np.prod(leading_shape)), 1, *shape[-2:]])
         for operand, shape in zip((query, key, value), shapes, strict=True)
     ]
     lengths = [shapes[0][-2], shapes[1][-2]]
     if mask is not None:
         if mask.known.dtype is not DataType.BOOL:
             mask = c.cast(mask, query.known.dtype)
-        mask = c.reshape(c.broadcast(mask, [*lead, *lengths]), [int(np.prod(lead)), 1, *lengths])
-    attended = c.step(Attention(scale=scale, is_causal=is_causal), *flat, mask)
-    return c.reshape(attended, [*lead, lengths[0], shapes[2][-1]])
+        mask = c.reshape(c.broadcast(mask, [*leading_shape, *lengths]), [int(np.prod(leading_shape)), 1, *lengths])
+    attended = c.step(Attention(scale=scale, is_causal=is_causal), *flat_operands, mask)
+    return c.reshape(attended, [*leading_shape, lengths[0], shapes[2][-1]])

@@ -314,8 +314,8 @@ def _reshape(sizes: Sequence[int]) -> Op:
 
 def _filled(shape: TensorShape, sizes: Sequence[Any]) -> tuple[int, ...]:
     """Return the sizes of a reshape, with the number that -1 stands for if the sizes of the input are known."""
-    known = [int(size) for size in sizes]
-    if -1 in known and shape.is_concrete:
-        others = math.prod(size for size in known if size != -1)
-        known[known.index(-1)] = math.prod(shape) // others if others else 0
-    return tuple(known)
+    known_sizes = [int(size) for size in sizes]
+    if -1 in known_sizes and shape.is_concrete:
+        product_of_others = math.prod(size for size in known_sizes if size != -1)
+        known_sizes[known_sizes.index(-1)] = math.prod(shape) // product_of_others if product_of_others else 0
+    return tuple(known_sizes)

@@ -48,8 +48,8 @@ def computed(node: Any, values: Mapping[Any, Any], place: str) -> Any:
         ParseError: PyTorch cannot compute the operator; `place` says where it is.
     """
     is_check = isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() == "with_effects"
-    target, args = (node.args[1], node.args[2:]) if is_check else (node.target, node.args)
-    if not is_computable(target):
+    function, args = (node.args[1], node.args[2:]) if is_check else (node.target, node.args)
+    if not is_computable(function):
         return None
     operands = dict[Any, Any]()
     torch.fx.node.map_arg((args, node.kwargs), lambda arg: operands.update({arg: _tensor(values[arg], arg)}))
@@ -58,7 +58,7 @@ def computed(node: Any, values: Mapping[Any, Any], place: str) -> Any:
     args, kwargs = (torch.fx.node.map_arg(nodes, operands.__getitem__) for nodes in (args, node.kwargs))
     try:
         with torch.no_grad():
-            result = _arrays(target(*args, **kwargs), str(target))
+            result = _arrays(function(*args, **kwargs), str(function))
             return [None, result] if is_check else result
     except RuntimeError as error:
         raise ParseError(f"PyTorch cannot compute it: {str(error).partition(chr(10))[0]}", where=place) from error

@@ -19,9 +19,9 @@ __all__: list[str] = []
 @aten("higher_order.cond")
 def cond(c: Call, predicate: Operand, then: Any, otherwise: Any, operands: Sequence[Any] = ()) -> list[Value]:
     """Convert cond; a predicate that is known selects a branch, which is converted in place."""
-    known = predicate.constant if isinstance(predicate, Value) else predicate
-    if known is not None:
-        results: list[Value] = c.inlined(then if bool(known) else otherwise, list(operands))
+    known_predicate = predicate.constant if isinstance(predicate, Value) else predicate
+    if known_predicate is not None:
+        results: list[Value] = c.inlined(then if bool(known_predicate) else otherwise, list(operands))
         return results
     assert isinstance(predicate, Value)
     values = [operand for operand in operands if isinstance(operand, Value)]

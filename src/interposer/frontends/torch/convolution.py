@@ -43,8 +43,8 @@ def convolution_of_functional(
 
 def _pads(padding: Any, kernel: Sequence[int], dilations: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if isinstance(padding, str):
-        total = [(size - 1) * gap if padding == "same" else 0 for size, gap in zip(kernel, dilations, strict=True)]
-        return tuple(pad // 2 for pad in total), tuple(pad - pad // 2 for pad in total)
+        total_pads = [(size - 1) * gap if padding == "same" else 0 for size, gap in zip(kernel, dilations, strict=True)]
+        return tuple(pad // 2 for pad in total_pads), tuple(pad - pad // 2 for pad in total_pads)
     pads = of_axes(padding, len(kernel))
     return pads, pads
 
@@ -66,8 +66,8 @@ def convolution(
     pads = of_axes(padding, axes)
     windows = Windows(c.shape(weight)[2:], of_axes(stride, axes), of_axes(dilation, axes), pads, pads)
     if transposed:
-        extra = of_axes(output_padding, axes)
-        return batched(c, x, axes, lambda image: [_transposed(c, image, weight, bias, windows, extra, groups)])[0]
+        extra_sizes = of_axes(output_padding, axes)
+        return batched(c, x, axes, lambda image: [_transposed(c, image, weight, bias, windows, extra_sizes, groups)])[0]
     return batched(c, x, axes, lambda image: [_convolved(c, image, weight, bias, windows, groups)])[0]
 
 
@@ -139,9 +139,9 @@ def _transposed_volume(
     batch, channels, *volume = c.shape(x)
     pads_after = tuple(pad - more for pad, more in zip(windows.after, extra, strict=True))
     sizes = _sizes(windows._replace(after=pads_after), volume)
-    flat = c.reshape(x, [batch, groups, channels // groups, math.prod(volume)])
+    grouped_x = c.reshape(x, [batch, groups, channels // groups, math.prod(volume)])
     kernels = c.reshape(weight, [groups, channels // groups, math.prod(c.shape(weight)[1:])])
-    products = c.step(BatchMatMul(transpose_x=True), kernels, flat)
+    products = c.step(BatchMatMul(transpose_x=True), kernels, grouped_x)
     columns = c.reshape(products, [batch, groups * math.prod(c.shape(weight)[1:]), math.prod(volume)])
     covered = windows._replace(after=tuple(max(0, pad) for pad in pads_after))
     volumes = c.step(Col2Im(**covered.lists(), image_shape=sizes), columns)

@@ -50,9 +50,9 @@ def _norm(c: Call, difference: Value, p: float) -> Value:
     if p == 0:
         count = c.cast(c.binary(NOT_EQUAL, size, 0), size.known.dtype)
         return c.step(Reduce((-1,), False, ReduceOperation.SUM), count)
-    simple = {1.0: ReduceOperation.L1, 2.0: ReduceOperation.L2, math.inf: ReduceOperation.MAX}.get(float(p))
-    if simple is not None:
-        return c.step(Reduce((-1,), False, simple), size)
+    simple_operation = {1.0: ReduceOperation.L1, 2.0: ReduceOperation.L2, math.inf: ReduceOperation.MAX}.get(float(p))
+    if simple_operation is not None:
+        return c.step(Reduce((-1,), False, simple_operation), size)
     powers = c.binary(POWER, size, float(p))
     return c.binary(POWER, c.step(Reduce((-1,), False, ReduceOperation.SUM), powers), 1 / p)
 
@@ -75,10 +75,10 @@ def dist(c: Call, a: Value, b: Value, p: float = 2) -> Value:
 @aten("_pdist_forward")
 def pdist(c: Call, x: Value, p: float = 2.0) -> Value:
     """Convert pdist: the distances between all pairs of rows."""
-    first, second = np.triu_indices(c.size(x, 0), 1)
-    if not len(first):
+    first_rows, second_rows = np.triu_indices(c.size(x, 0), 1)
+    if not len(first_rows):
         return c.constant(np.zeros(0, c.dtype.numpy))
-    return _norm(c, c.minus(c.gather(x, first, 0), c.gather(x, second, 0)), p)
+    return _norm(c, c.minus(c.gather(x, first_rows, 0), c.gather(x, second_rows, 0)), p)
 
 
 @aten("_embedding_bag", "_embedding_bag_forward_only")
@@ -89,13 +89,13 @@ def embedding_bag(
     """Convert embedding_bag: the sum (mode 0), mean (1) or maximum (2) of the rows of each bag."""
     bags = int(c.example.shape[0])
     rows = c.step(Gather(0), weight, c.cast(indices, DataType.INT64))
-    numbers = _bag_of_each(c, c.cast(indices, DataType.INT64), c.cast(offsets, DataType.INT64), bags)
-    used = None
+    bag_numbers = _bag_of_each(c, c.cast(indices, DataType.INT64), c.cast(offsets, DataType.INT64), bags)
+    is_used = None
     if padding_idx >= 0:
-        used = c.binary(NOT_EQUAL, c.cast(indices, DataType.INT64), padding_idx)
+        is_used = c.binary(NOT_EQUAL, c.cast(indices, DataType.INT64), padding_idx)
     if sample_weights is not None:
         rows = c.times(rows, c.unsqueezed(sample_weights, 1))
-    combined = _summed(c, rows, numbers, used, bags, mode)
+    combined = _summed(c, rows, bag_numbers, is_used, bags, mode)
     return [combined, None, None, None]
 
 
@@ -156,14 +156,14 @@ def bucketize(
 ) -> Value:  # fmt: skip
     """Convert searchsorted and bucketize: how many boundaries are below each value, or not above it."""
     search = "searchsorted" in str(c.node.target)
-    bounds, values = (first, second) if search else (second, first)
+    boundaries, values = (first, second) if search else (second, first)
     if sorter is not None:
         c.unsupported("it has a sorter")
     dtype = c.promoted(*c.node.args[:2])
-    bounds, values = c.cast(bounds, dtype), c.cast(values, dtype)
-    wide = c.unsqueezed(values, values.known.rank)
-    bounds = c.unsqueezed(bounds, bounds.known.rank - 1) if bounds.known.rank > 1 else bounds
-    above = right or side == "right"
-    compare = LESS_OR_EQUAL if above else LESS
-    below = c.cast(c.binary(compare, bounds, wide), c.dtype)
-    return c.step(Reduce((-1,), False, ReduceOperation.SUM), below)
+    boundaries, values = c.cast(boundaries, dtype), c.cast(values, dtype)
+    expanded_values = c.unsqueezed(values, values.known.rank)
+    boundaries = c.unsqueezed(boundaries, boundaries.known.rank - 1) if boundaries.known.rank > 1 else boundaries
+    includes_equal = right or side == "right"
+    compare = LESS_OR_EQUAL if includes_equal else LESS
+    is_below = c.cast(c.binary(compare, boundaries, expanded_values), c.dtype)
+    return c.step(Reduce((-1,), False, ReduceOperation.SUM), is_below)

@@ -157,11 +157,11 @@ def without_nan(c: Call, a: Value, b: Value) -> Value:
 @aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def power(c: Call, x: Operand, exponent: Operand) -> Value:
     """Convert pow; squares, roots and their reciprocals have operators of their own."""
-    special = {2: SQUARE, 0.5: SQRT, -0.5: RSQRT, -1: RECIPROCAL}
+    special_operations = {2: SQUARE, 0.5: SQRT, -0.5: RSQRT, -1: RECIPROCAL}
     dtype = c.dtype
     base = c.cast(x, dtype)
-    if not isinstance(exponent, Value) and dtype.is_float and exponent in special:
-        return c.step(special[exponent], base)
+    if not isinstance(exponent, Value) and dtype.is_float and exponent in special_operations:
+        return c.step(special_operations[exponent], base)
     if not isinstance(exponent, Value) and exponent == 1:
         return base
     if dtype is DataType.BOOL:
@@ -330,10 +330,10 @@ def log1p(c: Call, x: Value) -> Value:
     x = c.cast(x, c.dtype)
     u = c.plus(x, 1)
     logarithm = c.step(LOG, u)
-    exact = c.times(x, c.over(logarithm, c.minus(u, 1)))
+    corrected = c.times(x, c.over(logarithm, c.minus(u, 1)))
     is_one = c.binary(EQUAL, u, 1)
     is_extreme = c.either(c.binary(EQUAL, u, math.inf), c.binary(LESS_OR_EQUAL, u, 0))
-    return c.where(is_one, x, c.where(is_extreme, logarithm, exact))
+    return c.where(is_one, x, c.where(is_extreme, logarithm, corrected))
 
 
 @aten("expm1")
@@ -342,10 +342,10 @@ def expm1(c: Call, x: Value) -> Value:
     x = c.cast(x, c.dtype)
     u = c.step(EXP, x)
     less = c.minus(u, 1)
-    exact = c.times(less, c.over(x, c.step(LOG, u)))
+    corrected = c.times(less, c.over(x, c.step(LOG, u)))
     is_one = c.binary(EQUAL, u, 1)
-    near = c.binary(LESS, c.step(ABS, x), 1)
-    return c.where(is_one, x, c.where(near, exact, less))
+    is_near_zero = c.binary(LESS, c.step(ABS, x), 1)
+    return c.where(is_one, x, c.where(is_near_zero, corrected, less))
 
 
 @aten("sgn")
@@ -370,9 +370,9 @@ def signbit(c: Call, x: Value) -> Value:
 def copysign(c: Call, x: Operand, other: Operand) -> Value:
     """Convert copysign; a negative zero makes the result negative."""
     size, sign = c.step(ABS, c.cast(x, c.dtype)), c.cast(other, c.dtype)
-    below = c.binary(LESS, sign, 0)
-    zero = c.binary(EQUAL, c.step(RECIPROCAL, sign), -math.inf)
-    return c.where(c.either(below, zero), c.step(NEG, size), size)
+    is_negative = c.binary(LESS, sign, 0)
+    is_negative_zero = c.binary(EQUAL, c.step(RECIPROCAL, sign), -math.inf)
+    return c.where(c.either(is_negative, is_negative_zero), c.step(NEG, size), size)
 
 
 @aten("ldexp.Tensor")
@@ -386,11 +386,11 @@ def ldexp(c: Call, x: Value, exponent: Value) -> Value:
 def hypot(c: Call, a: Value, b: Value) -> Value:
     """Convert hypot, without an overflow of the squares."""
     a, b = (c.step(ABS, c.cast(x, c.dtype)) for x in (a, b))
-    large, small = c.binary(MAXIMUM, a, b), c.binary(MINIMUM, a, b)
-    ratio = c.over(small, large)
-    root = c.times(large, c.step(SQRT, c.plus(c.step(SQUARE, ratio), 1)))
-    plain = c.either(c.binary(EQUAL, large, 0), c.binary(EQUAL, large, math.inf))
-    return c.where(plain, large, root)
+    larger, smaller = c.binary(MAXIMUM, a, b), c.binary(MINIMUM, a, b)
+    ratio = c.over(smaller, larger)
+    root = c.times(larger, c.step(SQRT, c.plus(c.step(SQUARE, ratio), 1)))
+    returns_larger = c.either(c.binary(EQUAL, larger, 0), c.binary(EQUAL, larger, math.inf))
+    return c.where(returns_larger, larger, root)
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
@@ -398,8 +398,8 @@ def hypot(c: Call, a: Value, b: Value) -> Value:
 
 def limited(c: Call, x: Value, low: Operand | None, high: Operand | None) -> Value:
     """Return the minimum of `high` and the maximum of `low` and x, in the type of x; None is no limit."""
-    raised = x if low is None else c.binary(MAXIMUM, x, low)
-    return raised if high is None else c.binary(MINIMUM, raised, high)
+    clamped_below = x if low is None else c.binary(MAXIMUM, x, low)
+    return clamped_below if high is None else c.binary(MINIMUM, clamped_below, high)
 
 
 def bounded(c: Call, x: Value, low: Operand | None, high: Operand | None) -> Value:

@@ -23,18 +23,23 @@ def with_sizes(graph: Any, sizes: Mapping[str, int]) -> Any:
     An example with a symbolic size must not be asked for its size: it answers with the size of the example arguments of
     the export, and PyTorch then regards the symbol as that number.
     """
-    copied = torch.fx.Graph()
+    copied_graph = torch.fx.Graph()
     copies: dict[Any, Any] = {}
-    copied.output(copied.graph_copy(graph.graph, copies))
-    for old, new in copies.items():
-        new.name, new.meta = old.name, dict(old.meta)  # a copied graph renames nodes such as "input"
-        if "val" in old.meta:
-            new.meta["val"] = _example(old.meta["val"], sizes)
-    module = torch.fx.GraphModule(graph, copied)
-    for name in {str(node.target) for node in copied.nodes if node.op == "get_attr" and "." not in str(node.target)}:
-        inner = getattr(module, name)
-        if isinstance(inner, torch.fx.GraphModule):
-            setattr(module, name, with_sizes(inner, sizes))
+    copied_graph.output(copied_graph.graph_copy(graph.graph, copies))
+    for old_node, new_node in copies.items():
+        new_node.name, new_node.meta = (
+            old_node.name,
+            dict(old_node.meta),
+        )  # a copied graph renames nodes such as "input"
+        if "val" in old_node.meta:
+            new_node.meta["val"] = _example(old_node.meta["val"], sizes)
+    module = torch.fx.GraphModule(graph, copied_graph)
+    for name in {
+        str(node.target) for node in copied_graph.nodes if node.op == "get_attr" and "." not in str(node.target)
+    }:
+        inner_module = getattr(module, name)
+        if isinstance(inner_module, torch.fx.GraphModule):
+            setattr(module, name, with_sizes(inner_module, sizes))
     return module
 
 

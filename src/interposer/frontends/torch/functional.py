@@ -157,16 +157,16 @@ def _is_dropout(node: Any) -> bool:
 
 def _rewritten(module: Any) -> Any | None:
     """Return a copy of a graph module in which single nodes are rewritten; None if that is not enough."""
-    copied = _copied(module)
+    copied_module = _copied(module)
     try:
-        with without_guesses(copied.graph):
-            _inline_regions(copied)
-            if not _without_writes(copied.graph):
+        with without_guesses(copied_module.graph):
+            _inline_regions(copied_module)
+            if not _without_writes(copied_module.graph):
                 return None
-            _expand_missing(copied.graph)
+            _expand_missing(copied_module.graph)
     except Exception:  # PyTorch may fail in many ways to trace an operator alone
         return None
-    return copied if _is_ready(copied) else None
+    return copied_module if _is_ready(copied_module) else None
 
 
 def _copied(module: Any) -> Any:
@@ -183,9 +183,9 @@ def _inline_regions(module: Any) -> None:
     """Replace calls of regions in which only the recording of gradients is switched by the nodes of the regions."""
     graph = module.graph
     while region := next((node for node in graph.nodes if _is_region(node)), None):
-        inner = getattr(module, region.args[1].target)
+        inner_module = getattr(module, region.args[1].target)
         operands = region.args[2:]
-        _replace_results(region, _insert(graph, region, inner, operands))
+        _replace_results(region, _insert(graph, region, inner_module, operands))
 
 
 def _is_region(node: Any) -> bool:
@@ -282,8 +282,8 @@ _DROPOUTS: Final = tuple(
 )  # fmt: skip
 
 
-def _mutates(target: Any) -> bool:
-    return isinstance(target, torch._ops.OpOverload) and bool(target._schema.is_mutable)
+def _mutates(function: Any) -> bool:
+    return isinstance(function, torch._ops.OpOverload) and bool(function._schema.is_mutable)
 
 
 def _is_before(node: Any, other: Any) -> bool:
@@ -328,9 +328,9 @@ def _is_new(node: Any) -> bool:
     return str(target) in _ALWAYS_NEW or not _is_composite(target)
 
 
-def _is_composite(target: Any) -> bool:
+def _is_composite(function: Any) -> bool:
     key = torch._C.DispatchKey.CompositeImplicitAutograd
-    return bool(target.has_kernel_for_dispatch_key(key))
+    return bool(function.has_kernel_for_dispatch_key(key))
 
 
 # --- operators without a converter ------------------------------------------------------------------------------------

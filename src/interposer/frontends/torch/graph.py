@@ -357,15 +357,15 @@ class GraphImport(SubgraphImport):
 
     def _inner(self, network: Network, module: Any) -> GraphImport:
         """Return an import of a graph module of control flow into a network: this one, or that of a region."""
-        inner = GraphImport(network, module, self.known, self)
+        inner_import = GraphImport(network, module, self.known, self)
         if network is self.network:
-            inner._weights = self._weights
-        return inner
+            inner_import._weights = self._weights
+        return inner_import
 
     def inlined(self, module: Any, operands: Sequence[Any]) -> list[Any]:
-        inner = self._inner(self.network, module)
-        inner.define(operands)
-        return _checked(inner.run())
+        inner_import = self._inner(self.network, module)
+        inner_import.define(operands)
+        return _checked(inner_import.run())
 
     def applied(self, call: Call, operator: Any, operands: Sequence[Any], dtype: Any) -> Any:
         title = title_of(operator)
@@ -380,14 +380,14 @@ class GraphImport(SubgraphImport):
 
     def region(self, module: Any, operands: Sequence[Any], infos: Sequence[TensorInfo]) -> Graph:
         network = Network(str(getattr(module, "_get_name", lambda: "region")()))
-        inner, remaining_infos = self._inner(network, module), iter(infos)
+        inner_import, remaining_infos = self._inner(network, module), iter(infos)
         region_operands = [
             _region_input(network, next(remaining_infos)) if isinstance(operand, Value) else operand
             for operand in operands
         ]
-        inner.define(region_operands)
-        for number, value in enumerate(_checked(inner.run())):
-            output = value if isinstance(value, Value) else inner.constant(np.asarray(value), f"result_{number}")
+        inner_import.define(region_operands)
+        for number, value in enumerate(_checked(inner_import.run())):
+            output = value if isinstance(value, Value) else inner_import.constant(np.asarray(value), f"result_{number}")
             network.add_output_layer(number, output, name=f"result_{number}")
         network.graph.erase_dead()
         return network.graph
@@ -404,11 +404,11 @@ class GraphImport(SubgraphImport):
         if isinstance(output, Dim):
             raise UnboundInputError({node.name: 1}, (), shapes=True)
         value = output if isinstance(output, Value) else self.constant(np.asarray(output), f"{name}/constant")
-        number = len(self.network.graph.outputs)
-        self.network.add_output_layer(number, value, name=name)
+        binding_id = len(self.network.graph.outputs)
+        self.network.add_output_layer(binding_id, value, name=name)
         example = node.meta.get("val")
         is_tensor = isinstance(example, torch.Tensor)
-        return Produced(number, not is_tensor, is_tensor and example.is_complex())
+        return Produced(binding_id, not is_tensor, is_tensor and example.is_complex())
 
     def finish(self, results: Sequence[Any], names: Sequence[str], states: Mapping[int, str]) -> tuple[Result, ...]:
         """Add the output layers and set the states; return what each output of the graph became."""
@@ -475,8 +475,8 @@ def is_functional(module: Any) -> bool:
     return not any(isinstance(target, torch._ops.HigherOrderOperator) or _writes(target) for target in targets)
 
 
-def _writes(target: Any) -> bool:
-    return isinstance(target, torch._ops.OpOverload) and bool(target._schema.is_mutable)
+def _writes(function: Any) -> bool:
+    return isinstance(function, torch._ops.OpOverload) and bool(function._schema.is_mutable)
 
 
 def title_of(target: Any) -> str:

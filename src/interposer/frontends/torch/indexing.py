@@ -147,9 +147,9 @@ def _result_order(places: _Places, rank: int) -> list[int]:
     The axes of the indices come first, unless the indexed axes follow each other: then they take their place.
     """
     index_rank = _index_rank(places)
-    rest = list(range(index_rank, index_rank + rank - len(places.axes)))
+    other_axes = list(range(index_rank, index_rank + rank - len(places.axes)))
     at = places.axes[0] if places.adjacent else 0
-    return [*rest[:at], *range(index_rank), *rest[at:]]
+    return [*other_axes[:at], *range(index_rank), *other_axes[at:]]
 
 
 @aten("index.Tensor", "_unsafe_index.Tensor")
@@ -160,8 +160,8 @@ def index(c: Call, x: Value, indices: Sequence[Value | None]) -> Value:
         return _by_scalar_masks(c, x, indices)
     if len(places.axes) == 1:
         return c.step(Gather(places.axes[0]), x, places.indices[0])
-    moved = c.transpose(x, _front(x.known.rank, places.axes))
-    rows = c.step(GatherNd(), moved, _tuples(c, places.indices))
+    indexed_axes_first = c.transpose(x, _front(x.known.rank, places.axes))
+    rows = c.step(GatherNd(), indexed_axes_first, _tuples(c, places.indices))
     return c.transpose(rows, _result_order(places, x.known.rank))
 
 
@@ -181,9 +181,9 @@ def _by_scalar_masks(c: Call, x: Value, indices: Sequence[Value | None]) -> Valu
 def masked_select(c: Call, x: Value, mask: Value) -> Value:
     """Convert masked_select: the elements where a mask is True, as a vector."""
     shape = list(np.broadcast_shapes(c.shape(x), c.shape(mask)))
-    flat = c.reshape(c.broadcast(x, shape), [math.prod(shape)])
+    flat_x = c.reshape(c.broadcast(x, shape), [math.prod(shape)])
     truth = c.reshape(c.broadcast(mask, shape), [math.prod(shape)])
-    return c.step(Gather(0), flat, _true_places(c, truth)[0])
+    return c.step(Gather(0), flat_x, _true_places(c, truth)[0])
 
 
 @aten("index_put", "_unsafe_index_put", "_index_put_impl")
@@ -209,14 +209,14 @@ def _only_mask(x: Value, indices: Sequence[Value | None]) -> Value | None:
     masks = [
         index for index in indices if index is not None and index.known.dtype is DataType.BOOL and index.known.rank
     ]
-    others = sum(index is not None for index in indices) - len(masks)
-    return masks[0] if len(masks) == 1 and not others and indices[0] is masks[0] else None
+    num_others = sum(index is not None for index in indices) - len(masks)
+    return masks[0] if len(masks) == 1 and not num_others and indices[0] is masks[0] else None
 
 
 def _put_by_mask(c: Call, x: Value, mask: Value, values: Value, accumulate: bool) -> Value:
-    wide = c.reshape(mask, list(mask.known.shape) + [1] * (x.known.rank - mask.known.rank))
+    expanded_mask = c.reshape(mask, list(mask.known.shape) + [1] * (x.known.rank - mask.known.rank))
     number = c.reshape(c.cast(values, x.known.dtype), [])
-    return c.where(wide, c.plus(x, number) if accumulate else number, x)
+    return c.where(expanded_mask, c.plus(x, number) if accumulate else number, x)
 
 
 def _put_by_scalar_masks(c: Call, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool) -> Value:
@@ -236,20 +236,20 @@ def _updates(c: Call, x: Value, places: _Places, tuples: Value, values: Value) -
     """Return the values in the shape (indices, other axes); they broadcast to the shape of an indexed result."""
     values = c.cast(values, x.known.dtype)
     order = _result_order(places, x.known.rank)
-    rest = [x.known.shape[axis] for axis in range(x.known.rank) if axis not in places.axes]
+    other_sizes = [x.known.shape[axis] for axis in range(x.known.rank) if axis not in places.axes]
     inverse = list(np.argsort(order))
-    wide = (
+    expanded_values = (
         c.reshape(values, [1] * (len(order) - values.known.rank) + list(values.known.shape))
         if (values.known.rank < len(order))
         else values
     )
-    moved = c.transpose(wide, inverse)
+    transposed_values = c.transpose(expanded_values, inverse)
     if tuples.known.shape.is_concrete and x.known.shape.is_concrete:
-        return c.broadcast(moved, [*tuples.known.shape[:-1], *rest])
+        return c.broadcast(transposed_values, [*tuples.known.shape[:-1], *other_sizes])
     sizes = c.step(Shape(DataType.INT64), tuples)
-    lead = c.cut(sizes, 0, 0, tuples.known.rank - 1)
-    target = c.joined([lead, c.size_vector(rest)], 0) if rest else lead
-    return c.step(DynamicBroadcastTo(), moved, target)
+    leading_sizes = c.cut(sizes, 0, 0, tuples.known.rank - 1)
+    target_shape = c.joined([leading_sizes, c.size_vector(other_sizes)], 0) if other_sizes else leading_sizes
+    return c.step(DynamicBroadcastTo(), transposed_values, target_shape)
 
 
 def _scattered(c: Call, x: Value, tuples: Value, updates: Value, accumulate: bool) -> Value:
@@ -268,14 +268,14 @@ def masked_scatter(c: Call, x: Value, mask: Value, source: Value) -> Value:
     """Convert masked_scatter: the True elements of a mask get the elements of a source, in order."""
     shape = list(np.broadcast_shapes(c.shape(x), c.shape(mask)))
     size = math.prod(shape)
-    flat = c.reshape(c.broadcast(mask, shape), [size])
+    flat_mask = c.reshape(c.broadcast(mask, shape), [size])
     if not size or not math.prod(c.shape(source)):
         return c.broadcast(x, shape)
-    places = c.minus(c.step(CumSum(0), c.cast(flat, DataType.INT64)), 1)
+    places = c.minus(c.step(CumSum(0), c.cast(flat_mask, DataType.INT64)), 1)
     places = c.binary(MAXIMUM, places, 0)
     places = c.binary(MINIMUM, places, math.prod(c.shape(source)) - 1)
     values = c.step(Gather(0), c.reshape(source, [math.prod(c.shape(source))]), places)
-    return c.where(c.reshape(flat, shape), c.reshape(values, shape), c.broadcast(x, shape))
+    return c.where(c.reshape(flat_mask, shape), c.reshape(values, shape), c.broadcast(x, shape))
 
 
 # --- scatter ----------------------------------------------------------------------------------------------------------
@@ -306,15 +306,18 @@ def scatter_add(c: Call, x: Value, dim: int, index: Value, source: Value) -> Val
 def _elements(c: Call, x: Value, dim: int, index: Value, source: Operand, function: ScatterFunction) -> Value:
     """Add a layer that writes elements along an axis; the source may be larger than the index, which counts."""
     if x.known.rank == 0:
-        line = [
+        flat_operands = [
             c.reshape(operand, [1]) if isinstance(operand, Value) and not operand.known.rank else operand
             for operand in (x, index, source)
         ]
-        return c.reshape(_elements(c, line[0], 0, line[1], line[2], function), [])  # type: ignore[arg-type]
+        return c.reshape(_elements(c, flat_operands[0], 0, flat_operands[1], flat_operands[2], function), [])  # type: ignore[arg-type]
     if x.known.dtype is DataType.BOOL and function is not ScatterFunction.UPDATE:
-        known = {ScatterFunction.ADD: ScatterFunction.MAX, ScatterFunction.MUL: ScatterFunction.MIN}
-        wide = [c.cast(operand, DataType.UINT8) for operand in (x, source)]
-        return c.cast(_elements(c, wide[0], dim, index, wide[1], known.get(function, function)), DataType.BOOL)
+        function_for_bool = {ScatterFunction.ADD: ScatterFunction.MAX, ScatterFunction.MUL: ScatterFunction.MIN}
+        uint8_operands = [c.cast(operand, DataType.UINT8) for operand in (x, source)]
+        return c.cast(
+            _elements(c, uint8_operands[0], dim, index, uint8_operands[1], function_for_bool.get(function, function)),
+            DataType.BOOL,
+        )
     shape = c.shape(index)
     source = c.cast(source, x.known.dtype)
     if not source.known.rank:
@@ -339,10 +342,10 @@ def scatter_reduce(
         return c.reshape(scatter_reduce(c, x1, 0, i1, s1, reduce, include_self=include_self), [])
     if index.known.num_elements == 0:
         return x
-    base = x if include_self else _neutral(c, x, dim, index, reduce)
+    initial = x if include_self else _neutral(c, x, dim, index, reduce)
     if reduce != "mean":
-        return _elements(c, base, dim, index, source, _FUNCTIONS[reduce])
-    sums = _elements(c, base, dim, index, source, ScatterFunction.ADD)
+        return _elements(c, initial, dim, index, source, _FUNCTIONS[reduce])
+    sums = _elements(c, initial, dim, index, source, ScatterFunction.ADD)
     start = c.broadcast(c.scalar(1 if include_self else 0, x.known.dtype), list(c.shape(x)))
     counts = _elements(c, start, dim, index, 1, ScatterFunction.ADD)
     counts = c.binary(MAXIMUM, counts, 1)
@@ -371,8 +374,10 @@ def index_reduce(
 ) -> Value:
     """Convert index_reduce: combine slices at indices along an axis with those that are there."""
     if not x.known.rank:
-        wide = index_reduce(c, c.reshape(x, [1]), 0, index, c.reshape(source, [1]), reduce, include_self=include_self)
-        return c.reshape(wide, [])
+        reduced_vector = index_reduce(
+            c, c.reshape(x, [1]), 0, index, c.reshape(source, [1]), reduce, include_self=include_self
+        )
+        return c.reshape(reduced_vector, [])
     axis = c.axis(dim, x.known.rank)
     line = (
         c.reshape(index, [-1 if i == axis else 1 for i in range(x.known.rank)]) if index.known.num_elements else index
@@ -387,9 +392,9 @@ def put(c: Call, x: Value, index: Value, source: Value, accumulate: bool = False
     count = int(index.known.num_elements)
     if not count:
         return x
-    flat = c.reshape(x, [math.prod(c.shape(x))])
-    rows = c.reshape(_integers(c, index), [count, 1])
-    return c.reshape(_scattered(c, flat, rows, c.reshape(source, [count]), accumulate), list(c.shape(x)))
+    flat_x = c.reshape(x, [math.prod(c.shape(x))])
+    index_rows = c.reshape(_integers(c, index), [count, 1])
+    return c.reshape(_scattered(c, flat_x, index_rows, c.reshape(source, [count]), accumulate), list(c.shape(x)))
 
 
 @aten("_unique2", "unique_dim")
@@ -415,14 +420,14 @@ def unique_consecutive(
     c: Call, x: Value, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> list[Value]:
     """Convert unique_consecutive: the first of each run of equal elements or slices, and the lengths of runs."""
-    flat = c.reshape(x, [math.prod(c.shape(x))]) if dim is None else x
+    flat_x = c.reshape(x, [math.prod(c.shape(x))]) if dim is None else x
     axis = 0 if dim is None else c.axis(dim, x.known.rank)
-    count = c.size(flat, axis)
+    count = c.size(flat_x, axis)
     if not count:
         c.unsupported("unique_consecutive of an empty tensor is not supported")
-    differ = c.binary(NOT_EQUAL, c.cut(flat, axis, 1, count - 1), c.cut(flat, axis, 0, count - 1))
-    others = tuple(i for i in range(flat.known.rank) if i != axis)
-    changes = c.step(Reduce(others, False, ReduceOperation.ANY), differ) if others else differ
+    differ = c.binary(NOT_EQUAL, c.cut(flat_x, axis, 1, count - 1), c.cut(flat_x, axis, 0, count - 1))
+    other_axes = tuple(i for i in range(flat_x.known.rank) if i != axis)
+    changes = c.step(Reduce(other_axes, False, ReduceOperation.ANY), differ) if other_axes else differ
     begins = c.joined([c.constant(np.ones(1, np.bool_)), changes], 0)
     starts = c.cast(_true_places(c, begins)[0], DataType.INT64)
     inverse = c.minus(c.step(CumSum(0), c.cast(begins, DataType.INT64)), 1)
@@ -431,7 +436,7 @@ def unique_consecutive(
     empty = c.constant(np.zeros(0, np.int64))
     inverse, counts = (empty if item is None else item for item in results)
     shaped = c.reshape(inverse, list(c.shape(x))) if return_inverse and dim is None else inverse
-    return [c.step(Gather(axis), flat, starts), shaped, counts]
+    return [c.step(Gather(axis), flat_x, starts), shaped, counts]
 
 
 @aten("index_add")
@@ -460,11 +465,13 @@ def index_fill(c: Call, x: Value, dim: int, index: Value, value: Operand) -> Val
 
 def _along(c: Call, x: Value, dim: int, index: Value, source: Value, function: ScatterFunction) -> Value:
     if x.known.dtype is DataType.BOOL and function is ScatterFunction.ADD:
-        wide = _along(c, c.cast(x, DataType.UINT8), dim, index, c.cast(source, DataType.UINT8), ScatterFunction.MAX)
-        return c.cast(wide, DataType.BOOL)
+        uint8_result = _along(
+            c, c.cast(x, DataType.UINT8), dim, index, c.cast(source, DataType.UINT8), ScatterFunction.MAX
+        )
+        return c.cast(uint8_result, DataType.BOOL)
     if not x.known.rank:
-        flat = _along(c, c.reshape(x, [1]), 0, index, c.reshape(source, [1]), function)
-        return c.reshape(flat, [])
+        vector_result = _along(c, c.reshape(x, [1]), 0, index, c.reshape(source, [1]), function)
+        return c.reshape(vector_result, [])
     axis = c.axis(dim, x.known.rank)
     count = int(index.known.num_elements)
     if not count:

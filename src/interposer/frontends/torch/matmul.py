@@ -53,22 +53,22 @@ def grouped_product(
     """
     if ends is None or x.known.rank != 2 or weight.known.rank != 3 or bias is not None:
         c.unsupported("only rows in groups with a matrix for each group are supported, without a bias")
-    rows, groups = c.size(x, 0), c.size(weight, 0)
-    if not rows or not groups:
-        return c.broadcast(c.scalar(0, c.dtype), [rows, c.size(weight, 2)])
-    places = c.constant(np.arange(rows)[:, None].astype(ends.known.dtype.numpy))
+    num_rows, groups = c.size(x, 0), c.size(weight, 0)
+    if not num_rows or not groups:
+        return c.broadcast(c.scalar(0, c.dtype), [num_rows, c.size(weight, 2)])
+    places = c.constant(np.arange(num_rows)[:, None].astype(ends.known.dtype.numpy))
     past = c.binary(GREATER_OR_EQUAL, places, c.unsqueezed(ends, 0))
     group = c.step(Reduce((1,), True, ReduceOperation.SUM), c.cast(past, DataType.INT64))
-    product_of = _by_gather if rows <= groups else _by_group
+    product_of = _by_gather if num_rows <= groups else _by_group
     return c.cast(product_of(c, x, weight, group), c.dtype)
 
 
 def _by_gather(c: Call, x: Value, weight: Value, group: Value) -> Value:
     """Multiply each row by a copy of the matrix of its group, where there are few rows."""
-    last = c.size(weight, 0) - 1
-    index = c.reshape(c.binary(MINIMUM, group, last), [-1])
+    last_group = c.size(weight, 0) - 1
+    index = c.reshape(c.binary(MINIMUM, group, last_group), [-1])
     result = c.squeezed(product(c, c.unsqueezed(x, 1), c.step(Gather(0), weight, index)), 1)
-    return c.where(c.binary(LESS_OR_EQUAL, group, last), result, 0)
+    return c.where(c.binary(LESS_OR_EQUAL, group, last_group), result, 0)
 
 
 def _by_group(c: Call, x: Value, weight: Value, group: Value) -> Value:
@@ -92,9 +92,9 @@ def vector_dot(c: Call, a: Value, b: Value, *, dim: int = -1) -> Value:
 def add_product(c: Call, x: Value, a: Value, b: Value, beta: Number = 1, alpha: Number = 1) -> Value:
     """Convert beta * x + alpha * (a @ b); x is ignored if beta is 0."""
     if ".addbmm." in str(c.node.target):
-        batch, rows, inner = c.shape(a)
-        a = c.reshape(c.transpose(a, [1, 0, 2]), [rows, batch * inner])
-        b = c.reshape(b, [batch * inner, c.size(b, 2)])
+        batch, rows, depth = c.shape(a)
+        a = c.reshape(c.transpose(a, [1, 0, 2]), [rows, batch * depth])
+        b = c.reshape(b, [batch * depth, c.size(b, 2)])
     scaled_product = product(c, a, b)
     scaled_product = scaled_product if alpha == 1 else c.times(scaled_product, alpha)
     if beta == 0:
@@ -120,8 +120,11 @@ def trilinear(
     sums: Sequence[int], unroll: int = 1,
 ) -> Value:  # fmt: skip
     """Convert the product of three tensors with new axes, summed over some axes, which bilinear layers consist of."""
-    wide = [c.unsqueezed(x, *axes) for x, axes in ((a, expand1), (b, expand2), (d, expand3))]
-    return c.step(Reduce(tuple(sums), False, ReduceOperation.SUM), c.times(c.times(wide[0], wide[1]), wide[2]))
+    expanded_operands = [c.unsqueezed(x, *axes) for x, axes in ((a, expand1), (b, expand2), (d, expand3))]
+    return c.step(
+        Reduce(tuple(sums), False, ReduceOperation.SUM),
+        c.times(c.times(expanded_operands[0], expanded_operands[1]), expanded_operands[2]),
+    )
 
 
 @aten("einsum")

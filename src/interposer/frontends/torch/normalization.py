@@ -45,9 +45,9 @@ def native_layer_norm(
 
 def _statistics(c: Call, x: Value, axes: Sequence[int], eps: float) -> list[Value]:
     """Return the mean over axes, and the reciprocal of the standard deviation; unused layers are dropped later."""
-    wide = x if x.known.dtype is DataType.FLOAT64 else c.cast(x, DataType.FLOAT32)
-    center = c.step(Mean(tuple(axes), True), wide)
-    spread = c.step(Mean(tuple(axes), True), c.binary(SQ_DIFF, wide, center))
+    float_x = x if x.known.dtype is DataType.FLOAT64 else c.cast(x, DataType.FLOAT32)
+    center = c.step(Mean(tuple(axes), True), float_x)
+    spread = c.step(Mean(tuple(axes), True), c.binary(SQ_DIFF, float_x, center))
     values = [center, c.step(RSQRT, c.plus(spread, eps))]
     kinds = [c.dtype if part is None else part.dtype for part in c.val[1:]]
     return [c.cast(value, _type(kind)) for value, kind in zip(values, kinds, strict=True)]
@@ -67,15 +67,15 @@ def rms_norm(c: Call, x: Value, shape: Sequence[int], weight: Value | None = Non
 def fused_rms_norm(c: Call, x: Value, shape: Sequence[int], weight: Value | None, eps: float | None) -> list[Value]:
     """Convert _fused_rms_norm, which also returns the reciprocal of the root mean square."""
     axes = tuple(range(x.known.rank - len(shape), x.known.rank))
-    wide = x if x.known.dtype is DataType.FLOAT64 else c.cast(x, DataType.FLOAT32)
-    spread = c.step(Mean(axes, True), c.step(SQUARE, wide))
+    float_x = x if x.known.dtype is DataType.FLOAT64 else c.cast(x, DataType.FLOAT32)
+    spread = c.step(Mean(axes, True), c.step(SQUARE, float_x))
     root = c.step(RSQRT, c.plus(spread, _epsilon(x, eps)))
     return [_rms(c, x, shape, weight, eps), root]
 
 
 def _epsilon(x: Value, eps: float | None) -> float:
-    precise = {DataType.FLOAT64: 2.0**-52, DataType.FLOAT32: 2.0**-23}
-    return precise.get(x.known.dtype, 2.0**-23) if eps is None else float(eps)
+    machine_epsilons = {DataType.FLOAT64: 2.0**-52, DataType.FLOAT32: 2.0**-23}
+    return machine_epsilons.get(x.known.dtype, 2.0**-23) if eps is None else float(eps)
 
 
 def _rms(c: Call, x: Value, shape: Sequence[int], weight: Value | None, eps: float | None) -> Value:
@@ -100,8 +100,8 @@ def native_group_norm(
 ) -> list[Value]:  # fmt: skip
     """Convert native_group_norm, which also returns mean and reciprocal standard deviation of each group."""
     normalized = c.step(GroupNormalization(groups, float(eps)), x, weight, bias)
-    flat = c.reshape(x, [n, groups, channels // max(groups, 1) * size])
-    return [normalized, *(c.squeezed(part, 2) for part in _statistics(c, flat, (2,), eps))]
+    grouped_x = c.reshape(x, [n, groups, channels // max(groups, 1) * size])
+    return [normalized, *(c.squeezed(part, 2) for part in _statistics(c, grouped_x, (2,), eps))]
 
 
 @aten("instance_norm")
@@ -162,16 +162,16 @@ def _by_batch(c: Call, x: Value, weight: Value | None, bias: Value | None, eps: 
     """Return x normalized by the statistics of each channel over the batch, and these statistics."""
     rank, channels = x.known.rank, c.size(x, 1)
     axes = tuple(i for i in range(rank) if i != 1)
-    wide = x if x.known.dtype is DataType.FLOAT64 else c.cast(x, DataType.FLOAT32)
-    center = c.step(Mean(axes, True), wide)
-    spread = c.step(Mean(axes, True), c.binary(SQ_DIFF, wide, center))
-    factor = c.step(RSQRT, c.plus(spread, eps))
-    normalized = c.times(c.minus(wide, center), factor)
+    float_x = x if x.known.dtype is DataType.FLOAT64 else c.cast(x, DataType.FLOAT32)
+    center = c.step(Mean(axes, True), float_x)
+    variance = c.step(Mean(axes, True), c.binary(SQ_DIFF, float_x, center))
+    inverse_deviation = c.step(RSQRT, c.plus(variance, eps))
+    normalized = c.times(c.minus(float_x, center), inverse_deviation)
     for operand, operation in ((weight, MUL), (bias, ADD)):
         if operand is not None:
             line = c.reshape(operand, [channels if i == 1 else 1 for i in range(rank)])
-            normalized = c.binary(operation, normalized, c.cast(line, wide.known.dtype))
-    return [c.cast(normalized, c.dtype), c.reshape(center, [channels]), c.reshape(factor, [channels])]
+            normalized = c.binary(operation, normalized, c.cast(line, float_x.known.dtype))
+    return [c.cast(normalized, c.dtype), c.reshape(center, [channels]), c.reshape(inverse_deviation, [channels])]
 
 
 def _normalized(
@@ -179,11 +179,11 @@ def _normalized(
 ) -> Value:
     assert mean is not None
     assert variance is not None
-    numbers = {"gamma": (weight, 1), "beta": (bias, 0)}
+    default_parameters = {"gamma": (weight, 1), "beta": (bias, 0)}
     size = mean.known.shape
     gamma, beta = (
         c.constant(np.full(size, default, x.known.dtype.numpy)) if value is None else c.cast(value, x.known.dtype)
-        for value, default in numbers.values()
+        for value, default in default_parameters.values()
     )
     center, spread = c.cast(mean, x.known.dtype), c.cast(variance, x.known.dtype)
     return c.step(BatchNormalization(float(eps)), x, center, spread, beta, gamma)

@@ -130,16 +130,16 @@ def _average(
     sizes = c.shape(x)[2:]
     columns = list(zip(sizes, windows.along(), strict=True))
     counts = [w.places_rounded_up(size) if ceil_mode else w.places(size) for size, w in columns]
-    more = [max(0, _end(w, n) - size - w.pad_after) for (size, w), n in zip(columns, counts, strict=True)]
-    padded = tuple((w.pad_before, w.pad_after + extra) for (_, w), extra in zip(columns, more, strict=True))
-    wide = c.step(Pad(((0, 0), (0, 0), *padded)), x) if any(map(any, padded)) else x
-    none = (0,) * windows.axes
-    averages = _pooled(c, wide, PoolingAlgorithm.AVERAGE, windows._replace(before=none, after=none), False)
+    extra_pads = [max(0, _end(w, n) - size - w.pad_after) for (size, w), n in zip(columns, counts, strict=True)]
+    padded = tuple((w.pad_before, w.pad_after + extra) for (_, w), extra in zip(columns, extra_pads, strict=True))
+    padded_x = c.step(Pad(((0, 0), (0, 0), *padded)), x) if any(map(any, padded)) else x
+    no_pads = (0,) * windows.axes
+    averages = _pooled(c, padded_x, PoolingAlgorithm.AVERAGE, windows._replace(before=no_pads, after=no_pads), False)
     cells_of_window = math.prod(windows.kernel)
-    shares = _divisors(columns, counts, count_include_pad)
-    if divisor is None and (shares == cells_of_window).all():
+    divisors = _divisors(columns, counts, count_include_pad)
+    if divisor is None and (divisors == cells_of_window).all():
         return averages
-    factor = cells_of_window / (np.full_like(shares, divisor) if divisor is not None else shares)
+    factor = cells_of_window / (np.full_like(divisors, divisor) if divisor is not None else divisors)
     return c.times(averages, c.constant(factor.astype(x.known.dtype.numpy)))
 
 
@@ -168,28 +168,31 @@ def _divisors(columns: Sequence[tuple[int, Any]], counts: Sequence[int], count_i
 def adaptive_avg_pool(c: Call, x: Value, sizes: Sizes) -> Value:
     """Convert adaptive average pooling: averages of windows that divide each axis as evenly as possible."""
     axes = _spatial_axes(c)
-    targets = list(c.example.shape[-axes:])
-    targets = [int(size) for size in targets]
-    first = x.known.rank - axes
-    if all(size == 1 for size in targets) and x.known.shape.is_concrete and 0 not in x.known.shape:
-        return c.step(Mean(tuple(range(first, x.known.rank)), True), x)
+    output_sizes = list(c.example.shape[-axes:])
+    output_sizes = [int(size) for size in output_sizes]
+    first_axis = x.known.rank - axes
+    if all(size == 1 for size in output_sizes) and x.known.shape.is_concrete and 0 not in x.known.shape:
+        return c.step(Mean(tuple(range(first_axis, x.known.rank)), True), x)
     shape = c.shape(x)
-    if all(size and target and size % target == 0 for size, target in zip(shape[first:], targets, strict=True)):
-        kernel = tuple(size // target for size, target in zip(shape[first:], targets, strict=True))
+    if all(
+        size and output_size and size % output_size == 0
+        for size, output_size in zip(shape[first_axis:], output_sizes, strict=True)
+    ):
+        kernel = tuple(size // output_size for size, output_size in zip(shape[first_axis:], output_sizes, strict=True))
         windows = _windows(axes, kernel, kernel, 0)
         return batched(c, x, axes, lambda image: [_pooled(c, image, PoolingAlgorithm.AVERAGE, windows, False)])[0]
-    for axis, target in enumerate(targets, first):
-        x = along_axis(c, x, axis, _average_matrix(shape[axis], target))
+    for axis, output_size in enumerate(output_sizes, first_axis):
+        x = along_axis(c, x, axis, _average_matrix(shape[axis], output_size))
     return x
 
 
-def _bounds(size: int, target: int) -> list[tuple[int, int]]:
-    return [(i * size // target, -(-(i + 1) * size // target)) for i in range(target)]
+def _bounds(size: int, output_size: int) -> list[tuple[int, int]]:
+    return [(i * size // output_size, -(-(i + 1) * size // output_size)) for i in range(output_size)]
 
 
-def _average_matrix(size: int, target: int) -> Array:
-    matrix = np.zeros((target, size))
-    for row, (start, end) in enumerate(_bounds(size, target)):
+def _average_matrix(size: int, output_size: int) -> Array:
+    matrix = np.zeros((output_size, size))
+    for row, (start, end) in enumerate(_bounds(size, output_size)):
         matrix[row, start:end] = 1 / (end - start)
     return matrix
 
@@ -200,8 +203,8 @@ def along_axis(c: Call, x: Value, axis: int, matrix: Array) -> Value:
     rank = x.known.rank
     if axis == rank - 2 and rank > 2:
         return c.step(BatchMatMul(), weights, x)
-    moved = c.swapped(x, axis, rank - 1)
-    return c.swapped(c.step(BatchMatMul(transpose_y=True), moved, weights), axis, rank - 1)
+    axis_last = c.swapped(x, axis, rank - 1)
+    return c.swapped(c.step(BatchMatMul(transpose_y=True), axis_last, weights), axis, rank - 1)
 
 
 @aten("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
@@ -209,37 +212,45 @@ def adaptive_max_pool(c: Call, x: Value, sizes: Sizes) -> list[Value]:
     """Convert adaptive max pooling, with the index of each maximum within its channel."""
     axes = _spatial_axes(c)
     shape = c.shape(x)
-    first = len(shape) - axes
-    targets = [int(size) for size in c.example.shape[-axes:]]
-    grids = [_window_places(shape[first + i], target) for i, target in enumerate(targets)]
+    first_axis = len(shape) - axes
+    output_sizes = [int(size) for size in c.example.shape[-axes:]]
+    grids = [_window_places(shape[first_axis + i], target) for i, target in enumerate(output_sizes)]
     windows = x
     for i, grid in enumerate(grids):
-        windows = c.gather(windows, grid, first + 2 * i)
-    order = [*range(first), *(first + 2 * i for i in range(axes)), *(first + 2 * i + 1 for i in range(axes))]
-    flat = c.reshape(c.transpose(windows, order), [*shape[:first], *targets, math.prod(g.shape[1] for g in grids)])
-    values = c.step(Reduce((-1,), False, ReduceOperation.MAX), flat)
-    best = c.step(ArgMinMax(ArgMinMaxFunction.MAX, -1, True, DataType.INT64), flat)
-    table = np.broadcast_to(_flat_places(grids, shape[first:]), flat.known.shape)
-    places = c.step(GatherElements(flat.known.rank - 1), c.constant(np.ascontiguousarray(table)), best)
-    return [values, c.squeezed(places, flat.known.rank - 1)]
+        windows = c.gather(windows, grid, first_axis + 2 * i)
+    order = [
+        *range(first_axis),
+        *(first_axis + 2 * i for i in range(axes)),
+        *(first_axis + 2 * i + 1 for i in range(axes)),
+    ]
+    flat_windows = c.reshape(
+        c.transpose(windows, order), [*shape[:first_axis], *output_sizes, math.prod(g.shape[1] for g in grids)]
+    )
+    values = c.step(Reduce((-1,), False, ReduceOperation.MAX), flat_windows)
+    best = c.step(ArgMinMax(ArgMinMaxFunction.MAX, -1, True, DataType.INT64), flat_windows)
+    table = np.broadcast_to(_flat_places(grids, shape[first_axis:]), flat_windows.known.shape)
+    places = c.step(GatherElements(flat_windows.known.rank - 1), c.constant(np.ascontiguousarray(table)), best)
+    return [values, c.squeezed(places, flat_windows.known.rank - 1)]
 
 
-def _window_places(size: int, target: int) -> Array:
+def _window_places(size: int, output_size: int) -> Array:
     """Return the indices of each window along an axis; shorter windows repeat their last index."""
-    bounds = _bounds(size, target)
+    bounds = _bounds(size, output_size)
     longest = max((end - start for start, end in bounds), default=1)
-    return np.array([np.minimum(start + np.arange(longest), end - 1) for start, end in bounds]).reshape(target, longest)
+    return np.array([np.minimum(start + np.arange(longest), end - 1) for start, end in bounds]).reshape(
+        output_size, longest
+    )
 
 
 def _flat_places(grids: Sequence[Array], sizes: Sequence[int]) -> Array:
     """Return the flat index of each element of each window, as [targets, elements]."""
     axes = len(grids)
-    total = np.zeros((1,) * (2 * axes), np.int64)
+    flat_index = np.zeros((1,) * (2 * axes), np.int64)
     for i, grid in enumerate(grids):
         shape = [1] * (2 * axes)
         shape[i], shape[axes + i] = grid.shape
-        total = total * sizes[i] + grid.reshape(shape)
-    return total.reshape([grid.shape[0] for grid in grids] + [-1])
+        flat_index = flat_index * sizes[i] + grid.reshape(shape)
+    return flat_index.reshape([grid.shape[0] for grid in grids] + [-1])
 
 
 @aten("col2im")

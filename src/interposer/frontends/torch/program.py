@@ -160,11 +160,11 @@ def _strided_inputs(module: Any) -> Iterator[str]:
     """Yield the placeholders that `as_strided` reads, directly or through operators that may keep their strides."""
     for node in module.graph.nodes:
         if getattr(getattr(node.target, "_schema", None), "name", "") in _STRIDED:
-            base = node.args[0]
-            while base.op == "call_function" and base.args and isinstance(base.args[0], torch.fx.Node):
-                base = base.args[0]
-            if base.op == "placeholder":
-                yield base.name
+            base_node = node.args[0]
+            while base_node.op == "call_function" and base_node.args and isinstance(base_node.args[0], torch.fx.Node):
+                base_node = base_node.args[0]
+            if base_node.op == "placeholder":
+                yield base_node.name
 
 
 _STRIDED: Final = frozenset({"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter"})
@@ -204,14 +204,14 @@ def _output_names(signature: Any, out_spec: Any) -> tuple[str, ...]:
     """Return a name for each output of the graph: of mutations, and of the user's results by their place."""
     specs = signature.output_specs
     count = sum(spec.kind.name == "USER_OUTPUT" for spec in specs)
-    taken = {spec.arg.name for spec in signature.input_specs}
+    input_names = {spec.arg.name for spec in signature.input_specs}
     results = iter(_result_names(out_spec, count))
     names = []
     for spec in specs:
         name = next(results) if spec.kind.name == "USER_OUTPUT" else _mutation_name(str(spec.target))
-        while name in taken:
+        while name in input_names:
             name += "_"
-        taken.add(name)
+        input_names.add(name)
         names.append(name)
     return tuple(names)
 
@@ -233,18 +233,18 @@ def _result(argument: Any, node: Any, name: str) -> Returned:
 
 def _result_names(out_spec: Any, count: int) -> list[str]:
     """Return a name for each result from its keys in the structure, as in ``last_hidden_state`` or ``output_0``."""
-    default = ["output"] if count == 1 else [f"output_{place}" for place in range(count)]
+    default = ["output"] if count == 1 else [f"output_{index}" for index in range(count)]
     try:
         tree = pytree.tree_unflatten(list(range(count)), out_spec)
         paths, _ = pytree.tree_flatten_with_path(tree)
     except Exception:
         return default
     names = dict[int, str]()
-    for path, place in paths:
+    for path, index in paths:
         parts = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", "")))) for key in path]
         name = "_".join(filter(None, parts))
-        names[place] = f"output_{name}" if name[:1].isdigit() else name
-    return [names.get(place) or default[place] for place in range(count)]
+        names[index] = f"output_{name}" if name[:1].isdigit() else name
+    return [names.get(index) or default[index] for index in range(count)]
 
 
 def _ranges(program: Any) -> dict[str, tuple[int, int | None]]:
@@ -270,20 +270,24 @@ def template(program: Any, shapes: Shapes | None = None, *, name: str = "") -> T
     Raises:
         InvalidArgumentError: the shapes do not fit the program.
     """
-    parsed = program if isinstance(program, Program) else read(program, name)
-    given = dict(shapes or {})
+    parsed_program = program if isinstance(program, Program) else read(program, name)
+    given_shapes = dict(shapes or {})
 
     def build(more: Shapes, values: Values) -> Network:
-        arrays = _arrays(parsed, values)
-        sizes = bound_sizes(parsed, {**given, **more, **{key: array.shape for key, array in arrays.items()}})
-        unknown = {str(dim) for info in inputs_of(parsed, sizes).values() for dim in info.shape if isinstance(dim, Dim)}
+        arrays = _arrays(parsed_program, values)
+        sizes = bound_sizes(
+            parsed_program, {**given_shapes, **more, **{key: array.shape for key, array in arrays.items()}}
+        )
+        unknown = {
+            str(dim) for info in inputs_of(parsed_program, sizes).values() for dim in info.shape if isinstance(dim, Dim)
+        }
         if unknown:  # the sizes of each call are checked against the program's constraints
             raise UnboundInputError(dict.fromkeys(sorted(unknown), 1), (), shapes=True)
-        return parsed.imported(sizes, arrays).network
+        return parsed_program.imported(sizes, arrays).network
 
-    sizes = bound_sizes(parsed, given)
-    inputs = inputs_of(parsed, sizes)
-    return Template(parsed.name, inputs, dict.fromkeys(_network_outputs(parsed)), build)
+    sizes = bound_sizes(parsed_program, given_shapes)
+    inputs = inputs_of(parsed_program, sizes)
+    return Template(parsed_program.name, inputs, dict.fromkeys(_network_outputs(parsed_program)), build)
 
 
 def _network_outputs(program: Program) -> list[str]:
@@ -309,10 +313,10 @@ def load(program: Any, shapes: Shapes | None = None, values: Values | None = Non
         ParseError: a weight cannot be read.
         InvalidArgumentError: the argument is not an exported program, or shapes or values do not fit it.
     """
-    parsed = program if isinstance(program, Program) else read(program, name)
-    arrays = _arrays(parsed, values or {})
-    sizes = bound_sizes(parsed, {**(shapes or {}), **{key: array.shape for key, array in arrays.items()}})
-    return parsed.imported(sizes, arrays).network
+    parsed_program = program if isinstance(program, Program) else read(program, name)
+    arrays = _arrays(parsed_program, values or {})
+    sizes = bound_sizes(parsed_program, {**(shapes or {}), **{key: array.shape for key, array in arrays.items()}})
+    return parsed_program.imported(sizes, arrays).network
 
 
 def _arrays(program: Program, values: Values) -> dict[str, Any]:

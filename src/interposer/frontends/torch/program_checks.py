@@ -62,9 +62,9 @@ def checked_program(document: Any) -> Any:
         _without(document["graph_module"], "metadata", {})
     except RecursionError as error:
         raise DamagedFileError("the description of the program is nested too deeply") from error
-    unknown = _unknown_functions(document)
-    if unknown:
-        raise UnsupportedOperatorError(unknown)
+    unknown_functions = _unknown_functions(document)
+    if unknown_functions:
+        raise UnsupportedOperatorError(unknown_functions)
     return document
 
 
@@ -158,11 +158,11 @@ def _is_call(name: str, call: ast.Call) -> bool:
 def _is_symbol(call: ast.Call) -> bool:
     [name, *other_args] = call.args or [call]
     is_name = isinstance(name, ast.Constant) and isinstance(name.value, str) and _SYMBOL.fullmatch(name.value)
-    facts = [keyword.value for keyword in call.keywords]
+    keyword_values = [keyword.value for keyword in call.keywords]
     return (
         bool(is_name)
         and not other_args
-        and all(isinstance(fact, ast.Constant) and type(fact.value) is bool for fact in facts)
+        and all(isinstance(fact, ast.Constant) and type(fact.value) is bool for fact in keyword_values)
     )
 
 
@@ -217,14 +217,14 @@ def _plain_kind(context: Any, count: int) -> tuple[str, Any]:
 def _keys_in(context: Any, count: int) -> list[str] | None:
     """Return the keys that the context of an unknown container has for its children, or None."""
     try:
-        decoded = json.loads(context) if isinstance(context, str) else context
+        parsed_context = json.loads(context) if isinstance(context, str) else context
     except ValueError:
         return None
     candidates = (
-        [decoded, *decoded]
-        if isinstance(decoded, list)
-        else list(decoded.values())
-        if isinstance(decoded, dict)
+        [parsed_context, *parsed_context]
+        if isinstance(parsed_context, list)
+        else list(parsed_context.values())
+        if isinstance(parsed_context, dict)
         else []
     )
     for keys in candidates:

@@ -30,13 +30,13 @@ def _known(operand: Any) -> Array | None:
 
 def _scales(scale: Any, zero: Any, axis: int | None) -> Quantization | None:
     """Return the quantization that known scales and zero points describe; None if one is computed or not positive."""
-    numbers, points = _known(scale), _known(0 if zero is None else zero)
-    if numbers is None or points is None:
+    scale_array, zero_point_array = _known(scale), _known(0 if zero is None else zero)
+    if scale_array is None or zero_point_array is None:
         return None
-    scales = numbers.astype(np.float64).reshape(-1)
-    if not (np.isfinite(scales) & (scales > 0)).all() or (points.astype(np.float64) % 1 != 0).any():
+    scales = scale_array.astype(np.float64).reshape(-1)
+    if not (np.isfinite(scales) & (scales > 0)).all() or (zero_point_array.astype(np.float64) % 1 != 0).any():
         return None
-    zeros = np.broadcast_to(points.astype(np.int64).reshape(-1), scales.shape)
+    zeros = np.broadcast_to(zero_point_array.astype(np.int64).reshape(-1), scales.shape)
     if scales.size == 1:
         return Quantization(float(scales[0]), int(zeros[0]))
     return None if axis is None else Quantization(scales.tolist(), zeros.tolist(), axis)
@@ -95,10 +95,10 @@ def _line(c: Call, x: Value, numbers: Any, axis: int | None) -> Operand:
 
 def _stored(c: Call, x: Value, scale: Operand, zero: Operand | None, bounds: tuple[int, int]) -> Value:
     """Return quantized integers by arithmetic: round(x * (1 / scale)) + zero point, limited to the bounds."""
-    wide = x if x.known.dtype is DataType.FLOAT64 else c.cast(x, DataType.FLOAT32)
-    inverse = c.over(c.scalar(1, wide.known.dtype), c.cast(scale, wide.known.dtype))
-    steps = c.step(ROUND, c.times(wide, inverse))
-    steps = c.plus(steps, c.cast(0 if zero is None else zero, wide.known.dtype))
+    float_x = x if x.known.dtype is DataType.FLOAT64 else c.cast(x, DataType.FLOAT32)
+    inverse = c.over(c.scalar(1, float_x.known.dtype), c.cast(scale, float_x.known.dtype))
+    steps = c.step(ROUND, c.times(float_x, inverse))
+    steps = c.plus(steps, c.cast(0 if zero is None else zero, float_x.known.dtype))
     return c.cast(limited(c, steps, *map(float, bounds)), c.dtype)
 
 
@@ -128,14 +128,14 @@ def dequantize_per_group(
     c: Call, x: Value, scales: Value, zeros: Value | None, low: int, high: int, dtype: Any, group: int, *_: Any
 ) -> Value:
     """Convert the dequantization with a scale for each group of elements along the last axis."""
-    rows, columns = c.shape(x)
-    blocks = c.reshape(x, [rows, columns // group, group])
-    numbers = [
-        None if parameters is None else c.reshape(parameters, [rows, columns // group, 1])
+    num_rows, num_columns = c.shape(x)
+    blocks = c.reshape(x, [num_rows, num_columns // group, group])
+    reshaped_parameters = [
+        None if parameters is None else c.reshape(parameters, [num_rows, num_columns // group, 1])
         for parameters in (scales, zeros)
     ]
-    assert numbers[0] is not None
-    return c.reshape(_float_values(c, blocks, numbers[0], numbers[1]), [rows, columns])
+    assert reshaped_parameters[0] is not None
+    return c.reshape(_float_values(c, blocks, reshaped_parameters[0], reshaped_parameters[1]), [num_rows, num_columns])
 
 
 @aten("quantized_decomposed.quantize_per_channel_group.default")
@@ -143,10 +143,10 @@ def quantize_per_group(
     c: Call, x: Value, scales: Value, zeros: Value, low: int, high: int, dtype: Any, group: int = 128
 ) -> Value:
     """Convert the quantization with a scale for each group of elements along the last axis."""
-    rows, columns = c.shape(x)
-    blocks = c.reshape(x, [rows, columns // group, group])
-    numbers = [c.reshape(parameters, [rows, columns // group, 1]) for parameters in (scales, zeros)]
-    return c.reshape(_stored(c, blocks, numbers[0], numbers[1], (low, high)), [rows, columns])
+    num_rows, num_columns = c.shape(x)
+    blocks = c.reshape(x, [num_rows, num_columns // group, group])
+    numbers = [c.reshape(parameters, [num_rows, num_columns // group, 1]) for parameters in (scales, zeros)]
+    return c.reshape(_stored(c, blocks, numbers[0], numbers[1], (low, high)), [num_rows, num_columns])
 
 
 def _dequantized(c: Call, x: Value, scale: Any, zero: Any, axis: int | None) -> Value:
@@ -155,24 +155,24 @@ def _dequantized(c: Call, x: Value, scale: Any, zero: Any, axis: int | None) -> 
         x = c.importer.constant(x.constant, f"{c.name}/quantized", c.source, q)
     if q is not None and x.known.quantization == q:
         return c.step(Dequantize(c.dtype), x)
-    plain = x if x.known.quantization is None else c.step(Cast(x.known.dtype), x)
-    return _float_values(c, plain, _line(c, x, scale, axis), _line(c, x, zero, axis) if zero is not None else None)
+    plain_x = x if x.known.quantization is None else c.step(Cast(x.known.dtype), x)
+    return _float_values(c, plain_x, _line(c, x, scale, axis), _line(c, x, zero, axis) if zero is not None else None)
 
 
 def _float_values(c: Call, x: Value, scale: Operand, zero: Operand | None) -> Value:
-    wide = c.cast(x, DataType.INT32) if x.known.dtype.is_integer else x
+    wide_x = c.cast(x, DataType.INT32) if x.known.dtype.is_integer else x
     if zero is not None:
-        wide = c.minus(wide, c.cast(zero, wide.known.dtype))
+        wide_x = c.minus(wide_x, c.cast(zero, wide_x.known.dtype))
     dtype = c.dtype
-    return c.times(c.cast(wide, dtype), c.cast(scale, dtype))
+    return c.times(c.cast(wide_x, dtype), c.cast(scale, dtype))
 
 
 @aten("quantized_decomposed.choose_qparams.tensor", "quantized_decomposed.choose_qparams_symmetric.tensor")
 def choose_parameters(c: Call, x: Value, low: int, high: int, eps: float, dtype: Any) -> list[Value]:
     """Convert the choice of scale and zero point from the range of a tensor, which includes 0."""
     symmetric = "symmetric" in str(c.node.target)
-    wide = c.cast(x, DataType.FLOAT32)
-    ends = [c.step(Reduce((), False, kind), wide) for kind in (ReduceOperation.MIN, ReduceOperation.MAX)]
+    float_x = c.cast(x, DataType.FLOAT32)
+    ends = [c.step(Reduce((), False, kind), float_x) for kind in (ReduceOperation.MIN, ReduceOperation.MAX)]
     lowest, highest = limited(c, ends[0], None, 0.0), limited(c, ends[1], 0.0, None)
     if symmetric:
         highest = limited(c, highest, c.step(NEG, lowest), None)
@@ -194,13 +194,13 @@ def out_dtype(c: Call, operator: Any, dtype: Any, *operands: Any) -> Value:
 
     PyTorch sums products of integers exactly, which float64 does too.
     """
-    kind = c.promoted(
+    compute_type = c.promoted(
         *(operand for operand in c.node.args[2:] if isinstance(operand, torch.fx.Node | float)), _one_of(dtype)
     )
     name = str(operator).split(".")[1]
-    kind = DataType.FLOAT64 if kind.is_integer and name in _PRODUCTS else kind
-    casted = [c.cast(operand, kind) if isinstance(operand, Value) else operand for operand in operands]
-    return c.cast(c.applied(operator, casted, kind), c.dtype)
+    compute_type = DataType.FLOAT64 if compute_type.is_integer and name in _PRODUCTS else compute_type
+    casted = [c.cast(operand, compute_type) if isinstance(operand, Value) else operand for operand in operands]
+    return c.cast(c.applied(operator, casted, compute_type), c.dtype)
 
 
 def _one_of(dtype: Any) -> Any:

@@ -46,13 +46,13 @@ def _projected(
     params_per_direction = 5 if biases else 3
     x = c.transpose(x, [1, 0, 2]) if batch_first else x
     finals: list[list[Value]] = [[], []]
-    for first in range(0, len(params), params_per_direction * directions):
+    for first_param in range(0, len(params), params_per_direction * directions):
         outputs = []
         for direction in range(directions):
             state_index = len(finals[0])
             initial_states = [c.squeezed(c.cut(state, 0, state_index, 1), 0) for state in states]
             direction_params = params[
-                first + direction * params_per_direction : first + (direction + 1) * params_per_direction
+                first_param + direction * params_per_direction : first_param + (direction + 1) * params_per_direction
             ]
             output, *final_states = _projected_steps(c, x, initial_states, direction_params, reverse=bool(direction))
             outputs.append(output)

@@ -100,9 +100,9 @@ _NORMS: Final = {1.0: ReduceOperation.L1, 2.0: ReduceOperation.L2}
 def vector_norm(c: Call, x: Value, order: Number = 2, dims: Dims = None, keepdim: bool = False) -> Value:
     """Convert the vector norm of any order."""
     x = c.cast(x, c.dtype)
-    simple = _NORMS.get(float(order))
-    if simple is not None:
-        return reduced(c, simple, x, dims, keepdim)
+    simple_operation = _NORMS.get(float(order))
+    if simple_operation is not None:
+        return reduced(c, simple_operation, x, dims, keepdim)
     size = c.step(ABS, x)
     if order in (math.inf, -math.inf):
         return reduced(c, ReduceOperation.MAX if order > 0 else ReduceOperation.MIN, size, dims, keepdim)
@@ -155,11 +155,11 @@ def variance_and_mean(
     c: Call, x: Value, *args: Any, correction: Number | None = None, keepdim: bool = False
 ) -> list[Value]:
     """Convert var_mean and std_mean."""
-    dims, unbiased, keep = _statistics_arguments(c, args, keepdim)
+    dims, unbiased, keeps_dims = _statistics_arguments(c, args, keepdim)
     x = c.cast(x, c.dtype)
-    spread = _deviation(c, x, dims, _correction(unbiased, correction), keep)
+    spread = _deviation(c, x, dims, _correction(unbiased, correction), keeps_dims)
     spread = c.step(SQRT, spread) if "aten.std" in str(c.node.target) else spread
-    center = c.step(Mean(c.axes(dims, x.known.rank), keep), x) if x.known.rank else x
+    center = c.step(Mean(c.axes(dims, x.known.rank), keeps_dims), x) if x.known.rank else x
     return [spread, center]
 
 
@@ -175,8 +175,8 @@ def arg_extreme(c: Call, x: Value, dim: int | None = None, keepdim: bool = False
     if dim is not None:
         return c.step(ArgMinMax(function, c.axis(dim, x.known.rank), keepdim, DataType.INT64), _numeric(c, x))
     rank = x.known.rank
-    flat = c.step(ArgMinMax(function, 0, False, DataType.INT64), c.reshape(_numeric(c, x), [-1]))
-    return c.reshape(flat, [1] * rank) if keepdim else flat
+    flat_index = c.step(ArgMinMax(function, 0, False, DataType.INT64), c.reshape(_numeric(c, x), [-1]))
+    return c.reshape(flat_index, [1] * rank) if keepdim else flat_index
 
 
 def _numeric(c: Call, x: Value) -> Value:
@@ -242,8 +242,8 @@ def kthvalue(c: Call, x: Value, k: int, dim: int = -1, keepdim: bool = False) ->
 def median(c: Call, x: Value, dim: int | None = None, keepdim: bool = False) -> Any:
     """Convert median: the lower one of two middle elements; NaN prevails."""
     if dim is None:
-        flat = c.reshape(x, [math.prod(c.shape(x))])
-        return _median(c, flat, 0, False)[0]
+        flat_x = c.reshape(x, [math.prod(c.shape(x))])
+        return _median(c, flat_x, 0, False)[0]
     if not x.known.rank:
         return [x, c.constant(np.zeros((), np.int64))]
     return _median(c, x, c.axis(dim, x.known.rank), keepdim)
@@ -251,13 +251,13 @@ def median(c: Call, x: Value, dim: int | None = None, keepdim: bool = False) -> 
 
 def _median(c: Call, x: Value, axis: int, keepdim: bool) -> list[Value]:
     """Return the medians along an axis and their indices; where there is a NaN, these are NaN and its index."""
-    values, places = kthvalue(c, x, (c.size(x, axis) + 1) // 2, axis, keepdim)
+    values, indices = kthvalue(c, x, (c.size(x, axis) + 1) // 2, axis, keepdim)
     if not x.known.dtype.is_float:
-        return [values, places]
-    special = c.step(IS_NAN, x)
-    spoiled = c.step(Reduce((axis,), keepdim, ReduceOperation.ANY), special)
-    first = c.step(ArgMinMax(ArgMinMaxFunction.MAX, axis, keepdim, DataType.INT64), c.cast(special, DataType.UINT8))
-    return [c.where(spoiled, math.nan, values), c.where(spoiled, first, places)]
+        return [values, indices]
+    is_nan = c.step(IS_NAN, x)
+    has_nan = c.step(Reduce((axis,), keepdim, ReduceOperation.ANY), is_nan)
+    first_nan = c.step(ArgMinMax(ArgMinMaxFunction.MAX, axis, keepdim, DataType.INT64), c.cast(is_nan, DataType.UINT8))
+    return [c.where(has_nan, math.nan, values), c.where(has_nan, first_nan, indices)]
 
 
 @aten("nanmedian.dim", "nanmedian")
@@ -276,9 +276,9 @@ def _nanmedian(c: Call, x: Value, axis: int, keepdim: bool) -> list[Value]:
     """Return the medians along an axis and their indices; NaN elements are sorted to the end as infinities."""
     if not c.size(x, axis):
         c.unsupported("the median of an empty axis is not supported")
-    special = c.step(IS_NAN, x)
-    ordered = _ordered(c, c.where(special, math.inf, x), None, axis, False)
-    count = c.step(Reduce((axis,), True, ReduceOperation.SUM), c.cast(c.negated(special), DataType.INT64))
+    is_nan = c.step(IS_NAN, x)
+    ordered = _ordered(c, c.where(is_nan, math.inf, x), None, axis, False)
+    count = c.step(Reduce((axis,), True, ReduceOperation.SUM), c.cast(c.negated(is_nan), DataType.INT64))
     middle = c.binary(MAXIMUM, c.binary(FLOOR_DIV, c.minus(count, 1), 2), 0)
     values, places = (c.step(GatherElements(axis), part, middle) for part in ordered)
     values = c.where(c.binary(EQUAL, count, 0), math.nan, values)
@@ -296,12 +296,15 @@ def mode(c: Call, x: Value, dim: int = -1, keepdim: bool = False) -> list[Value]
         c.unsupported(f"the mode of {count} elements is not supported, as each pair of them is compared")
     ordered, indices = _ordered(c, x, None, axis, False)
     rows = [c.swapped(part, axis, rank - 1) for part in (ordered, indices)]
-    equal = c.binary(EQUAL, c.unsqueezed(rows[0], rank), c.unsqueezed(rows[0], rank - 1))
-    counts = c.step(Reduce((rank,), False, ReduceOperation.SUM), c.cast(equal, DataType.INT64))
-    best = c.step(ArgMinMax(ArgMinMaxFunction.MAX, rank - 1, True, DataType.INT64), counts)
+    is_equal = c.binary(EQUAL, c.unsqueezed(rows[0], rank), c.unsqueezed(rows[0], rank - 1))
+    counts = c.step(Reduce((rank,), False, ReduceOperation.SUM), c.cast(is_equal, DataType.INT64))
+    first_of_longest = c.step(ArgMinMax(ArgMinMaxFunction.MAX, rank - 1, True, DataType.INT64), counts)
     frequency = c.step(Reduce((rank - 1,), True, ReduceOperation.MAX), counts)
-    last = c.minus(c.plus(best, frequency), 1)
-    parts = [c.step(GatherElements(rank - 1), part, place) for part, place in zip(rows, (best, last), strict=True)]
+    last_of_longest = c.minus(c.plus(first_of_longest, frequency), 1)
+    parts = [
+        c.step(GatherElements(rank - 1), part, place)
+        for part, place in zip(rows, (first_of_longest, last_of_longest), strict=True)
+    ]
     results = [c.swapped(part, axis, rank - 1) for part in parts]
     return results if keepdim else [c.squeezed(part, axis) for part in results]
 
@@ -335,11 +338,11 @@ def logcumsumexp(c: Call, x: Value, dim: int) -> Value:
     if not x.known.rank:
         return x
     axis = c.axis(dim, x.known.rank)
-    wide = c.cast(x, DataType.FLOAT64)
-    top = c.step(Reduce((axis,), True, ReduceOperation.MAX), wide)
-    top = c.where(c.step(IS_INF, top), c.scalar(0, DataType.FLOAT64), top)
-    sums = c.step(CumSum(axis), c.step(EXP, c.minus(wide, top)))
-    return c.cast(c.plus(c.step(LOG, sums), top), c.dtype)
+    float64_x = c.cast(x, DataType.FLOAT64)
+    maximum = c.step(Reduce((axis,), True, ReduceOperation.MAX), float64_x)
+    maximum = c.where(c.step(IS_INF, maximum), c.scalar(0, DataType.FLOAT64), maximum)
+    sums = c.step(CumSum(axis), c.step(EXP, c.minus(float64_x, maximum)))
+    return c.cast(c.plus(c.step(LOG, sums), maximum), c.dtype)
 
 
 @aten("cummax", "cummin")
@@ -356,12 +359,12 @@ def cumulative_extreme(c: Call, x: Value, dim: int) -> list[Value]:
     step = 1
     compare = GREATER if is_max else LESS
     while step < size:
-        earlier = [_shifted(c, tensor, axis, step, size) for tensor in (values, indices)]
-        better = c.binary(compare, earlier[0], values)
+        shifted_pair = [_shifted(c, tensor, axis, step, size) for tensor in (values, indices)]
+        better = c.binary(compare, shifted_pair[0], values)
         if x.known.dtype.is_float:
-            nan = c.step(IS_NAN, earlier[0])
+            nan = c.step(IS_NAN, shifted_pair[0])
             better = c.either(better, c.both(nan, c.negated(c.step(IS_NAN, values))))
-        values, indices = c.where(better, earlier[0], values), c.where(better, earlier[1], indices)
+        values, indices = c.where(better, shifted_pair[0], values), c.where(better, shifted_pair[1], indices)
         step *= 2
     return [c.cast(values, x.known.dtype), indices]
 
@@ -376,8 +379,8 @@ def gather(c: Call, x: Value, dim: int, index: Value, sparse_grad: bool = False)
     """Convert gather: elements at indices along an axis; the index may be smaller along other axes."""
     index = c.cast(index, DataType.INT64)
     if x.known.rank == 0 or index.known.rank == 0:
-        wide = [c.reshape(operand, [1]) if operand.known.rank == 0 else operand for operand in (x, index)]
-        return c.reshape(c.step(GatherElements(0), *wide), list(c.shape(index)))
+        ranked_operands = [c.reshape(operand, [1]) if operand.known.rank == 0 else operand for operand in (x, index)]
+        return c.reshape(c.step(GatherElements(0), *ranked_operands), list(c.shape(index)))
     axis = c.axis(dim, x.known.rank)
     for other_axis in range(x.known.rank):
         size = index.known.shape[other_axis]

@@ -33,18 +33,18 @@ class _Axis(NamedTuple):
 
 def _axes(c: Call, x: Value, scales: Sequence[float | None], align_corners: bool = False) -> list[_Axis]:
     """Return the axes of a resize; a scale of None stands for the quotient of the sizes."""
-    shape, known = c.shape(x), getattr(c.importer, "known", {})
-    targets = [number_of(size, known) for size in c.example.shape]
-    if None in targets:
+    shape, known_sizes = c.shape(x), getattr(c.importer, "known", {})
+    output_sizes = [number_of(size, known_sizes) for size in c.example.shape]
+    if None in output_sizes:
         c.open_shape("the sizes of its result are not known")
     axes = []
     for number, scale in enumerate(scales, 2):
-        size, target = shape[number], int(targets[number])
+        size, output_size = shape[number], int(output_sizes[number])
         if align_corners:
-            step = (size - 1) / (target - 1) if target > 1 else 0.0
+            step = (size - 1) / (output_size - 1) if output_size > 1 else 0.0
         else:
-            step = 1 / scale if scale else size / target
-        axes.append(_Axis(number, size, target, step))
+            step = 1 / scale if scale else size / output_size
+        axes.append(_Axis(number, size, output_size, step))
     return axes
 
 
@@ -156,16 +156,16 @@ def _spread(axis: _Axis, first: Array, weights: Array) -> Array:
 
 def _linear_matrix(axis: _Axis, align_corners: bool) -> Array:
     positions = np.maximum(_positions(axis, align_corners), 0)
-    left = np.minimum(np.floor(positions), axis.size - 1)
-    part = (positions - left)[:, None]
-    return _spread(axis, left.astype(np.int64), np.concatenate([1 - part, part], 1))
+    left_pixels = np.minimum(np.floor(positions), axis.size - 1)
+    part = (positions - left_pixels)[:, None]
+    return _spread(axis, left_pixels.astype(np.int64), np.concatenate([1 - part, part], 1))
 
 
 def _cubic_matrix(axis: _Axis, align_corners: bool) -> Array:
     positions = _positions(axis, align_corners)
-    left = np.floor(positions)
-    distances = np.abs((positions - left)[:, None] - np.arange(-1, 3))
-    return _spread(axis, left.astype(np.int64) - 1, _cubic(distances, -0.75))
+    left_pixels = np.floor(positions)
+    distances = np.abs((positions - left_pixels)[:, None] - np.arange(-1, 3))
+    return _spread(axis, left_pixels.astype(np.int64) - 1, _cubic(distances, -0.75))
 
 
 _CUBIC_OF_SMOOTHING: Final = -0.5
@@ -173,9 +173,9 @@ _CUBIC_OF_SMOOTHING: Final = -0.5
 
 def _cubic(distance: Array, a: float) -> Array:
     """Return the weights of Keys' cubic convolution; `a` is the coefficient of the kernel."""
-    inner = ((a + 2) * distance - (a + 3)) * distance**2 + 1
-    outer = ((distance - 5) * distance + 8) * distance * a - 4 * a
-    return np.where(distance <= 1, inner, np.where(distance < 2, outer, 0))
+    near_weights = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    far_weights = ((distance - 5) * distance + 8) * distance * a - 4 * a
+    return np.where(distance <= 1, near_weights, np.where(distance < 2, far_weights, 0))
 
 
 def _smooth_matrix(axis: _Axis, is_cubic: bool) -> Array:

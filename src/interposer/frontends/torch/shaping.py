@@ -40,11 +40,11 @@ def view(c: Call, x: Value, sizes: Sequence[Size], *_: Any) -> Value:
 
 def _requested(c: Call, sizes: Sequence[Size]) -> list[Size]:
     """Return the requested sizes; a single unnamed unknown size is -1."""
-    listed = list(sizes)
-    unknown = [i for i, size in enumerate(listed) if isinstance(size, Dim) and size.name is None]
-    if len(unknown) == 1 and -1 not in [s for s in listed if not isinstance(s, Dim | Value)]:
-        listed[unknown[0]] = -1
-    return listed
+    size_list = list(sizes)
+    unknown_axes = [i for i, size in enumerate(size_list) if isinstance(size, Dim) and size.name is None]
+    if len(unknown_axes) == 1 and -1 not in [s for s in size_list if not isinstance(s, Dim | Value)]:
+        size_list[unknown_axes[0]] = -1
+    return size_list
 
 
 @aten("flatten.using_ints", open_sizes=True)
@@ -53,11 +53,11 @@ def flatten(c: Call, x: Value, start: int = 0, end: int = -1) -> Value:
     shape = x.known.shape
     if not len(shape):
         return c.reshape(x, [1])
-    first, last = start % len(shape), end % len(shape)
-    if first == last:
+    first_axis, last_axis = start % len(shape), end % len(shape)
+    if first_axis == last_axis:
         return x
-    middle: Any = math.prod(shape[first : last + 1]) if x.known.is_concrete else -1
-    return c.reshape(x, [*shape[:first], middle, *shape[last + 1 :]])
+    merged_size: Any = math.prod(shape[first_axis : last_axis + 1]) if x.known.is_concrete else -1
+    return c.reshape(x, [*shape[:first_axis], merged_size, *shape[last_axis + 1 :]])
 
 
 @aten("expand_as", "view_as", "reshape_as")
@@ -76,15 +76,15 @@ def unflatten(c: Call, x: Value, dim: int, sizes: Sequence[int]) -> Value:
 @aten("view.dtype")
 def view_as_type(c: Call, x: Value, dtype: Any) -> Value:
     """Convert view to another data type of the same or another width."""
-    target = data_type(dtype)
-    if target.bits == x.known.dtype.bits:
-        return c.step(Bitcast(target), x) if target is not x.known.dtype else x
+    target_type = data_type(dtype)
+    if target_type.bits == x.known.dtype.bits:
+        return c.step(Bitcast(target_type), x) if target_type is not x.known.dtype else x
     shape = list(c.shape(x))
-    if target.bits > x.known.dtype.bits:
-        ratio = target.bits // x.known.dtype.bits
-        return c.step(Bitcast(target), c.reshape(x, [*shape[:-1], shape[-1] // ratio, ratio]))
-    narrow = c.step(Bitcast(target), x)
-    return c.reshape(narrow, [*shape[:-1], shape[-1] * (x.known.dtype.bits // target.bits)])
+    if target_type.bits > x.known.dtype.bits:
+        ratio = target_type.bits // x.known.dtype.bits
+        return c.step(Bitcast(target_type), c.reshape(x, [*shape[:-1], shape[-1] // ratio, ratio]))
+    narrow = c.step(Bitcast(target_type), x)
+    return c.reshape(narrow, [*shape[:-1], shape[-1] * (x.known.dtype.bits // target_type.bits)])
 
 
 @aten("unsqueeze", "unsqueeze_copy", open_sizes=True)
@@ -99,10 +99,10 @@ def unsqueeze(c: Call, x: Value, dim: int) -> Value:
 def squeeze(c: Call, x: Value, dims: Sequence[int] | int | None = None) -> Value:
     """Convert squeeze; axes of another size than 1 stay."""
     shape = x.known.shape
-    listed = c.axes([dims] if isinstance(dims, int) else dims, len(shape)) if dims not in ([],) else ()
+    squeezed_axes = c.axes([dims] if isinstance(dims, int) else dims, len(shape)) if dims not in ([],) else ()
     if dims is None:
-        listed = tuple(range(len(shape)))
-    return c.squeezed(x, *(axis for axis in listed if not isinstance(shape[axis], Dim) and shape[axis] == 1))
+        squeezed_axes = tuple(range(len(shape)))
+    return c.squeezed(x, *(axis for axis in squeezed_axes if not isinstance(shape[axis], Dim) and shape[axis] == 1))
 
 
 @aten("permute", "permute_copy", open_sizes=True)
@@ -154,10 +154,10 @@ def repeat(c: Call, x: Value, repeats: Sequence[int]) -> Value:
     if any(isinstance(item, Value) for item in repeats):
         c.unsupported("its repeats are computed from data")
     shape = c.shape(x)
-    wide = c.reshape(x, [1] * (len(repeats) - len(shape)) + list(shape))
+    expanded = c.reshape(x, [1] * (len(repeats) - len(shape)) + list(shape))
     if not repeats or all(count == 1 for count in repeats):
-        return wide
-    return c.step(Tile(tuple(repeats)), wide)
+        return expanded
+    return c.step(Tile(tuple(repeats)), expanded)
 
 
 @aten("repeat_interleave.self_int")
@@ -165,11 +165,11 @@ def repeat_elements(c: Call, x: Value, repeats: int, dim: int | None = None, *, 
     """Convert repeat_interleave with the same number of repeats for each element along an axis."""
     if isinstance(repeats, Value):
         c.unsupported("its repeats are computed from data")
-    flat = c.reshape(x, [-1]) if dim is None else x
+    flat_x = c.reshape(x, [-1]) if dim is None else x
     axis = 0 if dim is None else c.axis(dim, x.known.rank)
-    shape = list(c.shape(flat))
-    wide = c.broadcast(c.unsqueezed(flat, axis + 1), [*shape[: axis + 1], repeats, *shape[axis + 1 :]])
-    return c.reshape(wide, [*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :]])
+    shape = list(c.shape(flat_x))
+    repeated_x = c.broadcast(c.unsqueezed(flat_x, axis + 1), [*shape[: axis + 1], repeats, *shape[axis + 1 :]])
+    return c.reshape(repeated_x, [*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :]])
 
 
 @aten("diff")
@@ -183,9 +183,9 @@ def diff(
     x = c.joined([c.cast(part, c.dtype) for part in (prepend, x, append) if part is not None], axis)
     for _ in range(min(n, c.size(x, axis))):
         size = c.size(x, axis)
-        late, early = c.cut(x, axis, 1, size - 1), c.cut(x, axis, 0, size - 1)
+        later_part, earlier_part = c.cut(x, axis, 1, size - 1), c.cut(x, axis, 0, size - 1)
         different = c.dtype is DataType.BOOL
-        x = c.binary(NOT_EQUAL, late, early) if different else c.minus(late, early)
+        x = c.binary(NOT_EQUAL, later_part, earlier_part) if different else c.minus(later_part, earlier_part)
     return x
 
 
@@ -211,10 +211,10 @@ def sliced(c: Call, x: Value, axis: int, start: Any, end: Any, step: Any = 1) ->
     if any(isinstance(bound, Dim) for bound in (start, end, step)):
         c.open_shape("a bound of its slice is not known")
     if not isinstance(size, Dim):
-        first, last, stride = slice(start, end, step).indices(size)
+        begin, stop, stride = slice(start, end, step).indices(size)
         if stride == 1:
-            return c.cut(x, axis, first, max(0, last - first))
-        return picked_strided(c, x, axis, first, max(first, last), stride)
+            return c.cut(x, axis, begin, max(0, stop - begin))
+        return picked_strided(c, x, axis, begin, max(begin, stop), stride)
     return picked_strided(c, x, axis, start or 0, _FARTHEST if end is None else min(end, _FARTHEST), int(step))
 
 
@@ -233,11 +233,11 @@ def _bound(c: Call, bound: Size) -> Value:
 def picked_strided(c: Call, x: Value, axis: int, start: int, end: int, step: int) -> Value:
     """Return every `step`-th element along an axis from `start` to `end`, which is excluded."""
     rank = x.known.rank
-    whole = ((1 << rank) - 1) & ~(1 << axis)
-    to_end = whole | ((1 << axis) if end >= _FARTHEST else 0)
+    whole_axes_mask = ((1 << rank) - 1) & ~(1 << axis)
+    to_end = whole_axes_mask | ((1 << axis) if end >= _FARTHEST else 0)
     picks = [(start, min(end, _FARTHEST), step) if i == axis else (0, 0, 1) for i in range(rank)]
     begin, stop, stride = zip(*picks, strict=True)
-    return c.step(StridedSlice(begin, stop, stride, begin_mask=whole, end_mask=to_end), x)
+    return c.step(StridedSlice(begin, stop, stride, begin_mask=whole_axes_mask, end_mask=to_end), x)
 
 
 @aten("select.int", "select_copy.int", open_sizes=True)
@@ -274,8 +274,8 @@ def narrow(c: Call, x: Value, dim: int, start: int, length: int) -> Value:
 def split(c: Call, x: Value, sizes: Any, dim: int = 0) -> list[Value]:
     """Convert splits; the sizes of the parts are those of the recorded results."""
     axis = c.axis(dim, x.known.rank)
-    known = getattr(c.importer, "known", {})
-    lengths = [size_of(part.shape[axis], known) for part in c.val]
+    known_sizes = getattr(c.importer, "known", {})
+    lengths = [size_of(part.shape[axis], known_sizes) for part in c.val]
     if any(isinstance(length, Dim) for length in lengths):
         c.open_shape("the sizes of its parts are not known")
     return _split(c, x, lengths, axis)
@@ -318,10 +318,10 @@ def slice_scatter(
 ) -> Value:
     """Convert slice_scatter: replace a slice along an axis."""
     axis = c.axis(dim, x.known.rank)
-    first, last, _ = slice(start, end, step).indices(c.size(x, axis))
-    if last <= first:
+    begin, stop, _ = slice(start, end, step).indices(c.size(x, axis))
+    if stop <= begin:
         return x
-    return _replaced(c, x, c.cast(source, c.dtype), axis, first, last, step)
+    return _replaced(c, x, c.cast(source, c.dtype), axis, begin, stop, step)
 
 
 def _replaced(c: Call, x: Value, part: Value, axis: int, first: int, last: int, step: int) -> Value:
@@ -378,19 +378,19 @@ def pixel_shuffle(c: Call, x: Value, factor: int) -> Value:
     shape = c.shape(x)
     if len(shape) == 4 and factor > 1:
         return c.step(DepthToSpace(factor, DataLayout.NCHW, DepthToSpaceMode.CRD), x)
-    *lead, channels, height, width = shape
-    image = c.reshape(x, [math.prod(lead), channels // factor**2, factor, factor, height, width])
-    moved = c.transpose(image, [0, 1, 4, 2, 5, 3])
-    return c.reshape(moved, [*lead, channels // factor**2, height * factor, width * factor])
+    *leading_sizes, channels, height, width = shape
+    image = c.reshape(x, [math.prod(leading_sizes), channels // factor**2, factor, factor, height, width])
+    interleaved = c.transpose(image, [0, 1, 4, 2, 5, 3])
+    return c.reshape(interleaved, [*leading_sizes, channels // factor**2, height * factor, width * factor])
 
 
 @aten("pixel_unshuffle")
 def pixel_unshuffle(c: Call, x: Value, factor: int) -> Value:
     """Convert pixel_unshuffle."""
-    *lead, channels, height, width = c.shape(x)
-    image = c.reshape(x, [math.prod(lead), channels, height // factor, factor, width // factor, factor])
-    moved = c.transpose(image, [0, 1, 3, 5, 2, 4])
-    return c.reshape(moved, [*lead, channels * factor**2, height // factor, width // factor])
+    *leading_sizes, channels, height, width = c.shape(x)
+    image = c.reshape(x, [math.prod(leading_sizes), channels, height // factor, factor, width // factor, factor])
+    separated = c.transpose(image, [0, 1, 3, 5, 2, 4])
+    return c.reshape(separated, [*leading_sizes, channels * factor**2, height // factor, width // factor])
 
 
 @aten("channel_shuffle", "native_channel_shuffle")
@@ -409,11 +409,15 @@ def triangle(c: Call, x: Value, diagonal: int = 0) -> Value:
 def diagonal(c: Call, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     """Convert diagonal: the elements whose two indices differ by an offset, as the last axis."""
     rank, shape = x.known.rank, c.shape(x)
-    first, second = dim1 % rank, dim2 % rank
-    rest = [i for i in range(rank) if i not in (first, second)]
-    flat = c.transpose(x, [*rest, first, second])
-    flat = c.reshape(flat, [*(shape[i] for i in rest), shape[first] * shape[second]])
-    return c.gather(flat, _diagonal_places(shape[first], shape[second], offset), len(rest))
+    first_axis, second_axis = dim1 % rank, dim2 % rank
+    other_axes = [i for i in range(rank) if i not in (first_axis, second_axis)]
+    diagonal_axes_last = c.transpose(x, [*other_axes, first_axis, second_axis])
+    diagonal_axes_last = c.reshape(
+        diagonal_axes_last, [*(shape[i] for i in other_axes), shape[first_axis] * shape[second_axis]]
+    )
+    return c.gather(
+        diagonal_axes_last, _diagonal_places(shape[first_axis], shape[second_axis], offset), len(other_axes)
+    )
 
 
 def _diagonal_places(rows: int, columns: int, offset: int) -> Array:
@@ -427,21 +431,21 @@ def _diagonal_places(rows: int, columns: int, offset: int) -> Array:
 def diagonal_scatter(c: Call, x: Value, source: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     """Convert diagonal_scatter: replace a diagonal."""
     rank, shape = x.known.rank, c.shape(x)
-    first, second = dim1 % rank, dim2 % rank
-    order = [*(i for i in range(rank) if i not in (first, second)), first, second]
+    first_axis, second_axis = dim1 % rank, dim2 % rank
+    order = [*(i for i in range(rank) if i not in (first_axis, second_axis)), first_axis, second_axis]
     numbers = np.arange(math.prod(shape)).reshape(shape).transpose(order)
     lead = numbers.shape[:-2]
-    rows = numbers.reshape(*lead, shape[first] * shape[second])
-    return _put(c, x, rows[..., _diagonal_places(shape[first], shape[second], offset)], source)
+    rows = numbers.reshape(*lead, shape[first_axis] * shape[second_axis])
+    return _put(c, x, rows[..., _diagonal_places(shape[first_axis], shape[second_axis], offset)], source)
 
 
 def _put(c: Call, x: Value, places: Array, source: Value) -> Value:
     """Return x with the elements at flat places replaced by those of a source of the same shape as the places."""
     if not places.size:
         return x
-    flat = c.reshape(x, [math.prod(c.shape(x))])
+    flat_x = c.reshape(x, [math.prod(c.shape(x))])
     rows = c.constant(np.ascontiguousarray(places.reshape(-1, 1)))
-    written = c.step(ScatterNd(), flat, rows, c.reshape(c.cast(source, x.known.dtype), [places.size]))
+    written = c.step(ScatterNd(), flat_x, rows, c.reshape(c.cast(source, x.known.dtype), [places.size]))
     return c.reshape(written, list(c.shape(x)))
 
 
@@ -456,10 +460,10 @@ def as_strided(c: Call, x: Value, sizes: Sequence[int], strides: Sequence[int], 
 
 
 def _strided_places(sizes: Sequence[int], strides: Sequence[int], offset: int | None) -> Array:
-    places: Array = np.array(offset or 0)
+    flat_positions: Array = np.array(offset or 0)
     for size, stride in zip(sizes, strides, strict=True):
-        places = places[..., None] + np.arange(size) * stride
-    return places
+        flat_positions = flat_positions[..., None] + np.arange(size) * stride
+    return flat_positions
 
 
 @aten("as_strided_scatter")
@@ -493,18 +497,18 @@ def constant_pad(c: Call, x: Value, pads: Sequence[int], value: Operand = 0) -> 
     """Convert constant_pad_nd; negative pads crop."""
     if isinstance(value, Value):
         c.unsupported("its value is computed at run time")
-    pairs = _pairs(pads, x.known.rank)
-    for axis, (before, after) in enumerate(pairs):
+    pads_by_axis = _pairs(pads, x.known.rank)
+    for axis, (before, after) in enumerate(pads_by_axis):
         if before < 0 or after < 0:
             size = c.size(x, axis)
             start = max(0, -before)
             x = c.cut(x, axis, start, size - start - max(0, -after))
-    wide = tuple((max(0, before), max(0, after)) for before, after in pairs)
-    if not any(map(any, wide)):
+    positive_pads = tuple((max(0, before), max(0, after)) for before, after in pads_by_axis)
+    if not any(map(any, positive_pads)):
         return x
     if isinstance(value, float) and not x.known.dtype.is_float:
         value = int(value)
-    return c.step(Pad(wide, float(value)), x)
+    return c.step(Pad(positive_pads, float(value)), x)
 
 
 def _pairs(pads: Sequence[int], rank: int) -> list[tuple[int, int]]:
@@ -534,10 +538,10 @@ def pad_by_elements(c: Call, x: Value, pads: Sequence[int]) -> Value:
 
 
 def _padded(c: Call, x: Value, pads: Sequence[int], mode: PaddingMode) -> Value:
-    pairs = _pairs(pads, x.known.rank)
-    if all(pad >= 0 for pair in pairs for pad in pair) and x.known.shape.is_concrete and 0 not in x.known.shape:
-        return c.step(Pad(tuple(pairs), 0.0, mode), x)
-    for axis, (before, after) in enumerate(pairs):
+    pads_by_axis = _pairs(pads, x.known.rank)
+    if all(pad >= 0 for pair in pads_by_axis for pad in pair) and x.known.shape.is_concrete and 0 not in x.known.shape:
+        return c.step(Pad(tuple(pads_by_axis), 0.0, mode), x)
+    for axis, (before, after) in enumerate(pads_by_axis):
         if before or after:
             x = c.gather(x, _padded_places(mode, c.size(x, axis), before, after), axis)
     return x
@@ -563,8 +567,8 @@ def arange(c: Call, *bounds: Any, **_: Any) -> Value:
     start, end, step = {1: (0, *bounds, 1), 2: (*bounds, 1), 3: bounds}[len(bounds)]
     if not any(isinstance(bound, Value) for bound in (start, end, step)):
         return c.constant(_numbers(start, end, step).astype(c.dtype.numpy))
-    wide = DataType.FLOAT64 if c.dtype.is_float else DataType.INT64
-    operands = [c.cast(bound, wide) for bound in (start, end, step)]
+    wide_type = DataType.FLOAT64 if c.dtype.is_float else DataType.INT64
+    operands = [c.cast(bound, wide_type) for bound in (start, end, step)]
     return c.cast(c.step(Range(), *operands), c.dtype)
 
 

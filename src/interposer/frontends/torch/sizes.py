@@ -61,11 +61,11 @@ def bound_symbols(declared: Sequence[Any], sizes: Sequence[int]) -> dict[str, in
     A size that is a linear expression of one symbol, such as ``2*s0``, is solved for it. Symbols of unknown sizes and
     of other expressions are left out.
     """
-    result: dict[str, int] = {}
+    size_of_symbol: dict[str, int] = {}
     for symbolic, size in zip(declared, sizes, strict=False):
         if is_symbolic(symbolic) and not isinstance(size, Dim):
-            result.update(_solved(_expression(symbolic), size))
-    return result
+            size_of_symbol.update(_solved(_expression(symbolic), size))
+    return size_of_symbol
 
 
 def _solved(expression: Any, size: int) -> dict[str, int]:

@@ -155,8 +155,8 @@ def divide(c: Call, a: Operand, b: Operand) -> Value:
     """Convert the quotient of complex numbers."""
     (a0, a1), (b0, b1) = _parts(c, a, 0), _parts(c, b, 1)
     size = c.plus(c.times(b0, b0), c.times(b1, b1))
-    above = c.plus(c.times(a0, b0), c.times(a1, b1)), c.minus(c.times(a1, b0), c.times(a0, b1))
-    return complex_of(c, *(c.over(part, size) for part in above))
+    numerator = c.plus(c.times(a0, b0), c.times(a1, b1)), c.minus(c.times(a1, b0), c.times(a0, b1))
+    return complex_of(c, *(c.over(part, size) for part in numerator))
 
 
 @aten("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "rsub.Scalar", complex_numbers=True)
@@ -202,8 +202,8 @@ def equal(c: Call, a: Operand, b: Operand) -> Value:
         [c.cast(part, dtype) for part in _parts_of_type(c, operand, index, dtype)]
         for index, operand in enumerate((a, b))
     )
-    same = c.both(c.binary(EQUAL, a0, b0), c.binary(EQUAL, a1, b1))
-    return c.negated(same) if "aten.ne" in str(c.node.target) else same
+    is_same = c.both(c.binary(EQUAL, a0, b0), c.binary(EQUAL, a1, b1))
+    return c.negated(is_same) if "aten.ne" in str(c.node.target) else is_same
 
 
 @aten("addmm", "baddbmm", "addmv", complex_numbers=True)

@@ -52,10 +52,10 @@ def data_type(dtype: Any) -> DataType:
     Raises:
         UnsupportedFormError: Interposer has no such type.
     """
-    converted = _types().get(dtype)
-    if converted is None:
+    known_type = _types().get(dtype)
+    if known_type is None:
         raise UnsupportedFormError(f"the data type {_name(dtype)} is not supported")
-    return converted
+    return known_type
 
 
 def key_of(tensor: Any) -> tuple[Any, ...] | None:
