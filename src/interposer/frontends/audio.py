@@ -64,9 +64,9 @@ def _mel_bands(bins: int, rate: int, bands: int, low: float, high: float) -> Arr
     """Return the weights (1, bins, bands) of each frequency in overlapping triangular bands on the mel scale."""
     edges = _mel(low) + (_mel(high) - _mel(low)) / (bands + 1) * np.arange(bands + 2)
     step = 0.5 * rate / (bins - 1)
-    first, last = int(1.5 + low / step), int(high / step)
+    first_bin, last_bin = int(1.5 + low / step), int(high / step)
     weights = np.zeros((bins, bands + 2))
-    for frequency_bin in range(first, min(last, bins - 1) + 1):
+    for frequency_bin in range(first_bin, min(last_bin, bins - 1) + 1):
         mel = _mel(frequency_bin * step)
         band = min(int(np.searchsorted(edges[1:], mel, side="left")), bands)
         share = (edges[band + 1] - mel) / (edges[band + 1] - edges[band])

@@ -147,12 +147,12 @@ class Reader:
         return position
 
     def _table(self, position: int, table: str, where: str) -> Record:
-        present = self._present(position, table, where)
+        present_fields = self._present(position, table, where)
         # Writers in Python before flatbuffers 25.12 share a vtable, with the size of the table in it, among tables of
         # different sizes. So the end of the last field is used instead of the stored size.
-        self._claim(position, max((at + field.width for field, at in present), default=position + 4), where)
+        self._claim(position, max((at + field.width for field, at in present_fields), default=position + 4), where)
         fields: dict[str, Any] = dict(self._schema.defaults(table))
-        for field, at in present:
+        for field, at in present_fields:
             fields[field.name] = self._field(field, at, fields, where)
         return Record(table, position, fields)
 
@@ -162,11 +162,11 @@ class Reader:
         `table` is the name of the table's type in the schema. `ParseError` is raised for a field at a wrong position.
         """
         pairs = zip(self._schema.slots(table), self._vtable(position, where), strict=False)
-        present = [(field, position + offset) for field, offset in pairs if field and offset]
-        for field, at in present:
+        present_fields = [(field, position + offset) for field, offset in pairs if field and offset]
+        for field, at in present_fields:
             if at < position + 4 or at % field.alignment:
                 self._fail(f"byte {at:#x} is no place for the field", _inside(where, field.name))
-        return present
+        return present_fields
 
     def _vtable(self, position: int, where: str) -> tuple[int, ...]:
         """Return the offset of each field in the table at `position` (0 if absent).
@@ -194,10 +194,10 @@ class Reader:
         if field.kind == "struct":
             names = self._schema.struct(field.type)
             return dict(zip(names, struct.unpack_from(f"<{len(names)}I", self.data, at), strict=True))
-        inside = _inside(where, field.name)
+        field_place = _inside(where, field.name)
         if field.kind == "union":
-            return self._union(at, field.type, fields[f"{field.name}_type"], inside)
-        return self._object(at, field.kind, field.type, inside)
+            return self._union(at, field.type, fields[f"{field.name}_type"], field_place)
+        return self._object(at, field.kind, field.type, field_place)
 
     def _union(self, at: int, union: str, member: int, where: str) -> Record | None:
         members = self._schema.unions[union]

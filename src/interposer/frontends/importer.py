@@ -57,10 +57,12 @@ class Importer:
         self._folder: Folder = Folder(0) if outer is None else outer._folder
         self._inputs: set[Layer] = set() if outer is None else outer._inputs
         self._captured_by_input: dict[Layer, Value] = {} if outer is None else outer._captured_by_input
-        inside = outer if outer is not None and outer.network is network else None
-        self._dimensions: dict[Value, Array] = {} if inside is None else inside._dimensions
-        self._reserved: set[str] = set() if inside is None else inside._reserved
-        self._used: Counter[str] = Counter() if inside is None else inside._used
+        same_network_importer = outer if outer is not None and outer.network is network else None
+        self._dimensions: dict[Value, Array] = (
+            {} if same_network_importer is None else same_network_importer._dimensions
+        )
+        self._reserved: set[str] = set() if same_network_importer is None else same_network_importer._reserved
+        self._used: Counter[str] = Counter() if same_network_importer is None else same_network_importer._used
 
     def reserve(self, names: set[str]) -> None:
         """Reserve names for layers that are added later; another layer that asks for one of them gets a suffix."""
@@ -184,11 +186,11 @@ class Importer:
             graph, info = self.network.graph, value.known
             if not self.captures_shapes and info.is_tensor:
                 info = TensorInfo(UNRANKED, info.dtype)
-            self.captured[value] = inner = input_of_region(graph, len(graph.inputs), info, value.name)
-            self._captured_by_input[inner.producer] = value
+            self.captured[value] = region_input = input_of_region(graph, len(graph.inputs), info, value.name)
+            self._captured_by_input[region_input.producer] = value
             sizes = self.outer.dimensions_of(value) if self.captures_shapes else None
             if sizes is not None:
-                self._dimensions[inner] = sizes
+                self._dimensions[region_input] = sizes
         return self.captured[value]
 
     # --- layers -------------------------------------------------------------------------------------------------------

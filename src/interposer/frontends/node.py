@@ -264,5 +264,5 @@ class Node(Layers, ABC):
 
     def is_from_data(self, value: Value) -> bool:
         """Return True if a value is only known at run time, whatever shapes and values of inputs the caller gives."""
-        known = value.constant is not None or self.importer.dimensions_of(value) is not None
-        return not known and self.importer.needs(value) is None
+        is_known = value.constant is not None or self.importer.dimensions_of(value) is not None
+        return not is_known and self.importer.needs(value) is None

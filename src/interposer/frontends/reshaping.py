@@ -42,14 +42,14 @@ def reshape_to(shape: TensorShape, sizes: Sequence[int], leading: int = 0) -> Re
     input has the same name at the same axis. At most one other unknown size is inferred. The result is None if more of
     them are unknown: all dimensions without a name are the same `Dim`, even if their sizes will differ.
     """
-    copied = [i for i, dim in enumerate(sizes) if isinstance(dim, Dim) and _is_copied(shape, dim, i, leading)]
-    target = [0 if i in copied else -1 if isinstance(dim, Dim) else dim for i, dim in enumerate(sizes)]
-    if len(copied) == 1 and -1 not in target:
-        return Reshape(tuple(-1 if i in copied else dim for i, dim in enumerate(sizes)))
-    zeros = any(dim == 0 and i not in copied for i, dim in enumerate(target))
-    if target.count(-1) > 1 or (copied and zeros):
+    copied_axes = [i for i, dim in enumerate(sizes) if isinstance(dim, Dim) and _is_copied(shape, dim, i, leading)]
+    target_shape = [0 if i in copied_axes else -1 if isinstance(dim, Dim) else dim for i, dim in enumerate(sizes)]
+    if len(copied_axes) == 1 and -1 not in target_shape:
+        return Reshape(tuple(-1 if i in copied_axes else dim for i, dim in enumerate(sizes)))
+    zeros = any(dim == 0 and i not in copied_axes for i, dim in enumerate(target_shape))
+    if target_shape.count(-1) > 1 or (copied_axes and zeros):
         return None
-    return Reshape(tuple(target), copy_zeros=bool(copied))
+    return Reshape(tuple(target_shape), copy_zeros=bool(copied_axes))
 
 
 def inferred_sizes(shape: TensorShape, sizes: Sequence[int]) -> list[int]:
@@ -98,18 +98,18 @@ def final_reshape_by(
     node: Layers, value: Value, shape: Value, sizes: Sequence[int], *, copy_zeros: bool = False
 ) -> Value:
     """Return the value reshaped to the elements of the tensor `shape`; `sizes` says what is known of them."""
-    known = _known_sizes(sizes)
-    if known is None:
+    known_sizes = _known_sizes(sizes)
+    if known_sizes is None:
         return node.result(DynamicReshape(copy_zeros), value, shape)
-    return node.result(known, node.step(DynamicReshape(copy_zeros), value, shape))
+    return node.result(known_sizes, node.step(DynamicReshape(copy_zeros), value, shape))
 
 
 def removed_axes(node: Layers, value: Value, axes: Sequence[int]) -> Value:
     """Return the value without `axes`, which must have size 1, as the node's own result."""
     shape = value.known.shape
-    unknown = [axis for axis in axes if isinstance(shape[axis], Dim)]
+    unknown_axes = [axis for axis in axes if isinstance(shape[axis], Dim)]
     ones = [1 if axis in axes else dim for axis, dim in enumerate(shape)]
-    checked = reshaped(node, value, ones, len(ones)) if unknown else value
+    checked = reshaped(node, value, ones, len(ones)) if unknown_axes else value
     op = reshape_to(TensorShape(ones), [dim for axis, dim in enumerate(ones) if axis not in axes], min(axes, default=0))
     if op is not None:
         return node.result(op, checked)
@@ -162,8 +162,8 @@ def _known_sizes(sizes: Sequence[int]) -> Reshape | None:
 
     The result is None if there is nothing to state, or if a size is 0, which means a copy.
     """
-    known = [dim for dim in sizes if not isinstance(dim, Dim) and dim != -1]
-    if not known or 0 in known:
+    known_sizes = [dim for dim in sizes if not isinstance(dim, Dim) and dim != -1]
+    if not known_sizes or 0 in known_sizes:
         return None
     return Reshape(tuple(dim if not isinstance(dim, Dim) and dim > 0 else 0 for dim in sizes), copy_zeros=True)
 

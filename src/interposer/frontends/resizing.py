@@ -83,10 +83,10 @@ def _check_names(inputs: Mapping[str, TensorShape], shapes: Resizes) -> None:
     sizes = _dimension_names(inputs)
     for name, given in shapes.items():
         is_size = isinstance(given, Integral)
-        known = sorted(filter(None, sizes)) if is_size else list(inputs)
-        if name not in known:
-            kind, names = "dimension" if is_size else "input", ", ".join(known) or "none"
-            hint = did_you_mean(str(name), known)
+        known_names = sorted(filter(None, sizes)) if is_size else list(inputs)
+        if name not in known_names:
+            kind, names = "dimension" if is_size else "input", ", ".join(known_names) or "none"
+            hint = did_you_mean(str(name), known_names)
             if is_size and name in inputs:
                 message = (
                     f"shapes: {name!r} is an input of the shape {inputs[name]}; give all its dimensions, not {given}"

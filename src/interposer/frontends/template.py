@@ -61,18 +61,20 @@ class Template:
 
         The values are checked when `network` is called.
         """
-        rest = {name: info for name, info in self.inputs.items() if name not in values}
+        remaining_inputs = {name: info for name, info in self.inputs.items() if name not in values}
         usual = {name: shape for name, shape in self.usual.items() if name not in values}
         build = self.build
-        return replace(self, inputs=rest, usual=usual, build=lambda shapes, more: build(shapes, {**values, **more}))
+        return replace(
+            self, inputs=remaining_inputs, usual=usual, build=lambda shapes, more: build(shapes, {**values, **more})
+        )
 
 
 def check_names(values: Values, inputs: Iterable[str]) -> None:
     """Raise `InvalidArgumentError` if `values` has a name that is not an input of the model."""
-    known = list(inputs)
+    known_names = list(inputs)
     for name in values:
-        if name not in known:
-            hint, names = did_you_mean(str(name), known), ", ".join(known) or "none"
+        if name not in known_names:
+            hint, names = did_you_mean(str(name), known_names), ", ".join(known_names) or "none"
             raise InvalidArgumentError(f"values: the model has no input {name!r}{hint} (it has: {names})")
 
 

@@ -136,8 +136,10 @@ def _misses(window: Window, size: int) -> bool:
     places = window.places_rounded_up(size)
     if places < 1 or (places - 1) * window.stride - window.pad_before >= size:
         return places > 0
-    early = min(places, -(-window.pad_before // window.stride))  # windows that begin before the image
-    some = min(early, window.dilation)  # where the others have their first element in the image recurs among these
+    windows_before = min(places, -(-window.pad_before // window.stride))  # windows that begin before the image
+    some = min(
+        windows_before, window.dilation
+    )  # where the others have their first element in the image recurs among these
     if some > _MOST_WINDOWS:
         return True
     starts = np.arange(some) * window.stride - window.pad_before

@@ -51,11 +51,11 @@ def depthwise_convolution(node: Node) -> list[Value]:
 
 def _depthwise_weights(node: Node) -> Value:
     """Return weights of the shape [1, H, W, I * M], whose scales belong to the last axis."""
-    stored = node.raw("weights")
-    if stored is None:
+    stored_weights = node.raw("weights")
+    if stored_weights is None:
         weights = node.value(1)
         return weights if node.importer.weights_layout else _from_multipliers_first(node, weights)
-    array, q = stored
+    array, q = stored_weights
     if not node.importer.weights_layout:
         array = array.transpose(2, 3, 1, 0).reshape(_merged(node, array.shape))
     q = Quantization(q.scales, q.zero_points, 3) if q is not None and q.per_axis else q

@@ -62,9 +62,9 @@ class _Importer(FileImporter):
     def convert(self) -> Network:
         """Convert all layers, and return the network."""
         layers = self._content.layers
-        unknown = [(layer.kind, layer.where) for layer in layers.values() if not _is_known(layer)]
-        if unknown:
-            raise missing_operators(unknown)
+        unknown_layers = [(layer.kind, layer.where) for layer in layers.values() if not _is_known(layer)]
+        if unknown_layers:
+            raise missing_operators(unknown_layers)
         for index in self._content.inputs:
             self._add_input(layers[index])
         for layer in layers.values():

@@ -201,8 +201,8 @@ def _rescaled(node: Node, op: Op) -> list[Value]:
     x, info = node.value(0), node.infos[0]
     if not info.is_quantized or info.quantization == x.known.quantization:
         return node.results(op, x)
-    moved = node.step(op, x, quantization=x.known.quantization)
-    return node.results(Quantize(info.dtype), node.step(Dequantize(), moved))
+    moved_x = node.step(op, x, quantization=x.known.quantization)
+    return node.results(Quantize(info.dtype), node.step(Dequantize(), moved_x))
 
 
 @layer("SpaceToDepth")
@@ -261,18 +261,18 @@ def strided_slice(node: Node) -> list[Value]:
 
 
 def _range(stored: _Range, size: int, axis: int, fields: Mapping[str, Any]) -> _Range:
-    bit, last, stride = 1 << axis, size - 1, stored.stride
+    bit, last_index, stride = 1 << axis, size - 1, stored.stride
     begin = stored.begin + size if stored.begin < 0 else stored.begin
     if fields["beginMask"] & bit:
-        begin = 0 if stride > 0 else last
-    begin = max(0, min(begin, last))
+        begin = 0 if stride > 0 else last_index
+    begin = max(0, min(begin, last_index))
     if fields["shrinkAxisMask"] & bit:
         return _Range(begin, begin + 1, 1)
     assert stored.end is not None
     end = stored.end + size if stored.end < 0 else stored.end
     if fields["endMask"] & bit:
         end = size if stride > 0 else -1
-    end = max(0, min(end, size)) if stride > 0 else max(-1, min(end, last))
+    end = max(0, min(end, size)) if stride > 0 else max(-1, min(end, last_index))
     return _Range(begin, None if end < 0 else end, stride)
 
 

@@ -46,12 +46,12 @@ def _values(node: Node, op: type[Op], params: tuple[str, ...], states: tuple[str
     record = node.layer.record["inputParams"]
     if record is None:
         node.fail("it has no inputParams, which are its weights")
-    used = (
+    used_fields = (
         [name for name in params if _is_used(_snake(name), _features(node.descriptor))] if _has_features(op) else params
     )
-    named = {_snake(name): node.stored(name, scaled=True, fields=record.fields) for name in used}
-    named |= {name: node.value(number) for number, name in enumerate(("input", *states))}
-    return [named.get(operand.name) for operand in op.operands]
+    operands_by_name = {_snake(name): node.stored(name, scaled=True, fields=record.fields) for name in used_fields}
+    operands_by_name |= {name: node.value(number) for number, name in enumerate(("input", *states))}
+    return [operands_by_name.get(operand.name) for operand in op.operands]
 
 
 def _has_features(op: type[Op]) -> bool:

@@ -120,19 +120,19 @@ def columns(node: Node) -> Value:
     cells = window.kernel[0] * window.kernel[1]
     if cells > _MOST_CELLS:
         node.fail(f"its window has {cells:,} elements; at most {_MOST_CELLS:,} are supported")
-    places = [along.places(size) for along, size in zip(window.along(), (height, width), strict=True)]
-    if min(places) < 1:
+    window_counts = [along.places(size) for along, size in zip(window.along(), (height, width), strict=True)]
+    if min(window_counts) < 1:
         node.fail(f"its window of {list(window.kernel)} does not fit into its bottom of {[height, width]}")
     pads = ((0, 0), (0, 0), *zip(window.before, window.after, strict=True))
-    padded = node.step(Pad(pads), x) if any(map(any, pads)) else x
-    spans = [(place - 1) * stride + 1 for place, stride in zip(places, window.strides, strict=True)]
-    pieces = []
+    padded_x = node.step(Pad(pads), x) if any(map(any, pads)) else x
+    spans = [(place - 1) * stride + 1 for place, stride in zip(window_counts, window.strides, strict=True)]
+    column_pieces = []
     for row, column in itertools.product(*map(range, window.kernel)):
         begin = (0, 0, row * window.dilations[0], column * window.dilations[1])
         end = (0, 0, begin[2] + spans[0], begin[3] + spans[1])
         op = StridedSlice(begin, end, (1, 1, *window.strides), begin_mask=0b11, end_mask=0b11)
-        pieces.append(node.step(op, padded))
-    return node.reshaped(node.step(Stack(2), *pieces), (batch, channels * cells, *places))
+        column_pieces.append(node.step(op, padded_x))
+    return node.reshaped(node.step(Stack(2), *column_pieces), (batch, channels * cells, *window_counts))
 
 
 def _finished(node: Node, op: Op, weights: Array, x: Value, outputs: int) -> Value:

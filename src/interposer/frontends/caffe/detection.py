@@ -58,10 +58,10 @@ def _steps(parameters: Message, y: float, x: float) -> tuple[float, float]:
 
 def _sizes(node: Node, parameters: Message) -> Iterator[tuple[float, float]]:
     """Yield width and height of the boxes around a pixel, in Caffe's order."""
-    least, most = list(parameters.min_size), list(parameters.max_size)
-    if not least or (most and len(most) != len(least)) or min(least) <= 0:
-        node.fail(f"min_size is {least} and max_size {most}; expected positive sizes, and as many of both")
-    for small, large in itertools.zip_longest(least, most):
+    least_sizes, most_sizes = list(parameters.min_size), list(parameters.max_size)
+    if not least_sizes or (most_sizes and len(most_sizes) != len(least_sizes)) or min(least_sizes) <= 0:
+        node.fail(f"min_size is {least_sizes} and max_size {most_sizes}; expected positive sizes, and as many of both")
+    for small, large in itertools.zip_longest(least_sizes, most_sizes):
         yield small, small
         if large is not None:
             yield math.sqrt(small * large), math.sqrt(small * large)
@@ -89,7 +89,7 @@ def _variances(node: Node, parameters: Message) -> list[float]:
 
 @layer("DetectionOutput")
 def detection_output(node: Node) -> Value:
-    """Convert DetectionOutput; with the same suppression for all boxes, which is ``eta`` 1."""
+    """Convert DetectionOutput; adaptive suppression, an ``eta`` other than 1, is refused."""
     if node.num_inputs != 3:
         node.fail(f"it has {node.num_inputs} bottoms; expected locations, confidences and priors")
     parameters = node.parameters("detection_output_param")

@@ -83,8 +83,8 @@ def arg_max(node: Node) -> Value:
     if parameters.HasField("axis"):
         values, places = node.results(TopK(k=parameters.top_k, axis=node.axis(parameters.axis)), node.only_value)
         return values if parameters.out_max_val else node.step(Cast(DataType.FLOAT32), places)
-    flat = node.reshaped(node.only_value, (shape[0], 1, math.prod(shape[1:])))
-    values, places = node.results(TopK(k=parameters.top_k), flat)
+    flat_bottom = node.reshaped(node.only_value, (shape[0], 1, math.prod(shape[1:])))
+    values, places = node.results(TopK(k=parameters.top_k), flat_bottom)
     indices = node.step(Cast(DataType.FLOAT32), places)
     indices = node.step(Concat(axis=1), indices, values) if parameters.out_max_val else indices
     return node.reshaped(indices, (*node.shape(indices), *[1] * (len(shape) - 3)))

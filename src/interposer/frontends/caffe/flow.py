@@ -36,22 +36,22 @@ class Flow(NamedTuple):
         """
         if names is None:
             return {name: self.last[name] for name in self.unread}
-        first = {layer.name: (number, 0) for number, layer in enumerate(layers) if layer.tops}
-        known = {**first, **self.last}
+        first_tops = {layer.name: (number, 0) for number, layer in enumerate(layers) if layer.tops}
+        tensor_of_name = {**first_tops, **self.last}
         for name in names:
-            if name not in known:
-                hint = did_you_mean(str(name), known)
+            if name not in tensor_of_name:
+                hint = did_you_mean(str(name), tensor_of_name)
                 raise BindingError(f"outputs: the network has no blob or layer {name!r}{hint}")
-        return {name: known[name] for name in names}
+        return {name: tensor_of_name[name] for name in names}
 
     def needed(self, outputs: Iterable[Tensor]) -> set[int]:
         """Return the numbers of the layers from which the outputs are computed."""
-        needed_layers, pending = set[int](), [number for number, _ in outputs]
-        while pending:
-            number = pending.pop()
+        needed_layers, pending_layers = set[int](), [number for number, _ in outputs]
+        while pending_layers:
+            number = pending_layers.pop()
             if number >= 0 and number not in needed_layers:
                 needed_layers.add(number)
-                pending += (producer for producer, _ in self.read[number])
+                pending_layers += (producer for producer, _ in self.read[number])
         return needed_layers
 
 
@@ -73,20 +73,20 @@ def flow_of(inputs: Collection[str], layers: Sequence[Layer], ends: Collection[i
     Raises:
         ParseError: a layer reads a blob that no layer before it writes.
     """
-    last: dict[str, Tensor] = {name: (-1, number) for number, name in enumerate(inputs)}
-    read, unread = list[tuple[Tensor, ...]](), dict[str, None]()
+    last_writer: dict[str, Tensor] = {name: (-1, number) for number, name in enumerate(inputs)}
+    tensors_read, unread = list[tuple[Tensor, ...]](), dict[str, None]()
     for number, layer in enumerate(layers):
         if number in ends:
-            read.append(())
+            tensors_read.append(())
             _silence(layer, unread)
             continue
         for name in layer.bottoms:
-            if name not in last:
+            if name not in last_writer:
                 raise ParseError(f"it reads {name!r}, which no layer before it writes", where=layer.where)
             unread.pop(name, None)
-        read.append(tuple(last[name] for name in layer.bottoms))
+        tensors_read.append(tuple(last_writer[name] for name in layer.bottoms))
         for index, name in enumerate(layer.tops):
-            last[name] = number, index
+            last_writer[name] = number, index
             unread.pop(name, None)
             unread[name] = None
-    return Flow(tuple(read), last, tuple(unread))
+    return Flow(tuple(tensors_read), last_writer, tuple(unread))

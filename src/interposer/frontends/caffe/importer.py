@@ -81,11 +81,11 @@ def template(
 
     def build(more: Mapping[str, Any], values: Values) -> Network:
         check_names(values, infos)
-        known = resized(declared, more)
-        missing = [name for name, shape in known.items() if not shape.is_concrete and name not in values]
+        resized_shapes = resized(declared, more)
+        open_inputs = [name for name, shape in resized_shapes.items() if not shape.is_concrete and name not in values]
         with errors_at(path):
-            check_shapes(missing)
-            return _Importer(plan, path, known, values).convert()
+            check_shapes(open_inputs)
+            return _Importer(plan, path, resized_shapes, values).convert()
 
     return Template(net.name or "caffe", infos, dict.fromkeys(plan.outputs), build)
 

@@ -81,17 +81,17 @@ class Net:
 
     def with_shared_weights(self) -> Net:
         """Return this network in which layers without weights have those of the same names of other layers."""
-        known = dict[str, Array]()
+        array_of_name = dict[str, Array]()
         for layer in self.layers:
             for name, blob in zip(layer.shared, layer.blobs, strict=False):
-                known.setdefault(name, blob)
-        return replace(self, layers=tuple(_with_shared(layer, known) for layer in self.layers))
+                array_of_name.setdefault(name, blob)
+        return replace(self, layers=tuple(_with_shared(layer, array_of_name) for layer in self.layers))
 
 
-def _with_shared(layer: Layer, known: Mapping[str, Array]) -> Layer:
-    if layer.blobs or not layer.shared or not all(name and name in known for name in layer.shared):
+def _with_shared(layer: Layer, array_of_name: Mapping[str, Array]) -> Layer:
+    if layer.blobs or not layer.shared or not all(name and name in array_of_name for name in layer.shared):
         return layer
-    return replace(layer, blobs=tuple(known[name] for name in layer.shared))
+    return replace(layer, blobs=tuple(array_of_name[name] for name in layer.shared))
 
 
 def read_net(message: Message, *, only_weights: bool = False) -> Net:
@@ -111,21 +111,21 @@ def read_net(message: Message, *, only_weights: bool = False) -> Net:
         layers = [_layer_v1(layer, f"layers[{i}]") for i, layer in enumerate(message.layers)]
     if not layers:
         raise ParseError("the file has no layers; give the prototxt of the network, and not that of a solver")
-    excluded = () if only_weights else tuple(layer for layer in layers if not _is_included(layer.message))
-    included = layers if only_weights else [layer for layer in layers if _is_included(layer.message)]
-    return Net(text_of(message.name), _inputs(message), tuple(included), excluded)
+    excluded_layers = () if only_weights else tuple(layer for layer in layers if not _is_included(layer.message))
+    included_layers = layers if only_weights else [layer for layer in layers if _is_included(layer.message)]
+    return Net(text_of(message.name), _inputs(message), tuple(included_layers), excluded_layers)
 
 
 def _inputs(message: Message) -> dict[str, tuple[int, ...] | None]:
     names, dims = list(map(text_of, message.input)), list(message.input_dim)
     shapes = [tuple(shape.dim) for shape in message.input_shape]
     shapes = shapes or [tuple(dims[i : i + 4]) for i in range(0, len(dims), 4)]
-    known: list[tuple[int, ...] | None] = [*shapes] or [None] * len(names)
+    known_shapes: list[tuple[int, ...] | None] = [*shapes] or [None] * len(names)
     if shapes and (len(shapes) != len(names) or any(not 0 < size <= _LARGEST for s in shapes for size in s)):
         raise ParseError(f"its inputs {names} have the shapes {[list(shape) for shape in shapes]}")
     if len(set(names)) != len(names):
         raise ParseError(f"its inputs {names} have a name twice")
-    return dict(zip(names, known, strict=True))
+    return dict(zip(names, known_shapes, strict=True))
 
 
 def _is_included(layer: Message) -> bool:

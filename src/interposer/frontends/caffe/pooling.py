@@ -91,12 +91,14 @@ def _with_empty_windows(node: Node, pooled: Value, x: Value, window: Windows) ->
         return pooled
     columns = zip(node.shape(x)[2:], window.kernel, window.strides, strict=True)
     expected = [-(-(size - kernel) // stride) + 1 for size, kernel, stride in columns]
-    missing = [more - n for more, n in zip(expected, node.shape(pooled)[2:], strict=True)]
-    if not any(missing):
+    num_missing = [more - n for more, n in zip(expected, node.shape(pooled)[2:], strict=True)]
+    if not any(num_missing):
         return pooled
     if node.parameters("pooling_param").pool != ENUMS["PoolMethod"]["MAX"]:
         node.fail("its last window is outside the image, and the average of no element is not a number")
-    return node.result(Pad(((0, 0), (0, 0), (0, missing[0]), (0, missing[1])), float(np.finfo(np.float32).min)), pooled)
+    return node.result(
+        Pad(((0, 0), (0, 0), (0, num_missing[0]), (0, num_missing[1])), float(np.finfo(np.float32).min)), pooled
+    )
 
 
 def _with_places(node: Node, x: Value, window: Windows, rounding: OutputShapeRounding) -> list[Value]:
@@ -106,8 +108,8 @@ def _with_places(node: Node, x: Value, window: Windows, rounding: OutputShapeRou
     values, places = node.results(op, x)
     if _with_empty_windows(node, values, x, window) is not values:
         node.fail("its last window is outside the image, and a maximum of no element has no place")
-    first = node.constant(first_of_planes(node.shape(x)[:2], math.prod(node.shape(x)[2:])))
-    places = node.binary(BinaryOperation.SUB, places, first)
+    plane_starts = node.constant(first_of_planes(node.shape(x)[:2], math.prod(node.shape(x)[2:])))
+    places = node.binary(BinaryOperation.SUB, places, plane_starts)
     return [values, node.step(Cast(DataType.FLOAT32), places)]
 
 

@@ -74,14 +74,14 @@ def default(field: str) -> Message:
 
 def _parsed(content: bytes | memoryview) -> Message:
     """Return the message in a text; its arrays are decoded apart from the rest, because protobuf is slow at numbers."""
-    raw = bytes(content).removeprefix(MARK)
-    text, arrays = without_arrays(raw)
+    content_bytes = bytes(content).removeprefix(MARK)
+    text, arrays = without_arrays(content_bytes)
     try:
         return _with_arrays(_parsed_text(text, arrays_as_bytes=bool(arrays)), arrays)
     except ParseError:
         if not arrays:
             raise
-    return _parsed_text(raw, arrays_as_bytes=False)
+    return _parsed_text(content_bytes, arrays_as_bytes=False)
 
 
 def _parsed_text(content: bytes, *, arrays_as_bytes: bool) -> Message:

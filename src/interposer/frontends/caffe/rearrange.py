@@ -70,34 +70,38 @@ def slice_layer(node: Node) -> Sequence[Value]:
 def flatten(node: Node) -> Value:
     """Convert Flatten: several axes become one."""
     parameters, shape = node.parameters("flatten_param"), node.shape()
-    first, last = node.axis(parameters.axis), node.axis(parameters.end_axis)
-    if first > last:
+    first_axis, last_axis = node.axis(parameters.axis), node.axis(parameters.end_axis)
+    if first_axis > last_axis:
         node.fail(f"axis is {parameters.axis} and end_axis {parameters.end_axis}, for the shape {list(shape)}")
-    return node.reshaped(node.only_value, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+    return node.reshaped(
+        node.only_value, (*shape[:first_axis], math.prod(shape[first_axis : last_axis + 1]), *shape[last_axis + 1 :])
+    )
 
 
 @layer("Reshape")
 def reshape(node: Node) -> Value:
     """Convert Reshape of some axes; size 0 keeps the size of the bottom, and -1 follows from the others."""
     parameters, shape = node.parameters("reshape_param"), node.shape()
-    first = node.axis(parameters.axis, after=True)
-    end = len(shape) if parameters.num_axes == -1 else first + parameters.num_axes
+    first_axis = node.axis(parameters.axis, after=True)
+    end_axis = len(shape) if parameters.num_axes == -1 else first_axis + parameters.num_axes
     dimensions = list(parameters.shape.dim)
-    if not first <= end <= len(shape) or any(not n and first + i >= len(shape) for i, n in enumerate(dimensions)):
+    if not first_axis <= end_axis <= len(shape) or any(
+        not n and first_axis + i >= len(shape) for i, n in enumerate(dimensions)
+    ):
         node.fail(f"axis is {parameters.axis} and num_axes {parameters.num_axes}, for the shape {list(shape)}")
     if dimensions.count(-1) > 1 or min(dimensions, default=1) < -1:
         node.fail(f"the new shape is {dimensions}; expected sizes, and -1 once at most")
-    sizes = [n or shape[first + i] for i, n in enumerate(dimensions)]
-    return node.reshaped(node.only_value, _completed(node, [*shape[:first], *sizes, *shape[end:]]))
+    sizes = [n or shape[first_axis + i] for i, n in enumerate(dimensions)]
+    return node.reshaped(node.only_value, _completed(node, [*shape[:first_axis], *sizes, *shape[end_axis:]]))
 
 
-def _completed(node: Node, new: Sequence[int]) -> list[int]:
+def _completed(node: Node, requested_sizes: Sequence[int]) -> list[int]:
     """Return a new shape of the bottom in which -1 is replaced by the size that follows from the others."""
-    product, total = math.prod(n for n in new if n != -1), math.prod(node.shape())
-    fits = bool(product) and total % product == 0 if -1 in new else product == total
+    product, num_elements = math.prod(n for n in requested_sizes if n != -1), math.prod(node.shape())
+    fits = bool(product) and num_elements % product == 0 if -1 in requested_sizes else product == num_elements
     if not fits:
-        node.fail(f"{list(node.shape())} cannot have the shape {list(new)}")
-    return [total // product if n == -1 else n for n in new]
+        node.fail(f"{list(node.shape())} cannot have the shape {list(requested_sizes)}")
+    return [num_elements // product if n == -1 else n for n in requested_sizes]
 
 
 @layer("Permute")
@@ -161,9 +165,9 @@ def interpolate(node: Node) -> Value:
 def _interpolated(node: Node, size: int, axis: int) -> int:
     """Return the size along an axis after shrinking and zooming, or the one that the layer gives."""
     parameters = node.parameters("interp_param")
-    target = (parameters.height, parameters.width)[axis]
+    output_size = (parameters.height, parameters.width)[axis]
     if parameters.HasField("height") or parameters.HasField("width"):
-        return int(target)
+        return int(output_size)
     shrink, zoom = parameters.shrink_factor, parameters.zoom_factor
     if shrink < 1 or zoom < 1:
         node.fail(f"shrink_factor is {shrink} and zoom_factor {zoom}; expected 1 or more")
@@ -181,7 +185,7 @@ def upsample(node: Node) -> Value:
     sizes = [parameters.upsample_h or sizes[0], parameters.upsample_w or sizes[1]]
     if node.num_inputs == 1:
         return node.result(Resize(target_height=sizes[0], target_width=sizes[1], data_layout=DataLayout.NCHW), x)
-    first = node.constant(first_of_planes(node.shape(x)[:2], math.prod(sizes)))
+    plane_starts = node.constant(first_of_planes(node.shape(x)[:2], math.prod(sizes)))
     places = node.step(Cast(DataType.INT64), node.value(1))
-    places = node.binary(BinaryOperation.ADD, places, first)
+    places = node.binary(BinaryOperation.ADD, places, plane_starts)
     return node.result(MaxUnpooling(extents=tuple(sizes)), x, places)

@@ -47,8 +47,8 @@ class _Sequence(NamedTuple):
 def lstm(node: Node) -> list[Value]:
     """Convert LSTM; the weights have the gates i, f and o and the candidate g."""
     sequence = _sequence(node, states=2)
-    projected, used = _projected(node, sequence, 4 * sequence.size)
-    weights = node.weights(used, (4 * sequence.size, sequence.size), "recurrent weights")
+    projected, next_blob = _projected(node, sequence, 4 * sequence.size)
+    weights = node.weights(next_blob, (4 * sequence.size, sequence.size), "recurrent weights")
 
     def step(inner: Node, states: Sequence[Value], x: Value, mark: Value) -> Sequence[Value]:
         hidden_before = inner.binary(BinaryOperation.MUL, states[0], mark)
@@ -77,8 +77,8 @@ def rnn(node: Node) -> list[Value]:
     """Convert RNN: hidden states with tanh, and outputs with tanh of them."""
     sequence = _sequence(node, states=1)
     size = sequence.size
-    projected, used = _projected(node, sequence, size)
-    weights = node.weights(used, (size, size), "recurrent weights")
+    projected, next_blob = _projected(node, sequence, size)
+    weights = node.weights(next_blob, (size, size), "recurrent weights")
 
     def step(inner: Node, states: Sequence[Value], x: Value, mark: Value) -> Sequence[Value]:
         hidden_before = inner.binary(BinaryOperation.MUL, states[0], mark)
@@ -86,8 +86,8 @@ def rnn(node: Node) -> list[Value]:
 
     hidden, states = _scanned(node, sequence, projected, step)
     rows = node.reshaped(hidden, (sequence.steps * sequence.batch, size))
-    bias = node.weights(used + 2, (size,), "bias of the output")
-    outputs = node.result(TANH, _product(node, rows, node.weights(used + 1, (size, size), "output weights"), bias))
+    bias = node.weights(next_blob + 2, (size,), "bias of the output")
+    outputs = node.result(TANH, _product(node, rows, node.weights(next_blob + 1, (size, size), "output weights"), bias))
     return [node.reshaped(outputs, (sequence.steps, sequence.batch, size)), *_exposed(node, sequence, states)]
 
 
@@ -138,8 +138,8 @@ def _lstm_unit(node: Node, state: Value, gates: Value, mark: Value) -> tuple[Val
     into, forget, out, candidate = node.results(Splitter(axis=axis, sizes=(size,) * 4), gates)
     forget = node.binary(BinaryOperation.MUL, node.result(SIGMOID, forget), mark)
     remaining = node.binary(BinaryOperation.MUL, forget, state)
-    added = node.binary(BinaryOperation.MUL, node.result(SIGMOID, into), node.result(TANH, candidate))
-    next_state = node.binary(BinaryOperation.ADD, remaining, added)
+    gated_candidate = node.binary(BinaryOperation.MUL, node.result(SIGMOID, into), node.result(TANH, candidate))
+    next_state = node.binary(BinaryOperation.ADD, remaining, gated_candidate)
     return node.binary(BinaryOperation.MUL, node.result(SIGMOID, out), node.result(TANH, next_state)), next_state
 
 
@@ -151,11 +151,11 @@ def _scanned(node: Node, sequence: _Sequence, projected: Value, step: Step) -> t
     initial = [node.reshaped(value, (batch, size)) for value in sequence.states]
     initial = initial or [node.constant(zeros) for _ in range(count)]
     marks = node.reshaped(sequence.marks, (sequence.steps, batch, 1))
-    inner = node.inside(Importer(Network("body"), node.importer))
-    region = inner.importer.network.graph
+    body_node = node.inside(Importer(Network("body"), node.importer))
+    region = body_node.importer.network.graph
     shapes = [*[(batch, size)] * count, (batch, node.shape(projected)[-1]), (batch, 1)]
     inputs = [input_of_region(region, number, TensorInfo(shape), "") for number, shape in enumerate(shapes)]
-    next_states = step(inner, inputs[:count], inputs[count], inputs[count + 1])
+    next_states = step(body_node, inputs[:count], inputs[count], inputs[count + 1])
     for number, value in enumerate([*next_states, next_states[0]]):
         region.add(Output(number), [value])
     op = Scan(num_states=count, num_scan_inputs=2, num_scan_outputs=1)

@@ -67,14 +67,14 @@ def declared_inputs(net: Net) -> dict[str, TensorShape]:
 
     Tops of data layers that no layer reads are left out, such as labels in a network without its losses.
     """
-    read = {name for layer in net.layers if not is_loss(layer.type) for name in layer.bottoms}
+    names_read = {name for layer in net.layers if not is_loss(layer.type) for name in layer.bottoms}
     declared = {name: TensorShape(shape) if shape is not None else UNRANKED for name, shape in net.inputs.items()}
     for layer in filter(is_source, net.layers):
         shapes = _shapes(layer)
         for index, name in enumerate(layer.tops):
             if name in declared:
                 raise ParseError(f"the input {name!r} is declared twice", where=layer.where)
-            if name in read or layer.type == "Input":
+            if name in names_read or layer.type == "Input":
                 declared[name] = shapes.get(index, UNRANKED)
     return declared
 

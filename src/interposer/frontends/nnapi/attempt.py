@@ -86,8 +86,8 @@ class _Importer(Importer):
         except InterposerError as error:
             self._stand_in(operation)
             return Attempt(operation, (), str(error).removeprefix(f"{operation.where}: "))
-        added = list(self.network.graph)[mark:]
-        return Attempt(operation, [layer for layer in added if not isinstance(layer.op, Constant)], "")
+        added_layers = list(self.network.graph)[mark:]
+        return Attempt(operation, [layer for layer in added_layers if not isinstance(layer.op, Constant)], "")
 
     def _convert_known(self, operation: Operation) -> None:
         for index in (*operation.inputs, *operation.outputs):

@@ -79,20 +79,20 @@ class Importer(DocumentImporter):
 
     def region(self, number: int, infos: Sequence[TensorInfo]) -> Graph:
         """Return referenced model `number` as a region: the graph of a control-flow layer, with inputs of `infos`."""
-        inner, indices = self._inside(number, infos, Network(f"model {number}"))
+        region_importer, indices = self._inside(number, infos, Network(f"model {number}"))
         for binding_id, (index, info) in enumerate(zip(indices, infos, strict=True)):
-            name = inner.operands[index].name or f"input_{binding_id}"
-            inner._values[index] = input_of_region(inner.network.graph, binding_id, info, name)
-        inner._convert_all()
-        inner._add_outputs()
-        return inner.network.graph
+            name = region_importer.operands[index].name or f"input_{binding_id}"
+            region_importer._values[index] = input_of_region(region_importer.network.graph, binding_id, info, name)
+        region_importer._convert_all()
+        region_importer._add_outputs()
+        return region_importer.network.graph
 
     def inlined(self, number: int, values: Sequence[Value]) -> list[Value]:
         """Add the layers of referenced model `number` to this network, applied to `values`, and return its outputs."""
-        inner, indices = self._inside(number, [value.known for value in values], self.network)
-        inner._values.update(zip(indices, values, strict=True))
-        inner._convert_all()
-        return [inner._values[index] for index in inner.model.outputs]
+        inlined_importer, indices = self._inside(number, [value.known for value in values], self.network)
+        inlined_importer._values.update(zip(indices, values, strict=True))
+        inlined_importer._convert_all()
+        return [inlined_importer._values[index] for index in inlined_importer.model.outputs]
 
     def _inside(self, number: int, infos: Sequence[TensorInfo], network: Network) -> tuple[Importer, Sequence[int]]:
         """Return a new importer for referenced model `number`, and the indices of the model's input operands.
@@ -123,27 +123,30 @@ class Importer(DocumentImporter):
         for binding_id, index in enumerate(self.model.outputs):
             name = self.operands[index].name or f"output_{binding_id}"
             self.network.graph.add(Output(binding_id), [self._values[index]], name=name)
-        named = ((self.operands[index].name, value) for index, value in self._values.items())
-        keep_names(self.network.graph, ((name, value) for name, value in named if name))
+        value_of_name = ((self.operands[index].name, value) for index, value in self._values.items())
+        keep_names(self.network.graph, ((name, value) for name, value in value_of_name if name))
 
     def _refuse_unknown(self) -> None:
         operations = (operation for model in (self.model, *self._referenced) for operation in model.operations)
-        unknown = [operation for operation in operations if find(operation.name) is None]
-        if unknown:
-            raise missing_operators((operation.name, operation.where.partition(" ")[0]) for operation in unknown)
+        unknown_operations = [operation for operation in operations if find(operation.name) is None]
+        if unknown_operations:
+            raise missing_operators(
+                (operation.name, operation.where.partition(" ")[0]) for operation in unknown_operations
+            )
 
     def _add_inputs(self) -> None:
-        present = [(binding_id, index) for binding_id, index in enumerate(self.model.inputs)
+        present_inputs = [(binding_id, index) for binding_id, index in enumerate(self.model.inputs)
                  if not self.operands[index].omitted]  # fmt: skip
-        names = [self.operands[index].name or f"input_{binding_id}" for binding_id, index in present]
+        names = [self.operands[index].name or f"input_{binding_id}" for binding_id, index in present_inputs]
         shapes = resized(
-            {name: self._declared_shape(index) for (_, index), name in zip(present, names, strict=True)}, self._shapes
+            {name: self._declared_shape(index) for (_, index), name in zip(present_inputs, names, strict=True)},
+            self._shapes,
         )
         self.is_resized = any(
             not self._declared_shape(index).accepts(shapes[name])
-            for (_, index), name in zip(present, names, strict=True)
+            for (_, index), name in zip(present_inputs, names, strict=True)
         )
-        for (binding_id, index), name in zip(present, names, strict=True):
+        for (binding_id, index), name in zip(present_inputs, names, strict=True):
             info = self._input_info(index, name, shapes[name])
             layer = self.network.graph.add(Input(binding_id), name=name, outputs=[info], source=self._source("inputs"))
             infer_layer(layer)

@@ -79,8 +79,8 @@ class Node(SharedNode):
 
     def mismatch(self, index: int, title: str, array: Array, expected: str) -> str:
         """Return the message about a constant input whose type in the document is not `expected`."""
-        stored = self.importer.operands[self.operation.inputs[index]].type
-        return f"{self.called(index, title)} is {stored}; expected {expected}"
+        operand_type = self.importer.operands[self.operation.inputs[index]].type
+        return f"{self.called(index, title)} is {operand_type}; expected {expected}"
 
     def operand(self, index: int) -> Operand | None:
         """Return the document's operand of an input; None if the input is omitted."""
@@ -218,9 +218,9 @@ class Node(SharedNode):
         for error in op.violations(*infos):
             self.fail(error)
         outputs = self.outputs
-        least = 1 + max((number for number in output_numbers if number is not None), default=-1)
-        if len(outputs) < least:
-            self.fail(f"it has {len(outputs)} outputs; expected {least}")
+        num_outputs = 1 + max((number for number in output_numbers if number is not None), default=-1)
+        if len(outputs) < num_outputs:
+            self.fail(f"it has {len(outputs)} outputs; expected {num_outputs}")
         numbers = [*output_numbers, *[None] * (op.num_results() - len(output_numbers))]
         declared = [
             _with(info, quantization) if number is None else self._agreed(info, outputs[number], number)

@@ -48,9 +48,9 @@ def transpose(node: Node) -> list[Value]:
 @operator("CONCATENATION", inputs=(2, None))
 def concatenation(node: Node) -> list[Value]:
     """Convert CONCATENATION; the axis is the last input."""
-    last = node.num_inputs - 1
-    values = [node.value(index) for index in range(last)]
-    return node.results(Concat(node.axis(last, values[0].known.rank)), *values)
+    axis_index = node.num_inputs - 1
+    values = [node.value(index) for index in range(axis_index)]
+    return node.results(Concat(node.axis(axis_index, values[0].known.rank)), *values)
 
 
 @operator("PACK", inputs=(2, None))
@@ -91,12 +91,12 @@ def _sliced_from(node: Node, x: Value, begin: Value, sizes: tuple[int, ...]) -> 
     for axis, size in enumerate(sizes):
         if size < 0 or size > x.known.shape[axis]:
             node.fail(f"the size is {list(sizes)}; input 0 has shape {x.known.shape}, and -1 needs a known begin")
-        first = node.step(Slice((axis,), (1,)), begin)
-        places = node.step(Addition(), first, node.constant(np.arange(size, dtype=np.int32)))
-        last = axis == len(sizes) - 1
+        axis_begin = node.step(Slice((axis,), (1,)), begin)
+        places = node.step(Addition(), axis_begin, node.constant(np.arange(size, dtype=np.int32)))
+        is_last_axis = axis == len(sizes) - 1
         op = Gather(axis)
         quantization = x.known.quantization
-        x = node.results(op, x, places)[0] if last else node.step(op, x, places, quantization=quantization)
+        x = node.results(op, x, places)[0] if is_last_axis else node.step(op, x, places, quantization=quantization)
     return x
 
 
@@ -147,8 +147,10 @@ def pad_with(node: Node) -> list[Value]:
     if quantization is None and not node.info(0).dtype.is_integer:
         padding_value = node.number_of(2, "the value")
     else:
-        stored = node.integer_of(2, "the value")
-        padding_value = float(stored) if quantization is None else float(dequantize(np.array(stored), quantization))
+        pad_value = node.integer_of(2, "the value")
+        padding_value = (
+            float(pad_value) if quantization is None else float(dequantize(np.array(pad_value), quantization))
+        )
     return node.results(Pad(node.pairs_of(1, "the paddings"), padding_value), node.value(0))
 
 
@@ -201,9 +203,9 @@ def squeeze(node: Node) -> list[Value]:
     """Convert SQUEEZE: remove the given axes of size 1, or all of them."""
     shape = node.info(0).shape
     ones = [axis for axis, dim in enumerate(shape) if dim == 1]
-    dropped = ones if node.operand(1) is None else _dropped(node, shape)
-    left = [dim for axis, dim in enumerate(shape) if axis not in dropped]
-    return node.results(_reshape_to(node, left or [1]), node.value(0))
+    dropped_axes = ones if node.operand(1) is None else _dropped(node, shape)
+    remaining_sizes = [dim for axis, dim in enumerate(shape) if axis not in dropped_axes]
+    return node.results(_reshape_to(node, remaining_sizes or [1]), node.value(0))
 
 
 def _dropped(node: Node, shape: TensorShape) -> list[int]:

@@ -24,8 +24,8 @@ _INTERMEDIATE_SCALES: Final = {
 def _function(node: Node, index: int) -> FusedActivation:
     number = node.integer_of(index, "the activation")
     if number not in FUSED_FUNCTIONS:
-        known = ", ".join(map(str, FUSED_FUNCTIONS))
-        node.fail(f"the activation (input {index}) is {number}; expected one of {known}")
+        known_numbers = ", ".join(map(str, FUSED_FUNCTIONS))
+        node.fail(f"the activation (input {index}) is {number}; expected one of {known_numbers}")
     return FUSED_FUNCTIONS[number]
 
 
@@ -63,9 +63,9 @@ def sequence_rnn(node: Node) -> list[Value]:
 @operator("BIDIRECTIONAL_SEQUENCE_RNN", inputs=15)
 def bidirectional_rnn(node: Node) -> list[Value]:
     """Convert BIDIRECTIONAL_SEQUENCE_RNN; the states are outputs since NNAPI 1.3."""
-    merged = node.flag_of(14, "whether to merge the outputs")
-    op = BidirectionalSequenceRnn(_function(node, 12), node.flag_of(13, "whether time comes first"), merged)
-    return _outputs(node, op, node.optionals(stop=12), (0, 1, 2) if merged else (0, 3, 1, 2))
+    merges_outputs = node.flag_of(14, "whether to merge the outputs")
+    op = BidirectionalSequenceRnn(_function(node, 12), node.flag_of(13, "whether time comes first"), merges_outputs)
+    return _outputs(node, op, node.optionals(stop=12), (0, 1, 2) if merges_outputs else (0, 3, 1, 2))
 
 
 @operator("SVDF", inputs=7)
@@ -125,15 +125,15 @@ def sequence_lstm(node: Node) -> list[Value]:
 @operator("BIDIRECTIONAL_SEQUENCE_LSTM", inputs=(53, 61))
 def bidirectional_lstm(node: Node) -> list[Value]:
     """Convert BIDIRECTIONAL_SEQUENCE_LSTM; the states are outputs since NNAPI 1.3."""
-    merged = node.flag_of(51, "whether to merge the outputs")
+    merges_outputs = node.flag_of(51, "whether to merge the outputs")
     op = BidirectionalSequenceLstm(
         activation_func=_function(node, 48),
         time_major=node.flag_of(52, "whether time comes first"),
-        merge_outputs=merged,
+        merge_outputs=merges_outputs,
         **_clips(node, 49),
     )
     values = [*node.optionals(stop=48), *node.optionals(53, 61)]
-    return _outputs(node, op, values, (0, 1, 2, 3, 4) if merged else (0, 5, 1, 2, 3, 4))
+    return _outputs(node, op, values, (0, 1, 2, 3, 4) if merges_outputs else (0, 5, 1, 2, 3, 4))
 
 
 @operator("QUANTIZED_LSTM", inputs=32)

@@ -63,15 +63,15 @@ def supported(
         BackendUnavailableError: none of the backends is available.
         InvalidArgumentError: a shape does not fit its input.
     """
-    chosen, _ = choose_backends(backends, DeviceSpec.default() if device_spec is None else device_spec)
+    chosen_backends, _ = choose_backends(backends, DeviceSpec.default() if device_spec is None else device_spec)
     graph, attempts = attempted(document, shapes)
-    verdicts = {backend.id: _verdicts(backend, graph) for backend in chosen}
+    verdicts = {backend.id: _verdicts(backend, graph) for backend in chosen_backends}
     order = {id(operation): number for number, operation in enumerate(_in_order(attempts))}
     return [_answer(item, verdicts) for item in sorted(attempts, key=lambda item: order[id(item.operation)])]
 
 
 def _in_order(attempts: Sequence[Attempt]) -> list[Any]:
-    """Return the operations in the order of the document, which is the number in their places."""
+    """Return the operations sorted by their number in the document, which their places contain: ``operations[3]``."""
     operations = [item.operation for item in attempts]
     return sorted(operations, key=lambda operation: int(operation.where.partition("[")[2].partition("]")[0]))
 
@@ -91,9 +91,9 @@ def _answer(attempt: Attempt, verdicts: Mapping[str, Mapping[Layer, Support]]) -
     if attempt.problem:
         return OperationSupport(operation.name, operation.where, False, problem=attempt.problem)
     layers = [layer for layer in _with_regions(attempt.layers) if is_placed_by_a_backend(layer)]
-    reasons = {backend: _reason(layers, known) for backend, known in verdicts.items()}
+    reasons = {backend: _reason(layers, verdict_of_layer) for backend, verdict_of_layer in verdicts.items()}
     able = tuple(backend for backend, reason in reasons.items() if not reason)
-    together = all(any(_is_yes(layer, known) for known in verdicts.values()) for layer in layers)
+    together = all(any(_is_yes(layer, verdict_of_layer) for verdict_of_layer in verdicts.values()) for layer in layers)
     reasons_of_others = {backend: reason for backend, reason in reasons.items() if reason}
     return OperationSupport(operation.name, operation.where, together, able, reasons_of_others)
 
@@ -105,11 +105,15 @@ def _with_regions(layers: Iterable[Layer]) -> Iterator[Layer]:
             yield from _with_regions(region)
 
 
-def _is_yes(layer: Layer, known: Mapping[Layer, Support]) -> bool:
-    return bool(known.get(layer, Support.yes()))
+def _is_yes(layer: Layer, verdict_of_layer: Mapping[Layer, Support]) -> bool:
+    return bool(verdict_of_layer.get(layer, Support.yes()))
 
 
-def _reason(layers: Iterable[Layer], known: Mapping[Layer, Support]) -> str:
+def _reason(layers: Iterable[Layer], verdict_of_layer: Mapping[Layer, Support]) -> str:
     """Return why a backend does not support some of the layers; empty if it supports all of them."""
-    refused = (f"{layer.kind}: {'; '.join(known[layer].reasons)}" for layer in layers if not _is_yes(layer, known))
+    refused = (
+        f"{layer.kind}: {'; '.join(verdict_of_layer[layer].reasons)}"
+        for layer in layers
+        if not _is_yes(layer, verdict_of_layer)
+    )
     return "; ".join(dict.fromkeys(refused))

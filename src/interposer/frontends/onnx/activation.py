@@ -94,12 +94,14 @@ def clip(node: Node) -> Value:
         return _clipped(
             node, *(None if node.optional(i) is None else float(node.number_of(i, "bound")) for i in (1, 2))
         )
-    raised = node.value(0) if low is None else _bounded(node, Maximum(), node.value(0), low, last=high is None)
-    return raised if high is None else _bounded(node, Minimum(), raised, high, last=True)
+    clamped_below = (
+        node.value(0) if low is None else _bounded(node, Maximum(), node.value(0), low, is_last=high is None)
+    )
+    return clamped_below if high is None else _bounded(node, Minimum(), clamped_below, high, is_last=True)
 
 
-def _bounded(node: Node, op: Maximum | Minimum, value: Value, bound: Value, last: bool) -> Value:
-    return (node.result if last else node.step)(op, value, bound)
+def _bounded(node: Node, op: Maximum | Minimum, value: Value, bound: Value, is_last: bool) -> Value:
+    return (node.result if is_last else node.step)(op, value, bound)
 
 
 def _clipped(node: Node, low: float | None, high: float | None) -> Value:
@@ -109,8 +111,8 @@ def _clipped(node: Node, low: float | None, high: float | None) -> Value:
     if low is not None and high is not None and low <= high and math.isfinite(low) and math.isfinite(high):
         return node.result(Activation(ActivationFunction.BOUNDED_RELU, a=high, b=low), x)
     if low is not None:
-        x = _bounded(node, Maximum(), x, node.scalar_like(low, x), last=high is None)
-    return x if high is None else _bounded(node, Minimum(), x, node.scalar_like(high, x), last=True)
+        x = _bounded(node, Maximum(), x, node.scalar_like(low, x), is_last=high is None)
+    return x if high is None else _bounded(node, Minimum(), x, node.scalar_like(high, x), is_last=True)
 
 
 @operator("PRelu")
@@ -143,8 +145,8 @@ def _flat_softmax(op: type[Softmax | LogSoftmax | Hardmax]) -> Converter:
         axis = checked_axis(node.integer("axis", 1), len(shape)) if len(shape) > 1 else 0
         if all(dim == 1 for dim in shape[axis + 1 :]):
             return node.result(op(axis=axis), x)
-        flat = reshaped(node, x, [*shape[:axis], product(shape[axis:])], axis)
-        return final_reshape_like(node, node.step(op(axis=-1), flat), x)
+        flat_x = reshaped(node, x, [*shape[:axis], product(shape[axis:])], axis)
+        return final_reshape_like(node, node.step(op(axis=-1), flat_x), x)
 
     return convert
 

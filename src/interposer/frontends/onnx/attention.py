@@ -42,13 +42,13 @@ UPDATE_RULES: Final = {
 def attention(node: Node) -> Sequence[Value]:
     """Convert Attention; the softmax is computed in 32 bits or more unless softmax_precision says otherwise."""
     precision = node.integer("softmax_precision", 0)
-    flat = node.info(0).rank == 3
+    has_flat_heads = node.info(0).rank == 3
     op = Attention(
         scale=node.number("scale") if node.has_attribute("scale") else None,
         is_causal=node.flag("is_causal"),
         softcap=node.number("softcap", 0.0),
-        q_num_heads=node.integer("q_num_heads") if flat else 0,
-        kv_num_heads=node.integer("kv_num_heads") if flat else 0,
+        q_num_heads=node.integer("q_num_heads") if has_flat_heads else 0,
+        kv_num_heads=node.integer("kv_num_heads") if has_flat_heads else 0,
         left_window_size=node.integer("left_window_size", -1),
         right_window_size=node.integer("right_window_size", -1),
         present=node.wants(1) or node.wants(2),

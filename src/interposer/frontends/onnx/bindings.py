@@ -56,14 +56,14 @@ def _with_distinct_unknowns(declared: Mapping[str, list[int] | None]) -> dict[st
     such a name are named after their input and axis instead.
     """
     names = Counter(dim.name for dims in declared.values() for dim in dims or () if isinstance(dim, Dim))
-    shared = {name for name, count in names.items() if count > 1 and name is not None and is_placeholder(name)}
-    return {name: _renamed(name, dims, shared) for name, dims in declared.items()}
+    shared_names = {name for name, count in names.items() if count > 1 and name is not None and is_placeholder(name)}
+    return {name: _renamed(name, dims, shared_names) for name, dims in declared.items()}
 
 
-def _renamed(name: str, dims: list[int] | None, shared: Container[str | None]) -> list[int] | None:
+def _renamed(name: str, dims: list[int] | None, shared_names: Container[str | None]) -> list[int] | None:
     if dims is None:
         return None
-    is_shared = [isinstance(dim, Dim) and dim.name in shared for dim in dims]
+    is_shared = [isinstance(dim, Dim) and dim.name in shared_names for dim in dims]
     return [Dim(f"{name}_{axis}") if is_shared[axis] else dim for axis, dim in enumerate(dims)]
 
 

@@ -55,12 +55,12 @@ def one_hot(node: Node) -> Value:
         node.unsupported(f"its values are {values.dtype}{list(values.shape)}; two numbers are supported")
     if indices.known.dtype.is_float:
         indices = node.step(Cast(DataType.INT64), indices)
-    off, on = values.astype(float).tolist()
+    off_value, on_value = values.astype(float).tolist()
     op = OneHot(
         depth=int(node.number_of(1, "depth")),
         axis=node.integer("axis", -1),
-        on_value=on,
-        off_value=off,
+        on_value=on_value,
+        off_value=off_value,
         dtype=DataType.of(values.dtype),
         from_end=node.version >= 11,
     )

@@ -38,12 +38,14 @@ def claimed_quantizations(nodes: Iterable[Message], arrays: Mapping[str, Array])
     A value is only in the result if all nodes that use it as a quantized tensor agree on one per-tensor scale and zero
     point, and these are constants (in `arrays`, by name).
     """
-    claims: dict[str, set[Quantization | None]] = {}
+    claims_of_name: dict[str, set[Quantization | None]] = {}
     for node in nodes:
         for name, quantization in _claims(node, arrays):
-            claims.setdefault(name, set()).add(quantization)
+            claims_of_name.setdefault(name, set()).add(quantization)
     agreed = {
-        name: next(iter(claims_of_value)) for name, claims_of_value in claims.items() if len(claims_of_value) == 1
+        name: next(iter(claims_of_value))
+        for name, claims_of_value in claims_of_name.items()
+        if len(claims_of_value) == 1
     }
     return {name: quantization for name, quantization in agreed.items() if quantization is not None}
 

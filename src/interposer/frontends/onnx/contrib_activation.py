@@ -107,8 +107,10 @@ def activated(node: Node, value: Value, name: str, given_parameters: Sequence[fl
 def _bounded(node: Node, value: Value, low: float, high: float) -> Value:
     if math.isfinite(low) and math.isfinite(high) and low <= high:
         return node.step(Activation(ActivationFunction.BOUNDED_RELU, high, low), value)
-    raised = node.step(Maximum(), value, node.scalar_like(low, value)) if low > -math.inf else value
-    return node.step(Minimum(), raised, node.scalar_like(high, raised)) if high < math.inf else raised
+    clamped_below = node.step(Maximum(), value, node.scalar_like(low, value)) if low > -math.inf else value
+    return (
+        node.step(Minimum(), clamped_below, node.scalar_like(high, clamped_below)) if high < math.inf else clamped_below
+    )
 
 
 @operator("ScaledSiLU", domain=MICROSOFT)
@@ -131,8 +133,8 @@ def bias_split_gelu(node: Node) -> Value:
     if biased.known.shape[-1] % 2:
         raise ParseError(f"its input has shape {biased.known.shape}, which cannot be divided into two halves")
     size = node.known(biased.known.shape[-1], "last dimension") // 2
-    left, right = node.results(Splitter(axis=-1, sizes=(size, size)), biased)
-    return node.result(Multiplication(), left, node.step(_GELU, right))
+    left_half, right_half = node.results(Splitter(axis=-1, sizes=(size, size)), biased)
+    return node.result(Multiplication(), left_half, node.step(_GELU, right_half))
 
 
 @operator("BiasAdd", domain=MICROSOFT)

@@ -158,14 +158,16 @@ def _weights_of_gates(node: Node, index: int, scale_index: int) -> Value:
     Operand `scale_index` has one scale for each direction, or for each direction and gate. The zero points are the
     next operand.
     """
-    stored = as_type(node, node.value(index), DataType.FLOAT32)
-    if stored.known.rank != 3:
-        raise ParseError(f"its input number {index} has shape {stored.known.shape}; expected rank 3")
-    directions = stored.known.shape[0]
+    stored_weights = as_type(node, node.value(index), DataType.FLOAT32)
+    if stored_weights.known.rank != 3:
+        raise ParseError(f"its input number {index} has shape {stored_weights.known.shape}; expected rank 3")
+    directions = stored_weights.known.shape[0]
     scales = _by_gate(node, node.value(scale_index), directions)
     zero_points = node.optional(scale_index + 1)
     shifted = (
-        stored if zero_points is None else node.step(Subtraction(), stored, _by_gate(node, zero_points, directions))
+        stored_weights
+        if zero_points is None
+        else node.step(Subtraction(), stored_weights, _by_gate(node, zero_points, directions))
     )
     return node.step(Transpose((0, 2, 1)), node.step(Multiplication(), shifted, scales))
 

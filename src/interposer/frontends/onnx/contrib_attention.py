@@ -139,8 +139,8 @@ def attention(node: Node) -> Sequence[Value]:
         node.unsupported("it rotates query and key; use MultiHeadAttention with RotaryEmbedding instead")
     operands = _projected(node, node.value(0), node.value(1), node.optional(2))
     shares_cache = node.flag("past_present_share_buffer")
-    used = node.value(6) if shares_cache and node.has(4) else None
-    return _with_past(node, operands, node.optional(3), node.optional(4), node.optional(5), used)
+    used_length = node.value(6) if shares_cache and node.has(4) else None
+    return _with_past(node, operands, node.optional(3), node.optional(4), node.optional(5), used_length)
 
 
 def _projected(node: Node, x: Value, weights: Value, bias: Value | None) -> Operands:
@@ -227,8 +227,8 @@ def multi_head_attention(node: Node) -> Sequence[Value]:
         total_keys = (mask or bias or operands.key).known.shape[-1 if mask or bias else 1]
     check_bias(bias, (batch, heads, queries, total_keys))
     added_mask = key_mask(node, mask, (batch, queries, total_keys), operands.query)
-    present = node.wants(1) or node.wants(2)
-    return _attend(node, operands, heads, (bias, added_mask), cache, present=present, with_scores=node.wants(3))
+    wants_present = node.wants(1) or node.wants(2)
+    return _attend(node, operands, heads, (bias, added_mask), cache, present=wants_present, with_scores=node.wants(3))
 
 
 def _unpacked(node: Node) -> Operands:
@@ -301,8 +301,8 @@ def decoder_masked_multi_head_attention(node: Node) -> Sequence[Value]:
     batch = operands.query.known.shape[0]
     check_bias(bias, (batch, heads, queries, total_keys))
     added_mask = key_mask(node, mask, (batch, queries, total_keys), operands.query)
-    present = node.wants(1) or node.wants(2)
-    return _attend(node, operands, heads, (bias, added_mask), cache, present=present, with_scores=node.wants(3))
+    wants_present = node.wants(1) or node.wants(2)
+    return _attend(node, operands, heads, (bias, added_mask), cache, present=wants_present, with_scores=node.wants(3))
 
 
 # ---- QAttention ------------------------------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ def quantized_attention(node: Node) -> Sequence[Value]:
 
 
 def _columns(node: Node, index: int, width: int) -> Value | None:
-    """Return an operand with one number, or with one for each column of the weights."""
+    """Return the scale or zero point `index`: one number, or one for each of the `width` columns of the weights."""
     operand = node.optional(index)
     if operand is None or operand.known.shape == (width,):
         return operand

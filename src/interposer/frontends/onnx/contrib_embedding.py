@@ -34,9 +34,13 @@ def embed_layer_normalization(node: Node) -> Sequence[Value]:
     if node.has(1) and not node.has(4):
         raise ParseError("it has segment_ids, but no segment_embedding")
     tables = [node.value(2), node.value(3), node.optional(4)]
-    total = _embedded(node, tables, node.optional(8))
+    embedding_sum = _embedded(node, tables, node.optional(8))
     op = LayerNormalization(-1, node.number("epsilon", 1e-12))
-    return [node.result(op, total, node.value(5), node.value(6)), _mask_index(node, node.optional(7)), total]
+    return [
+        node.result(op, embedding_sum, node.value(5), node.value(6)),
+        _mask_index(node, node.optional(7)),
+        embedding_sum,
+    ]
 
 
 @operator("QEmbedLayerNormalization", domain=MICROSOFT)
@@ -49,10 +53,10 @@ def quantized_embed_layer_normalization(node: Node) -> Sequence[Value]:
     if len({node.has(index) for index in (1, 4, 10, 15)}) == 2:
         raise ParseError("it has only some of segment_ids and the table, the scale and the zero point of segments")
     tables = [node.value(2), node.value(3), node.optional(4)]
-    total = _embedded(node, tables, None, [_dequantizer(node, number) for number in range(3)])
+    embedding_sum = _embedded(node, tables, None, [_dequantizer(node, number) for number in range(3)])
     gamma, beta = (_dequantizer(node, number)(node.value(number + 2)) for number in (3, 4))
     op = LayerNormalization(-1, node.number("epsilon", 1e-12))
-    return [node.result(op, total, gamma, beta), _mask_index(node, node.optional(7))]
+    return [node.result(op, embedding_sum, gamma, beta), _mask_index(node, node.optional(7))]
 
 
 def _dequantizer(node: Node, table_index: int) -> Callable[[Value], Value]:
@@ -96,15 +100,15 @@ def _embedded(
         if table is not None and (table.known.rank != 2 or differ(table.known.shape[1], words.known.shape[1])):
             raise ParseError(f"a table has shape {table.known.shape}; expected (rows, {words.known.shape[1]})")
     positions_of_tokens = position_ids or _positions(node, token_ids)
-    total = node.step(
+    embedding_sum = node.step(
         Addition(),
         dequantizers[0](_rows(node, words, token_ids)),
         dequantizers[1](_rows(node, positions, positions_of_tokens)),
     )
     if segments is None:
-        return total
+        return embedding_sum
     segment_ids = node.optional(1) or node.constant(np.zeros((1, 1), np.int32))
-    return node.step(Addition(), total, dequantizers[2](_rows(node, segments, segment_ids)))
+    return node.step(Addition(), embedding_sum, dequantizers[2](_rows(node, segments, segment_ids)))
 
 
 def _positions(node: Node, ids: Value) -> Value:

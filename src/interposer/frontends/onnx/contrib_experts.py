@@ -183,9 +183,9 @@ def _weights(node: Node, layer: _Layer, columns: int) -> Value:
     bits = node.integer(layer.bits, 0) or node.integer("expert_weight_bits", 4)
     if bits not in (2, 4, 8):
         raise ParseError(f"its weights have {bits} bits; expected 2, 4 or 8")
-    packed, scales, width = node.value(layer.weights), node.value(layer.scales), node.known(columns, "width")
+    packed_weights, scales, width = node.value(layer.weights), node.value(layer.scales), node.known(columns, "width")
     block_size = block_size_of(node) if node.integer("block_size", 0) else width
-    shape = packed.known.shape
+    shape = packed_weights.known.shape
     if len(shape) != 3 or differ(shape[2] * 8, width * bits) or width % block_size:
         raise ParseError(f"weights have shape {shape}; expected rows of {width} integers of {bits} bits")
     experts, rows, blocks_per_row = (
@@ -195,7 +195,7 @@ def _weights(node: Node, layer: _Layer, columns: int) -> Value:
     )
     if differ(scales.known.num_elements, experts * rows * blocks_per_row):
         raise ParseError(f"scales have shape {scales.known.shape}; expected [{experts}, {rows}, {blocks_per_row}]")
-    quantized = unpacked_bits(node, reshaped(node, packed, [experts * rows, width * bits // 8]), bits)
+    quantized = unpacked_bits(node, reshaped(node, packed_weights, [experts * rows, width * bits // 8]), bits)
     row_scales = reshaped(node, scales, [experts * rows, blocks_per_row])
     zero_points = _zero_points(node, layer, bits, (experts, rows, blocks_per_row))
     if zero_points.known.dtype is not quantized.known.dtype:

@@ -114,8 +114,8 @@ def hyper_connection_after(node: Node) -> Value:
     mix = node.optional(3)
     if mix is not None:
         streams = node.step(BatchMatMul(transpose_x=True), as_type(node, mix, _FLOAT), streams)
-    total = as_type(node, node.step(Addition(), streams, gated_block), node.info(0).dtype)
-    return final_reshape_like(node, total, node.value(0))
+    updated_streams = as_type(node, node.step(Addition(), streams, gated_block), node.info(0).dtype)
+    return final_reshape_like(node, updated_streams, node.value(0))
 
 
 @operator("EngramGate", domain=MICROSOFT)

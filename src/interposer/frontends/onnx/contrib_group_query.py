@@ -126,8 +126,8 @@ def _unpacked(node: Node) -> tuple[Value, Value, Value]:
     if width % (heads + 2 * groups):
         raise ParseError(f"its packed operand has {width} elements in a row for {heads} + 2 * {groups} heads")
     size = width // (heads + 2 * groups)
-    first, second, third = pieces(node, query, (heads * size, groups * size, groups * size))
-    return first, second, third
+    query_part, key_part, value_part = pieces(node, query, (heads * size, groups * size, groups * size))
+    return query_part, key_part, value_part
 
 
 # ---- Positions -------------------------------------------------------------------------------------------------------
@@ -169,9 +169,9 @@ def _total(node: Node) -> int | None:
     total = node.value(6)
     if differ(total.known.shape.num_elements, 1):
         raise ParseError(f"its total_sequence_length has shape {total.known.shape}; expected one number")
-    known = node.importer.dimensions_of(total)
-    if known is not None:
-        return node.known(known.reshape(-1)[0], "total_sequence_length")
+    known_total = node.importer.dimensions_of(total)
+    if known_total is not None:
+        return node.known(known_total.reshape(-1)[0], "total_sequence_length")
     if node.importer.needs(total) is None or node.keeps_size(3, 1, axis=2):
         return None
     return int(node.number_of(6, "total_sequence_length"))

@@ -68,8 +68,8 @@ def contrib_causal_convolution(node: Node) -> Sequence[Value]:
 
 def _channels_first(node: Node, x: Value) -> Value:
     """Return a tensor (batch, steps, ...) as (batch, channels, steps)."""
-    flat = reshaped(node, x, [*x.known.shape[:2], product(x.known.shape[2:])], 2) if x.known.rank != 3 else x
-    return node.step(Transpose((0, 2, 1)), flat)
+    flat_x = reshaped(node, x, [*x.known.shape[:2], product(x.known.shape[2:])], 2) if x.known.rank != 3 else x
+    return node.step(Transpose((0, 2, 1)), flat_x)
 
 
 def _channels_last(node: Node, x: Value, trailing_shape: Sequence[int]) -> Value:

@@ -39,13 +39,15 @@ def _fused(node: Node) -> Value:
     a = _with_batch_first(node, node.value(0), node.flag("transBatchA"))
     b = _with_batch_first(node, node.value(1), node.flag("transBatchB"))
     transposes = [node.flag(name) and operand.known.rank > 1 for name, operand in (("transA", a), ("transB", b))]
-    alpha, scaled = node.number("alpha", 1.0), b
+    alpha, scaled_b = node.number("alpha", 1.0), b
     if alpha != 1 and b.constant is not None:
-        scaled, alpha = node.step(Multiplication(), b, node.scalar_like(alpha, b)), 1.0
+        scaled_b, alpha = node.step(Multiplication(), b, node.scalar_like(alpha, b)), 1.0
     if transposes == [False, False]:
-        product_of_operands = product(node, a, scaled)
+        product_of_operands = product(node, a, scaled_b)
     else:
-        product_of_operands = node.result(BatchMatMul(transpose_x=transposes[0], transpose_y=transposes[1]), a, scaled)
+        product_of_operands = node.result(
+            BatchMatMul(transpose_x=transposes[0], transpose_y=transposes[1]), a, scaled_b
+        )
     return (
         product_of_operands
         if alpha == 1

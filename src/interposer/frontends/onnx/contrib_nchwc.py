@@ -67,8 +67,8 @@ def reorder_input(node: Node) -> Value:
     """Convert ReorderInput: zeros are added at the end of the channels up to whole blocks."""
     x, block_size = _image(node), node.importer.block_size
     x = node.step(_TO_CHANNELS_FIRST, x) if node.flag("channels_last") else x
-    missing = -node.known(x.known.shape[1], "number of channels") % block_size
-    return node.result(Pad(((0, 0), (0, missing), (0, 0), (0, 0))), x) if missing else x
+    missing_channels = -node.known(x.known.shape[1], "number of channels") % block_size
+    return node.result(Pad(((0, 0), (0, missing_channels), (0, 0), (0, 0))), x) if missing_channels else x
 
 
 @operator("ReorderOutput", domain=NCHWC)

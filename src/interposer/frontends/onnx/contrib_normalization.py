@@ -59,17 +59,17 @@ def skip_layer_normalization(node: Node) -> Sequence[Value | None]:
 
     Output number 3 is the sum.
     """
-    total = _skipped(node, node.optional(4))
+    skipped_sum = _skipped(node, node.optional(4))
     op = LayerNormalization(-1, node.number("epsilon", 1e-12))
-    return [node.result(op, total, node.value(2), node.optional(3)), None, None, total]
+    return [node.result(op, skipped_sum, node.value(2), node.optional(3)), None, None, skipped_sum]
 
 
 @operator("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
 def skip_simplified_layer_normalization(node: Node) -> Sequence[Value | None]:
     """Convert SkipSimplifiedLayerNormalization: as SkipLayerNormalization, but divide by the root mean square."""
-    total = _skipped(node, node.optional(3))
+    skipped_sum = _skipped(node, node.optional(3))
     op = RmsNormalization(-1, node.number("epsilon", 1e-12))
-    return [node.result(op, total, node.value(2)), None, None, total]
+    return [node.result(op, skipped_sum, node.value(2)), None, None, skipped_sum]
 
 
 def _skipped(node: Node, bias: Value | None) -> Value:
@@ -82,8 +82,8 @@ def _skipped(node: Node, bias: Value | None) -> Value:
     for title, vector in {"gamma": gamma, "bias": bias, "beta": node.optional(3)}.items():
         if vector is not None and (vector.known.rank != 1 or differ(vector.known.shape[0], hidden_size)):
             raise ParseError(f"its {title} has shape {vector.known.shape}; expected {hidden_size} elements")
-    total = node.step(Addition(), x, skip)
-    return total if bias is None else node.step(Addition(), total, bias)
+    skipped_sum = node.step(Addition(), x, skip)
+    return skipped_sum if bias is None else node.step(Addition(), skipped_sum, bias)
 
 
 def _check_skip(x: Value, skip: Value) -> None:
@@ -111,10 +111,10 @@ def skip_group_norm(node: Node) -> Sequence[Value]:
     if skip.known.rank == 2:
         batch, channels = skip.known.shape
         skip = reshaped(node, skip, [batch, 1, 1, channels] if channels_last else [batch, channels, 1, 1], 1)
-    total = node.step(Addition(), x, skip)
+    skipped_sum = node.step(Addition(), x, skip)
     if bias is not None:
-        total = node.step(Addition(), total, bias if channels_last else reshaped(node, bias, [-1, 1, 1]))
-    return [_group_normalized(node, total), total]
+        skipped_sum = node.step(Addition(), skipped_sum, bias if channels_last else reshaped(node, bias, [-1, 1, 1]))
+    return [_group_normalized(node, skipped_sum), skipped_sum]
 
 
 def _group_normalized(node: Node, x: Value) -> Value:
@@ -149,12 +149,12 @@ def branchwise_rms_norm(node: Node) -> Value:
         or (num_branches and shape[-1] % num_branches)
     ):
         raise ParseError(f"its input has shape {shape}, which has no {num_branches or ''} branches".replace("  ", " "))
-    grouped = (
+    grouped_input = (
         reshaped(node, x, [*shape[:-1], num_branches, shape[-1] // num_branches], len(shape) - 1) if num_branches else x
     )
-    branch_count, size = grouped.known.shape[-2:]
-    floats = as_type(node, grouped, DataType.FLOAT32)
-    axes = (grouped.known.rank - 1,)
+    branch_count, size = grouped_input.known.shape[-2:]
+    floats = as_type(node, grouped_input, DataType.FLOAT32)
+    axes = (grouped_input.known.rank - 1,)
     inverse_rms = inverse_root(node, floats, axes, node.number("epsilon", 1e-5))
     normalized = node.step(Multiplication(), floats, inverse_rms)
     scale = node.optional(1)

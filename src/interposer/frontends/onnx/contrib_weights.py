@@ -122,8 +122,8 @@ def unpacked_bits(node: Node, packed: Value, bits: int) -> Value:
     shift, mask = SHIFT_RIGHT, BITWISE_AND
     shifted = [node.step(shift, packed, node.scalar_like(bits * i, packed)) for i in range(per_byte)]
     masked = [node.step(mask, byte, node.scalar_like((1 << bits) - 1, byte)) for byte in shifted]
-    *axes, last = packed.known.shape
-    return reshaped(node, node.step(Stack(-1), *masked), [*axes, last * per_byte], len(axes))
+    *axes, last_size = packed.known.shape
+    return reshaped(node, node.step(Stack(-1), *masked), [*axes, last_size * per_byte], len(axes))
 
 
 def _constant_of_bits(node: Node, integers: Array, bits: int) -> Value:
@@ -245,13 +245,14 @@ def matmul_of_packed_blocks(node: Node) -> Value:
     k, n = _matrix_shape(node)
     _check_columns(a, k, "B_shape")
     block_size, has_zero_points = 64 if kind == 2 else 32, kind == 1
-    packed = node.array(1, "weights")
+    packed_weights = node.array(1, "weights")
     blocks, bytes_per_block = -(-k // block_size), 4 + has_zero_points + block_size // 2
-    if packed.dtype != np.uint8 or packed.size != n * blocks * bytes_per_block:
+    if packed_weights.dtype != np.uint8 or packed_weights.size != n * blocks * bytes_per_block:
         raise ParseError(
-            f"its weights are {packed.dtype}{list(packed.shape)}; expected {n * blocks * bytes_per_block} bytes"
+            f"its weights are {packed_weights.dtype}{list(packed_weights.shape)}; "
+            f"expected {n * blocks * bytes_per_block} bytes"
         )
-    packed_blocks = packed.reshape(n, blocks, bytes_per_block)
+    packed_blocks = packed_weights.reshape(n, blocks, bytes_per_block)
     scales = np.ascontiguousarray(packed_blocks[:, :, :4]).view(np.float32).reshape(n, blocks)
     zero_points = packed_blocks[:, :, 4] if has_zero_points else np.full((n, blocks), 8, np.uint8)
     nibbles = packed_blocks[:, :, 4 + has_zero_points :].reshape(n, blocks, block_size // 32, 16)
@@ -280,10 +281,12 @@ def gather_block_quantized(node: Node) -> Value:
     if data.known.dtype.is_float:
         table = _scaled_floats(node)
     else:
-        packed = data.known.dtype is DataType.UINT8
-        if packed:
+        is_packed = data.known.dtype is DataType.UINT8
+        if is_packed:
             _check_bytes(node, bits)
-        table = _dequantized_table(node, unpacked_bits(node, data, bits) if packed else data, bits if packed else 0)
+        table = _dequantized_table(
+            node, unpacked_bits(node, data, bits) if is_packed else data, bits if is_packed else 0
+        )
     axis = checked_axis(node.integer("gather_axis", 0), data.known.rank)
     return _gathered_or_zero(node, table, node.value(1), axis)
 

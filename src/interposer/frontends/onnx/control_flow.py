@@ -52,9 +52,9 @@ def if_(node: Node) -> Sequence[Value]:
     branches = node.graph("then_branch"), node.graph("else_branch")
     for graph in branches:
         _check_counts(graph, 0, node.num_outputs)
-    taken_index = _known(condition, DataType.BOOL)
-    if taken_index is not None:
-        taken = branches[0 if taken_index else 1]
+    known_condition = _known(condition, DataType.BOOL)
+    if known_condition is not None:
+        taken = branches[0 if known_condition else 1]
         return in_place(node.importer, taken, []) or node.give_up()
     counts = [len(graph.output) for graph in branches]
     if counts[0] != counts[1]:
@@ -123,11 +123,11 @@ def _converged_region(node: Node, body: Message, initial: Infos, head: Infos, ta
         if body_region is None:
             return None
         body_region = _with_optionals_wrapped(body_region, carried, skip)
-        returned = body_region.infos[skip : skip + len(carried)]
-        merged = merged_carried(carried, returned)
-        if merged == carried:
+        returned_infos = body_region.infos[skip : skip + len(carried)]
+        merged_infos = merged_carried(carried, returned_infos)
+        if merged_infos == carried:
             return body_region
-        carried = merged
+        carried = merged_infos
 
 
 def _with_optionals_wrapped(body_region: Region, carried: Infos, skip: int) -> Region:
@@ -136,7 +136,7 @@ def _with_optionals_wrapped(body_region: Region, carried: Infos, skip: int) -> R
     A body may return the bare element of an optional that it was given. `carried` are the infos of the carried values,
     which begin at output `skip`; the result's `held` lists those that were wrapped.
     """
-    infos, held = list(body_region.infos), list[int]()
+    infos, held_positions = list(body_region.infos), list[int]()
     for index, info in enumerate(carried):
         output = body_region.graph.outputs[skip + index]
         if info.dtype is not DataType.OPTIONAL or infos[skip + index].dtype is DataType.OPTIONAL:
@@ -146,8 +146,8 @@ def _with_optionals_wrapped(body_region: Region, carried: Infos, skip: int) -> R
             raise ParseError(error)
         body_region.graph.set_input(output, 0, wrapped.output)
         infos[skip + index] = wrapped.output.known
-        held.append(index)
-    return body_region._replace(infos=tuple(infos), held=tuple(held))
+        held_positions.append(index)
+    return body_region._replace(infos=tuple(infos), held=tuple(held_positions))
 
 
 @operator("Loop")
@@ -182,7 +182,7 @@ def _unrolled_loop(
     num_scan_outputs = len(body.output) - 1 - len(initial)
     if count is None or not _is_few(node, count, body) or (num_scan_outputs and not count):
         return None
-    carried, collected = initial, list[list[Value]]()
+    carried, collected_values = initial, list[list[Value]]()
     mark, arrays = node.importer.mark(), initializers(node.importer, body)
     for iteration in range(count):
         iteration_values = [node.constant(np.array(iteration, np.int64)), node.constant(np.array(True))]
@@ -194,10 +194,10 @@ def _unrolled_loop(
             node.importer.forget(mark)
             return None
         carried = outputs[1 : 1 + len(initial)]
-        collected.append(outputs[1 + len(initial) :])
+        collected_values.append(outputs[1 + len(initial) :])
         if not continues:
             break
-    return [*carried, *(node.step(Stack(0), *values) for values in zip(*collected, strict=True))]
+    return [*carried, *(node.step(Stack(0), *values) for values in zip(*collected_values, strict=True))]
 
 
 def _is_few(node: Node, iterations: int, body: Message) -> bool:
@@ -265,7 +265,7 @@ def _slices(op: Scan, infos: Infos) -> Infos:
 
 
 def _unrolled_scan(node: Node, body: Message, op: Scan, values: list[Value], length: int) -> list[Value]:
-    carried, scanned, collected = values[: op.num_states], values[op.num_states :], list[list[Value]]()
+    carried, scanned, collected_values = values[: op.num_states], values[op.num_states :], list[list[Value]]()
     axes = [op.axis(index, value.known.rank) for index, value in enumerate(scanned)]
     backwards, arrays = op.reverse_inputs or (False,) * len(scanned), initializers(node.importer, body)
     for iteration in range(length):
@@ -278,10 +278,10 @@ def _unrolled_scan(node: Node, body: Message, op: Scan, values: list[Value], len
         if outputs is None:
             return node.give_up()
         carried = outputs[: op.num_states]
-        collected.append(outputs[op.num_states :])
+        collected_values.append(outputs[op.num_states :])
     stacked = [
         _stacked(node, op, index, slices_of_output)
-        for index, slices_of_output in enumerate(zip(*collected, strict=True))
+        for index, slices_of_output in enumerate(zip(*collected_values, strict=True))
     ]
     return [*carried, *stacked]
 
@@ -309,13 +309,20 @@ def scan_of_batches(node: Node) -> Sequence[Value]:
     network = Network(node.name)
     scope = Scope(node.importer, type(body)(), network)
     infos = _slices(batch_scan, _infos(values))
-    slices = [input_of_region(network.graph, i, info, f"slice_{i}") for i, info in enumerate(infos)]
+    region_inputs = [input_of_region(network.graph, i, info, f"slice_{i}") for i, info in enumerate(infos)]
     body_region = _converged_region(
-        node.inside(scope), body, _infos(slices[:num_states]), (), _slices(step_scan, _infos(slices)), skip=0
+        node.inside(scope),
+        body,
+        _infos(region_inputs[:num_states]),
+        (),
+        _slices(step_scan, _infos(region_inputs)),
+        skip=0,
     )
     if body_region is None:
         return node.give_up()
-    layer = network.add_layer(step_scan, *slices, *body_region.captured, name=node.name, regions=[body_region.graph])
+    layer = network.add_layer(
+        step_scan, *region_inputs, *body_region.captured, name=node.name, regions=[body_region.graph]
+    )
     for number, value in enumerate(layer.outputs):
         network.add_output_layer(number, value)
     return node.control(batch_scan, [*values, *scope.captured], [network.graph])

@@ -180,9 +180,9 @@ def _transposed_volume(node: Node, node_windows: Windows) -> Value:
     batch, channels, *volume = node.concrete(x.known.shape, "input")
     if groups < 1 or channels % groups:
         raise ParseError(f"its {channels} channels cannot be divided into {groups} groups")
-    flat = reshaped(node, x, [batch, groups, channels // groups, math.prod(volume)])
+    grouped_x = reshaped(node, x, [batch, groups, channels // groups, math.prod(volume)])
     kernels = reshaped(node, weights, [groups, channels // groups, -1])
-    products = node.step(BatchMatMul(transpose_x=True), kernels, flat)
+    products = node.step(BatchMatMul(transpose_x=True), kernels, grouped_x)
     columns = reshaped(node, products, [batch, -1, math.prod(volume)])
     covered = node_windows._replace(before=_non_negative(node_windows.before), after=_non_negative(node_windows.after))
     op = Col2Im(**covered.lists(), image_shape=sizes)
@@ -225,9 +225,9 @@ def _pads_for(
     is_upper = node.text("auto_pad", "NOTSET") == "SAME_UPPER"
     before, after = [], []
     for i, (window, dimension) in enumerate(zip(node_windows.along(), image, strict=True)):
-        total = window.covered(node.known(dimension, "input's size")) + output_padding[i] - sizes[i]
-        before.append(max(0, total // 2 if is_upper else total - total // 2))
-        after.append(total - before[-1])
+        total_padding = window.covered(node.known(dimension, "input's size")) + output_padding[i] - sizes[i]
+        before.append(max(0, total_padding // 2 if is_upper else total_padding - total_padding // 2))
+        after.append(total_padding - before[-1])
     return node_windows._replace(before=tuple(before), after=tuple(after))
 
 

@@ -59,8 +59,8 @@ def _loss(node: Node, logarithms: Value) -> Value:
 def _losses(node: Node, logarithms: Value, target: Value) -> Value:
     shape = target.known.shape
     class_indices = reshaped(node, target, [*shape[:1], 1, *shape[1:]], 1)
-    picked = final_reshape_like(node, node.step(GatherElements(1), logarithms, class_indices), target)
-    return node.step(NEG, picked)
+    picked_logarithms = final_reshape_like(node, node.step(GatherElements(1), logarithms, class_indices), target)
+    return node.step(NEG, picked_logarithms)
 
 
 def _weights(node: Node, logarithms: Value, target: Value, is_ignored: Value | None) -> Value | None:

@@ -83,21 +83,21 @@ def template(
         inputs: names of values that are inputs too, if the file has their types; nodes before them are not read.
         outputs: names of values that are the outputs, if the graph has them; nodes after them are not read.
     """
-    own = overrides(operators)
+    own_operators = overrides(operators)
     path = source if isinstance(source, str) else getattr(source, "__fspath__", lambda: None)()
     with errors_at(path):
         document = cut(read_model(source), inputs, outputs)
         graph = document.model.graph
         _check_names(graph)
         model = _read(document)
-        value = dict(shapes or {})
+        given_shapes = dict(shapes or {})
 
         def build(shapes: Shapes, values: Values) -> Network:
             with errors_at(path):
-                return _network(model, {**value, **shapes}, values, own)
+                return _network(model, {**given_shapes, **shapes}, values, own_operators)
 
-        infos = dict(_infos(model, value, {}))
-        results = {output.name: _without_sizes(declared_info(output), value) for output in graph.output}
+        infos = dict(_infos(model, given_shapes, {}))
+        results = {output.name: _without_sizes(declared_info(output), given_shapes) for output in graph.output}
         return Template(_name(graph), infos, results, build)
 
 
@@ -196,7 +196,7 @@ def _add_inputs(importer: GraphImporter, model: _Read, shapes: Shapes, values: V
     An input in `values` becomes a constant instead. `shapes` are the caller's.
     """
     check_names(values, [value.name for value in model.message.graph.input])
-    number = 0
+    binding_id = 0
     infos = dict(_infos(model, shapes, values))
     check_shapes([name for name, info in infos.items() if info.is_tensor and not info.is_ranked and name not in values])
     for name, info in infos.items():
@@ -204,8 +204,8 @@ def _add_inputs(importer: GraphImporter, model: _Read, shapes: Shapes, values: V
             array = value_of(name, info, values[name])
             importer.define(name, importer.constant(array, name, f"input {name!r}", info.quantization))
             continue
-        importer.define_input(name, importer.network.add_input_layer(number, info, name=name).output)
-        number += 1
+        importer.define_input(name, importer.network.add_input_layer(binding_id, info, name=name).output)
+        binding_id += 1
 
 
 def _quantized(info: TensorInfo, claim: Quantization | None) -> TensorInfo:
@@ -253,8 +253,8 @@ def _name_problems(graph: Message) -> Iterator[str]:
 
 
 def _twice(names: Sequence[str], kind: str) -> Iterator[str]:
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     for name in names:
-        if name in seen or not name:
+        if name in seen_names or not name:
             yield f"the {kind} {name!r} is defined twice" if name else f"an {kind} has no name"
-        seen.add(name)
+        seen_names.add(name)

@@ -137,8 +137,8 @@ class Node(SharedNode, Attributes):
         if not (self.has(index) and self.wants(output)):
             return False
         shapes = [self.importer.declared.get(name) for name in (self._inputs[index], self._outputs[output])]
-        first, second = (shape[axis] if shape is not None and len(shape) > axis else None for shape in shapes)
-        return first is not None and first == second
+        first_size, second_size = (shape[axis] if shape is not None and len(shape) > axis else None for shape in shapes)
+        return first_size is not None and first_size == second_size
 
     def add(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
         """Add the layer that computes the node's output; converters of users call `result` so."""

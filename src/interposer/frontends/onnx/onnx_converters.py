@@ -45,10 +45,12 @@ class _Table:
 
     def add(self, domain: str, name: str, since: int, convert: Converter) -> None:
         with self._changing:
-            others = [entry for entry in self.entries.get((domain, name), ()) if not _is_same(entry, since, convert)]
-            if any(entry.since == since for entry in others):
+            other_entries = [
+                entry for entry in self.entries.get((domain, name), ()) if not _is_same(entry, since, convert)
+            ]
+            if any(entry.since == since for entry in other_entries):
                 raise InvalidArgumentError(f"{title(domain, name)} has two functions since opset {since}")
-            entries = sorted([*others, _Entry(since, convert)], key=lambda entry: entry.since)
+            entries = sorted([*other_entries, _Entry(since, convert)], key=lambda entry: entry.since)
             self.entries[domain, name] = tuple(entries)
 
     def find(self, domain: str, name: str, version: int) -> Converter | None:

@@ -37,11 +37,11 @@ def names_in(node: Message) -> list[str]:
 
 
 def _outside_names(graph: Message) -> Iterator[str]:
-    inside = {value.name for value in (*graph.input, *graph.initializer)}
-    inside.update(tensor.values.name for tensor in graph.sparse_initializer)
-    inside.update(name for node in graph.node for name in node.output)
-    yield from (name for node in graph.node for name in names_in(node) if name not in inside)
-    yield from (value.name for value in graph.output if value.name not in inside)
+    inside_names = {value.name for value in (*graph.input, *graph.initializer)}
+    inside_names.update(tensor.values.name for tensor in graph.sparse_initializer)
+    inside_names.update(name for node in graph.node for name in node.output)
+    yield from (name for node in graph.node for name in names_in(node) if name not in inside_names)
+    yield from (value.name for value in graph.output if value.name not in inside_names)
 
 
 def in_running_order(nodes: Sequence[Message], outputs: Sequence[str]) -> list[Message]:
@@ -81,14 +81,14 @@ def _reached(pending: list[int], needs: Sequence[set[int]]) -> set[int]:
 
 
 def _sorted(needs: Sequence[set[int]], nodes: Sequence[Message]) -> list[int]:
-    users: dict[int, list[int]] = {}
+    users_of_node: dict[int, list[int]] = {}
     for index, producers_of_node in enumerate(needs):
         for producer in producers_of_node:
-            users.setdefault(producer, []).append(index)
+            users_of_node.setdefault(producer, []).append(index)
     pending_counts = [len(producers_of_node) for producers_of_node in needs]
     order = [index for index, count in enumerate(pending_counts) if not count]
     for index in order:
-        for user in users.get(index, ()):
+        for user in users_of_node.get(index, ()):
             pending_counts[user] -= 1
             if not pending_counts[user]:
                 order.append(user)

@@ -36,8 +36,8 @@ def max_pool(node: Node) -> Value | Sequence[Value]:
 @operator("AveragePool")
 def average_pool(node: Node) -> Value:
     """Convert AveragePool; since opset 7, padding may count as zeros."""
-    included = node.flag("count_include_pad")
-    padding = PaddingMethod.IGNORE_VALUE if included else PaddingMethod.EXCLUDE
+    counts_padding = node.flag("count_include_pad")
+    padding = PaddingMethod.IGNORE_VALUE if counts_padding else PaddingMethod.EXCLUDE
     return pooled(node, node.value(0), PoolingAlgorithm.AVERAGE, padding)
 
 

@@ -175,17 +175,17 @@ def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
     if dtype not in QUANTIZABLE | _SATURATING.keys() | _FINITE_ONLY:
         node.unsupported(f"it quantizes to {dtype}")
     x, scale, zero_point = _float_operands(node, _division_type(node))
-    quantized = node.step(Division(), x, scale)
+    scaled = node.step(Division(), x, scale)
     if dtype in QUANTIZABLE:  # float16 does not represent every 16-bit integer
-        quantized = as_type(node, node.step(ROUND, quantized), DataType.FLOAT32)
+        scaled = as_type(node, node.step(ROUND, scaled), DataType.FLOAT32)
         zero_point = zero_point and as_type(node, zero_point, DataType.FLOAT32)
-    quantized = quantized if zero_point is None else node.step(Addition(), quantized, zero_point)
+    scaled = scaled if zero_point is None else node.step(Addition(), scaled, zero_point)
     if dtype in _SATURATING:
-        quantized = _clamped(node, quantized, dtype) if node.flag("saturate", True) else quantized
+        scaled = _clamped(node, scaled, dtype) if node.flag("saturate", True) else scaled
     elif dtype in QUANTIZABLE:
         low, high = map(float, integer_range(dtype))
-        quantized = node.step(Activation(ActivationFunction.BOUNDED_RELU, high, low), quantized)
-    return _merged(node, Cast(dtype), quantized)
+        scaled = node.step(Activation(ActivationFunction.BOUNDED_RELU, high, low), scaled)
+    return _merged(node, Cast(dtype), scaled)
 
 
 def _division_type(node: Node) -> DataType:
@@ -331,11 +331,11 @@ def real(node: Node, stored: Value, q: Quantization) -> Value:
 
 def centered(node: Node, stored: Value, zero_point: Value | None, axis: int = 0) -> Value:
     """Return `stored` as int32 with the zero point subtracted; a vector of zero points is along `axis`."""
-    wide = node.step(Cast(DataType.INT32), stored)
+    wide_values = node.step(Cast(DataType.INT32), stored)
     if zero_point is None:
-        return wide
+        return wide_values
     broadcast_point = along(node, node.step(Cast(DataType.INT32), zero_point), stored, axis)
-    return node.step(Subtraction(), wide, broadcast_point)
+    return node.step(Subtraction(), wide_values, broadcast_point)
 
 
 def along(node: Node, zero_point: Value | None, stored: Value, axis: int) -> Value | None:

@@ -103,8 +103,8 @@ def quantized_softmax(node: Node) -> Value:
     axis = checked_axis(node.integer("axis", -1), rank)
     if node.integer("opset") >= 13 or axis == rank - 1:
         return _quantized_result(node, node.step(Softmax(axis=axis), x), 3)
-    flat = reshaped(node, x, [*shape[:axis], product(shape[axis:])], axis)
-    return _quantized_result(node, final_reshape_like(node, node.step(Softmax(axis=-1), flat), x), 3)
+    flat_x = reshaped(node, x, [*shape[:axis], product(shape[axis:])], axis)
+    return _quantized_result(node, final_reshape_like(node, node.step(Softmax(axis=-1), flat_x), x), 3)
 
 
 @operator("QLinearWhere", domain=DOMAIN)
@@ -184,13 +184,13 @@ def _with_bias(node: Node, op: FullyConnected, operands: tuple[Value, Value], sc
     """Return the product of two matrices, and the bias of QGemm, whose int32 numbers have these scales."""
     if not node.has(6):
         return node.result(op, *operands)
-    stored, per_column = node.value(6), len(scales) > 1
-    shape = stored.known.shape
+    stored_bias, per_column = node.value(6), len(scales) > 1
+    shape = stored_bias.known.shape
     if per_column and not differ(shape[-1] if shape else 1, 1):
         factors = node.constant(np.array(scales, np.float32))
-        bias = node.step(Multiplication(), as_type(node, stored, DataType.FLOAT32), factors)
+        bias = node.step(Multiplication(), as_type(node, stored_bias, DataType.FLOAT32), factors)
     else:
-        bias = real(node, stored, Quantization(scales, 0, stored.known.rank - 1 if per_column else None))
+        bias = real(node, stored_bias, Quantization(scales, 0, stored_bias.known.rank - 1 if per_column else None))
     if len(shape) == 1 and not differ(shape[0], operands[1].known.shape[op.output_axis]):
         return node.result(op, *operands, bias)
     return node.result(Addition(), node.step(op, *operands), bias)

@@ -58,8 +58,8 @@ def random_normal_like(node: Node) -> Value:
 def bernoulli(node: Node) -> Value:
     """Convert Bernoulli: 1 if a random number between 0 and 1 is less than the probability."""
     probability, type_number = node.value(0), node.integer("dtype", 0)
-    drawn = node.step(RandomFill(seed=_seed(node), dtype=DataType.FLOAT64), _shape_of(node, probability))
-    is_one = node.step(LESS, drawn, _as_type(node, probability, DataType.FLOAT64))
+    random_numbers = node.step(RandomFill(seed=_seed(node), dtype=DataType.FLOAT64), _shape_of(node, probability))
+    is_one = node.step(LESS, random_numbers, _as_type(node, probability, DataType.FLOAT64))
     return node.result(Cast(data_type(type_number) if type_number else probability.known.dtype), is_one)
 
 
@@ -97,8 +97,8 @@ def dropout(node: Node) -> Sequence[Value | None]:
     x = node.value(0)
     ratio = node.value(1) if node.has(1) else node.constant(np.array(0.5, np.float32))
     seed = node.integer("seed") % _SEEDS if node.has_attribute("seed") else None
-    drawn = node.step(RandomFill(seed=seed, dtype=DataType.FLOAT64), _shape_of(node, x))
-    is_kept = node.step(GREATER_OR_EQUAL, drawn, _as_type(node, ratio, DataType.FLOAT64))
+    random_numbers = node.step(RandomFill(seed=seed, dtype=DataType.FLOAT64), _shape_of(node, x))
+    is_kept = node.step(GREATER_OR_EQUAL, random_numbers, _as_type(node, ratio, DataType.FLOAT64))
     kept_fraction = node.step(Subtraction(), node.scalar_like(1, x), _as_type(node, ratio, x.known.dtype))
     kept_elements = node.step(Multiplication(), _as_type(node, is_kept, x.known.dtype), x)
     return [node.result(Division(), kept_elements, kept_fraction), is_kept]

@@ -131,13 +131,13 @@ def _strided(indices: Sequence[slice]) -> StridedSlice:
 
     Starts and ends beyond the integer range are clamped, which selects the same elements.
     """
-    whole = [index.start is None for index in indices]
-    to_end = [w or (index.step > 0 and index.stop >= _FARTHEST) for w, index in zip(whole, indices, strict=True)]
+    is_whole = [index.start is None for index in indices]
+    to_end = [w or (index.step > 0 and index.stop >= _FARTHEST) for w, index in zip(is_whole, indices, strict=True)]
     return StridedSlice(
-        begin=tuple(0 if w else _within_int32(index.start) for w, index in zip(whole, indices, strict=True)),
+        begin=tuple(0 if w else _within_int32(index.start) for w, index in zip(is_whole, indices, strict=True)),
         end=tuple(0 if e else _within_int32(index.stop) for e, index in zip(to_end, indices, strict=True)),
         stride=tuple(_within_int32(index.step) for index in indices),
-        begin_mask=_mask(whole),
+        begin_mask=_mask(is_whole),
         end_mask=_mask(to_end),
     )
 
@@ -240,12 +240,14 @@ def space_to_depth(node: Node) -> Value:
 @operator("CenterCropPad", since=18)
 def center_crop_pad(node: Node) -> Value:
     """Convert CenterCropPad: crop or zero-pad each axis around its middle; an odd element is at the end."""
-    shape, target = node.info(0).shape, node.integers_of(1, "shape")
+    shape, target_sizes = node.info(0).shape, node.integers_of(1, "shape")
     axes = checked_axes(node.integers("axes", range(len(shape))), len(shape))
-    if len(axes) != len(target) or min(target, default=0) < 0:
-        raise ParseError(f"its shape is {list(target)}; expected a dimension of 0 or more for each of {len(axes)} axes")
+    if len(axes) != len(target_sizes) or min(target_sizes, default=0) < 0:
+        raise ParseError(
+            f"its shape is {list(target_sizes)}; expected a dimension of 0 or more for each of {len(axes)} axes"
+        )
     begin, size, pads = [0] * len(shape), [-1] * len(shape), [(0, 0)] * len(shape)
-    for axis, dimension in zip(axes, target, strict=True):
+    for axis, dimension in zip(axes, target_sizes, strict=True):
         growth = dimension - node.known(shape[axis], f"input's dimension along axis {axis}")
         if growth < 0:
             begin[axis], size[axis] = -growth // 2, dimension

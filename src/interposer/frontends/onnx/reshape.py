@@ -47,15 +47,15 @@ def _reshaped(node: Node, target: Sequence[int], allow_zero: bool = False) -> Va
         raise ParseError(f"its shape has rank {len(target)}; ranks 0 to {MAX_RANK} are supported")
     if not allow_zero and 0 in target[len(shape) :]:
         raise ParseError(f"its shape {list(target)} copies a dimension that the input of shape {shape} lacks")
-    copied = [i for i, dim in enumerate(target) if not isinstance(dim, Dim) and dim == 0 and not allow_zero]
-    sizes = [shape[i] if i in copied else dim for i, dim in enumerate(target)]
+    copied_axes = [i for i, dim in enumerate(target) if not isinstance(dim, Dim) and dim == 0 and not allow_zero]
+    sizes = [shape[i] if i in copied_axes else dim for i, dim in enumerate(target)]
     sizes = inferred_sizes(shape, sizes)
-    op = reshape_to(shape, sizes, next((i for i in range(len(sizes)) if i not in copied), len(sizes)))
+    op = reshape_to(shape, sizes, next((i for i in range(len(sizes)) if i not in copied_axes), len(sizes)))
     if op is not None:
         return node.result(op, node.value(0))
     if not any(isinstance(dim, Dim) for dim in target):
-        return node.result(Reshape(tuple(target), copy_zeros=bool(copied)), node.value(0))
-    return final_reshape_by(node, node.value(0), node.value(1), sizes, copy_zeros=bool(copied))
+        return node.result(Reshape(tuple(target), copy_zeros=bool(copied_axes)), node.value(0))
+    return final_reshape_by(node, node.value(0), node.value(1), sizes, copy_zeros=bool(copied_axes))
 
 
 @operator("Flatten")
@@ -100,11 +100,11 @@ def shape_of(node: Node) -> Value:
         return node.result(Shape(DataType.INT64), node.value(0))
     rank = node.info(0).rank
     start, end = node.integer("start", 0), node.integer("end", rank)
-    first, last, _ = slice(start, end).indices(rank)
-    if (first, last) == (0, rank):
+    begin, stop, _ = slice(start, end).indices(rank)
+    if (begin, stop) == (0, rank):
         return node.result(Shape(DataType.INT64), node.value(0))
     full_shape = node.step(Shape(DataType.INT64), node.value(0))
-    return node.result(Slice((first,), (max(0, last - first),)), full_shape)
+    return node.result(Slice((begin,), (max(0, stop - begin),)), full_shape)
 
 
 @operator("Size")
@@ -128,15 +128,15 @@ def expand(node: Node) -> Value:
     """
     if node.is_computed(1):
         return node.result(DynamicBroadcastTo(), node.value(0), node.value(1))
-    shape, target = node.info(0).shape, node.dimensions_of(1, "shape")
-    if any(dim < 0 for dim in target) or len(target) > MAX_RANK:
-        raise ParseError(f"its shape is {list(target)}; expected up to {MAX_RANK} dimensions of 0 or more")
-    common = broadcast_shapes(shape, TensorShape(target))
-    if common is None:
-        raise ParseError(f"its input of shape {shape} cannot be broadcast to {TensorShape(target)}")
-    if common == shape:
+    shape, target_shape = node.info(0).shape, node.dimensions_of(1, "shape")
+    if any(dim < 0 for dim in target_shape) or len(target_shape) > MAX_RANK:
+        raise ParseError(f"its shape is {list(target_shape)}; expected up to {MAX_RANK} dimensions of 0 or more")
+    common_shape = broadcast_shapes(shape, TensorShape(target_shape))
+    if common_shape is None:
+        raise ParseError(f"its input of shape {shape} cannot be broadcast to {TensorShape(target_shape)}")
+    if common_shape == shape:
         return node.value(0)
-    return node.result(BroadcastTo(node.concrete(common, "result")), node.value(0))
+    return node.result(BroadcastTo(node.concrete(common_shape, "result")), node.value(0))
 
 
 @operator("Tile", since=6)

@@ -148,13 +148,13 @@ def _axes_by_sizes(node: Node, axis_numbers: Sequence[int]) -> list[_Axis]:
     shape, sizes = node.info(0).shape, node.dimensions_of(3, "sizes")
     if len(sizes) != len(axis_numbers):
         raise ParseError(f"it has {len(sizes)} sizes for {len(axis_numbers)} axes")
-    changed = [(axis, size) for axis, size in zip(axis_numbers, sizes, strict=True) if size is not shape[axis]]
-    for axis, size in changed:
+    changed_axes = [(axis, size) for axis, size in zip(axis_numbers, sizes, strict=True) if size is not shape[axis]]
+    for axis, size in changed_axes:
         if isinstance(size, Dim) or isinstance(shape[axis], Dim):
             node.open_shape(f"its dimensions along axis {axis} are not known")
     policy = node.text("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
-        return [_Axis(axis, shape[axis], size, size / max(1, shape[axis])) for axis, size in changed]
+        return [_Axis(axis, shape[axis], size, size / max(1, shape[axis])) for axis, size in changed_axes]
     choose = {"not_larger": min, "not_smaller": max}.get(policy)
     if choose is None:
         raise ParseError(f"its keep_aspect_ratio_policy is {policy!r}")
@@ -195,26 +195,26 @@ def _applied(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
     op = _same_operator(node, axes, style)
     if op is not None:
         return node.result(op, node.value(0))
-    outside = _outside(node, axes) if style.crops else None
+    is_outside = _outside(node, axes) if style.crops else None
     *other_axes, last_axis = axes
     resized = node.value(0)
     for axis in other_axes:
-        resized = _resized_along(node, resized, axis, style, last=False)
-    resized = _resized_along(node, resized, last_axis, style, last=outside is None)
-    if outside is None:
+        resized = _resized_along(node, resized, axis, style, is_last=False)
+    resized = _resized_along(node, resized, last_axis, style, is_last=is_outside is None)
+    if is_outside is None:
         return resized
     extrapolated = node.scalar_like(node.number("extrapolation_value", 0.0), resized)
-    return node.result(Where(), node.constant(outside), extrapolated, resized)
+    return node.result(Where(), node.constant(is_outside), extrapolated, resized)
 
 
 def _outside(node: Node, axes: Sequence[_Axis]) -> NDArray[np.bool_] | None:
     """Return a broadcastable mask of the result's pixels that are outside of the input; None if there are none."""
-    outside = np.zeros((1,) * node.info(0).rank, bool)
+    is_outside = np.zeros((1,) * node.info(0).rank, bool)
     for axis in axes:
         coordinates = _input_coordinates(axis, "tf_crop_and_resize")
         beyond = (coordinates < 0) | (coordinates > axis.size - 1)
-        outside = outside | np.expand_dims(beyond, [i for i in range(outside.ndim) if i != axis.number])
-    return outside if outside.any() else None
+        is_outside = is_outside | np.expand_dims(beyond, [i for i in range(is_outside.ndim) if i != axis.number])
+    return is_outside if is_outside.any() else None
 
 
 def _same_operator(node: Node, axes: Sequence[_Axis], style: _Style) -> Resize | None:
@@ -251,8 +251,8 @@ def _agrees(op: Resize, axis: _Axis, style: _Style) -> bool:
     return bool(np.allclose(expected, sampled, rtol=0, atol=1e-6 * axis.size))
 
 
-def _resized_along(node: Node, value: Value, axis: _Axis, style: _Style, last: bool) -> Value:
-    make = node.result if last else node.step
+def _resized_along(node: Node, value: Value, axis: _Axis, style: _Style, is_last: bool) -> Value:
+    make = node.result if is_last else node.step
     if style.mode == "nearest":
         return make(Gather(axis.number), value, node.constant(_nearest_indices(axis, style)))
     rank = value.known.rank
@@ -295,15 +295,15 @@ def _input_coordinates(axis: _Axis, coordinates: str) -> Floats:
 
 def _nearest_indices(axis: _Axis, style: _Style) -> NDArray[np.int64]:
     coordinates = _input_coordinates(axis, style.coordinates)
-    rounded = {
+    rounded_positions = {
         "round_prefer_floor": np.ceil(coordinates - 0.5),
         "round_prefer_ceil": np.floor(coordinates + 0.5),
         "floor": np.floor(coordinates),
         "ceil": np.ceil(coordinates),
     }
-    if style.nearest_mode not in rounded:
+    if style.nearest_mode not in rounded_positions:
         raise ParseError(f"its nearest_mode is {style.nearest_mode!r}")
-    return np.clip(rounded[style.nearest_mode], 0, axis.size - 1).astype(np.int64)
+    return np.clip(rounded_positions[style.nearest_mode], 0, axis.size - 1).astype(np.int64)
 
 
 def _weights(axis: _Axis, style: _Style) -> Floats:
@@ -330,6 +330,6 @@ def _weights(axis: _Axis, style: _Style) -> Floats:
 
 def _cubic(distance: Floats, a: float) -> Floats:
     """Return the weights of Keys' cubic convolution for distances in pixels; `a` is the coefficient of the kernel."""
-    inner = ((a + 2) * distance - (a + 3)) * distance**2 + 1
-    outer = ((distance - 5) * distance + 8) * distance * a - 4 * a
-    return np.where(distance <= 1, inner, np.where(distance < 2, outer, 0))
+    near_weights = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    far_weights = ((distance - 5) * distance + 8) * distance * a - 4 * a
+    return np.where(distance <= 1, near_weights, np.where(distance < 2, far_weights, 0))

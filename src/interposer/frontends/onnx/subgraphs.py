@@ -202,8 +202,8 @@ def _problems(graph: Message, depth: int) -> Iterator[str]:
     defined = [*(value.name for value in graph.input), *(tensor.name for tensor in graph.initializer)]
     defined += [tensor.values.name for tensor in graph.sparse_initializer]
     defined += [name for node in graph.node for name in node.output if name]
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     for name in defined:
-        if name in seen:
+        if name in seen_names:
             yield f"the graph {graph.name!r} defines the value {name!r} twice"
-        seen.add(name)
+        seen_names.add(name)

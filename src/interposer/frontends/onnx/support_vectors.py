@@ -50,13 +50,15 @@ def support_vector_classifier(node: Node) -> Sequence[Value]:
 
 def _pairwise(node: Node, vector_counts: Sequence[int], dtype: np.dtype[np.generic]) -> tuple[Array, Array]:
     """Return the weights of the support vectors for each pair of classes, and the offset of each pair."""
-    pairs, ends = list(combinations(range(len(vector_counts)), 2)), np.cumsum(vector_counts)
+    class_pairs, ends = list(combinations(range(len(vector_counts)), 2)), np.cumsum(vector_counts)
     coefficients = np.array(node.numbers("coefficients"), dtype).reshape(len(vector_counts) - 1, sum(vector_counts))
     offsets = np.array(node.numbers("rho"), dtype)
-    if len(offsets) != len(pairs):
-        raise ParseError(f"it has {len(offsets)} numbers in rho; expected {len(pairs)}, one for each pair of classes")
-    weights = np.zeros((sum(vector_counts), len(pairs)), dtype)
-    for column, (first, second) in enumerate(pairs):
+    if len(offsets) != len(class_pairs):
+        raise ParseError(
+            f"it has {len(offsets)} numbers in rho; expected {len(class_pairs)}, one for each pair of classes"
+        )
+    weights = np.zeros((sum(vector_counts), len(class_pairs)), dtype)
+    for column, (first, second) in enumerate(class_pairs):
         for own_class, coefficient_row in ((first, second - 1), (second, first)):
             rows = slice(ends[own_class] - vector_counts[own_class], ends[own_class])
             weights[rows, column] = coefficients[coefficient_row, rows]
@@ -65,13 +67,13 @@ def _pairwise(node: Node, vector_counts: Sequence[int], dtype: np.dtype[np.gener
 
 def _votes(node: Node, scores: Value, num_classes: int) -> Value:
     """Return the number of pairs that each class wins: the first class of a pair if its score is positive."""
-    pairs, dtype = list(combinations(range(num_classes), 2)), scores.known.dtype
+    class_pairs, dtype = list(combinations(range(num_classes), 2)), scores.known.dtype
     is_positive = node.step(GREATER, scores, node.scalar_like(0, scores))
-    gains = np.zeros((len(pairs), num_classes), dtype.numpy)
-    for row, (first, second) in enumerate(pairs):
+    gains = np.zeros((len(class_pairs), num_classes), dtype.numpy)
+    for row, (first, second) in enumerate(class_pairs):
         gains[row, first], gains[row, second] = 1, -1
     votes_without_positives = node.constant(
-        np.bincount([second for _, second in pairs], minlength=num_classes).astype(dtype.numpy)
+        np.bincount([second for _, second in class_pairs], minlength=num_classes).astype(dtype.numpy)
     )
     return node.step(
         FullyConnected(), node.step(Cast(dtype), is_positive), node.constant(gains), votes_without_positives

@@ -139,13 +139,13 @@ def _from_bytes(dtype: DataType, shape: tuple[int, ...], read: Callable[[int], A
     if dtype is DataType.STRING:
         raise ParseError("a tensor of strings must not be given as bytes")
     count = math.prod(shape)
-    stored = read(-(-count * dtype.bits // 8))
+    stored_bytes = read(-(-count * dtype.bits // 8))
     if 0 < dtype.bits < 8:
-        return from_bits(_unpacked(stored, count, dtype.bits), dtype).reshape(shape)
+        return from_bits(_unpacked(stored_bytes, count, dtype.bits), dtype).reshape(shape)
     if dtype is DataType.BOOL:
-        booleans: Array = stored != 0
+        booleans: Array = stored_bytes != 0
         return booleans.reshape(shape)
-    values = stored.view(dtype.numpy.newbyteorder("<") if dtype.numpy.kind in "iuf" else dtype.numpy)
+    values = stored_bytes.view(dtype.numpy.newbyteorder("<") if dtype.numpy.kind in "iuf" else dtype.numpy)
     if values.nbytes >= LEAST_SHARED and values.dtype == dtype.numpy and place_of(values) is not None:
         return values.reshape(shape)  # a mapped file; copied by `core.constants.aligned` where alignment matters
     aligned: Array = np.require(values, dtype.numpy, "A")

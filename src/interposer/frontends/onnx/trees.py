@@ -65,14 +65,17 @@ def tree_ensemble(node: Node) -> Value:
 
     Inner nodes and leaves are numbered separately; a membership test becomes one comparison per member.
     """
-    modes, missing = node.tensor_array("nodes_modes").reshape(-1), integers(node, "nodes_missing_value_tracks_true")
+    modes, follows_missing = (
+        node.tensor_array("nodes_modes").reshape(-1),
+        integers(node, "nodes_missing_value_tracks_true"),
+    )
     nodes = _Nodes(
         features=integers(node, "nodes_featureids"),
         comparisons=modes.astype(np.int64),
         thresholds=node.tensor_array("nodes_splits").reshape(-1).astype(np.float64),
         true_branches=_branches(node, "true"),
         false_branches=_branches(node, "false"),
-        missing_true=missing if missing.size else np.zeros(modes.size, np.int64),
+        missing_true=follows_missing if follows_missing.size else np.zeros(modes.size, np.int64),
     )
     if (modes == _MEMBER).any():
         nodes = _with_members(nodes, node.tensor_array("membership_values").reshape(-1))
@@ -192,10 +195,10 @@ class _Forest:
         self._node = node
         self._keys = list(zip(node.integers("nodes_treeids"), node.integers("nodes_nodeids"), strict=True))
         modes = node.texts("nodes_modes")
-        unknown = set(modes) - _MODES.keys() - {"LEAF"}
-        if len(modes) != len(self._keys) or unknown:
+        unknown_modes = set(modes) - _MODES.keys() - {"LEAF"}
+        if len(modes) != len(self._keys) or unknown_modes:
             found = f"{len(self._keys)} nodes and {len(modes)} modes"
-            raise ParseError(f"it has {found}, of which these are unknown: {sorted(unknown)}")
+            raise ParseError(f"it has {found}, of which these are unknown: {sorted(unknown_modes)}")
         self._is_inner = np.array([mode != "LEAF" for mode in modes], np.bool_)
         self._modes = np.array([_MODES[mode].value for mode in modes if mode != "LEAF"], np.int64)
         branches = np.where(self._is_inner, np.cumsum(self._is_inner) - 1, 0 - np.cumsum(~self._is_inner))

@@ -60,24 +60,24 @@ def set_apart(view: memoryview) -> Apart:
 
 def _without_data(view: memoryview, graph: _Field) -> tuple[list[bytes | memoryview], dict[int, memoryview]]:
     parts_of_graph: list[bytes | memoryview] = []
-    data: dict[int, memoryview] = {}
-    initializer_index, copied = 0, graph.start
+    data_of_initializer: dict[int, memoryview] = {}
+    initializer_index, copied_until = 0, graph.start
     for field in _fields(view, graph.start, graph.end):
         if field.number != _INITIALIZER or field.kind != _BYTES:
             continue
         raw_field = _raw_data(view, field) if field.end - field.start > LEAST_TENSOR else None
         if raw_field is not None:
-            data[initializer_index] = view[raw_field.start : raw_field.end]
+            data_of_initializer[initializer_index] = view[raw_field.start : raw_field.end]
             rest_of_tensor = view[field.start : raw_field.begin], view[raw_field.end : field.end]
             parts_of_graph += [
-                view[copied : field.begin],
+                view[copied_until : field.begin],
                 _tag(_INITIALIZER),
                 encoded_varint(sum(map(len, rest_of_tensor))),
                 *rest_of_tensor,
             ]
-            copied = field.end
+            copied_until = field.end
         initializer_index += 1
-    return [*parts_of_graph, view[copied : graph.end]], data
+    return [*parts_of_graph, view[copied_until : graph.end]], data_of_initializer
 
 
 def _raw_data(view: memoryview, tensor: _Field) -> _Field | None:

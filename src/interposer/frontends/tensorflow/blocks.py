@@ -71,7 +71,7 @@ def _cells(node: Node, x: Value, windows: Windows, border: float) -> list[Value]
     """Return for each element of the window the elements of the padded image that are there, row by row."""
     height, width = (node.known(size, "image's size") for size in x.known.shape[1:3])
     pads = ((0, 0), *zip(windows.before, windows.after, strict=True), (0, 0))
-    padded = node.step(Pad(pads, border), x) if any(map(any, pads)) else x
+    padded_x = node.step(Pad(pads, border), x) if any(map(any, pads)) else x
     counts = [window.places(size) for window, size in zip(windows.along(), (height, width), strict=True)]
     if min(counts) < 1:
         raise ParseError(f"its window of {list(windows.kernel)} does not fit into its input of {[height, width]}")
@@ -81,7 +81,7 @@ def _cells(node: Node, x: Value, windows: Windows, border: float) -> list[Value]
         begin = (0, row * windows.dilations[0], column * windows.dilations[1], 0)
         end = (0, begin[1] + spans[0], begin[2] + spans[1], 0)
         op = StridedSlice(begin, end, (1, *windows.strides, 1), begin_mask=0b1001, end_mask=0b1001)
-        cells.append(node.step(op, padded))
+        cells.append(node.step(op, padded_x))
     return cells
 
 
@@ -101,8 +101,11 @@ def max_pool_with_argmax(node: Node) -> list[Value]:
     if node.flag("include_batch_in_index", False):
         indices = _sum(node, indices, _scaled(node, _divided(node, plane_indices, image_size), image_size))
     dtype = node.dtype("Targmax", DataType.INT64)
-    moved = [node.result(Transpose(_TO_CHANNELS), maxima), node.step(Transpose(_TO_CHANNELS), indices)]
-    return [moved[0], moved[1] if dtype is DataType.INT64 else node.step(Cast(dtype), moved[1])]
+    channels_last_results = [node.result(Transpose(_TO_CHANNELS), maxima), node.step(Transpose(_TO_CHANNELS), indices)]
+    return [
+        channels_last_results[0],
+        channels_last_results[1] if dtype is DataType.INT64 else node.step(Cast(dtype), channels_last_results[1]),
+    ]
 
 
 def _number(node: Node, number: int) -> Value:

@@ -122,13 +122,13 @@ def merge(node: Node) -> list[Result]:
         return [live_inputs[0][0], node.constant(_index(taken_index))]
     if len(live_inputs) != 2:
         raise ParseError(f"it has {len(live_inputs)} inputs; expected one or two")
-    (first, first_guards, first_text), (second, second_guards, second_text) = live_inputs
+    (first_input, first_guards, first_text), (second_input, second_guards, second_text) = live_inputs
     predicate = next((value for value, truth in first_guards if (value, not truth) in second_guards), None)
-    if predicate is None or not isinstance(first, Value) or not isinstance(second, Value):
+    if predicate is None or not isinstance(first_input, Value) or not isinstance(second_input, Value):
         node.unsupported("its inputs are not those of the two branches of a condition")
     node.decided = [first_guards & second_guards] * 2
     is_first = (predicate, True) in first_guards
-    branches = {is_first: (first, first_text), not is_first: (second, second_text)}
+    branches = {is_first: (first_input, first_text), not is_first: (second_input, second_text)}
     index = node.step(Cast(DataType.INT32), predicate)
     if is_first:
         index = node.step(Where(), predicate, node.constant(_index(0)), node.constant(_index(1)))
@@ -213,9 +213,9 @@ def exit_(node: Node) -> Result | list[Result]:
         return body, body.outputs([loop.condition] if test else [loop.places[i].following for i in carried_positions])
 
     def once(values: list[Result], *, test: bool) -> list[Result]:
-        inner = Scope(scope.network, scope.shared, scope.nodes, scope, function=scope.is_function)
-        _enter(inner, loop, values, constants)
-        return inner.converted([loop.condition] if test else [place.following for place in loop.places])
+        inner_scope = Scope(scope.network, scope.shared, scope.nodes, scope, function=scope.is_function)
+        _enter(inner_scope, loop, values, constants)
+        return inner_scope.converted([loop.condition] if test else [place.following for place in loop.places])
 
     results = _looped(node, arguments[:num_carried], carried_positions, convert, once)
     if isinstance(results, Absent):
@@ -241,12 +241,12 @@ def _is_invariant(scope: Scope, place: Place) -> bool:
     text = place.following
     for _ in range(_MOST_STEPS):
         reference = scope.reference(text)
-        inner = scope.message_of(reference.node)
+        producer = scope.message_of(reference.node)
         if reference.node == place.switch:
             return reference.number == 1
-        if inner is None or inner.op != "Identity" or not inner.input:
+        if producer is None or producer.op != "Identity" or not producer.input:
             return False
-        text = inner.input[0]
+        text = producer.input[0]
     return False
 
 
@@ -276,15 +276,15 @@ def _looped(
             convert(info_by_position, test=False),
             convert(info_by_position, test=True),
         )
-        body, test = loop_body.region(results), loop_test.region(test_results)
-        if body is None or test is None:
+        body_region, test_region = loop_body.region(results), loop_test.region(test_results)
+        if body_region is None or test_region is None:
             return Absent.MISSING
-        merged = [*merged_carried(infos, body.infos)]
-        if merged == infos:
+        merged_infos = [*merged_carried(infos, body_region.infos)]
+        if merged_infos == infos:
             break
-        infos = merged
-    captured = list(dict.fromkeys((*test.captured, *body.captured)))
-    graphs = [loop_region.rebound(captured, len(carried_positions)) for loop_region in (test, body)]
+        infos = merged_infos
+    captured = list(dict.fromkeys((*test_region.captured, *body_region.captured)))
+    graphs = [loop_region.rebound(captured, len(carried_positions)) for loop_region in (test_region, body_region)]
     outputs = list(arguments)
     final_values = node.control(While(len(carried_positions)), [*carried, *captured], graphs)
     for position, value in zip(carried_positions, final_values, strict=True):
@@ -327,11 +327,11 @@ def _with_lists(
     _, results = convert(infos, test=False)
     if Absent.MISSING in results:
         return None
-    replaced = list(arguments)
+    replaced_arguments = list(arguments)
     for position, result in zip(carried_positions, results, strict=True):
         argument = arguments[position]
         if isinstance(argument, TensorList):
             if not isinstance(result, TensorList) or result.item is None:
                 node.unsupported("it carries a list to which it does not write")
-            replaced[position] = settled_list(node, argument, result.item)
-    return replaced
+            replaced_arguments[position] = settled_list(node, argument, result.item)
+    return replaced_arguments

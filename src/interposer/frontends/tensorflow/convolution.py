@@ -55,8 +55,8 @@ def depthwise_convolution(node: Node) -> Value:
     layout, x, weights = layout_of(node), node.value(0), _weights(node, 4)
     height, width, channels, multiplier = node.concrete(weights.known.shape, "weights")
     windows = sliding(node, spatial_sizes(node, x, layout), (height, width), layout)
-    flat = reshaped(node, weights, (1, height, width, channels * multiplier))
-    return node.result(DepthwiseConvolution2d(**attributes(windows, layout)), x, flat)
+    flat_weights = reshaped(node, weights, (1, height, width, channels * multiplier))
+    return node.result(DepthwiseConvolution2d(**attributes(windows, layout)), x, flat_weights)
 
 
 @operator("Conv2DBackpropInput")

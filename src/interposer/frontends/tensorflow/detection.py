@@ -40,12 +40,12 @@ def non_max_suppression(node: Node) -> Value:
 @operator("NonMaxSuppressionV4", outputs=("selected_indices", "valid_outputs"))
 def padded_non_max_suppression(node: Node) -> list[Value]:
     """Convert NonMaxSuppressionV4, which also counts the selected boxes, and may pad the indices with zeros."""
-    selected = node.step(Cast(DataType.INT32), _selected(node))
-    count_vector = node.step(Shape(DataType.INT32), selected)
+    selected_boxes = node.step(Cast(DataType.INT32), _selected(node))
+    count_vector = node.step(Shape(DataType.INT32), selected_boxes)
     num_selected = final_reshape(node, count_vector, [])
     if not node.flag("pad_to_max_output_size", False):
-        return [selected, num_selected]
-    return [_padded(node, selected, node.integer_of(2, "max_output_size")), num_selected]
+        return [selected_boxes, num_selected]
+    return [_padded(node, selected_boxes, node.integer_of(2, "max_output_size")), num_selected]
 
 
 @operator("NonMaxSuppressionV5", outputs=("selected_indices", "selected_scores", "valid_outputs"))
@@ -53,13 +53,13 @@ def scored_non_max_suppression(node: Node) -> list[Value]:
     """Convert NonMaxSuppressionV5 without a soft threshold, which returns the scores too."""
     if node.number_of(5, "soft_nms_sigma") != 0:
         node.unsupported("its soft_nms_sigma is not 0")
-    selected = node.step(Cast(DataType.INT32), _selected(node))
-    scores = node.step(Gather(0), node.value(1), selected)
-    num_selected = final_reshape(node, node.step(Shape(DataType.INT32), selected), [])
+    selected_boxes = node.step(Cast(DataType.INT32), _selected(node))
+    scores = node.step(Gather(0), node.value(1), selected_boxes)
+    num_selected = final_reshape(node, node.step(Shape(DataType.INT32), selected_boxes), [])
     if node.flag("pad_to_max_output_size", False):
         max_boxes = node.integer_of(2, "max_output_size")
-        selected, scores = _padded(node, selected, max_boxes), _padded(node, scores, max_boxes)
-    return [selected, scores, num_selected]
+        selected_boxes, scores = _padded(node, selected_boxes, max_boxes), _padded(node, scores, max_boxes)
+    return [selected_boxes, scores, num_selected]
 
 
 def _selected(node: Node) -> Value:
@@ -77,8 +77,8 @@ def _selected(node: Node) -> Value:
         iou_threshold,
         None if score_threshold is None or np.isneginf(score_threshold) else score_threshold,
     )
-    chosen = node.step(op, reshaped(node, boxes, [1, -1, 4]), reshaped(node, scores, [1, 1, -1]))
-    indices = reshaped(node, node.step(Slice((0, 2), (-1, 1)), chosen), [-1])
+    selected_boxes = node.step(op, reshaped(node, boxes, [1, -1, 4]), reshaped(node, scores, [1, 1, -1]))
+    indices = reshaped(node, node.step(Slice((0, 2), (-1, 1)), selected_boxes), [-1])
     if not is_limit_computed:
         return indices
     end = reshaped(node, node.cast(node.value(2), DataType.INT64), [1])
@@ -118,23 +118,25 @@ def _best(node: Node, image: int, max_per_class: int, max_total: int) -> list[Va
     boxes = reshaped(node, node.step(Slice((image, 0, 0, 0), (1, -1, -1, -1)), node.value(0)), [1, -1, 4])
     scores = node.step(Transpose((0, 2, 1)), node.step(Slice((image, 0, 0), (1, -1, -1)), node.value(1)))
     iou_threshold, score_threshold = node.number_of(4, "iou_threshold"), node.number_of(5, "score_threshold")
-    chosen = node.step(NonMaxSuppression(max_per_class, iou_threshold, score_threshold), boxes, scores)
+    selected_boxes = node.step(NonMaxSuppression(max_per_class, iou_threshold, score_threshold), boxes, scores)
     dtype = scores.known.dtype.numpy
     padding = node.constant(np.full(max_total, -np.inf, dtype))
-    padded_scores = node.step(Concat(0), node.step(GatherNd(), scores, chosen), padding)
-    best, ranks = node.steps(TopK(max_total), padded_scores)
-    padded = node.step(Concat(0), chosen, node.constant(np.full((max_total, 3), 0, np.int64)))
-    picked = node.step(Gather(0), padded, ranks)
-    valid = node.step(GREATER, best, node.scalar_like(-np.inf, best))
-    boxes_of_best = node.step(Gather(0), reshaped(node, boxes, [-1, 4]), reshaped(node, _column(node, picked, 2), [-1]))
+    padded_scores = node.step(Concat(0), node.step(GatherNd(), scores, selected_boxes), padding)
+    best_scores, ranks = node.steps(TopK(max_total), padded_scores)
+    padded = node.step(Concat(0), selected_boxes, node.constant(np.full((max_total, 3), 0, np.int64)))
+    picked_rows = node.step(Gather(0), padded, ranks)
+    valid = node.step(GREATER, best_scores, node.scalar_like(-np.inf, best_scores))
+    boxes_of_best = node.step(
+        Gather(0), reshaped(node, boxes, [-1, 4]), reshaped(node, _column(node, picked_rows, 2), [-1])
+    )
     if node.flag("clip_boxes", True):
         boxes_of_best = node.step(Activation(ActivationFunction.BOUNDED_RELU, 1.0, 0.0), boxes_of_best)
-    zero = node.scalar_like(0, best)
-    classes = node.step(Cast(scores.known.dtype), reshaped(node, _column(node, picked, 1), [-1]))
+    zero = node.scalar_like(0, best_scores)
+    classes = node.step(Cast(scores.known.dtype), reshaped(node, _column(node, picked_rows, 1), [-1]))
     num_valid = node.step(Reduce(operation=ReduceOperation.SUM), node.step(Cast(DataType.INT32), valid))
     return [
         node.step(Where(), reshaped(node, valid, [max_total, 1]), boxes_of_best, zero),
-        node.step(Where(), valid, best, zero),
+        node.step(Where(), valid, best_scores, zero),
         node.step(Where(), valid, classes, zero),
         num_valid,
     ]

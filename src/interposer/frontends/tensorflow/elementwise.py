@@ -84,9 +84,9 @@ def safe_product(node: Node) -> Value:
     x, y = node.value(0), node.value(1)
     zero = node.scalar_like(0, x)
     is_zero = node.step(EQUAL, x if node.kind.startswith("X") else y, zero)
-    second = node.step(LOG, y) if node.kind == "Xlogy" else y
+    second_factor = node.step(LOG, y) if node.kind == "Xlogy" else y
     op = DIV if node.kind in {"DivNoNan", "Xdivy"} else MUL
-    return node.result(Where(), is_zero, zero, node.step(op, x, second))
+    return node.result(Where(), is_zero, zero, node.step(op, x, second_factor))
 
 
 @operator("Log1p")

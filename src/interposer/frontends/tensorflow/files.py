@@ -53,12 +53,12 @@ def read_content(source: Source) -> Content:
 def _content(view: memoryview, folder: Path | None) -> Content:
     if not len(view):
         raise ParseError("the file is empty")
-    head = bytes(view[:512])
-    message = foreign(head)
+    first_bytes = bytes(view[:512])
+    message = foreign(first_bytes)
     if message is not None:
         raise ParseError(message)
-    is_text_format = is_text(head)
-    if folder is None and not is_saved_model_content(head):
+    is_text_format = is_text(first_bytes)
+    if folder is None and not is_saved_model_content(first_bytes):
         return Content(_message(GraphDef, view, is_text_format), None, None, len(view))
     return Content(None, _message(SavedModel, view, is_text_format), folder, len(view))
 

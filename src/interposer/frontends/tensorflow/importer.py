@@ -99,8 +99,8 @@ class Scope(Importer):
 
     def define_output(self, reference: Reference, value: Value) -> None:
         """Record what an output of a node stands for, which is not converted."""
-        known = self._results.get(reference.node, ())
-        results = [] if isinstance(known, Absent) else list(known)
+        known_results = self._results.get(reference.node, ())
+        results = [] if isinstance(known_results, Absent) else list(known_results)
         results += [Absent.DEAD] * (reference.number + 1 - len(results))
         results[reference.number] = value
         self._results[reference.node] = results
@@ -160,9 +160,9 @@ class Scope(Importer):
             self._visit(self.reference(text).node, text, done, order)
         return order
 
-    def _visit(self, start: str, text: str, done: set[str], order: list[NodeDef]) -> None:
+    def _visit(self, start: str, text: str, visited: set[str], order: list[NodeDef]) -> None:
         open_nodes: dict[str, Iterator[str]] = {}
-        pending = [] if start in done else [start]
+        pending = [] if start in visited else [start]
         while pending:
             name = pending[-1]
             if name not in open_nodes:
@@ -170,9 +170,9 @@ class Scope(Importer):
                 if node is None:
                     raise ParseError(f"the value {name!r} is not defined, but {self._reader(pending, text)} takes it")
                 open_nodes[name] = self._dependencies(node)
-            inner = next((item for item in open_nodes[name] if item not in done), None)
+            inner = next((item for item in open_nodes[name] if item not in visited), None)
             if inner is None:
-                done.add(name)
+                visited.add(name)
                 order.append(self._nodes[name])
                 pending.pop()
             elif inner in open_nodes:
@@ -310,19 +310,19 @@ class Scope(Importer):
 
         The nodes that switch values into the branch belong to them.
         """
-        pending, seen, outside = [text], set[str](), []
-        while pending:
-            text = pending.pop()
+        pending_texts, seen_nodes, outside_references = [text], set[str](), []
+        while pending_texts:
+            text = pending_texts.pop()
             name = self.reference(text).node
-            if name in seen:
+            if name in seen_nodes:
                 continue
-            seen.add(name)
+            seen_nodes.add(name)
             node = self._nodes.get(name)
             if node is None or not self.is_guarded(text, guard):
-                outside.append(name)
+                outside_references.append(name)
                 continue
-            pending += self._operands(node)
-        return outside
+            pending_texts += self._operands(node)
+        return outside_references
 
     def _operands(self, node: NodeDef) -> list[str]:
         """Return the references to all values on which a node depends directly."""
@@ -390,7 +390,7 @@ class Scope(Importer):
 
 def returned(body: FunctionDef) -> list[str]:
     """Return what the outputs of a function refer to in its body, in the order of its signature."""
-    missing = [arg.name for arg in body.signature.output_arg if arg.name not in body.ret]
-    if missing:
-        raise ParseError(f"the function {body.signature.name!r} does not return its output {missing[0]!r}")
+    missing_outputs = [arg.name for arg in body.signature.output_arg if arg.name not in body.ret]
+    if missing_outputs:
+        raise ParseError(f"the function {body.signature.name!r} does not return its output {missing_outputs[0]!r}")
     return [body.ret[arg.name] for arg in body.signature.output_arg]

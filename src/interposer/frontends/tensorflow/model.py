@@ -140,15 +140,15 @@ def _template(
     with errors_at(path):
         name = "tensorflow" if path is None else Path(os.fsdecode(path)).stem
         model = _read(content, name, outputs, signature, shapes)
-        value = dict(shapes)
+        given_shapes = dict(shapes)
 
         def build(shapes: Shapes, values: Values) -> Network:
             with errors_at(path):
-                return _network(model, {**value, **shapes}, values)
+                return _network(model, {**given_shapes, **shapes}, values)
 
-        inputs = dict(_infos(model, value, {}))
-        known = {} if content.saved_model is None else _signatures_of(_meta_graph(content))
-        signatures = {name: partial(_template, path, content, {}, None, name) for name in known}
+        inputs = dict(_infos(model, given_shapes, {}))
+        known_signatures = {} if content.saved_model is None else _signatures_of(_meta_graph(content))
+        signatures = {name: partial(_template, path, content, {}, None, name) for name in known_signatures}
         return Template(
             model.name, inputs, dict.fromkeys(model.outputs), build, signatures=signatures,
             cuts_at_shapes=content.saved_model is None,
@@ -165,8 +165,8 @@ def signatures(source: Source) -> dict[str, tuple[list[str], list[str]]]:
     """
     with errors_at(None if isinstance(source, bytes | bytearray | memoryview) else os.fspath(source)):
         content = read_content(source)
-        known = {} if content.saved_model is None else _signatures_of(_meta_graph(content))
-        return {name: (list(item.inputs), list(item.outputs)) for name, item in known.items()}
+        known_signatures = {} if content.saved_model is None else _signatures_of(_meta_graph(content))
+        return {name: (list(item.inputs), list(item.outputs)) for name, item in known_signatures.items()}
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -201,15 +201,17 @@ def _signatures_of(meta: MetaGraphDef) -> dict[str, SignatureDef]:
 
 
 def _signature(meta: MetaGraphDef, name: str | None) -> SignatureDef:
-    known = _signatures_of(meta)
-    chosen = name or (_DEFAULT if _DEFAULT in known or len(known) != 1 else next(iter(known)))
-    if chosen in known:
-        return known[chosen]
-    names = ", ".join(known) or "none"
+    known_signatures = _signatures_of(meta)
+    chosen_name = name or (
+        _DEFAULT if _DEFAULT in known_signatures or len(known_signatures) != 1 else next(iter(known_signatures))
+    )
+    if chosen_name in known_signatures:
+        return known_signatures[chosen_name]
+    names = ", ".join(known_signatures) or "none"
     if name is None:
         raise ParseError(f"the SavedModel has no signature {_DEFAULT!r}; choose one with signature= (it has: {names})")
     raise InvalidArgumentError(
-        f"signature: the model has no signature {name!r}{did_you_mean(name, list(known))} (it has: {names})"
+        f"signature: the model has no signature {name!r}{did_you_mean(name, list(known_signatures))} (it has: {names})"
     )
 
 
@@ -222,8 +224,8 @@ def _signed(
         name_of_node = in_graph(tensor.name).node
         shape = tensor.tensor_shape or _declared(nodes.get(name_of_node))
         inputs[key] = _Tensor(name_of_node, tensor.dtype, None if shape is None else shape.dims())
-    known = {key: tensor.name for key, tensor in sorted(signature.outputs.items())}
-    outputs = known if requested is None else _requested(requested, nodes, known)
+    tensor_of_output = {key: tensor.name for key, tensor in sorted(signature.outputs.items())}
+    outputs = tensor_of_output if requested is None else _requested(requested, nodes, tensor_of_output)
     functions = _functions(graph)
     inputs |= _placeholders(graph, functions, outputs, {tensor.node for tensor in inputs.values()})
     variables = Variables(graph, content.folder)
@@ -252,18 +254,20 @@ def _functions(graph: GraphDef) -> dict[str, FunctionDef]:
     return {function.signature.name: function for function in graph.library.function}
 
 
-def _requested(names: Sequence[str], nodes: Mapping[str, NodeDef], known: Mapping[str, str]) -> dict[str, str]:
+def _requested(
+    names: Sequence[str], nodes: Mapping[str, NodeDef], tensor_of_output: Mapping[str, str]
+) -> dict[str, str]:
     if isinstance(names, str):
         raise InvalidArgumentError(f"outputs: {names!r} is one name; expected a list of names")
-    result = {}
+    reference_of_name = {}
     for name in names:
-        if name not in known and in_graph(str(name)).node not in nodes:
-            hint = did_you_mean(str(name), [*known, *nodes])
+        if name not in tensor_of_output and in_graph(str(name)).node not in nodes:
+            hint = did_you_mean(str(name), [*tensor_of_output, *nodes])
             raise InvalidArgumentError(f"outputs: the model has no output or node {name!r}{hint}")
-        result[name] = known.get(name, name)
-    if not result:
+        reference_of_name[name] = tensor_of_output.get(name, name)
+    if not reference_of_name:
         raise InvalidArgumentError("outputs: the list is empty; expected at least one name")
-    return result
+    return reference_of_name
 
 
 def _unread(graph: GraphDef) -> dict[str, str]:
@@ -273,15 +277,15 @@ def _unread(graph: GraphDef) -> dict[str, str]:
     are any others.
     """
     readers = (node for node in graph.node if node.op not in _SUMMARIES)
-    read = {in_graph(text).node for node in readers for text in data_inputs(node)}
+    nodes_read = {in_graph(text).node for node in readers for text in data_inputs(node)}
     before = {name for node in graph.node for name in control_inputs(node)}
-    return _outputs_except(graph, read | before) or _outputs_except(graph, read)
+    return _outputs_except(graph, nodes_read | before) or _outputs_except(graph, nodes_read)
 
 
-def _outputs_except(graph: GraphDef, read: set[str]) -> dict[str, str]:
+def _outputs_except(graph: GraphDef, nodes_read: set[str]) -> dict[str, str]:
     result = {}
     for node in graph.node:
-        if node.name not in read and node.op not in _NO_RESULTS | _SUMMARIES:
+        if node.name not in nodes_read and node.op not in _NO_RESULTS | _SUMMARIES:
             for index in range(_count(node)):
                 name = f"{node.name}:{index}" if index else node.name
                 result[name] = name
@@ -311,22 +315,24 @@ def _placeholders(
     The outputs of nodes in `cuts`, to which the caller gives shapes, are inputs too; what they depend on is not needed.
     """
     scope = Scope(Network(""), Shared(functions, _nothing), graph.node, function=False)
-    replaced = {in_graph(name): name for name in cuts}
-    for reference in replaced:
+    name_of_cut = {in_graph(name): name for name in cuts}
+    for reference in name_of_cut:
         scope.define(reference.node)
     order = scope.needed(outputs.values())
-    needed = {node.name for node in order}
+    needed_names = {node.name for node in order}
     texts = [*outputs.values(), *(text for node in order for text in data_inputs(node))]
-    read = {reference for reference in map(scope.reference, texts) if reference.node not in known}
-    result = {}
+    references_read = {reference for reference in map(scope.reference, texts) if reference.node not in known}
+    placeholders = {}
     for node in graph.node:
-        for reference in sorted(item for item in read if item.node == node.name and _is_replaced(item, replaced)):
-            result[replaced[reference]] = _Tensor(title(reference), _type_of(node), None)
-        if node.op in _PLACEHOLDERS and node.name in needed and node.name not in known:
+        for reference in sorted(
+            item for item in references_read if item.node == node.name and _is_replaced(item, name_of_cut)
+        ):
+            placeholders[name_of_cut[reference]] = _Tensor(title(reference), _type_of(node), None)
+        if node.op in _PLACEHOLDERS and node.name in needed_names and node.name not in known:
             kind, shape = node.attr.get("dtype"), _declared(node)
             dims = None if shape is None else shape.dims()
-            result[node.name] = _Tensor(node.name, (kind.type if kind is not None else None) or 0, dims)
-    return result
+            placeholders[node.name] = _Tensor(node.name, (kind.type if kind is not None else None) or 0, dims)
+    return placeholders
 
 
 def _is_replaced(reference: Reference, replaced: Mapping[Reference, str]) -> bool:
@@ -424,7 +430,7 @@ def _add_inputs(scope: Scope, model: _Model, shapes: Shapes, values: Values) -> 
     check_names({name: value for name, value in values.items() if name not in defaults}, model.inputs)
     for name in defaults:
         scope.define(name, scope.constant(_as_array(values[name], model.graph, name), name, f"input {name!r}"))
-    number = 0
+    binding_id = 0
     infos = dict(_infos(model, shapes, {key: value for key, value in values.items() if key in model.inputs}))
     check_shapes([name for name, info in infos.items() if not info.is_ranked and name not in values])
     for name, info in infos.items():
@@ -433,8 +439,8 @@ def _add_inputs(scope: Scope, model: _Model, shapes: Shapes, values: Values) -> 
             array = value_of(name, info, values[name])
             scope.define_output(in_graph(node), scope.constant(array, name, f"input {name!r}"))
             continue
-        scope.define_input(node, scope.network.add_input_layer(number, info, name=name).output)
-        number += 1
+        scope.define_input(node, scope.network.add_input_layer(binding_id, info, name=name).output)
+        binding_id += 1
 
 
 def _defaults(graph: GraphDef) -> Iterator[tuple[str, NodeDef]]:

@@ -32,14 +32,14 @@ _OPERATIONS: Final = {
 def reduction(node: Node) -> Value:
     """Convert reductions; the axes are an operand, and an empty list of them reduces nothing."""
     x, axes = node.value(0), node.integers_of(1, "axes")
-    rank, keep = x.known.rank, node.flag("keep_dims", False)
+    rank, keeps_dims = x.known.rank, node.flag("keep_dims", False)
     if not axes:
         return node.result(ABS, x) if node.kind == "EuclideanNorm" else x
     for axis in axes:
         checked_axis(axis, rank)
-    op: Op = Reduce(axes, keep, _OPERATIONS[node.kind])
+    op: Op = Reduce(axes, keeps_dims, _OPERATIONS[node.kind])
     if node.kind == "Mean" and x.known.dtype.is_float:
-        op = Mean(axes, keep)
+        op = Mean(axes, keeps_dims)
     return node.result(op, x)
 
 

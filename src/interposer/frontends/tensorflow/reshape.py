@@ -90,13 +90,13 @@ def rank_of(node: Node) -> Value:
 @operator("Fill")
 def fill(node: Node) -> Value:
     """Convert Fill: a tensor of the shape in the first operand, with the value in the second."""
-    value = node.value(1)
+    fill_value = node.value(1)
     shape = node.dimensions_of(0, "dims") if not node.is_computed(0) else None
     if shape is not None and TensorShape(shape).is_concrete:
-        return node.result(BroadcastTo(tuple(shape)), value)
-    if value.constant is not None and value.constant.size == 1 and value.constant.dtype.kind != "O":
-        return node.result(Fill(float(value.constant.reshape(-1)[0]), value.known.dtype), node.value(0))
-    return node.result(DynamicBroadcastTo(), value, node.value(0))
+        return node.result(BroadcastTo(tuple(shape)), fill_value)
+    if fill_value.constant is not None and fill_value.constant.size == 1 and fill_value.constant.dtype.kind != "O":
+        return node.result(Fill(float(fill_value.constant.reshape(-1)[0]), fill_value.known.dtype), node.value(0))
+    return node.result(DynamicBroadcastTo(), fill_value, node.value(0))
 
 
 @operator("ZerosLike", "OnesLike")
@@ -114,15 +114,15 @@ def broadcast_to(node: Node) -> Value:
     x = node.value(0)
     if node.is_computed(1):
         return node.result(DynamicBroadcastTo(), x, node.value(1))
-    target = node.dimensions_of(1, "shape")
-    common = broadcast_shapes(x.known.shape, TensorShape(target))
-    if common is None:
-        raise ParseError(f"its input of shape {x.known.shape} cannot be broadcast to {TensorShape(target)}")
-    if len(common) == x.known.rank and all(map(_is_same, common, x.known.shape)):
+    target_shape = node.dimensions_of(1, "shape")
+    common_shape = broadcast_shapes(x.known.shape, TensorShape(target_shape))
+    if common_shape is None:
+        raise ParseError(f"its input of shape {x.known.shape} cannot be broadcast to {TensorShape(target_shape)}")
+    if len(common_shape) == x.known.rank and all(map(_is_same, common_shape, x.known.shape)):
         return x
-    if not common.is_concrete:
+    if not common_shape.is_concrete:
         return node.result(DynamicBroadcastTo(), x, node.value(1))
-    return node.result(BroadcastTo(tuple(common)), x)
+    return node.result(BroadcastTo(tuple(common_shape)), x)
 
 
 def _is_same(a: int, b: int) -> bool:

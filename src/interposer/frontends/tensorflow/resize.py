@@ -92,28 +92,28 @@ def _weighted(node: Node, weights: Callable[[int, int, bool], NDArray[np.float32
     return node.result(Transpose((0, 2, 3, 1)), node.step(BatchMatMul(), node.constant(rows), resized_rows))
 
 
-def _cubic(size: int, target: int, corners: bool, centers: bool) -> NDArray[np.float32]:
+def _cubic(size: int, target_size: int, corners: bool, centers: bool) -> NDArray[np.float32]:
     """Return the weights of each pixel for each pixel of the result, by Keys' cubic with TensorFlow's parameters."""
-    scale = (size - 1) / (target - 1) if corners and target > 1 else size / target
-    coordinates = (np.arange(target) + 0.5) * scale - 0.5 if centers else np.arange(target) * scale
+    scale = (size - 1) / (target_size - 1) if corners and target_size > 1 else size / target_size
+    coordinates = (np.arange(target_size) + 0.5) * scale - 0.5 if centers else np.arange(target_size) * scale
     a = -0.5 if centers else -0.75
     first_pixels = np.floor(coordinates).astype(np.int64)
-    matrix = np.zeros((target, size))
+    matrix = np.zeros((target_size, size))
     weights = np.stack([_keys(coordinates - (first_pixels + k), a) for k in range(-1, 3)])
     indices = np.stack([first_pixels + k for k in range(-1, 3)])
     if centers:
         weights = np.where((indices >= 0) & (indices < size), weights, 0)
         weights = weights / weights.sum(0)
     for row, column in zip(weights, indices.clip(0, size - 1), strict=True):
-        np.add.at(matrix, (np.arange(target), column), row)
+        np.add.at(matrix, (np.arange(target_size), column), row)
     return matrix.astype(np.float32)
 
 
-def _area(size: int, target: int, corners: bool) -> NDArray[np.float32]:
+def _area(size: int, target_size: int, corners: bool) -> NDArray[np.float32]:
     """Return which part of each pixel of the result is covered by each pixel of the image; the last one is repeated."""
-    scale = (size - 1) / (target - 1) if corners and target > 1 else size / target
-    matrix = np.zeros((target, size))
-    for pixel in range(target):
+    scale = (size - 1) / (target_size - 1) if corners and target_size > 1 else size / target_size
+    matrix = np.zeros((target_size, size))
+    for pixel in range(target_size):
         start, end = pixel * scale, (pixel + 1) * scale
         cells = np.arange(int(np.floor(start)), max(int(np.ceil(end)), int(np.floor(start)) + 1))
         covered = np.minimum(cells + 1, end) - np.maximum(cells, start)
@@ -123,9 +123,9 @@ def _area(size: int, target: int, corners: bool) -> NDArray[np.float32]:
 
 def _keys(distance: NDArray[np.float64], a: float) -> NDArray[np.float64]:
     x = np.abs(distance)
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+    near_weights = ((a + 2) * x - (a + 3)) * x * x + 1
+    far_weights = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, near_weights, np.where(x < 2, far_weights, 0.0))
 
 
 @operator("CropAndResize")
@@ -142,9 +142,9 @@ def crop_and_resize(node: Node) -> Value:
     columns = node.step(Addition(), reshaped(node, _places(node, boxes, 1, width), [-1, 1, width, 1]), zeros)
     grid = node.step(Concat(3), columns, rows)
     sampled = _sampled(node, image, grid, height, width)
-    inside = node.step(LOGICAL_AND, *(_is_inside(node, coordinates) for coordinates in (rows, columns)))
+    is_inside = node.step(LOGICAL_AND, *(_is_inside(node, coordinates) for coordinates in (rows, columns)))
     extrapolated = node.constant(np.array(node.number("extrapolation_value", 0.0), np.float32))
-    return node.result(Where(), inside, sampled, extrapolated)
+    return node.result(Where(), is_inside, sampled, extrapolated)
 
 
 def _places(node: Node, boxes: Value, axis: int, count: int) -> Value:
@@ -153,13 +153,13 @@ def _places(node: Node, boxes: Value, axis: int, count: int) -> Value:
     A single sample is in the middle of the box. The nearest pixels are chosen here, as a half is rounded up.
     """
     last_pixel = max(1, node.known(node.info(0).shape[1 + axis], "image's size") - 1)
-    first, last = (node.step(Slice((0, axis + offset), (-1, 1)), boxes) for offset in (0, 2))
+    first_edges, last_edges = (node.step(Slice((0, axis + offset), (-1, 1)), boxes) for offset in (0, 2))
     if count > 1:
-        steps, extent = np.arange(count, dtype=np.float64), node.step(Subtraction(), last, first)
-        start = _times(node, first, last_pixel)
+        steps, extent = np.arange(count, dtype=np.float64), node.step(Subtraction(), last_edges, first_edges)
+        start = _times(node, first_edges, last_pixel)
         step_size = _times(node, extent, last_pixel / (count - 1))
     else:
-        steps, start = np.zeros(1), _times(node, node.step(Addition(), first, last), 0.5 * last_pixel)
+        steps, start = np.zeros(1), _times(node, node.step(Addition(), first_edges, last_edges), 0.5 * last_pixel)
         step_size = start
     scaled = node.step(Multiplication(), step_size, node.constant(steps[np.newaxis].astype(np.float32)))
     pixels = node.step(Addition(), scaled, start)
@@ -173,8 +173,8 @@ def _rounded(node: Node, pixels: Value, last: int) -> Value:
     rounded = node.step(FLOOR, node.step(Addition(), pixels, node.scalar_like(0.5, pixels)))
     low = node.step(LESS, pixels, node.scalar_like(0, pixels))
     high = node.step(GREATER, pixels, node.scalar_like(last, pixels))
-    outside = node.step(LOGICAL_OR, low, high)
-    return node.step(Where(), outside, pixels, rounded)
+    is_outside = node.step(LOGICAL_OR, low, high)
+    return node.step(Where(), is_outside, pixels, rounded)
 
 
 def _times(node: Node, tensor: Value, factor: float) -> Value:

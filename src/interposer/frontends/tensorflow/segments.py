@@ -39,10 +39,10 @@ def dynamic_partition(node: Node) -> list[Value]:
     num_partitions, data, numbers = node.integer("num_partitions"), node.value(0), node.value(1)
     if not 1 <= num_partitions <= _MOST_PARTITIONS:
         raise ParseError(f"its num_partitions is {num_partitions}; expected 1 to {_MOST_PARTITIONS}")
-    rows, flat = _rows(node, data, numbers), reshaped(node, numbers, [-1])
+    rows, flat_numbers = _rows(node, data, numbers), reshaped(node, numbers, [-1])
     partitions = []
     for number in range(num_partitions):
-        is_chosen = node.step(EQUAL, flat, node.scalar_like(number, flat))
+        is_chosen = node.step(EQUAL, flat_numbers, node.scalar_like(number, flat_numbers))
         partitions.append(node.result(Compress(0), rows, is_chosen))
     return partitions
 
@@ -90,12 +90,12 @@ def _shape_of(node: Node, numbers: Value, rows: Value) -> Value:
 @operator("SegmentSum", "SegmentMean")
 def segment_sum(node: Node) -> Value:
     """Convert SegmentSum and SegmentMean: the sum or mean of the rows with the same number; 0 without any."""
-    data, numbers = node.value(0), node.value(1)
-    total = _summed(node, data, numbers)
+    data, segment_numbers = node.value(0), node.value(1)
+    sums = _summed(node, data, segment_numbers)
     if node.kind == "SegmentSum":
-        return total
-    counts = _summed(node, node.step(BroadcastTo((1,)), node.scalar_like(1, data)), numbers, like=data)
-    return node.result(Division(), total, node.step(Maximum(), counts, node.scalar_like(1, data)))
+        return sums
+    counts = _summed(node, node.step(BroadcastTo((1,)), node.scalar_like(1, data)), segment_numbers, like=data)
+    return node.result(Division(), sums, node.step(Maximum(), counts, node.scalar_like(1, data)))
 
 
 def _summed(node: Node, rows: Value, numbers: Value, like: Value | None = None) -> Value:
@@ -115,8 +115,8 @@ def unsorted_segments(node: Node) -> Value:
 
     They are written to an extra row, which is sliced off.
     """
-    data, numbers, count = node.value(0), node.value(1), node.integer_of(2, "num_segments")
-    shape = data.known.shape[numbers.known.rank :]
+    data, segment_numbers, count = node.value(0), node.value(1), node.integer_of(2, "num_segments")
+    shape = data.known.shape[segment_numbers.known.rank :]
     if any(isinstance(size, Dim) for size in shape):
         node.open_shape("the size of a row is not known")
     if not 0 <= count < 1 << 31:
@@ -124,8 +124,8 @@ def unsorted_segments(node: Node) -> Value:
     function, dtype = _UNSORTED[node.kind], data.known.dtype
     start = node.constant(np.full((), _neutral(function, dtype), dtype.numpy))
     base = node.step(BroadcastTo((count + 1, *shape)), start)
-    positions = _column(node, _nonnegative(node, reshaped(node, numbers, [-1]), count))
-    scattered = node.step(ScatterNd(function), base, positions, _rows(node, data, numbers))
+    positions = _column(node, _nonnegative(node, reshaped(node, segment_numbers, [-1]), count))
+    scattered = node.step(ScatterNd(function), base, positions, _rows(node, data, segment_numbers))
     return node.result(Slice((0,) * (1 + len(shape)), (count, *shape)), scattered)
 
 

@@ -52,8 +52,8 @@ def diagonal(node: Node) -> Value:
     if x.known.rank < 2:
         raise ParseError(f"its input has the shape {x.known.shape}; expected matrices")
     rows, columns = (node.known(size, "matrices' size") for size in x.known.shape[-2:])
-    flat = reshaped(node, x, [*x.known.shape[:-2], rows * columns], x.known.rank - 2)
-    return node.result(Gather(-1), flat, node.constant(np.arange(min(rows, columns)) * (columns + 1)))
+    flat_x = reshaped(node, x, [*x.known.shape[:-2], rows * columns], x.known.rank - 2)
+    return node.result(Gather(-1), flat_x, node.constant(np.arange(min(rows, columns)) * (columns + 1)))
 
 
 def _check_main(node: Node, index: int) -> None:
@@ -105,23 +105,23 @@ def top_k_by_attribute(node: Node) -> list[Value]:
 @operator("OneHot")
 def one_hot(node: Node) -> Value:
     """Convert OneHot; negative indices select nothing."""
-    on, off = node.value(2), node.value(3)
-    depth, axis, dtype = node.integer_of(1, "depth"), node.integer("axis", -1), on.known.dtype
+    on_value, off_value = node.value(2), node.value(3)
+    depth, axis, dtype = node.integer_of(1, "depth"), node.integer("axis", -1), on_value.known.dtype
     if not 0 <= depth < 1 << 24:
         raise ParseError(f"its depth is {depth}")
-    if on.constant is not None and off.constant is not None and dtype is not DataType.STRING:
-        high, low = float(on.constant.reshape(-1)[0]), float(off.constant.reshape(-1)[0])
+    if on_value.constant is not None and off_value.constant is not None and dtype is not DataType.STRING:
+        high, low = float(on_value.constant.reshape(-1)[0]), float(off_value.constant.reshape(-1)[0])
         return node.result(OneHot(depth, axis, high, low, dtype), node.value(0))
     one_hot_ones = node.step(OneHot(depth, axis), node.value(0))
-    return node.result(Where(), node.step(EQUAL, one_hot_ones, node.scalar_like(1, one_hot_ones)), on, off)
+    return node.result(Where(), node.step(EQUAL, one_hot_ones, node.scalar_like(1, one_hot_ones)), on_value, off_value)
 
 
 @operator("MatrixBandPart")
 def band(node: Node) -> Value:
     """Convert MatrixBandPart: keep diagonals below and above the main one; -1 keeps all."""
-    x, below, above = node.value(0), node.integer_of(1, "num_lower"), node.integer_of(2, "num_upper")
+    x, num_below, num_above = node.value(0), node.integer_of(1, "num_lower"), node.integer_of(2, "num_upper")
     for error in () if x.known.rank >= 2 else [f"its input has the shape {x.known.shape}; expected matrices"]:
         raise ParseError(error)
-    if below >= 0:
-        x = node.step(Trilu(-below, upper=True), x)
-    return x if above < 0 else node.step(Trilu(above, upper=False), x)
+    if num_below >= 0:
+        x = node.step(Trilu(-num_below, upper=True), x)
+    return x if num_above < 0 else node.step(Trilu(num_above, upper=False), x)

@@ -19,20 +19,22 @@ def change_case(node: Node) -> Value:
     x, case = node.value(0), CaseChange.LOWER if node.kind == "StringLower" else CaseChange.UPPER
     if x.known.rank == 1:
         return node.result(StringNormalizer(case), x)
-    flat = node.step(StringNormalizer(case), reshaped(node, x, [-1]))
-    return final_reshape_like(node, flat, x)
+    flat_texts = node.step(StringNormalizer(case), reshaped(node, x, [-1]))
+    return final_reshape_like(node, flat_texts, x)
 
 
 @operator("StringJoin")
 def join(node: Node) -> Value:
     """Convert StringJoin: concatenate strings element by element, with a separator between them."""
     separator = node.text("separator", "")
-    joined, *others = node.values()
+    joined_text, *others = node.values()
     separator_value = node.constant(np.array(separator, object)) if separator else None
     for value in others:
-        joined = joined if separator_value is None else node.step(StringConcat(), joined, separator_value)
-        joined = node.result(StringConcat(), joined, value)
-    return joined
+        joined_text = (
+            joined_text if separator_value is None else node.step(StringConcat(), joined_text, separator_value)
+        )
+        joined_text = node.result(StringConcat(), joined_text, value)
+    return joined_text
 
 
 @operator("StaticRegexFullMatch")

@@ -106,9 +106,9 @@ def _input(node: NodeDef, index: int) -> str:
 
 def _bodies(body: _Body, functions: Mapping[str, FunctionDef]) -> Iterator[_Body]:
     """Yield the graph and the bodies of all functions that it calls, up to a limit."""
-    graph, pending, count = body, [body], 0
-    while pending and count < _MOST_BODIES:
-        body = pending.pop()
+    graph, pending_bodies, count = body, [body], 0
+    while pending_bodies and count < _MOST_BODIES:
+        body = pending_bodies.pop()
         count += 1
         yield body
         for node in body.nodes.values():
@@ -116,7 +116,7 @@ def _bodies(body: _Body, functions: Mapping[str, FunctionDef]) -> Iterator[_Body
             if function is not None:
                 passed = dict(zip((arg.name for arg in function.signature.input_arg), data_inputs(node), strict=False))
                 arguments = {name: (body, text) for name, text in passed.items()}
-                pending.append(_Body({inner.name: inner for inner in function.node_def}, arguments, graph))
+                pending_bodies.append(_Body({inner.name: inner for inner in function.node_def}, arguments, graph))
 
 
 def _called(node: NodeDef) -> str:

@@ -20,8 +20,8 @@ _LARGEST: Final = 2**31 - 1
 def spatial_axes(layout: DataLayout) -> tuple[int, ...]:
     """Return the positions of the spatial axes in a layout of images or volumes."""
     count = 2 if layout in {DataLayout.NHWC, DataLayout.NCHW} else 3
-    first = 1 if layout.channels_last else 2
-    return tuple(range(first, first + count))
+    first_axis = 1 if layout.channels_last else 2
+    return tuple(range(first_axis, first_axis + count))
 
 
 def spatial_sizes(node: Node, value: Value, layout: DataLayout) -> tuple[int, ...]:

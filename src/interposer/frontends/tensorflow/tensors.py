@@ -90,11 +90,11 @@ def from_bytes(data: memoryview, dtype: DataType, shape: tuple[int, ...]) -> Arr
     num_bytes = math.prod(shape) * dtype.itemsize
     if len(data) != num_bytes:
         raise ParseError(f"a tensor holds {len(data)} bytes of data; its type and shape ask for {num_bytes}")
-    raw = np.frombuffer(data, np.uint8)
+    raw_bytes = np.frombuffer(data, np.uint8)
     if dtype is DataType.BOOL:
-        booleans: Array = raw != 0
+        booleans: Array = raw_bytes != 0
         return booleans.reshape(shape)
-    values = raw.view(dtype.numpy)
+    values = raw_bytes.view(dtype.numpy)
     if values.nbytes >= LEAST_SHARED and place_of(values) is not None:
         return values.reshape(shape)  # a mapped file; copied by `core.constants.aligned` where alignment matters
     aligned: Array = np.require(values, dtype.numpy, "A")

@@ -172,8 +172,8 @@ class _Parser:
 
 
 def _unescaped(literal: str) -> bytes:
-    raw = literal.encode("utf-8", "surrogateescape")
-    return raw if b"\\" not in raw else _ESCAPE.sub(_character, raw)
+    literal_bytes = literal.encode("utf-8", "surrogateescape")
+    return literal_bytes if b"\\" not in literal_bytes else _ESCAPE.sub(_character, literal_bytes)
 
 
 def _character(match: re.Match[bytes]) -> bytes:
