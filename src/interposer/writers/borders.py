@@ -107,9 +107,9 @@ def border_of_layer(layer: Layer, legalize: Legalization) -> Border:
 
 
 def _border_of_view(view: SubgraphView, legalize: Callable[[Graph], Graph]) -> Border:
-    unknown = [value.name for value in (*view.operands, *view.outputs) if value.info is None]
-    if unknown:
-        raise InvalidNetworkError([f"the tensor {name} has no known info" for name in unknown], view.graph.name)
+    unknown_names = [value.name for value in (*view.operands, *view.outputs) if value.info is None]
+    if unknown_names:
+        raise InvalidNetworkError([f"the tensor {name} has no known info" for name in unknown_names], view.graph.name)
     outputs = list(view.outputs) or [value for layer in view for value in layer.outputs if not value.uses]
     return _border_of_part(view.graph.name, view.layers, view.constants, view.inputs, outputs, legalize)
 

@@ -95,9 +95,9 @@ RecordT = TypeVar("RecordT", bound=_Record)
 
 def live(records: Sequence[RecordT], outputs: Iterable[object]) -> list[RecordT]:
     """Return those of `records`, which are in topological order, that `outputs` depend on."""
-    needed, kept = set(outputs), list[RecordT]()
+    needed_outputs, live_records = set(outputs), list[RecordT]()
     for record in reversed(records):
-        if needed.intersection(record.outputs):
-            needed.update(record.reads)
-            kept.append(record)
-    return kept[::-1]
+        if needed_outputs.intersection(record.outputs):
+            needed_outputs.update(record.reads)
+            live_records.append(record)
+    return live_records[::-1]

@@ -74,8 +74,8 @@ def _reduced(operation: ReduceOperation, x: Value | New, axes: tuple[int, ...]) 
 
 def _nearest(x: New) -> New:
     """Round to whole numbers, halves away from zero."""
-    raised = New(Addition(), [_unary(UnaryOperation.ABS, x), _number(0.5)])
-    return New(Multiplication(), [New(Floor(), [raised]), _unary(UnaryOperation.SIGN, x)])
+    raised_magnitude = New(Addition(), [_unary(UnaryOperation.ABS, x), _number(0.5)])
+    return New(Multiplication(), [New(Floor(), [raised_magnitude]), _unary(UnaryOperation.SIGN, x)])
 
 
 def _unary(operation: UnaryOperation, x: Value | New) -> New:

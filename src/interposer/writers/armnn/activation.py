@@ -66,21 +66,21 @@ def _minus_soft_relu(draft: Draft, x: Tensor, info: TensorInfo) -> Tensor:
     """
     shape = dimensions(info)
     count = math.prod(shape)
-    single, pair = (TensorInfo((count, columns), info.dtype) for columns in (1, 2))
+    single_info, pair_info = (TensorInfo((count, columns), info.dtype) for columns in (1, 2))
     column = draft.reshape(x, (count, 1))
-    magnitude = draft.activation(_NUMBERS[F.ABS], column, giving=single)
-    negative = draft.activation(_NUMBERS[F.LINEAR], magnitude, -1.0, 0.0, giving=single)
-    zeros = draft.activation(_NUMBERS[F.BOUNDED_RELU], column, 0.0, 0.0, giving=single)
-    joined = draft.node("Concat", negative, zeros, giving=pair, descriptor=origins(1, [(count, 1)] * 2))
-    logs = draft.node("LogSoftmax", joined, giving=pair, descriptor={"beta": 1.0, "axis": -1})
-    second = draft.node("Slice", logs, giving=single, descriptor={"begin": (0, 1), "size": (count, 1)})
-    positive = draft.activation(_NUMBERS[F.RELU], column, giving=single)
-    return draft.reshape(draft.node("Subtraction", second, positive, giving=single), shape)
+    magnitude = draft.activation(_NUMBERS[F.ABS], column, giving=single_info)
+    negative = draft.activation(_NUMBERS[F.LINEAR], magnitude, -1.0, 0.0, giving=single_info)
+    zeros = draft.activation(_NUMBERS[F.BOUNDED_RELU], column, 0.0, 0.0, giving=single_info)
+    joined = draft.node("Concat", negative, zeros, giving=pair_info, descriptor=origins(1, [(count, 1)] * 2))
+    logs = draft.node("LogSoftmax", joined, giving=pair_info, descriptor={"beta": 1.0, "axis": -1})
+    second_logs = draft.node("Slice", logs, giving=single_info, descriptor={"begin": (0, 1), "size": (count, 1)})
+    positive = draft.activation(_NUMBERS[F.RELU], column, giving=single_info)
+    return draft.reshape(draft.node("Subtraction", second_logs, positive, giving=single_info), shape)
 
 
 def _mish(draft: Draft, _: Activation, x: Tensor, info: TensorInfo) -> Tensor:
-    bent = _function(draft, F.TANH, _minus_soft_relu(draft, x, info), -1.0, 1.0)
-    return draft.final("Multiplication", x, bent)
+    tanh = _function(draft, F.TANH, _minus_soft_relu(draft, x, info), -1.0, 1.0)
+    return draft.final("Multiplication", x, tanh)
 
 
 def _softsign(draft: Draft, _: Activation, x: Tensor, info: TensorInfo) -> Tensor:
@@ -102,9 +102,9 @@ def _celu(draft: Draft, op: Activation, x: Tensor, info: TensorInfo) -> Tensor:
 def _gelu_tanh(draft: Draft, _: Activation, x: Tensor, info: TensorInfo) -> Tensor:
     """Write x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))."""
     cube = draft.node("Multiplication", _function(draft, F.SQUARE, x), x, giving=info)
-    inner = draft.node("Addition", x, _function(draft, F.LINEAR, cube, 0.044715), giving=info)
-    bent = _function(draft, F.TANH, inner, 1.0, math.sqrt(2 / math.pi))
-    return draft.final("Multiplication", _function(draft, F.LINEAR, x, 0.5), _function(draft, F.LINEAR, bent, 1.0, 1.0))
+    tanh_argument = draft.node("Addition", x, _function(draft, F.LINEAR, cube, 0.044715), giving=info)
+    tanh = _function(draft, F.TANH, tanh_argument, 1.0, math.sqrt(2 / math.pi))
+    return draft.final("Multiplication", _function(draft, F.LINEAR, x, 0.5), _function(draft, F.LINEAR, tanh, 1.0, 1.0))
 
 
 _COMPOSED: Final[dict[F, Callable[[Draft, Activation, Tensor, TensorInfo], Tensor]]] = {
@@ -129,7 +129,7 @@ def softmax(draft: Draft, op: Softmax | LogSoftmax) -> Tensor:
         descriptor = {"beta": op.beta, "axis": axis if axis < rank - 1 else -1}
         return draft.final(kind, x, descriptor=descriptor)
     permutation = [*(number for number in range(rank) if number != axis), axis]
-    moved = draft.transpose(x, permutation)
-    info = TensorInfo(moved.shape, draft.result.dtype, draft.result.quantization)
-    scores = draft.node(kind, moved, giving=info, descriptor={"beta": op.beta})
+    axis_last = draft.transpose(x, permutation)
+    info = TensorInfo(axis_last.shape, draft.result.dtype, draft.result.quantization)
+    scores = draft.node(kind, axis_last, giving=info, descriptor={"beta": op.beta})
     return draft.transpose(scores, sorted(range(rank), key=permutation.__getitem__), final=True)

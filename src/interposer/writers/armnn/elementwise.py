@@ -140,12 +140,12 @@ def _sign(draft: Draft, x: Tensor) -> Tensor:
 
     The factor lets the smallest subnormal number of the type become a normal one above the tiny number.
     """
-    factor, tiny = (2.0**100, 2.0**-60) if x.dtype is DataType.FLOAT32 else (2.0**14, 2.0**-12)
+    factor, threshold = (2.0**100, 2.0**-60) if x.dtype is DataType.FLOAT32 else (2.0**14, 2.0**-12)
     info = TensorInfo(dimensions(draft.result), x.dtype)
     large = draft.activation(ACTIVATIONS.index("LINEAR"), x, factor, giving=info)
     clamped = draft.activation(ACTIVATIONS.index("BOUNDED_RELU"), large, 1.0, -1.0, giving=info)
     magnitude = draft.activation(ACTIVATIONS.index("ABS"), clamped, giving=info)
-    divisor = draft.node("Maximum", magnitude, draft.number(tiny, x, "tiny"), giving=info)
+    divisor = draft.node("Maximum", magnitude, draft.number(threshold, x, "tiny"), giving=info)
     return draft.final("Division", clamped, divisor)
 
 

@@ -38,9 +38,9 @@ def gather(draft: Draft, op: Gather) -> Tensor:
 def _gathered_in_front(draft: Draft, x: Tensor, indices: Tensor, axis: int) -> Tensor:
     """Write a Gather along the first axis, between transposes that move `axis` to the front and back."""
     rank, index_shape = len(dimensions(x.info)), dimensions(indices.info)
-    moved = draft.transpose(x, (axis, *range(axis), *range(axis + 1, rank)))
-    info = TensorInfo((*index_shape, *moved.shape[1:]), x.dtype, x.info.quantization)
-    gathered = draft.node("Gather", moved, indices, giving=info, descriptor={"axis": 0})
+    axis_first = draft.transpose(x, (axis, *range(axis), *range(axis + 1, rank)))
+    info = TensorInfo((*index_shape, *axis_first.shape[1:]), x.dtype, x.info.quantization)
+    gathered = draft.node("Gather", axis_first, indices, giving=info, descriptor={"axis": 0})
     count = len(index_shape)
     permutation = (*range(count, count + axis), *range(count), *range(count + axis, count + rank - 1))
     if draft.info(1).rank:

@@ -44,20 +44,20 @@ def _rows(draft: Draft, x: Tensor, weights: Tensor, bias: Tensor | None, *, tran
 def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
     """Write BatchMatMul; a product with a constant matrix is a FullyConnected layer, which all releases read."""
     a, b = draft.operand(0), draft.operand(1)
-    plain = not (op.transpose_x or op.adjoint_x or op.adjoint_y or b.dtype is DataType.INT16)
-    if b.array is not None and b.info.rank == 2 and plain and not draft.release.prefers("22.11"):
+    is_plain = not (op.transpose_x or op.adjoint_x or op.adjoint_y or b.dtype is DataType.INT16)
+    if b.array is not None and b.info.rank == 2 and is_plain and not draft.release.prefers("22.11"):
         return _rows(draft, a, b, None, transposed=op.transpose_y)
     if any(info is not None and info.quantization is not None and info.quantization.per_axis for info in draft.infos):
         refuse("an operand has several scales")
     fields = {"transposeX": op.transpose_x, "transposeY": op.transpose_y}
     fields |= {"adjointX": op.adjoint_x, "adjointY": op.adjoint_y}
-    first = draft.reshape(a, (1, *dimensions(a.info))) if draft.info(0).rank == 1 else a
-    second = draft.reshape(b, (*dimensions(b.info), 1)) if draft.info(1).rank == 1 else b
-    shape = _product_shape(op, dimensions(first.info), dimensions(second.info))
+    a_matrix = draft.reshape(a, (1, *dimensions(a.info))) if draft.info(0).rank == 1 else a
+    b_matrix = draft.reshape(b, (*dimensions(b.info), 1)) if draft.info(1).rank == 1 else b
+    shape = _product_shape(op, dimensions(a_matrix.info), dimensions(b_matrix.info))
     if shape == dimensions(draft.result):
-        return draft.final("BatchMatMul", first, second, descriptor=fields)
+        return draft.final("BatchMatMul", a_matrix, b_matrix, descriptor=fields)
     info = TensorInfo(shape, draft.result.dtype, draft.result.quantization)
-    return draft.reshape(draft.node("BatchMatMul", first, second, giving=info, descriptor=fields), (), final=True)
+    return draft.reshape(draft.node("BatchMatMul", a_matrix, b_matrix, giving=info, descriptor=fields), (), final=True)
 
 
 def _product_shape(op: BatchMatMul, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

@@ -56,19 +56,19 @@ def written(
 ) -> Written:  # fmt: skip
     """Return the file for a network, and the oldest release that reads it; otherwise like `write`."""
     import_families(__package__)
-    target = release_of(release)
+    target_release = release_of(release)
     border = border_of(network, lambda graph: graph)
     border.refuse_states("Arm NN")
-    sheet = Sheet(target, exact=exact)
+    sheet = Sheet(target_release, exact=exact)
     if release is None and any(map(_computes_weights, border.layers)):
-        target.use("22.05")
+        target_release.use("22.05")
         sheet.weights_as_inputs = True
     refusals = dict([*bind_inputs(border, sheet), *write_layers(border, sheet)])
     for name, refusal in bind_outputs(border, sheet):
         refusals.setdefault(name, refusal)
     if refusals:
         raise UnwritableError("Arm NN", refusals, border.name)
-    return Written(serialized(sheet), max(target.needed, release or target.needed))
+    return Written(serialized(sheet), max(target_release.needed, release or target_release.needed))
 
 
 def _computes_weights(layer: Layer) -> bool:

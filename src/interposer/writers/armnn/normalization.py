@@ -43,12 +43,12 @@ def _as_image(
     """
     x = draft.operand(0)
     shape = dimensions(x.info)
-    last = axis == len(shape) - 1
+    is_last_axis = axis == len(shape) - 1
     if len(shape) == 4 and axis in (1, 3):
-        layout = _NHWC if last else _NCHW
+        layout = _NHWC if is_last_axis else _NCHW
         return draft.final(kind, x, descriptor=descriptor | {"dataLayout": layout}, **fields)
     image = _image_shape(shape, axis, keeps_batch)
-    layout = _NHWC if image[3] == shape[axis] and last else _NCHW
+    layout = _NHWC if image[3] == shape[axis] and is_last_axis else _NCHW
     info = TensorInfo(image, draft.result.dtype, draft.result.quantization)
     image_result = draft.node(
         kind, draft.reshape(x, image), giving=info, descriptor=descriptor | {"dataLayout": layout}, **fields

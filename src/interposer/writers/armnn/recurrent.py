@@ -37,8 +37,8 @@ def _fields(op: Any, *names: str) -> dict[str, Any]:
 def _parameters(draft: Draft, names: Sequence[str]) -> dict[str, Tensor]:
     """Return the weights and biases, which must be constants, by the names of the file."""
     numbers = {_camel(operand.name): number for number, operand in enumerate(draft.layer.op.operands)}
-    present = {name: draft.optional(numbers[name]) for name in names}
-    return {name: draft.stored(tensor, name) for name, tensor in present.items() if tensor is not None}
+    parameter_of_name = {name: draft.optional(numbers[name]) for name in names}
+    return {name: draft.stored(tensor, name) for name, tensor in parameter_of_name.items() if tensor is not None}
 
 
 def _state(draft: Draft, index: int, shape: Sequence[int]) -> Tensor:

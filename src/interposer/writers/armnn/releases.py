@@ -74,6 +74,8 @@ def release_of(name: str | None) -> Release:
         InvalidArgumentError: there is no such release, or it is not supported.
     """
     if name is not None and name not in RELEASES:
-        hint, known = did_you_mean(str(name), RELEASES), ", ".join(RELEASES)
-        raise InvalidArgumentError(f"release: Arm NN has no release {name!r} that is supported{hint} (known: {known})")
+        hint, known_releases = did_you_mean(str(name), RELEASES), ", ".join(RELEASES)
+        raise InvalidArgumentError(
+            f"release: Arm NN has no release {name!r} that is supported{hint} (known: {known_releases})"
+        )
     return Release(name)

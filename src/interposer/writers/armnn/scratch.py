@@ -25,13 +25,13 @@ def scratch_of(lstm: Layer) -> Scratch | None:
     splitter = _only_consumer(lstm.outputs[0], Splitter)
     if splitter is None or len(splitter.outputs) not in (3, 4):
         return None
-    *first, _, forget, output = splitter.outputs
+    *other_gates, _, forget, output = splitter.outputs
     product, stack = _only_consumer(output, Multiplication), _only_consumer(forget, Stack)
     if product is None or stack is None or product.values[0] is not output:
         return None
     cell = product.values[1]
     reshape = _only_consumer(stack.output, Reshape)
-    if reshape is None or list(stack.values) != [*first, cell, forget, product.output]:
+    if reshape is None or list(stack.values) != [*other_gates, cell, forget, product.output]:
         return None
     layers = [splitter, product, stack, reshape, *_activation(cell, lstm)]
     return Scratch(reshape.output, frozenset(layers)) if _are_closed(layers, lstm, cell) else None
@@ -52,5 +52,5 @@ def _are_closed(layers: list[Layer], lstm: Layer, cell: Value) -> bool:
     """Return True if only these layers use what they compute, except for the scratch tensor itself."""
     if cell is not lstm.outputs[2] and cell.producer not in layers:
         return False
-    inner = [layer for layer in layers if not isinstance(layer.op, Reshape)]
-    return all(consumer in layers for layer in inner for value in layer.outputs for consumer in value.consumers)
+    inner_layers = [layer for layer in layers if not isinstance(layer.op, Reshape)]
+    return all(consumer in layers for layer in inner_layers for value in layer.outputs for consumer in value.consumers)

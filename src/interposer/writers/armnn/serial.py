@@ -74,9 +74,9 @@ class _Serializer:
         symmetric = kind in _SYMMETRIC
         fields = {name: self._constant(tensor, symmetric) for name, tensor in step.constants.items()}
         if step.parameters is not None:
-            inner = {name: self._constant(tensor, symmetric) for name, tensor in step.parameters.items()}
+            parameter_tables = {name: self._constant(tensor, symmetric) for name, tensor in step.parameters.items()}
             table = next(field.type for field in SCHEMA.slots(f"{kind}Layer") if field and field.name == "inputParams")
-            fields["inputParams"] = tables.table(table, **inner)
+            fields["inputParams"] = tables.table(table, **parameter_tables)
         if step.descriptor is not None:
             table = next(field.type for field in SCHEMA.slots(f"{kind}Layer") if field and field.name == "descriptor")
             fields["descriptor"] = self._plain(table, step.descriptor)
@@ -106,29 +106,29 @@ class _Serializer:
     def _plain(self, table: str, numbers_by_field: Mapping[str, Any]) -> int:
         """Add a table of numbers, vectors and other tables, such as a descriptor, and return its place."""
         fields = {field.name: field for field in SCHEMA.slots(table) if field}
-        added: dict[str, Any] = {}
+        value_by_field: dict[str, Any] = {}
         for name, content in numbers_by_field.items():
             field = fields[name]
             if field.kind == "scalar":
-                added[name] = content
+                value_by_field[name] = content
             elif field.kind == "vector":
-                added[name] = self._tables.numbers(content, {"u32": "uint32", "i32": "int32"}[field.type])
+                value_by_field[name] = self._tables.numbers(content, {"u32": "uint32", "i32": "int32"}[field.type])
             elif field.kind == "table":
-                added[name] = self._plain(field.type, content)
+                value_by_field[name] = self._plain(field.type, content)
             else:
-                added[name] = self._tables.tables([self._plain(field.type, row) for row in content])
-        return self._tables.table(table, **added)
+                value_by_field[name] = self._tables.tables([self._plain(field.type, row) for row in content])
+        return self._tables.table(table, **value_by_field)
 
     def _info(self, tensor: Tensor, *, is_constant: bool = False, symmetric: bool = False) -> int:
         tables, info, q = self._tables, tensor.info, tensor.scales or tensor.info.quantization
         scales = tables.numbers(q.scales, "float32") if q is not None and q.per_axis else None
-        plain = 1.0 if type_name(info) in {"QAsymmU8", "QAsymmS8"} else 0.0
+        is_per_tensor = 1.0 if type_name(info) in {"QAsymmU8", "QAsymmS8"} else 0.0
         symmetric = symmetric or scales is not None
         return tables.table(
             "TensorInfo",
             dimensions=tables.numbers(dimensions(info), "uint32"),
             dataType=DATA_TYPES.index(type_name(info, symmetric=symmetric)),
-            quantizationScale=plain if q is None else q.scale,
+            quantizationScale=is_per_tensor if q is None else q.scale,
             quantizationOffset=0 if q is None else q.zero_point,
             quantizationScales=scales,
             quantizationDim=q.axis if q is not None and q.per_axis else None,

@@ -73,17 +73,17 @@ def _hard_sigmoid(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 def _gelu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
     if draft.opset >= 20:
         return draft.node("Gelu", x)
-    turned = draft.node("Erf", scaled(draft, x, math.sqrt(0.5)))
-    return draft.node("Mul", x, _linear(draft, turned, 0.5, 0.5))
+    erf = draft.node("Erf", scaled(draft, x, math.sqrt(0.5)))
+    return draft.node("Mul", x, _linear(draft, erf, 0.5, 0.5))
 
 
 def _gelu_tanh(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
     if draft.opset >= 20:
         return draft.node("Gelu", x, approximate="tanh")
     cubed = draft.node("Mul", draft.node("Mul", x, x), x)
-    inner = draft.node("Add", x, scaled(draft, cubed, 0.044715))
-    turned = draft.node("Tanh", scaled(draft, inner, math.sqrt(2 / math.pi)))
-    return draft.node("Mul", x, _linear(draft, turned, 0.5, 0.5))
+    tanh_argument = draft.node("Add", x, scaled(draft, cubed, 0.044715))
+    tanh = draft.node("Tanh", scaled(draft, tanh_argument, math.sqrt(2 / math.pi)))
+    return draft.node("Mul", x, _linear(draft, tanh, 0.5, 0.5))
 
 
 def _swish(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
@@ -103,8 +103,8 @@ def _leaky_relu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def _elu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
-    below = draft.node("Elu", draft.clip(x, None, 0))
-    return draft.node("Add", draft.node("Relu", x), scaled(draft, below, a))
+    negative_part = draft.node("Elu", draft.clip(x, None, 0))
+    return draft.node("Add", draft.node("Relu", x), scaled(draft, negative_part, a))
 
 
 def _selu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
@@ -121,9 +121,9 @@ def _thresholded_relu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def _shrink(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
-    above, below = draft.node("Greater", x, draft.like(a, x)), draft.node("Less", x, draft.like(-a, x))
-    raised = draft.node("Where", below, draft.node("Add", x, draft.like(b, x)), draft.like(0, x))
-    return draft.node("Where", above, draft.node("Sub", x, draft.like(b, x)), raised)
+    is_above, is_below = draft.node("Greater", x, draft.like(a, x)), draft.node("Less", x, draft.like(-a, x))
+    raised_below = draft.node("Where", is_below, draft.node("Add", x, draft.like(b, x)), draft.like(0, x))
+    return draft.node("Where", is_above, draft.node("Sub", x, draft.like(b, x)), raised_below)
 
 
 _FUNCTIONS: Final[dict[ActivationFunction, Function]] = {

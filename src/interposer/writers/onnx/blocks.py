@@ -36,8 +36,8 @@ def space_to_batch(draft: Draft, op: SpaceToBatchNd) -> Tensor:
     x, shape = _padded(draft, op), list(draft.shape(0))
     for axis, pair in zip(op.axes, op.pad_list, strict=True):
         shape[axis] += sum(pair)
-    divided_shape, inner, outer = _divided(shape, op.axes, op.block_shape)
-    permutation = [*inner, *(i for i in range(len(divided_shape)) if i not in inner)]
+    divided_shape, inner_axes, outer_axes = _divided(shape, op.axes, op.block_shape)
+    permutation = [*inner_axes, *(i for i in range(len(divided_shape)) if i not in inner_axes)]
     transposed = draft.transpose(draft.reshape(x, divided_shape), permutation)
     result_shape = [n // op.block_shape[op.axes.index(i)] if i in op.axes else n for i, n in enumerate(shape)]
     result_shape[0] *= math.prod(op.block_shape)
@@ -51,16 +51,16 @@ def _divided(shape: Sequence[int], axes: Sequence[int], block: Sequence[int]) ->
     positions of the inner axes, and those of the outer axes.
     """
     divided_shape: list[int] = []
-    inner, outer = [], []
+    inner_axes, outer_axes = [], []
     for axis, dimension in enumerate(shape):
         if axis in axes:
             size = block[list(axes).index(axis)]
-            outer.append(len(divided_shape))
-            inner.append(len(divided_shape) + 1)
+            outer_axes.append(len(divided_shape))
+            inner_axes.append(len(divided_shape) + 1)
             divided_shape += [dimension // size, size]
         else:
             divided_shape.append(dimension)
-    return divided_shape, inner, outer
+    return divided_shape, inner_axes, outer_axes
 
 
 def _padded(draft: Draft, op: SpaceToBatchNd) -> Tensor:
@@ -87,10 +87,14 @@ def batch_to_space(draft: Draft, op: BatchToSpaceNd) -> Tensor:
         permutation += [op.axes.index(axis)] if axis in op.axes else []
     uncropped_shape = [n * block[op.axes.index(i)] if i in op.axes else n for i, n in enumerate(shape)]
     uncropped_shape[0] = shape[0] // math.prod(block)
-    merged = draft.reshape(draft.transpose(draft.reshape(draft.operand(0), split_shape), permutation), uncropped_shape)
+    merged_image = draft.reshape(
+        draft.transpose(draft.reshape(draft.operand(0), split_shape), permutation), uncropped_shape
+    )
     cropped_axes = [(axis, pair) for axis, pair in zip(op.axes, op.crops, strict=True) if any(pair)]
     ends = [uncropped_shape[axis] - cropped for axis, (_, cropped) in cropped_axes]
-    return draft.slice(merged, [start for _, (start, _) in cropped_axes], ends, [axis for axis, _ in cropped_axes])
+    return draft.slice(
+        merged_image, [start for _, (start, _) in cropped_axes], ends, [axis for axis, _ in cropped_axes]
+    )
 
 
 @writer(ChannelShuffle, moves=True)

@@ -17,18 +17,18 @@ def clean(sheet: Sheet, outputs: Sequence[str], annotated: Iterable[str]) -> Non
     `annotated` are the names of constants that quantization annotations use, which are not removed.
     """
     _drop_dead(sheet, outputs)
-    used = {*annotated, *outputs, *(name for node in sheet.nodes for name in node.reads)}
-    sheet.constants = {name: array for name, array in sheet.constants.items() if name in used}
+    used_names = {*annotated, *outputs, *(name for node in sheet.nodes for name in node.reads)}
+    sheet.constants = {name: array for name, array in sheet.constants.items() if name in used_names}
 
 
 def _drop_dead(sheet: Sheet, outputs: Sequence[str]) -> None:
     sheet.nodes = live(sheet.nodes, outputs)
-    needed = {*outputs, *(name for node in sheet.nodes for name in node.reads)}
+    needed_names = {*outputs, *(name for node in sheet.nodes for name in node.reads)}
     for node in sheet.nodes:  # unused optional results need no name
-        known = form(node.kind, sheet.opset)
-        optional = known.optional if known else frozenset()
+        known_form = form(node.kind, sheet.opset)
+        optional = known_form.optional if known_form else frozenset()
         node.outputs = [
-            "" if index in optional and name not in needed else name for index, name in enumerate(node.outputs)
+            "" if index in optional and name not in needed_names else name for index, name in enumerate(node.outputs)
         ]
         while node.outputs and not node.outputs[-1]:
             node.outputs.pop()

@@ -74,8 +74,8 @@ def _region(draft: Draft, region: Graph, formal: int, captured: Sequence[str]) -
 
 
 def _put(draft: Draft, kind: str, inputs: Sequence[str], captured: Sequence[str], **attributes: Any) -> list[Tensor]:
-    present = {name: value for name, value in attributes.items() if value is not None}
-    node = Node(kind, list(inputs), [], present, captured=tuple(captured))
+    present_attributes = {name: value for name, value in attributes.items() if value is not None}
+    node = Node(kind, list(inputs), [], present_attributes, captured=tuple(captured))
     return draft.put(node, [info.dtype for info in draft.results])
 
 
@@ -125,9 +125,9 @@ def while_(draft: Draft, op: While) -> list[Tensor]:
     names = _names(draft, tensors)
     carried, captured = names[: op.num_carried], names[op.num_carried :]
     condition, body = draft.layer.regions
-    first = _first_condition(draft, condition, tensors)
-    inner = _loop_body(draft, condition, body, captured, op.num_carried)
-    return _put(draft, "Loop", ["", first, *carried], captured, body=inner)
+    first_condition = _first_condition(draft, condition, tensors)
+    loop_body = _loop_body(draft, condition, body, captured, op.num_carried)
+    return _put(draft, "Loop", ["", first_condition, *carried], captured, body=loop_body)
 
 
 def _first_condition(draft: Draft, condition: Graph, tensors: Sequence[Tensor]) -> str:
@@ -163,6 +163,6 @@ def _loop_body(draft: Draft, condition: Graph, body: Graph, captured: Sequence[s
 
 
 def _prepend(field: Any, messages: Sequence[Message]) -> None:
-    present = list(field)
+    present_entries = list(field)
     del field[:]
-    field.extend([*messages, *present])
+    field.extend([*messages, *present_entries])

@@ -104,14 +104,14 @@ class Draft(Operands[Tensor]):
         signature = form(kind, self.opset)
         if signature is None:
             refuse(f"opset {self.opset} has no {kind}")
-        narrow, wide = self._types(kind, signature, inputs)
+        narrow_types, wide_types = self._types(kind, signature, inputs)
         operands = [
-            operand and self.cast(operand, wide.get(signature.operand(index), operand.dtype))
+            operand and self.cast(operand, wide_types.get(signature.operand(index), operand.dtype))
             for index, operand in enumerate(inputs)
         ]
         while operands and operands[-1] is None:
             operands.pop()
-        types = [self._result_type(kind, signature, index, narrow, giving) for index in range(count)]
+        result_types = [self._result_type(kind, signature, index, narrow_types, giving) for index in range(count)]
         names = [self.sheet.names.free(f"{self.layer.name}/{kind}") for _ in range(count)]
         attributes = {key: attribute for key, attribute in attributes.items() if attribute is not None}
         for unknown in sorted(attributes.keys() - signature.attributes):
@@ -119,10 +119,10 @@ class Draft(Operands[Tensor]):
         inputs_by_name = [self.name_of(operand) if operand else "" for operand in operands]
         self._nodes.append(Node(kind, inputs_by_name, names, attributes))
         results = []
-        for index, (name, dtype) in enumerate(zip(names, types, strict=True)):
+        for index, (name, dtype) in enumerate(zip(names, result_types, strict=True)):
             variable = signature.result(index)
-            given = wide.get(variable) or widened(signature, variable, dtype) or dtype
-            results.append(self.cast(Tensor(name, given), dtype))
+            result_type = wide_types.get(variable) or widened(signature, variable, dtype) or dtype
+            results.append(self.cast(Tensor(name, result_type), dtype))
         return results
 
     def put(self, node: Node, types: Sequence[DataType]) -> list[Tensor]:
@@ -138,21 +138,21 @@ class Draft(Operands[Tensor]):
 
         An accepted type stays the same. The layer is refused if no accepted type holds all values of an operand.
         """
-        narrow: dict[str, DataType] = {}
-        wide: dict[str, DataType] = {}
+        narrow_types: dict[str, DataType] = {}
+        wide_types: dict[str, DataType] = {}
         for index, operand in enumerate(inputs):
             if operand is None:
                 continue
             if not signature.has_operand(index):
                 refuse(f"{kind} of opset {self.opset} has no operand number {index + 1}")
             name = signature.operand(index)
-            if name in narrow:
+            if name in narrow_types:
                 continue
             accepted = widened(signature, name, operand.dtype)
             if accepted is None:
                 refuse(f"{kind} of ONNX (since opset {signature.since}) takes no {operand.dtype}")
-            narrow[name], wide[name] = operand.dtype, accepted
-        return narrow, wide
+            narrow_types[name], wide_types[name] = operand.dtype, accepted
+        return narrow_types, wide_types
 
     def _result_type(
         self, kind: str, known: Form, index: int, narrow: dict[str, DataType], dtype: DataType | None
@@ -170,13 +170,13 @@ class Draft(Operands[Tensor]):
 
     def takes(self, kind: str, dtype: DataType) -> bool:
         """Return True if the ONNX operator `kind` accepts a first operand of this type without a cast."""
-        known = form(kind, self.opset)
-        return known is not None and known.takes(known.operand(0), dtype)
+        known_form = form(kind, self.opset)
+        return known_form is not None and known_form.takes(known_form.operand(0), dtype)
 
     def gives(self, kind: str, dtype: DataType) -> bool:
         """Return True if the ONNX operator `kind` can return a tensor of this type without a cast."""
-        known = form(kind, self.opset)
-        return known is not None and known.takes(known.result(0), dtype)
+        known_form = form(kind, self.opset)
+        return known_form is not None and known_form.takes(known_form.result(0), dtype)
 
     def name_of(self, tensor: Tensor) -> str:
         """Return the name of a tensor in the model; a constant is added to the model at the first call for it."""
@@ -189,8 +189,8 @@ class Draft(Operands[Tensor]):
     def _placed(self, tensor: Tensor, array: Array) -> str:
         if tensor.quantization is None:
             return self.sheet.constant(array, tensor.name)
-        stored = Tensor(tensor.name, DataType.of(array.dtype), array)
-        return self.name_of(self.dequantized(stored, tensor.quantization, tensor.dtype))
+        stored_tensor = Tensor(tensor.name, DataType.of(array.dtype), array)
+        return self.name_of(self.dequantized(stored_tensor, tensor.quantization, tensor.dtype))
 
     # --- scales -------------------------------------------------------------------------------------------------------
 
@@ -286,13 +286,13 @@ class Draft(Operands[Tensor]):
 
     def clip(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
         """Return `x` clipped to the range from `low` to `high`; None stands for no bound."""
-        bounds = [None if bound is None else self.like(bound, x) for bound in (low, high)]
+        bound_tensors = [None if bound is None else self.like(bound, x) for bound in (low, high)]
         if low is None and high is None:
             return x
         if x.dtype is DataType.INT64 and max(abs(low or 0), abs(high or 0)) > _SAFE:
-            x = x if bounds[0] is None else self.node("Max", x, bounds[0])
-            return x if bounds[1] is None else self.node("Min", x, bounds[1])
-        return self.node("Clip", x, *bounds)
+            x = x if bound_tensors[0] is None else self.node("Max", x, bound_tensors[0])
+            return x if bound_tensors[1] is None else self.node("Min", x, bound_tensors[1])
+        return self.node("Clip", x, *bound_tensors)
 
     @property
     def arithmetic(self) -> int:
@@ -337,6 +337,6 @@ def fits(x: Tensor, *numbers: float) -> bool:
 
 def _converted(array: Array, dtype: DataType) -> Array:
     with np.errstate(all="ignore"):
-        wide = array.astype(np.int64) if DataType.of(array.dtype).is_integer else array
-        converted: Array = wide.astype(dtype.numpy)
+        wide_array = array.astype(np.int64) if DataType.of(array.dtype).is_integer else array
+        converted: Array = wide_array.astype(dtype.numpy)
     return converted

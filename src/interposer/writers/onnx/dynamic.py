@@ -74,8 +74,8 @@ def dynamic_pad(draft: Draft, op: DynamicPad) -> Tensor:
         refuse(f"ONNX has no {op.padding_mode.name} for pads that are not known")
     pads = draft.reshape(draft.transpose(_wide(draft, 1), (1, 0)), [-1])
     fill = draft.constant(encoded(op.pad_value, draft.result), draft.operand(0).dtype, "value")
-    plain = op.padding_mode is PaddingMode.CONSTANT
-    return draft.node("Pad", draft.operand(0), pads, fill if plain else None, mode=_MODES[op.padding_mode])
+    is_constant_pad = op.padding_mode is PaddingMode.CONSTANT
+    return draft.node("Pad", draft.operand(0), pads, fill if is_constant_pad else None, mode=_MODES[op.padding_mode])
 
 
 @writer(DynamicTopK, moves=True)

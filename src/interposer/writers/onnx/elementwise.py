@@ -193,9 +193,9 @@ def fused(draft: Draft, op: Fused) -> list[Tensor]:
     operand_type = draft.operand(0).dtype
     sum_type = DataType.FLOAT32 if operand_type.is_float and operand_type.bits < 32 else operand_type
     a, b, multiplier, addend = (draft.cast(tensor, sum_type) for tensor in draft.tensors())
-    total = draft.node("Add", a, b)
-    last = draft.node("Add", draft.node("Mul", total, multiplier), addend)
-    return [draft.cast(number, operand_type) for number in (total, last)][-op.num_outputs :]
+    sum_of_inputs = draft.node("Add", a, b)
+    result = draft.node("Add", draft.node("Mul", sum_of_inputs, multiplier), addend)
+    return [draft.cast(number, operand_type) for number in (sum_of_inputs, result)][-op.num_outputs :]
 
 
 # --- one operand ------------------------------------------------------------------------------------------------------

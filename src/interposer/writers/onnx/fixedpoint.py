@@ -66,22 +66,22 @@ def times(draft: Draft, x: Tensor, factor: Factor) -> Tensor:
     division by a power of two half away from zero.
     """
     int64 = DataType.INT64
-    left, right = np.maximum(factor.shift, 0), np.maximum(-factor.shift, 0)
-    if left.any():
-        shifted_left = draft.node("Mul", x, draft.constant(np.int64(1) << left, int64, "left"))
+    left_shift, right_shift = np.maximum(factor.shift, 0), np.maximum(-factor.shift, 0)
+    if left_shift.any():
+        shifted_left = draft.node("Mul", x, draft.constant(np.int64(1) << left_shift, int64, "left"))
         x = draft.cast(draft.cast(shifted_left, DataType.INT32), int64)
     product = draft.node("Mul", x, draft.constant(factor.multiplier, int64, "multiplier"))
     rounded_up = draft.node("Add", product, draft.ints((1 << 30) + _POSITIVE))
     scaled = draft.node("Sub", draft.node("Div", rounded_up, draft.ints(_UNIT)), draft.ints(_POSITIVE // _UNIT))
-    return _shifted(draft, scaled, right) if right.any() else scaled
+    return _shifted(draft, scaled, right_shift) if right_shift.any() else scaled
 
 
 def _shifted(draft: Draft, x: Tensor, right: Array) -> Tensor:
     """Return int64 values divided by ``2**right``, rounded to the nearest integer, ties away from zero."""
     divisor = np.int64(1) << right
-    half = draft.constant(divisor >> 1, DataType.INT64, "half")
-    raised = draft.node("Add", draft.node("Abs", x), half)
-    quotient = draft.node("Div", raised, draft.constant(divisor, DataType.INT64, "divisor"))
+    half_divisor = draft.constant(divisor >> 1, DataType.INT64, "half")
+    rounded_magnitude = draft.node("Add", draft.node("Abs", x), half_divisor)
+    quotient = draft.node("Div", rounded_magnitude, draft.constant(divisor, DataType.INT64, "divisor"))
     return draft.node("Mul", draft.node("Sign", x), quotient)
 
 
@@ -103,8 +103,8 @@ def scale32(info: TensorInfo) -> np.float32:
 
 def offset(draft: Draft, x: Tensor, info: TensorInfo) -> Tensor:
     """Return the quantized values `x` minus the zero point of `info`, as int64."""
-    wide = draft.cast(x, DataType.INT64)
-    return draft.node("Sub", wide, draft.ints(info.zero_point)) if info.zero_point else wide
+    wide_values = draft.cast(x, DataType.INT64)
+    return draft.node("Sub", wide_values, draft.ints(info.zero_point)) if info.zero_point else wide_values
 
 
 def stored(draft: Draft, steps: Tensor, info: TensorInfo, bounds: tuple[int, int] | None = None) -> Tensor:

@@ -90,8 +90,8 @@ def _types(formals: Sequence[object]) -> tuple[str, ...]:
 
 def has_type(dtype: DataType, opset: int) -> bool:
     """Return True if an opset has tensors of type `dtype`: its Cast then accepts the type."""
-    known = form("Cast", opset)
-    return known is not None and known.takes(known.operand(0), dtype)
+    cast_form = form("Cast", opset)
+    return cast_form is not None and cast_form.takes(cast_form.operand(0), dtype)
 
 
 def widened(form: Form, name: str, dtype: DataType) -> DataType | None:

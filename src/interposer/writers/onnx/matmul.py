@@ -19,8 +19,8 @@ def fully_connected(draft: Draft, op: FullyConnected) -> Tensor:
     """Write FullyConnected: Gemm for an input of rank 2, else MatMul and Add."""
     weights, bias = draft.operand(1), draft.optional(2)
     if op.keep_dims and draft.rank != 2:
-        turned = draft.transpose(weights, (1, 0)) if op.transpose_weight_matrix else weights
-        product = draft.node("MatMul", draft.operand(0), turned)
+        transposed_weights = draft.transpose(weights, (1, 0)) if op.transpose_weight_matrix else weights
+        product = draft.node("MatMul", draft.operand(0), transposed_weights)
         return product if bias is None else draft.node("Add", product, draft.cast(bias, product.dtype))
     return draft.node("Gemm", rows_of(draft, op), weights, bias, transB=1 if op.transpose_weight_matrix else None)
 

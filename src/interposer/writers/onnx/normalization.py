@@ -34,10 +34,10 @@ def _vector(draft: Draft, index: int, default: float) -> Tensor:
     count = draft.info(0).shape[1]
     if factors is None:
         return draft.constant(np.full(draft.known(count, "number of channels"), default), x.dtype)
-    flat = draft.cast(draft.reshape(factors, [-1]), x.dtype)
+    flat_factors = draft.cast(draft.reshape(factors, [-1]), x.dtype)
     if draft.info(index).num_elements == count:
-        return flat
-    return draft.node("Expand", flat, draft.ints([draft.known(count, "number of channels")]))
+        return flat_factors
+    return draft.node("Expand", flat_factors, draft.ints([draft.known(count, "number of channels")]))
 
 
 @writer(BatchNormalization)
@@ -82,13 +82,13 @@ def _numbers(x: Tensor, eps: float) -> dict[str, Any]:
 
 def _standardized(draft: Draft, x: Tensor, axes: Sequence[int], eps: float) -> Tensor:
     """Return (x - mean) / sqrt(variance + eps), with mean and variance over `axes`."""
-    below, variance = _centered(draft, x, axes)
-    return draft.node("Div", below, draft.node("Sqrt", draft.node("Add", variance, draft.like(eps, x))))
+    centered, variance = _centered(draft, x, axes)
+    return draft.node("Div", centered, draft.node("Sqrt", draft.node("Add", variance, draft.like(eps, x))))
 
 
 def _centered(draft: Draft, x: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    below = draft.node("Sub", x, draft.reduce("ReduceMean", x, axes))
-    return below, draft.reduce("ReduceMean", draft.node("Mul", below, below), axes)
+    centered = draft.node("Sub", x, draft.reduce("ReduceMean", x, axes))
+    return centered, draft.reduce("ReduceMean", draft.node("Mul", centered, centered), axes)
 
 
 @writer(LayerNormalization)
@@ -109,8 +109,8 @@ def _fit(draft: Draft, axis: int, operands: Sequence[int]) -> bool:
     """
     normalized = draft.info(0).shape[axis:]
     shapes = [draft.info(index).shape for index in operands if draft.optional(index) is not None]
-    known = draft.optional(1) is not None or draft.info(0).is_concrete
-    return known and all(tuple(shape) == normalized for shape in shapes)
+    has_known_shape = draft.optional(1) is not None or draft.info(0).is_concrete
+    return has_known_shape and all(tuple(shape) == normalized for shape in shapes)
 
 
 def _scaled(draft: Draft, x: Tensor, gamma: Tensor | None, beta: Tensor | None = None) -> Tensor:
@@ -137,8 +137,8 @@ def mean_variance_normalization(draft: Draft, op: MeanVarianceNormalization) -> 
     x = draft.operand(0)
     if not op.axis:
         return draft.node("Sub", x, x)
-    below, variance = _centered(draft, x, op.axis)
-    return draft.node("Div", below, draft.node("Add", draft.node("Sqrt", variance), draft.like(op.eps, x)))
+    centered, variance = _centered(draft, x, op.axis)
+    return draft.node("Div", centered, draft.node("Add", draft.node("Sqrt", variance), draft.like(op.eps, x)))
 
 
 @writer(L2Normalization)
@@ -159,8 +159,8 @@ def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
         return draft.node("LRN", x, size=op.norm_size, alpha=op.alpha * op.norm_size, beta=op.beta, bias=op.k)
     base = draft.like(op.k, x)
     if op.norm_size and 0 not in draft.shape(0):
-        total = _window_sum(draft, draft.node("Mul", x, x), axes, op.norm_size)
-        base = draft.node("Add", draft.node("Mul", total, draft.like(op.alpha, x)), base)
+        sum_of_squares = _window_sum(draft, draft.node("Mul", x, x), axes, op.norm_size)
+        base = draft.node("Add", draft.node("Mul", sum_of_squares, draft.like(op.alpha, x)), base)
     return draft.node("Div", x, draft.node("Pow", base, draft.like(op.beta, x)))
 
 
@@ -176,14 +176,14 @@ def _window_sum(draft: Draft, x: Tensor, axes: Sequence[int], size: int) -> Tens
     It is written as AveragePool, times the number of elements in a window.
     """
     shape = draft.shape(0)
-    first, last = axes[0], axes[-1]
-    rows = int(np.prod(shape[:first]))
-    columns = int(np.prod(shape[last + 1 :]))
-    flat = draft.reshape(x, [rows, 1, *shape[first : last + 1], columns])
+    first_axis, last_axis = axes[0], axes[-1]
+    rows = int(np.prod(shape[:first_axis]))
+    columns = int(np.prod(shape[last_axis + 1 :]))
+    flat_image = draft.reshape(x, [rows, 1, *shape[first_axis : last_axis + 1], columns])
     start_pad, end_pad, num_axes = (size - 1) // 2, size - 1 - (size - 1) // 2, len(axes)
     attributes: dict[str, Any] = {
         "kernel_shape": [*[size] * num_axes, 1],
         "pads": [*[start_pad] * num_axes, 0, *[end_pad] * num_axes, 0],
     }
-    mean = draft.node("AveragePool", flat, **attributes, count_include_pad=1)
+    mean = draft.node("AveragePool", flat_image, **attributes, count_include_pad=1)
     return draft.node("Mul", draft.reshape(mean, shape), draft.like(size**num_axes, x))

@@ -84,8 +84,8 @@ def _of_all(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor) -> Tensor:
 
 
 def _L2(draft: Draft, x: Tensor, kind: str, attributes: dict[str, Any]) -> Tensor:  # noqa: N802 - as it is called
-    wide = draft.cast(x, DataType.FLOAT32 if x.dtype.bits < 32 else x.dtype)
-    mean = draft.node(kind, draft.node("Mul", wide, wide), **attributes)
+    wide_x = draft.cast(x, DataType.FLOAT32 if x.dtype.bits < 32 else x.dtype)
+    mean = draft.node(kind, draft.node("Mul", wide_x, wide_x), **attributes)
     return draft.cast(draft.node("Sqrt", mean), x.dtype)
 
 
@@ -94,13 +94,13 @@ def _of_unknown_size(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor, sizes: 
     if op.stride_x == 0 or any(isinstance(w.size, Dim) for w in windows):
         refuse("it has windows as large as the image, whose size is not known")
     ceiling = op.output_shape_rounding is OutputShapeRounding.CEILING
-    included = op.padding_method is PaddingMethod.IGNORE_VALUE and op.pool_type is not MAX
+    counts_padding = op.padding_method is PaddingMethod.IGNORE_VALUE and op.pool_type is not MAX
     attributes = kernel_attributes(windows) | {"ceil_mode": 1 if ceiling else None}
     if op.pool_type is MAX:
         return draft.node("MaxPool", x, **attributes)
-    if included and ceiling:
+    if counts_padding and ceiling:
         refuse("it counts padding in a mean of an image whose size is not known, in mode CEILING")
-    attributes["count_include_pad"] = 1 if included else None
+    attributes["count_include_pad"] = 1 if counts_padding else None
     return (_L2 if op.pool_type is L2 else _average)(draft, x, "AveragePool", attributes)
 
 
@@ -112,14 +112,14 @@ def _places(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]) -> _P
     counts = draft.result.shape[2:]
     windows = []
     for window, size, count in zip(op.windows(*sizes), sizes, counts, strict=True):
-        moving = window if op.stride_x else window._replace(stride=max(1, size + window.pad_before))
-        windows.append(moving._replace(pad_after=moving.pad_after_for(size, count)))
-    declared = op.windows(*sizes)
-    included = op.padding_method is PaddingMethod.IGNORE_VALUE and op.pool_type is not MAX
-    seen = [_cells(w, n, c, 0) for w, n, c in zip(windows, sizes, counts, strict=True)]
-    end_pads = [w.pad_after for w in declared]
-    padded = [_cells(w, n, c, 1, b) for w, n, c, b in zip(windows, sizes, counts, end_pads, strict=True)]
-    return _Places(windows, seen, padded if included else seen)
+        fitted_window = window if op.stride_x else window._replace(stride=max(1, size + window.pad_before))
+        windows.append(fitted_window._replace(pad_after=fitted_window.pad_after_for(size, count)))
+    declared_windows = op.windows(*sizes)
+    counts_padding = op.padding_method is PaddingMethod.IGNORE_VALUE and op.pool_type is not MAX
+    image_cells = [_cells(w, n, c, 0) for w, n, c in zip(windows, sizes, counts, strict=True)]
+    end_pads = [w.pad_after for w in declared_windows]
+    padded_cells = [_cells(w, n, c, 1, b) for w, n, c, b in zip(windows, sizes, counts, end_pads, strict=True)]
+    return _Places(windows, image_cells, padded_cells if counts_padding else image_cells)
 
 
 def _cells(window: Window, size: int, count: int, padding: int, end_pad: int = 0) -> Array:
@@ -128,10 +128,10 @@ def _cells(window: Window, size: int, count: int, padding: int, end_pad: int = 0
     `size` is the size of the image. If `padding` is 1 instead of 0, cells of the padding before the image count too,
     and `end_pad` cells of the padding after it.
     """
-    first = np.arange(count) * window.stride - window.pad_before
+    first_cells = np.arange(count) * window.stride - window.pad_before
     low, high = -padding * window.pad_before, size + padding * end_pad
     outside_cells, reached_cells = (
-        np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high)
+        np.clip(-((first_cells - limit) // window.dilation), 0, window.size) for limit in (low, high)
     )
     array: Array = reached_cells - outside_cells
     return array
@@ -139,10 +139,10 @@ def _cells(window: Window, size: int, count: int, padding: int, end_pad: int = 0
 
 def _largest(draft: Draft, x: Tensor, places: _Places) -> Tensor:
     """Return the maximum of each window in `places`; padding never counts, and a window of only padding gives 0."""
-    wide = comparable(draft, x)
+    wide_x = comparable(draft, x)
     if places.is_plain:
-        return draft.cast(draft.node("MaxPool", wide, **kernel_attributes(places.windows)), x.dtype)
-    padded = _padded(draft, wide, places, _least(wide.dtype))
+        return draft.cast(draft.node("MaxPool", wide_x, **kernel_attributes(places.windows)), x.dtype)
+    padded = _padded(draft, wide_x, places, _least(wide_x.dtype))
     unpadded = [w._replace(pad_before=0, pad_after=0) for w in places.windows]
     maxima = draft.cast(draft.node("MaxPool", padded, **kernel_attributes(unpadded)), x.dtype)
     mask = draft.constant(places.product(places.seen) > 0, DataType.BOOL, "seen")
@@ -181,11 +181,11 @@ def _mean(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor, places: _Places) -
         return make(draft, x, "AveragePool", kernel_attributes(places.windows))
     if places.is_plain and (counted == size).all():
         return make(draft, x, "AveragePool", {**kernel_attributes(places.windows), "count_include_pad": 1})
-    wide = draft.cast(x, DataType.FLOAT32 if x.dtype.bits < 32 else x.dtype)
-    squares = draft.node("Mul", wide, wide) if op.pool_type is L2 else wide
+    wide_x = draft.cast(x, DataType.FLOAT32 if x.dtype.bits < 32 else x.dtype)
+    squares = draft.node("Mul", wide_x, wide_x) if op.pool_type is L2 else wide_x
     unpadded = [w._replace(pad_before=0, pad_after=0) for w in places.windows]
     mean = draft.node("AveragePool", _padded(draft, squares, places, 0), **kernel_attributes(unpadded))
-    factor = draft.constant(np.where(counted > 0, size / np.maximum(counted, 1), 0), wide.dtype, "counted")
+    factor = draft.constant(np.where(counted > 0, size / np.maximum(counted, 1), 0), wide_x.dtype, "counted")
     scaled = draft.node("Mul", mean, factor)
     return draft.cast(draft.node("Sqrt", scaled) if op.pool_type is L2 else scaled, x.dtype)
 
@@ -195,11 +195,20 @@ def quantized_pooling(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
     """Write pooling of quantized values; maxima are those of the integers, means are rounded away from zero."""
     source, target = draft.info(0).quantization, draft.result.quantization
     sizes = draft.info(0).shape[2:]
-    known = not any(isinstance(n, Dim) for n in sizes)
-    plain = _is_global(op) or (known and _places(draft, op, sizes).is_plain)
-    if op.pool_type is MAX and source == target and (plain or (not known and not draft.info(0).zero_point)):
+    has_known_sizes = not any(isinstance(n, Dim) for n in sizes)
+    is_plain = _is_global(op) or (has_known_sizes and _places(draft, op, sizes).is_plain)
+    if (
+        op.pool_type is MAX
+        and source == target
+        and (is_plain or (not has_known_sizes and not draft.info(0).zero_point))
+    ):
         return pooling(draft, op)
-    if isinstance(op, Pooling3d) or op.pool_type is not AVERAGE or source != target or not (plain and known):
+    if (
+        isinstance(op, Pooling3d)
+        or op.pool_type is not AVERAGE
+        or source != target
+        or not (is_plain and has_known_sizes)
+    ):
         refuse("ONNX rounds a quantized pool otherwise")
     return _quantized_mean(draft, op, sizes)
 
@@ -213,11 +222,11 @@ def _quantized_mean(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int
     single(draft.info(0))
     places = _places(draft, op, sizes)
     count = max(1, int(places.product(places.counted).max(initial=1)))
-    included = op.padding_method is PaddingMethod.IGNORE_VALUE and (places.product(places.seen) < count).any()
-    if included or count > _MOST_CELLS:
+    counts_padding = op.padding_method is PaddingMethod.IGNORE_VALUE and (places.product(places.seen) < count).any()
+    if counts_padding or count > _MOST_CELLS:
         refuse("ONNX rounds a quantized pool otherwise")
     floats = draft.cast(draft.operand(0), DataType.FLOAT32)
     mean = draft.node(_GLOBAL[AVERAGE], floats) if _is_global(op) else _mean(draft, op, floats, places)
-    raised = draft.node("Add", draft.node("Abs", mean), draft.like(0.5 + 1 / (4 * count), mean))
-    rounded = draft.node("Mul", draft.node("Sign", mean), draft.node("Floor", raised))
+    rounded_magnitude = draft.node("Add", draft.node("Abs", mean), draft.like(0.5 + 1 / (4 * count), mean))
+    rounded = draft.node("Mul", draft.node("Sign", mean), draft.node("Floor", rounded_magnitude))
     return draft.cast(rounded, draft.result.dtype)

@@ -164,8 +164,8 @@ def value_info(name: str, info: TensorInfo) -> Message:
 
 def _describe(proto: Message, info: TensorInfo) -> None:
     if info.element is not None:
-        inner = proto.sequence_type if info.dtype is DataType.SEQUENCE else proto.optional_type
-        _describe(inner.elem_type, info.element)
+        inner_type = proto.sequence_type if info.dtype is DataType.SEQUENCE else proto.optional_type
+        _describe(inner_type.elem_type, info.element)
         return
     proto.tensor_type.elem_type = CODES[info.dtype]
     if not info.is_ranked:
@@ -173,11 +173,11 @@ def _describe(proto: Message, info: TensorInfo) -> None:
     shape = proto.tensor_type.shape
     shape.SetInParent()
     for dim in info.shape:
-        added = shape.dim.add()
+        dim_proto = shape.dim.add()
         if not isinstance(dim, Dim):
-            added.dim_value = dim
+            dim_proto.dim_value = dim
         elif dim.name:
-            added.dim_param = dim.name
+            dim_proto.dim_param = dim.name
 
 
 def add_node(

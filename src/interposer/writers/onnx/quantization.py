@@ -90,10 +90,12 @@ def _requantized(draft: Draft, op: Quantize, q: Quantization) -> Tensor:
     if source is None or DataType.UINT64 in (draft.operand(0).dtype, op.dtype):
         refuse("its integers of 64 bits cannot be computed with")
     if source != q:
-        (old, point), (new, target) = (_numbers(quantization, draft.rank) for quantization in (source, q))
-        centered = draft.node("Sub", x, draft.constant(point, DataType.INT64, "zero_point"))
-        scaled = times(draft, centered, factor_of(old.astype(np.float64) / new.astype(np.float64)))
-        x = draft.node("Add", scaled, draft.constant(target, DataType.INT64, "zero_point"))
+        (old_scale, old_point), (new_scale, new_point) = (
+            _numbers(quantization, draft.rank) for quantization in (source, q)
+        )
+        centered = draft.node("Sub", x, draft.constant(old_point, DataType.INT64, "zero_point"))
+        scaled = times(draft, centered, factor_of(old_scale.astype(np.float64) / new_scale.astype(np.float64)))
+        x = draft.node("Add", scaled, draft.constant(new_point, DataType.INT64, "zero_point"))
     return draft.cast(draft.clip(x, *integer_range(op.dtype)), op.dtype)
 
 
@@ -160,10 +162,12 @@ def _is_wide(result_type: DataType, scale_type: DataType, stored_type: DataType)
 @writer(FakeQuantization)
 def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
     """Write FakeQuantization: the range is shifted so that zero is a quantization step."""
-    first, last = np.float32(op.narrow_range), np.float32(2**op.num_bits - 1)
-    scale = (np.float32(op.max) - np.float32(op.min)) / (last - first)
-    zero = np.floor(np.clip(first - np.float32(op.min) / scale, first, last) + np.float32(0.5)).astype(np.float32)
-    low, high = float((first - zero) * scale), float((last - zero) * scale)
+    first_step, last_step = np.float32(op.narrow_range), np.float32(2**op.num_bits - 1)
+    scale = (np.float32(op.max) - np.float32(op.min)) / (last_step - first_step)
+    zero = np.floor(np.clip(first_step - np.float32(op.min) / scale, first_step, last_step) + np.float32(0.5)).astype(
+        np.float32
+    )
+    low, high = float((first_step - zero) * scale), float((last_step - zero) * scale)
     x = draft.cast(draft.operand(0), DataType.FLOAT32)
     offset_from_low = draft.node("Sub", draft.clip(x, low, high), draft.like(low, x))
     steps = rounded_away(draft, draft.node("Mul", offset_from_low, draft.like(float(np.float32(1) / scale), x)))
@@ -191,8 +195,8 @@ def cast(draft: Draft, op: Cast) -> Tensor:
         return draft.node("Cast", x, giving=op.dtype, to=op.dtype, saturate=0 if op.dtype in NARROW else None)
     if not draft.exact:
         return draft.node("Cast", x, giving=op.dtype, to=op.dtype)
-    wide = draft.cast(x, DataType.FLOAT64)
-    number = draft.node("Where", draft.node("IsNaN", wide), draft.like(0, wide), wide)
+    wide_x = draft.cast(x, DataType.FLOAT64)
+    number = draft.node("Where", draft.node("IsNaN", wide_x), draft.like(0, wide_x), wide_x)
     low, high = integer_range(op.dtype)
     if op.dtype.bits == 64:
         return draft.cast(draft.clip(number, low, None), op.dtype)

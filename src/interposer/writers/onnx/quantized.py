@@ -109,8 +109,10 @@ def quantized_fully_connected(draft: Draft, op: FullyConnected) -> Tensor:
     sums = draft.node("MatMulInteger", rows, weights, *_zero_points(draft))
     if draft.optional(2) is not None:
         sums = draft.node("Add", sums, draft.operand(2))
-    wide = draft.cast(sums, DataType.FLOAT64)
-    scaled = draft.node("Mul", wide, draft.constant(_ratio(draft, draft.info(1), in_single=False), DataType.FLOAT64))
+    wide_sums = draft.cast(sums, DataType.FLOAT64)
+    scaled = draft.node(
+        "Mul", wide_sums, draft.constant(_ratio(draft, draft.info(1), in_single=False), DataType.FLOAT64)
+    )
     return stored(draft, draft.cast(rounded_away(draft, scaled), DataType.INT64), draft.result)
 
 
@@ -133,28 +135,32 @@ B, F = BinaryOperation, ActivationFunction
 Rule: TypeAlias = Callable[[Draft, Tensor, Tensor], Tensor]
 
 
-def _on_common_scale(draft: Draft, a: Tensor, b: Tensor, left: int, sign: int = 1) -> tuple[Tensor, Tensor, float]:
+def _on_common_scale(
+    draft: Draft, a: Tensor, b: Tensor, left_shift: int, sign: int = 1
+) -> tuple[Tensor, Tensor, float]:
     """Return both operands as integers without zero point at the scale ``common / 2**left``, and `common`.
 
     `common` is twice the larger scale of the operands. With `sign` -1, the second operand is negated.
     """
     scales = [float(scale32(draft.info(index))) for index in (0, 1)]
-    common = 2 * max(scales)
-    shifted = [
-        draft.node("Mul", offset(draft, operand, draft.info(index)), draft.ints(1 << left))
+    common_scale = 2 * max(scales)
+    shifted_operands = [
+        draft.node("Mul", offset(draft, operand, draft.info(index)), draft.ints(1 << left_shift))
         for index, operand in enumerate((a, b))
     ]
-    factors = [factor_of(scale / common) for scale in scales]
+    factors = [factor_of(scale / common_scale) for scale in scales]
     factors[1] = Factor(factors[1].multiplier * sign, factors[1].shift)
-    first, second = (times(draft, operand, factor) for operand, factor in zip(shifted, factors, strict=True))
-    return first, second, common
+    rescaled_a, rescaled_b = (
+        times(draft, operand, factor) for operand, factor in zip(shifted_operands, factors, strict=True)
+    )
+    return rescaled_a, rescaled_b, common_scale
 
 
 def _add(draft: Draft, a: Tensor, b: Tensor, sign: int = 1) -> Tensor:
-    left = 15 if draft.info(0).dtype is DataType.INT16 else 20
-    first, second, common = _on_common_scale(draft, a, b, left, sign)
-    factor = common / (2.0**left * float(scale32(draft.result)))
-    return rescaled(draft, draft.node("Add", first, second), factor, draft.result)
+    left_shift = 15 if draft.info(0).dtype is DataType.INT16 else 20
+    rescaled_a, rescaled_b, common = _on_common_scale(draft, a, b, left_shift, sign)
+    factor = common / (2.0**left_shift * float(scale32(draft.result)))
+    return rescaled(draft, draft.node("Add", rescaled_a, rescaled_b), factor, draft.result)
 
 
 def _sub(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
@@ -170,8 +176,8 @@ def _mul(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 def _sq_diff(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
     if draft.info(0).dtype is DataType.INT16:
         refuse("ONNX rounds quantized results otherwise")
-    first, second, common = _on_common_scale(draft, a, b, 7)
-    difference = draft.node("Sub", first, second)
+    rescaled_a, rescaled_b, common = _on_common_scale(draft, a, b, 7)
+    difference = draft.node("Sub", rescaled_a, rescaled_b)
     factor = common**2 / (2.0**14 * float(scale32(draft.result)))
     return rescaled(draft, draft.node("Mul", difference, difference), factor, draft.result)
 
@@ -214,52 +220,52 @@ def quantized_prelu(draft: Draft, op: Prelu) -> Tensor:
 
     Elements of 0 and more are rescaled by one factor, products of negative elements with the slope by another one.
     """
-    x, slope, target = draft.info(0), draft.info(1), draft.result
-    for info in (x, slope, target):
+    x, slope, output_info = draft.info(0), draft.info(1), draft.result
+    for info in (x, slope, output_info):
         single(info)
     centered = offset(draft, draft.operand(0), x)
     product = draft.node("Mul", centered, offset(draft, draft.operand(1), slope))
-    positive = times(draft, centered, factor_of(scale32(x) / scale32(target)))
-    negative = times(draft, product, factor_of(scale32(x) * scale32(slope) / scale32(target)))
+    positive = times(draft, centered, factor_of(scale32(x) / scale32(output_info)))
+    negative = times(draft, product, factor_of(scale32(x) * scale32(slope) / scale32(output_info)))
     is_positive = draft.node("GreaterOrEqual", centered, draft.ints(0))
-    return stored(draft, draft.node("Where", is_positive, positive, negative), target)
+    return stored(draft, draft.node("Where", is_positive, positive, negative), output_info)
 
 
 @writer(Activation, quantized=True, computes=True)
 def quantized_activation(draft: Draft, op: Activation) -> Tensor:
     """Write quantized activations: clamping, and piecewise linear functions."""
-    x, target = draft.info(0), draft.result
+    x, output_info = draft.info(0), draft.result
     if op.function in (F.RELU, F.BOUNDED_RELU):
         return _clamped(draft, op)
     single(x)
-    single(target)
-    ratio = scale32(x) / scale32(target)
+    single(output_info)
+    ratio = scale32(x) / scale32(output_info)
     if op.function is F.ABS:
-        return rescaled(draft, draft.node("Abs", offset(draft, draft.operand(0), x)), ratio, target)
+        return rescaled(draft, draft.node("Abs", offset(draft, draft.operand(0), x)), ratio, output_info)
     if op.function is F.LEAKY_RELU and op.a > 0:
         centered = offset(draft, draft.operand(0), x)
-        negative = times(draft, centered, factor_of(scale32(x) * np.float32(op.a) / scale32(target)))
+        negative = times(draft, centered, factor_of(scale32(x) * np.float32(op.a) / scale32(output_info)))
         is_positive = draft.node("GreaterOrEqual", centered, draft.ints(0))
         return stored(
-            draft, draft.node("Where", is_positive, times(draft, centered, factor_of(ratio)), negative), target
+            draft, draft.node("Where", is_positive, times(draft, centered, factor_of(ratio)), negative), output_info
         )
     return refuse(f"ONNX rounds a quantized {op.function.name} otherwise")
 
 
 def _clamped(draft: Draft, op: Activation) -> Tensor:
     """Write a quantized ReLU or BoundedReLU as Clip with quantized bounds; rescale first if the scales differ."""
-    x, target = draft.info(0), draft.result
+    x, output_info = draft.info(0), draft.result
     low, high = (0.0, math.inf) if op.function is F.RELU else (op.b, op.a)
-    if target.quantization is None or target.quantization.per_axis or target.dtype.bits < 8:
+    if output_info.quantization is None or output_info.quantization.per_axis or output_info.dtype.bits < 8:
         refuse("ONNX rounds quantized results otherwise")
-    least, greatest = integer_range(target.dtype)
-    bounds = quantized_bound(low, target, least), quantized_bound(high, target, greatest)
-    if x.quantization == target.quantization and x.dtype is target.dtype:
+    least, greatest = integer_range(output_info.dtype)
+    bounds = quantized_bound(low, output_info, least), quantized_bound(high, output_info, greatest)
+    if x.quantization == output_info.quantization and x.dtype is output_info.dtype:
         return draft.clip(draft.operand(0), *bounds)
     single(x)
-    single(target)
-    steps = times(draft, offset(draft, draft.operand(0), x), factor_of(scale32(x) / scale32(target)))
-    return stored(draft, steps, target, bounds)
+    single(output_info)
+    steps = times(draft, offset(draft, draft.operand(0), x), factor_of(scale32(x) / scale32(output_info)))
+    return stored(draft, steps, output_info, bounds)
 
 
 # --- elements together ------------------------------------------------------------------------------------------------
@@ -269,36 +275,36 @@ def _clamped(draft: Draft, op: Activation) -> Tensor:
 def quantized_reduction(draft: Draft, op: Mean | Reduce) -> Tensor:
     """Write a quantized reduction: rescaled sums, divided by the count for means; maxima are those of integers."""
     operation = op.operation if isinstance(op, Reduce) else ReduceOperation.MEAN
-    x, target = draft.info(0), draft.result
-    if operation in (ReduceOperation.MAX, ReduceOperation.MIN) and x.quantization == target.quantization:
+    x, output_info = draft.info(0), draft.result
+    if operation in (ReduceOperation.MAX, ReduceOperation.MIN) and x.quantization == output_info.quantization:
         return reduction(draft, op)
     single(x)
-    single(target)
+    single(output_info)
     axes = reduced_axes(op.axis, draft.rank)
     if operation not in (ReduceOperation.MEAN, ReduceOperation.SUM) or not axes:
         refuse(f"ONNX rounds a quantized {operation.name} otherwise")
     count = math.prod(draft.known(x.shape[axis], f"dimension of axis {axis}") for axis in axes)
-    factor = factor_of(float(scale32(x)) / float(scale32(target)))
+    factor = factor_of(float(scale32(x)) / float(scale32(output_info)))
     if count == 0:
         refuse("there is nothing to reduce")
     if operation is ReduceOperation.MEAN:
         factor = _divided(factor, count)
     elif x.dtype is not DataType.UINT8:
         sums = draft.reduce("ReduceSum", draft.cast(draft.operand(0), DataType.INT64), axes, keep=op.keep_dims)
-        return _sum_in_float(draft, sums, x, target, count)
+        return _sum_in_float(draft, sums, x, output_info, count)
     sums = draft.reduce("ReduceSum", offset(draft, draft.operand(0), x), axes, keep=op.keep_dims)
-    return stored(draft, times(draft, sums, factor), target)
+    return stored(draft, times(draft, sums, factor), output_info)
 
 
-def _sum_in_float(draft: Draft, sums: Tensor, x: TensorInfo, target: TensorInfo, count: int) -> Tensor:
+def _sum_in_float(draft: Draft, sums: Tensor, x: TensorInfo, output_info: TensorInfo, count: int) -> Tensor:
     """Rescale sums of `count` quantized values, their zero points included, in float32."""
-    old, new = _one_scale([x, target])
-    factor = np.float32(old.scale) / np.float32(new.scale)
-    bias = np.float32(-old.zero_point) * factor * np.float32(count)
+    input_quantization, output_quantization = _one_scale([x, output_info])
+    factor = np.float32(input_quantization.scale) / np.float32(output_quantization.scale)
+    bias = np.float32(-input_quantization.zero_point) * factor * np.float32(count)
     real = draft.cast(sums, DataType.FLOAT32)
     scaled = draft.node("Add", draft.node("Mul", real, draft.like(float(factor), real)), draft.like(float(bias), real))
     rounded = rounded_away(draft, draft.cast(scaled, DataType.FLOAT64))
-    return stored(draft, draft.cast(rounded, DataType.INT64), target)
+    return stored(draft, draft.cast(rounded, DataType.INT64), output_info)
 
 
 def _divided(factor: Factor, count: int) -> Factor:
@@ -310,26 +316,26 @@ def _divided(factor: Factor, count: int) -> Factor:
 @writer(Concat, Stack, quantized=True, computes=True)
 def quantized_concat(draft: Draft, op: Concat | Stack) -> Tensor:
     """Write a quantized Concat or Stack; operands of other scales are rescaled in float32."""
-    target = draft.result
-    parts = [_brought(draft, tensor, draft.info(index), target) for index, tensor in enumerate(draft.tensors())]
+    output_info = draft.result
+    parts = [_brought(draft, tensor, draft.info(index), output_info) for index, tensor in enumerate(draft.tensors())]
     if isinstance(op, Concat):
         return draft.node("Concat", *parts, axis=op.axis)
     axis = op.axis % (draft.rank + 1)
     return draft.concat([draft.unsqueeze(part, [axis]) for part in parts], axis)
 
 
-def _brought(draft: Draft, x: Tensor, source: TensorInfo, target: TensorInfo) -> Tensor:
-    if source.quantization == target.quantization:
+def _brought(draft: Draft, x: Tensor, input_info: TensorInfo, output_info: TensorInfo) -> Tensor:
+    if input_info.quantization == output_info.quantization:
         return x
-    old, new = _one_scale([source, target])
-    if target.dtype.bits > 32:
+    input_quantization, output_quantization = _one_scale([input_info, output_info])
+    if output_info.dtype.bits > 32:
         refuse("ONNX rounds quantized results otherwise")
-    scale = np.float32(old.scale) * (np.float32(1) / np.float32(new.scale))
-    bias = -np.float32(old.zero_point) * scale
+    scale = np.float32(input_quantization.scale) * (np.float32(1) / np.float32(output_quantization.scale))
+    bias = -np.float32(input_quantization.zero_point) * scale
     real = draft.cast(x, DataType.FLOAT32)
     scaled = draft.node("Add", draft.node("Mul", real, draft.like(float(scale), real)), draft.like(float(bias), real))
     rounded = rounded_away(draft, draft.cast(scaled, DataType.FLOAT64))
-    return stored(draft, draft.cast(rounded, DataType.INT64), target)
+    return stored(draft, draft.cast(rounded, DataType.INT64), output_info)
 
 
 def _one_scale(infos: Sequence[TensorInfo]) -> list[Quantization]:

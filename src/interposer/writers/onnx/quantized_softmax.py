@@ -114,8 +114,8 @@ class _Rows:
 
         Numbers are made positive before the division, which truncates in ONNX.
         """
-        raised = self.add(self._draft.node("Mul", a, self._one(b)), (1 << 30) + _POSITIVE)
-        return self.minus(self.divided(raised, _UNIT), _POSITIVE // _UNIT)
+        rounded_up = self.add(self._draft.node("Mul", a, self._one(b)), (1 << 30) + _POSITIVE)
+        return self.minus(self.divided(rounded_up, _UNIT), _POSITIVE // _UNIT)
 
     def moved_up(self, x: Tensor, bits: int) -> Tensor:
         """Return x * 2**bits, saturated to the range of int32."""
@@ -155,23 +155,23 @@ def quantized_softmax(draft: Draft, op: Softmax) -> Tensor:
 
     The layer is refused if its result does not have the fixed quantization that the operator prescribes for it.
     """
-    x, target = draft.info(0), draft.result
+    x, output_info = draft.info(0), draft.result
     single(x, DataType.INT8, DataType.UINT8)
-    if op.infer(x).quantization != target.quantization:
+    if op.infer(x).quantization != output_info.quantization:
         refuse("ONNX rounds quantized results otherwise")
     if draft.known(x.shape[op.axis], "number of scores") >= 1 << _TOTAL_BITS:
         refuse("it has too many scores to be added up in 32 bits")
     rows = _Rows(draft)
-    wide = draft.cast(draft.operand(0), DataType.INT64)
-    below = rows.minus(draft.reduce("ReduceMax", wide, [op.axis]), wide)
+    wide_x = draft.cast(draft.operand(0), DataType.INT64)
+    below_maximum = rows.minus(draft.reduce("ReduceMax", wide_x, [op.axis]), wide_x)
     table = _exponentials(x, op.beta)
-    exps = draft.node("Gather", draft.ints(table.tolist(), "exponentials"), below)
-    parts = draft.node("Gather", draft.ints(_divided(table, _TOTAL_BITS).tolist(), "parts"), below)
-    total = draft.reduce("ReduceSum", parts, [op.axis])
-    zeros = rows.leading_zeros(total)
-    mantissa = rows.minus(draft.node("Mul", total, rows.power(zeros)), _UNIT)
+    exps = draft.node("Gather", draft.ints(table.tolist(), "exponentials"), below_maximum)
+    parts = draft.node("Gather", draft.ints(_divided(table, _TOTAL_BITS).tolist(), "parts"), below_maximum)
+    sum_of_exps = draft.reduce("ReduceSum", parts, [op.axis])
+    zeros = rows.leading_zeros(sum_of_exps)
+    mantissa = rows.minus(draft.node("Mul", sum_of_exps, rows.power(zeros)), _UNIT)
     scaled = rows.product(exps, rows.one_over_one_plus(mantissa))
     shift = rows.minus(_TOTAL_BITS + 31 - 8, zeros)
     rounded = rows.divided(rows.add(scaled, rows.power(rows.minus(shift, 1))), rows.power(shift))
-    low, high = integer_range(target.dtype)
-    return draft.cast(draft.clip(rows.add(rounded, low), low, high), target.dtype)
+    low, high = integer_range(output_info.dtype)
+    return draft.cast(draft.clip(rows.add(rounded, low), low, high), output_info.dtype)

@@ -133,12 +133,12 @@ def _rnn(draft: Draft, function: FusedActivation, values: Values, steps: Sequenc
     weights = _needed(values, "recurrent_weights")
     state, states = values["hidden_state_in"], list[Tensor]()
     for step in steps:
-        total = draft.node("Gemm", step.x, _needed(values, "weights"), _needed(values, "bias"), transB=1)
+        weighted_sum = draft.node("Gemm", step.x, _needed(values, "weights"), _needed(values, "bias"), transB=1)
         if step.aux is not None:
-            total = draft.node("Add", total, _product(draft, step.aux, _needed(values, "aux_weights")))
+            weighted_sum = draft.node("Add", weighted_sum, _product(draft, step.aux, _needed(values, "aux_weights")))
         if state is not None:
-            total = draft.node("Add", total, _product(draft, state, weights))
-        state = _FUNCTIONS[function](draft, total)
+            weighted_sum = draft.node("Add", weighted_sum, _product(draft, state, weights))
+        state = _FUNCTIONS[function](draft, weighted_sum)
         states.append(state)
     return states
 
@@ -184,10 +184,10 @@ def svdf(draft: Draft, op: Svdf) -> list[Tensor]:
     products = draft.node("Mul", memory_and_new, _needed(values, "weights_time"))
     sums = draft.reduce("ReduceSum", products, [2], keep=False)
     units = draft.reduce("ReduceSum", draft.reshape(sums, [-1, filters // op.rank, op.rank]), [2], keep=False)
-    total = units if values["bias"] is None else draft.node("Add", units, values["bias"])
-    kept = draft.slice(memory_and_new, [1], [places], [2])
-    moved = draft.node("Pad", kept, draft.ints([0, 0, 0, 0, 0, 1], "pads"), draft.like(0, kept))
-    return [draft.reshape(moved, [-1, filters * places]), _FUNCTIONS[op.activation_func](draft, total)]
+    biased_units = units if values["bias"] is None else draft.node("Add", units, values["bias"])
+    kept_memory = draft.slice(memory_and_new, [1], [places], [2])
+    next_memory = draft.node("Pad", kept_memory, draft.ints([0, 0, 0, 0, 0, 1], "pads"), draft.like(0, kept_memory))
+    return [draft.reshape(next_memory, [-1, filters * places]), _FUNCTIONS[op.activation_func](draft, biased_units)]
 
 
 # --- long short-term memory -------------------------------------------------------------------------------------------
@@ -207,23 +207,25 @@ def _gate(draft: Draft, values: Values, name: str, step: _Step, output: Tensor, 
     `name` is the gate's name in those of its operands ("input", "forget", "cell" or "output"), `output` is the output
     of the previous step, and `cell` the cell state for the peephole connection.
     """
-    total = _product(draft, step.x, _needed(values, f"input_to_{name}_weights"))
+    weighted_sum = _product(draft, step.x, _needed(values, f"input_to_{name}_weights"))
     aux = values.get(f"aux_input_to_{name}_weights")
     if step.aux is not None and aux is not None:
-        total = draft.node("Add", total, _product(draft, step.aux, aux))
-    total = draft.node("Add", total, _product(draft, output, _needed(values, f"recurrent_to_{name}_weights")))
+        weighted_sum = draft.node("Add", weighted_sum, _product(draft, step.aux, aux))
+    weighted_sum = draft.node(
+        "Add", weighted_sum, _product(draft, output, _needed(values, f"recurrent_to_{name}_weights"))
+    )
     peephole, norm_weights = values.get(f"cell_to_{name}_weights"), values.get(f"{name}_layer_norm_weights")
     if peephole is not None:
-        total = draft.node("Add", total, draft.node("Mul", cell, peephole))
+        weighted_sum = draft.node("Add", weighted_sum, draft.node("Mul", cell, peephole))
     if norm_weights is not None:
-        total = draft.node("Mul", _normalized(draft, total), norm_weights)
-    return draft.node("Add", total, _needed(values, "cell_bias" if name == "cell" else f"{name}_gate_bias"))
+        weighted_sum = draft.node("Mul", _normalized(draft, weighted_sum), norm_weights)
+    return draft.node("Add", weighted_sum, _needed(values, "cell_bias" if name == "cell" else f"{name}_gate_bias"))
 
 
 def _normalized(draft: Draft, x: Tensor) -> Tensor:
-    below = draft.node("Sub", x, draft.reduce("ReduceMean", x, [1]))
-    variance = draft.reduce("ReduceMean", draft.node("Mul", below, below), [1])
-    return draft.node("Div", below, draft.node("Sqrt", draft.node("Add", variance, draft.like(_VARIANCE_GUARD, x))))
+    centered = draft.node("Sub", x, draft.reduce("ReduceMean", x, [1]))
+    variance = draft.reduce("ReduceMean", draft.node("Mul", centered, centered), [1])
+    return draft.node("Div", centered, draft.node("Sqrt", draft.node("Add", variance, draft.like(_VARIANCE_GUARD, x))))
 
 
 def _lstm(draft: Draft, op: LstmOp, values: Values, steps: Sequence[_Step], batch: int, units: int) -> _Outcome:
@@ -258,12 +260,12 @@ def _lstm_step(
 
     forget, is_coupled = opened("forget", cell), values["input_to_input_weights"] is None
     input_gate = draft.node("Sub", draft.like(1, forget), forget) if is_coupled else opened("input", cell)
-    new = function(draft, _gate(draft, values, "cell", step, output, cell))
-    kept, added = draft.node("Mul", forget, cell), draft.node("Mul", input_gate, new)
-    new_cell = _bounded(draft, draft.node("Add", kept, added), op.clipping_thres_cell)
+    candidate = function(draft, _gate(draft, values, "cell", step, output, cell))
+    remembered, gated_candidate = draft.node("Mul", forget, cell), draft.node("Mul", input_gate, candidate)
+    new_cell = _bounded(draft, draft.node("Add", remembered, gated_candidate), op.clipping_thres_cell)
     opening = opened("output", new_cell)
     hidden = draft.node("Mul", opening, function(draft, new_cell))
-    gates = [new, forget, opening] if is_coupled else [input_gate, new, forget, opening]
+    gates = [candidate, forget, opening] if is_coupled else [input_gate, candidate, forget, opening]
     return _projected(draft, op, values, hidden), new_cell, gates
 
 

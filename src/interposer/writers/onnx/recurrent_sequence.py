@@ -61,11 +61,11 @@ def _attributes(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> d
 
 
 def _functions(functions: list[tuple[ActivationFunction, float, float]]) -> dict[str, Any]:
-    named = list(_named(functions))
-    alphas = [parameters[0] for _, parameters in named if parameters]
-    betas = [parameters[1] for _, parameters in named if len(parameters) > 1]
+    names_of_functions = list(_named(functions))
+    alphas = [parameters[0] for _, parameters in names_of_functions if parameters]
+    betas = [parameters[1] for _, parameters in names_of_functions if len(parameters) > 1]
     return {
-        "activations": [name for name, _ in named],
+        "activations": [name for name, _ in names_of_functions],
         "activation_alpha": alphas or None,
         "activation_beta": betas or None,
     }

@@ -58,5 +58,7 @@ def arg_min_max(draft: Draft, op: ArgMinMax) -> Tensor:
     kind = "ArgMax" if op.function is ArgMinMaxFunction.MAX else "ArgMin"
     if op.select_last_index and x.dtype is DataType.BOOL:
         x = draft.cast(x, DataType.UINT8)
-    last = 1 if op.select_last_index else None
-    return draft.cast(draft.node(kind, x, axis=op.axis, keepdims=int(op.keep_dims), select_last_index=last), op.dtype)
+    select_last = 1 if op.select_last_index else None
+    return draft.cast(
+        draft.node(kind, x, axis=op.axis, keepdims=int(op.keep_dims), select_last_index=select_last), op.dtype
+    )

@@ -83,19 +83,19 @@ def rounds_alike(op: Resize, shape: TensorShape) -> bool:
     )
 
 
-def _pixels(op: Resize, size: int, target: int) -> NDArray[np.int64]:
+def _pixels(op: Resize, size: int, target_size: int) -> NDArray[np.int64]:
     """Return the pixels that the layer takes along an axis of `size` pixels; its coordinates are float32."""
-    over, under = (size - 1, target - 1) if op.align_corners and target > 1 else (size, target)
+    over, under = (size - 1, target_size - 1) if op.align_corners and target_size > 1 else (size, target_size)
     offset = np.float32(0.5 if op.half_pixel_centers else 0)
-    places = (np.arange(target, dtype=np.float32) + offset) * (np.float32(over) / np.float32(under))
+    places = (np.arange(target_size, dtype=np.float32) + offset) * (np.float32(over) / np.float32(under))
     return _within(np.floor(places.astype(np.float64) + 0.5) if op.align_corners else np.floor(places), size)
 
 
-def _onnx_pixels(op: Resize, size: int, target: int) -> NDArray[np.int64]:
+def _onnx_pixels(op: Resize, size: int, target_size: int) -> NDArray[np.int64]:
     """Return the pixels that ONNX takes along an axis of `size` pixels, with the coordinates that the node names."""
-    x, scale = np.arange(target, dtype=np.float64), target / size
+    x, scale = np.arange(target_size, dtype=np.float64), target_size / size
     if op.align_corners:
-        return _within(np.floor(x * ((size - 1) / max(target - 1, 1)) + 0.5), size)
+        return _within(np.floor(x * ((size - 1) / max(target_size - 1, 1)) + 0.5), size)
     if op.half_pixel_centers:
         return _within(np.floor((x + 0.5) / scale - 0.5 + 0.5), size)
     return _within(np.floor(x / scale), size)
@@ -129,8 +129,8 @@ def _sizes(draft: Draft, op: Resize) -> tuple[Tensor, list[int] | None]:
 @writer(Resize, quantized=True)
 def quantized_resize(draft: Draft, op: Resize) -> Tensor:
     """Write a quantized Resize with nearest-neighbor sampling, which moves the integers; other methods are refused."""
-    same = draft.info(0).quantization == draft.result.quantization
-    if op.method is not ResizeMethod.NEAREST_NEIGHBOR or not same:
+    has_same_quantization = draft.info(0).quantization == draft.result.quantization
+    if op.method is not ResizeMethod.NEAREST_NEIGHBOR or not has_same_quantization:
         refuse("it mixes integers with weights of fixed-point numbers")
     return resize(draft, op)
 
@@ -151,9 +151,9 @@ def quantized_grid_sample(draft: Draft, op: GridSample) -> Tensor:
 
     So is zero padding with a zero point other than 0, since ONNX pads with the integer 0.
     """
-    same = draft.info(0).quantization == draft.result.quantization
+    has_same_quantization = draft.info(0).quantization == draft.result.quantization
     zeros = op.padding_mode is GridPadding.ZEROS and draft.info(0).zero_point
-    if op.mode is not GridSampleMode.NEAREST or not same or zeros:
+    if op.mode is not GridSampleMode.NEAREST or not has_same_quantization or zeros:
         refuse("it computes with the float values that integers stand for")
     return grid_sample(draft, op)
 

@@ -44,8 +44,8 @@ def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
 
 def _zeros(draft: Draft) -> TensorInfo:
     """Return the info of the zeros that updates are written into: their type, and the result's quantization."""
-    target = draft.result
-    return target if draft.operand(2).dtype is target.dtype else TensorInfo((), draft.operand(2).dtype)
+    output_info = draft.result
+    return output_info if draft.operand(2).dtype is output_info.dtype else TensorInfo((), draft.operand(2).dtype)
 
 
 @writer(ScatterElements)

@@ -163,8 +163,8 @@ def _thresholded_relu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def _shrink(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
-    below = _chosen(draft, _compared(draft, "LESS", x, -a), _binary(draft, "ADD", x, b), draft.like(0, x))
-    return _chosen(draft, _compared(draft, "GREATER", x, a), _binary(draft, "SUB", x, b), below)
+    raised_below = _chosen(draft, _compared(draft, "LESS", x, -a), _binary(draft, "ADD", x, b), draft.like(0, x))
+    return _chosen(draft, _compared(draft, "GREATER", x, a), _binary(draft, "SUB", x, b), raised_below)
 
 
 _FUNCTIONS: Final[dict[ActivationFunction, Function]] = {

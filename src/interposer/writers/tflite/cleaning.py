@@ -31,23 +31,25 @@ def _fuse_activations(sheet: Sheet) -> None:
 
     This requires that nothing else uses the result of the operator before it.
     """
-    uses: dict[Tensor | None, int] = dict.fromkeys(sheet.outputs, 1)
+    num_uses: dict[Tensor | None, int] = dict.fromkeys(sheet.outputs, 1)
     for tensor in (operand for operator in sheet.operators for operand in operator.inputs):
-        uses[tensor] = uses.get(tensor, 0) + 1
+        num_uses[tensor] = num_uses.get(tensor, 0) + 1
     producers = {operator.outputs[0]: operator for operator in sheet.operators if operator.kind in _FUSING}
-    kept = []
+    kept_operators = []
     for operator in sheet.operators:
         producer = producers.get(operator.inputs[0]) if operator.kind in _FUSED and operator.inputs[0] else None
-        if producer is None or uses[producer.outputs[0]] > 1 or not _is_fusible(producer, operator):
-            kept.append(operator)
+        if producer is None or num_uses[producer.outputs[0]] > 1 or not _is_fusible(producer, operator):
+            kept_operators.append(operator)
             continue
         producer.options["fused_activation_function"] = _FUSED[operator.kind]
         producer.outputs = operator.outputs
-    sheet.operators = kept
+    sheet.operators = kept_operators
 
 
 def _is_fusible(producer: Operator, activation: Operator) -> bool:
-    source, target = producer.outputs[0].info, activation.outputs[0].info
-    if producer.options.get("fused_activation_function") or target.dtype not in _FUSIBLE_TYPES:
+    input_info, output_info = producer.outputs[0].info, activation.outputs[0].info
+    if producer.options.get("fused_activation_function") or output_info.dtype not in _FUSIBLE_TYPES:
         return False
-    return source.quantization == target.quantization and source.is_quantized == (not target.dtype.is_float)
+    return input_info.quantization == output_info.quantization and input_info.is_quantized == (
+        not output_info.dtype.is_float
+    )

@@ -104,17 +104,19 @@ class Draft(Operands[Tensor]):
         if kind != "RESHAPE" and any(operand is not None and _is_empty_constant(operand) for operand in inputs):
             refuse(f"{kind} would take a constant without elements, of which TFLite has none")
         data_indices = set(data_operands(kind, len(inputs)))
-        wide = self._widths(
+        wide_types = self._widths(
             kind, [operand.info for index, operand in enumerate(inputs) if operand and index in data_indices], giving
         )
         operands = [
-            self.cast(operand, wide.get(operand.dtype, operand.dtype)) if operand and index in data_indices else operand
+            self.cast(operand, wide_types.get(operand.dtype, operand.dtype))
+            if operand and index in data_indices
+            else operand
             for index, operand in enumerate(inputs)
         ]
         while operands and operands[-1] is None:
             operands.pop()
         infos = [TensorInfo(info.shape, info.dtype, info.quantization) for info in giving]
-        widths = {} if gives_others(kind) else wide
+        widths = {} if gives_others(kind) else wide_types
         wide_infos = [info.with_dtype(widths[info.dtype]) if info.dtype in widths else info for info in infos]
         results = [Tensor(self.sheet.names.free(f"{self.layer.name}/{kind}"), info) for info in wide_infos]
         self._operators.append(Operator(kind, operands, results, options, origin(self.layer)))
@@ -241,6 +243,6 @@ def _described(info: TensorInfo) -> str:
 
 def _converted(array: Array, dtype: DataType) -> Array:
     with np.errstate(all="ignore"):
-        wide = array.astype(np.int64) if DataType.of(array.dtype).is_integer else array
-        converted: Array = wide.astype(dtype.numpy)
+        wide_array = array.astype(np.int64) if DataType.of(array.dtype).is_integer else array
+        converted: Array = wide_array.astype(dtype.numpy)
     return converted

@@ -198,9 +198,11 @@ def logical(draft: Draft, op: LogicalBinary) -> Tensor:
 def fused(draft: Draft, op: Fused) -> list[Tensor]:
     """Write Fused as a sequence of operators."""
     a, b, multiplier, addend = draft.tensors()
-    total = draft.node("ADD", a, b, giving=draft.result)
-    last = draft.node("ADD", draft.node("MUL", total, multiplier, giving=draft.result), addend, giving=draft.result)
-    return [total, last][-op.num_outputs :]
+    sum_of_inputs = draft.node("ADD", a, b, giving=draft.result)
+    result = draft.node(
+        "ADD", draft.node("MUL", sum_of_inputs, multiplier, giving=draft.result), addend, giving=draft.result
+    )
+    return [sum_of_inputs, result][-op.num_outputs :]
 
 
 @writer(Where, moves=True)
@@ -221,5 +223,5 @@ def prelu(draft: Draft, op: Prelu) -> Tensor:
 
 
 def _made_prelu(draft: Draft, x: Tensor, alpha: Tensor) -> Tensor:
-    above = draft.node("GREATER_EQUAL", x, draft.like(0, x), giving=TensorInfo(x.shape, "bool"))
-    return draft.final("SELECT_V2", above, x, draft.node("MUL", x, alpha, giving=draft.result))
+    is_positive = draft.node("GREATER_EQUAL", x, draft.like(0, x), giving=TensorInfo(x.shape, "bool"))
+    return draft.final("SELECT_V2", is_positive, x, draft.node("MUL", x, alpha, giving=draft.result))

@@ -87,9 +87,9 @@ def one_hot(draft: Draft, op: OneHot) -> Tensor:
     """Write OneHot; the depth and both values are operands."""
     if op.from_end:
         refuse("it counts indices from the end, which ONE_HOT does not")
-    on, off = (draft.constant(value, op.dtype, "value") for value in (op.on_value, op.off_value))
+    on_value, off_value = (draft.constant(value, op.dtype, "value") for value in (op.on_value, op.off_value))
     indices = draft.operand(0)
     if indices.dtype not in (DataType.INT32, DataType.INT64):
         indices = draft.cast(indices, DataType.INT32 if indices.dtype.bits < 32 else DataType.INT64)
     depth = draft.constant(op.depth, DataType.INT32, "depth")
-    return draft.final("ONE_HOT", indices, depth, on, off, axis=normal_axis(op.axis, draft.result.rank))
+    return draft.final("ONE_HOT", indices, depth, on_value, off_value, axis=normal_axis(op.axis, draft.result.rank))

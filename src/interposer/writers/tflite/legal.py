@@ -57,25 +57,30 @@ def fuse_gelu(op: ElementwiseBinary, layer: Layer) -> Replacement:
 def transpose_weights(op: FullyConnected, layer: Layer) -> Replacement:
     """Remove a Transpose before the rows of a FullyConnected layer by transposing the constant weights instead."""
     x, weights = layer.values[:2]
-    flat = above(x, Reshape)
-    image = flat.layer.values[0] if flat else x
-    turned = above(image, Transpose, Permute)
-    if turned is None or not weights.is_constant or op.keep_dims or _has_scales_of_columns(weights, op):
+    reshape = above(x, Reshape)
+    image = reshape.layer.values[0] if reshape else x
+    transpose = above(image, Transpose, Permute)
+    if transpose is None or not weights.is_constant or op.keep_dims or _has_scales_of_columns(weights, op):
         return None
     rows, shape = layer.output.known.shape[0], image.known.shape
-    if turned.op.permutation[0] != 0 or not image.known.is_concrete or shape[0] != rows or (flat and x.known.rank != 2):
+    if (
+        transpose.op.permutation[0] != 0
+        or not image.known.is_concrete
+        or shape[0] != rows
+        or (reshape and x.known.rank != 2)
+    ):
         return None
     array = np.asarray(weights.constant)
     columns = array if op.transpose_weight_matrix else array.transpose()
-    back = [turned.op.permutation.index(axis) for axis in range(len(shape))]
-    moved = columns.reshape(-1, *shape[1:]).transpose(back).reshape(columns.shape)
-    new = constant(
-        moved if op.transpose_weight_matrix else moved.transpose(),
+    back = [transpose.op.permutation.index(axis) for axis in range(len(shape))]
+    moved_columns = columns.reshape(-1, *shape[1:]).transpose(back).reshape(columns.shape)
+    transposed_weights = constant(
+        moved_columns if op.transpose_weight_matrix else moved_columns.transpose(),
         weights.known.quantization,
         name=f"{weights.name}/turned",
     )
-    source = New(Reshape((rows, columns.shape[1])), turned.layer.inputs, name=f"{x.name}/before")
-    return New(op, [source, new, *layer.inputs[2:]], like=layer)
+    source = New(Reshape((rows, columns.shape[1])), transpose.layer.inputs, name=f"{x.name}/before")
+    return New(op, [source, transposed_weights, *layer.inputs[2:]], like=layer)
 
 
 def _has_scales_of_columns(weights: Value, op: FullyConnected) -> bool:

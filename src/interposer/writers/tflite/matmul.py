@@ -40,16 +40,16 @@ def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
     if op.adjoint_x or op.adjoint_y:
         refuse("it takes adjugates of matrices")
     a, b = draft.tensors()
-    left = a if len(a.shape) > 1 else draft.reshape(a, (1, *a.shape))
-    right = b if len(b.shape) > 1 else draft.reshape(b, (*b.shape, 1))
-    flags = {"adj_x": op.transpose_x and left is a, "adj_y": op.transpose_y and right is b}
-    if left is a and right is b:
+    a_matrix = a if len(a.shape) > 1 else draft.reshape(a, (1, *a.shape))
+    b_matrix = b if len(b.shape) > 1 else draft.reshape(b, (*b.shape, 1))
+    flags = {"adj_x": op.transpose_x and a_matrix is a, "adj_y": op.transpose_y and b_matrix is b}
+    if a_matrix is a and b_matrix is b:
         return draft.final("BATCH_MATMUL", a, b, **flags)
     shape = [*draft.result.shape]
-    if right is not b:
+    if b_matrix is not b:
         shape.append(1)
-    if left is not a:
+    if a_matrix is not a:
         shape.insert(len(shape) - 1, 1)
     info = TensorInfo(shape, draft.result.dtype, draft.result.quantization)
-    product = draft.node("BATCH_MATMUL", left, right, giving=info, **flags)
+    product = draft.node("BATCH_MATMUL", a_matrix, b_matrix, giving=info, **flags)
     return draft.reshape_to(product, draft.result)

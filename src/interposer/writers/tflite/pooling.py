@@ -71,12 +71,12 @@ def _places(op: Pooling2d, sizes: Sequence[int], counts: Sequence[int]) -> _Plac
         window if op.stride_x else window._replace(stride=max(1, size + window.pad_before + window.pad_after))
         for window, size in zip(op.windows(*sizes), sizes, strict=True)
     )
-    included = op.padding_method is PaddingMethod.IGNORE_VALUE and op.pool_type is not MAX
-    seen, padded_counts = (
+    counts_padding = op.padding_method is PaddingMethod.IGNORE_VALUE and op.pool_type is not MAX
+    image_counts, padded_counts = (
         np.multiply.outer(*(_cells(*axis, padding) for axis in zip(windows, sizes, counts, strict=True)))[..., None]
         for padding in (0, 1)
     )
-    return _Places(windows, seen, padded_counts if included else seen)
+    return _Places(windows, image_counts, padded_counts if counts_padding else image_counts)
 
 
 def _cells(window: Window, size: int, count: int, padding: int) -> Array:
@@ -84,9 +84,9 @@ def _cells(window: Window, size: int, count: int, padding: int) -> Array:
 
     `size` is the size of the image. If `padding` is 1 instead of 0, the window's padding counts too.
     """
-    first = np.arange(count) * window.stride - window.pad_before
+    first_cells = np.arange(count) * window.stride - window.pad_before
     low, high = -padding * window.pad_before, size + padding * window.pad_after
-    array: Array = np.clip(high - first, 0, window.size) - np.clip(low - first, 0, window.size)
+    array: Array = np.clip(high - first_cells, 0, window.size) - np.clip(low - first_cells, 0, window.size)
     return array
 
 

@@ -63,8 +63,8 @@ def dequantize(draft: Draft, op: Dequantize) -> Tensor:
     """
     if op.dtype is DataType.FLOAT64:
         refuse("DEQUANTIZE gives float32, which has fewer digits than float64")
-    wide = draft.node("DEQUANTIZE", draft.operand(0), giving=draft.result.with_dtype(DataType.FLOAT32))
-    return draft.cast(wide, op.dtype)
+    float_result = draft.node("DEQUANTIZE", draft.operand(0), giving=draft.result.with_dtype(DataType.FLOAT32))
+    return draft.cast(float_result, op.dtype)
 
 
 @writer(FakeQuantization)

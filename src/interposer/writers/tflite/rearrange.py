@@ -40,9 +40,9 @@ def transpose(draft: Draft, op: Transpose | Permute) -> Tensor:
 @writer(Concat, also_quantized=True)
 def concat(draft: Draft, op: Concat) -> Tensor:
     """Write Concat; inputs may only have different scales if TFLite rescales them."""
-    target = draft.result
-    differs = any(x.info.quantization != target.quantization for x in draft.tensors())
-    if differs and target.dtype is not DataType.UINT8:
+    output_info = draft.result
+    differs = any(x.info.quantization != output_info.quantization for x in draft.tensors())
+    if differs and output_info.dtype is not DataType.UINT8:
         refuse("the scales of inputs and result differ, which CONCATENATION only knows of quantized uint8")
     return draft.final("CONCATENATION", *draft.tensors(), axis=normal_axis(op.axis, draft.rank))
 
@@ -127,8 +127,8 @@ def reverse(draft: Draft, op: ReverseV2) -> Tensor:
         return draft.reshape_to(draft.operand(0), draft.result)
     if len(set(axes)) < len(axes):
         refuse("it turns an axis twice")
-    x, first = draft.operand(0), min(axes)
-    together = sorted(axes) == list(range(first, first + len(axes)))
+    x, first_axis = draft.operand(0), min(axes)
+    together = sorted(axes) == list(range(first_axis, first_axis + len(axes)))
     for group in [axes] if together else [[axis] for axis in axes]:
         x = draft.node("REVERSE_V2", x, draft.ints(group, "axes"), giving=draft.result)
     return x

@@ -64,8 +64,8 @@ def _composed(draft: Draft, op: Reduce, x: Tensor) -> Tensor:
     if op.operation is R.L1:
         return reduced(draft, "SUM", draft.node("ABS", x, giving=x.info), op)
     if op.operation in (R.L2, R.SUM_SQUARE):
-        total = reduced(draft, "SUM", draft.node("SQUARE", x, giving=x.info), op)
-        return draft.final("SQRT", total) if op.operation is R.L2 else total
+        sum_of_squares = reduced(draft, "SUM", draft.node("SQUARE", x, giving=x.info), op)
+        return draft.final("SQRT", sum_of_squares) if op.operation is R.L2 else sum_of_squares
     if op.operation is R.LOG_SUM_EXP:
         return _log_sum_exp(draft, op, x)
     if op.operation is R.LOG_SUM:

@@ -64,18 +64,20 @@ class _Serializer:
         return tables.finished(root)
 
     def _code(self, code: int, version: int) -> int:
-        old = min(code, _BEFORE_127)
-        return self._tables.table("OperatorCode", deprecated_builtin_code=old, version=version, builtin_code=code)
+        old_code = min(code, _BEFORE_127)
+        return self._tables.table("OperatorCode", deprecated_builtin_code=old_code, version=version, builtin_code=code)
 
     def _subgraph(self, sheet: Sheet) -> int:
         tables, tensors = self._tables, _tensors(sheet)
-        numbers: dict[Tensor | None, int] = {tensor: number for number, tensor in enumerate(tensors)} | {None: -1}
+        number_of_tensor: dict[Tensor | None, int] = {tensor: number for number, tensor in enumerate(tensors)} | {
+            None: -1
+        }
         return tables.table(
             "SubGraph",
             tensors=tables.tables([self._tensor(tensor) for tensor in tensors]),
-            inputs=tables.numbers([numbers[item] for item in sheet.inputs]),
-            outputs=tables.numbers([numbers[output] for output in sheet.outputs]),
-            operators=tables.tables([self._operator(operator, numbers) for operator in sheet.operators]),
+            inputs=tables.numbers([number_of_tensor[item] for item in sheet.inputs]),
+            outputs=tables.numbers([number_of_tensor[output] for output in sheet.outputs]),
+            operators=tables.tables([self._operator(operator, number_of_tensor) for operator in sheet.operators]),
             name=tables.text(sheet.name),
         )
 
@@ -115,7 +117,7 @@ class _Serializer:
             self._places[id(array)] = len(self._buffers) - 1
         return self._places[id(array)]
 
-    def _operator(self, operator: Operator, numbers: dict[Tensor | None, int]) -> int:
+    def _operator(self, operator: Operator, number_of_tensor: dict[Tensor | None, int]) -> int:
         tables = self._tables
         key = operator_code(operator.kind), version_of(operator)
         index = self._codes.setdefault(key, len(self._codes))
@@ -124,8 +126,8 @@ class _Serializer:
         return tables.table(
             "Operator",
             opcode_index=index,
-            inputs=tables.numbers([numbers[tensor] for tensor in operator.inputs]),
-            outputs=tables.numbers([numbers[output] for output in operator.outputs]),
+            inputs=tables.numbers([number_of_tensor[tensor] for tensor in operator.inputs]),
+            outputs=tables.numbers([number_of_tensor[output] for output in operator.outputs]),
             builtin_options_type=None if kind is None else options_code(kind),
             builtin_options=options,
         )
@@ -163,10 +165,10 @@ def _with_subgraphs(sheet: Sheet) -> list[Sheet]:
 
 def _tensors(sheet: Sheet) -> list[Tensor]:
     """Return all tensors of a sheet in the order of their indices in the file: inputs first."""
-    used = (
+    used_tensors = (
         tensor for operator in sheet.operators for tensor in (*operator.inputs, *operator.outputs) if tensor is not None
     )
-    return list(dict.fromkeys([*sheet.inputs, *used, *sheet.outputs]))
+    return list(dict.fromkeys([*sheet.inputs, *used_tensors, *sheet.outputs]))
 
 
 def _stored_bytes(array: Array) -> int:
