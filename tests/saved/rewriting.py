@@ -69,7 +69,7 @@ def rewritten(path: Path, target: Path, change: Callable[[dict[str, Any], dict[s
         writer = SectionWriter(file)
         for number, section in enumerate(source.sections):
             if number == 0:
-                writer._small += bytes(source.data((0, 0, section.size)))
+                writer._small_data += bytes(source.data((0, 0, section.size)))
             elif section.kind == "data":
                 raw = source.data((number, 0, section.size)).data
                 writer._section("data", raw, bytes([number % 256]) * 32, 4096)

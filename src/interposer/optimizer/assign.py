@@ -168,19 +168,19 @@ class Assigner:
         Raises:
             UnsupportedLayerError: no backend supports some layers; has the reasons of all backends.
         """
-        remaining = list(layers)
-        while remaining:
-            added: list[Layer] = []
+        remaining_layers = list(layers)
+        while remaining_layers:
+            added_layers: list[Layer] = []
             for backend in self.backends:
-                hinted = [layer for layer in remaining if layer.hint == backend.id]
-                if backend.capabilities.has(ALL_OR_NOTHING) and len(hinted) < len(remaining):
+                hinted = [layer for layer in remaining_layers if layer.hint == backend.id]
+                if backend.capabilities.has(ALL_OR_NOTHING) and len(hinted) < len(remaining_layers):
                     continue  # it is asked about all layers below
-                remaining = self._offer(backend, hinted, remaining, added)
+                remaining_layers = self._offer(backend, hinted, remaining_layers, added_layers)
             for backend in self.backends:
-                remaining = self._offer(backend, remaining, remaining, added)
-            if remaining:
-                raise self._unsupported(remaining)
-            remaining = added
+                remaining_layers = self._offer(backend, remaining_layers, remaining_layers, added_layers)
+            if remaining_layers:
+                raise self._unsupported(remaining_layers)
+            remaining_layers = added_layers
 
     def refuse(self, backend: Backend, layers: Iterable[Layer], reason: str) -> None:
         """Record that a backend accepted these layers, but could not compile them, for this reason.
@@ -191,10 +191,12 @@ class Assigner:
             layer.backend = None
             self._record_refusal(backend, layer, (reason,), "optimize")
 
-    def _offer(self, backend: Backend, offered: list[Layer], remaining: list[Layer], added: list[Layer]) -> list[Layer]:
+    def _offer(
+        self, backend: Backend, offered: list[Layer], remaining_layers: list[Layer], added_layers: list[Layer]
+    ) -> list[Layer]:
         candidates = [layer for layer in offered if self._may_have(backend, layer)]
         if not candidates:
-            return remaining
+            return remaining_layers
         view = SubgraphView(self.graph, candidates)
         verdicts = query(backend, view, self.options(backend))
         if backend.capabilities.has(ALL_OR_NOTHING):
@@ -203,10 +205,10 @@ class Assigner:
             if verdict:
                 self._place(backend, layer)
             elif self._supports_in_fp32(backend, layer):
-                added += self._convert(backend, layer, verdict)
+                added_layers += self._convert(backend, layer, verdict)
             else:
                 self._record_refusal(backend, layer, verdict.reasons, "support")
-        return [layer for layer in remaining if layer.backend is None]
+        return [layer for layer in remaining_layers if layer.backend is None]
 
     def _all_or_nothing(self, view: SubgraphView, verdicts: list[Support]) -> list[Support]:
         """Return the answers of a backend that runs the graph only as a whole: all are refusals if it lacks a layer."""

@@ -51,9 +51,9 @@ class _Placer:
     def __init__(self, default: str, offers: Offers) -> None:
         self._default, self._offers = default, offers
         self._routes: dict[object, Route | None] = {}
-        self._mappable = {kind.id: 0 for kind in offers.kinds.values() if kind.maps}
+        self._mappable_ranks = {kind.id: 0 for kind in offers.kinds.values() if kind.maps}
         borrowing = {kind.id for kind in offers.kinds.values() if kind.imports & MemorySource.MALLOC}
-        self._border_costs = {kind_id: int(kind_id not in borrowing) for kind_id in self._mappable}
+        self._border_costs = {kind_id: int(kind_id not in borrowing) for kind_id in self._mappable_ranks}
 
     def place(self, graph: Graph, prefix: str) -> list[Crossing]:
         for layer in graph.topological():
@@ -100,9 +100,9 @@ class _Placer:
         The runtime itself, which executes some layers, needs memory that the host can map.
         """
         if isinstance(layer.op, Input | Output) and graph.owner is None:
-            return Side(_HOST, self._mappable, self._border_costs, guest_cost=int(isinstance(layer.op, Output)))
+            return Side(_HOST, self._mappable_ranks, self._border_costs, guest_cost=int(isinstance(layer.op, Output)))
         if _runs_on_host(layer):
-            return Side(_HOST, self._mappable)
+            return Side(_HOST, self._mappable_ranks)
         border = isinstance(value.producer.op, Input) or any(
             isinstance(consumer.op, Output) for consumer in value.consumers
         )

@@ -83,9 +83,9 @@ class Offers:
         """
         ranks = self.ranks(backend)
         for rank in tuple(ranks):
-            pair = self.registry.matching_import_factory(rank)
-            if pair is not None:
-                ranks.setdefault(pair, ranks[rank])
+            paired_id = self.registry.matching_import_factory(rank)
+            if paired_id is not None:
+                ranks.setdefault(paired_id, ranks[rank])
         return ranks
 
     def ranks(self, backend: str) -> dict[str, int]:

@@ -116,15 +116,15 @@ def choose_backends(
     """
     registry = device_spec.registry
     ids = _ids(preferences) if preferences is not None else device_spec.default_backends
-    chosen, absent = [], []
+    chosen_backends, absent_backends = [], []
     for backend_id in dict.fromkeys(ids):
         try:
-            chosen.append(registry.get(backend_id))
+            chosen_backends.append(registry.get(backend_id))
         except BackendUnavailableError as error:
-            absent.append(AbsentBackend(backend_id, error.reason))
-    if not chosen:
-        raise BackendUnavailableError(", ".join(ids), _none_left(absent, device_spec))
-    return tuple(chosen), tuple(absent)
+            absent_backends.append(AbsentBackend(backend_id, error.reason))
+    if not chosen_backends:
+        raise BackendUnavailableError(", ".join(ids), _none_left(absent_backends, device_spec))
+    return tuple(chosen_backends), tuple(absent_backends)
 
 
 def _ids(preferences: object) -> tuple[str, ...]:

@@ -204,13 +204,13 @@ def run_passes(graph: Graph, passes: Iterable[Pass], rounds: int = 8) -> list[Pa
     Raises:
         VerificationError: a pass violated an invariant of the graph; names the pass and the violations.
     """
-    order = tuple(passes)
-    latest_records = [_run(pass_, graph) for pass_ in order]
+    ordered_passes = tuple(passes)
+    latest_records = [_run(pass_, graph) for pass_ in ordered_passes]
     records = list(latest_records)
     for _ in range(rounds - 1):
         if not any(pass_.changed for pass_ in latest_records) or not all(pass_.finished for pass_ in latest_records):
             break
-        latest_records = [_run(pass_, graph) for pass_ in order]
+        latest_records = [_run(pass_, graph) for pass_ in ordered_passes]
         records += [pass_ for pass_ in latest_records if pass_.changed]
     return records
 

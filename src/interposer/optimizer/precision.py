@@ -95,7 +95,7 @@ class _Reducer:
         self.messages: list[Message] = []
         self._narrowed: dict[Value, Value] = {}
         self._widened: dict[Value, Value] = {}
-        self._reduced: set[Value] = set()
+        self._reduced_values: set[Value] = set()
 
     def visit(self, layer: Layer) -> None:
         """Change one layer to half precision, or convert its inputs to float32 if it must stay in float32."""
@@ -112,10 +112,10 @@ class _Reducer:
                 self.graph.set_input(layer, position, operand)
         if op is not None:
             _change_type(layer, op, {FP32: self.dtype})
-            self._reduced |= {value for value in layer.outputs if value.known.dtype is self.dtype}
+            self._reduced_values |= {value for value in layer.outputs if value.known.dtype is self.dtype}
 
     def _reads_reduced(self, layer: Layer) -> bool:
-        return any(value in self._reduced for value in layer.values)
+        return any(value in self._reduced_values for value in layer.values)
 
     def _reduced_op(self, layer: Layer) -> Op | None:
         """Return the layer's operator for half precision; None if the layer must stay in float32.
@@ -124,14 +124,14 @@ class _Reducer:
         """
         if isinstance(layer.op, Output) or not layer.op.executable or layer.regions or not _on_tensors(layer):
             return None
-        reduced = _retyped(layer, {FP32: self.dtype})
-        overflowing = reduced and next((value for value in layer.values if self._overflows(value)), None)
+        reduced_op = _retyped(layer, {FP32: self.dtype})
+        overflowing = reduced_op and next((value for value in layer.values if self._overflows(value)), None)
         if overflowing:
             text = (
                 f"layer {layer} stays in float32: its constant {overflowing.name!r} is beyond the range of {self.dtype}"
             )
             self.messages.append(Message("warning", text))
-        return None if overflowing else reduced
+        return None if overflowing else reduced_op
 
     def _overflows(self, value: Value) -> bool:
         if not value.is_constant or value.known.dtype is not FP32 or value in self._narrowed:
@@ -147,7 +147,7 @@ class _Reducer:
         return self._narrowed[value]
 
     def _in_float32(self, value: Value, user: Layer, position: int) -> Value:
-        if value not in self._reduced:
+        if value not in self._reduced_values:
             return value
         if value not in self._widened:
             self._widened[value] = _convert(self.graph, value, FP32, position, user.name)

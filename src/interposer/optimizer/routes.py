@@ -157,7 +157,7 @@ def _states(
     heapq.heapify(queue)
     seen = set()
     while queue:
-        copies, steps, reached, hops = heapq.heappop(queue)
+        copies, num_steps, reached, hops = heapq.heappop(queue)
         state = reached[0], frozenset((hop.target, hop.how == IMPORT) for hop in hops)
         if state in seen:
             continue
@@ -166,7 +166,7 @@ def _states(
         for target in kinds.keys() - set(reached):
             for hop in _cheapest(kinds, reached, target, padded):
                 cost = copies + (hop.how != IMPORT)
-                heapq.heappush(queue, (cost, steps + 1, (*reached, target), (*hops, hop)))
+                heapq.heappush(queue, (cost, num_steps + 1, (*reached, target), (*hops, hop)))
 
 
 def _cheapest(kinds: Mapping[str, Kind], reached: Sequence[str], target: str, padded: frozenset[str]) -> list[Hop]:

@@ -41,15 +41,15 @@ def move_transpose_up(op: Transpose | Permute, layer: Layer) -> Replacement:
     Both can be merged. Constant inputs are transposed immediately. At most one input gets a new Transpose that cannot
     be merged.
     """
-    inner = above_with(layer.inputs[0], Trait.POINTWISE)
-    if inner is None or len(inner.layer.output.uses) > 1 or not keeps_codes(layer):
+    pointwise = above_with(layer.inputs[0], Trait.POINTWISE)
+    if pointwise is None or len(pointwise.layer.output.uses) > 1 or not keeps_codes(layer):
         return None
-    if not _leads_to_transpose(inner.layer.output, _FAR):
+    if not _leads_to_transpose(pointwise.layer.output, _FAR):
         return None
-    moved = [_transposed(value, op.permutation, layer.name) for value in inner.layer.values]
-    if None in moved or len(moved) < len(inner.layer.inputs):
+    moved = [_transposed(value, op.permutation, layer.name) for value in pointwise.layer.values]
+    if None in moved or len(moved) < len(pointwise.layer.inputs):
         return None
-    return New(inner.op, moved, like=inner.layer)
+    return New(pointwise.op, moved, like=pointwise.layer)
 
 
 def _leads_to_transpose(value: Value, far: int) -> bool:
@@ -74,30 +74,30 @@ def _transposed(value: Value, axes: Sequence[int], below: str) -> Value | New | 
     An operand of lower rank first gets axes of size 1 in front, as broadcasting does; a single element needs nothing.
     `below` is the name of the Transpose that moves, from which the new layer gets its name.
     """
-    info, missing = value.known, len(axes) - value.known.rank
+    info, num_missing = value.known, len(axes) - value.known.rank
     name = f"moved_up-{below.removeprefix('moved_up-')}"
     if info.num_elements == 1:
         return value
-    if not missing:
+    if not num_missing:
         return New(Transpose(tuple(axes)), [value], name=name)
     if not info.is_concrete or (info.quantization is not None and info.quantization.per_axis):
         return None
-    widened = New(Reshape((1,) * missing + tuple(info.shape)), [value])
+    widened = New(Reshape((1,) * num_missing + tuple(info.shape)), [value])
     return New(Transpose(tuple(axes)), [widened], name=name)
 
 
 @rewrite(BatchToSpaceNd)
 def join_transpose_and_batch_to_space(op: BatchToSpaceNd, layer: Layer) -> Replacement:
     """Replace Transpose(3, 1, 2, 0) and BatchToSpaceNd to one image of one channel by a DepthToSpace (NHWC)."""
-    inner = above(layer.inputs[0], Transpose, Permute)
-    if inner is None or inner.op.permutation != (3, 1, 2, 0) or not keeps_codes(inner.layer):
+    transpose = above(layer.inputs[0], Transpose, Permute)
+    if transpose is None or transpose.op.permutation != (3, 1, 2, 0) or not keeps_codes(transpose.layer):
         return None
     size = op.block_shape[0]
     square = op.block_shape == (size, size) and not any(map(any, op.crops))
     shape = layer.output.known.shape
     if not square or op.data_layout is not DataLayout.NHWC or (shape[0], shape[3]) != (1, 1):
         return None
-    return New(DepthToSpace(size), [inner.layer.inputs[0]]) if keeps_codes(layer) else None
+    return New(DepthToSpace(size), [transpose.layer.inputs[0]]) if keeps_codes(layer) else None
 
 
 @rewrite(Transpose, Permute)

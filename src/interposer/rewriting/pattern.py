@@ -114,7 +114,7 @@ class Rewrite:
         return issubclass(kind, self.ops) and (self.traits is None or kind.may_have(self.traits))
 
     def applies_to(self, op: Op) -> bool:
-        """Return True if an operator, of a class for which `may_apply_to` is True, has one of the traits."""
+        """Return True if the rewrite names no traits, or if the operator has one of them."""
         return self.traits is None or op.traits.overlaps(self.traits)
 
 

@@ -251,7 +251,7 @@ def _groups(first: Sequence[int], second: Sequence[int]) -> list[tuple[list[int]
     """
     if any(isinstance(size, Dim) or not size for size in (*first, *second)):
         return None
-    pairs: list[tuple[list[int], list[int]]] = []
+    group_pairs: list[tuple[list[int], list[int]]] = []
     first_axes, second_axes = list(range(len(first))), list(range(len(second)))
     while first_axes and second_axes:
         first_group, second_group = [first_axes.pop(0)], [second_axes.pop(0)]
@@ -261,11 +261,11 @@ def _groups(first: Sequence[int], second: Sequence[int]) -> list[tuple[list[int]
                 if a < b
                 else (first_group, second_group + [second_axes.pop(0)])
             )
-        pairs.append((first_group, second_group))
+        group_pairs.append((first_group, second_group))
     if first_axes or second_axes:
-        last = pairs[-1] if pairs else ([], [])
-        pairs[-1:] = [([*last[0], *first_axes], [*last[1], *second_axes])]
-    return pairs
+        last = group_pairs[-1] if group_pairs else ([], [])
+        group_pairs[-1:] = [([*last[0], *first_axes], [*last[1], *second_axes])]
+    return group_pairs
 
 
 def sunk_past_images(*ops: type[Op]) -> Rewrite:

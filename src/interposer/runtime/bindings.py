@@ -87,7 +87,7 @@ class Bindings:
         return arrays
 
     def checked_outputs(self, outputs: Mapping[int, Any]) -> dict[int, Array]:
-        """Check what a caller passes to write outputs to, by binding id, and return it as writable arrays.
+        """Check the arrays that a caller passes for outputs, by binding id, and return them as writable arrays.
 
         Outputs of unknown shape may be absent. Sequences and optionals must be absent.
 

@@ -92,8 +92,8 @@ class StatefulCall:
     def __init__(self, call: DirectCall, bindings: Bindings, inputs: Sequence[int], states: Sequence[State]) -> None:
         self._call, self._states = call, states
         self._names = [bindings.inputs[binding].name for binding in inputs if binding >= 0]
-        self._order = [binding for binding in inputs if binding < 0]
-        self._targets = sorted(binding for binding in bindings.outputs if binding < 0)
+        self._state_inputs = [binding for binding in inputs if binding < 0]
+        self._state_outputs = sorted(binding for binding in bindings.outputs if binding < 0)
         self._output_names = [bindings.outputs[binding].name for binding in sorted(bindings.outputs) if binding >= 0]
         self._copies = _copies(states, bindings)
         self._infos = [bindings.outputs[binding].info for binding in sorted(bindings.outputs) if binding >= 0]
@@ -111,13 +111,13 @@ class StatefulCall:
             state_arrays, targets = turn
             written = [empty(info) for info in self._infos] if outputs is None else outputs
             all_outputs = self._call.run(
-                [*inputs, *[state_arrays[state_id] for state_id in self._order]],
-                [*[targets[state_id] for state_id in self._targets], *written],
+                [*inputs, *[state_arrays[state_id] for state_id in self._state_inputs]],
+                [*[targets[state_id] for state_id in self._state_outputs], *written],
             )
             if all_outputs is None:
                 targets.update(state_arrays)
                 return None
-            caller_outputs = all_outputs[len(self._targets) :]
+            caller_outputs = all_outputs[len(self._state_outputs) :]
             for state_id, position in self._copies:
                 np.copyto(targets[state_id], caller_outputs[position])
             return caller_outputs

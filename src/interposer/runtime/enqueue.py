@@ -62,12 +62,12 @@ def _run_apart(
     The thread writes to private arrays, which are copied to `outputs` afterwards, so that an abandoned run does no
     harm.
     """
-    targets = {} if outputs is None else loaded.bindings.checked_outputs(outputs)
+    output_arrays = {} if outputs is None else loaded.bindings.checked_outputs(outputs)
     computed: dict[int, Any] = run_within(control, lambda: run(loaded, inputs, None, None, control), loaded.give_up)
-    for output_id, target in targets.items():
+    for output_id, target in output_arrays.items():
         check_shape(output_id, loaded.bindings.outputs[output_id].name, TensorShape(computed[output_id].shape), target)
         np.copyto(target, computed[output_id])
-    return {**computed, **targets}
+    return {**computed, **output_arrays}
 
 
 def run_imported(
@@ -82,18 +82,24 @@ def run_imported(
 
     `import_ids` are the import ids of inputs and of outputs. The other arguments are those of `run`.
     """
-    imported = loaded.imports.run_of(*import_ids)
-    if imported.complete and not inputs and not outputs and control is None and loaded.run_imported(imported, working):
-        return dict(imported.outputs)
-    check_imports(imported, control)
-    arrays = loaded.bindings.checked_inputs(_with_imported("input", imported.inputs, inputs))
-    targets = None
-    if outputs is not None or imported.outputs:
-        targets = loaded.bindings.checked_outputs(_targets(loaded, imported, outputs))
-    _refuse_overlaps(loaded, imported, arrays, targets)
+    imported_run = loaded.imports.run_of(*import_ids)
+    if (
+        imported_run.complete
+        and not inputs
+        and not outputs
+        and control is None
+        and loaded.run_imported(imported_run, working)
+    ):
+        return dict(imported_run.outputs)
+    check_imports(imported_run, control)
+    arrays = loaded.bindings.checked_inputs(_with_imported("input", imported_run.inputs, inputs))
+    output_arrays = None
+    if outputs is not None or imported_run.outputs:
+        output_arrays = loaded.bindings.checked_outputs(_targets(loaded, imported_run, outputs))
+    _refuse_overlaps(loaded, imported_run, arrays, output_arrays)
     if working is None:
-        return run_watched(loaded, arrays, targets, control)
-    return run(loaded, arrays, targets, working)
+        return run_watched(loaded, arrays, output_arrays, control)
+    return run(loaded, arrays, output_arrays, working)
 
 
 def _targets(loaded: LoadedNetwork, imported: ImportedRun, outputs: Mapping[int, Any] | None) -> Mapping[int, Any]:

@@ -80,7 +80,7 @@ class Factories:
     ) -> None:
         self._optimized = optimized
         self._sites: NetworkSites | None = sites if first is None else first._sites
-        self._first = first or self
+        self._first_factories = first or self
         self._strategies: Mapping[str, MemoryOptimizerStrategy] = first._strategies if first else strategies or {}
         self.sequential = sequential
         custom_allocators = allocators if first is None else first.registry.custom_allocators
@@ -274,14 +274,18 @@ class Factories:
             raise LoadError(
                 f"the tensor {value.name!r} of shape {info.shape} has unknown dimensions; give the inputs' shapes"
             )
-        plain = info.with_constant(None)
+        info_without_constant = info.with_constant(None)
         factory = self._handle_factory(layer, value.factory) if info.is_tensor else None
         owner, layout = self.handles if owned is None else owned, _layout_of(value)
 
         def create() -> TensorHandle:
-            handle = ArrayHandle(plain) if factory is None else factory.new_handle(plain, layout, managed)
+            handle = (
+                ArrayHandle(info_without_constant)
+                if factory is None
+                else factory.new_handle(info_without_constant, layout, managed)
+            )
             owner.add(handle)
-            return _checked(handle, plain, "create_tensor_handle", layer)
+            return _checked(handle, info_without_constant, "create_tensor_handle", layer)
 
         return guarded(layer, "got no tensor handle", create)
 
@@ -294,10 +298,10 @@ class Factories:
         array, info = constant_of(value), value.known
         key, cached_constants = (
             (id(array), info, _HOST if _runs_on_host(layer) else str(layer.backend)),
-            self._first._constants,
+            self._first_factories._constants,
         )
         if key not in cached_constants:
-            create_handle, memory = self._first._constant_maker(layer), aligned(array)
+            create_handle, memory = self._first_factories._constant_maker(layer), aligned(array)
             memory = array if memory is array else share(memory, array.dtype.alignment)
 
             def create() -> TensorHandle:
@@ -328,7 +332,7 @@ class Factories:
     @property
     def constant_arrays(self) -> list[Array]:
         """The arrays of all constants that workloads read."""
-        return [memory for _, memory, _ in self._first._constants.values()]
+        return [memory for _, memory, _ in self._first_factories._constants.values()]
 
     @property
     def acquired(self) -> bool:

@@ -59,8 +59,8 @@ class _FlowRun:
 
     def __init__(self, flow: Flow, work: Work) -> None:
         self._flow, self._work = flow, work
-        self._waiting = [len(predecessors) for predecessors in flow.predecessors]
-        self._ready = deque(index for index, waiting in enumerate(self._waiting) if not waiting)
+        self._unmet_counts = [len(predecessors) for predecessors in flow.predecessors]
+        self._ready_indices = deque(index for index, waiting in enumerate(self._unmet_counts) if not waiting)
         self._unfinished = len(flow.predecessors)
         self._active: set[int] = set()  # ids of threads that run a layer
         self._error: BaseException | None = None
@@ -87,11 +87,11 @@ class _FlowRun:
 
     def _next(self) -> int | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._ready or not self._unfinished or self._error is not None)
-            if self._error is not None or not self._ready:
+            self._changed.wait_for(lambda: self._ready_indices or not self._unfinished or self._error is not None)
+            if self._error is not None or not self._ready_indices:
                 return None
             self._active.add(get_ident())
-            return self._ready.popleft()
+            return self._ready_indices.popleft()
 
     def _do(self, index: int) -> None:
         try:
@@ -107,9 +107,9 @@ class _FlowRun:
             self._unfinished -= 1
             self._error = self._error or error
             for successor in self._flow.successors[index] if error is None else ():
-                self._waiting[successor] -= 1
-                if not self._waiting[successor]:
-                    self._ready.append(successor)
+                self._unmet_counts[successor] -= 1
+                if not self._unmet_counts[successor]:
+                    self._ready_indices.append(successor)
             self._changed.notify_all()
 
     def _fail(self, error: BaseException) -> None:
@@ -131,13 +131,13 @@ def flow_of(running: Sequence[Layer], root: Callable[[Value], Value] = lambda va
         return None
     position = {layer: index for index, layer in enumerate(running)}
     predecessors: list[set[int]] = [set() for _ in running]
-    latest: dict[str | None, int] = {}
+    latest_of_backend: dict[str | None, int] = {}
     touched: dict[Hashable, set[int]] = {}
     for index, layer in enumerate(running):
         predecessors[index] |= {position[producer] for producer in _producers(layer, position)}
-        if layer.backend in latest:
-            predecessors[index].add(latest[layer.backend])
-        latest[layer.backend] = index
+        if layer.backend in latest_of_backend:
+            predecessors[index].add(latest_of_backend[layer.backend])
+        latest_of_backend[layer.backend] = index
         for arena in {_arena(root(value)) for value in layer.outputs}:
             predecessors[index] |= touched.pop(arena, set())
             touched[arena] = {index}

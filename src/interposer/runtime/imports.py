@@ -294,14 +294,16 @@ def _overlap(a: Import, b: Import) -> bool:
     return share_memory(a.array, b.array)
 
 
-def _refuse_overlaps(read: Mapping[int, Import], written: Mapping[int, Import], aliases: Mapping[int, int]) -> None:
+def _refuse_overlaps(
+    read_imports: Mapping[int, Import], written_imports: Mapping[int, Import], aliases: Mapping[int, int]
+) -> None:
     """Raise `BindingError` if an output overlaps another tensor of a run, except an input whose memory it may have.
 
     `aliases` has the binding ids of these inputs by those of the outputs.
     """
-    for index, (binding, target) in enumerate(written.items()):
-        source = read.get(aliases[binding]) if binding in aliases else None
+    for index, (binding, target) in enumerate(written_imports.items()):
+        source = read_imports.get(aliases[binding]) if binding in aliases else None
         aliased_input = source if source is not None and is_same_memory(target.array, source.array) else None
-        for other in (*read.values(), *list(written.values())[:index]):
+        for other in (*read_imports.values(), *list(written_imports.values())[:index]):
             if other is not aliased_input and _overlap(target, other):
                 raise BindingError(f"{target.title} overlaps {other.title} in memory; one run cannot use both")

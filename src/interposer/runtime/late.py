@@ -36,7 +36,7 @@ class LateStep:
         self.layer = layer
         self.workload = workload
         self._factory = factory
-        self._last: tuple[WorkloadInfo, Step] | None = None
+        self._last_step: tuple[WorkloadInfo, Step] | None = None
 
     def execute(self, fixed: Mapping[Value, TensorHandle], late: LateHandles) -> None:
         """Infer the actual shapes of the outputs, run the layer, and add the handles of its outputs to `late`.
@@ -82,9 +82,9 @@ class LateStep:
             raise InvalidValueError(str(error)) from error
 
     def _step(self, info: WorkloadInfo) -> Step:
-        infos_and_step = self._last
+        infos_and_step = self._last_step
         if infos_and_step is None or not (self.workload is not None or _same(infos_and_step[0], info)):
-            infos_and_step = self._last = info, Step.of(self.layer, self.workload or self._new_workload(info))
+            infos_and_step = self._last_step = info, Step.of(self.layer, self.workload or self._new_workload(info))
         return infos_and_step[1]
 
     def _new_workload(self, info: WorkloadInfo) -> Workload:

@@ -202,16 +202,16 @@ def _same_size(a: TensorInfo, b: TensorInfo) -> bool:
 
 def _set_lifetimes(layout: Layout, graph: Graph, order: Sequence[Layer], not_planned: set[Value]) -> None:
     moment = {layer: number for number, layer in enumerate(order, 1)}
-    last = len(order) + 1
-    layout.begins = [[] for _ in range(last + 1)]
-    layout.ends = [[] for _ in range(last + 1)]
+    last_moment = len(order) + 1
+    layout.begins = [[] for _ in range(last_moment + 1)]
+    layout.ends = [[] for _ in range(last_moment + 1)]
     spans: dict[Value, tuple[int, int]] = {}
     for layer in order:
         for value in layer.outputs if not isinstance(layer.op, Constant) else ():
             if value in not_planned:
                 continue
             begin = 0 if isinstance(layer.op, Input) else moment[layer]
-            reads = (last if isinstance(use.layer.op, Output) else moment[use.layer] for use in value.uses)
+            reads = (last_moment if isinstance(use.layer.op, Output) else moment[use.layer] for use in value.uses)
             begins, ends = spans.get(layout.root(value), (begin, begin))
             spans[layout.root(value)] = min(begins, begin), max(ends, begin, *reads)
     for value, (begins, ends) in spans.items():

@@ -84,14 +84,14 @@ class LoadedNetwork:
         self._factories = Factories(optimized, self._layers, self._sequential, None, *shared_settings)
         self._counts, self._runs = TransferCounts(), dict[int, RunControl | None]()
         self._lock, self._released = threading.RLock(), False
-        self._changed = threading.Condition(self._lock)
+        self._runs_changed = threading.Condition(self._lock)
         self._direct: dict[tuple[int, ...], DirectCall] = {}
         self.imports = Imports(self.bindings, optimized.name, self._import_problem, lambda: self._aliases)
         try:
             self._program = Program(optimized.graph, self._factories, self._counts, self._sites, room)
-            first = WorkingMemHandle(self._program, self._factories, workers)
-            self._idle = deque([first])
-            self._memories = weakref.WeakSet(self._idle)
+            first_memory = WorkingMemHandle(self._program, self._factories, workers)
+            self._idle_memories = deque([first_memory])
+            self._working_memories = weakref.WeakSet(self._idle_memories)
             self._program.configure()
             self._constants = self._used_constants()
         except BaseException:
@@ -99,7 +99,7 @@ class LoadedNetwork:
             self._factories.constant_handles.destroy()
             raise
         self.bindings.constants = Constants(self._constant_arrays())
-        self._steps, self._aliases = first.steps, first.aliases
+        self._steps, self._aliases = first_memory.steps, first_memory.aliases
         self._record_memory()
         self._in_place_by_state = self._states_in_place()
         self._is_single_layer = len(self._program.running) == 1
@@ -120,10 +120,12 @@ class LoadedNetwork:
         that a run that fails leaves them as they were.
         """
         late = self._program.late
-        ways = {state.name: False for state in self.states if state.target and state.target.values[0] in late}
+        in_place_by_state = {
+            state.name: False for state in self.states if state.target and state.target.values[0] in late
+        }
         large = (state for state in self.states if state.info.num_bytes >= LEAST_IN_PLACE)
         name_of = {binding_id(state.source): state.name for state in large}
-        return ways | {
+        return in_place_by_state | {
             name_of[output_id]: True
             for output_id, input_id in self._aliases.items()
             if output_id == input_id and output_id in name_of
@@ -166,7 +168,7 @@ class LoadedNetwork:
     @property
     def idle_memories(self) -> tuple[WorkingMemHandle, ...]:
         """The working memories that no run uses; the number grows with the number of concurrent runs."""
-        return tuple(self._idle)
+        return tuple(self._idle_memories)
 
     @property
     def steps(self) -> tuple[tuple[str, str], ...]:
@@ -190,8 +192,8 @@ class LoadedNetwork:
         arenas = {backend: manager for backend, manager in managers.items() if isinstance(manager, ArenaMemoryManager)}
         parts = list(self._program.memory_of_parts())
         held_by: Counter[str] = Counter()
-        for name, held, _ in parts:
-            held_by[name] += held or 0
+        for name, held_bytes, _ in parts:
+            held_by[name] += held_bytes or 0
         return MemoryReport(
             arenas={backend: manager.planned_bytes for backend, manager in arenas.items()},
             lower_bounds={backend: manager.plan.lower_bound for backend, manager in arenas.items()},
@@ -200,8 +202,10 @@ class LoadedNetwork:
             mapped_constants=self._constants.mapped,
             shared_constants=self._constants.shared,
             parts=dict(held_by),
-            unknown=tuple(sorted({name for name, held, _ in parts if held is None})),
-            estimated=tuple(sorted({name for name, held, estimated in parts if estimated and held is not None})),
+            unknown=tuple(sorted({name for name, held_bytes, _ in parts if held_bytes is None})),
+            estimated=tuple(
+                sorted({name for name, held_bytes, estimated in parts if estimated and held_bytes is not None})
+            ),
         )
 
     @property
@@ -229,7 +233,7 @@ class LoadedNetwork:
             factories.destroy()
             raise
         with self._lock:
-            self._memories.add(working_mem_handle)
+            self._working_memories.add(working_mem_handle)
         return working_mem_handle
 
     def _import_problem(self, kind: str, binding: int, array: Array) -> str | None:
@@ -243,7 +247,7 @@ class LoadedNetwork:
             except BindingError as error:
                 return str(error)
         with self._lock:
-            working = next(iter(self._memories), None)
+            working = next(iter(self._working_memories), None)
         return (working or self.new_working_memory()).import_problem(kind, binding, array)
 
     def clear_imported(self, kind: str, import_ids: Iterable[int]) -> None:
@@ -256,7 +260,7 @@ class LoadedNetwork:
 
     def _forget(self, imported_runs: Iterable[ImportedRun]) -> None:
         with self._lock:
-            memories = list(self._memories)
+            memories = list(self._working_memories)
         for imported in imported_runs:
             for memory in memories:
                 memory.forget(imported)
@@ -322,7 +326,7 @@ class LoadedNetwork:
         with self._lock:
             call = self._direct.get(tuple(inputs))
             if call is None:
-                call = direct_call(self._steps, self.bindings, inputs, self._runs, partial(_notify, self._changed))
+                call = direct_call(self._steps, self.bindings, inputs, self._runs, partial(_notify, self._runs_changed))
             if call is None or self._released:
                 return None
             self._direct[tuple(inputs)] = call
@@ -339,13 +343,13 @@ class LoadedNetwork:
             return None
         bindings = Bindings(self.optimized, states=True)
         bindings.constants = self.bindings.constants
-        order = (*inputs, *(number for number in bindings.inputs if number < 0))
+        input_order = (*inputs, *(number for number in bindings.inputs if number < 0))
         with self._lock:
-            call = direct_call(self._steps, bindings, order, self._runs, partial(_notify, self._changed))
+            call = direct_call(self._steps, bindings, input_order, self._runs, partial(_notify, self._runs_changed))
             if call is None or self._released:
                 return None
-            self._direct[order] = call
-        stateful = StatefulCall(call, bindings, order, self.states)
+            self._direct[input_order] = call
+        stateful = StatefulCall(call, bindings, input_order, self.states)
         return partial(stateful.run, self.state_memory)
 
     def _check_order(self, inputs: object) -> None:
@@ -382,13 +386,13 @@ class LoadedNetwork:
             if working is not None:
                 return working.run_imported(imported)
             try:
-                working = self._idle.pop()
+                working = self._idle_memories.pop()
             except IndexError:
                 working = self.new_working_memory()
             try:
                 return working.run_imported(imported)
             finally:
-                self._idle.append(working)
+                self._idle_memories.append(working)
         finally:
             del self._runs[thread]
             if self._released:
@@ -396,13 +400,13 @@ class LoadedNetwork:
 
     def _run_in_any(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None) -> None:
         try:
-            working = self._idle.pop()
+            working = self._idle_memories.pop()
         except IndexError:
             working = self.new_working_memory()
         try:
             working.run(inputs, outputs, control)
         finally:
-            self._idle.append(working)
+            self._idle_memories.append(working)
 
     def _enter(self, control: RunControl | None) -> None:
         """Register that this thread begins a run, which `control` can stop.
@@ -432,8 +436,8 @@ class LoadedNetwork:
             self._announce_end()
 
     def _announce_end(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
+        with self._runs_changed:
+            self._runs_changed.notify_all()
             self._free()
 
     def give_up(self, control: RunControl) -> None:
@@ -441,9 +445,9 @@ class LoadedNetwork:
 
         Its memory is released when the run returns.
         """
-        with self._changed:
+        with self._runs_changed:
             control.given_up = True
-            self._changed.notify_all()
+            self._runs_changed.notify_all()
         self.state_memory.give_up(control)
 
     def refuse_in_own_run(self, action: str) -> None:
@@ -459,9 +463,9 @@ class LoadedNetwork:
 
         Runs that were given up are not waited for: their memory is released when they return.
         """
-        with self._changed:
+        with self._runs_changed:
             self._forbid_runs()
-            self._changed.wait_for(self._is_idle)
+            self._runs_changed.wait_for(self._is_idle)
             self._free()
 
     def end(self) -> None:
@@ -469,11 +473,11 @@ class LoadedNetwork:
 
         A network without such handles can run until the interpreter has ended: a plug-in destroys its tensors itself.
         """
-        memories = list(self._memories)
+        memories = list(self._working_memories)
         need_interpreter = self._factories.constant_handles.need_interpreter or any(
             memory.needs_interpreter for memory in memories
         )
-        with self._changed:
+        with self._runs_changed:
             if need_interpreter and not self._runs and not self._released:
                 self._forbid_runs()
                 self._free()
@@ -487,11 +491,11 @@ class LoadedNetwork:
         return all(control is not None and control.given_up for control in list(self._runs.values()))
 
     def _free(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+        while self._idle_memories:
+            self._idle_memories.pop().close()
         if self._runs:
             return
-        for memory in list(self._memories):
+        for memory in list(self._working_memories):
             if not memory.in_use:
                 memory.close()
         self._forget(self.imports.clear_all())

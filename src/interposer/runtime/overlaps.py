@@ -113,13 +113,13 @@ class Constants:
     def __init__(self, arrays: Iterable[Array]) -> None:
         distinct = {id(array): array for array in arrays if array.nbytes}
         self._arrays = [weakref.ref(array) for array in distinct.values()]
-        merged: list[list[int]] = []
+        merged_ranges: list[list[int]] = []
         for low, high in sorted(map(_bounds, distinct.values())):
-            if merged and low <= merged[-1][1]:
-                merged[-1][1] = max(merged[-1][1], high)
+            if merged_ranges and low <= merged_ranges[-1][1]:
+                merged_ranges[-1][1] = max(merged_ranges[-1][1], high)
             else:
-                merged.append([low, high])
-        self._lows, self._highs = [low for low, _ in merged], [high for _, high in merged]
+                merged_ranges.append([low, high])
+        self._lows, self._highs = [low for low, _ in merged_ranges], [high for _, high in merged_ranges]
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:

@@ -71,8 +71,8 @@ class Program:
         may_use_pieces, supports_pieces = self._may_use_pieces, factories.supports_sub_tensors
         self.layout = layout_of(graph, self.order, not_planned, may_use_pieces, self._may_overwrite, supports_pieces)
         self.running = [layer for layer in running if layer not in self.layout.workless_layers]
-        simple = graph.owner is None and not self.late and not self.regions
-        self.flow = flow_of(self.running, self.layout.root) if simple and not factories.sequential else None
+        is_simple = graph.owner is None and not self.late and not self.regions
+        self.flow = flow_of(self.running, self.layout.root) if is_simple and not factories.sequential else None
 
     @cached_property
     def operations(self) -> int:

@@ -188,12 +188,12 @@ class Workers:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._tasks: deque[tuple[PendingRun, Callable[[], Any]]] = deque()
-        self._watched: set[PendingRun] = set()
+        self._watched_runs: set[PendingRun] = set()
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._wake_time_changed = threading.Condition(self._lock)
         self._wake_time: float | None = None
-        self._threads = self._idle = 0
+        self._threads = self._num_idle = 0
         self._closed = False
 
     @property
@@ -227,7 +227,7 @@ class Workers:
             self._tasks.append((run, lambda: work(run.next_control)))
             if deadline is not None:
                 self._wake_by(run.stops)
-            if self._idle < len(self._tasks) and self._threads < self._limit:
+            if self._num_idle < len(self._tasks) and self._threads < self._limit:
                 self._start_thread()
             self._changed.notify()
         return run
@@ -254,9 +254,9 @@ class Workers:
                 late_tasks = [task for task in self._tasks if task[0].stops <= now]
                 for task in late_tasks:
                     self._tasks.remove(task)
-                hanging_runs = [run for run in self._watched if run.stops <= now]
-                self._watched.difference_update(hanging_runs)
-                watched_runs = [*(run for run, _ in self._tasks), *self._watched]
+                hanging_runs = [run for run in self._watched_runs if run.stops <= now]
+                self._watched_runs.difference_update(hanging_runs)
+                watched_runs = [*(run for run, _ in self._tasks), *self._watched_runs]
                 self._wake_time = min((run.stops for run in watched_runs), default=math.inf)
                 if not (late_tasks or hanging_runs):
                     del watched_runs  # not to keep their results while waiting
@@ -273,7 +273,7 @@ class Workers:
         """Start a thread in place of one that hangs, which ends when its run returns."""
         with self._lock:
             self._threads -= 1
-            if self._tasks and self._idle < len(self._tasks):
+            if self._tasks and self._num_idle < len(self._tasks):
                 self._start_thread()
 
     def _start_thread(self) -> None:
@@ -283,9 +283,9 @@ class Workers:
     def _serve(self) -> None:
         while True:
             with self._changed:
-                self._idle += 1
+                self._num_idle += 1
                 self._changed.wait_for(lambda: self._tasks or self._closed)
-                self._idle -= 1
+                self._num_idle -= 1
                 if not self._tasks:
                     self._threads -= 1
                     return
@@ -293,12 +293,12 @@ class Workers:
                 run.began = time.monotonic()
                 begins = run.set_running_or_notify_cancel()
                 if begins and run.is_watched:
-                    self._watched.add(run)
+                    self._watched_runs.add(run)
             if begins and not _finish(run, work):
                 return  # another thread has taken the place of this one
             if run.is_watched:
                 with self._lock:
-                    self._watched.discard(run)
+                    self._watched_runs.discard(run)
             del run, work  # release their memory before waiting for the next task
 
     def close(self) -> None:
@@ -336,16 +336,18 @@ def run_within(control: RunControl, work: Callable[[], Any], give_up: Callable[[
     Raises:
         DeadlineExceededError: the deadline has passed. The thread continues, on memory that nothing else uses.
     """
-    remaining = control.remaining
-    if remaining is not None and remaining <= 0:
+    remaining_seconds = control.remaining
+    if remaining_seconds is not None and remaining_seconds <= 0:
         raise control.late()
-    done: Future[Any] = Future()
-    threading.Thread(target=_settle, args=(done, work), name="interposer-run", daemon=True).start()
+    result_future: Future[Any] = Future()
+    threading.Thread(target=_settle, args=(result_future, work), name="interposer-run", daemon=True).start()
     try:
-        return done.result(None if remaining is None else min(remaining, threading.TIMEOUT_MAX))
+        return result_future.result(
+            None if remaining_seconds is None else min(remaining_seconds, threading.TIMEOUT_MAX)
+        )
     except TimeoutError as error:
-        if done.done():  # just now, or it raised this itself
-            return done.result()
+        if result_future.done():  # just now, or it raised this itself
+            return result_future.result()
         control.cancel()
         give_up(control)
         raise control.late() from error

@@ -405,13 +405,13 @@ class Steps:
             for number in range(len(self._calls)):
                 self._execute_watched(control, number, late)
             return
-        finished = 0
+        num_finished = 0
         try:
             for call, inputs, outputs in self._marked_calls() if active_marks else self._calls:
                 call(inputs, late if outputs is None else outputs)
-                finished += 1
+                num_finished += 1
         except Exception as error:
-            raise failure(self.program.running[finished], "failed", error) from error
+            raise failure(self.program.running[num_finished], "failed", error) from error
 
     def _watch_regions(self, control: RunControl | None) -> None:
         for workload, regions in self._regions.values():

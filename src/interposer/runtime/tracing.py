@@ -104,14 +104,14 @@ class NetworkSites:
     def _partitions(self) -> Mapping[tuple[Layer, str], str]:
         """The names of the partitions of the layers: the backend and a number, such as "CpuAcc 1"."""
         partitions: dict[tuple[Layer, str], str] = {}
-        number, previous = 0, None
+        partition_number, previous_backend = 0, None
         for place in places(self._optimized.graph):
             layer = place.layer
             if isinstance(layer.op, Input | Constant) or layer.backend is None:
                 continue
-            number += (place.graph, layer.backend) != previous
-            previous = place.graph, layer.backend
-            partitions[layer, place.name] = f"{layer.backend} {number}"
+            partition_number += (place.graph, layer.backend) != previous_backend
+            previous_backend = place.graph, layer.backend
+            partitions[layer, place.name] = f"{layer.backend} {partition_number}"
         return partitions
 
     def layer(self, layer: Layer, name: str) -> Site:

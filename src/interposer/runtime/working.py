@@ -134,7 +134,7 @@ class WorkingMemHandle:
         chain = None if control is not None or not self._is_chain or self._factories.lacks_memory else steps.chain
         trace.restart()
         steps.trace, thread = trace, trace.thread
-        outer, current[thread] = current.get(thread), trace
+        outer_trace, current[thread] = current.get(thread), trace
         try:
             if chain is None:
                 self._run_in_phases(trace, inputs, outputs, control)
@@ -145,10 +145,10 @@ class WorkingMemHandle:
             raise
         finally:
             steps.trace = None
-            if outer is None:
+            if outer_trace is None:
                 del current[thread]
             else:
-                current[thread] = outer
+                current[thread] = outer_trace
             if chain is None:
                 trace.add(sites.run, trace.begin)
                 trace.finish()
@@ -160,7 +160,7 @@ class WorkingMemHandle:
         late: LateHandles = {}
         append_time = trace.times.append
         try:
-            copied = self._take_in(inputs, outputs, late)
+            copied_outputs = self._take_in(inputs, outputs, late)
         finally:
             append_time(perf_counter_ns())
         try:
@@ -168,9 +168,9 @@ class WorkingMemHandle:
         except ExecutionError as error:
             error.overwrites = self._overwrites(inputs, outputs)
             raise
-        if copied:
+        if copied_outputs:
             try:
-                self._give_all_out(copied, inputs, outputs, late)
+                self._give_all_out(copied_outputs, inputs, outputs, late)
             finally:
                 append_time(perf_counter_ns())
 
@@ -183,15 +183,15 @@ class WorkingMemHandle:
             self._factories.acquire()
             trace.add(sites.acquire, trace.begin)
         begin = perf_counter_ns()
-        copied = self._take_in(inputs, outputs, late)
+        copied_outputs = self._take_in(inputs, outputs, late)
         middle = perf_counter_ns()
         try:
             self._execute(inputs, outputs, late, control)
         finally:
             end, thread = perf_counter_ns(), trace.thread
             trace.fields += (sites.fill, begin, middle, thread, sites.execute, middle, end, thread)
-        if copied:
-            self._give_all_out(copied, inputs, outputs, late)
+        if copied_outputs:
+            self._give_all_out(copied_outputs, inputs, outputs, late)
             trace.add(sites.give, end)
 
     def _begin(self) -> None:
@@ -241,14 +241,14 @@ class WorkingMemHandle:
             return
         self._steps.prepare_recording()
         trace.restart()
-        outer = trace.enter()
+        outer_trace = trace.enter()
         try:
             call.traced(trace)
         except BaseException as error:
             trace.fail(sites.network, error)
             raise
         finally:
-            trace.leave(outer)
+            trace.leave(outer_trace)
             if call.chain is not None:
                 trace.finish_chain(call.chain())
             else:
@@ -262,13 +262,13 @@ class WorkingMemHandle:
         They are cached until the memory is freed or the import is forgotten. None if `run` must be used instead.
         """
         self._factories.acquire()
-        owned = OwnedHandles()
+        owned_handles = OwnedHandles()
         try:
-            call = self._bound(imported, owned)
+            call = self._bound(imported, owned_handles)
         except BaseException:
-            owned.destroy()
+            owned_handles.destroy()
             raise
-        self._prepared[imported] = _Prepared(call, owned)
+        self._prepared[imported] = _Prepared(call, owned_handles)
         if imported.cleared:
             self.forget(imported)
         return call

@@ -346,8 +346,8 @@ class SectionWriter:
         self._file.write(bytes(HEADER_BYTES))
         self._position = HEADER_BYTES
         self._sections: list[_Section | None] = [None]
-        self._small = bytearray()
-        self._stored: dict[bytes, Ref] = {}
+        self._small_data = bytearray()
+        self._stored_refs: dict[bytes, Ref] = {}
         self._numbers: dict[tuple[str, str], int] = {}
 
     def facts(self, kind: str, facts: Any) -> int:
@@ -358,16 +358,16 @@ class SectionWriter:
     def data(self, raw: memoryview) -> Ref:
         """Write bytes, and return their place."""
         digest = hashlib.sha256(raw).digest()
-        stored_ref = self._stored.get(digest)
+        stored_ref = self._stored_refs.get(digest)
         if stored_ref is not None:
             return stored_ref
         if raw.nbytes >= PAGE:
             ref = self._section("data", raw, digest, PAGE), 0, raw.nbytes
         else:
-            self._small += bytes(-len(self._small) % ALIGNMENT)
-            ref = 0, len(self._small), raw.nbytes
-            self._small += raw
-        self._stored[digest] = ref
+            self._small_data += bytes(-len(self._small_data) % ALIGNMENT)
+            ref = 0, len(self._small_data), raw.nbytes
+            self._small_data += raw
+        self._stored_refs[digest] = ref
         return ref
 
     def _section(self, kind: str, raw: memoryview, sha256: bytes, alignment: int, number: int | None = None) -> int:
@@ -391,7 +391,7 @@ class SectionWriter:
 
     def finish(self, facts: Mapping[str, Any]) -> Header:
         """Write the index, which has `facts` and the table of sections, and the header; return the header."""
-        small = memoryview(bytes(self._small))
+        small = memoryview(bytes(self._small_data))
         self._section("data", small, hashlib.sha256(small).digest(), ALIGNMENT, 0)
         raw = json.dumps({**facts, "sections": self._sections}, separators=(",", ":"), allow_nan=False).encode()
         self._pad(ALIGNMENT)

@@ -126,12 +126,12 @@ def _folded(info: TensorInfo, arrays: ArrayWriter) -> dict[str, Any]:
 
 
 def _layer(
-    layer: Layer, numbers: Mapping[Value, int], arrays: ArrayWriter, compiled: Compiled | None
+    layer: Layer, number_of_value: Mapping[Value, int], arrays: ArrayWriter, compiled: Compiled | None
 ) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "name": layer.name,
         "op": _op(layer, arrays, compiled),
-        "in": [None if value is None else numbers[value] for value in layer.inputs],
+        "in": [None if value is None else number_of_value[value] for value in layer.inputs],
         "out": [_value(value) for value in layer.outputs],
     }
     optional_facts = {
@@ -232,7 +232,7 @@ class GraphReader:
 
     def _graph(self, plain: Any) -> Graph:
         graph = Graph(_text(plain["name"]))
-        graph.folded = {_text(name): self._folded(plain_layer) for name, plain_layer in plain.get("folded", {}).items()}
+        graph.folded = {_text(name): self._folded(plain_info) for name, plain_info in plain.get("folded", {}).items()}
         values: list[Value] = []
         for plain_layer in plain["layers"]:
             values += self._layer(graph, plain_layer, values).outputs
@@ -243,7 +243,7 @@ class GraphReader:
         return info.with_constant(array_of(plain["value"], self._data)) if "value" in plain else info
 
     def _layer(self, graph: Graph, plain: Mapping[str, Any], values: list[Value]) -> Layer:
-        regions = [self._graph(plain_value) for plain_value in plain.get("regions", ())]
+        regions = [self._graph(plain_region) for plain_region in plain.get("regions", ())]
         op = self._op(plain["op"], plain["out"])
         name = _text(plain["name"])
         inputs = [None if number is None else values[_index(number)] for number in plain["in"]]

@@ -39,14 +39,18 @@ class Limit(NamedTuple):
 @rewrite(Minimum, Maximum)
 def bound_by_activation(op: Minimum | Maximum, layer: Layer) -> Replacement:
     """Replace a Minimum and a Maximum with constant numbers, in either order, by a bounded ReLU."""
-    outer = _limit(layer)
-    inner_layer = above(outer.value, Maximum if isinstance(op, Minimum) else Minimum) if outer else None
-    inner = _limit(inner_layer.layer) if inner_layer else None
-    if outer is None or inner is None:
+    outer_limit = _limit(layer)
+    inner_layer = above(outer_limit.value, Maximum if isinstance(op, Minimum) else Minimum) if outer_limit else None
+    inner_limit = _limit(inner_layer.layer) if inner_layer else None
+    if outer_limit is None or inner_limit is None:
         return None
-    bounds = Bounds(inner.bound, outer.bound) if isinstance(op, Minimum) else Bounds(outer.bound, inner.bound)
+    bounds = (
+        Bounds(inner_limit.bound, outer_limit.bound)
+        if isinstance(op, Minimum)
+        else Bounds(outer_limit.bound, inner_limit.bound)
+    )
     activation = bounds.activation() if bounds.low <= bounds.high else None
-    return None if activation is None else New(activation, [inner.value])
+    return None if activation is None else New(activation, [inner_limit.value])
 
 
 def _limit(layer: Layer) -> Limit | None:
@@ -65,19 +69,19 @@ def _limit(layer: Layer) -> Limit | None:
 @rewrite(Activation)
 def join_clamps(op: Activation, layer: Layer) -> Replacement:
     """Merge two consecutive clamps into one; the second one is removed if it bounds no further."""
-    inner = above(layer.inputs[0], Activation)
+    inner_clamp = above(layer.inputs[0], Activation)
     outer_bounds = _bounds(op)
-    inner_bounds = _bounds(inner.op) if inner else None
-    if inner is None or outer_bounds is None or inner_bounds is None:
+    inner_bounds = _bounds(inner_clamp.op) if inner_clamp else None
+    if inner_clamp is None or outer_bounds is None or inner_bounds is None:
         return None
-    if inner.layer.output.known != layer.output.known:
+    if inner_clamp.layer.output.known != layer.output.known:
         return None
     merged = Bounds(*map(outer_bounds.clamp, inner_bounds))
     if merged == inner_bounds:
-        return inner.layer.output
+        return inner_clamp.layer.output
     activation = merged.activation()
-    same_info = inner.layer.values[0].known == layer.output.known
-    return New(activation, inner.layer.inputs) if activation and same_info else None
+    same_info = inner_clamp.layer.values[0].known == layer.output.known
+    return New(activation, inner_clamp.layer.inputs) if activation and same_info else None
 
 
 def _bounds(op: Activation) -> Bounds | None:

@@ -64,14 +64,14 @@ def drop_dequantize_and_quantize(op: Quantize, layer: Layer) -> Replacement:
 
     Both roundings have a relative error of 2**-24, which is too small to change a value of 16 bits.
     """
-    inner = above(layer.inputs[0], Dequantize)
-    if inner is None or inner.layer.values[0].known != layer.output.known:
+    dequantize = above(layer.inputs[0], Dequantize)
+    if dequantize is None or dequantize.layer.values[0].known != layer.output.known:
         return None
     quantized, dequantized = layer.output.known, layer.values[0].known
     low, high = _EXACT_SCALES
     exact = quantized.quantization is not None and all(low < scale < high for scale in quantized.quantization.scales)
     fits = quantized.dtype.itemsize <= 2 and dequantized.dtype in (DataType.FLOAT32, DataType.FLOAT64)
-    return inner.layer.inputs[0] if exact and fits else None
+    return dequantize.layer.inputs[0] if exact and fits else None
 
 
 INVERSES: Final = (drop_widening_and_narrowing, drop_dequantize_and_quantize)

@@ -84,11 +84,11 @@ def dequantize_later(op: Op, layer: Layer) -> Replacement:
 
     The layer then works on the quantized values, which are smaller. It must not repeat them.
     """
-    place = _data(layer)
-    quantized = None if place is None else quantized_source(layer.inputs[place])
-    if place is None or quantized is None or not _commutes(op, quantized.known):
+    data_index = _data(layer)
+    quantized = None if data_index is None else quantized_source(layer.inputs[data_index])
+    if data_index is None or quantized is None or not _commutes(op, quantized.known):
         return None
-    inputs = [*layer.inputs[:place], quantized, *layer.inputs[place + 1 :]]
+    inputs = [*layer.inputs[:data_index], quantized, *layer.inputs[data_index + 1 :]]
     moved = _moved(op, quantized.known, inputs)
     if moved is None or moved.shape != layer.output.known.shape:
         return None
@@ -142,8 +142,8 @@ def move_stored_weights(op: Op, layer: Layer) -> Replacement:
 
     The weights are then dequantized after the move, and stay small in memory.
     """
-    place = _data(layer)
-    quantized = None if place is None else layer.inputs[place]
+    data_index = _data(layer)
+    quantized = None if data_index is None else layer.inputs[data_index]
     return fold_constants(layer) if quantized is not None and quantized.known.is_quantized else None
 
 
@@ -172,15 +172,15 @@ def quantize_before_moving(op: Quantize, layer: Layer) -> Replacement:
     This is done only if the producer has a rule to compute it in integers.
     """
     mover, info = above_with(layer.inputs[0], Trait.MOVES), layer.output.known
-    place = None if mover is None or Trait.FILLS in mover.op.traits else _data(mover.layer)
-    if mover is None or place is None or not _alone(mover.layer) or not _one_scale(info):
+    data_index = None if mover is None or Trait.FILLS in mover.op.traits else _data(mover.layer)
+    if mover is None or data_index is None or not _alone(mover.layer) or not _one_scale(info):
         return None
-    real = mover.layer.inputs[place]
+    real = mover.layer.inputs[data_index]
     if real is None or _rule(real) is None:
         return None
     quantized = real.known.with_dtype(info.dtype).with_quantization(info.quantization)
     first = New(op, [real], info=quantized, like=layer)
-    inputs = [*mover.layer.inputs[:place], first, *mover.layer.inputs[place + 1 :]]
+    inputs = [*mover.layer.inputs[:data_index], first, *mover.layer.inputs[data_index + 1 :]]
     return None if _moved(mover.op, quantized, inputs) is None else New(mover.op, inputs, like=mover.layer)
 
 
@@ -217,16 +217,16 @@ def compute_in_integers(op: Quantize, layer: Layer) -> Replacement:
 
     Only float32 layers of operators with a rule are replaced, and only if the Quantize alone reads their result.
     """
-    inner, output = layer.values[0].producer, layer.output.known
+    inner_layer, output = layer.values[0].producer, layer.output.known
     rule = _rule(layer.values[0])
-    if rule is None or not _alone(inner) or op.rounding is not RoundingMethod.HALF_TO_EVEN:
+    if rule is None or not _alone(inner_layer) or op.rounding is not RoundingMethod.HALF_TO_EVEN:
         return None
-    if output.dtype not in _TYPES or not _one_scale(output) or inner.output.known.dtype is not DataType.FLOAT32:
+    if output.dtype not in _TYPES or not _one_scale(output) or inner_layer.output.known.dtype is not DataType.FLOAT32:
         return None
-    integer_layer = rule(inner.op, inner, output)
+    integer_layer = rule(inner_layer.op, inner_layer, output)
     if integer_layer is None or gives(integer_layer.op, integer_layer.inputs) is None:
         return None
-    return New(integer_layer.op, integer_layer.inputs, like=inner)
+    return New(integer_layer.op, integer_layer.inputs, like=inner_layer)
 
 
 def _rule(value: Value) -> Rule | None:
@@ -306,12 +306,12 @@ def _weighted(op: Op, layer: Layer, output: TensorInfo) -> New | None:
     steps = x.known.scale * max(weights.quantization.scales) / output.scale
     if not _fits(weights.value.size * 2.0 ** (x.known.dtype.bits + 8), steps):
         return None
-    stored = New(weights, name=layer.values[1].name)
+    stored_weights = New(weights, name=layer.values[1].name)
     bias = layer.inputs[2] if len(layer.inputs) > 2 else None
     if bias is None:
-        return New(op, [x, stored])
-    offsets = _bias(bias, x.known, weights.quantization, output)
-    return None if offsets is None else New(op, [x, stored, offsets])
+        return New(op, [x, stored_weights])
+    quantized_bias = _bias(bias, x.known, weights.quantization, output)
+    return None if quantized_bias is None else New(op, [x, stored_weights, quantized_bias])
 
 
 def _fits(largest: float, factor: float) -> bool:
@@ -345,13 +345,13 @@ def _bias(value: Value, x: TensorInfo, weights: Quantization, output: TensorInfo
     if values is None or values.ndim != 1 or len(weights.scales) not in (1, len(values)):
         return None
     scales = np.float64(np.float32(x.scale)) * np.asarray(weights.scales, np.float32)
-    quantized = np.rint(values / scales)
+    quantized_bias = np.rint(values / scales)
     numpy_dtype = np.int64 if output.dtype is DataType.INT16 else np.int32
-    fits = np.abs(quantized).max(initial=0) < 2**31 and np.isfinite(quantized).all()
-    if not fits or np.abs(quantized * scales - values).max(initial=0) > output.scale * _BIAS_ERROR:
+    fits = np.abs(quantized_bias).max(initial=0) < 2**31 and np.isfinite(quantized_bias).all()
+    if not fits or np.abs(quantized_bias * scales - values).max(initial=0) > output.scale * _BIAS_ERROR:
         return None
     quantization = Quantization(scales.tolist(), 0, 0 if weights.per_axis else None)
-    return constant(quantized.astype(numpy_dtype), quantization, name=value.name)
+    return constant(quantized_bias.astype(numpy_dtype), quantization, name=value.name)
 
 
 def _real(value: Value) -> Array | None:

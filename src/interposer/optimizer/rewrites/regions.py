@@ -100,20 +100,20 @@ def _with_captured(graph: Graph, layer: Layer, op: Loop | While, index: int) -> 
 
     The loop's output for this value is replaced by the operand with which it began.
     """
-    first, num_conditions = op.first_captured - op.num_carried, 1 if isinstance(op, Loop) else 0
-    num_operands, value = len(layer.inputs), layer.inputs[first + index]
+    first_carried, num_conditions = op.first_captured - op.num_carried, 1 if isinstance(op, Loop) else 0
+    num_operands, value = len(layer.inputs), layer.inputs[first_carried + index]
     assert value is not None
     regions = layer.regions
     for region in regions:
-        region_input = region.inputs[first + index]
-        _number(region, first + index, -1)
+        region_input = region.inputs[first_carried + index]
+        _number(region, first_carried + index, -1)
         region_input.op = Input(num_operands - 1)
     body = regions[-1]
     body.erase(body.outputs[num_conditions + index])
     for body_output in body.outputs:
         if isinstance(body_output.op, Output) and body_output.op.binding_id > num_conditions + index:
             body_output.op = Output(body_output.op.binding_id - 1)
-    operands = [*layer.inputs[: first + index], *layer.inputs[first + index + 1 :], value]
+    operands = [*layer.inputs[: first_carried + index], *layer.inputs[first_carried + index + 1 :], value]
     remaining_outputs = [output for output in layer.outputs if output.index != index]
     new_loop = graph.add(
         op.replace(num_carried=op.num_carried - 1), operands,

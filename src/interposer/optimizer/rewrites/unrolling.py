@@ -98,13 +98,13 @@ def _loop(graph: Graph, layer: Layer, op: Loop) -> list[Value] | None:
     if trips * _size(body) > MOST_LAYERS:
         return None
     inputs = [value for value in layer.inputs[2:] if value is not None]
-    carried, captured, collected = inputs[: op.num_carried], inputs[op.num_carried :], list[list[Value]]()
+    carried, captured, collected_values = inputs[: op.num_carried], inputs[op.num_carried :], list[list[Value]]()
     for iteration in range(trips):
         iteration_and_condition = [graph.constant(np.array(iteration, np.int64)), graph.constant(np.array(True))]
         region_results = _in_place(graph, layer, 0, [*iteration_and_condition, *carried, *captured])
         carried = region_results[1 : 1 + op.num_carried]
-        collected.append(region_results[1 + op.num_carried :])
-    return [*carried, *(_added(graph, layer, Stack(0), *values) for values in zip(*collected, strict=True))]
+        collected_values.append(region_results[1 + op.num_carried :])
+    return [*carried, *(_added(graph, layer, Stack(0), *values) for values in zip(*collected_values, strict=True))]
 
 
 def _count(layer: Layer, op: Loop) -> int | None:
@@ -125,7 +125,7 @@ def _scan(graph: Graph, layer: Layer, op: Scan) -> list[Value] | None:
         return None
     axes = [op.axis(index, value.known.rank) for index, value in enumerate(scanned)]
     backwards = op.reverse_inputs or (False,) * len(scanned)
-    carried, collected = list(values[: op.num_states]), list[list[Value]]()
+    carried, collected_values = list(values[: op.num_states]), list[list[Value]]()
     for iteration in range(trips):
         slices = []
         for value, axis, backward in zip(scanned, axes, backwards, strict=True):
@@ -133,8 +133,8 @@ def _scan(graph: Graph, layer: Layer, op: Scan) -> list[Value] | None:
             slices.append(_added(graph, layer, Gather(axis), value, place))
         region_results = _in_place(graph, layer, 0, [*carried, *slices, *values[op.first_captured :]])
         carried = region_results[: op.num_states]
-        collected.append(region_results[op.num_states :])
-    columns = enumerate(zip(*collected, strict=True))
+        collected_values.append(region_results[op.num_states :])
+    columns = enumerate(zip(*collected_values, strict=True))
     return [*carried, *(_collected(graph, layer, op, index, column) for index, column in columns)]
 
 
