@@ -61,22 +61,22 @@ def plan(lifetimes: Sequence[Lifetime], alignment: int = 64) -> MemoryPlan:
     bound in the result is the largest total size of tensors that are alive at one moment.
     """
     padded_sizes = [-(-lifetime.size // alignment) * alignment for lifetime in lifetimes]
-    live = _live_bytes(lifetimes, padded_sizes)
-    bound = max(live, default=0)
+    live_bytes = _live_bytes(lifetimes, padded_sizes)
+    bound = max(live_bytes, default=0)
     neighbours = _neighbours(lifetimes, padded_sizes)
-    best: MemoryPlan | None = None
-    for name, order in _orders(lifetimes, padded_sizes, live):
+    best_plan: MemoryPlan | None = None
+    for name, order in _orders(lifetimes, padded_sizes, live_bytes):
         for suffix, fit in (("lowest gap", _lowest_gap), ("smallest gap", _smallest_gap)):
             offsets = _offsets_in_order(order, padded_sizes, neighbours, fit)
             size = max((a + b for a, b in zip(offsets, padded_sizes, strict=True)), default=0)
-            if best is None or size < best.size:
-                best, best_order = MemoryPlan(tuple(offsets), size, bound, f"{name}, {suffix}"), order
+            if best_plan is None or size < best_plan.size:
+                best_plan, best_order = MemoryPlan(tuple(offsets), size, bound, f"{name}, {suffix}"), order
             if size == bound:
-                return best
-    assert best is not None
+                return best_plan
+    assert best_plan is not None
     if len(padded_sizes) <= _MOST_PERMUTED:
-        return _best_of_all_orders(best, padded_sizes, neighbours)
-    return _varied(best, best_order, padded_sizes, neighbours) if len(padded_sizes) <= _MOST_VARIED else best
+        return _best_of_all_orders(best_plan, padded_sizes, neighbours)
+    return _varied(best_plan, best_order, padded_sizes, neighbours) if len(padded_sizes) <= _MOST_VARIED else best_plan
 
 
 def lower_bound(lifetimes: Sequence[Lifetime], alignment: int = 64) -> int:
@@ -92,12 +92,12 @@ def overlapping(lifetimes: Sequence[Lifetime]) -> Iterator[tuple[int, int]]:
 
 
 def _orders(
-    lifetimes: Sequence[Lifetime], padded_sizes: Sequence[int], live: Sequence[int]
+    lifetimes: Sequence[Lifetime], padded_sizes: Sequence[int], live_bytes: Sequence[int]
 ) -> Iterator[tuple[str, list[int]]]:
     first = _first_moment(lifetimes)
 
     def peak(lifetime: Lifetime) -> int:
-        return max(live[lifetime.begins - first : lifetime.ends - first + 1])
+        return max(live_bytes[lifetime.begins - first : lifetime.ends - first + 1])
 
     keys: dict[str, Callable[[int], object]] = {
         "largest first": lambda i: (-padded_sizes[i], lifetimes[i].begins),
@@ -182,13 +182,13 @@ def _smallest_gap(ranges_in_use: Iterable[tuple[int, int]], size: int) -> int:
 
     `ranges_in_use` has the start and the end of the ranges in use, sorted by start.
     """
-    offset, best, waste = 0, -1, 0
+    offset, best_offset, waste = 0, -1, 0
     for start, stop in ranges_in_use:
         gap = start - offset - size
-        if gap >= 0 and (best < 0 or gap < waste):
-            best, waste = offset, gap
+        if gap >= 0 and (best_offset < 0 or gap < waste):
+            best_offset, waste = offset, gap
         offset = max(offset, stop)
-    return offset if best < 0 else best
+    return offset if best_offset < 0 else best_offset
 
 
 def _best_of_all_orders(
@@ -211,7 +211,7 @@ def _best_of_all_orders(
 
 
 def _varied(
-    best: MemoryPlan, order: list[int], padded_sizes: Sequence[int], neighbours: Sequence[Sequence[int]]
+    best_plan: MemoryPlan, order: list[int], padded_sizes: Sequence[int], neighbours: Sequence[Sequence[int]]
 ) -> MemoryPlan:
     """Improve a plan by random changes of the order in which the tensors are placed into the lowest free gaps.
 
@@ -221,21 +221,21 @@ def _varied(
     """
     draw = random.Random(len(padded_sizes))
     for _ in range(_VARIATIONS):
-        if best.size == best.lower_bound:
+        if best_plan.size == best_plan.lower_bound:
             break
-        highest = [i for i in order if best.offsets[i] + padded_sizes[i] == best.size]
+        highest = [i for i in order if best_plan.offsets[i] + padded_sizes[i] == best_plan.size]
         moved = draw.choice(highest)
         position = order.index(moved)
         new_order = order.copy()
         new_order.insert(draw.randint(0, max(0, position - 1)), new_order.pop(position))
         offsets = _offsets_in_order(new_order, padded_sizes, neighbours, _lowest_gap)
         size = max(a + b for a, b in zip(offsets, padded_sizes, strict=True))
-        if size <= best.size:
-            best, order = (
-                MemoryPlan(tuple(offsets), size, best.lower_bound, f"{best.strategy.split(';')[0]}; varied"),
+        if size <= best_plan.size:
+            best_plan, order = (
+                MemoryPlan(tuple(offsets), size, best_plan.lower_bound, f"{best_plan.strategy.split(';')[0]}; varied"),
                 new_order,
             )
-    return best
+    return best_plan
 
 
 def problems(lifetimes: Sequence[Lifetime], memory_plan: MemoryPlan) -> Iterator[str]:

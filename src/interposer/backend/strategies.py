@@ -228,7 +228,7 @@ class StrategyValidator(MemoryOptimizerStrategy):
 
 
 def chosen_strategy(backend: str, strategy: MemoryOptimizerStrategy | str) -> MemoryOptimizerStrategy:
-    """Return the strategy that a user chose for a backend; a name is that of one in `MEMORY_STRATEGIES`.
+    """Return the strategy that a user chose for a backend: an object, or a name in `MEMORY_STRATEGIES`.
 
     Raises:
         InvalidArgumentError: the name is unknown, or the argument is not a strategy, or has no valid packing.

@@ -111,16 +111,16 @@ class OptimizationViews:
                 yield from _type_problem(failure.reason, str, "the reason of a failure")
 
     def _part_problems(self) -> Iterator[str]:
-        seen: set[int] = set()
+        seen_layers: set[int] = set()
         for part in self._parts():
             if not len(part):
                 yield "a part is empty"
             for layer in part:
                 if layer not in self.view:
                     yield f"layer {layer} is not in the view"
-                if layer.guid in seen:
+                if layer.guid in seen_layers:
                     yield f"layer {layer} is in two parts"
-                seen.add(layer.guid)
+                seen_layers.add(layer.guid)
 
 
 def _type_problem(value: object, kind: Any, subject: str) -> Iterator[str]:

@@ -168,13 +168,13 @@ class KernelWorkload(Workload):
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Map the handles of all tensors to arrays, call the kernel on them, and unmap them."""
         with ExitStack() as stack:
-            mapped: list[TensorHandle] = []
-            stack.callback(_unmap, mapped)
-            arrays = [None if handle is None else _array(handle, stack, mapped) for handle in inputs]
+            mapped_handles: list[TensorHandle] = []
+            stack.callback(_unmap, mapped_handles)
+            arrays = [None if handle is None else _array(handle, stack, mapped_handles) for handle in inputs]
             if self._has_unknown_shapes:
                 self._compute_unknown_shapes(arrays, outputs)
                 return
-            out = [_array(handle, stack, mapped) for handle in outputs]
+            out = [_array(handle, stack, mapped_handles) for handle in outputs]
             self.kernel.call(self.op, arrays, self.info, out, self.prepared)
 
     def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:

@@ -59,14 +59,15 @@ class Layout:
         Raises:
             BindingError: the rows of a column have neither shape.
         """
-        rows = {name: column.shape[1:] for name, column in columns.items()}
-        if self.size != 0 and all(_fits_batch(rows[name], info) for name, info in infos.items()):
+        row_shapes = {name: column.shape[1:] for name, column in columns.items()}
+        if self.size != 0 and all(_fits_batch(row_shapes[name], info) for name, info in infos.items()):
             return self
         for name, info in infos.items():
-            if not _fits_whole(rows[name], info):
+            if not _fits_whole(row_shapes[name], info):
                 expected = tuple(info.shape) if self.size == 0 else tuple(info.shape)[1:]
                 raise BindingError(
-                    f"the rows for the input {name!r} have the shape {_shown(rows[name])}; expected {_shown(expected)}"
+                    f"the rows for the input {name!r} have the shape {_shown(row_shapes[name])}; "
+                    f"expected {_shown(expected)}"
                 )
         return Layout(0)
 
@@ -127,8 +128,8 @@ def _is_size(dimension: int) -> bool:
 
 def _fits_batch(row: Sequence[int], info: TensorInfo) -> bool:
     """Return True if rows of this shape can be elements of the input's batch dimension."""
-    expected = tuple(info.shape)[1:]
-    return _accepts(expected, row) or (tuple(row[:1]) == (1,) and _accepts(expected, row[1:]))
+    row_shape = tuple(info.shape)[1:]
+    return _accepts(row_shape, row) or (tuple(row[:1]) == (1,) and _accepts(row_shape, row[1:]))
 
 
 def _fits_whole(row: Sequence[int], info: TensorInfo) -> bool:

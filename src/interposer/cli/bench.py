@@ -216,10 +216,10 @@ def _number(measured: float | None) -> str:
 
 
 def _plot(report: BenchReport) -> str:
-    timed = [
+    timed_candidates = [
         (candidate.name, candidate.timing.median, candidate.timing.least)
         for candidate in report.candidates
         if candidate.timing is not None
     ]
-    title = f"{report.network}: {counted(len(timed), 'choice')} of backends, one run"
-    return bars(title, "ms", timed, ("backends", "median time of a run; white line: least time"))
+    title = f"{report.network}: {counted(len(timed_candidates), 'choice')} of backends, one run"
+    return bars(title, "ms", timed_candidates, ("backends", "median time of a run; white line: least time"))

@@ -200,7 +200,7 @@ def _network(file: CachedFile, written: str, cache_dir: str) -> _CachedRow:
 
 
 def _part(file: CachedFile, written_at: str, cache_dir: str) -> _CachedRow:
-    kind, name = "compiled part", file.name.removesuffix(TRIAL)
+    file_kind, name = "compiled part", file.name.removesuffix(TRIAL)
     if name != file.name:
         mark = read_mark(name, cache_dir)
         reason = "" if mark is Mark.NONE else mark.value
@@ -210,9 +210,9 @@ def _part(file: CachedFile, written_at: str, cache_dir: str) -> _CachedRow:
         subject = f"{part.origin['source'] or part.origin['part'][:16]} on {part.origin['backend']}"
         reason = part.fault(default_runtime().registry) or ""
         compilation = part.origin["part"], (), part.origin["fingerprint"]
-        return _CachedRow(kind, subject, file.size, written_at, file.name, reason, *compilation)
+        return _CachedRow(file_kind, subject, file.size, written_at, file.name, reason, *compilation)
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        return _CachedRow(kind, file.name, file.size, written_at, file.name, f"it is damaged: {error}")
+        return _CachedRow(file_kind, file.name, file.size, written_at, file.name, f"it is damaged: {error}")
 
 
 def _plan(file: CachedFile, written: str, cache_dir: str) -> _CachedRow:

@@ -94,14 +94,14 @@ def execute(args: argparse.Namespace) -> int:
     )
     if not args.json:
         _print(comparison, args.all)  # before writing files, which may fail
-    written = None
+    written_files = None
     if args.cut is not None and comparison.cut is not None:
-        written = _write_cut(args, backends, comparison.cut, tolerance, comparison)
+        written_files = _write_cut(args, backends, comparison.cut, tolerance, comparison)
     if args.json:
-        write_json(comparison.to_dict() | {"cut": written, "inputs": inputs_text(args)})
+        write_json(comparison.to_dict() | {"cut": written_files, "inputs": inputs_text(args)})
     else:
         say(f"inputs: {inputs_text(args)}")
-        _print_cut(args, written)
+        _print_cut(args, written_files)
     return 0 if comparison.agrees else 1
 
 
@@ -143,39 +143,42 @@ def _write_cut(
     infos = {layer.name: layer.output.known for layer in network.graph.inputs}
     arrays = read_inputs([str(inputs)], infos, Preprocessing(None, (), ()))
     second_comparison = compare(network, backends, arrays, tolerance=tolerance)
-    words = ["interposer", "compare", str(path), "--backends", ",".join(backends), "--input", str(inputs)]
-    words += ["--tolerance", f"{args.tolerance:g}"] if args.tolerance is not None else []
-    words += ["--steps", f"{args.steps:g}"] if args.steps != 1 else []
+    command = ["interposer", "compare", str(path), "--backends", ",".join(backends), "--input", str(inputs)]
+    command += ["--tolerance", f"{args.tolerance:g}"] if args.tolerance is not None else []
+    command += ["--steps", f"{args.steps:g}"] if args.steps != 1 else []
     culprit = second_comparison.culprit
     return {
         "file": str(path),
         "inputs": str(inputs),
         "layers": list(comparison.culprit.layers) if comparison.culprit is not None else [],
-        "command": shlex.join(words),
+        "command": shlex.join(command),
         "reproduces": not second_comparison.agrees,
         "found": None if culprit is None else str(culprit),
     }
 
 
-def _print_cut(args: argparse.Namespace, written: dict[str, Any] | None) -> None:
-    if written is None:
+def _print_cut(args: argparse.Namespace, written_files: dict[str, Any] | None) -> None:
+    if written_files is None:
         return
-    say(f"written: {written['file']} ({counted(len(written['layers']), 'layer')}), with inputs in {written['inputs']}")
-    if written["reproduces"]:
-        say(f"  it was compared again, and differs in the same way: {written['found']}")
+    say(
+        f"written: {written_files['file']} ({counted(len(written_files['layers']), 'layer')}), "
+        f"with inputs in {written_files['inputs']}"
+    )
+    if written_files["reproduces"]:
+        say(f"  it was compared again, and differs in the same way: {written_files['found']}")
     else:
         say("  compared again by itself, it does not differ; another format may keep more of it, such as .txt")
-    say(f"  {written['command']}")
+    say(f"  {written_files['command']}")
 
 
 # --- the result -------------------------------------------------------------------------------------------------------
 
 
 def _print(comparison: Comparison, everything: bool) -> None:
-    first, second = comparison.backends
+    first_backend, second_backend = comparison.backends
     shown_layers = [layer for layer in comparison.layers if everything or _is_wrong(comparison, layer)]
     if shown_layers:
-        titles = ["layer", "operator", "info", "range", f"{second} on the same inputs", "on its own", "snr", ""]
+        titles = ["layer", "operator", "info", "range", f"{second_backend} on the same inputs", "on its own", "snr", ""]
         show(without_empty_columns(Table(titles, [_row(comparison, layer) for layer in shown_layers])))
         print()
     for layer in comparison.layers:
@@ -187,7 +190,7 @@ def _print(comparison: Comparison, everything: bool) -> None:
         largest = comparison.largest
         say(f"largest difference in one layer: {largest.name!r} ({largest.kind}): {largest.local}")
     if comparison.culprit is None:
-        say(f"{second} agrees with {first} on {counted(len(comparison.layers), 'layer')}")
+        say(f"{second_backend} agrees with {first_backend} on {counted(len(comparison.layers), 'layer')}")
         return
     if comparison.first is not None:
         say(f"first layer that differs too much: {comparison.first.name!r} ({comparison.first.kind})")
@@ -208,7 +211,7 @@ def _row(comparison: Comparison, layer_comparison: LayerComparison) -> list[str]
         if _is_wrong(comparison, layer_comparison)
         else ""
     )
-    refused = f"refused by {', '.join(layer_comparison.refused)}" if layer_comparison.refused else ""
+    refused_text = f"refused by {', '.join(layer_comparison.refused)}" if layer_comparison.refused else ""
     return [
         layer_comparison.name,
         layer_comparison.kind,
@@ -217,7 +220,7 @@ def _row(comparison: Comparison, layer_comparison: LayerComparison) -> list[str]
         _cell(layer_comparison.local),
         _cell(layer_comparison.accumulated),
         "" if layer_comparison.snr is None else decibels(layer_comparison.snr),
-        refused or remark,
+        refused_text or remark,
     ]
 
 

@@ -344,17 +344,17 @@ def _from_numbers(path: str, name: str, info: TensorInfo) -> Array:
     `info` gives the type and the shape, of which one dimension may be open; it follows from the size of the file. A
     file of another size raises `InvalidArgumentError`.
     """
-    label = f"input {name!r} {info}"
+    input_title = f"input {name!r} {info}"
     if info.dtype.numpy.kind == "O":
-        raise InvalidArgumentError(f"{path}: {label} takes texts; give them in a .npy file")
+        raise InvalidArgumentError(f"{path}: {input_title} takes texts; give them in a .npy file")
     size = Path(path).stat().st_size
     sized = _sized(info, size)
     if sized is None:
-        raise InvalidArgumentError(f"{path}: {label} has a shape that is not known; give it with --shape")
+        raise InvalidArgumentError(f"{path}: {input_title} has a shape that is not known; give it with --shape")
     if size != sized.num_bytes:
         multiple = "" if info.is_concrete else "a multiple of "
         raise InvalidArgumentError(
-            f"{path}: the file has {size:,} bytes, but {label} takes {multiple}{sized.num_bytes:,}"
+            f"{path}: the file has {size:,} bytes, but {input_title} takes {multiple}{sized.num_bytes:,}"
         )
     return np.fromfile(path, info.dtype.numpy).reshape(tuple(sized.shape))
 
@@ -364,9 +364,9 @@ def _from_text(path: str, name: str, info: TensorInfo) -> Array:
 
     Whole numbers become integers if the input takes integers. `info` is the input's; one dimension may be open.
     """
-    label = f"input {name!r} {info}"
+    input_title = f"input {name!r} {info}"
     if info.dtype.numpy.kind == "O":
-        raise InvalidArgumentError(f"{path}: {label} takes texts; give them in a .npy file")
+        raise InvalidArgumentError(f"{path}: {input_title} takes texts; give them in a .npy file")
     try:
         words = Path(path).read_text("utf-8").replace(",", " ").split()
         numbers = [_number(word) for word in words]
@@ -375,11 +375,11 @@ def _from_text(path: str, name: str, info: TensorInfo) -> Array:
     size = info.dtype.numpy.itemsize
     sized = _sized(info, len(numbers) * size)
     if sized is None:
-        raise InvalidArgumentError(f"{path}: {label} has a shape that is not known; give it with --shape")
+        raise InvalidArgumentError(f"{path}: {input_title} has a shape that is not known; give it with --shape")
     if len(numbers) != sized.num_elements:
         expected = f"{'' if info.is_concrete else 'a multiple of '}{sized.num_elements:,}"
         raise InvalidArgumentError(
-            f"{path}: the file has {counted(len(numbers), 'number')}, but {label} takes {expected}"
+            f"{path}: the file has {counted(len(numbers), 'number')}, but {input_title} takes {expected}"
         )
     try:
         return converted(np.array(numbers), info.dtype, numbers=numbers).reshape(tuple(sized.shape))

@@ -245,12 +245,12 @@ def _described_kernel(op: type[Op], kernel: Kernel) -> dict[str, Any]:
 
 def _types(types: Collection[DataType] | None) -> str:
     """Return a set of data types as a short text, in which names such as "floats" stand for whole groups."""
-    remaining, words = set(ANY_TYPE if types is None else types), []
+    remaining_types, type_words = set(ANY_TYPE if types is None else types), []
     for word, group in _GROUPS.items():
-        if group <= remaining:
-            words.append(word)
-            remaining -= group
-    return ", ".join([*words, *_sorted(remaining)])
+        if group <= remaining_types:
+            type_words.append(word)
+            remaining_types -= group
+    return ", ".join([*type_words, *_sorted(remaining_types)])
 
 
 _GROUPS: Final[dict[str, frozenset[DataType]]] = {

@@ -6,13 +6,10 @@ import argparse
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from threading import Barrier
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -219,47 +216,23 @@ def _timed(
     if extra_names is not None:
         model.run(inputs, extra_names)
 
-    def run() -> Any:
-        return model.run(inputs, extra_names)
+    def work(_: int = 0) -> tuple[Any, list[float]]:
+        times = []
+        for _ in range(repeat):
+            start = time.perf_counter()
+            outputs = model.run(inputs, extra_names)
+            times.append((time.perf_counter() - start) * 1e3)
+        return outputs, times
 
+    start_time = time.perf_counter()
     if concurrent == 1:
-        thread_runs = [_timed_runs(run, repeat)]
+        thread_results = [work()]
     else:
-        ready = Barrier(concurrent)
         with ThreadPoolExecutor(concurrent) as pool:
-            thread_runs = list(pool.map(lambda _: _warmed_runs(run, repeat, ready), range(concurrent)))
-    milliseconds = [milliseconds_of_run for runs in thread_runs for milliseconds_of_run in runs.milliseconds]
-    seconds = max(runs.end for runs in thread_runs) - min(runs.begin for runs in thread_runs)
-    return dict(zip(names, thread_runs[0].outputs, strict=True)), _Times(milliseconds, concurrent, seconds)
-
-
-class _Runs(NamedTuple):
-    """The outputs of the last of several runs, the milliseconds of each, and the begin and end of all in seconds."""
-
-    outputs: Any
-    milliseconds: list[float]
-    begin: float
-    end: float
-
-
-def _timed_runs(run: Callable[[], Any], repeat: int) -> _Runs:
-    outputs, times = None, [time.perf_counter()]
-    for _ in range(repeat):
-        outputs = run()
-        times.append(time.perf_counter())
-    return _Runs(outputs, [(end - begin) * 1e3 for begin, end in pairwise(times)], times[0], times[-1])
-
-
-def _warmed_runs(run: Callable[[], Any], repeat: int, ready: Barrier) -> _Runs:
-    """Time runs on this thread, after a run that allocates its memory; all threads begin together.
-
-    `ready` waits for all of them.
-    """
-    try:
-        run()
-    finally:
-        ready.wait()
-    return _timed_runs(run, repeat)
+            thread_results = list(pool.map(work, range(concurrent)))
+    milliseconds = [milliseconds_of_run for _, times in thread_results for milliseconds_of_run in times]
+    times = _Times(milliseconds, concurrent, time.perf_counter() - start_time)
+    return dict(zip(names, thread_results[0][0], strict=True)), times
 
 
 def _dequantized(model: Model, name: str, output: Any) -> Any:

@@ -48,8 +48,8 @@ def plain_lines(table: Table) -> Iterator[str]:
         yield "  ".join(_aligned(cell, width, title in table.right) for cell, width, title in padded).rstrip()
 
 
-def _aligned(text: str, width: int, right: bool) -> str:
-    return text.rjust(width) if right else text.ljust(width)
+def _aligned(text: str, width: int, is_right_aligned: bool) -> str:
+    return text.rjust(width) if is_right_aligned else text.ljust(width)
 
 
 def _show_rich(table: Table) -> bool:

@@ -43,7 +43,7 @@ class ChannelMeans:
 
     def __init__(self, axis: int) -> None:
         self.axis = axis
-        self.total: NDArray[np.float64] | None = None
+        self.channel_totals: NDArray[np.float64] | None = None
         self.count = 0
 
     def observe(self, values: Array) -> None:
@@ -51,14 +51,14 @@ class ChannelMeans:
         if not values.size:
             return
         rows = np.moveaxis(values, self.axis, -1).reshape(-1, values.shape[self.axis])
-        sums = rows.sum(axis=0, dtype=np.float64)
-        self.total = sums if self.total is None else self.total + sums
+        channel_sums = rows.sum(axis=0, dtype=np.float64)
+        self.channel_totals = channel_sums if self.channel_totals is None else self.channel_totals + channel_sums
         self.count += len(rows)
 
     @property
     def means(self) -> NDArray[np.float64] | None:
         """The mean of each channel, or None if nothing was observed."""
-        return None if self.total is None or not self.count else self.total / self.count
+        return None if self.channel_totals is None or not self.count else self.channel_totals / self.count
 
 
 def observed_values(network: Network) -> list[Value]:

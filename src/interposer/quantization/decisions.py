@@ -137,14 +137,14 @@ def _range_of(value: Value, ranges: Ranges) -> tuple[float, float] | None:
 
 def _prune(rules: dict[Layer, Rule], reasons: dict[Layer, str]) -> None:
     """Remove passive layers whose data comes from float layers, or that no layer in integers is beside."""
-    changed = True
-    while changed:
+    has_changed = True
+    while has_changed:
         isolated = {layer: _isolation(layer, rules) for layer, rule in rules.items() if rule.passive}
         isolated_reasons = {layer: reason for layer, reason in isolated.items() if reason is not None}
         for layer, reason in isolated_reasons.items():
             del rules[layer]
             reasons[layer] = reason
-        changed = bool(isolated_reasons)
+        has_changed = bool(isolated_reasons)
 
 
 def _isolation(layer: Layer, rules: Mapping[Layer, Rule]) -> str | None:
@@ -230,12 +230,12 @@ class _Scales:
 
     def _bounds(self) -> dict[Value, tuple[float, float]]:
         """Return the range of each group, by its root."""
-        bounds: dict[Value, tuple[float, float]] = {}
+        bounds_of_root: dict[Value, tuple[float, float]] = {}
         for value, (low, high) in self.ranges.items():
             if value not in self.inner:
-                bounds_so_far = bounds.setdefault(self._root(value), (low, high))
-                bounds[self._root(value)] = min(bounds_so_far[0], low), max(bounds_so_far[1], high)
-        return bounds
+                bounds_so_far = bounds_of_root.setdefault(self._root(value), (low, high))
+                bounds_of_root[self._root(value)] = min(bounds_so_far[0], low), max(bounds_so_far[1], high)
+        return bounds_of_root
 
     def _assign(self, layer: Layer, rule: Rule, bounds: Mapping[Value, tuple[float, float]]) -> None:
         quantizations, scheme = self.decisions.quantizations, self.decisions.scheme
@@ -336,18 +336,18 @@ def quantized_results(layer: Layer, rule: Rule) -> list[Value]:
 
 def _overflows(rule: Rule, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> bool:
     """Return True if sums or products, in steps of the result, do not fit 32 bits."""
-    data = [info for index in rule.data if (info := inputs[index]) is not None]
-    scales = [info.scale for info in data]
+    data_infos = [info for index in rule.data if (info := inputs[index]) is not None]
+    scales = [info.scale for info in data_infos]
     if rule.weights is not None:
         weights = inputs[rule.weights]
         assert weights is not None and weights.quantization is not None, "weights are quantized"
         factor = scales[0] * max(weights.quantization.scales) / outputs[0].scale
-        return not _fits(int(weights.num_elements) * 2.0 ** (data[0].dtype.bits + 8), factor)
+        return not _fits(int(weights.num_elements) * 2.0 ** (data_infos[0].dtype.bits + 8), factor)
     if not isinstance(rule.op, ElementwiseBinary):
         return False
     if rule.op.operation is BinaryOperation.MUL:
-        return not _fits(4.0 ** data[0].dtype.bits, scales[0] * scales[-1] / outputs[0].scale)
-    headroom = _HEADROOM if data[0].dtype is not DataType.INT16 else 2.0**15
+        return not _fits(4.0 ** data_infos[0].dtype.bits, scales[0] * scales[-1] / outputs[0].scale)
+    headroom = _HEADROOM if data_infos[0].dtype is not DataType.INT16 else 2.0**15
     return 2 * max(scales) >= headroom * outputs[0].scale
 
 

@@ -42,13 +42,13 @@ def equalize(network: Network) -> int:
     groups, if nothing else reads the values between them or their weights. A scale multiplies an output channel of the
     first layer and divides the input channel of the second one.
     """
-    pairs, changed = list(_pairs(network)), set[_Pair]()
+    pairs, changed_pairs = list(_pairs(network)), set[_Pair]()
     for _ in range(_ROUNDS):
         scaled_pairs = [pair for pair in pairs if _scaled(network, pair)]
-        changed.update(scaled_pairs)
+        changed_pairs.update(scaled_pairs)
         if not scaled_pairs:
             break
-    return len(changed)
+    return len(changed_pairs)
 
 
 def _pairs(network: Network) -> Iterator[_Pair]:
@@ -95,18 +95,21 @@ def _has_own_constants(layer: Layer) -> bool:
 
 def _scaled(network: Network, pair: _Pair) -> bool:
     """Scale the channels between two layers; return False if all scales are 1."""
-    first, second = _array(pair.first, 1), _array(pair.second, 1)
-    outgoing, incoming = _output_ranges(pair.first, first), _input_ranges(pair.second, second, pair.first)
+    first_weights, second_weights = _array(pair.first, 1), _array(pair.second, 1)
+    outgoing, incoming = (
+        _output_ranges(pair.first, first_weights),
+        _input_ranges(pair.second, second_weights, pair.first),
+    )
     with np.errstate(all="ignore"):
         exponents = np.rint(np.log2(incoming / outgoing) / 2)
     exponents = np.where(np.isfinite(exponents), np.clip(exponents, -_LARGEST, _LARGEST), 0)
     if not exponents.any():
         return False
     scales = np.exp2(exponents)
-    _replace(network, pair.first, 1, first * _along_outputs(pair.first, scales))
+    _replace(network, pair.first, 1, first_weights * _along_outputs(pair.first, scales))
     if len(pair.first.inputs) > 2 and pair.first.inputs[2] is not None:
         _replace(network, pair.first, 2, _array(pair.first, 2) * scales)
-    _replace(network, pair.second, 1, second / _along_inputs(pair.second, scales))
+    _replace(network, pair.second, 1, second_weights / _along_inputs(pair.second, scales))
     return True
 
 

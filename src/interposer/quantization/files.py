@@ -57,16 +57,16 @@ def read_samples(
         InvalidArgumentError: a file cannot be read or does not fit, or there are no samples.
         MissingDependencyError: a file is an image, and Pillow is not installed.
     """
-    source = Path(path)
-    if not source.exists():
-        raise InvalidArgumentError(f"{source}: there is no such file or folder")
+    source_path = Path(path)
+    if not source_path.exists():
+        raise InvalidArgumentError(f"{source_path}: there is no such file or folder")
     reader = _Reader(network, preprocessing or Preprocessing(), limit)
-    if source.is_dir():
-        return reader.folder(source)
-    check_regular(str(source))
-    if source.suffix.lower() == ".csv":
-        return reader.table(source)
-    return reader.limited(reader.archive(source))
+    if source_path.is_dir():
+        return reader.folder(source_path)
+    check_regular(str(source_path))
+    if source_path.suffix.lower() == ".csv":
+        return reader.table(source_path)
+    return reader.limited(reader.archive(source_path))
 
 
 class _Reader:
@@ -146,15 +146,15 @@ class _Reader:
 
     def _of_paths(self, file: Path, rows: Sequence[tuple[int, list[str]]]) -> Samples:
         """Return the samples of Arm NN's table; the rows of a run may be in any order."""
-        runs: dict[str, dict[str, Array]] = {}
+        inputs_of_run: dict[str, dict[str, Array]] = {}
         for line, (run_number, binding, path) in rows:
-            if run_number not in runs and self.limit is not None and len(runs) == self.limit:
+            if run_number not in inputs_of_run and self.limit is not None and len(inputs_of_run) == self.limit:
                 continue
-            run, name = runs.setdefault(run_number, {}), self._input(f"{file}, line {line}", binding)
+            run, name = inputs_of_run.setdefault(run_number, {}), self._input(f"{file}, line {line}", binding)
             if name in run:
                 raise InvalidArgumentError(f"{file}, line {line}: run {run_number} has input {binding} already")
             run[name] = self._numbers(file, line, path, name)
-        return self._samples(file, list(runs.values()))
+        return self._samples(file, list(inputs_of_run.values()))
 
     def _input(self, where: str, binding: str) -> str:
         if binding in self.infos:

@@ -235,12 +235,12 @@ class EntropyObserver(_SearchingObserver):
         within = (centers >= low) & (centers <= high)
         if not counts[within].sum():
             return math.inf
-        real = counts[within]
+        real_counts = counts[within]
         groups = np.minimum(((centers[within] - low) / ((high - low) / levels)).astype(np.int64), levels - 1)
-        occupied = (real > 0).astype(np.float64)
-        shares = np.bincount(groups, real, levels) / np.maximum(np.bincount(groups, occupied, levels), 1)
+        occupied = (real_counts > 0).astype(np.float64)
+        shares = np.bincount(groups, real_counts, levels) / np.maximum(np.bincount(groups, occupied, levels), 1)
         quantized = shares[groups] * occupied
-        reference = real.copy()
+        reference = real_counts.copy()
         reference[0] += counts[centers < low].sum()
         reference[-1] += counts[centers > high].sum()
         return _divergence(reference, quantized)

@@ -170,14 +170,14 @@ def _histogram(layer: LayerReport) -> str:
     """Return the counts of the bins as steps, whose heights are logarithms."""
     highest, step = math.log1p(max(layer.histogram)) or 1.0, WIDTH / len(layer.histogram)
     heights = (HEIGHT - (HEIGHT - 2) * math.log1p(count) / highest for count in layer.histogram)
-    steps = "".join(f"V{height:.1f}H{step * (number + 1):.4g}" for number, height in enumerate(heights))
+    path_steps = "".join(f"V{height:.1f}H{step * (number + 1):.4g}" for number, height in enumerate(heights))
     size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
     description = (
         f"{sum(layer.histogram)} values in {len(layer.histogram)} bins, from {layer.low:.6g} to {layer.high:.6g}"
     )
     return (
         f'<svg class="histogram" {size} role="img" aria-label="{description}"><title>{description}</title>'
-        f'<path d="M0 {HEIGHT}{steps}V{HEIGHT}Z"/>{_zero(layer)}</svg>'
+        f'<path d="M0 {HEIGHT}{path_steps}V{HEIGHT}Z"/>{_zero(layer)}</svg>'
     )
 
 

@@ -322,14 +322,14 @@ def _float_reasons_of_stored(job: _Job, scheme: str, block_size: int) -> dict[La
 
 
 def _scheme(scheme: str | Scheme, algorithm: str, per_channel: bool | None) -> Scheme:
-    chosen = scheme_of(scheme)
+    chosen_scheme = scheme_of(scheme)
     if algorithm == "armnn":
-        chosen = per_tensor(chosen)
-    if per_channel is None or per_channel == chosen.per_channel:
-        return chosen
+        chosen_scheme = per_tensor(chosen_scheme)
+    if per_channel is None or per_channel == chosen_scheme.per_channel:
+        return chosen_scheme
     if per_channel:
-        return replace(chosen, per_channel=True, weights=DataType.INT8, symmetric_weights=True)
-    return replace(chosen, per_channel=False)
+        return replace(chosen_scheme, per_channel=True, weights=DataType.INT8, symmetric_weights=True)
+    return replace(chosen_scheme, per_channel=False)
 
 
 def _float_reasons(network: Network, names: Collection[str]) -> dict[Layer, str]:

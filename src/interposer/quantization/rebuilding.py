@@ -30,18 +30,18 @@ class _Builder:
     """
 
     def __init__(self, network: Network, decisions: Decisions, keep_types: bool, into: Network) -> None:
-        self.old, self.decisions, self.keep_types = network, decisions, keep_types
-        self.new = into
+        self.old_network, self.decisions, self.keep_types = network, decisions, keep_types
+        self.new_network = into
         self.floats: dict[Value, Value] = {}
         self.integers: dict[tuple[Value, Quantization], Value] = {}
 
     def build(self) -> Network:
         """Return the new network, without constants that no layer reads."""
-        for layer in self.old.graph.topological():
+        for layer in self.old_network.graph.topological():
             self._add(layer)
-        unused = [layer for layer in self.new.graph if isinstance(layer.op, Constant)]
-        self.new.graph.erase_dead(unused)
-        return self.new
+        unused = [layer for layer in self.new_network.graph if isinstance(layer.op, Constant)]
+        self.new_network.graph.erase_dead(unused)
+        return self.new_network
 
     def _add(self, layer: Layer) -> None:
         if layer in self.decisions.rules:
@@ -51,7 +51,7 @@ class _Builder:
         elif layer.kind == "Output" and self._is_quantized_output(layer):
             [value] = layer.values
             integers = self._integers(value, self.decisions.quantizations[value])
-            self.new.add_layer(layer.op, integers, name=layer.name, source=layer.source)
+            self.new_network.add_layer(layer.op, integers, name=layer.name, source=layer.source)
         else:
             self._add_float(layer)
 
@@ -64,7 +64,7 @@ class _Builder:
             self.floats[old] = new
 
     def _copied(self, layer: Layer, operands: list[Value | None], declared: list[TensorInfo | None]) -> Layer:
-        return self.new.add_layer(
+        return self.new_network.add_layer(
             layer.op, *operands, name=layer.name, outputs=declared, source=layer.source, regions=layer.regions
         )
 
@@ -82,16 +82,20 @@ class _Builder:
         for index, constant in zip((rule.weights, rule.bias), self.decisions.stored.get(layer, ()), strict=False):
             value = None if index is None else layer.inputs[index]
             if constant is not None and value is not None and index is not None:
-                constant_layer = self.new.add_constant_layer(constant.array, constant.quantization, name=value.name)
+                constant_layer = self.new_network.add_constant_layer(
+                    constant.array, constant.quantization, name=value.name
+                )
                 operands[index] = constant_layer.output
         _, infos = quantized_infos(self.decisions, layer)
-        quantized_layer = self.new.add_layer(rule.op, *operands, name=layer.name, outputs=infos, source=layer.source)
-        for old, new in zip(layer.outputs, quantized_layer.outputs, strict=True):
-            new.aliases = old.aliases
-            if new.known.quantization is None:
-                self.floats[old] = new
+        quantized_layer = self.new_network.add_layer(
+            rule.op, *operands, name=layer.name, outputs=infos, source=layer.source
+        )
+        for old_value, new_value in zip(layer.outputs, quantized_layer.outputs, strict=True):
+            new_value.aliases = old_value.aliases
+            if new_value.known.quantization is None:
+                self.floats[old_value] = new_value
             else:
-                self.integers[old, new.known.quantization] = new
+                self.integers[old_value, new_value.known.quantization] = new_value
 
     def _is_quantized_input(self, layer: Layer) -> bool:
         """Return True if an input shall be quantized: only layers in integers read it, and it is no state."""
@@ -103,7 +107,7 @@ class _Builder:
     def _add_quantized_input(self, layer: Layer) -> None:
         q = self.decisions.quantizations[layer.output]
         info = TensorInfo(layer.output.known.shape, self.decisions.scheme.activations, q)
-        input_layer = self.new.add_layer(layer.op, name=layer.name, outputs=info, source=layer.source)
+        input_layer = self.new_network.add_layer(layer.op, name=layer.name, outputs=info, source=layer.source)
         self.integers[layer.output, q] = input_layer.output
 
     def _is_quantized_output(self, layer: Layer) -> bool:
@@ -118,7 +122,9 @@ class _Builder:
         """Return a value of the old network in float; a `Dequantize` layer is added if it exists in integers only."""
         if value not in self.floats:
             integers = next(new for (old, _), new in self.integers.items() if old is value)
-            self.floats[value] = self.new.add_layer(Dequantize(), integers, name=f"{value.name}:dequantized").output
+            self.floats[value] = self.new_network.add_layer(
+                Dequantize(), integers, name=f"{value.name}:dequantized"
+            ).output
         return self.floats[value]
 
     def _integers(self, value: Value, q: Quantization) -> Value:
@@ -131,11 +137,11 @@ class _Builder:
         dtype = self.decisions.scheme.activations
         if value.is_constant and value.constant is not None:
             array = quantized_array(value.constant, q, dtype)
-            return self.new.add_constant_layer(array, q, name=value.name).output
+            return self.new_network.add_constant_layer(array, q, name=value.name).output
         info = TensorInfo(value.known.shape, dtype, q)
         other_integers = next((new for (old, _), new in self.integers.items() if old is value), None)
         source, suffix = (self._real(value), "quantized") if other_integers is None else (other_integers, "requantized")
-        return self.new.add_layer(Quantize(dtype), source, name=f"{value.name}:{suffix}", outputs=info).output
+        return self.new_network.add_layer(Quantize(dtype), source, name=f"{value.name}:{suffix}", outputs=info).output
 
 
 def _declared(value: Value) -> TensorInfo | None:

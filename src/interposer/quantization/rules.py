@@ -53,16 +53,16 @@ def rule_of(layer: Layer, dtype: DataType) -> Rule | str:
     form = layer.op.result_quantization(dtype)
     if isinstance(form, str):
         return form
-    data = _connected(layer, Role.DATA)
-    if not data:
+    data_indices = _connected(layer, Role.DATA)
+    if not data_indices:
         return "it has no data"
-    if any(_input(layer, index).known.dtype is not DataType.FLOAT32 for index in data):
+    if any(_input(layer, index).known.dtype is not DataType.FLOAT32 for index in data_indices):
         return "its data is not float32"
     maker = next((_MAKERS[kind] for kind in type(layer.op).__mro__ if kind in _MAKERS), None)
-    return maker(layer.op, layer) if maker is not None else _declared(layer, form, data)
+    return maker(layer.op, layer) if maker is not None else _declared(layer, form, data_indices)
 
 
-def _declared(layer: Layer, form: ResultQuantization, data: tuple[int, ...]) -> Rule | str:
+def _declared(layer: Layer, form: ResultQuantization, data_indices: tuple[int, ...]) -> Rule | str:
     """Return the rule of a layer that is quantized as its operator declares, or the reason why it is not."""
     op, weights, bias = layer.op, _connected(layer, Role.WEIGHTS), _connected(layer, Role.BIAS)
     if any(_input(layer, index).constant is None for index in weights):
@@ -72,7 +72,7 @@ def _declared(layer: Layer, form: ResultQuantization, data: tuple[int, ...]) -> 
     if max(len(weights), len(bias)) > 1 or len(bias) > len(weights):
         return f"{layer.kind} has no form in integers"
     passive = form is ResultQuantization.NONE or (form is ResultQuantization.SAME and not _compares(op))
-    return Rule(form, op, data, passive, next(iter(weights), None), next(iter(bias), None), op.output_axis)
+    return Rule(form, op, data_indices, passive, next(iter(weights), None), next(iter(bias), None), op.output_axis)
 
 
 def _compares(op: Op) -> bool:

@@ -84,12 +84,15 @@ def _named(infos: Mapping[str, TensorInfo], arrays: Mapping[str, Any], title: st
 
 def _divided(infos: Mapping[str, TensorInfo], arrays: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Divide arrays, which have the samples along axis 0, into samples."""
-    parts = {name: _parts(name, infos[name], np.asarray(array)) for name, array in arrays.items()}
-    counts = {name: len(samples) for name, samples in parts.items()}
+    pieces_of_input = {name: _parts(name, infos[name], np.asarray(array)) for name, array in arrays.items()}
+    counts = {name: len(samples) for name, samples in pieces_of_input.items()}
     if len(set(counts.values())) > 1:
         counts_text = ", ".join(f"{name!r} {count}" for name, count in counts.items())
         raise InvalidArgumentError(f"the inputs have different numbers of samples: {counts_text}")
-    return [dict(zip(parts, arrays_of_sample, strict=True)) for arrays_of_sample in zip(*parts.values(), strict=True)]
+    return [
+        dict(zip(pieces_of_input, arrays_of_sample, strict=True))
+        for arrays_of_sample in zip(*pieces_of_input.values(), strict=True)
+    ]
 
 
 def _parts(name: str, info: TensorInfo, array: Array) -> list[Array]:

@@ -77,7 +77,7 @@ def stored_network(
 
 class _Writer:
     def __init__(self, network: Network, scheme: str, block_size: int, into: Network) -> None:
-        self.network, self.scheme, self.block_size, self.new = network, scheme, block_size, into
+        self.network, self.scheme, self.block_size, self.new_network = network, scheme, block_size, into
         self.stores = Stores()
         self.values: dict[Value, Value] = {}
 
@@ -95,7 +95,7 @@ class _Writer:
 
     def _copy(self, layer: Layer, operands: list[Value | None]) -> None:
         declared = [] if isinstance(layer.op, Output) else [_declared(value) for value in layer.outputs]
-        copied = self.new.add_layer(
+        copied = self.new_network.add_layer(
             layer.op, *operands, name=layer.name, outputs=declared, source=layer.source, regions=layer.regions
         )
         for old, new in zip(layer.outputs, copied.outputs, strict=True):
@@ -125,9 +125,11 @@ class _Writer:
         if not np.array_equal(np.isfinite(restored), np.isfinite(constant)):
             self.stores.reasons[layer] = f"its constants are out of the range of {dtype}"
             return None
-        stored = self.new.add_constant_layer(array, name=value.name)
+        stored = self.new_network.add_constant_layer(array, name=value.name)
         self.stores.errors[layer] = (restored, constant)
-        return self.new.add_layer(Cast(DataType.FLOAT32), stored, name=f"{value.name}:{DataType.FLOAT32}").output
+        return self.new_network.add_layer(
+            Cast(DataType.FLOAT32), stored, name=f"{value.name}:{DataType.FLOAT32}"
+        ).output
 
     # --- integers -----------------------------------------------------------------------------------------------------
 
@@ -153,8 +155,8 @@ class _Writer:
     def _channels(self, layer: Layer, rule: Rule, weights: Array) -> Value:
         array, q = _by_channel(weights, rule.axis)
         self._note(layer, q, array, weights)
-        constant = self.new.add_constant_layer(array, q, name=layer.values[1].name)
-        return self.new.add_layer(Dequantize(), constant, name=f"{layer.values[1].name}:dequantized").output
+        constant = self.new_network.add_constant_layer(array, q, name=layer.values[1].name)
+        return self.new_network.add_layer(Dequantize(), constant, name=f"{layer.values[1].name}:dequantized").output
 
     def _blocks(self, layer: Layer, rule: Rule, weights: Array) -> Value:
         depth, name = 1 - rule.axis, layer.values[1].name
@@ -162,10 +164,11 @@ class _Writer:
         self.stores.layers[layer] = None
         self.stores.errors[layer] = (restored, weights)
         operands = [
-            self.new.add_constant_layer(array, name=name), self.new.add_constant_layer(scales, name=f"{name}:scales"),
+            self.new_network.add_constant_layer(array, name=name),
+            self.new_network.add_constant_layer(scales, name=f"{name}:scales"),
         ]  # fmt: skip
         op = BlockDequantize(block_size=self.block_size, axis=depth)
-        return self.new.add_layer(op, *operands, name=f"{name}:dequantized").output
+        return self.new_network.add_layer(op, *operands, name=f"{name}:dequantized").output
 
     def _note(self, layer: Layer, q: Quantization, array: Array, weights: Array) -> None:
         shape = [-1 if axis == q.axis else 1 for axis in range(weights.ndim)]
@@ -177,18 +180,20 @@ class _Writer:
         array, q = _by_channel(weights, rule.axis)
         self._note(layer, q, array, weights)
         x, name = self.values[layer.values[0]], layer.name
-        quantized_x, scale, zero = self.new.add_layer(DynamicQuantize(), x, name=f"{name}:quantized").outputs
+        quantized_x, scale, zero = self.new_network.add_layer(DynamicQuantize(), x, name=f"{name}:quantized").outputs
         sums, shape = self._sums(layer, rule, array, quantized_x, zero)
-        float_sums = self.new.add_layer(Cast(DataType.FLOAT32), sums, name=f"{name}:sums")
+        float_sums = self.new_network.add_layer(Cast(DataType.FLOAT32), sums, name=f"{name}:sums")
         scales = np.asarray(q.scales, np.float32).reshape(shape)
-        factor = self.new.add_layer(Multiplication(), scale, self.new.add_constant_layer(scales), name=f"{name}:scale")
+        factor = self.new_network.add_layer(
+            Multiplication(), scale, self.new_network.add_constant_layer(scales), name=f"{name}:scale"
+        )
         bias = layer.inputs[2] if len(layer.inputs) > 2 else None
-        product = self.new.add_layer(
+        product = self.new_network.add_layer(
             Multiplication(), float_sums, factor, name=name if bias is None else f"{name}:product"
         )
         if bias is not None and bias.constant is not None:
-            constant = self.new.add_constant_layer(bias.constant.reshape(shape), name=bias.name)
-            product = self.new.add_layer(Addition(), product, constant, name=name)
+            constant = self.new_network.add_constant_layer(bias.constant.reshape(shape), name=bias.name)
+            product = self.new_network.add_layer(Addition(), product, constant, name=name)
         product.output.aliases = layer.output.aliases
         self.values[layer.output] = product.output
 
@@ -201,8 +206,8 @@ class _Writer:
             shape = [-1 if axis == op.data_layout.axes().channels else 1 for axis in range(4)]
         elif rule.axis == 0:
             array = np.ascontiguousarray(array.T)
-        weights = self.new.add_constant_layer(array, name=layer.values[1].name)
-        return self.new.add_layer(product, integers, weights, zero, name=f"{layer.name}:integers"), shape
+        weights = self.new_network.add_constant_layer(array, name=layer.values[1].name)
+        return self.new_network.add_layer(product, integers, weights, zero, name=f"{layer.name}:integers"), shape
 
 
 def _declared(value: Value) -> TensorInfo | None:

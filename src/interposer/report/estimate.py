@@ -97,12 +97,12 @@ def _peak(order: list[Layer], region_peaks: dict[Layer, int]) -> int:
     freed_bytes = dict.fromkeys(computed, 0)
     for value, size in sizes.items():
         freed_bytes[last_reader.get(value, value.producer)] += size
-    live = peak = 0
+    live_bytes = peak_bytes = 0
     for layer in computed:
-        live += sum([sizes[value] for value in layer.outputs])
-        peak = max(peak, live + region_peaks.get(layer, 0) + _scratch(layer))
-        live -= freed_bytes[layer]
-    return peak
+        live_bytes += sum([sizes[value] for value in layer.outputs])
+        peak_bytes = max(peak_bytes, live_bytes + region_peaks.get(layer, 0) + _scratch(layer))
+        live_bytes -= freed_bytes[layer]
+    return peak_bytes
 
 
 _PADS: Final = {"H": ("pad_top", "pad_bottom"), "W": ("pad_left", "pad_right"), "D": ("pad_front", "pad_back")}

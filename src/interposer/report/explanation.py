@@ -169,8 +169,8 @@ class Explanation:
     def _part_cells(self, part: Part, clock: Clock) -> tuple[str, ...]:
         first, last = (part.layers or part.units)[0], (part.layers or part.units)[-1]
         layers = first if len(part.layers) < 2 else f"{first} .. {last} ({len(part.layers)})"
-        moves = self._moved_bytes(part.incoming), self._moved_bytes(part.outgoing)
-        return str(part.number), part.backend, layers, str(clock.part(part)), *moves
+        moved_bytes = self._moved_bytes(part.incoming), self._moved_bytes(part.outgoing)
+        return str(part.number), part.backend, layers, str(clock.part(part)), *moved_bytes
 
     def _moved_bytes(self, crossings: tuple[int, ...]) -> str:
         sizes: Counter[str] = Counter()
@@ -182,12 +182,12 @@ class Explanation:
         """Yield lines about the whole network, about each backend with its refusals, and about copied tensors."""
         has_several_backends = len(self.preferences) > 1
         count = len(self.copies)
-        copied = (
+        copied_text = (
             f", {_counted(count, 'copy', 'copies') if count else 'no copies'} between backends"
             if has_several_backends
             else ""
         )
-        yield f"network {self.network!r}: {_counted(len(self.rows), 'layer')}{copied}"
+        yield f"network {self.network!r}: {_counted(len(self.rows), 'layer')}{copied_text}"
         for backend, count in self.counts().items():
             yield from self._backend_lines(backend, count)
         yield from self._crossing_lines()

@@ -258,7 +258,7 @@ class _Borders:
         self._direct = {
             (crossing.value, crossing.target): number for number, crossing in enumerate(crossings) if not crossing.layer
         }
-        self._between: dict[tuple[str, str], list[int]] = {}
+        self._numbers_between: dict[tuple[str, str], list[int]] = {}
         for prefix, subgraph in named_graphs(graph):
             for layer in subgraph:
                 self._record_paths(prefix, layer)
@@ -268,7 +268,7 @@ class _Borders:
             return
         for value in layer.values:
             giver, numbers = self.way(prefix, value, str(layer.backend))
-            self._between.setdefault((giver, f"{prefix}{layer.name}"), []).extend(numbers)
+            self._numbers_between.setdefault((giver, f"{prefix}{layer.name}"), []).extend(numbers)
 
     def way(self, prefix: str, value: Value, target: str) -> tuple[str, list[int]]:
         """Follow a value back through copies and imports to the layer that computed it.
@@ -293,7 +293,10 @@ class _Borders:
         If there are several, one of `size` bytes is preferred. None if no tensor passes between backends there.
         """
         candidates = [
-            crossing for giver in givers for taker in takers for crossing in self._between.get((giver, taker), ())
+            crossing
+            for giver in givers
+            for taker in takers
+            for crossing in self._numbers_between.get((giver, taker), ())
         ]
         same_size = [crossing for crossing in candidates if self._crossings[crossing].num_bytes == size]
         return next(iter(same_size or candidates), None)

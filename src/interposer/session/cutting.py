@@ -69,17 +69,17 @@ def _input_for(graph: Graph, value: Value) -> Layer:
 
 def _drop_unneeded(graph: Graph) -> None:
     """Remove all layers and states on which no output depends; inputs of the caller stay."""
-    targets = {state.source: state.target for state in states_of(graph) if state.target is not None}
-    needed: set[Layer] = set()
-    pending = graph.outputs
-    while pending:
-        layer = pending.pop()
-        if layer not in needed:
-            needed.add(layer)
-            pending += [value.producer for value in layer.values]
-            pending += [targets[layer]] if layer in targets else []
+    target_of_source = {state.source: state.target for state in states_of(graph) if state.target is not None}
+    needed_layers: set[Layer] = set()
+    pending_layers = graph.outputs
+    while pending_layers:
+        layer = pending_layers.pop()
+        if layer not in needed_layers:
+            needed_layers.add(layer)
+            pending_layers += [value.producer for value in layer.values]
+            pending_layers += [target_of_source[layer]] if layer in target_of_source else []
     for layer in reversed(graph.topological()):
-        if layer not in needed and not (isinstance(layer.op, Input) and not layer.op.state):
+        if layer not in needed_layers and not (isinstance(layer.op, Input) and not layer.op.state):
             graph.erase(layer)
 
 

@@ -60,15 +60,15 @@ class Execution:
         """
         variants = self._variants
         disabled = variants.choice.disabled if disabled is None else disabled
-        imported = inputs if isinstance(inputs, ImportedTensors) else None
+        imported_inputs = inputs if isinstance(inputs, ImportedTensors) else None
         for kind, tensors in (("input", inputs), ("output", outputs)):
             if isinstance(tensors, ImportedTensors):
                 tensors.check(variants, kind)
-        arrays = input_arrays(variants.blueprint.inputs, inputs) if imported is None else imported.arrays
+        arrays = input_arrays(variants.blueprint.inputs, inputs) if imported_inputs is None else imported_inputs.arrays
         while True:
             events_before = len(variants.choice.events)
             try:
-                return self._run_once(arrays, imported, outputs, control(), disabled)
+                return self._run_once(arrays, imported_inputs, outputs, control(), disabled)
             except RunCancelledError:
                 raise
             except (InvalidValueError, LimitExceededError):
@@ -161,11 +161,11 @@ class Execution:
         """Import the memory of all outputs; see `Model.import_outputs`."""
         key, network_id = self._variants.begin_like_the_last()
         try:
-            by_number = self._outputs_by_binding(network_id, outputs)
+            tensors_by_binding = self._outputs_by_binding(network_id, outputs)
         except InterposerError:
             self._variants.end(key)
             raise
-        return self._imported("output", key, network_id, by_number, memory_source)
+        return self._imported("output", key, network_id, tensors_by_binding, memory_source)
 
     def _imported(
         self, kind: str, key: Key, network_id: NetworkId, tensors: Mapping[int, Any], source: MemorySource
@@ -194,17 +194,21 @@ class Execution:
         key, network_id = self._begin(self._with_shapes(by_name))
         try:
             bindings = self._runtime.bindings(network_id)
-            targets = bindings.new_outputs() if outputs is None else self._outputs_by_binding(network_id, outputs)
-            lacking = [repr(bound.name) for number, bound in bindings.outputs.items() if number not in targets]
-            bindings.checked_outputs({number: shared_array(target) for number, target in targets.items()})
+            output_tensors = (
+                bindings.new_outputs() if outputs is None else self._outputs_by_binding(network_id, outputs)
+            )
+            missing_outputs = [
+                repr(bound.name) for number, bound in bindings.outputs.items() if number not in output_tensors
+            ]
+            bindings.checked_outputs({number: shared_array(target) for number, target in output_tensors.items()})
             input_arrays(infos, by_name)
         finally:
             self._variants.end(key)
-        if lacking:
+        if missing_outputs:
             raise InvalidArgumentError(
-                f"nothing can be bound to output {', '.join(lacking)}: its shape depends on data"
+                f"nothing can be bound to output {', '.join(missing_outputs)}: its shape depends on data"
             )
-        return by_name, [targets[number] for number in sorted(targets)]
+        return by_name, [output_tensors[number] for number in sorted(output_tensors)]
 
     def _with_shapes(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         return {name: self._with_shape(name, tensor) for name, tensor in inputs.items()}

@@ -185,16 +185,16 @@ class Choice:
 
         A backend that refused a value of the inputs has not failed.
         """
-        failed = culprit(error)
+        failed_backend = culprit(error)
         is_late = isinstance(error, DeadlineExceededError)
         if self.fallback is False or (is_late and self.fallback is None) or isinstance(error, InvalidValueError):
             return ""
-        left = self._left() if failed else []
-        if failed not in left or left == [failed]:
+        left = self._left() if failed_backend else []
+        if failed_backend not in left or left == [failed_backend]:
             return ""
-        self._quarantined[failed] = _first_line(error)
+        self._quarantined[failed_backend] = _first_line(error)
         self.disabled = frozenset(self._quarantined)
-        return failed
+        return failed_backend
 
     def enable_again(self, ids: Collection[str], reason: str) -> None:
         """Enable the backends with these ids again; an event with the reason is recorded for each."""

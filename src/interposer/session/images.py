@@ -71,25 +71,25 @@ def _image_size(label: str, info: TensorInfo, layout: DataLayout | None) -> _Ima
     if info.rank == 4 and info.shape[0] not in (1, UNKNOWN) and not isinstance(info.shape[0], Dim):
         raise InvalidArgumentError(f"{label} takes {info.shape[0]} images at once; give them in a .npy file")
     sizes = info.shape[-3:]
-    last = layout.channels_last if layout is not None else _is_channels_last(label, sizes)
-    height, width, channels = sizes if last else (*sizes[1:], sizes[0])
+    is_channels_last = layout.channels_last if layout is not None else _is_channels_last(label, sizes)
+    height, width, channels = sizes if is_channels_last else (*sizes[1:], sizes[0])
     if channels not in MODES:
         raise InvalidArgumentError(
-            f"{label} has {channels} channels as {'NHWC' if last else 'NCHW'}; an image has 1, 3 or 4"
+            f"{label} has {channels} channels as {'NHWC' if is_channels_last else 'NCHW'}; an image has 1, 3 or 4"
         )
-    return _ImageSize(height, width, channels, last)
+    return _ImageSize(height, width, channels, is_channels_last)
 
 
 def _is_channels_last(label: str, sizes: Sequence[int]) -> bool:
-    first, last = sizes[0] in MODES, sizes[-1] in MODES
-    if first and last:
+    may_be_first, may_be_last = sizes[0] in MODES, sizes[-1] in MODES
+    if may_be_first and may_be_last:
         raise InvalidArgumentError(f"{label} can be NHWC or NCHW; give the layout (--layout)")
-    if not first and not last:
+    if not may_be_first and not may_be_last:
         raise InvalidArgumentError(
             f"{label} has no axis of 1, 3 or 4 channels, first or last; "
             "give its values in a .npy file, or the shape of the input (--shape)"
         )
-    return last
+    return may_be_last
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

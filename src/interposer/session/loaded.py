@@ -90,13 +90,13 @@ class LoadedVariants:
 
     def prepare(self) -> None:
         """Load the network for all calls, if the shapes and values of all inputs that it depends on are known."""
-        first = self.blueprint.first()
-        if first is None:
+        first_variant = self.blueprint.first()
+        if first_variant is None:
             return
-        if self._usable(first):
-            self._make(*first)
+        if self._usable(first_variant):
+            self._make(*first_variant)
         else:
-            self._make_within_limits(first.key, first.network())
+            self._make_within_limits(first_variant.key, first_variant.network())
 
     def prepare_again(self, blueprint: Blueprint) -> None:
         """Unload all networks, and load those of another blueprint from now on."""
@@ -181,12 +181,12 @@ class LoadedVariants:
         fallback does not allow it.
         """
         with self.lock:
-            failed = self.choice.quarantine(error)
-            if not failed:
+            failed_backend = self.choice.quarantine(error)
+            if not failed_backend:
                 return False
-            self.drop(key for key, variant in self.by_key.items() if failed in variant.optimized.backends)
+            self.drop(key for key, variant in self.by_key.items() if failed_backend in variant.optimized.backends)
             # last, so that variants are dropped once the event is visible
-            self.choice.note(failed, error, self.blueprint.name)
+            self.choice.note(failed_backend, error, self.blueprint.name)
             return True
 
     def is_replaced(self, error: ExecutionError | LoadError | UnknownNetworkError, events_before: int) -> bool:

@@ -300,13 +300,13 @@ class Model:
     def _planned_time(self, optimized: OptimizedNetwork) -> Times | None:
         """Return the times that the plan recorded for a whole run, or None if `optimized` does not follow a plan."""
         plan = None if self._choice.disabled else self.plan
-        whole = None if plan is None else plan.measured.get(plan.chosen)
-        if plan is None or whole is None:
+        whole_seconds = None if plan is None else plan.measured.get(plan.chosen)
+        if plan is None or whole_seconds is None:
             return None
         units_run = {placement.runs_in for placement in optimized.placements}
         units = plan.units if units_run <= plan.units.keys() else {}
         source, spread = f"plan {plan.chosen!r}", plan.spread.get(plan.chosen)
-        return Times(whole, units, source=source, spread=spread, **self._search_facts())
+        return Times(whole_seconds, units, source=source, spread=spread, **self._search_facts())
 
     def transfers(self) -> TransferReport:
         """Return how many tensors were copied and imported between kinds of memory, in all calls like the last one.
@@ -706,16 +706,16 @@ class Model:
         from interposer.report.notebook import explained, model_html  # noqa: PLC0415 - only notebooks need it
 
         current, is_closed = self._loaded.current, self._loaded.is_closed
-        known = None if is_closed or current is None else current.optimized
+        known_network = None if is_closed or current is None else current.optimized
         note = "closed" if is_closed else "optimized in the first run, for its shapes"
-        below = ""
-        if known is not None:
+        html_below = ""
+        if known_network is not None:
             try:
-                explanation = known.explain(self._planned_time(known))
-                below = explained(list(explanation.summary()), explanation.part_table(), explanation.table())
+                explanation = known_network.explain(self._planned_time(known_network))
+                html_below = explained(list(explanation.summary()), explanation.part_table(), explanation.table())
             except LoadError as error:  # the model is from the cache, and its file is gone
                 note = str(error)
-        return model_html(self.name, self.inputs.items(), self.outputs.items(), below, note)
+        return model_html(self.name, self.inputs.items(), self.outputs.items(), html_below, note)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {info}" for name, info in self.inputs.items())

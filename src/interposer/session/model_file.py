@@ -97,16 +97,16 @@ class ModelFile:
 
     def is_by_itself(self) -> bool:
         """Return whether the file is certain to have no external weights."""
-        last = b""
+        last_bytes = b""
         for number, piece in enumerate(self._pieces()):
             if number == 0 and piece[4:8] == b"TFL3":
                 return not may_have_external_buffers(piece)
             if number == 0 and is_caffe_text(piece[:4096]):
                 return False
-            content = last + piece
+            content = last_bytes + piece
             if _EXTERNAL in content:
                 return False
-            last = content[1 - len(_EXTERNAL) :]
+            last_bytes = content[1 - len(_EXTERNAL) :]
         return True
 
     def is_still(self, source: object) -> bool:

@@ -110,18 +110,18 @@ class EntryCodec:
             NotCachedError: the network cannot be cached; has the reason.
         """
         optimized, inputs, outputs = _cacheable(variants), variants.blueprint.inputs, variants.blueprint.outputs
-        parts: list[SavedPart] = []
+        saved_parts: list[SavedPart] = []
         layers = []
-        numbers: dict[Value, int] = {}
+        number_of_value: dict[Value, int] = {}
         for layer in optimized.graph.topological():
             if isinstance(layer.op, Constant):  # constants of compiled parts are saved with the parts
                 continue
-            facts = self._layer_facts(layer, numbers, parts)
+            facts = self._layer_facts(layer, number_of_value, saved_parts)
             if facts is None:
                 raise NotCachedError(f"layer {layer.name!r} is not a compiled part that its backend saves")
             layers.append(facts)
             for value in layer.outputs:
-                numbers[value] = len(numbers)
+                number_of_value[value] = len(number_of_value)
         placements = [placement.to_dict() for placement in optimized.placements]
         estimate = variants.estimate
         assert estimate is not None
@@ -131,20 +131,22 @@ class EntryCodec:
             "inputs": [(name, _plain(info)) for name, info in inputs.items()],
             "outputs": [(name, None if info is None else _plain(info)) for name, info in outputs.items()],
         }  # fmt: skip
-        return Entry({**origin, "time": time.time()}, network, tuple(parts))
+        return Entry({**origin, "time": time.time()}, network, tuple(saved_parts))
 
-    def _layer_facts(self, layer: Layer, numbers: Mapping[Value, int], parts: list[SavedPart]) -> dict[str, Any] | None:
+    def _layer_facts(
+        self, layer: Layer, number_of_value: Mapping[Value, int], parts: list[SavedPart]
+    ) -> dict[str, Any] | None:
         """Return a layer as JSON values, and add its compiled part to `parts`; None if it cannot be saved."""
         is_plain = all(value.known.is_tensor and value.known.is_concrete for value in layer.outputs)
         if (
             not is_plain
-            or any(value not in numbers for value in layer.values)
+            or any(value not in number_of_value for value in layer.values)
             or any(value.factory not in (None, DEFAULT_FACTORY) for value in layer.outputs)
         ):
             return None
         facts = {
             "kind": layer.kind, "name": layer.name, "backend": layer.backend, "replaced": layer.replaced,
-            "inputs": [numbers[value] for value in layer.values],
+            "inputs": [number_of_value[value] for value in layer.values],
             "outputs": [_plain(value.known) for value in layer.outputs],
         }  # fmt: skip
         if isinstance(layer.op, Input | Output):
@@ -193,12 +195,12 @@ class EntryCodec:
             Placement(**facts | {"replaced": tuple(facts["replaced"])}) for facts in entry.network["placements"]
         )
         options, graph = self._options, self._graph(entry)
-        divided = _divided(network, self._ids, registry, options)
+        divided_graph = _divided(network, self._ids, registry, options)
         return OptimizedNetwork(
             graph=graph, preferences=self._ids, placements=placements, refusals=(), messages=(), crossings=(),
             absent=(), backends={name: registry.get(name) for name in self._ids},
-            model_options=dict(options.model_options), ask=lambda backend: divided().ask(backend),
-            divided=lambda: divided().divided(), import_enabled=options.import_enabled,
+            model_options=dict(options.model_options), ask=lambda backend: divided_graph().ask(backend),
+            divided=lambda: divided_graph().divided(), import_enabled=options.import_enabled,
             export_enabled=options.export_enabled, known_operations=dict(entry.network["operations"]),
         )  # fmt: skip
 

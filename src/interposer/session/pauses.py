@@ -12,10 +12,10 @@ __all__ = ["collector_paused"]
 @contextmanager
 def collector_paused() -> Iterator[None]:
     """Disable Python's garbage collector while many objects of a network are created, none of which is garbage yet."""
-    running = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if running:
+        if was_enabled:
             gc.enable()

@@ -202,13 +202,16 @@ def _fingerprint(variant: Variant, name: str, registry: BackendRegistry) -> str:
 
 def _compared(there: str, here: str) -> str:
     """Return a text about what differs between two fingerprints, word by word if they have the same form."""
-    old, new = there.split(), here.split()
+    saved_words, current_words = there.split(), here.split()
     if not here:
         return "it takes no compiled parts here"
-    if len(old) != len(new):
+    if len(saved_words) != len(current_words):
         return f"the file is for {there!r}, and this is {here!r}"
-    changed_positions = [number for number, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1]]
-    return f"the file is for {_words(old, changed_positions)!r}, and this is {_words(new, changed_positions)!r}"
+    changed_positions = [
+        number for number, pair in enumerate(zip(saved_words, current_words, strict=True)) if pair[0] != pair[1]
+    ]
+    there_text, here_text = (_words(words, changed_positions) for words in (saved_words, current_words))
+    return f"the file is for {there_text!r}, and this is {here_text!r}"
 
 
 def _words(words: Sequence[str], positions: Sequence[int]) -> str:

@@ -220,13 +220,13 @@ def content_of(source: Any) -> Any:
         InvalidArgumentError: the file is opened in text mode, closed, or write-only.
         ParseError: the file cannot be read.
     """
-    read = getattr(source, "read", None)
+    read_method = getattr(source, "read", None)
     if isinstance(source, memoryview):
         return source.cast("B") if source.c_contiguous else source.tobytes()
-    if isinstance(source, str | os.PathLike | bytes | bytearray) or not callable(read):
+    if isinstance(source, str | os.PathLike | bytes | bytearray) or not callable(read_method):
         return source
     try:
-        content = read()
+        content = read_method()
     except (ValueError, UnsupportedOperation) as error:
         raise InvalidArgumentError(f"the open file cannot be read: {error}") from error
     except OSError as error:

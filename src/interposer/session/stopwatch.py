@@ -140,21 +140,21 @@ def _recorded_runs(recording: Recording) -> list[_Recorded]:
 
 
 def _recorded_run(intervals: Sequence[Interval]) -> _Recorded:
-    units, layers, others = (defaultdict[str, float](float) for _ in range(3))
+    seconds_of_unit, seconds_of_layer, seconds_of_others = (defaultdict[str, float](float) for _ in range(3))
     running = [
         interval
         for interval in intervals
         if interval.site.category in (Category.LAYER, Category.COPY) and interval.site.layer
     ]
     for interval in running:
-        units[interval.site.layer] += interval.duration / 1e6
+        seconds_of_unit[interval.site.layer] += interval.duration / 1e6
     for interval in intervals:
         unit = _unit_of(interval, running) if interval.site.category is Category.KERNEL else None
         if unit is not None:
             layer = _layer_of(interval.site, unit.site.layers)
-            milliseconds, name = (layers, layer) if layer else (others, unit.site.layer)
+            milliseconds, name = (seconds_of_layer, layer) if layer else (seconds_of_others, unit.site.layer)
             milliseconds[name] += interval.duration / 1e6
-    return _Recorded(units, layers, others)
+    return _Recorded(seconds_of_unit, seconds_of_layer, seconds_of_others)
 
 
 def _unit_of(step: Interval, running: Sequence[Interval]) -> Interval | None:

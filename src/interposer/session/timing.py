@@ -76,12 +76,15 @@ def undecided(timings: Mapping[str, Timing]) -> list[str]:
     """
     if not timings:
         return []
-    best = min(timings, key=lambda name: timings[name].median)
+    best_name = min(timings, key=lambda name: timings[name].median)
     wins = {
-        name: sum(ours < best_time for ours, best_time in zip(timing.turns, timings[best].turns, strict=True))
+        name: sum(ours < best_time for ours, best_time in zip(timing.turns, timings[best_name].turns, strict=True))
         for name, timing in timings.items()
     }
-    return [best, *(name for name, count in wins.items() if name != best and count > LUCK * len(timings[name].turns))]
+    return [
+        best_name,
+        *(name for name, count in wins.items() if name != best_name and count > LUCK * len(timings[name].turns)),
+    ]
 
 
 def take_turns(
@@ -105,22 +108,22 @@ def take_turns(
         progress: called with the number of finished turns.
         rest: seconds of pause before each turn.
     """
-    turns: dict[str, list[list[float]]] = {name: [] for name in calls}
-    finished = 0
+    turns_of_call: dict[str, list[list[float]]] = {name: [] for name in calls}
+    num_finished = 0
     for round_number in range(rounds):
-        for name in list(turns)[:: -1 if round_number % 2 else 1]:
+        for name in list(turns_of_call)[:: -1 if round_number % 2 else 1]:
             time.sleep(rest)
             try:
-                turns[name].append(_turn(calls[name], seconds))
+                turns_of_call[name].append(_turn(calls[name], seconds))
             except Exception as error:
                 if failed is None:
                     raise
                 failed(name, error)
-                del turns[name]
-            finished += 1
+                del turns_of_call[name]
+            num_finished += 1
             if progress is not None:
-                progress(finished)
-    return {name: _timing(milliseconds) for name, milliseconds in turns.items()}
+                progress(num_finished)
+    return {name: _timing(milliseconds) for name, milliseconds in turns_of_call.items()}
 
 
 def _turn(call: Callable[[], Any], seconds: float) -> list[float]:

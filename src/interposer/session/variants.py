@@ -64,7 +64,7 @@ class Blueprint:
         self.templates: Mapping[str, Callable[[], Template]] = {}
         self.metadata: Callable[[], Metadata] | None = None
         self.needed: tuple[str, ...] = ()
-        self._last: Network | None = None
+        self._last_network: Network | None = None
         self._shapes: dict[tuple[tuple[int, ...], ...], tuple[TensorShape, ...]] = {}
         self._usual_sizes = dict(self._template.usual) if self._template is not None else {}
         if self._template is not None:
@@ -161,7 +161,7 @@ class Blueprint:
         Raises:
             InvalidArgumentError: the network depends on its inputs, and no variant has been built yet.
         """
-        network = self.network or self._last
+        network = self.network or self._last_network
         first = self.first() if network is None else None
         network = network if first is None else first.network()
         if network is None:
@@ -179,8 +179,8 @@ class Blueprint:
             return with_outputs(self.network, names)
         template = self._template
         assert template is not None
-        if self._last is not None:
-            with_outputs(self._last, names)
+        if self._last_network is not None:
+            with_outputs(self._last_network, names)
         return replace(
             template,
             outputs=dict.fromkeys(names),
@@ -212,8 +212,8 @@ class Blueprint:
         while True:
             values: Values = {name: arrays[name] for name in self.needed}
             try:
-                self._last = self._template.network(shapes, values)
-                return self._last
+                self._last_network = self._template.network(shapes, values)
+                return self._last_network
             except UnboundInputError as error:
                 if set(error.inputs) <= set(self.needed):
                     raise

@@ -410,10 +410,10 @@ class _EngineWorkload(Workload):
 
         Only inputs and outputs that are not contiguous are copied.
         """
-        mapped: list[TensorHandle] = []
+        mapped_handles: list[TensorHandle] = []
         try:
-            input_arrays = [_without_gaps(array) for array in _mapped(inputs, mapped)]
-            output_arrays = list(_mapped(outputs, mapped))
+            input_arrays = [_without_gaps(array) for array in _mapped(inputs, mapped_handles)]
+            output_arrays = list(_mapped(outputs, mapped_handles))
             targets = [
                 array if array.flags.c_contiguous else np.empty(array.shape, array.dtype) for array in output_arrays
             ]
@@ -422,7 +422,7 @@ class _EngineWorkload(Workload):
                 if target is not array:
                     np.copyto(array, target)
         finally:
-            for handle in mapped:
+            for handle in mapped_handles:
                 handle.unmap()
 
     def prepare_recording(self) -> None:

@@ -35,13 +35,13 @@ def largest_moment(view: SubgraphView) -> int:
     """Return the peak number of bytes of the results of a subgraph's layers that are alive when they run in order."""
     last_reader: dict[Value, Layer | None] = {value: layer for layer in view for value in layer.values}
     last_reader |= dict.fromkeys(view.outputs)  # outputs stay alive until the end
-    alive = peak = 0
+    live_bytes = peak_bytes = 0
     for layer in view:
-        alive += sum(map(bytes_of, layer.outputs))
-        peak = max(peak, alive)
+        live_bytes += sum(map(bytes_of, layer.outputs))
+        peak_bytes = max(peak_bytes, live_bytes)
         values = {value for value in layer.values if value.producer in view and not value.is_constant}
-        alive -= sum(bytes_of(value) for value in values if last_reader[value] is layer)
-        alive -= sum(
+        live_bytes -= sum(bytes_of(value) for value in values if last_reader[value] is layer)
+        live_bytes -= sum(
             bytes_of(value) for value in layer.outputs if value not in last_reader
         )  # results without a reader are freed at once
-    return peak
+    return peak_bytes

@@ -123,7 +123,7 @@ class _Session(Executable):
         """
         self._model, self.inputs, self.outputs, self._options = model, inputs, outputs, options
         self._measured: MeasuredSession[_Session] | None = None
-        self._turn = threading.Lock()
+        self._measure_lock = threading.Lock()
         self._constants, self._values = dict(constants or {}), dict(values or {})
         settings = _settings(options)
         if profile:
@@ -136,7 +136,7 @@ class _Session(Executable):
             options["provider"] != _ON_PROCESSOR
         )  # a binding copies the inputs to the device when it is created
         self.constants = tuple(self._constants.values())
-        self._free: deque[_Binding] = deque()
+        self._free_bindings: deque[_Binding] = deque()
 
     @classmethod
     def of(cls, part: OnnxPart, options: dict[str, Any]) -> _Session:
@@ -173,11 +173,11 @@ class _Session(Executable):
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run the model on the memory of `inputs` and `outputs`, without copies if the provider allows it."""
         try:
-            binding = self._free.pop()
+            binding = self._free_bindings.pop()
         except IndexError:
             binding = _Binding(self)
         binding.run(inputs, outputs)
-        self._free.append(binding)
+        self._free_bindings.append(binding)
 
     def run_measured(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Sequence[EngineStep]:
         """Run the model as `run` does, in a session that measures its nodes until `end_measuring`."""
@@ -193,7 +193,7 @@ class _Session(Executable):
             self._begun().warm_up(*examples())
 
     def _begun(self) -> MeasuredSession[_Session]:
-        with self._turn:
+        with self._measure_lock:
             if self._measured is None:
                 self._measured = self._measured_session()
             return self._measured
@@ -210,7 +210,7 @@ class _Session(Executable):
 
     def end_measuring(self) -> Sequence[EngineStep]:
         """Return the nodes that ran since recording began, and end the session that measured them."""
-        with self._turn:
+        with self._measure_lock:
             measured, self._measured = self._measured, None
         return () if measured is None else measured.end()
 

@@ -105,13 +105,13 @@ class MeasuredSession(Generic[_S]):
         for row in rows:
             if row.get("cat") != "Node" or not str(row["name"]).endswith(_SUFFIX):
                 continue
-            runs = by_thread.get(int(row["tid"]), [])
+            runs_of_thread = by_thread.get(int(row["tid"]), [])
             begin = self._clock.to_host(start + int(row["ts"]) * 1000)
             end = begin + int(row["dur"]) * 1000
-            index = bisect_right(runs, (begin + end) // 2, key=lambda run: run.begin) - 1
-            if index < 0 or runs[index].end < begin:
+            index = bisect_right(runs_of_thread, (begin + end) // 2, key=lambda run: run.begin) - 1
+            if index < 0 or runs_of_thread[index].end < begin:
                 continue
-            run = runs[index]
+            run = runs_of_thread[index]
             name, kind = str(row["name"]).removesuffix(_SUFFIX), str(row.get("args", {}).get("op_name", ""))
             begin_and_end = sorted((run.begin, begin, run.end))[1], sorted((run.begin, end, run.end))[1]
             yield EngineStep(name, kind, *begin_and_end, run.thread)

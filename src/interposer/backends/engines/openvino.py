@@ -209,18 +209,18 @@ class _Compiled(Executable):
         `positions` returns, for each input of the subgraph, its position among the inputs of the model.
         """
         self._create_model, self._positions, self._options, self._measures = create_model, positions, options, measures
-        self._measured: _Compiled | None = None
-        self._turn = threading.Lock()
+        self._measured_model: _Compiled | None = None
+        self._measure_lock = threading.Lock()
         self.constants = tuple(constants)
         self.model = create_model(dict(_properties(options)) | ({"PERF_COUNT": True} if measures else {}))
         self.inputs = _checked_positions(positions(self.model), self.model)
-        self._free: deque[_Request] = deque()
+        self._free_requests: deque[_Request] = deque()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run the model on the memory of `inputs` and `outputs` without copies."""
         request = self._request()
         request.run(inputs, outputs)
-        self._free.append(request)
+        self._free_requests.append(request)
 
     def run_measured(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Sequence[EngineStep]:
         """Run the model as `run` does, compiled with performance counters, and return the operators that ran.
@@ -234,27 +234,27 @@ class _Compiled(Executable):
         begin = perf_counter_ns()
         request.run(inputs, outputs)
         steps = in_turn(request.durations(), begin, perf_counter_ns())
-        measured._free.append(request)
+        measured._free_requests.append(request)
         return steps
 
     def begin_measuring(self, examples: Examples) -> None:
         """Compile the model with performance counters, if `layer_times` is True, and run it once."""
-        if self._options["layer_times"] and self._measured is None:
+        if self._options["layer_times"] and self._measured_model is None:
             measured = self._begun()
             with suppress(Exception):  # of OpenVINO; its exceptions have no common base class, and this run may fail
                 measured.run(*examples())
 
     def _begun(self) -> _Compiled:
-        with self._turn:
-            if self._measured is None:
-                self._measured = _Compiled(
+        with self._measure_lock:
+            if self._measured_model is None:
+                self._measured_model = _Compiled(
                     self._create_model, self._positions, self._options, self.constants, measures=True
                 )
-            return self._measured
+            return self._measured_model
 
     def _request(self) -> _Request:
         try:
-            return self._free.pop()
+            return self._free_requests.pop()
         except IndexError:
             return _Request(self.model, self.inputs)
 

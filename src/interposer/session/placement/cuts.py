@@ -36,12 +36,12 @@ def blocks_of(graph: Graph, most_blocks: int) -> list[Block]:
     The blocks are in execution order, and the union of consecutive blocks is convex. If possible, exactly one tensor
     crosses each cut. While there are too many blocks, the smallest one is merged with its smaller neighbour.
     """
-    running = [layer for layer in graph.topological() if not isinstance(layer.op, Input | Output | Constant)]
-    counts, sizes = _crossing(graph, running)
-    ends = [position for position in range(1, len(running)) if counts[position] == 1]
-    starts, stops = [0, *ends], [*ends, len(running)]
+    running_layers = [layer for layer in graph.topological() if not isinstance(layer.op, Input | Output | Constant)]
+    counts, sizes = _crossing(graph, running_layers)
+    ends = [position for position in range(1, len(running_layers)) if counts[position] == 1]
+    starts, stops = [0, *ends], [*ends, len(running_layers)]
     blocks = [
-        Block(tuple(running[start:stop]), sizes[stop])
+        Block(tuple(running_layers[start:stop]), sizes[stop])
         for start, stop in zip(starts, stops, strict=True)
         if stop > start
     ]
@@ -114,17 +114,17 @@ def part_network(graph: Graph, layers: Sequence[Layer], name: str) -> Network:
     Tensors that enter or leave the layers become its inputs and outputs, numbered from 0; constants are included.
     """
     view = SubgraphView(graph, layers)
-    part = Graph(name)
+    part_graph = Graph(name)
     copies: dict[Value, Value] = {}
     for number, value in enumerate(view.inputs):
-        input_layer = part.add(Input(number), name=f"in {number}", outputs=[value.known])
+        input_layer = part_graph.add(Input(number), name=f"in {number}", outputs=[value.known])
         input_layer.output.info = value.known.with_constant(None)
         copies[value] = input_layer.output
-    copies = part.absorb([value.producer for value in view.constants], copies)
-    copies = part.absorb(view.layers, copies)
+    copies = part_graph.absorb([value.producer for value in view.constants], copies)
+    copies = part_graph.absorb(view.layers, copies)
     for number, value in enumerate(view.outputs):
-        part.add(Output(number), [copies[value]], name=f"out {number}")
-    return Network(name, part)
+        part_graph.add(Output(number), [copies[value]], name=f"out {number}")
+    return Network(name, part_graph)
 
 
 def example(info: TensorInfo, seed: int) -> Array:

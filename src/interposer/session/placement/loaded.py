@@ -39,7 +39,6 @@ class Loaded:
             binding_id: example(info, seed)
             for seed, (binding_id, info) in enumerate(zip(binding_ids, infos, strict=True))
         }
-        self._units = {placement.runs_in for placement in optimized.placements}
         self._arrays = list(self._inputs.values())
         self._path = FastPath(runtime, self._network_id, tuple(layer.name for layer in optimized.inputs))
 
@@ -48,11 +47,6 @@ class Loaded:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def only_unit(self) -> str | None:
-        """The name of the layer that runs the whole network, if a call of the model does nothing else; else None."""
-        return next(iter(self._units)) if self._path.direct is not None and len(self._units) == 1 else None
 
     def run(self) -> None:
         """Run the network once, in the way in which a model runs it."""
@@ -84,12 +78,12 @@ class Loaded:
         time.sleep(rest)
         self._runtime.enqueue_workload(self._network_id, self._inputs, deadline=patience)
         times: list[float] = []
-        began = start = time.perf_counter()
-        while start - began < (_LONG if len(times) < _FEW else _GLANCE) and len(times) < _MOST_RUNS:
+        began = turn_start = time.perf_counter()
+        while turn_start - began < (_LONG if len(times) < _FEW else _GLANCE) and len(times) < _MOST_RUNS:
             self.run()
             end = time.perf_counter()
-            times.append(end - start)
-            start = end
+            times.append(end - turn_start)
+            turn_start = end
         return sorted(times)[len(times) // 4]
 
     @property

@@ -111,7 +111,7 @@ def place(
     expect(runtime, Runtime, "the runtime must be a Runtime")
     expect(options, OptimizerOptions | None, "the options must be OptimizerOptions(...)")
     expect(search, Search | None, "the search must be Search(...)")
-    search, options, began = search or Search(), options or OptimizerOptions(), time.monotonic()
+    search, options, start_time = search or Search(), options or OptimizerOptions(), time.monotonic()
     ids = _ids(runtime, backends)
     simplified_network = simplified(network, ids, runtime.device_spec, options)
     environment = made_with(runtime, ids)
@@ -119,7 +119,7 @@ def place(
     cached = _cached(name)
     if cached is not None:
         return cached
-    placer = _Placer(network, simplified_network, runtime, ids, options, search, environment, began)
+    placer = _Placer(network, simplified_network, runtime, ids, options, search, environment, start_time)
     plan = placer.plan()
     _log_search(plan, placer.too_late)
     write_cached(name, plan.to_json().encode())
@@ -157,17 +157,20 @@ def planned(
     options, available = options or OptimizerOptions(), runtime.registry.available()
     plan_backends = dict.fromkeys((*plan.backends, *plan.layers.values()))
     ids = [backend_id for backend_id in plan_backends if backend_id in available and backend_id not in without]
-    chosen = ids or [
+    chosen_ids = ids or [
         default_backend for default_backend in runtime.device_spec.default_backends if default_backend not in without
     ]
-    simplified_network = simplified(network, chosen, runtime.device_spec, options)
+    simplified_network = simplified(network, chosen_ids, runtime.device_spec, options)
     if logs and not without:
         for difference in plan.differences(simplified_network.graph, made_with(runtime, plan.backends), available):
             _log.warning("the plan for %r: %s", plan.network, difference)
-    hints = {layer: backend for layer, backend in plan.hints(simplified_network.graph).items() if backend in chosen}
+    hints = {layer: backend for layer, backend in plan.hints(simplified_network.graph).items() if backend in chosen_ids}
     exclude = _both(options.exclude, plan.exclude, runtime)
     return optimize(
-        simplified_network, chosen, runtime.device_spec, replace(options, rewrite=False, hints=hints, exclude=exclude)
+        simplified_network,
+        chosen_ids,
+        runtime.device_spec,
+        replace(options, rewrite=False, hints=hints, exclude=exclude),
     )
 
 
@@ -367,7 +370,7 @@ class _Placer:
         reserve = (1 - _PARTS_SHARE) * self._left()
         count = sum(len(block.layers) for block in blocks)
         part_seconds: dict[Part, float] = {}
-        refused: set[tuple[str, int]] = set()
+        refused_blocks: set[tuple[str, int]] = set()
         backends = self._near()
         for number, (first, last) in enumerate(_spans(len(blocks))):
             if number == len(blocks) + 1 and not self._may_win(len(blocks), part_seconds, copy_seconds):
@@ -376,7 +379,7 @@ class _Placer:
                 layers = [layer for block in blocks[first:last] for layer in block.layers]
                 expected = self.trial_seconds.get(backend, 0.0) * len(layers) / count
                 if (
-                    any((backend, block) in refused for block in range(first, last))
+                    any((backend, block) in refused_blocks for block in range(first, last))
                     or backend in self.timed_out | self.slow
                 ):
                     continue
@@ -388,7 +391,7 @@ class _Placer:
                     part_seconds[first, last, backend] = seconds
                     self.timed_parts += 1
                 elif last - first == 1:
-                    refused.add((backend, first))
+                    refused_blocks.add((backend, first))
         return part_seconds
 
     def _may_win(self, count: int, parts: Mapping[Part, float], copy_seconds: Callable[[int, str, str], float]) -> bool:
@@ -502,18 +505,22 @@ class _Placer:
                 self.unmeasured[name] = self._budget_text + (" was spent" if self._left() <= 0 else " is too short")
                 self.too_late.add(name)
                 continue
-            patience, began = self._patience(), time.monotonic()
+            patience, start_time = self._patience(), time.monotonic()
             try:
-                loaded = self._tried(plan, patience)
+                loaded_plan = self._tried(plan, patience)
             except InterposerError as error:
                 _log.debug("the plan %s does not run: %s", name, error)
                 self.errors.append(error)
                 self._note(plan.backends[0], error, patience)
                 self.unmeasured[name] = self._reason(error, patience)
                 continue
-            self.loaded[name], self.first_seconds[name], self.memory[name] = loaded, loaded.first_seconds, loaded.memory
-            self.trial_seconds[name] = time.monotonic() - began
-            if loaded.used == {name}:
+            self.loaded[name], self.first_seconds[name], self.memory[name] = (
+                loaded_plan,
+                loaded_plan.first_seconds,
+                loaded_plan.memory,
+            )
+            self.trial_seconds[name] = time.monotonic() - start_time
+            if loaded_plan.used == {name}:
                 self.self_sufficient.add(name)
             self._let_go()
 
@@ -525,12 +532,12 @@ class _Placer:
         fitting = [name for name in self.loaded if self._fits(name)]
         singles = [name for name in fitting if name in self.ids]
         best = min(singles or fitting, key=lambda name: self.first_seconds[name], default="")
-        kept = sorted(fitting, key=lambda name: (name != best, self.first_seconds[name]))
+        kept_names = sorted(fitting, key=lambda name: (name != best, self.first_seconds[name]))
         if self.search.objective == "latency":
-            kept = [name for name in kept if name == best or self._is_close(name, best)]
+            kept_names = [name for name in kept_names if name == best or self._is_close(name, best)]
         if self._is_large:
-            kept = kept[:1]
-        for name in self.loaded.keys() - set(kept):
+            kept_names = kept_names[:1]
+        for name in self.loaded.keys() - set(kept_names):
             self.loaded.pop(name).close()
 
     def _is_close(self, name: str, best: str) -> bool:
@@ -568,9 +575,9 @@ class _Placer:
         for name in sorted(
             near_names, key=lambda plan_name: (plan_name not in self.ids, self.first_seconds[plan_name])
         ):
-            [best] = self.loaded or [name]
-            if name == best or self._left() <= self.trial_seconds[name] + 4 * _RUNS * (
-                self.first_seconds[name] + self.first_seconds[best]
+            [best_name] = self.loaded or [name]
+            if name == best_name or self._left() <= self.trial_seconds[name] + 4 * _RUNS * (
+                self.first_seconds[name] + self.first_seconds[best_name]
             ):
                 continue
             try:
@@ -578,7 +585,7 @@ class _Placer:
             except InterposerError as error:
                 self._note(plans[name].backends[0], error, self.patience)
                 continue
-            self.loaded.pop(best if self._wins(name, best) else name).close()
+            self.loaded.pop(best_name if self._wins(name, best_name) else name).close()
 
     def _wins(self, name: str, best: str) -> bool:
         """Return True if the plan `name` is faster than `best`, the best plan so far; both are loaded."""
@@ -613,13 +620,13 @@ class _Placer:
         for refusal in optimized.refusals:
             if refusal.is_problem:
                 self.failed.setdefault(refusal.backend, refusal.reasons[0])
-        loaded = Loaded(self.runtime, optimized)
+        loaded_plan = Loaded(self.runtime, optimized)
         try:
-            loaded.first_seconds = loaded.seconds(patience, self._rest())
+            loaded_plan.first_seconds = loaded_plan.seconds(patience, self._rest())
         except BaseException:
-            loaded.close()
+            loaded_plan.close()
             raise
-        return loaded
+        return loaded_plan
 
     def _chosen(self, plans: Mapping[str, Plan]) -> Plan:
         if self._is_large and self.search.objective != "memory":
@@ -636,23 +643,25 @@ class _Placer:
             raise self._beyond(seconds)
         name = self._best(allowed, seconds, timings)
         spread = {plan: spread_of(timing.turns) for plan, timing in timings.items() if len(timing.turns) > 1}
-        measured, units = self._measured(seconds), self._units(name, seconds[name])
+        measured, units = self._measured(seconds), self._units(name)
         return replace(plans[name], measured=measured, spread=spread, chosen=name, units=units)
 
-    def _units(self, name: str, seconds: float) -> dict[str, float]:
+    def _units(self, name: str) -> dict[str, float]:
         """Return the milliseconds of each layer, compiled part and copy of the chosen plan, by name.
 
-        `seconds` is the time of a whole run. Empty if there is no time left, or if the objective is not latency.
+        Empty if there is no time left, or if the objective is not latency.
         """
-        loaded, left = self.loaded.get(name), self._left()
-        if loaded is None or self.search.objective != "latency" or left <= 2 * (_RUNS + 1) * self.first_seconds[name]:
+        loaded_plan, seconds_left = self.loaded.get(name), self._left()
+        if (
+            loaded_plan is None
+            or self.search.objective != "latency"
+            or seconds_left <= 2 * (_RUNS + 1) * self.first_seconds[name]
+        ):
             return {}
-        if loaded.only_unit is not None:
-            return {loaded.only_unit: seconds * 1e3}
         from interposer.session.stopwatch import measured_times  # noqa: PLC0415 - it takes examples from this package
 
         try:
-            return dict(measured_times(loaded.watched, min(_TURN, left)).units)
+            return dict(measured_times(loaded_plan.watched, min(_TURN, seconds_left)).units)
         except InterposerError as error:
             _log.debug("the parts of the plan %s could not be timed: %s", name, error)
             return {}
@@ -718,20 +727,22 @@ class _Placer:
 
         `seconds` has the time of each plan that is within the limit of memory.
         """
-        known = {name: report.peak for name, report in self.memory.items() if not report.unknown}
+        peak_of_plan = {name: report.peak for name, report in self.memory.items() if not report.unknown}
         unknown = sorted({backend for report in self.memory.values() for backend in report.unknown})
         gaps = f"; the memory of parts on {', '.join(unknown)} is not known" if unknown else ""
-        where, most = f"no plan for {self.network.name!r} is within", self.search.most_bytes
-        if not seconds and most is not None and known:
-            least = min(known, key=lambda name: known[name])
-            text = f"{where} most_bytes={most:,}: the least that was found is {known[least]:,} bytes ({least}){gaps}"
-            quantity, needed, limit, unit = "memory of a plan", float(known[least]), float(most), "bytes"
+        beginning, most = f"no plan for {self.network.name!r} is within", self.search.most_bytes
+        if not seconds and most is not None and peak_of_plan:
+            least_plan = min(peak_of_plan, key=lambda name: peak_of_plan[name])
+            found = f"{peak_of_plan[least_plan]:,} bytes ({least_plan}){gaps}"
+            text = f"{beginning} most_bytes={most:,}: the least that was found is {found}"
+            quantity, needed, limit, unit = "memory of a plan", float(peak_of_plan[least_plan]), float(most), "bytes"
         elif not seconds:
             return InvalidArgumentError(f"no plan for {self.network.name!r} can be chosen by memory{gaps}")
         else:
-            least, limit = min(seconds, key=lambda name: seconds[name]), float(self.search.most_seconds or 0)
-            text = f"{where} most_seconds={limit:g}: the least that was found is {seconds[least]:.3g} seconds ({least})"
-            quantity, needed, unit = "time of a plan", seconds[least], "seconds"
+            least_plan, limit = min(seconds, key=lambda name: seconds[name]), float(self.search.most_seconds or 0)
+            found = f"{seconds[least_plan]:.3g} seconds ({least_plan})"
+            text = f"{beginning} most_seconds={limit:g}: the least that was found is {found}"
+            quantity, needed, unit = "time of a plan", seconds[least_plan], "seconds"
         return LimitExceededError(quantity, needed, limit, unit, f"{text}; raise the limit, or give other backends")
 
     def _failed(self, name: str, error: Exception) -> None:

@@ -43,26 +43,26 @@ def best_plans(
             tensors that enter this block from source to target.
         keep: the largest number of plans to return.
     """
-    ways: list[dict[str, list[Candidate]]] = [{} for _ in range(count + 1)]
+    candidates_up_to: list[dict[str, list[Candidate]]] = [{} for _ in range(count + 1)]
     starting: dict[int, list[tuple[Part, float]]] = {}
     for part, seconds in parts.items():
         starting.setdefault(part[0], []).append((part, seconds))
     for block in range(count):
         for part, seconds in starting.get(block, ()):
             prefixes = (
-                [candidate for candidates in ways[block].values() for candidate in candidates]
+                [candidate for candidates in candidates_up_to[block].values() for candidate in candidates]
                 if block
                 else [Candidate(0.0, ())]
             )
             for candidate in prefixes:
                 copy_seconds = copies(block, candidate.parts[-1][2], part[2]) if candidate.parts else 0.0
                 _add(
-                    ways[part[1]],
+                    candidates_up_to[part[1]],
                     part[2],
                     Candidate(candidate.seconds + copy_seconds + seconds, (*candidate.parts, part)),
                     keep,
                 )
-    return _different(heapq.merge(*map(sorted, ways[count].values())), keep)
+    return _different(heapq.merge(*map(sorted, candidates_up_to[count].values())), keep)
 
 
 def _add(by_backend: dict[str, list[Candidate]], backend: str, candidate: Candidate, keep: int) -> None:
@@ -87,15 +87,15 @@ def with_bounds(count: int, parts: Mapping[Part, float]) -> dict[Part, float]:
     alone get none. `count` is the number of blocks.
     """
     seconds_of_parts = dict(parts)
-    for backend in {known_seconds for _, _, known_seconds in parts}:
+    for backend in {part_backend for _, _, part_backend in parts}:
         for length in range(2, count + 1):
-            for first in range(count - length + 1):
-                last = first + length
+            for first_block in range(count - length + 1):
+                block_after = first_block + length
                 sub_parts = [
-                    seconds_of_parts.get((first, last - 1, backend)),
-                    seconds_of_parts.get((first + 1, last, backend)),
+                    seconds_of_parts.get((first_block, block_after - 1, backend)),
+                    seconds_of_parts.get((first_block + 1, block_after, backend)),
                 ]
                 known_sub_parts = [known_seconds for known_seconds in sub_parts if known_seconds is not None]
                 if len(known_sub_parts) == 2:
-                    seconds_of_parts.setdefault((first, last, backend), max(known_sub_parts))
+                    seconds_of_parts.setdefault((first_block, block_after, backend), max(known_sub_parts))
     return seconds_of_parts

@@ -42,7 +42,7 @@ def _real(tensor: Any) -> Any:
 
 
 def tensor_of(array: Array, *, is_complex: bool = False) -> Any:
-    """Return a tensor over the memory of an array; a read-only array is copied.
+    """Return a tensor over the memory of an array; an array that is read-only or has negative strides is copied.
 
     With `is_complex`, the last axis of the array has real and imaginary part.
     """

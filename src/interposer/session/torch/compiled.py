@@ -113,16 +113,16 @@ class CompiledGraph:
             node.name: self._source(index, values[index], index in static)
             for index, node in enumerate(self._placeholders)
         }
-        imported = import_graph(graph, sources, name="graph", sizes=sizes)
+        imported_graph = import_graph(graph, sources, name="graph", sizes=sizes)
         fed_indices = [
             index for index, node in enumerate(self._placeholders) if isinstance(sources[node.name], UserInput)
         ]
         options = self._options
         model = Model(
-            imported.network, options.chosen_runtime(), chosen_ids(options.backends), options.options, options.limits,
-            options.fallback,
+            imported_graph.network, options.chosen_runtime(), chosen_ids(options.backends), options.options,
+            options.limits, options.fallback,
         )  # fmt: skip
-        return _Variant.of(model, imported, fed_indices, graph, sizes, self._views)
+        return _Variant.of(model, imported_graph, fed_indices, graph, sizes, self._views)
 
     def _source(self, index: int, graph_input: Any, is_static: bool) -> Source:
         if not isinstance(graph_input, torch.Tensor):

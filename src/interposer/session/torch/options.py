@@ -44,19 +44,19 @@ class CompileOptions:
         """
         if mode not in (None, "default"):
             raise InvalidArgumentError(f"the backend 'interposer' has no mode {mode!r}; use options={{...}}")
-        known = [field.name for field in fields(cls)]
+        known_options = [field.name for field in fields(cls)]
         for name in options or {}:
-            if name not in known:
+            if name not in known_options:
                 raise InvalidArgumentError(
-                    f"the backend 'interposer' has no option {name!r}{did_you_mean(str(name), known)} "
-                    f"(it has: {', '.join(known)})"
+                    f"the backend 'interposer' has no option {name!r}{did_you_mean(str(name), known_options)} "
+                    f"(it has: {', '.join(known_options)})"
                 )
-        chosen = cls(**(options or {}))
-        expect(chosen.options, OptimizerOptions | None, "the option 'options' must be OptimizerOptions(...)")
-        expect(chosen.limits, Limits | None, "the option 'limits' must be Limits(...)")
-        expect(chosen.runtime, Runtime | None, "the option 'runtime' must be a Runtime")
-        expect(chosen.strict, bool, "the option 'strict' must be True or False")
-        return chosen
+        chosen_options = cls(**(options or {}))
+        expect(chosen_options.options, OptimizerOptions | None, "the option 'options' must be OptimizerOptions(...)")
+        expect(chosen_options.limits, Limits | None, "the option 'limits' must be Limits(...)")
+        expect(chosen_options.runtime, Runtime | None, "the option 'runtime' must be a Runtime")
+        expect(chosen_options.strict, bool, "the option 'strict' must be True or False")
+        return chosen_options
 
     def chosen_runtime(self) -> Runtime:
         """Return the runtime that networks are loaded in."""

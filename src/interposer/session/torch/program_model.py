@@ -199,13 +199,15 @@ def load_program(request: LoadRequest) -> ProgramModel:
     """
     source, reading = request.source, request.reading
     is_file = isinstance(source, str | os.PathLike | bytes | bytearray | memoryview)
-    exported = program_of(os.fsdecode(source) if isinstance(source, os.PathLike) else source) if is_file else source
-    program = read(exported)
+    exported_program = (
+        program_of(os.fsdecode(source) if isinstance(source, os.PathLike) else source) if is_file else source
+    )
+    program = read(exported_program)
     by_name = reading.inputs is not None or reading.outputs is not None or bool(reading.values)
     return ProgramModel(
         read_source(program, reading._replace(format="torch")), program, request.runtime, request.backends,
         request.options, request.limits, request.fallback, request.plan,
-        argument_names=None if by_name else _argument_names(exported), is_shared=not is_file,
+        argument_names=None if by_name else _argument_names(exported_program), is_shared=not is_file,
     )  # fmt: skip
 
 

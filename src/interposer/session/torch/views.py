@@ -51,13 +51,13 @@ def with_bases(graph: Any) -> tuple[Any, list[View]]:
 
 def _with_outputs(graph: Any, outputs: Sequence[Any]) -> Any:
     """Return a copy of a graph with other outputs, in which the nodes keep their names."""
-    copied = torch.fx.Graph()
+    copied_graph = torch.fx.Graph()
     copies: dict[Any, Any] = {}
-    copied.graph_copy(graph.graph, copies)
+    copied_graph.graph_copy(graph.graph, copies)
     for node, copied_node in copies.items():
         copied_node.meta = dict(node.meta)
-    copied.output(tuple(copies[output] if isinstance(output, torch.fx.Node) else output for output in outputs))
-    return torch.fx.GraphModule(graph, copied)
+    copied_graph.output(tuple(copies[output] if isinstance(output, torch.fx.Node) else output for output in outputs))
+    return torch.fx.GraphModule(graph, copied_graph)
 
 
 def _path(node: Any) -> list[Any]:

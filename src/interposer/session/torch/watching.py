@@ -41,18 +41,18 @@ class Watch:
 
     def __init__(self, tensors: Iterable[Any]) -> None:
         self.tensors = tuple(tensors)
-        self._counted = [tensor for tensor in self.tensors if version_of(tensor) >= 0]
+        self._counted_tensors = [tensor for tensor in self.tensors if version_of(tensor) >= 0]
         self._address, self._version = torch.Tensor.data_ptr, attrgetter("_version")
         self._addresses, self._versions = self._present()
         unversioned = [tensor for tensor in self.tensors if version_of(tensor) < 0]
         self._unversioned = [(tensor, tensor.data_ptr(), _content(tensor).clone()) for tensor in unversioned]
         places = min(_MOST, max(_FEWEST, _SAMPLES // max(1, len(self.tensors))))
         self._cells = [cell for tensor in self.tensors for cell in _cells_of(tensor, places)]
-        self._known = b"".join(self._cells)
+        self._known_cells = b"".join(self._cells)
 
     def _present(self) -> tuple[list[int], list[int]]:
         """Return the present addresses and versions of the tensors that have versions."""
-        return list(map(self._address, self._counted)), list(map(self._version, self._counted))
+        return list(map(self._address, self._counted_tensors)), list(map(self._version, self._counted_tensors))
 
     def has_changed(self) -> bool:
         """Return True if one of the tensors has changed."""
@@ -60,11 +60,11 @@ class Watch:
             return True
         if self._unversioned and any(_differs(*snapshot) for snapshot in self._unversioned):
             return True
-        return b"".join(self._cells) != self._known  # last, as the memory of a tensor that has moved may be gone
+        return b"".join(self._cells) != self._known_cells  # last, as the memory of a tensor that has moved may be gone
 
     def changed(self, tensor: Any) -> bool:
         """Return True if PyTorch has counted a change of one of the tensors, or if it has no version and differs."""
-        facts = zip(self._counted, self._addresses, self._versions, strict=True)
+        facts = zip(self._counted_tensors, self._addresses, self._versions, strict=True)
         counted = (
             counted_tensor is tensor and (counted_tensor.data_ptr() != address or counted_tensor._version != version)
             for counted_tensor, address, version in facts

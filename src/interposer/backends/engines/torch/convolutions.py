@@ -101,7 +101,7 @@ def transpose_convolution(op: TransposeConvolution2d, layer: Layer) -> Function:
 
     Its full output is cropped to the output shape, or padded with zeros where it is smaller.
     """
-    ends, zeros_to_append = _crop(op, layer)
+    cropped_ends, zeros_to_append = _crop(op, layer)
     permuted = _permuted((1, 0, 2, 3) if op.data_layout is DataLayout.NCHW else (3, 0, 1, 2))
     options = {
         "stride": (op.stride_y, op.stride_x),
@@ -111,7 +111,7 @@ def transpose_convolution(op: TransposeConvolution2d, layer: Layer) -> Function:
 
     def compute(x: Any, weights: Any, bias: Any) -> Any:
         output = functional.conv_transpose2d(x, permuted(weights), **options)
-        output = _padded(output[:, :, op.pad_top : ends[0], op.pad_left : ends[1]], zeros_to_append)
+        output = _padded(output[:, :, op.pad_top : cropped_ends[0], op.pad_left : cropped_ends[1]], zeros_to_append)
         return output if bias is None else output + bias.view(1, -1, 1, 1)
 
     return _with_channels_first(op.data_layout, compute)
@@ -125,14 +125,14 @@ def _crop(op: TransposeConvolution2d, layer: Layer) -> tuple[list[int], list[int
     """
     (image, weights), out = [value.known.shape for value in layer.values[:2]], layer.output_infos[0].shape
     strides, dilations = (op.stride_y, op.stride_x), (op.dilation_y, op.dilation_x)
-    ends, to_append = [], []
+    cropped_ends, to_append = [], []
     for axis, crop_before, stride, dilation in zip(
         op.data_layout.axes()[:2], (op.pad_top, op.pad_left), strides, dilations, strict=True
     ):
         full_size = (int(image[axis]) - 1) * stride + (int(weights[axis]) - 1) * dilation + 1
-        ends.append(crop_before + int(out[axis]))
-        to_append.append(int(out[axis]) - max(0, min(full_size, ends[-1]) - crop_before))
-    return ends, [0, to_append[1], 0, to_append[0]]
+        cropped_ends.append(crop_before + int(out[axis]))
+        to_append.append(int(out[axis]) - max(0, min(full_size, cropped_ends[-1]) - crop_before))
+    return cropped_ends, [0, to_append[1], 0, to_append[0]]
 
 
 @makes(Pooling2d)
@@ -143,25 +143,26 @@ def pooling(op: Pooling2d, layer: Layer) -> Function:
     """
     h, w, _ = op.data_layout.axes()
     input_shape, output_shape = layer.values[0].known.shape, layer.output_infos[0].shape
-    rows, columns = op.windows(int(input_shape[h]), int(input_shape[w]))
+    row_window, columns = op.windows(int(input_shape[h]), int(input_shape[w]))
     pads_after = [
-        _excess(window, int(input_shape[axis]), int(output_shape[axis])) for window, axis in ((rows, h), (columns, w))
+        _excess(window, int(input_shape[axis]), int(output_shape[axis]))
+        for window, axis in ((row_window, h), (columns, w))
     ]
     if min(pads_after) < 0 or 0 in input_shape or 0 in output_shape:
         raise RefusedError("a part of the image is in no window, or the image is empty")
-    pads = [columns.pad_before, pads_after[1], rows.pad_before, pads_after[0]]
-    options = {"kernel_size": (rows.size, columns.size), "stride": (rows.stride, columns.stride)}
+    pads = [columns.pad_before, pads_after[1], row_window.pad_before, pads_after[0]]
+    options = {"kernel_size": (row_window.size, columns.size), "stride": (row_window.stride, columns.stride)}
     if op.pool_type is PoolingAlgorithm.MAX:
-        dilation = (rows.dilation, columns.dilation)
+        dilation = (row_window.dilation, columns.dilation)
         return _with_channels_first(
             op.data_layout,
             lambda x: functional.max_pool2d(_padded(x, pads, -torch.inf), dilation=dilation, **options),
         )
-    if rows.dilation != 1 or columns.dilation != 1:
+    if row_window.dilation != 1 or columns.dilation != 1:
         raise RefusedError("torch has no dilated average pooling")
-    counts = _counts(op, (rows, columns), (int(input_shape[h]), int(input_shape[w])), pads, options)
+    counts = _counts(op, (row_window, columns), (int(input_shape[h]), int(input_shape[w])), pads, options)
     kind = getattr(torch, str(kind_of(layer.values[0])))
-    mean = _mean(counts, pads, options, rows.size * columns.size, kind)
+    mean = _mean(counts, pads, options, row_window.size * columns.size, kind)
     if op.pool_type is PoolingAlgorithm.L2:
         return _with_channels_first(op.data_layout, lambda x: torch.sqrt(mean(torch.square(x))))
     return _with_channels_first(op.data_layout, mean)
@@ -185,19 +186,19 @@ def _counts(op: Pooling2d, windows: Any, sizes: tuple[int, int], pads: list[int]
         pads: the padding in the order of torch's `pad`.
         options: the kernel size and the stride, as arguments of torch's pooling.
     """
-    rows, columns = windows
+    row_window, columns = windows
     ones = torch.ones(1, 1, *sizes)
     if op.padding_method is PaddingMethod.IGNORE_VALUE:
         declared_pads = [
             columns.pad_before,
             min(columns.pad_after, pads[1]),
-            rows.pad_before,
-            min(rows.pad_after, pads[3]),
+            row_window.pad_before,
+            min(row_window.pad_after, pads[3]),
         ]
         ones = functional.pad(ones, declared_pads, value=1.0)
         pads = [total - declared for total, declared in zip(pads, declared_pads, strict=True)]
     counts = functional.avg_pool2d(functional.pad(ones, pads), divisor_override=1, **options)
-    return None if bool((counts == rows.size * columns.size).all()) else counts.clamp(min=1)
+    return None if bool((counts == row_window.size * columns.size).all()) else counts.clamp(min=1)
 
 
 def _mean(counts: Any, pads: list[int], options: dict[str, Any], area: int, kind: Any) -> Function:
