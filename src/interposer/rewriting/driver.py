@@ -62,27 +62,27 @@ def apply_rewrites(graph: Graph, rewrites: Sequence[Rewrite] | Rules) -> Rewritt
     Raises:
         VerificationError: a rewrite returned an invalid replacement; the graph may be partly changed then.
     """
-    done = Rewritten()
+    rewritten = Rewritten()
     rules = rewrites if isinstance(rewrites, Rules) else Rules(rewrites)
     if not any([rules[type(layer.op)] for layer in graph]):
-        return done
+        return rewritten
     bound = _PER_LAYER * (len(graph) + 1)
-    while _sweep(graph, rules, done, bound):
+    while _sweep(graph, rules, rewritten, bound):
         pass
-    if not done.finished:
-        _log.warning("rewrites stopped after %d applications: %s", done.counts.total(), dict(done.counts))
-    return done
+    if not rewritten.finished:
+        _log.warning("rewrites stopped after %d applications: %s", rewritten.counts.total(), dict(rewritten.counts))
+    return rewritten
 
 
-def _sweep(graph: Graph, rules: Rules, done: Rewritten, bound: int) -> bool:
+def _sweep(graph: Graph, rules: Rules, rewritten: Rewritten, bound: int) -> bool:
     """Try the rewrites once on all layers, and on the layers that this creates; return True if another round is needed.
 
-    `done` counts the applications; `bound` is the number of them after which to stop.
+    `rewritten` counts the applications; `bound` is the number of them after which to stop.
     """
-    applied_before = done.counts.total()
-    pending = deque([layer for layer in graph.topological() if rules[type(layer.op)]])
-    while pending:
-        layer = pending.popleft()
+    applied_before = rewritten.counts.total()
+    pending_layers = deque([layer for layer in graph.topological() if rules[type(layer.op)]])
+    while pending_layers:
+        layer = pending_layers.popleft()
         if not layer.op.pure or layer not in graph:
             continue
         named_replacement = _first_match(layer, rules[type(layer.op)])
@@ -90,12 +90,12 @@ def _sweep(graph: Graph, rules: Rules, done: Rewritten, bound: int) -> bool:
             continue
         name, replacement = named_replacement
         affected = replace(graph, layer, replacement, by=name)
-        done.counts[name] += 1
-        pending.extendleft(affected)
-        if done.counts.total() >= bound:
-            done.finished = False
+        rewritten.counts[name] += 1
+        pending_layers.extendleft(affected)
+        if rewritten.counts.total() >= bound:
+            rewritten.finished = False
             return False
-    return done.counts.total() > applied_before
+    return rewritten.counts.total() > applied_before
 
 
 def _first_match(layer: Layer, rules: Iterable[Rewrite]) -> tuple[str, Replacement] | None:
@@ -134,9 +134,9 @@ def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) ->
         graph.erase(layer)
         gone.append(layer)
     maker.name_layers()
-    _remember(maker.made, stand_ins, gone)
+    _remember(maker.new_of_layer, stand_ins, gone)
     _log.debug("%s: %s -> %s", by, layer, ", ".join(value.name for value in stand_ins))
-    return [*maker.made, *dict.fromkeys(users)]
+    return [*maker.new_of_layer, *dict.fromkeys(users)]
 
 
 def _move(graph: Graph, layer: Layer, moved: Moved, by: str) -> list[Layer]:
@@ -155,12 +155,12 @@ def _move(graph: Graph, layer: Layer, moved: Moved, by: str) -> list[Layer]:
     transposes = [transpose for value, axes in results for transpose in _permute(graph, value, axes)]
     gone = graph.erase_dead(sources)
     maker.name_layers()
-    _note_made(maker.made)
+    _note_made(maker.new_of_layer)
     original_names = [_stood_for(erased) for erased in gone if not erased.merged]
     if original_names:
         _note(layer, MergedNames((_stood_for(layer), *original_names)))
     _log.debug("%s: moved the axes of %s", by, layer)
-    return [*maker.made, layer, *transposes, *dict.fromkeys(users)]
+    return [*maker.new_of_layer, layer, *transposes, *dict.fromkeys(users)]
 
 
 def _permute(graph: Graph, value: Value, axes: Sequence[int]) -> list[Layer]:
@@ -235,8 +235,8 @@ class _Maker:
 
     def __init__(self, graph: Graph, replaced: Layer, by: str) -> None:
         self.graph, self.replaced, self.by = graph, replaced, by
-        self.made: dict[Layer, New] = {}
-        self._known: dict[int, Layer] = {}
+        self.new_of_layer: dict[Layer, New] = {}
+        self._known_layers: dict[int, Layer] = {}
         self._names: dict[Layer, str] = {}
 
     def stand_in(self, new: Value | New | None, old: Value) -> Value:
@@ -256,8 +256,8 @@ class _Maker:
         return self._make(new, new.info or old.known.with_constant(None), self.replaced.name).output
 
     def _make(self, new: New, info: TensorInfo | None, name: str) -> Layer:
-        if id(new) in self._known:
-            return self._known[id(new)]
+        if id(new) in self._known_layers:
+            return self._known_layers[id(new)]
         inputs = [self.input(source) for source in new.inputs]
         origin = new.like or self.replaced
         layer = self.graph.add(new.op, inputs, outputs=[info], source=origin.source)
@@ -265,7 +265,7 @@ class _Maker:
         errors = infer_layer(layer)
         if errors:
             raise VerificationError([f"{new.op!r} does not fit: {error}" for error in errors], after=self._title())
-        self._known[id(new)], self.made[layer] = layer, new
+        self._known_layers[id(new)], self.new_of_layer[layer] = layer, new
         self._names[layer] = new.name or (new.like.name if new.like else name)
         return layer
 

@@ -153,12 +153,14 @@ def to_axis(
         rank = layer.values[0].known.rank
         if not rank or not when(op, layer):
             return None
-        axis, target = axis_of(op, rank), position % rank
+        axis, target_axis = axis_of(op, rank), position % rank
         kept_axes = [other for other in range(rank) if other != axis]
-        permutation = (*kept_axes[:target], axis, *kept_axes[target:])
-        if axis == target:
+        permutation = (*kept_axes[:target_axis], axis, *kept_axes[target_axis:])
+        if axis == target_axis:
             return None
-        return between_transposes(layer, op.replace(axis=target), {0: permutation}, [permutation] * len(layer.outputs))
+        return between_transposes(
+            layer, op.replace(axis=target_axis), {0: permutation}, [permutation] * len(layer.outputs)
+        )
 
     return move_axis
 
@@ -205,23 +207,23 @@ def divide_shuffle(op: ChannelShuffle, layer: Layer) -> Replacement:
     if isinstance(shape[axis], Dim):
         return None
     groups = reshape_to(TensorShape([*shape[:axis], op.num_groups, shape[axis] // op.num_groups, *shape[axis + 1 :]]))
-    merged = reshape_to(shape)
-    if groups is None or merged is None:
+    merged_shape = reshape_to(shape)
+    if groups is None or merged_shape is None:
         return None
     exchange = transpose((*range(axis), axis + 1, axis, *range(axis + 2, rank + 1)))
     divided = New(groups, layer.inputs, name=f"{layer.name}/groups", like=layer)
-    return New(merged, [New(exchange, [divided], name=f"{layer.name}/transposed", like=layer)], like=layer)
+    return New(merged_shape, [New(exchange, [divided], name=f"{layer.name}/transposed", like=layer)], like=layer)
 
 
 @rewrite(Transpose, Permute)
 def transpose_constant(op: Transpose | Permute, layer: Layer) -> Replacement:
     """Replace a Transpose of a constant, which may be dequantized, by a constant with its elements in another order."""
-    inner = above(layer.inputs[0], Constant, Dequantize)
-    if inner is None:
+    dequantized = above(layer.inputs[0], Constant, Dequantize)
+    if dequantized is None:
         return None
-    if isinstance(inner.op, Dequantize):
-        return _dequantized_later(op, inner.layer) if inner.layer.values[0].is_constant else None
-    return _transposed_constant(inner.layer, op.permutation, layer.output.known)
+    if isinstance(dequantized.op, Dequantize):
+        return _dequantized_later(op, dequantized.layer) if dequantized.layer.values[0].is_constant else None
+    return _transposed_constant(dequantized.layer, op.permutation, layer.output.known)
 
 
 def _dequantized_later(op: Transpose | Permute, dequantize: Layer) -> New:
@@ -232,7 +234,7 @@ def _dequantized_later(op: Transpose | Permute, dequantize: Layer) -> New:
 @rewrite(Transpose, Permute)
 def transpose_before_dequantize(op: Transpose | Permute, layer: Layer) -> Replacement:
     """Transpose integers instead of their dequantized form for layers on images, which more engines can fuse."""
-    inner = above(layer.inputs[0], Dequantize)
-    if inner is None or not all(hasattr(consumer.op, "data_layout") for consumer in layer.output.consumers):
+    dequantize = above(layer.inputs[0], Dequantize)
+    if dequantize is None or not all(hasattr(consumer.op, "data_layout") for consumer in layer.output.consumers):
         return None
-    return _dequantized_later(op, inner.layer)
+    return _dequantized_later(op, dequantize.layer)

@@ -85,10 +85,10 @@ def fill(graph: Message, border: Border, sheet: Sheet, external: dict[str, Array
             external[name] = array
     for node in sheet.nodes:
         add_node(graph.node, node.kind, node.name, node.inputs, node.outputs, node.attributes, node.source)
-    inner = {name for node in sheet.nodes for name in node.outputs} - {name for name, _ in border.outputs}
+    inner_names = {name for node in sheet.nodes for name in node.outputs} - {name for name, _ in border.outputs}
     for value, tensor in sheet.values.items():
-        if tensor.array is None and tensor.name in inner and value.known.is_ranked:
-            inner.discard(tensor.name)
+        if tensor.array is None and tensor.name in inner_names and value.known.is_ranked:
+            inner_names.discard(tensor.name)
             add_value(graph.value_info, tensor.name, value.known)
 
 

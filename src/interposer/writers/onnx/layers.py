@@ -47,16 +47,16 @@ def _of_one_rounding(function: Function[Draft, Tensor], draft: Draft) -> list[Te
     if not draft.exact or not any(map(_is_narrow, (*draft.infos, *draft.results))):
         return called(function, draft)
     trial = draft.again(draft.operands)
-    results = called(function, trial)
+    written_results = called(function, trial)
     if trial.arithmetic < 2:
         draft.take_over(trial)
-        return results
-    wide = draft.again([operand and _widened(draft, operand) for operand in draft.operands])
-    wide.infos = tuple(info and _wide(info) for info in draft.infos)
-    wide.results = tuple(_wide(info) for info in draft.results)
-    results = called(function, wide)
-    draft.take_over(wide)
-    return [draft.cast(tensor, info.dtype) for tensor, info in zip(results, draft.results, strict=True)]
+        return written_results
+    wide_draft = draft.again([operand and _widened(draft, operand) for operand in draft.operands])
+    wide_draft.infos = tuple(info and _wide(info) for info in draft.infos)
+    wide_draft.results = tuple(_wide(info) for info in draft.results)
+    written_results = called(function, wide_draft)
+    draft.take_over(wide_draft)
+    return [draft.cast(tensor, info.dtype) for tensor, info in zip(written_results, draft.results, strict=True)]
 
 
 def _is_narrow(info: TensorInfo | None) -> bool:

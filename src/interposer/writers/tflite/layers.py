@@ -83,9 +83,9 @@ def _written(draft: Draft) -> list[Tensor]:
         refuse("TFLite has no operators for quantized tensors to make it of")
     if registered.typed or not any(_is_narrow(info) for info in (*draft.infos, *draft.results)):
         return called(registered.write, draft)
-    wide = draft.widened()
-    results = called(registered.write, wide)
-    draft.take_over(wide)
+    wide_draft = draft.widened()
+    results = called(registered.write, wide_draft)
+    draft.take_over(wide_draft)
     return [draft.cast(tensor, info.dtype) for tensor, info in zip(results, draft.results, strict=True)]
 
 
