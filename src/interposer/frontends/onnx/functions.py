@@ -56,7 +56,7 @@ class Functions:
                 raise ParseError(f"the function {_title(key)} is defined twice")
             self._definitions[key] = function
         self._graph = model.graph
-        self._taken: set[str] | None = None
+        self._taken_names: set[str] | None = None
         self._counts: dict[FunctionKey, int] = {}
         if self._definitions:
             self._count(model.graph.node, ())
@@ -67,15 +67,15 @@ class Functions:
         `calls` are the functions that are being expanded, outermost first, to detect recursion. `ParseError` is raised
         if the number is too large.
         """
-        count, pending = 0, list(nodes)
-        while pending:
-            node = pending.pop()
+        count, pending_nodes = 0, list(nodes)
+        while pending_nodes:
+            node = pending_nodes.pop()
             count += 1
             key = _key(node, node.op_type)
             if key in self._definitions:
                 count += self._count_in(key, calls)
             for graph in graphs_of(node):
-                pending += graph.node
+                pending_nodes += graph.node
         if count > _MOST_NODES:
             raise ParseError(f"its functions make more than {_MOST_NODES:,} nodes")
         return count
@@ -120,16 +120,16 @@ class Functions:
 
         No name with this prefix is used elsewhere in the graph or by another call.
         """
-        if self._taken is None:
-            self._taken = set(_all_names(self._graph.node))
-            self._taken.update(value.name for value in (*self._graph.input, *self._graph.initializer))
-            self._taken.update(tensor.values.name for tensor in self._graph.sparse_initializer)
+        if self._taken_names is None:
+            self._taken_names = set(_all_names(self._graph.node))
+            self._taken_names.update(value.name for value in (*self._graph.input, *self._graph.initializer))
+            self._taken_names.update(tensor.values.name for tensor in self._graph.sparse_initializer)
         local_names = {*function.input, *function.output, *_all_names(function.node)}
         prefix, number = f"{name}/", 1
-        while any(f"{prefix}{local_name}" in self._taken for local_name in local_names):
+        while any(f"{prefix}{local_name}" in self._taken_names for local_name in local_names):
             number += 1
             prefix = f"{name}_{number}/"
-        self._taken.update(f"{prefix}{local_name}" for local_name in local_names)
+        self._taken_names.update(f"{prefix}{local_name}" for local_name in local_names)
         return prefix
 
 
@@ -207,19 +207,19 @@ def _needed(function: Message, node: Message, names: _Names) -> list[Message]:
 
 def _problems(function: Message, used_outputs: Sequence[str], names: _Names) -> Iterator[str]:
     computed = [name for inner in function.node for name in inner.output if name]
-    seen = set(function.input)
-    if len(seen) < len(function.input):
+    seen_names = set(function.input)
+    if len(seen_names) < len(function.input):
         yield "two inputs have one name"
     for name in computed:
-        if name in seen:
+        if name in seen_names:
             yield f"the value {name!r} is defined twice"
-        seen.add(name)
-    missing = {name for name in _undefined(function) if not names.from_outside(name)}
+        seen_names.add(name)
+    missing_names = {name for name in _undefined(function) if not names.from_outside(name)}
     for inner in function.node:
-        for name in missing.intersection(names_in(inner)):
+        for name in missing_names.intersection(names_in(inner)):
             yield f"node {inner.name or inner.op_type!r} takes the value {name!r}, which is not defined"
     for name in used_outputs:
-        if name not in seen:
+        if name not in seen_names:
             yield f"the output {name!r} is not defined"
 
 
@@ -264,12 +264,12 @@ def _rename_graph(graph: Message, names: Callable[[str], str], attributes: Mappi
 
 def _all_names(nodes: Iterable[Message]) -> Iterator[str]:
     """Yield the names of all values that occur in nodes and in their subgraphs, at any depth."""
-    pending = list(nodes)
-    while pending:
-        node = pending.pop()
+    pending_nodes = list(nodes)
+    while pending_nodes:
+        node = pending_nodes.pop()
         yield from node.input
         yield from node.output
         for graph in graphs_of(node):
             yield from (value.name for value in (*graph.input, *graph.initializer, *graph.output))
             yield from (tensor.values.name for tensor in graph.sparse_initializer)
-            pending += graph.node
+            pending_nodes += graph.node

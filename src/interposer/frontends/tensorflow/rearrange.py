@@ -161,41 +161,47 @@ def _settled(
     node: Node, masks: dict[str, int], begin: Sequence[int], end: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return begin and end without unknown dimensions; an end that is the whole dimension becomes a mask."""
-    starts, ends = list(begin), list(end)
+    settled_begin, settled_end = list(begin), list(end)
     shape = node.info(0).shape
     has_plain_axes = not masks["ellipsis_mask"] and not masks["new_axis_mask"]
     for i, (first, last) in enumerate(zip(begin, end, strict=True)):
         if isinstance(first, Dim):
             if not masks["begin_mask"] >> i & 1:
                 node.integers_of(1, "begin")
-            starts[i] = 0
+            settled_begin[i] = 0
         if isinstance(last, Dim):
             is_whole = has_plain_axes and i < len(shape) and last is shape[i]
             if not is_whole and not masks["end_mask"] >> i & 1 and not masks["shrink_axis_mask"] >> i & 1:
                 node.integers_of(2, "end")
-            ends[i] = 0
+            settled_end[i] = 0
             masks["end_mask"] |= 1 << i
-    return tuple(starts), tuple(ends)
+    return tuple(settled_begin), tuple(settled_end)
 
 
 def _computed_strided_slice(node: Node, masks: dict[str, int], strides: Sequence[int]) -> Value:
     """Convert a slice whose bounds are data: slices along axes, then axes that are dropped, then new ones."""
     x = node.value(0)
     item_of_axis = _items(node, masks, len(strides))
-    sliced = {
+    item_of_sliced_axis = {
         axis: i
         for axis, i in item_of_axis.items()
         if not masks["shrink_axis_mask"] >> i & 1 and not masks["begin_mask"] >> i & masks["end_mask"] >> i & 1
     }
-    if sliced:
-        steps = node.constant(np.array([strides[i] for i in sliced.values()], node.info(1).dtype.numpy))
+    if item_of_sliced_axis:
+        steps = node.constant(np.array([strides[i] for i in item_of_sliced_axis.values()], node.info(1).dtype.numpy))
         starts = _bounds(
-            node, 1, sliced.values(), masks["begin_mask"], [0 if strides[i] > 0 else -1 for i in sliced.values()]
+            node,
+            1,
+            item_of_sliced_axis.values(),
+            masks["begin_mask"],
+            [0 if strides[i] > 0 else -1 for i in item_of_sliced_axis.values()],
         )
-        far = [_FARTHEST if strides[i] > 0 else -_FARTHEST for i in sliced.values()]
-        ends = _bounds(node, 2, sliced.values(), masks["end_mask"], far)
-        ends = python_ends(node, x, starts, ends, tuple(sliced), [strides[i] for i in sliced.values()])
-        x = node.step(DynamicSlice(tuple(sliced)), x, starts, ends, steps)
+        far = [_FARTHEST if strides[i] > 0 else -_FARTHEST for i in item_of_sliced_axis.values()]
+        ends = _bounds(node, 2, item_of_sliced_axis.values(), masks["end_mask"], far)
+        ends = python_ends(
+            node, x, starts, ends, tuple(item_of_sliced_axis), [strides[i] for i in item_of_sliced_axis.values()]
+        )
+        x = node.step(DynamicSlice(tuple(item_of_sliced_axis)), x, starts, ends, steps)
     for axis, i in sorted(item_of_axis.items(), reverse=True):
         if masks["shrink_axis_mask"] >> i & 1:
             x = node.step(Gather(axis), x, node.step(Gather(0), node.value(1), node.constant(np.array(i))))
@@ -217,13 +223,13 @@ def _items(node: Node, masks: dict[str, int], count: int) -> dict[int, int]:
 def _bounds(node: Node, index: int, items: Iterable[int], mask: int, defaults: Sequence[int]) -> Value:
     """Return the chosen items of begin or end as a vector; masked ones are constants."""
     all_bounds, dtype = node.value(index), node.info(index).dtype.numpy
-    bounds = []
+    axis_bounds = []
     for i, number in zip(items, defaults, strict=True):
         if mask >> i & 1:
-            bounds.append(node.constant(np.array([number], dtype)))
+            axis_bounds.append(node.constant(np.array([number], dtype)))
         else:
-            bounds.append(node.step(Gather(0), all_bounds, node.constant(np.array([i]))))
-    return bounds[0] if len(bounds) == 1 else node.step(Concat(0), *bounds)
+            axis_bounds.append(node.step(Gather(0), all_bounds, node.constant(np.array([i]))))
+    return axis_bounds[0] if len(axis_bounds) == 1 else node.step(Concat(0), *axis_bounds)
 
 
 def _with_new_axes(node: Node, x: Value, masks: dict[str, int], count: int) -> Value:
