@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from interposer.core.errors import InvalidArgumentError, ParseError
-from interposer.core.types import DataType, TensorInfo
+from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.frontends.converters import Converters
 from interposer.frontends.elementwise import MAXIMUM, operators_by_name
 from interposer.frontends.importer import Importer
 from interposer.frontends.node import Layers
+from interposer.frontends.reshaping import inferred_sizes
 from interposer.frontends.sources import content_of, errors_at
 from interposer.frontends.windows import Windows
 from interposer.ir.network import Network
@@ -72,3 +73,11 @@ def test_windows_along_one_axis_become_windows_over_images_of_height_one():
     assert windows.with_height() == Windows((1, 3), (1, 2), (1, 1), (0, 1), (0, 0))
     assert windows.with_height().with_height() == windows.with_height()
     assert windows.with_height().pooling()["pool_width"] == 3
+
+
+def test_the_size_that_minus_one_stands_for_is_computed_if_the_others_are_known():
+    shape = TensorShape((2, 6))
+    assert inferred_sizes(shape, (3, -1)) == [3, 4]
+    assert inferred_sizes(shape, (-1, 0)) == [-1, 0]
+    assert inferred_sizes(shape, (-(2**31), 4)) == [-(2**31), 4]
+    assert inferred_sizes(TensorShape((None, 6)), (3, -1)) == [3, -1]

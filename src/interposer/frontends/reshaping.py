@@ -55,8 +55,10 @@ def reshape_to(shape: TensorShape, sizes: Sequence[int], leading: int = 0) -> Re
 def inferred_sizes(shape: TensorShape, sizes: Sequence[int]) -> list[int]:
     """Return the sizes of a reshape with the number that -1 stands for, if the known sizes determine it."""
     inferred = [i for i, dim in enumerate(sizes) if not isinstance(dim, Dim) and dim == -1]
+    if len(inferred) != 1 or not shape.is_concrete:
+        return list(sizes)
     known = TensorShape(dim for i, dim in enumerate(sizes) if i not in inferred)
-    if len(inferred) != 1 or not shape.is_concrete or not known.is_concrete or 0 in known:
+    if not known.is_concrete or 0 in known:
         return list(sizes)
     return [math.prod(shape) // math.prod(known) if i in inferred else dim for i, dim in enumerate(sizes)]
 
