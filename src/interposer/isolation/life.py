@@ -235,7 +235,7 @@ class Life:
     @property
     def step_index(self) -> int:
         """The index of the last step that the process began, in the plan that it ran last; -1 if there is none."""
-        return int(self._step[0])
+        return int(self._step_counter[0])
 
     def garbage(self, reason: str, request_title: str) -> BackendCrashedError:
         """Kill the process, and return an error that says why its answer to a request is invalid."""
