@@ -12,6 +12,7 @@ from interposer.kernels.dynamic_range import rounded_to_8_bits
 from interposer.kernels.fixedpoint import dequantize, limits, quantize, rescale, round_half_away
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
+from interposer.kernels.texts import numbers_of, texts_of
 from interposer.ops.quantization import (
     Bitcast,
     BlockDequantize,
@@ -121,9 +122,13 @@ def convert(op: ConvertFp16ToFp32, x: Array, *, info: KernelInfo) -> Array:
     return x.astype(info.output.dtype.numpy)
 
 
-@kernel(Cast, dtypes=ANY_TYPE - {DataType.STRING})
+@kernel(Cast, dtypes=ANY_TYPE)
 def cast(op: Cast, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Cast` by NumPy; floats out of an integer type's range, which NumPy leaves undefined, are saturated."""
+    if info.input.dtype is DataType.STRING:
+        return x if op.dtype is DataType.STRING else numbers_of(x, op.dtype)
+    if op.dtype is DataType.STRING:
+        return texts_of(_widened(x, info.input.dtype))
     widened = _widened(x, info.input.dtype)
     if op.dtype is DataType.BOOL:
         return np.not_equal(widened, 0)

@@ -269,6 +269,9 @@ class Cast(Op):
     Floats are truncated towards zero and saturated, and NaN becomes 0. Integers are converted to narrower types modulo
     2**bits. To bool, everything except zero becomes true.
 
+    Texts are converted to the numbers with which they begin. Numbers are converted to texts: floats with 8 significant
+    digits, infinities and NaN to ``INF``, ``-INF`` and ``NaN``, and bools to 0 and 1.
+
     Shapes:
         input, output: any, the same
 
@@ -279,6 +282,8 @@ class Cast(Op):
         [1, 255]
         >>> compute(Cast(dtype=DataType.BOOL), [0.5, 0.0]).tolist()
         [True, False]
+        >>> compute(Cast(dtype=DataType.STRING), [0.1, 1e20, float("inf")]).tolist()
+        ['0.1', '1e+20', 'INF']
 
     Source:
         ONNX Cast-23; TFLite CAST; NNAPI CAST; Arm NN CastLayer.

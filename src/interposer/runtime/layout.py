@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from interposer.core.types import TensorInfo
+from interposer.core.types import DataType, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops.control import Constant, Input, MemImport, Output
 from interposer.ops.rearrange import Concat, Splitter
@@ -194,6 +194,8 @@ def _is_plain(value: Value, layout: Layout, not_planned: set[Value]) -> bool:
 
 
 def _same_size(a: TensorInfo, b: TensorInfo) -> bool:
+    if (a.dtype is DataType.STRING) != (b.dtype is DataType.STRING):
+        return False  # texts are objects, which a kernel must not overwrite with numbers while it reads them
     return a.dtype.itemsize == b.dtype.itemsize and math.prod(a.shape) == math.prod(b.shape)
 
 

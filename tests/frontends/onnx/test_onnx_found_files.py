@@ -1,13 +1,21 @@
 """Irregular ONNX files as exporters and converters write them, which ONNX Runtime reads."""
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper, numpy_helper
 
 import interposer as ip
-from interposer.core.errors import InvalidArgumentError, LimitExceededError, ParseError, UnboundInputError
+from interposer.core.errors import (
+    InvalidArgumentError,
+    InvalidValueError,
+    LimitExceededError,
+    ParseError,
+    UnboundInputError,
+)
 from interposer.frontends.onnx import load, operator
-from tests.frontends.onnx.models import info, model, ours
+from interposer.writers.onnx import write
+from tests.frontends.onnx.models import info, model, ours, single
 
 X = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
 DEFAULT, ALIAS, MICROSOFT = "", "ai.onnx", "com.microsoft"
@@ -270,3 +278,89 @@ def test_damaged_sparse_tensors_are_refused(indices, shape, message):
     with pytest.raises(ParseError) as caught:
         load(sum_with(graph))
     assert str(caught.value).startswith("sparse initializer 's': ") and message in str(caught.value)
+
+
+# --- operators in unusual forms ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("number", "expected"), [(np.float32(3), [[0]]), (np.float32(0), [[]]), (np.bool_(1), [[0]])])
+def test_the_nonzero_elements_of_a_scalar_are_those_of_a_tensor_of_one_element(number, expected):
+    assert ours(single("NonZero", number), number)[0].tolist() == expected
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_a_scalar_is_squeezed_like_a_tensor_of_one_element(axis):
+    assert ours(single("Squeeze", np.float32(3), np.array([axis])), np.float32(3))[0].tolist() == 3
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+def test_integers_shrink_in_float_and_are_truncated(dtype):
+    x = np.array([-3, -1, 0, 2, 5], dtype)
+    [result] = ours(single("Shrink", x, lambd=1.5, bias=0.5), x)
+    assert result.dtype == dtype
+    assert result.tolist() == [-2, 0, 0, 1, 4]
+
+
+def test_a_signal_may_lack_the_axis_for_the_parts_of_a_number():
+    signal = np.sin(np.arange(32, dtype=np.float32)).reshape(1, 32)
+    expected = ours(single("STFT", signal[..., None], np.array(8), None, np.array(16), opset=17), signal[..., None])[0]
+    np.testing.assert_array_equal(
+        ours(single("STFT", signal, np.array(8), None, np.array(16), opset=17), signal)[0], expected
+    )
+
+
+@pytest.mark.parametrize(
+    ("numbers", "texts"),
+    [
+        (np.float32([-2.5, 0, -0.0, 1 / 3, 1e-5, 1e8, 2**24]), "-2.5 0 -0 0.33333334 9.9999997e-06 1e+08 16777216"),
+        (np.float32([np.inf, -np.inf, np.nan]), "INF -INF NaN"),
+        (np.array([0.1, np.pi, 1e300, 1e17]), "0.1 3.1415927 1e+300 1e+17"),
+        (np.float16([1.5, 0.1, 65504]), "1.5 0.099975586 65504"),
+        (np.int64([-(2**63), 0, 7]), "-9223372036854775808 0 7"),
+        (np.uint64([2**64 - 1]), "18446744073709551615"),
+        (np.array([True, False]), "1 0"),
+    ],
+)
+def test_numbers_are_cast_to_the_texts_that_onnxruntime_writes(numbers, texts):
+    [result] = ours(single("Cast", numbers, to=onnx.TensorProto.STRING), numbers)
+    assert result.tolist() == texts.split()
+
+
+@pytest.mark.parametrize(
+    ("texts", "to", "numbers"),
+    [
+        ("1.5 -2 3e4 +4 .5 12abc", "FLOAT", np.float32([1.5, -2, 3e4, 4, 0.5, 12])),
+        ("inf -INF 1e300", "FLOAT", np.float32([np.inf, -np.inf, np.inf])),
+        ("1e300 0.1", "DOUBLE", np.array([1e300, 0.1])),
+        ("1.5 -2", "FLOAT16", np.float16([1.5, -2])),
+        ("1 -2 1.7 300", "INT32", np.int32([1, -2, 1, 300])),
+        ("1 300", "UINT8", np.uint8([1, 44])),
+        ("-9223372036854775808 7", "INT64", np.int64([-(2**63), 7])),
+        ("18446744073709551615", "UINT64", np.uint64([2**64 - 1])),
+        ("1 0 2", "BOOL", np.array([True, False, True])),
+    ],
+)  # fmt: skip
+def test_texts_are_cast_to_the_numbers_with_which_they_begin(texts, to, numbers):
+    given = np.array(texts.split(), object)
+    [result] = ours(single("Cast", given, to=getattr(onnx.TensorProto, to)), given)
+    assert result.dtype == numbers.dtype
+    np.testing.assert_array_equal(result, numbers)
+
+
+@pytest.mark.parametrize(("text", "to"), [("abc", "FLOAT"), ("", "INT32"), ("-e5", "INT64"), ("9" * 30, "INT64")])
+def test_a_text_that_begins_with_no_number_is_an_error_of_the_caller(text, to):
+    given = np.array(["1", text], object)
+    with ip.load(single("Cast", given, to=getattr(onnx.TensorProto, to))) as loaded:
+        with pytest.raises(InvalidValueError, match=r"at \[1\] begins with no") as caught:
+            loaded.run([given])
+        assert (caught.value.position, caught.value.value) == ((1,), text)
+        assert loaded.run([np.array(["1", "2"], object)])[0].tolist() == [1, 2]
+
+
+def test_casts_of_texts_are_written_to_onnx():
+    nodes = [
+        helper.make_node("Cast", ["x"], ["t"], to=onnx.TensorProto.STRING),
+        helper.make_node("Cast", ["t"], ["y"], to=onnx.TensorProto.INT32),
+    ]
+    network = load(model(nodes, {"x": np.float32([1.5, -2])}))
+    assert ours(write(network), np.float32([1.5, -2]))[0].tolist() == [1, -2]

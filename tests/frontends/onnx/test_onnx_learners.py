@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from interposer.core.errors import ParseError, UnsupportedOperatorError
+from interposer.core.errors import ParseError
 from interposer.frontends.onnx import load
 from tests.frontends.onnx.models import model, ours, theirs
 
@@ -194,6 +194,15 @@ def test_columns_are_put_beside_each_other():
     np.testing.assert_array_equal(result, np.concatenate([X, more.astype(np.float32)], axis=1))
 
 
-def test_maps_are_refused_with_a_reason():
-    with pytest.raises(UnsupportedOperatorError, match="its result is a list of maps, which are no tensors"):
-        load(learner("ZipMap", X, classlabels_int64s=[0, 1, 2]))
+@pytest.mark.parametrize("labels", [{"classlabels_int64s": [4, 5, 6]}, {"classlabels_strings": ["a", "b", "c"]}])
+def test_the_scores_of_a_zip_map_are_a_tensor_with_a_column_for_each_class(labels):
+    [result] = ours(learner("ZipMap", X, **labels), X)
+    np.testing.assert_array_equal(result, X)
+    [result] = ours(learner("ZipMap", X[0], **labels), X[0])
+    np.testing.assert_array_equal(result, X[:1])
+
+
+def test_a_zip_map_without_a_label_for_each_column_is_refused():
+    for labels in ({}, {"classlabels_int64s": [4, 5]}, {"classlabels_int64s": [4, 5, 6], "classlabels_strings": ["a"]}):
+        with pytest.raises(ParseError):
+            load(learner("ZipMap", X, **labels))

@@ -17,6 +17,7 @@ from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
 from interposer.ops.elementwise import Maximum, Minimum, Multiplication, Prelu
+from interposer.ops.quantization import Cast
 
 __all__: list[str] = []
 
@@ -30,7 +31,6 @@ _PARAMETERS: Final[dict[str, tuple[ActivationFunction, dict[str, float]]]] = {
     "Elu": (ActivationFunction.ELU, {"alpha": 1.0}),
     "HardSigmoid": (ActivationFunction.HARD_SIGMOID, {"alpha": 0.2, "beta": 0.5}),
     "LeakyRelu": (ActivationFunction.LEAKY_RELU, {"alpha": 0.01}),
-    "Shrink": (ActivationFunction.SHRINK, {"lambd": 0.5, "bias": 0.0}),
     "Swish": (ActivationFunction.SWISH, {"alpha": 1.0}),
     "ThresholdedRelu": (ActivationFunction.THRESHOLDED_RELU, {"alpha": 1.0}),
 }
@@ -48,6 +48,16 @@ for _name, _op in _FUNCTIONS.items():
     operator(_name)(unary(_op))
 for _name, (_which, _defaults) in _PARAMETERS.items():
     operator(_name)(_parametric(_which, _defaults))
+
+
+@operator("Shrink")
+def shrink(node: Node) -> Value:
+    """Convert Shrink; integers are computed in float32 and truncated, as in ONNX Runtime."""
+    op = Activation(ActivationFunction.SHRINK, node.number("lambd", 0.5), node.number("bias", 0.0))
+    x, dtype = node.value(0), node.info(0).dtype
+    if not dtype.is_integer:
+        return node.result(op, x)
+    return node.result(Cast(dtype), node.step(op, node.cast(x, DataType.FLOAT32)))
 
 
 @operator("Selu")

@@ -134,8 +134,9 @@ def _roi_align(node: Node, half_pixel: bool) -> Value:
 
 @operator("NonZero", since=9)
 def non_zero(node: Node) -> Value:
-    """Convert NonZero: a row of indices for each axis."""
-    return node.result(NonZero(), node.value(0))
+    """Convert NonZero: a row of indices for each axis; a scalar counts as a tensor of one element."""
+    x = node.value(0)
+    return node.result(NonZero(), reshaped(node, x, [1]) if x.known.shape == () else x)
 
 
 @operator("Compress", since=9)

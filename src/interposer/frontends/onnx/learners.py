@@ -9,12 +9,12 @@ from typing import Final
 import numpy as np
 
 from interposer.core.errors import ParseError
-from interposer.core.types import Array, DataType
+from interposer.core.types import Array, DataType, differ
 from interposer.frontends.elementwise import ABS, EQUAL, EXP, GREATER, IS_NAN, POWER, TANH
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Refusal, operator
 from interposer.frontends.onnx.scores import features, integers, label, label_above, labels, opposites, transformed
-from interposer.frontends.reshaping import reshaped
+from interposer.frontends.reshaping import inserted_axes, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Addition, Division, Maximum, Multiplication, Subtraction, Where
 from interposer.ops.matmul import BatchMatMul, FullyConnected
@@ -171,8 +171,21 @@ def feature_vectorizer(node: Node) -> Value:
     return node.result(Concat(1), *columns)
 
 
-operator("ZipMap", domain=_ML)(
-    Refusal("its result is a list of maps, which are no tensors; export the model without it")
-)
+@operator("ZipMap", domain=_ML)
+def zip_map(node: Node) -> Value:
+    """Convert ZipMap to nothing: its result is the tensor of scores, of which each column belongs to a class.
+
+    The maps of ONNX Runtime have the same scores, by the label of the class; a map is no tensor.
+    """
+    names = [name for name in ("classlabels_int64s", "classlabels_strings") if node.has_attribute(name)]
+    if len(names) != 1:
+        raise ParseError("it has not exactly one of classlabels_int64s and classlabels_strings")
+    labels = node.integers(names[0]) if names[0] == "classlabels_int64s" else node.texts(names[0])
+    x = node.value(0)
+    if not 1 <= x.known.rank <= 2 or differ(x.known.shape[-1], len(labels)):
+        raise ParseError(f"its input is {x.known}; expected scores of {len(labels)} classes")
+    return x if x.known.rank == 2 else inserted_axes(node, x, (0,))
+
+
 for _name in ("CastMap", "DictVectorizer"):
     operator(_name, domain=_ML)(Refusal("it takes maps, which are no tensors"))

@@ -78,7 +78,7 @@ def _cast(node: Node, dtype: DataType) -> Value:
     if dtype is source_dtype:
         return x
     if DataType.STRING in (dtype, source_dtype):
-        node.unsupported("it converts to or from texts")
+        return node.result(Cast(dtype), x)
     if dtype is DataType.FLOAT8_E8M0FNU:
         x = _powers_of_two(node, as_type(node, x, DataType.FLOAT32))
     elif dtype in _SATURATING and node.flag("saturate", True):

@@ -79,7 +79,10 @@ def flatten(node: Node) -> Value:
 def squeeze(node: Node) -> Value:
     """Convert Squeeze; without axes, all axes of size 1 are removed."""
     axes = axes_of(node, 13)
-    return squeezed(node, node.value(0), None if axes is None else checked_axes(axes, node.info(0).rank))
+    rank = node.info(0).rank
+    if axes is not None and rank == 0 and set(axes) <= {0, -1}:
+        axes = ()  # a scalar counts as a tensor of one element
+    return squeezed(node, node.value(0), None if axes is None else checked_axes(axes, rank))
 
 
 @operator("Unsqueeze")

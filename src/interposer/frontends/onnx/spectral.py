@@ -8,6 +8,7 @@ from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, operator
 from interposer.frontends.onnx.tensors import data_type
 from interposer.ir.graph import Value
+from interposer.ops.reshape import Reshape
 from interposer.ops.spectral import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
 
 __all__: list[str] = []
@@ -46,7 +47,10 @@ def stft(node: Node) -> Value:
         shape = node.info(0).shape[1:] if window is None else window.known.shape
         length = node.known(shape[0], "frame's length")
     op = Stft(int(node.number_of(1, "frame_step")), length, node.flag("onesided", True))
-    return node.result(op, node.value(0), window)
+    signal = node.value(0)
+    if signal.known.rank == 2:  # ONNX Runtime also takes real signals without an axis for the parts of a number
+        signal = node.step(Reshape((0, 0, 1), copy_zeros=True), signal)
+    return node.result(op, signal, window)
 
 
 def _window(function: WindowFunction) -> Converter:

@@ -17,7 +17,8 @@ from interposer.ops.elementwise import Where
 from interposer.ops.embedding import OneHot
 from interposer.ops.gather import Gather
 from interposer.ops.matrices import MatrixDiag, MatrixSetDiag, Trilu
-from interposer.ops.rearrange import Transpose
+from interposer.ops.rearrange import StridedSlice, Transpose
+from interposer.ops.reshape import Reshape
 from interposer.ops.selection import NonZero, Unique
 
 __all__: list[str] = []
@@ -65,7 +66,11 @@ def _check_main(node: Node, index: int) -> None:
 @operator("Where")
 def where(node: Node) -> Value:
     """Convert Where: the indices of nonzero elements, one row each."""
-    return node.result(Transpose((1, 0)), node.step(NonZero(), node.value(0)))
+    x = node.value(0)
+    if x.known.shape != ():
+        return node.result(Transpose((1, 0)), node.step(NonZero(), x))
+    rows = node.step(NonZero(), node.step(Reshape((1,)), x))  # the position of a scalar has no indices
+    return node.result(Transpose((1, 0)), node.step(StridedSlice((0,), (0,), (1,)), rows))
 
 
 @operator("Unique", outputs=("y", "idx"))

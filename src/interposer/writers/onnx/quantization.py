@@ -185,10 +185,10 @@ def dynamic_quantize(draft: Draft, op: DynamicQuantize) -> Sequence[Tensor]:
 def cast(draft: Draft, op: Cast) -> Tensor:
     """Write Cast; floats out of an integer type's range, undefined in ONNX, are clamped, and NaN becomes 0."""
     x = draft.operand(0)
-    if DataType.STRING in (x.dtype, op.dtype):
-        refuse("it converts to or from texts")
     if x.dtype is op.dtype:
         return _same(draft, x)
+    if DataType.STRING in (x.dtype, op.dtype):
+        return draft.node("Cast", x, giving=op.dtype, to=op.dtype)
     if op.dtype is DataType.FLOAT8_E8M0FNU:
         refuse("ONNX rounds to float8_e8m0fnu otherwise")
     if not (x.dtype.is_float and op.dtype.is_integer):
