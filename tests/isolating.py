@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -71,7 +71,11 @@ def process_of(runtime: ip.Runtime, backend: str = "Faulty") -> int:
 
 def children() -> set[int]:
     """The processes that this one has started and that are not waited for."""
-    return {int(word) for task in Path("/proc/self/task").iterdir() for word in (task / "children").read_text().split()}
+    result: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # the thread has ended
+            result.update(map(int, (task / "children").read_text().split()))
+    return result
 
 
 def descriptors() -> set[str]:
