@@ -1,8 +1,8 @@
 """The form of a rewrite: a pure function from a layer to a replacement for its output.
 
-The function returns an existing value, or a `New` that describes a layer on values and on other new layers; None means
-no replacement. The function changes nothing. The driver changes the graph, and checks that the replacement has exactly
-the info (shape, type, quantization) of the replaced value::
+The function returns an existing value, or a `New` that describes a layer on values and on other new layers, or a
+`Moved` that changes the order of axes; None means no replacement. The function changes nothing. The driver changes the
+graph, and checks that the replacement has exactly the info (shape, type, quantization) of the replaced value::
 
     @rewrite(Transpose)
     def drop_inverse_transposes(op: Transpose, layer: Layer) -> Replacement:

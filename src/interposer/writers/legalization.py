@@ -42,6 +42,7 @@ from interposer.rewriting.sinking import POINTWISE_SINKS, Sinking, if_alone
 __all__ = [
     "Legalization",
     "between_transposes",
+    "divide_shuffle",
     "origin",
     "to_axis",
     "to_channels_first",
@@ -61,17 +62,17 @@ class Legalization:
 
     Args:
         rewrites: the rewrites that make the layers expressible.
-        sinks: rewrites that move transposes down, in addition to the usual ones.
+        sinks: rewrites that move transposes down, in addition to the usual ones; None if transposes do not move.
         last: rewrites to apply when transposes have been moved.
     """
 
     def __init__(
-        self, rewrites: Sequence[Rewrite], *, sinks: Sequence[Rewrite] = (), last: Sequence[Rewrite] = ()
+        self, rewrites: Sequence[Rewrite], *, sinks: Sequence[Rewrite] | None = (), last: Sequence[Rewrite] = ()
     ) -> None:
-        easy_sinks = map(if_alone, POINTWISE_SINKS)
-        self._own_rules = Rules((*rewrites, divide_shuffle))
-        self._rules = Rules((*rewrites, divide_shuffle, transpose_constant, *easy_sinks))
-        self._sink, self._last_rules = Sinking(sinks), Rules(last)
+        moving = () if sinks is None else (transpose_constant, *map(if_alone, POINTWISE_SINKS))
+        self._own_rules, self._rules = Rules(rewrites), Rules((*rewrites, *moving))
+        self._sink = None if sinks is None else Sinking(sinks)
+        self._last_rules = Rules(last)
 
     def __call__(self, graph: Graph) -> Graph:
         """Return the graph in this form; the graph itself, which must be a copy, is changed.
@@ -79,7 +80,7 @@ class Legalization:
         The regions of its layers are changed too.
         """
         apply_rewrites(graph, self._rules)
-        graph = self._sink(graph)
+        graph = graph if self._sink is None else self._sink(graph)
         apply_rewrites(graph, self._last_rules)
         for layer in graph.layers_with_regions:
             layer.regions = tuple(map(self, layer.regions))

@@ -12,11 +12,11 @@ from interposer.ir.subgraph import SubgraphView
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d
 from interposer.ops.matmul import FullyConnected
 from interposer.writers.armnn.layers import bind_inputs, bind_outputs, write_layers
+from interposer.writers.armnn.legal import legalize
 from interposer.writers.armnn.releases import release_of
 from interposer.writers.armnn.serial import serialized
 from interposer.writers.armnn.sheet import Sheet, Tensor
-from interposer.writers.borders import Border, border_of
-from interposer.writers.emission import array_of
+from interposer.writers.borders import border_of, border_of_layer
 
 __all__ = ["Written", "reasons", "write", "written"]
 
@@ -57,7 +57,7 @@ def written(
     """Return the file for a network, and the oldest release that reads it; otherwise like `write`."""
     import_families(__package__)
     target_release = release_of(release)
-    border = border_of(network, lambda graph: graph)
+    border = border_of(network, legalize)
     border.refuse_states("Arm NN")
     sheet = Sheet(target_release, exact=exact)
     if release is None and any(map(_computes_weights, border.layers)):
@@ -88,6 +88,7 @@ def reasons(layer: Layer, *, release: str | None = None) -> list[str]:
     if any(value.info is None for value in (*layer.values, *layer.outputs)):
         return ["the shapes and types of its tensors are not known"]
     sheet = Sheet(release_of(release))
-    for value in layer.values:
-        sheet.values[value] = Tensor(value.known.with_constant(None), array_of(value), value.producer.name)
-    return [reason for _, (_, reason) in write_layers(Border("", [layer], [], []), sheet)]
+    border = border_of_layer(layer, legalize)
+    for name, value in border.inputs:
+        sheet.values[value] = Tensor(value.known.with_constant(None), None, name)
+    return [reason for _, (_, reason) in write_layers(border, sheet)][:1]

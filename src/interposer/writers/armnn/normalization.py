@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from interposer.core.schema import Op
 from interposer.core.types import DataLayout, DataType, TensorInfo
-from interposer.formats.armnn.schema import ACTIVATIONS, LAYOUTS, NORMALIZATION_CHANNELS, NORMALIZATION_METHODS
-from interposer.ops.axes import normal_axes, normal_axis
+from interposer.formats.armnn.schema import LAYOUTS, NORMALIZATION_CHANNELS, NORMALIZATION_METHODS
+from interposer.ops.axes import normal_axis
 from interposer.ops.normalization import (
     BatchNormalization,
     InstanceNormalization,
@@ -31,7 +32,6 @@ from interposer.writers.refusals import refuse
 __all__: list[str] = []
 
 _NCHW, _NHWC = LAYOUTS.index("NCHW"), LAYOUTS.index("NHWC")
-_LINEAR, _SQRT = ACTIVATIONS.index("LINEAR"), ACTIVATIONS.index("SQRT")
 
 
 def _as_image(
@@ -156,53 +156,12 @@ def normalization(draft: Draft, op: Normalization) -> Tensor:
     return draft.transpose(normalized, (0, 2, 3, 1), final=True)
 
 
-# --- composed ---------------------------------------------------------------------------------------------------------
+@writer(LayerNormalization, RmsNormalization, MeanVarianceNormalization)
+def normalization_over_axes(draft: Draft, op: Op) -> Tensor:
+    """Write a normalization over axes as Mean, Subtraction, Multiplication and others, which only float32 can be.
 
-
-@writer(LayerNormalization, RmsNormalization)
-def layer_normalization(draft: Draft, op: LayerNormalization | RmsNormalization) -> Tensor:
-    """Write a normalization over the last axes as Mean, Subtraction, Multiplication, Addition, Activation and Division.
-
-    The tensors must be float32.
+    The rewrites of the format have replaced those that can be written.
     """
-    x, rank = draft.operand(0), draft.rank
-    axes = tuple(range(normal_axis(op.axis, rank), rank))
-    centered = x if isinstance(op, RmsNormalization) else _centered(draft, x, axes)
-    variance = _mean_square(draft, centered, axes)
-    shifted = draft.activation(_LINEAR, variance, 1.0, op.eps, giving=variance.info)
-    deviation = draft.activation(_SQRT, shifted, giving=variance.info)
-    factors = [("Multiplication", draft.optional(1)), ("Addition", draft.optional(2))]
-    steps = [("Division", deviation), *((kind, tensor) for kind, tensor in factors if tensor is not None)]
-    last = centered
-    for number, (kind, tensor) in enumerate(steps):
-        last = draft.binary(kind, last, tensor, giving=None if number == len(steps) - 1 else draft.result)
-    return last
-
-
-@writer(MeanVarianceNormalization)
-def mean_variance_normalization(draft: Draft, op: MeanVarianceNormalization) -> Tensor:
-    """Write MeanVarianceNormalization as Mean, Subtraction, Multiplication, Activation and Division."""
-    axes = normal_axes(op.axis, draft.rank)
-    if not axes:
-        refuse("it has no axes, which means all axes for Arm NN")
-    centered = _centered(draft, draft.operand(0), axes)
-    variance = _mean_square(draft, centered, axes)
-    deviation = draft.activation(_SQRT, variance, giving=variance.info)
-    return draft.binary("Division", centered, draft.activation(_LINEAR, deviation, 1.0, op.eps, giving=variance.info))
-
-
-def _centered(draft: Draft, x: Tensor, axes: tuple[int, ...]) -> Tensor:
     if draft.result.dtype is not DataType.FLOAT32:
         refuse(f"Arm NN has no layer for it, and its steps would be rounded to {draft.result.dtype}")
-    return draft.node("Subtraction", x, _mean(draft, x, axes), giving=draft.result)
-
-
-def _mean_square(draft: Draft, x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    if draft.result.dtype is not DataType.FLOAT32:
-        refuse(f"Arm NN has no layer for it, and its steps would be rounded to {draft.result.dtype}")
-    return _mean(draft, draft.node("Multiplication", x, x, giving=x.info), axes)
-
-
-def _mean(draft: Draft, x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    info = TensorInfo([1 if axis in axes else size for axis, size in enumerate(dimensions(x.info))], x.dtype)
-    return draft.node("Mean", x, giving=info, descriptor={"axis": sorted(set(axes)), "keepDims": True})
+    return refuse("it has no axes, which means all axes for Arm NN")

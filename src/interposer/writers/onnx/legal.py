@@ -31,6 +31,7 @@ from interposer.rewriting.pattern import Replacement, rewrite
 from interposer.writers.legalization import (
     Legalization,
     between_transposes,
+    divide_shuffle,
     to_axis,
     to_channels_first,
     transpose_before_dequantize,
@@ -91,5 +92,5 @@ def put_batch_and_time_first(op: ReverseSequence, layer: Layer) -> Replacement:
 
 
 legalize: Final = Legalization(
-    (*_CHANNELS_FIRST, put_time_first, put_batch_and_time_first), last=(transpose_before_dequantize,)
+    (*_CHANNELS_FIRST, put_time_first, put_batch_and_time_first, divide_shuffle), last=(transpose_before_dequantize,)
 )

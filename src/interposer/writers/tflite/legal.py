@@ -19,7 +19,6 @@ from interposer.ops import (
     ElementwiseBinary,
     FullyConnected,
     GroupNormalization,
-    InstanceNormalization,
     L2Normalization,
     LogSoftmax,
     Normalization,
@@ -38,7 +37,8 @@ from interposer.ops.axes import normal_axis
 from interposer.ops.normalization import NormalizationAlgorithmChannel
 from interposer.rewriting.pattern import New, Replacement, above, constant, rewrite
 from interposer.rewriting.sinking import sunk_past_images
-from interposer.writers.legalization import Legalization, to_axis, to_channels_first, to_channels_last
+from interposer.writers.legalization import Legalization, divide_shuffle, to_axis, to_channels_first, to_channels_last
+from interposer.writers.normalizations import NORMALIZATIONS
 from interposer.writers.tflite.patterns import gelu_input
 
 __all__ = ["legalize"]
@@ -114,7 +114,9 @@ _AXES: Final = (
         when=lambda op, layer: op.channel_type is NormalizationAlgorithmChannel.ACROSS,
     ),
 )
-_IN_EITHER_LAYOUT: Final = sunk_past_images(BatchNormalization, InstanceNormalization)
-
-
-legalize: Final = Legalization((fuse_gelu, *_LAYOUTS, *_AXES), sinks=(_IN_EITHER_LAYOUT,), last=(transpose_weights,))
+_IN_EITHER_LAYOUT: Final = sunk_past_images(BatchNormalization)
+legalize: Final = Legalization(
+    (fuse_gelu, divide_shuffle, *_LAYOUTS, *_AXES, *NORMALIZATIONS),
+    sinks=(_IN_EITHER_LAYOUT,),
+    last=(transpose_weights,),
+)
