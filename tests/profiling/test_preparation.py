@@ -112,6 +112,20 @@ def test_a_workload_prepares_a_recording_before_the_run_begins(runtime: Runtime)
     assert first <= begins[0] <= second <= begins[1]
 
 
+def test_a_preparation_that_fails_is_logged_and_the_run_goes_on(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(self: Preparing) -> None:
+        raise ValueError("no room")
+
+    monkeypatch.setattr(Preparing, "prepare_recording", fail)
+    model = ip.load(doubled(), ["Prepared"], runtime=runtime)
+    with ip.profile() as profile:
+        assert model.run([X])[0].max() == 2
+    assert len(of(profile, Category.RUN)) == 1
+    assert caplog.messages == ["a workload cannot prepare a recording: ValueError: no room"]
+
+
 def test_a_bound_run_prepares_a_recording_too(runtime: Runtime) -> None:
     with ip.load(doubled(), ["Prepared"], runtime=runtime) as model, model.bind([X]) as bound:
         with ip.profile() as profile:

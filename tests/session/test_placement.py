@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -480,6 +481,30 @@ def test_a_backend_that_refuses_or_fails_is_listed_with_the_reason(runtime: Runt
     assert "it is broken" in plan.failed["Raises"]
     with pytest.raises(ip.errors.UnsupportedLayerError):
         place(sums_and_products(), runtime, ["OnlyMultiplies"], OptimizerOptions(rewrite=False), QUICK)
+
+
+def test_a_backend_that_hangs_is_given_up_at_the_limit(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("interposer.session.placement.measured._PATIENCE", 0.1)
+    released = threading.Event()
+    table = KernelTable()
+
+    @table(Addition)
+    @table(Multiplication)
+    def hang(op: Addition | Multiplication, a: Array, b: Array, *, out: Array) -> None:
+        released.wait(60)
+
+    class Hangs(Backend):
+        id: ClassVar = "Hangs"
+        kernels: ClassVar = table
+
+    with Runtime() as runtime:
+        runtime.registry.register("Hangs", Hangs)
+        runtime.registry.register("Adds", Adds)
+        plan = place(sums_and_products(), runtime, ["Hangs", "Adds"], search=Search(budget_seconds=0.2))
+        released.set()
+    assert plan.chosen == "Adds"
+    assert plan.unmeasured["Hangs"] == "its first run took more than 0.2 s"
 
 
 def test_no_parts_are_timed_if_no_other_backend_is_near(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, TensorHandle
 from interposer.core.errors import BackendContractError
@@ -15,7 +17,11 @@ from interposer.core.types import Array, DataLayout, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.kernels.table import Kernel, KernelInfo, KernelTable
 
-__all__ = ["KernelWorkload", "KernelWorkloadFactory", "Workload", "WorkloadFactory", "WorkloadInfo"]
+__all__ = [
+    "KernelWorkload", "KernelWorkloadFactory", "Workload", "WorkloadFactory", "WorkloadInfo", "prepare_recording_of",
+]  # fmt: skip
+
+_log: Final = logging.getLogger("interposer.profiling")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,14 @@ class Workload(ABC):
         to map the handles once instead of in every run.
         """
         return partial(self.execute, inputs, outputs)
+
+
+def prepare_recording_of(workload: Workload) -> None:
+    """Let a workload prepare to be measured; an exception is logged, since it need not prevent the run."""
+    try:
+        workload.prepare_recording()
+    except Exception as error:
+        _log.warning("a workload cannot prepare a recording: %s: %s", type(error).__name__, error)
 
 
 class WorkloadFactory:

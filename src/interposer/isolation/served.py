@@ -17,7 +17,7 @@ from interposer.backend.contracts import backend_problem, checked
 from interposer.backend.memory import ArrayHandle, MemoryManager, TensorHandle
 from interposer.backend.support import Support
 from interposer.backend.views import OptimizationViews, Substitution
-from interposer.backend.workload import Workload, WorkloadFactory, WorkloadInfo
+from interposer.backend.workload import Workload, WorkloadFactory, WorkloadInfo, prepare_recording_of
 from interposer.core.errors import BackendContractError
 from interposer.core.room import Room, within
 from interposer.core.schema import Op
@@ -269,7 +269,7 @@ class Served:
         outputs = [_late_output(network, reader, operand) for operand in request["outputs"]]
         workload, is_recorded = self.workloads[request["workload"]], self.profiling is not None and self.profiling.is_on
         if is_recorded:
-            workload.prepare_recording()
+            prepare_recording_of(workload)
         begin = perf_counter_ns()
         with within(Room(*request["room"])):
             workload.execute(inputs, outputs)
@@ -455,7 +455,7 @@ class ServedNetwork:
 
     def _run_timed(self, plan: int, profiling: ServedProfiling) -> None:
         for workload, *_ in self.plans[plan]:
-            workload.prepare_recording()
+            prepare_recording_of(workload)
         state, times = self._served.state, [perf_counter_ns()]
         for number, (workload, inputs, outputs, _) in enumerate(self.plans[plan]):
             state[0] = number

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from interposer.backend import ArrayHandle, TensorHandle, Workload
+from interposer.backend.workload import prepare_recording_of
 from interposer.core.errors import (
     DeadlineExceededError,
     ExecutionError,
@@ -258,7 +259,8 @@ class Steps:
         workloads = [step.workload for step in own_steps if step.workload is not None]
         regions = [region for _, regions in self._regions.values() for region in regions]
         overriding = [each for each in workloads if type(each).prepare_recording is not Workload.prepare_recording]
-        return [each.prepare_recording for each in overriding] + [region.prepare_recording for region in regions]
+        own_preparations = [partial(prepare_recording_of, each) for each in overriding]
+        return [*own_preparations, *(region.prepare_recording for region in regions)]
 
     @property
     def sites(self) -> list[Site]:
