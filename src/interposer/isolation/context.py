@@ -43,7 +43,7 @@ class RemoteContext(BackendContext):
         if self._life is life:
             return
         seconds = self.supervisor.how.deadline_seconds
-        self.is_made = life.ask(self._request, "create_backend_context", seconds).get("is_made") is True
+        self.is_made = life.ask(self._request, "create_backend_context", seconds).get("made") is True
         self._life = life
         for network in self._loaded_networks:
             self._notice("before_load_network", network, life)
@@ -113,7 +113,7 @@ class RemoteProfilingContext(BackendProfilingContext):
             return
         seconds = self.supervisor.how.deadline_seconds
         self.supervisor.stream.connect(life, seconds)
-        self.is_made = life.ask(self._request, "create_backend_profiling_context", seconds).get("is_made") is True
+        self.is_made = life.ask(self._request, "create_backend_profiling_context", seconds).get("made") is True
         if self.is_made and self._greatest_counter_id is not None:
             descriptions = self._registered(life, self._greatest_counter_id)
             if descriptions != self._described:
