@@ -30,14 +30,24 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
     return [] if names and callable(obj) and not isinstance(obj, type) and name not in names else None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of the whole package first: they take longest, and one that comes last keeps others waiting."""
+    items.sort(key=lambda item: item.path.parent != LIST.parent)
+
+
 @cache
 def chosen() -> dict[str, frozenset[str]]:
     """Return the names of the chosen functions by file; an empty set stands for all functions of a file."""
+    return on_the_list() | dict.fromkeys(mirrored(changed_files()), frozenset())
+
+
+def on_the_list() -> dict[str, frozenset[str]]:
+    """Return the functions on the list by file, without those of changed files."""
     files: dict[str, frozenset[str]] = {}
     for line in LIST.read_text(encoding="utf-8").splitlines():
         path, _, name = line.partition("::")
         files[path] = files.get(path, frozenset()) | ({name.rpartition("::")[2]} if name else set())
-    return files | dict.fromkeys(mirrored(changed_files()), frozenset())
+    return files
 
 
 def changed_files() -> list[str]:
