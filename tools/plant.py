@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -35,7 +36,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.quick import chosen  # noqa: E402 - the import needs the path
+from tests.quick import on_the_list  # noqa: E402 - the import needs the path
 from tools.quick import ALWAYS, PACKAGES, Measurement  # noqa: E402
 
 ALL: Final = f"{sys.executable} -m pytest -q -x -p no:cacheprovider -m 'not slow'"
@@ -299,6 +300,8 @@ class Copy:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
                 return "(out of time)"
+        if "ERROR: not found: " in output:
+            raise ValueError(f"tests have other names than those that were recorded; measure again\n{output}")
         return _first_failure(output) if process.returncode not in (0, NO_TESTS) else None
 
 
@@ -379,7 +382,10 @@ class Trial:
 
 def _is_quick(name: str) -> bool:
     path, *_, function = name.split("::")
-    return path in chosen() and function in (chosen()[path] or {function})
+    return path in _on_the_list() and function in (_on_the_list()[path] or {function})
+
+
+_on_the_list: Final = cache(on_the_list)
 
 
 if __name__ == "__main__":
