@@ -99,6 +99,12 @@ def test_a_chain_on_one_backend_is_one_part() -> None:
     assert [layer.name for layer in part] == ["a0", "a1", "a2", "a3", "a4"]
 
 
+def test_a_graph_whose_layers_are_all_of_one_kind_is_one_part() -> None:
+    graph = chain_of(2).graph
+    [part] = select(graph, lambda layer: "A")
+    assert list(part) == graph.topological()
+
+
 def test_a_branch_that_leaves_and_comes_back_keeps_its_two_ends_apart() -> None:
     network = Network("diamond")
     x = network.add_input_layer(0, INFO)

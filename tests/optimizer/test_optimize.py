@@ -228,6 +228,15 @@ def test_what_a_backend_gives_back_goes_to_the_next_one_and_is_explained(monkeyp
     assert rows["first"] == {"Sums": ["could, ranked lower"]}
 
 
+def test_what_a_backend_gives_back_is_offered_to_one_that_comes_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Picky, "gives_back", frozenset({"first"}))
+    runtime = runtime_with(Doubler, Picky)
+    options = OptimizerOptions(hints={"first": "Picky"})
+    optimized = optimize(chain(), ["Doubler", "Picky"], runtime.device_spec, options)
+    assert optimized.graph.layer("product").replaced == ("first",)
+    np.testing.assert_array_equal(result_of(runtime, optimized), (X + X) * X + X)
+
+
 def test_what_nobody_else_takes_is_an_error_that_says_who_gave_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Picky, "gives_back", frozenset({"second"}))
     runtime = runtime_with(Device, Picky)
