@@ -177,7 +177,7 @@ def test_the_other_fields_of_a_request_are_read():
         (tensor("FP32", "12", [1]), "input 'x' has a shape that is not a list of whole numbers"),
         (tensor("FP32", [True], [1]), "input 'x' has a shape that is not a list of whole numbers"),
         (tensor("FP32", [-1], [1]), "input 'x' has the shape [-1]; sizes must not be negative"),
-        (tensor("FP32", [1] * 9, [1]), "input 'x' has 9 dimensions; at most 8 are possible"),
+        (tensor("FP32", [1] * 17, [1]), "input 'x' has 17 dimensions; at most 16 are possible"),
         (tensor("FP32", [1 << 40, 1 << 40], [1]), "input 'x' has a shape with too many elements"),
         (tensor("FP32", [1 << 30], [1]), "input 'x' has 1 elements; the shape [1073741824] needs 1073741824"),
         (tensor("FP32", [2], [1, "a"]), "input 'x' has elements that are not numbers, as FP32 needs"),

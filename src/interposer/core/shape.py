@@ -12,7 +12,7 @@ from interposer.core.errors import InvalidArgumentError, UnknownRankError
 
 __all__ = ["MAX_RANK", "UNKNOWN", "UNRANKED", "Dim", "ShapeLike", "TensorShape", "differ"]
 
-MAX_RANK: Final = 8
+MAX_RANK: Final = 16
 
 
 class Dim(int):

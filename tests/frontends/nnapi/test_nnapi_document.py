@@ -185,7 +185,7 @@ DAMAGE: list[tuple[dict[str, Any], tuple[Any, ...], Any, str]] = [
      "operands[1]: the lifetime 'GRAPH_INPUT' is not known; did you mean 'SUBGRAPH_INPUT'?"),
     (ADD, ("operands", 1, "dims"), [2, -3],
      "operands[1]: 'dims' is [2, -3]; a dimension must not be negative, and 0 means unknown"),
-    (ADD, ("operands", 1, "dims"), [1] * 9, "operands[1]: a tensor has rank 9; ranks 0 to 8 are supported"),
+    (ADD, ("operands", 1, "dims"), [1] * 17, "operands[1]: a tensor has rank 17; ranks 0 to 16 are supported"),
     (ADD, ("operands", 1, "dims"), [2, True], "operands[1]: 'dims' has the entry True; expected an integer"),
     (ADD, ("operands", 1, "data"), [1.0], "operands[1]: 'data' has 1 values; dims [2, 3] take 6"),
     (ADD, ("operands", 2, "data"), None, "operands[2]: a constant has no 'data'"),

@@ -357,6 +357,14 @@ def test_a_border_is_mirrored_in_two_ways():
     )
 
 
+@pytest.mark.parametrize("mode", ["reflect", "symmetric"])
+def test_a_border_of_a_tensor_of_ten_axes_is_mirrored(mode):
+    shape, paddings = [1] * 9 + [3], [[0, 0]] * 9 + [[2, 1]]
+    operands = [tensor(shape), tensor([10, 2], "TENSOR_INT32", np.ravel(paddings)), scalar(int(mode == "symmetric"))]
+    [result] = compute(one_operation("MIRROR_PAD", operands, [tensor([1] * 9 + [6])]), counting(*shape))
+    np.testing.assert_array_equal(result, np.pad(counting(*shape), paddings, mode=mode))
+
+
 def test_rows_of_the_second_tensor_are_looked_up():
     document = one_operation("EMBEDDING_LOOKUP", [tensor([2], "TENSOR_INT32"), tensor([3, 1])], [tensor([2, 1])])
     np.testing.assert_array_equal(compute(document, [2, 0], [5, 6, 7]), [[[7], [5]]])

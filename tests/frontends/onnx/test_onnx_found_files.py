@@ -12,8 +12,10 @@ from interposer.core.errors import (
     LimitExceededError,
     ParseError,
     UnboundInputError,
+    UnwritableError,
 )
 from interposer.frontends.onnx import load, operator
+from interposer.writers import tflite
 from interposer.writers.onnx import write
 from tests.frontends.onnx.models import info, model, ours, single
 
@@ -364,3 +366,27 @@ def test_casts_of_texts_are_written_to_onnx():
     ]
     network = load(model(nodes, {"x": np.float32([1.5, -2])}))
     assert ours(write(network), np.float32([1.5, -2]))[0].tolist() == [1, -2]
+
+
+# --- tensors of many axes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [9, 12, 16])
+def test_tensors_may_have_more_axes_than_backends_in_c_and_engines_get(rank):
+    shape = (*[1] * (rank - 3), 2, 3, 2)
+    x = np.arange(12, dtype=np.float32).reshape(shape) - 6
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Transpose", ["r"], ["t"], perm=[*range(rank - 2), rank - 1, rank - 2]),
+        helper.make_node("MatMul", ["r", "t"], ["m"]),
+        helper.make_node("Squeeze", ["m", "axes"], ["y"]),
+    ]
+    data = model(nodes, {"x": shape}, ["y", "m"], {"axes": np.arange(rank - 3)})
+    rows = np.maximum(x.reshape(2, 3, 2), 0)
+    with ip.load(data) as loaded:
+        assert {placement.backend for placement in loaded.optimized.placements} == {"CpuRef"}
+        squeezed, product = loaded.run([x])
+    np.testing.assert_array_equal(squeezed, rows @ rows.swapaxes(1, 2))
+    assert product.shape == (*[1] * (rank - 3), 2, 3, 3)
+    with pytest.raises(UnwritableError, match="and TFLite's kernels take at most 8"):
+        tflite.write(load(data))

@@ -47,6 +47,8 @@ __all__ = ["Engine", "Examples", "Executable", "RefusedError", "processor", "sho
 _log: Final = logging.getLogger("interposer.profiling")
 _MOST_REASONS: Final = 8192
 """The number of cached trial verdicts per engine; the oldest are evicted first."""
+_MOST_AXES: Final = 8
+"""The largest rank that engines get; their kernels are seldom tried with more axes."""
 _MOST_TEXT: Final = 1000
 _MOST_PARAMETER_ELEMENTS: Final = 64
 """Constants of at most this many elements may be parameters (axes, shapes ...), so their values affect support."""
@@ -380,6 +382,8 @@ def _border_problems(values: Sequence[Value], types: frozenset[DataType]) -> Ite
             yield f"{value.name!r} is no tensor"
         elif value.known.dtype not in types:
             yield f"{value.name!r} is {value.known.dtype}, which the engine does not support"
+        elif value.known.is_ranked and value.known.rank > _MOST_AXES:
+            yield f"{value.name!r} has rank {value.known.rank}; the engine gets ranks up to {_MOST_AXES}"
 
 
 class _EngineFactory(WorkloadFactory):

@@ -18,6 +18,7 @@ from interposer.writers.tflite.tflite_layer_writers import LAYER_WRITERS
 
 __all__ = ["bind_inputs", "name_outputs", "write_layers"]
 
+_MOST_AXES: Final = 8
 _PACKED: Final = frozenset({DataType.INT4, DataType.UINT4, DataType.INT2})
 """The types of 2 and 4 bits, which TFLite files only have for weights."""
 
@@ -38,9 +39,11 @@ def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
 
 
 def _unwritable(info: TensorInfo) -> str | None:
-    """Return why a TFLite file cannot have a tensor with this info (its type, or an unknown rank); None if it can."""
+    """Return why a TFLite file cannot have a tensor with this info (its type or its rank); None if it can."""
     if not info.is_tensor or type_code(info.dtype) is None or info.dtype in _PACKED:
         return f"TFLite has no type {info.dtype}"
+    if info.is_ranked and info.rank > _MOST_AXES:
+        return f"a tensor has rank {info.rank}, and TFLite's kernels take at most {_MOST_AXES}"
     return None if info.is_ranked else "its rank is not known"
 
 

@@ -30,6 +30,7 @@ _LAYER: Final = np.dtype(abi.Layer)
 _TENSOR: Final = np.dtype(abi.TensorInfo)
 _CONSTANT: Final = np.dtype(abi.Constant)
 _NUMBERS: Final = {id(dtype): number for dtype, number in abi.DTYPES.items()}
+_MOST_AXES: Final = 8  # the largest rank in version 1.0 of the interface
 _info, _dtype, _shape = attrgetter("info"), attrgetter("dtype"), attrgetter("shape")
 _quantization, _name, _op = attrgetter("quantization"), attrgetter("name"), attrgetter("op")
 _scales, _points, _producer = attrgetter("scales"), attrgetter("zero_points"), attrgetter("producer")
@@ -55,7 +56,10 @@ class Withholding:
             if error is None:
                 for value in chain(layer.inputs, layer.outputs):
                     if value is not None and not (
-                        value.info is not None and id(value.info.dtype) in dtypes and value.info.shape.is_ranked
+                        value.info is not None
+                        and id(value.info.dtype) in dtypes
+                        and value.info.shape.is_ranked
+                        and len(value.info.shape) <= _MOST_AXES
                     ):
                         error = self._value_problem(value)
                         break
@@ -78,6 +82,8 @@ class Withholding:
             return f"nothing is known of the tensor {value.name!r}"
         if id(info.dtype) not in self._dtypes:
             return f"tensors of type {info.dtype}, as {value.name!r}, are not shown to plug-ins"
+        if info.is_ranked:
+            return f"tensors of more than {_MOST_AXES} axes, as {value.name!r}, are not shown to plug-ins"
         return f"the rank of {value.name!r} is not known; such tensors are not shown to plug-ins"
 
 
