@@ -212,9 +212,9 @@ def cast() -> Iterator[Sample]:
     yield Sample(Cast(INT8), [numbers], name="worked", expected=[i8([1, -1, 127, -128, 0, 0])])
     expected_truths = [np.array([1, 1, 1, 1, 1, 0], bool)]
     yield Sample(Cast(DataType.BOOL), [numbers], name="worked-truth", expected=expected_truths)
-    numbers, texts = [0.1, 1e20, -np.inf, -2, 2**24], ["0.1", "1e+20", "-INF", "-2", "16777216"]
-    yield Sample(Cast(DataType.STRING), [of(numbers)], name="to-texts", expected=[np.array(texts, object)])
-    yield Sample(Cast(FLOAT32), [of(texts, DataType.STRING)], name="from-texts", expected=[f32(numbers)])
+    written, texts = [0.1, 1e20, -np.inf, -2, 2**24], ["0.1", "1e+20", "-INF", "-2", "16777216"]
+    yield Sample(Cast(DataType.STRING), [of(written)], name="to-texts", expected=[np.array(texts, object)])
+    yield Sample(Cast(FLOAT32), [of(texts, DataType.STRING)], name="from-texts", expected=[f32(written)])
     wrapped = [u8([44, 255, 7])]
     yield Sample(Cast(UINT8), [of([300, -1, 7], DataType.INT32)], name="worked-lowest-bits", expected=wrapped)
 

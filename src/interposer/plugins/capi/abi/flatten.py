@@ -24,13 +24,14 @@ from interposer.ops.control import Constant
 from interposer.plugins.capi.abi import structs as abi
 from interposer.plugins.capi.abi.attributes import shown
 
-__all__ = ["FlatGraph", "Withholding"]
+__all__ = ["MOST_AXES", "FlatGraph", "Withholding"]
 
 _LAYER: Final = np.dtype(abi.Layer)
 _TENSOR: Final = np.dtype(abi.TensorInfo)
 _CONSTANT: Final = np.dtype(abi.Constant)
 _NUMBERS: Final = {id(dtype): number for dtype, number in abi.DTYPES.items()}
-_MOST_AXES: Final = 8  # the largest rank in version 1.0 of the interface
+MOST_AXES: Final = 8
+"""The largest rank of a tensor in version 1.0 of the interface."""
 _info, _dtype, _shape = attrgetter("info"), attrgetter("dtype"), attrgetter("shape")
 _quantization, _name, _op = attrgetter("quantization"), attrgetter("name"), attrgetter("op")
 _scales, _points, _producer = attrgetter("scales"), attrgetter("zero_points"), attrgetter("producer")
@@ -59,7 +60,7 @@ class Withholding:
                         value.info is not None
                         and id(value.info.dtype) in dtypes
                         and value.info.shape.is_ranked
-                        and len(value.info.shape) <= _MOST_AXES
+                        and len(value.info.shape) <= MOST_AXES
                     ):
                         error = self._value_problem(value)
                         break
@@ -83,7 +84,7 @@ class Withholding:
         if id(info.dtype) not in self._dtypes:
             return f"tensors of type {info.dtype}, as {value.name!r}, are not shown to plug-ins"
         if info.is_ranked:
-            return f"tensors of more than {_MOST_AXES} axes, as {value.name!r}, are not shown to plug-ins"
+            return f"tensors of more than {MOST_AXES} axes, as {value.name!r}, are not shown to plug-ins"
         return f"the rank of {value.name!r} is not known; such tensors are not shown to plug-ins"
 
 

@@ -12,11 +12,12 @@ import numpy as np
 
 from interposer.core.errors import BackendContractError, InterposerError
 from interposer.core.schema import Op, annotation, op_class
-from interposer.core.types import MAX_RANK, Array, DataType, Quantization, TensorInfo, TensorShape
+from interposer.core.types import Array, DataType, Quantization, TensorInfo, TensorShape
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops.control import Constant, Input, Output
 from interposer.plugins.capi.abi import structs as abi
 from interposer.plugins.capi.abi.attribute_kinds import Kind, kind_of
+from interposer.plugins.capi.abi.flatten import MOST_AXES
 from interposer.plugins.capi.abi.reading import read, read_array, read_integers, read_text, read_versioned
 
 __all__ = ["read_graph", "read_offered"]
@@ -142,7 +143,7 @@ class _Reader:
             raise self._problem(f"tensor {index} has the type {tensor.dtype}")
         if tensor.rank < 0:
             raise self._problem(f"tensor {index} has the rank {tensor.rank}")
-        shape = read_integers(tensor.shape, tensor.rank, MAX_RANK, f"{self._subject}: the shape of tensor {index}")
+        shape = read_integers(tensor.shape, tensor.rank, MOST_AXES, f"{self._subject}: the shape of tensor {index}")
         sizes = TensorShape(None if size < 0 else size for size in shape)
         return TensorInfo(sizes, _DTYPES[tensor.dtype], self._quantization(index))
 
