@@ -376,7 +376,8 @@ class Trial:
         ]
 
     def _of_the_line(self, defect: Defect, command: str, is_tried: Callable[[str], bool]) -> str:
-        names = list(filter(is_tried, self.measurement.tests_of(str(defect.path), defect.line)))
+        recorded = self.measurement.tests_of(str(defect.path), defect.line)
+        names = [name for name in recorded if is_tried(name) and _exists(name)]
         return f"{command} {shlex.join(names[:MOST_TESTS] or [f'tests/{defect.package}'])}"
 
 
@@ -386,6 +387,17 @@ def _is_quick(name: str) -> bool:
 
 
 _on_the_list: Final = cache(on_the_list)
+
+
+def _exists(name: str) -> bool:
+    path, *_, function = name.split("::")
+    return f"def {function}(" in _text_of(path)
+
+
+@cache
+def _text_of(path: str) -> str:
+    file = ROOT / path
+    return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 if __name__ == "__main__":
