@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from interposer import DataType, Network, Runtime, TensorInfo
-from interposer.core.errors import DeadlineExceededError, ExecutionError, InvalidArgumentError
+from interposer.core.errors import DeadlineExceededError, ExecutionError, InvalidArgumentError, InvalidValueError
 from interposer.serving.batching import Batcher, batch_shapes, largest_integers, sizes_up_to, why_not_batched
 from interposer.serving.folder import ModelSettings, ModelSource
 from interposer.serving.loading import Loader
+from interposer.serving.protocol.errors import Status, as_serving_error
 from interposer.serving.runs import Plain
 from interposer.serving.statistics import Timing
 from interposer.session import Model, load
@@ -198,6 +199,25 @@ def test_a_batch_that_fails_runs_again_request_by_request():
     for number, [row] in enumerate(asyncio.run(main())):
         np.testing.assert_array_equal(row, np.full((1, 4), 2 * number))
     assert [timing.batch for timing in timings] == [1] * 6
+
+
+def test_of_a_batch_with_a_wrong_index_only_the_request_that_sent_it_fails():
+    single = model(embedding())
+    runner = Batcher(single, {rows: model(embedding(rows), single.runtime) for rows in (2, 4)}, 0.05)
+    indices = [np.full((1, 4), 9 if number % 5 == 0 else number % 3) for number in range(23)]
+
+    async def main() -> list[Any]:
+        requests = (runner.run({"x": x}, ["y"], 30, {}, Timing()) for x in indices)
+        return await asyncio.gather(*requests, return_exceptions=True)
+
+    for x, result in zip(indices, asyncio.run(main()), strict=True):
+        if x[0, 0] == 9:
+            assert isinstance(result, InvalidValueError)
+            assert as_serving_error(result).status is Status.INVALID
+        else:
+            np.testing.assert_array_equal(result[0], np.arange(6, dtype=np.float32).reshape(3, 2)[x])
+    assert single.events == ()
+    assert all(variant.events == () for variant in runner._variants.values())
 
 
 def test_a_model_that_cannot_be_batched_runs_alone_with_a_warning(tmp_path, caplog):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Collection, Iterable
 from copy import copy
 from dataclasses import replace
@@ -30,6 +31,8 @@ __all__ = ["AUTO", "Choice", "asks_to_measure", "chosen_ids"]
 
 AUTO: Final = "auto"
 """The pseudo backend id that requests the fastest combination of all backends, found by measuring."""
+MOST_LINES: Final = 10
+"""The most lines in the log per minute about one kind of event of one backend."""
 _log = logging.getLogger("interposer.session")
 
 
@@ -102,6 +105,7 @@ class Choice:
         self.disabled: frozenset[str] = frozenset()
         self._quarantined: dict[str, str] = {}
         self._faulty: set[str] = set()
+        self._times: dict[tuple[str, str], deque[float]] = {}
         self._is_fork = False
 
     @property
@@ -122,7 +126,7 @@ class Choice:
         forked = copy(self)
         forked.plan = self.used_plan
         forked.events, forked._quarantined, forked._faulty = [], dict(self._quarantined), set(self._faulty)
-        forked._is_fork = True
+        forked._times, forked._is_fork = {}, True
         return forked
 
     def optimized(self, network: Network) -> OptimizedNetwork:
@@ -219,7 +223,19 @@ class Choice:
 
     def _report(self, event: BackendEvent) -> None:
         self._record(event)
-        _log.warning("%s", event)
+        _log.log(logging.WARNING if self._is_rare(event) else logging.DEBUG, "%s", event)
+
+    def _is_rare(self, event: BackendEvent) -> bool:
+        """Return True for the first few events of this kind and backend within a minute, so that no log is flooded.
+
+        A backend that does not distinguish wrong values from failures would otherwise fill it with the values of
+        clients.
+        """
+        times = self._times.setdefault((event.backend, event.kind), deque(maxlen=MOST_LINES))
+        is_rare = len(times) < MOST_LINES or event.when - times[0] > 60
+        if is_rare:
+            times.append(event.when)
+        return is_rare
 
     def _note_problems(self, optimized: OptimizedNetwork) -> None:
         """Record an event for each backend that raised an exception when it compiled its layers of the network.

@@ -63,8 +63,8 @@ class LoadedVariants:
 
     Several threads may use it at the same time. `lock` guards everything but two attributes, which are replaced as a
     whole and may be read at any time. `fast_path` is the way to run if all calls use one network, and otherwise None.
-    `current` is the variant of the last call, or None before the first one. It stays what it is while a network is
-    built again without a backend that failed, so that whoever describes the model always finds a network.
+    `current` is the variant of the last call, or None before the first one. It stays the same while a network is
+    built again without a backend that failed, so that a description of the model always finds a network.
 
     A network is in use between `begin` and `end`. If a backend fails, `do_without` unloads the networks that use it,
     and `begin` builds them again for the other backends.
@@ -102,7 +102,6 @@ class LoadedVariants:
         """Unload all networks, and load those of another blueprint from now on."""
         self.blueprint = blueprint
         self.drop(self.by_key)
-        self.current = None
         self.prepare()
 
     @property

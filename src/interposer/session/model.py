@@ -682,8 +682,10 @@ class Model:
             relative.close()
 
     def __copy__(self) -> Model:
-        self._loaded.check_open()
-        copied = _relative(self._choice, self._limits, StateMemory(), self._blueprint.forked())
+        with self._loaded.lock:
+            self._loaded.check_open()
+            choice, blueprint = self._choice.fork(), self._blueprint.forked()
+        copied = _relative(choice, self._limits, StateMemory(), blueprint)
         copied._origin = self._origin
         return copied
 

@@ -14,8 +14,10 @@ import numpy as np
 from interposer.core.schema import Op
 from interposer.core.traits import Role
 from interposer.core.types import Array
+from interposer.ir.graph import Graph, binding_id
+from interposer.ops.control import Input
 
-__all__ = ["decisive_operands", "with_bad_values"]
+__all__ = ["decisive_inputs", "decisive_operands", "with_bad_values"]
 
 _Name = TypeVar("_Name")
 _VALUES: Final = (-1, 1 << 31, -(1 << 31), 1 << 40, -(1 << 62), 1000, 0)
@@ -29,6 +31,17 @@ def decisive_operands(op: Op, count: int) -> list[int]:
     """
     roles = [op.operands[min(index, len(op.operands) - 1)].role for index in range(count)]
     return [index for index, role in enumerate(roles) if role in (Role.INDICES, Role.SIZES)]
+
+
+def decisive_inputs(graph: Graph) -> list[int]:
+    """Return the binding ids of the inputs of a graph that layers use as indices or sizes."""
+    bindings = []
+    for layer in graph:
+        for index in decisive_operands(layer.op, len(layer.inputs)):
+            value = layer.inputs[index]
+            if value is not None and isinstance(value.producer.op, Input):
+                bindings.append(binding_id(value.producer))
+    return sorted(set(bindings))
 
 
 def with_bad_values(

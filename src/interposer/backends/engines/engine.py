@@ -37,6 +37,7 @@ from interposer.backend import (
 from interposer.backends.engines.engine_options import Chosen, Option, chosen
 from interposer.backends.engines.memory import bytes_of, largest_moment
 from interposer.backends.engines.profiles import EngineProfiles, EngineStep
+from interposer.backends.engines.values import ValueCheck, checks_of, refused_value
 from interposer.core.errors import BackendContractError, OptionError
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Layer, Value
@@ -80,6 +81,10 @@ class Executable(ABC):
     """The memory of the executable in bytes, as estimated by `Engine`."""
     layers: frozenset[str] = frozenset()
     """The names of the network's layers that the executable computes."""
+    backend: str = ""
+    """The id of the backend that has compiled it."""
+    checks: Sequence[ValueCheck] = ()
+    """Checks of the values of inputs, which are made if a run fails."""
     profiles: EngineProfiles | None = None
     """Where measured steps are reported."""
     source: SavedPart | None = None
@@ -213,6 +218,7 @@ class Engine(Backend):
         """Add to an executable what the engine knows of the layers in `view` that it computes."""
         executable.held = executable.held_weights(view) + largest_moment(view)
         executable.layers, executable.profiles = frozenset(layer.name for layer in view), self._profiles
+        executable.backend, executable.checks = self.id, checks_of(view)
 
     def fingerprint(self, options: Options) -> str:
         """Return the version of the engine, and the processor or device; empty if the engine exports nothing."""
@@ -421,7 +427,13 @@ class _EngineWorkload(Workload):
             targets = [
                 array if array.flags.c_contiguous else np.empty(array.shape, array.dtype) for array in output_arrays
             ]
-            self._run(input_arrays, targets)
+            try:
+                self._run(input_arrays, targets)
+            except Exception as error:
+                refusal = refused_value(self.executable.checks, input_arrays, self.executable.backend)
+                if refusal is None:
+                    raise
+                raise refusal from error
             for array, target in zip(output_arrays, targets, strict=True):
                 if target is not array:
                     np.copyto(array, target)

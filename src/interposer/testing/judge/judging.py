@@ -117,6 +117,8 @@ def _as_built(seat: Seat, network: Network, feeds: Feeds, conditions: Conditions
     if ran.overwritten:
         text = f"it writes to the arrays of its {ran.overwritten}"
         return Verdict(Outcome.FINDING, conditions, Sort.INPUTS, text)
+    if ran.values:
+        return Verdict(Outcome.FINDING, conditions, Sort.VALUES, ran.values)
     if reference_values is None:
         return Verdict(Outcome.UNJUDGED, conditions)
     return _compared(seat, network, feeds, conditions, ids, reference_values, ran)

@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from interposer.backend import Backend, Options
-from interposer.core.errors import InterposerError
+from interposer.core.errors import InterposerError, InvalidValueError, LimitExceededError
+from interposer.core.room import Room, within
 from interposer.core.types import Array
 from interposer.ir.network import Network
 from interposer.ir.regions import places
@@ -21,7 +22,8 @@ from interposer.optimizer import OptimizerOptions, optimize, simplified
 from interposer.plugins import BackendRegistry, DeviceSpec
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime import Runtime
-from interposer.testing.bench import Loaded
+from interposer.testing.bad_values import decisive_inputs, with_bad_values
+from interposer.testing.bench import MOST_BYTES, Loaded
 from interposer.testing.census import Census
 from interposer.testing.judge.reference import ValueArrays, all_values
 from interposer.testing.judge.subject import Conditions
@@ -32,6 +34,8 @@ from interposer.testing.watched import Watched
 __all__ = ["Ran", "Seat"]
 
 Outputs = Mapping[int, Array]
+BAD_RUNS: Final = 2
+"""The most runs of a network with invalid values."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,15 @@ class Ran:
 
     `outputs` are the results by binding id. `taken` counts the layers on backends under test; if it is 0, nothing was
     run. `stable` is False if a second run on the same inputs gave other results. `overwritten` names the read-only
-    arrays that were written to, "inputs" or "constants"; it is empty if none were.
+    arrays that were written to, "inputs" or "constants"; it is empty if none were. `values` describes how a run with
+    invalid values, such as indices out of range, ended other than it must; it is empty if all is well.
     """
 
     outputs: Outputs
     taken: int
     stable: bool = True
     overwritten: str = ""
+    values: str = ""
 
 
 class Seat:
@@ -132,7 +138,8 @@ class Seat:
     ) -> Ran:
         """Divide a network among backends and the reference kernels, and run it on its inputs twice.
 
-        Before that, it runs on other inputs, so that no backend can rely on fresh memory.
+        Before that, it runs on other inputs, so that no backend can rely on fresh memory, and on a few with invalid
+        values if inputs of the network are indices or sizes.
 
         Args:
             network: the network to divide.
@@ -151,18 +158,19 @@ class Seat:
         constants = [(array, array.copy()) for array in _constants(network)]
         loaded = Loaded(self.runtime, optimized)
         try:
-            ran = self._run(loaded, feeds, num_taken)
+            ran = self._run(loaded, network, feeds, num_taken)
         finally:
             loaded.unload()
         return ran if all(same(*pair) for pair in constants) else replace(ran, overwritten="constants")
 
-    def _run(self, loaded: Loaded, feeds: Outputs, num_taken: int) -> Ran:
+    def _run(self, loaded: Loaded, network: Network, feeds: Outputs, num_taken: int) -> Ran:
         inputs = {key: array.copy() for key, array in feeds.items()}  # which a backend may spoil
         self._run_on_others(loaded, feeds)
+        values = self._run_on_bad_values(loaded, network, feeds)
         outputs, second_outputs = loaded.run(inputs), loaded.run(inputs)
         stable = not self.is_deterministic or all(same(second_outputs[key], array) for key, array in outputs.items())
         are_intact = all(same(feeds[key], array) for key, array in inputs.items())
-        return Ran(outputs, num_taken, stable, "" if are_intact else "inputs")
+        return Ran(outputs, num_taken, stable, "" if are_intact else "inputs", values)
 
     def _run_on_others(self, loaded: Loaded, feeds: Outputs) -> None:
         """Run the network once on the elements of `feeds` in another order, so that its memory is no longer fresh.
@@ -173,6 +181,32 @@ class Seat:
             loaded.run({key: np.roll(array, 1) for key, array in feeds.items()})
         except InterposerError:
             return
+
+    def _run_on_bad_values(self, loaded: Loaded, network: Network, feeds: Outputs) -> str:
+        """Run the network on a few inputs with invalid values; return what is wrong with the errors, or ""."""
+        names = decisive_inputs(network.graph)
+        changed_feeds = list(with_bad_values(feeds, names, np.random.default_rng(0)))
+        for changed in changed_feeds[:: max(1, len(changed_feeds) // BAD_RUNS)][:BAD_RUNS]:
+            is_refused = _is_refused(network, changed)
+            try:
+                loaded.run(changed)
+            except (InvalidValueError, LimitExceededError) as error:
+                if not is_refused:
+                    return f"values are refused that the reference accepts: {error}"
+            except InterposerError as error:
+                if is_refused:
+                    return f"an invalid value is reported as a failure: {error}"
+        return ""
+
+
+def _is_refused(network: Network, feeds: Outputs) -> bool:
+    """Return True if the reference refuses values of these inputs."""
+    try:
+        with within(Room(MOST_BYTES)):
+            all_values(network.graph, feeds)
+    except InterposerError:
+        return True
+    return False
 
 
 def _constants(network: Network) -> list[Array]:

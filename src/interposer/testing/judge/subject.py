@@ -71,6 +71,8 @@ class Sort(Enum):
     """A second run on the same inputs gives other results."""
     INPUTS = "inputs"
     """The backend writes to its inputs or constants."""
+    VALUES = "values"
+    """An invalid value, such as an index out of range, is reported as a failure of the backend."""
     TRANSLATION = "translation"
     """A written model file does not have the same meaning as the network."""
 
