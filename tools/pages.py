@@ -172,9 +172,15 @@ def _rank(rank: Any) -> str:
 
 def _attribute_rows(op: type[Op]) -> Iterator[tuple[str, ...]]:
     for attribute in op.attributes.values():
-        default = "required" if attribute.required else f"`{_plain(attribute.default)}`"
+        default = _default_cell(attribute)
         hint = annotation(op, attribute.name)
         yield (f"`{attribute.name}`", _type_cell(hint, op.family), default, _allowed(attribute, hint), attribute.doc)
+
+
+def _default_cell(attribute: Attribute) -> str:
+    if attribute.required:
+        return "required"
+    return f"by `{attribute.by}`" if attribute.by else f"`{_plain(attribute.default)}`"
 
 
 def _type_cell(hint: Any, family: str) -> str:

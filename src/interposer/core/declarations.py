@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from interposer.core.traits import Role
@@ -65,13 +66,27 @@ class Result(Slot):
 class Attribute:
     """The declaration of an attribute of an operator: its default, bounds, allowed values and documentation.
 
-    Its type comes from the annotation.
+    Its type comes from the annotation. If the default depends on the value of another attribute, `by` is the name of
+    that attribute, and `defaults` has the defaults by its value; `default` is the one for all other values.
     """
 
-    def __init__(self, default: Any, bounds: Mapping[str, float], choices: Sequence[Any] | None, doc: str) -> None:
+    def __init__(
+        self,
+        default: Any,
+        bounds: Mapping[str, float],
+        choices: Sequence[Any] | None,
+        doc: str,
+        by: str = "",
+        defaults: Mapping[Any, Any] = MappingProxyType({}),
+    ) -> None:
         self.default, self.bounds, self.doc = default, dict(bounds), doc
         self.choices = None if choices is None else tuple(choices)
+        self.by, self.defaults = by, defaults
         self.name = ""
+
+    def default_with(self, values: Mapping[str, Any]) -> Any:
+        """Return the default of this attribute if attributes declared before it have these values, by name."""
+        return self.defaults.get(values[self.by], self.default) if self.by else self.default
 
     @property
     def required(self) -> bool:
@@ -169,6 +184,8 @@ def attribute(
     le: float | None = None,
     lt: float | None = None,
     choices: Sequence[Any] | None = None,
+    by: str = "",
+    defaults: Mapping[Any, Any] = MappingProxyType({}),
     doc: str = "",
 ) -> Any:
     """Declare an attribute of an operator; without `default`, it must be given.
@@ -180,7 +197,9 @@ def attribute(
         le: the value must be less than or equal to this bound.
         lt: the value must be less than this bound.
         choices: the allowed values; None for all.
+        by: the name of an attribute, declared before this one, whose value determines the default; None stands for it.
+        defaults: the default for values of the attribute `by`; `default` is that for all other values.
         doc: a line for the reference.
     """
     bounds = {name: bound for name, bound in (("ge", ge), ("gt", gt), ("le", le), ("lt", lt)) if bound is not None}
-    return Attribute(default, bounds, choices, doc)
+    return Attribute(default, bounds, choices, doc, by, defaults)

@@ -30,12 +30,16 @@ class _Signature:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         return inspect.Signature(
             [
-                inspect.Parameter(
-                    name, kind, default=inspect.Parameter.empty if declared.required else declared.default
-                )
+                inspect.Parameter(name, kind, default=_signature_default(declared))
                 for name, declared in owner.attributes.items()
             ]
         )
+
+
+def _signature_default(declared: Attribute) -> Any:
+    if declared.by:
+        return None
+    return inspect.Parameter.empty if declared.required else declared.default
 
 
 class Op:
@@ -79,11 +83,14 @@ class Op:
             if name not in names:
                 raise InvalidArgumentError(f"{class_name} has no attribute {name!r}{did_you_mean(name, names)}")
         arguments |= kwargs
-        codecs = self.codecs()
-        return {name: self._coerced(name, arguments, codecs[name]) for name in names}
+        values: dict[str, Any] = {}
+        for name, codec in self.codecs().items():
+            declared, given = self.attributes[name], arguments.get(name, MISSING)
+            is_absent = given is MISSING or (given is None and declared.by)
+            values[name] = self._coerced(name, declared.default_with(values) if is_absent else given, codec)
+        return values
 
-    def _coerced(self, name: str, arguments: dict[str, Any], codec: Codec) -> Any:
-        value = arguments.get(name, self.attributes[name].default)
+    def _coerced(self, name: str, value: Any, codec: Codec) -> Any:
         if value is MISSING:
             raise InvalidArgumentError(f"{type(self).__name__} needs the attribute {name!r}")
         try:
@@ -122,16 +129,17 @@ class Op:
         return {name: getattr(self, name) for name in self.attributes}
 
     def changed_attributes(self) -> dict[str, Any]:
-        """Return the attributes whose values differ from their defaults, by name."""
-        codecs = self.codecs()
-        return {
-            name: value
-            for name, value in self.attribute_values().items()
-            if self.attributes[name].required or not codecs[name].equal(value, self._default(name))
-        }
+        """Return the attributes whose values differ from their defaults, by name.
 
-    def _default(self, name: str) -> Any:
-        return self.codecs()[name].coerce(self.attributes[name].default)
+        An attribute whose default depends on another one is left out only if its value is the default in all cases.
+        """
+        values = self.attribute_values()
+        return {name: value for name, value in values.items() if not self._is_default(name, values)}
+
+    def _is_default(self, name: str, values: Mapping[str, Any]) -> bool:
+        declared, codec = self.attributes[name], self.codecs()[name]
+        defaults = {declared.default, declared.default_with(values)} if declared.by else (declared.default,)
+        return not declared.required and all(codec.equal(values[name], codec.coerce(value)) for value in defaults)
 
     def replace(self, **changes: Any) -> typing.Self:
         """Return a copy with some attributes changed."""

@@ -52,8 +52,8 @@ class Builders(ABC):
         input: Value | Layer | None,
         *,
         function: ActivationFunction = ActivationFunction.SIGMOID,
-        a: float = 0.0,
-        b: float = 0.0,
+        a: float | None = None,
+        b: float | None = None,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:

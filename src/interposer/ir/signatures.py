@@ -99,8 +99,11 @@ def _operand_parameter(op: type[Op], index: int) -> str:
 
 
 def _attribute_parameter(op: type[Op], attribute: Attribute) -> str:
+    hint = type_text(annotation(op, attribute.name))
+    if attribute.by:
+        return f"{attribute.name}: {hint} | None = None"
     default = "" if attribute.required else f" = {_source_text(attribute.default)}"
-    return f"{attribute.name}: {type_text(annotation(op, attribute.name))}{default}"
+    return f"{attribute.name}: {hint}{default}"
 
 
 def type_text(hint: Any) -> str:

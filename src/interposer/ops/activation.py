@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from enum import Enum
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import ResultQuantization, Trait
@@ -57,6 +58,26 @@ def _prescribed(input: TensorInfo, quantization_rule: tuple[float, int, float]) 
     return info.with_quantization(Quantization(scale, zero_point - (128 if input.dtype is DataType.INT8 else 0)))
 
 
+_A: Final = {
+    ActivationFunction.TANH: 1.0,
+    ActivationFunction.LINEAR: 1.0,
+    ActivationFunction.BOUNDED_RELU: 6.0,
+    ActivationFunction.LEAKY_RELU: 0.01,
+    ActivationFunction.ELU: 1.0,
+    ActivationFunction.SELU: 1.67326319217681884765625,
+    ActivationFunction.CELU: 1.0,
+    ActivationFunction.HARD_SIGMOID: 0.2,
+    ActivationFunction.SWISH: 1.0,
+    ActivationFunction.THRESHOLDED_RELU: 1.0,
+    ActivationFunction.SHRINK: 0.5,
+}
+"""The default of `a` for the functions that have the parameter."""
+_B: Final = {
+    ActivationFunction.TANH: 1.0,
+    ActivationFunction.SELU: 1.05070102214813232421875,
+    ActivationFunction.HARD_SIGMOID: 0.5,
+}
+"""The default of `b` for the functions for which it is not 0."""
 _DISCONTINUOUS: Final = frozenset({ActivationFunction.THRESHOLDED_RELU, ActivationFunction.SHRINK})
 _STEEP: Final = frozenset({ActivationFunction.SQRT, ActivationFunction.SQUARE})
 _OF_16_BITS: Final = frozenset(
@@ -71,6 +92,11 @@ _OF_16_BITS: Final = frozenset(
 @op
 class Activation(Op):
     """Apply a function to every element; `a` and `b` are the function's parameters.
+
+    The defaults of `a` and `b` depend on the function, and are those of the ONNX operator: TANH has a = 1, b = 1;
+    LINEAR 1, 0; LEAKY_RELU a = 0.01; ELU, CELU, SWISH and THRESHOLDED_RELU a = 1; SELU a = 1.6732632, b = 1.050701;
+    HARD_SIGMOID 0.2, 0.5; SHRINK 0.5, 0. BOUNDED_RELU is ReLU6 by default. A bound of BOUNDED_RELU that is NaN does
+    not bound, as in ONNX's Clip, and is stored as an infinity.
 
     ================== ==============================================================================
     SIGMOID            1 / (1 + exp(-x))
@@ -105,6 +131,8 @@ class Activation(Op):
         [0.0, 2.0, 6.0]
         >>> compute(Activation(function=ActivationFunction.LEAKY_RELU, a=0.25), [-4.0, 4.0]).tolist()
         [-1.0, 4.0]
+        >>> compute(Activation(function=ActivationFunction.TANH), [0.0, 20.0]).tolist()
+        [0.0, 1.0]
         >>> sigmoid = Activation(function=ActivationFunction.SIGMOID)
         >>> compute(sigmoid, np.int8([-128, 0, 127]), quantization={"input": Quantization(0.5)}).tolist()
         [-128, 0, 127]
@@ -121,8 +149,22 @@ class Activation(Op):
     output = result(like="input")
 
     function: ActivationFunction = attribute(default=ActivationFunction.SIGMOID, doc="The function to apply.")
-    a: float = attribute(default=0.0, doc="First parameter of the function: an upper bound, a slope or a factor.")
-    b: float = attribute(default=0.0, doc="Second parameter of the function: a lower bound or an offset.")
+    a: float = attribute(
+        default=0.0,
+        by="function",
+        defaults=_A,
+        doc="First parameter of the function: an upper bound, a slope or a factor.",
+    )
+    b: float = attribute(
+        default=0.0, by="function", defaults=_B, doc="Second parameter of the function: a lower bound or an offset."
+    )
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        values = super()._bound(args, kwargs)
+        if values["function"] is ActivationFunction.BOUNDED_RELU:
+            values["a"] = math.inf if math.isnan(values["a"]) else values["a"]
+            values["b"] = -math.inf if math.isnan(values["b"]) else values["b"]
+        return values
 
     @property
     def traits(self) -> Trait:

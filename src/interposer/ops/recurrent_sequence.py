@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import Role
 from interposer.core.types import DataType, TensorInfo, TensorShape
-from interposer.ops.activation import ActivationFunction
+from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.named_sizes import by_name, dimension_problems, matrix_operations, shape_of, sizes_by_letter
 from interposer.ops.recurrent import sequence_word
 
@@ -62,10 +62,10 @@ class _Sequence(Op):
         default=(), doc="The activation functions of the first, then of the second direction; empty for the defaults."
     )
     activation_a: tuple[float, ...] = attribute(
-        default=(), doc="The first parameters of the activation functions; empty means 1 for all."
+        default=(), doc="The first parameters of the activation functions; empty for those of Activation."
     )
     activation_b: tuple[float, ...] = attribute(
-        default=(), doc="The second parameters of the activation functions; empty means 1 for all."
+        default=(), doc="The second parameters of the activation functions; empty for those of Activation."
     )
     clip: float = attribute(default=0.0, ge=0.0, doc="Bound of the arguments of the gates' functions; 0 means none.")
 
@@ -80,8 +80,10 @@ class _Sequence(Op):
         Those of the first direction come first.
         """
         functions = self.activations or self.defaults * self.directions
-        ones = (1.0,) * len(functions)
-        return tuple(zip(functions, self.activation_a or ones, self.activation_b or ones, strict=True))
+        by_default = [Activation(function) for function in functions]
+        a = self.activation_a or [activation.a for activation in by_default]
+        b = self.activation_b or [activation.b for activation in by_default]
+        return tuple(zip(functions, a, b, strict=True))
 
     def _words(self) -> Mapping[str, str]:
         state = "DBH" if self.time_major else "BDH"

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from tests.frontends.onnx.models import agree, needs_onnx, ours, single, theirs
 
@@ -37,6 +38,23 @@ def test_operators_of_one_operand(op):
 def test_operators_of_positive_numbers(op):
     x = real(3, 4, low=1.0, high=5.0)
     agree(single(op, x), x)
+
+
+@pytest.mark.parametrize("bounds_are_inputs", [False, True])
+@pytest.mark.parametrize(("low", "high"), [(np.nan, 1), (-1, np.nan), (np.nan, np.nan), (None, np.nan)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_bound_that_is_nan_does_not_clip(low, high, dtype, bounds_are_inputs):
+    x = np.array([-7, 0, 7, np.nan], dtype)
+    operands = [x, *(None if bound is None else np.array(bound, dtype) for bound in (low, high))]
+    clip = single("Clip", *operands)
+    if bounds_are_inputs:
+        while clip.graph.initializer:
+            bound = clip.graph.initializer.pop()
+            clip.graph.input.append(helper.make_tensor_value_info(bound.name, bound.data_type, []))
+    feeds = {f"x{i}": operand for i, operand in enumerate(operands) if operand is not None}
+    [y] = ours(clip, *(feeds[value.name] for value in clip.graph.input))
+    bounds = (-np.inf if low is None or np.isnan(low) else low, np.inf if np.isnan(high) else high)
+    np.testing.assert_array_equal(y, np.clip(x, *bounds))
 
 
 @pytest.mark.parametrize("op", ["Acos", "Asin", "Atanh"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import numpy as np
+
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
 from interposer.frontends.axes import checked_axis
@@ -16,7 +18,7 @@ from interposer.frontends.onnx.shaping import product
 from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
-from interposer.ops.elementwise import Maximum, Minimum, Multiplication, Prelu
+from interposer.ops.elementwise import ElementwiseUnary, Maximum, Minimum, Multiplication, Prelu, UnaryOperation, Where
 from interposer.ops.quantization import Cast
 
 __all__: list[str] = []
@@ -97,17 +99,31 @@ def clip_by_attributes(node: Node) -> Value:
 
 @operator("Clip", since=11)
 def clip(node: Node) -> Value:
-    """Convert Clip with its bounds as operands; bounds that are constants become a bounded ReLU."""
+    """Convert Clip with its bounds as operands; bounds that are constants become a bounded ReLU.
+
+    A bound that is NaN does not bound, as in ONNX Runtime.
+    """
     low, high = node.optional(1), node.optional(2)
     has_constant_bounds = all(bound is None or bound.constant is not None for bound in (low, high))
     if has_constant_bounds and node.info(0).dtype.is_float and node.info(0).dtype is not DataType.FLOAT64:
         return _clipped(
             node, *(None if node.optional(i) is None else float(node.number_of(i, "bound")) for i in (1, 2))
         )
+    low, high = _without_nan(node, low, -math.inf), _without_nan(node, high, math.inf)
     clamped_below = (
         node.value(0) if low is None else _bounded(node, Maximum(), node.value(0), low, is_last=high is None)
     )
     return clamped_below if high is None else _bounded(node, Minimum(), clamped_below, high, is_last=True)
+
+
+def _without_nan(node: Node, bound: Value | None, unbounded: float) -> Value | None:
+    """Return the bound, or the number `unbounded` if the bound is NaN."""
+    if bound is None or not bound.known.dtype.is_float:
+        return bound
+    if bound.constant is not None:
+        return node.scalar_like(unbounded, bound) if np.isnan(bound.constant).all() else bound
+    is_nan = node.step(ElementwiseUnary(UnaryOperation.IS_NAN), bound)
+    return node.step(Where(), is_nan, node.scalar_like(unbounded, bound), bound)
 
 
 def _bounded(node: Node, op: Maximum | Minimum, value: Value, bound: Value, is_last: bool) -> Value:
@@ -116,6 +132,7 @@ def _bounded(node: Node, op: Maximum | Minimum, value: Value, bound: Value, is_l
 
 def _clipped(node: Node, low: float | None, high: float | None) -> Value:
     x = node.value(0)
+    low, high = (None if bound is None or math.isnan(bound) else bound for bound in (low, high))
     if low == 0 and high is None:
         return node.result(RELU, x)
     if low is not None and high is not None and low <= high and math.isfinite(low) and math.isfinite(high):

@@ -94,7 +94,7 @@ def activated(node: Node, value: Value, name: str, given_parameters: Sequence[fl
     """
     if name in ("", "Clip"):
         low, high = [*given_parameters, None, None][:2]
-        limits = (-math.inf if low is None else low, math.inf if high is None else high)
+        limits = (_bound_or(low, -math.inf), _bound_or(high, math.inf))
         return value if not name else _bounded(node, value, *limits)
     if name not in _FUSED:
         raise ParseError(f"its activation is {name!r}; expected {', '.join(_FUSED)} or Clip")
@@ -102,6 +102,10 @@ def activated(node: Node, value: Value, name: str, given_parameters: Sequence[fl
     pairs = zip_longest(defaults, given_parameters[: len(defaults)] if name not in _UNPARAMETERIZED else ())
     parameters = [default if given is None else given for default, given in pairs]
     return node.step(Activation(function, *parameters), value)
+
+
+def _bound_or(bound: float | None, unbounded: float) -> float:
+    return unbounded if bound is None or math.isnan(bound) else bound
 
 
 def _bounded(node: Node, value: Value, low: float, high: float) -> Value:
