@@ -15,24 +15,42 @@ constexpr uint64_t kHuge = 2 << 20;
 
 uint64_t rounded(uint64_t bytes) { return std::max<uint64_t>(64, (bytes + 63) / 64 * 64); }
 
+char* mapped(uint64_t size) {
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  if (size >= kHuge) madvise(memory, size, MADV_HUGEPAGE);
+  return static_cast<char*>(memory);
+}
+
+char* allocated(const ipr_allocator& allocator, uint64_t size) {
+  void* memory = nullptr;
+  if (allocator.allocate(allocator.self, size, 64, &memory) != IPR_OK || memory == nullptr) throw std::bad_alloc();
+  std::memset(memory, 0, size);
+  return static_cast<char*>(memory);
+}
+
 }  // namespace
 
 Arena::Chunk::~Chunk() {
-  if (memory != nullptr) munmap(memory, size);
+  if (memory == nullptr) return;
+  if (allocator != nullptr) {
+    allocator->free(allocator->self, memory);
+  } else {
+    munmap(memory, size);
+  }
 }
 
 char* Arena::take(uint64_t bytes) {
   const uint64_t size = rounded(bytes);
   if (chunks_.empty() || chunks_.back()->size - chunks_.back()->used < size) {
     uint64_t least = chunks_.empty() ? 64 * 1024 : 2 * chunks_.back()->size;  // small networks allocate small chunks
+    if (allocator_) least = 64 * 1024;  // the rest of a chunk is not free, as untouched pages of the system are
     uint64_t wanted = std::max(size, std::min<uint64_t>(least, 8 * kHuge));
     wanted = wanted >= kHuge ? (wanted + kHuge - 1) / kHuge * kHuge : (wanted + 4095) / 4096 * 4096;
     auto made = std::make_shared<Chunk>();
-    void* memory = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    if (wanted >= kHuge) madvise(memory, wanted, MADV_HUGEPAGE);
-    made->memory = static_cast<char*>(memory);
+    made->memory = allocator_ ? allocated(*allocator_, wanted) : mapped(wanted);
     made->size = wanted;
+    made->allocator = allocator_;
     chunks_.push_back(std::move(made));
   }
   Chunk& chunk = *chunks_.back();

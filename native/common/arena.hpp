@@ -7,11 +7,14 @@
 #include <memory>
 #include <vector>
 
+#include "interposer/backend.h"
+
 namespace native {
 
 class Arena {
  public:
-  Arena() = default;
+  /// Take the chunks from the system, or from `allocator`, which outlives them.
+  explicit Arena(const ipr_allocator* allocator = nullptr) : allocator_(allocator) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -23,14 +26,18 @@ class Arena {
   /// destroyed.
   std::shared_ptr<const void> hold() const { return chunks_.back(); }
   uint64_t total() const { return total_; }
+  bool has_allocator() const { return allocator_ != nullptr; }
 
  private:
   struct Chunk {
     char* memory = nullptr;
     uint64_t size = 0, used = 0;
+    const ipr_allocator* allocator = nullptr;
 
     ~Chunk();
   };
+
+  const ipr_allocator* allocator_;
   std::vector<std::shared_ptr<Chunk>> chunks_;
   uint64_t total_ = 0;
 };

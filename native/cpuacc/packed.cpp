@@ -67,7 +67,7 @@ void remember(uint64_t sum, const Memory& memory, Packed::Piece piece) {
 const char* Packed::add(char* data, uint64_t bytes) {
   total_ += bytes;
   pieces_.push_back({data, bytes});
-  if (bytes < kLeastSharedBytes) return data;
+  if (bytes < kLeastSharedBytes || has_allocator()) return data;
   const uint64_t sum = checksum(data, bytes);
   for (auto& [memory, same] : alike(sum, bytes)) {
     if (std::memcmp(data, same, bytes) != 0) continue;
@@ -78,6 +78,13 @@ const char* Packed::add(char* data, uint64_t bytes) {
   }
   remember(sum, memory_.hold(), pieces_.back());
   return data;
+}
+
+char* Packed::copy(const void* data, uint64_t bytes) {
+  total_ += bytes;
+  char* made = memory_.take(bytes);
+  std::memcpy(made, data, bytes);
+  return made;
 }
 
 const char* Packed::refer(const char* data, uint64_t bytes) {

@@ -19,6 +19,10 @@ class Packed {
     uint64_t size;
   };
 
+  /// Take the memory from the system, or from `allocator`, which outlives this object. Memory of an allocator is not
+  /// shared with other programs.
+  explicit Packed(const ipr_allocator* allocator) : memory_(allocator) {}
+
   /// Return zeroed bytes, aligned to 64, for the next piece.
   char* take(uint64_t bytes) { return memory_.take(bytes); }
   /// Complete the piece that `take` returned last, and return its address. If another program has a piece with the same
@@ -29,8 +33,13 @@ class Packed {
   /// Use bytes that outlive the program, such as those of a mapped blob, as the next piece.
   const char* refer(const char* data, uint64_t bytes);
 
+  /// Return memory, aligned to 64, for a copy of a constant that is no piece. `take` was not called since the last
+  /// `add`.
+  char* copy(const void* data, uint64_t bytes);
+  bool has_allocator() const { return memory_.has_allocator(); }
+
   const std::vector<Piece>& pieces() const { return pieces_; }
-  /// Bytes of all pieces, including shared ones.
+  /// Bytes of all pieces and copies, including shared ones.
   uint64_t total() const { return total_; }
 
  private:

@@ -34,15 +34,6 @@ struct Divided {
   }
 };
 
-std::shared_ptr<void> copy_of(const Tensor& constant) {
-  const size_t size = constant.bytes();
-  std::shared_ptr<char> copy(static_cast<char*>(::operator new(size, std::align_val_t(64))),
-                             [](char* memory) { ::operator delete(memory, std::align_val_t(64)); });
-  std::memcpy(copy.get(), constant.data, size);
-  if (constant.is_mapped()) native::release_pages(constant.data, size);
-  return copy;
-}
-
 }  // namespace
 
 Plan::Plan(const Graph& graph, const Settings& settings, Packed& packed, const Restored* restored, native::Pool* pool)
@@ -64,21 +55,30 @@ Buffer Plan::buffer(int tensor) {
   if (tensor < 0 || values_[size_t(tensor)].base != 0) return made;
   Value& value = values_[size_t(tensor)];
   const Tensor& constant = graph[tensor];
-  if (value.first == 0 || constant.owner) return made;  // already copied, or owned by the program
+  if (value.first == 0) return made;  // already copied
+  if (constant.owner) {
+    if (packed_.has_allocator()) copy(value, constant);
+    return made;  // without an allocator, the program owns it
+  }
   if (value.bytes > kLargestCopiedConstant) {
-    if (!constant.is_aligned(ipr::item_size(constant.dtype))) {  // not in `packed_`: blobs do not depend on addresses
-      copies_.push_back(copy_of(constant));
-      value.place = reinterpret_cast<uint64_t>(copies_.back().get());
-      value.first = 0;
-    } else {
+    if (constant.is_aligned(ipr::item_size(constant.dtype))) {
       reads_constants_ = true;
+    } else {
+      copy(value, constant);
     }
     return made;
   }
-  auto copy = [&](void* to) { std::memcpy(to, constant.data, value.bytes); };
-  value.place = reinterpret_cast<uint64_t>(pack(value.bytes, copy));
+  auto fill = [&](void* to) { std::memcpy(to, constant.data, value.bytes); };
+  value.place = reinterpret_cast<uint64_t>(pack(value.bytes, fill));
   value.first = 0;
   return made;
+}
+
+/// Copy a constant, but not as a piece, because blobs must not depend on its address.
+void Plan::copy(Value& value, const Tensor& constant) {
+  value.place = reinterpret_cast<uint64_t>(packed_.copy(constant.data, value.bytes));
+  value.first = 0;
+  if (constant.is_mapped()) native::release_pages(constant.data, value.bytes);
 }
 
 Buffer Plan::temporary(uint64_t bytes) {

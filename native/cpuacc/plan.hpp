@@ -31,8 +31,6 @@ class Plan : public Builder {
   std::vector<int64_t> take_in_place() { return std::move(in_place_); }
   /// Return whether steps read constants in the memory of the host.
   bool reads_constants() const { return reads_constants_; }
-  /// Copies of large constants that steps read, but that the host does not have at aligned addresses.
-  std::vector<std::shared_ptr<void>> take_copies() { return std::move(copies_); }
 
  private:
   /// A value, or a part of another value: `offset` bytes after the beginning of `parent`.
@@ -50,6 +48,7 @@ class Plan : public Builder {
   };
 
   const void* restore(uint64_t bytes);
+  void copy(Value& value, const Tensor& constant);
   Place find(int id) const;
   bool is_border(int root) const { return values_[size_t(root)].base != 1; }
   void join(int child, int parent, uint64_t offset);
@@ -68,7 +67,6 @@ class Plan : public Builder {
   const Node* node_ = nullptr;
   uint64_t restored_offset_ = 0;
   uint64_t arena_bytes_ = 0;
-  std::vector<std::shared_ptr<void>> copies_;
   bool reads_constants_ = false;
   std::vector<int64_t> in_place_;
 };

@@ -101,15 +101,19 @@ class CpuAcc : public ipr::Backend {
   }
 
   std::unique_ptr<ipr::Executable> compile(const ipr::Graph& offered, const ipr::Options& options) override {
-    Settings wanted = settings(options);
-    auto make = [&](const Choices& choices) {
-      wanted.choices = choices;
-      return std::make_unique<Program>(prepared(offered, wanted), wanted, pool(wanted.threads));
-    };
-    constexpr double seconds[] = {0, 0.1, 1};  // of measurement for each alternative, by tuning level
-    std::unique_ptr<Program> made = wanted.tuning > 0 ? tuned(make, seconds[wanted.tuning]) : make({});
-    made->signature = signature_of(offered);
-    return made;
+    return compiled(offered, settings(options));
+  }
+
+  bool takes_allocators() const override { return true; }
+
+  std::unique_ptr<ipr::Executable> compile_in(const ipr_allocator& allocator, const ipr::Graph& offered,
+                                              const ipr::Options& options) override {
+    return compiled(offered, with(allocator, settings(options)));
+  }
+
+  std::unique_ptr<ipr::Executable> restore_in(const ipr_allocator& allocator, const void* data, uint64_t size,
+                                              const ipr::Graph* offered, const ipr::Options& options) override {
+    return restored(data, size, offered, with(allocator, settings(options)));
   }
 
   bool has_blobs() const override { return true; }
@@ -133,21 +137,40 @@ class CpuAcc : public ipr::Backend {
 
   std::unique_ptr<ipr::Executable> restore(const void* data, uint64_t size, const ipr::Graph* offered,
                                            const ipr::Options& options) override {
+    return restored(data, size, offered, settings(options));
+  }
+
+ private:
+  std::unique_ptr<Program> compiled(const ipr::Graph& offered, Settings wanted) {
+    auto make = [&](const Choices& choices) {
+      wanted.choices = choices;
+      return std::make_unique<Program>(prepared(offered, wanted), wanted, pool(wanted.threads));
+    };
+    constexpr double seconds[] = {0, 0.1, 1};  // of measurement for each alternative, by tuning level
+    std::unique_ptr<Program> made = wanted.tuning > 0 ? tuned(make, seconds[wanted.tuning]) : make({});
+    made->signature = signature_of(offered);
+    return made;
+  }
+
+  std::unique_ptr<Program> restored(const void* data, uint64_t size, const ipr::Graph* offered, Settings wanted) {
     if (!offered) throw ipr::Error("a compiled subgraph needs its network", IPR_INVALID_ARGUMENT);
     BlobContent content = content_of(data, size);
     if (content.signature != signature_of(*offered))
       throw ipr::Error("the compiled subgraph does not belong to this network", IPR_STALE);
-    Settings wanted = settings(options);
     wanted.choices = content.choices;
     const bool is_aligned = reinterpret_cast<uintptr_t>(content.restored.data) % 64 == 0;
-    content.restored.in_place = host.lasting_blobs() && is_aligned && size >= kLeastMappedBytes;
+    content.restored.in_place = !wanted.allocator && host.lasting_blobs() && is_aligned && size >= kLeastMappedBytes;
     auto made = std::make_unique<Program>(prepared(*offered, wanted), wanted, pool(wanted.threads), &content.restored);
     made->signature = content.signature;
     if (content.restored.in_place) made->flags |= IPR_EXECUTABLE_READS_BLOB;
     return made;
   }
 
- private:
+  static Settings with(const ipr_allocator& allocator, Settings settings) {
+    settings.allocator = &allocator;
+    return settings;
+  }
+
   Settings settings(const ipr::Options& options) const {
     Settings found = defaults_;
     int64_t threads = number(options, "NumberOfThreads", defaults_.threads, 0, 256);

@@ -62,7 +62,7 @@ int parts_for(const Settings& settings, double nanoseconds) {
 }
 
 Program::Program(Graph graph, const Settings& settings, native::Pool* pool, const Restored* restored)
-    : pool_(pool), threads_(settings.threads), choices_(settings.choices) {
+    : packed_(settings.allocator), pool_(pool), threads_(settings.threads), choices_(settings.choices) {
   Plan plan(graph, settings, packed_, restored, pool);
   for (const Node& node : graph.nodes) {
     Refusal why;
@@ -81,8 +81,7 @@ Program::Program(Graph graph, const Settings& settings, native::Pool* pool, cons
     parallel_ = parallel_ || step.max_parts > 1;
   }
   for (const Tensor& tensor : graph.tensors)
-    if (tensor.owner) pass_constants_.push_back(tensor.owner);
-  for (std::shared_ptr<void>& copy : plan.take_copies()) pass_constants_.push_back(std::move(copy));
+    if (tensor.owner && !packed_.has_allocator()) pass_constants_.push_back(tensor.owner);
   for (const std::vector<int>* side : {&graph.inputs, &graph.outputs})
     for (int tensor : *side) border_.push_back({graph[tensor].bytes(), graph[tensor].dtype});
   arena_bytes_ = plan.arena_bytes();

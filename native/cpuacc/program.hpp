@@ -52,7 +52,7 @@ class Program : public ipr::Executable {
   std::vector<Step> steps_;
   Profile profile_{steps_};
   Packed packed_;
-  std::vector<std::shared_ptr<void>> pass_constants_;  // constants that passes created
+  std::vector<std::shared_ptr<void>> pass_constants_;  // constants that passes created; empty with an allocator
   native::Pool* pool_;
   int threads_;
   Choices choices_;

@@ -163,10 +163,11 @@ class Choices {
 struct Settings {
   Isa isa = Isa::baseline;
   int threads = 1;
-  bool fast_requantization = false;  // quantized results may differ by one
-  bool fast_math = false;            // products may round operands to bfloat16
-  int tuning = 0;                    // 0: use the cost model; more: time the alternatives
-  Choices choices;                   // the result of tuning
+  bool fast_requantization = false;          // quantized results may differ by one
+  bool fast_math = false;                    // products may round operands to bfloat16
+  int tuning = 0;                            // 0: use the cost model; more: time the alternatives
+  Choices choices;                           // the result of tuning
+  const ipr_allocator* allocator = nullptr;  // of the memory that a program holds; nullptr: the system
 };
 
 /// The number of parts into which work should be divided, given its estimated nanoseconds on one thread.

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <new>
 #include <string>
 #include <thread>
 
@@ -68,6 +70,40 @@ TEST(Arena, reuses_memory_that_is_given_back) {
   char* again = arena.take(1000);
   EXPECT_EQ(again, memory);
   EXPECT_EQ(again[999], 0);
+}
+
+struct Lender {
+  std::map<void*, uint64_t> lent;
+  bool is_empty = false;
+  ipr_allocator table{sizeof(ipr_allocator), this, IPR_MEMORY_HOST, 0, &allocate, &free};
+
+  static int32_t allocate(void* self, uint64_t size, uint64_t alignment, void** out) {
+    Lender& lender = *static_cast<Lender*>(self);
+    if (lender.is_empty) return IPR_OUT_OF_MEMORY;
+    *out = ::operator new(size, std::align_val_t(alignment));
+    std::memset(*out, 0xa5, size);
+    lender.lent[*out] = size;
+    return IPR_OK;
+  }
+  static void free(void* self, void* memory) {
+    static_cast<Lender*>(self)->lent.erase(memory);
+    ::operator delete(memory, std::align_val_t(64));
+  }
+};
+
+TEST(Arena, takes_zeroed_chunks_from_an_allocator_and_frees_them) {
+  Lender lender;
+  {
+    Arena arena(&lender.table);
+    for (uint64_t bytes : {1, 100'000, 1'000'000}) {
+      char* memory = arena.take(bytes);
+      for (uint64_t n = 0; n < bytes; ++n) ASSERT_EQ(memory[n], 0);
+    }
+    EXPECT_EQ(lender.lent.size(), 3u);
+    lender.is_empty = true;
+    EXPECT_THROW(arena.take(10'000'000), std::bad_alloc);
+  }
+  EXPECT_TRUE(lender.lent.empty());
 }
 
 struct Count {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -187,3 +190,108 @@ def test_a_backend_refuses_with_a_reason() -> None:
         )
     finally:
         process_registry().deregister("Proud")
+
+
+# --- a backend that compiles ------------------------------------------------------------------------------------------
+
+
+def dense(units: int = 300) -> Network:
+    """Two layers with weights that are large enough to be packed, and tensors between them."""
+    network, random = Network("dense"), np.random.default_rng(0)
+    value = network.add_input_layer(0, TensorInfo((40, units)), name="x")
+    for _ in range(2):
+        weights = network.add_constant_layer(random.normal(size=(units, units)).astype(np.float32) / units)
+        value = network.add_softmax_layer(network.add_fully_connected_layer(value, weights))
+    network.add_output_layer(0, value, name="y")
+    return network
+
+
+WEIGHT_BYTES = 2 * 300 * 300 * 4
+ROWS = np.linspace(-1, 1, 40 * 300, dtype=np.float32).reshape(40, 300)
+
+
+def allocating(allocator: CustomAllocator) -> Runtime:
+    return Runtime(CreationOptions(custom_allocators={"CpuAcc": allocator}))
+
+
+@pytest.mark.usefixtures("cpuacc")
+def test_weights_and_workspaces_of_cpuacc_come_from_the_allocator_and_go_back() -> None:
+    expected = ip.load(dense(), ["CpuAcc"]).run([ROWS])[0]
+    for _ in ("compiled", "restored from the cache"):
+        allocator = Counting()
+        with allocating(allocator) as runtime:
+            model = ip.load(dense(), ["CpuAcc"], runtime=runtime)
+            weights = sum(memory.nbytes for memory in allocator.out)
+            assert weights >= WEIGHT_BYTES
+            np.testing.assert_array_equal(model.run([ROWS])[0], expected)
+            workspace = sum(memory.nbytes for memory in allocator.out) - weights
+            assert workspace >= 2 * ROWS.nbytes  # the tensors between the layers
+            assert weights + workspace >= model.memory().parts["CpuAcc"] - 100_000  # the rest are tables
+            model.close()
+        del model
+        gc.collect()
+        assert allocator.out == []
+
+
+@pytest.mark.usefixtures("cpuacc")
+def test_a_saved_network_is_restored_to_the_allocator(tmp_path: Path) -> None:
+    with ip.load(dense(), ["CpuAcc"]) as model:
+        model.save(tmp_path / "dense.ipnet")
+        expected = model.run([ROWS])[0]
+    allocator = Counting()
+    with allocating(allocator) as runtime, ip.load(tmp_path / "dense.ipnet", runtime=runtime) as model:
+        np.testing.assert_array_equal(model.run([ROWS])[0], expected)
+        assert sum(memory.nbytes for memory in allocator.out) >= WEIGHT_BYTES + 2 * ROWS.nbytes
+
+
+@pytest.mark.usefixtures("cpuacc")
+def test_the_allocator_of_one_runtime_is_not_that_of_another() -> None:
+    first, second = Counting(), Counting()
+    with allocating(first) as one, allocating(second) as two, Runtime() as without:
+        models = [ip.load(dense(), ["CpuAcc"], runtime=runtime) for runtime in (one, without, two)]
+        results = [model.run([ROWS])[0] for model in models]
+        sizes = [sum(memory.nbytes for memory in allocator.out) for allocator in (first, second)]
+        assert sizes[0] == sizes[1] >= WEIGHT_BYTES
+        models.pop(0).close()
+        gc.collect()
+        assert sum(memory.nbytes for memory in second.out) == sizes[1]
+        for model in models:
+            np.testing.assert_array_equal(model.run([ROWS])[0], results[0])
+
+
+@pytest.mark.usefixtures("cpuacc")
+def test_each_concurrent_run_has_a_workspace_of_the_allocator() -> None:
+    allocator = Counting()
+    with allocating(allocator) as runtime, ip.load(dense(), ["CpuAcc"], runtime=runtime) as model:
+        expected = model.run([ROWS])[0]
+        with ThreadPoolExecutor(4) as pool:
+            for result in pool.map(lambda _: model.run([ROWS])[0], range(40)):
+                np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.usefixtures("cpuacc")
+def test_what_an_allocator_gave_wrong_for_a_workspace_is_an_error_of_the_run() -> None:
+    class Short(Counting):
+        armed = False
+
+        def allocate(self, size: int, alignment: int) -> Array:
+            memory = super().allocate(size, alignment)
+            return memory[:-1] if self.armed else memory
+
+    allocator = Short()
+    with allocating(allocator) as runtime:
+        optimized = ip.optimize(dense(), ["CpuAcc"], runtime.device_spec)
+        network = runtime.load_network(optimized)
+        allocator.armed = True
+        with pytest.raises(ExecutionError, match="the custom allocator of backend CpuAcc gave uint8"):
+            runtime.enqueue_workload(network, {0: ROWS})
+        allocator.armed = False
+        assert runtime.enqueue_workload(network, {0: ROWS})[0].shape == (40, 300)
+
+
+@pytest.mark.usefixtures("cpuacc")
+def test_cpuacc_refuses_strategies_because_it_plans_its_memory_itself() -> None:
+    assert refusal(memory_strategies={"CpuAcc": "Constant"}) == (
+        "backend CpuAcc does not use the memory strategy 'Constant': it plans the memory of the layers that it "
+        "compiles itself, and does not declare SingleAxisPacking"
+    )

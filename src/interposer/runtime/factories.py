@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-import numpy as np
-
 from interposer.backend import (
     DEFAULT_FACTORY,
     ArenaMemoryManager,
@@ -28,6 +26,7 @@ from interposer.backend import (
     WorkloadInfo,
     own_factory_id,
 )
+from interposer.backend.allocator import allocated
 from interposer.backend.contracts import checked
 from interposer.backend.memory import ALIGNMENT
 from interposer.core.constants import aligned, share
@@ -35,7 +34,6 @@ from interposer.core.errors import (
     BackendContractError,
     ExecutionError,
     InterposerError,
-    InvalidArgumentError,
     LoadError,
 )
 from interposer.core.types import Array, DataLayout, TensorInfo
@@ -431,26 +429,9 @@ def _arena(
         return ArenaMemoryManager(strategy=strategy)
 
     def allocate(size: int) -> Array:
-        memory: object = allocator.allocate(size, ALIGNMENT)
-        error = _memory_problem(memory, size)
-        if error is None:
-            return memory  # type: ignore[return-value] # an array, as checked above
-        if isinstance(memory, np.ndarray):
-            allocator.free(memory)
-        raise InvalidArgumentError(f"the custom allocator of backend {backend} gave {error}")
+        return allocated(allocator, size, ALIGNMENT, backend)
 
     return ArenaMemoryManager(allocate, allocator.free, strategy)
-
-
-def _memory_problem(memory: object, size: int) -> str | None:
-    """Return what is wrong with memory that a custom allocator returned for `size` bytes, or None if it is valid."""
-    if not isinstance(memory, np.ndarray) or memory.dtype != np.uint8 or memory.shape != (size,):
-        description = f"{memory.dtype}{list(memory.shape)}" if isinstance(memory, np.ndarray) else type(memory).__name__
-        return f"{description}; expected an array of {size} times uint8"
-    if memory.ctypes.data % ALIGNMENT or not (memory.flags.c_contiguous and memory.flags.writeable):
-        requirement = f"contiguous memory that can be written to, at a multiple of {ALIGNMENT}"
-        return f"memory at {memory.ctypes.data:#x}; expected {requirement}"
-    return None
 
 
 class _OwnHandles(TensorHandleFactory):

@@ -761,6 +761,27 @@ typedef struct ipr_allocator_api {
   int32_t (*use)(void* self, void* pool, const ipr_allocator* allocator, ipr_error* error);
 } ipr_allocator_api;
 
+/* ---- Extension "ipr.executable_memory/1": what executables hold, from an allocator of the user ----------------------- */
+
+#define IPR_EXT_EXECUTABLE_MEMORY "ipr.executable_memory/1"
+
+/* The host takes the workspace and the tensors of runs from the allocator itself. With this extension, the same allocator
+ * gives an executable the memory that it holds between runs, such as packed weights. */
+typedef struct ipr_executable_memory_api {
+  uint64_t struct_size;
+
+  /* Like `compile`, but allocate all memory for the values of constants that the executable holds with this allocator,
+   * which is valid until the executable is released. Memory that is freed before the function returns may come from
+   * elsewhere. IPR_OUT_OF_MEMORY if the allocator fails. */
+  int32_t (*compile)(void* self, const ipr_graph* graph, const ipr_options* options, const ipr_allocator* allocator,
+                     ipr_executable* out, ipr_error* error);
+
+  /* The same for `restore` of "ipr.blobs/1". The executable must not read the bytes after the call. NULL if the backend
+   * has no blobs. */
+  int32_t (*restore)(void* self, const void* data, uint64_t size, const ipr_graph* graph, const ipr_options* options,
+                     const ipr_allocator* allocator, ipr_executable* out, ipr_error* error);
+} ipr_executable_memory_api;
+
 /* ---- Extension "ipr.in_place/1": outputs in the memory of inputs ------------------------------------------------- */
 
 #define IPR_EXT_IN_PLACE "ipr.in_place/1"
@@ -935,6 +956,7 @@ IPR_LAST(ipr_factories, release, 56);
 IPR_LAST(ipr_handles_api, export_memory, 128);
 IPR_LAST(ipr_allocator, free, 32);
 IPR_LAST(ipr_allocator_api, use, 16);
+IPR_LAST(ipr_executable_memory_api, restore, 16);
 IPR_LAST(ipr_in_place_api, inputs_of_outputs, 8);
 IPR_LAST(ipr_interval, reserved, 76);
 IPR_LAST(ipr_counter, reserved, 92);

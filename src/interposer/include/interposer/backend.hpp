@@ -781,6 +781,18 @@ class Backend {
     throw Error("blobs cannot be restored", IPR_UNSUPPORTED);
   }
 
+  /// Return whether executables can hold their memory in that of an allocator: `compile_in` and `restore_in`, which are
+  /// `compile` and `restore` with the allocator. It is valid until the executable is destroyed.
+  virtual bool takes_allocators() const { return false; }
+  virtual std::unique_ptr<Executable> compile_in(const ipr_allocator&, const Graph&, const Options&) {
+    throw Error("executables do not use allocators", IPR_UNSUPPORTED);
+  }
+  /// The executable must not read the bytes after the call.
+  virtual std::unique_ptr<Executable> restore_in(const ipr_allocator&, const void*, uint64_t, const Graph*,
+                                                 const Options&) {
+    throw Error("blobs cannot be restored", IPR_UNSUPPORTED);
+  }
+
   /// What the backend measures, or nullptr; the same object as long as the library is open.
   virtual Profiler* profiler() { return nullptr; }
 
@@ -983,6 +995,7 @@ class Bridge {
       if (wanted == IPR_EXT_CONTEXT && at(self).has_contexts()) found = &contexts();
       else if (wanted == IPR_EXT_BLOBS && at(self).has_blobs()) found = &blobs();
       else if (wanted == IPR_EXT_HANDLES && at(self).has_handles()) found = &handles();
+      else if (wanted == IPR_EXT_EXECUTABLE_MEMORY && at(self).takes_allocators()) found = &executable_memory();
       else if (wanted == IPR_EXT_IN_PLACE && at(self).works_in_place()) found = &in_place();
       else if (wanted == IPR_EXT_PROFILING && at(self).profiler()) found = &profiling();
       else found = at(self).extension(wanted);
@@ -1042,6 +1055,27 @@ class Bridge {
     return guarded(error, [&] {
       Graph given(graph);
       give_executable(out, at(self).restore(data, size, graph ? &given : nullptr, Options(options)));
+    });
+  }
+
+  static const ipr_executable_memory_api& executable_memory() {
+    static const ipr_executable_memory_api table = {sizeof(ipr_executable_memory_api), &compile_in, &restore_in};
+    return table;
+  }
+
+  static int32_t compile_in(void* self, const ipr_graph* graph, const ipr_options* options,
+                            const ipr_allocator* allocator, ipr_executable* out, ipr_error* error) {
+    return guarded(error,
+                   [&] { give_executable(out, at(self).compile_in(*allocator, Graph(graph), Options(options))); });
+  }
+
+  static int32_t restore_in(void* self, const void* data, uint64_t size, const ipr_graph* graph,
+                            const ipr_options* options, const ipr_allocator* allocator, ipr_executable* out,
+                            ipr_error* error) {
+    return guarded(error, [&] {
+      Graph given(graph);
+      const Graph* offered = graph ? &given : nullptr;
+      give_executable(out, at(self).restore_in(*allocator, data, size, offered, Options(options)));
     });
   }
 

@@ -610,6 +610,33 @@ pub mod raw {
     }
 
     #[repr(C)]
+    pub struct ipr_executable_memory_api {
+        pub struct_size: u64,
+        pub compile: Option<
+            unsafe extern "C" fn(
+                Raw,
+                *const ipr_graph,
+                *const ipr_options,
+                *const ipr_allocator,
+                *mut ipr_executable,
+                *mut ipr_error,
+            ) -> i32,
+        >,
+        pub restore: Option<
+            unsafe extern "C" fn(
+                Raw,
+                *const c_void,
+                u64,
+                *const ipr_graph,
+                *const ipr_options,
+                *const ipr_allocator,
+                *mut ipr_executable,
+                *mut ipr_error,
+            ) -> i32,
+        >,
+    }
+
+    #[repr(C)]
     pub struct ipr_in_place_api {
         pub struct_size: u64,
         pub inputs_of_outputs: Option<unsafe extern "C" fn(Raw, Raw, u64, *mut i64, *mut ipr_error) -> i32>,

@@ -130,6 +130,7 @@ EXT_CONTEXT: Final = b"ipr.context/1"
 EXT_BLOBS: Final = b"ipr.blobs/1"
 EXT_HANDLES: Final = b"ipr.handles/1"
 EXT_ALLOCATOR: Final = b"ipr.allocator/1"
+EXT_EXECUTABLE_MEMORY: Final = b"ipr.executable_memory/1"
 EXT_IN_PLACE: Final = b"ipr.in_place/1"
 EXT_PROFILING: Final = b"ipr.profiling/1"
 
@@ -485,6 +486,12 @@ class AllocatorApi(ctypes.Structure):
     _fields_ = [("struct_size", c_uint64), ("accept", c_void_p), ("use", c_void_p)]
 
 
+class ExecutableMemoryApi(ctypes.Structure):
+    """The C struct ``ipr_executable_memory_api``: extension ``ipr.executable_memory/1``, executables in such memory."""
+
+    _fields_ = [("struct_size", c_uint64), ("compile", c_void_p), ("restore", c_void_p)]
+
+
 class InPlaceApi(ctypes.Structure):
     """The C struct ``ipr_in_place_api``: extension ``ipr.in_place/1``, outputs in the memory of inputs."""
 
@@ -543,7 +550,8 @@ STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "ipr_host_extension": HostExtension, "ipr_host": Host, "ipr_backend": Backend, "ipr_network": Network,
     "ipr_context_api": ContextApi, "ipr_blob": Blob, "ipr_text": Text, "ipr_blobs_api": BlobsApi,
     "ipr_factory": Factory, "ipr_factories": Factories, "ipr_handles_api": HandlesApi, "ipr_allocator": Allocator,
-    "ipr_allocator_api": AllocatorApi, "ipr_in_place_api": InPlaceApi, "ipr_interval": Interval,
+    "ipr_allocator_api": AllocatorApi, "ipr_executable_memory_api": ExecutableMemoryApi,
+    "ipr_in_place_api": InPlaceApi, "ipr_interval": Interval,
     "ipr_counter": Counter, "ipr_counters": Counters, "ipr_clock": Clock, "ipr_profiling_api": ProfilingApi,
 }  # fmt: skip
 """The structs of the header, by their names in C."""
@@ -591,6 +599,8 @@ FUNCTIONS: Final[dict[str, Any]] = {
     "export_memory": CFUNCTYPE(c_int32, _P, _P, c_uint64, c_uint32, _P, _P),
     "accept": CFUNCTYPE(c_int32, _P, c_uint32, _P),
     "use": CFUNCTYPE(c_int32, _P, _P, _P, _P),
+    "compile_in": CFUNCTYPE(c_int32, _P, _P, _P, _P, _P, _P),
+    "restore_in": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P, _P, _P, _P, _P),
     "inputs_of_outputs": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P, _P),
     "describe_counters": CFUNCTYPE(c_int32, _P, _P, _P),
     "enable": CFUNCTYPE(c_int32, _P, c_int32, _P),

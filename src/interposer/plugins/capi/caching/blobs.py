@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from interposer.backend.allocator import CustomAllocator
 from interposer.backend.capabilities import Options
 from interposer.core.addresses import address_of
 from interposer.core.cache import CHUNK, Streamed
@@ -22,6 +23,7 @@ from interposer.plugins.capi.abi.images import ImageGraph
 from interposer.plugins.capi.abi.located import located
 from interposer.plugins.capi.abi.reading import MAX_BYTES, read, read_text
 from interposer.plugins.capi.library.executable import Executable
+from interposer.plugins.capi.library.lent_allocator import lent_memory
 from interposer.plugins.capi.library.library import Library
 from interposer.plugins.capi.library.option_tables import OptionTable, checked_options
 
@@ -128,8 +130,16 @@ class Blobs:
                 raise
         return None
 
-    def restore(self, blob: Blob, view: SubgraphView | None = None, options: Options | None = None) -> Executable:
+    def restore(
+        self,
+        blob: Blob,
+        view: SubgraphView | None = None,
+        options: Options | None = None,
+        allocator: CustomAllocator | None = None,
+    ) -> Executable:
         """Restore a compiled part from its bytes. `view` is the part, which is optional unless the blob needs it.
+
+        The result holds its memory in that of `allocator`, unless this is None or the plug-in does not support it.
 
         Raises:
             CallError: the plug-in failed; ``.status`` is ``abi.STALE`` or ``abi.CORRUPT`` if the blob is the cause.
@@ -139,17 +149,22 @@ class Blobs:
             raise InvalidArgumentError("this blob has no constants in it; restore it with the part that was compiled")
         option_table, flat = self._options(options), None
         if view is None:
-            return self.restore_tables(blob, None, option_table, self._owner)
+            return self.restore_tables(blob, None, option_table, self._owner, allocator)
         flat = FlatGraph.of(view, **self._library.table_rules)
         if abi.Cap.WANTS_HASHES in self._library.info.capabilities:
             flat.hash_constants()
         with located(flat):
-            return self.restore_tables(blob, flat, option_table, self._owner)
+            return self.restore_tables(blob, flat, option_table, self._owner, allocator)
 
     def restore_tables(
-        self, blob: Blob, flat: FlatGraph | ImageGraph | None, table: OptionTable, owner: object
+        self,
+        blob: Blob,
+        flat: FlatGraph | ImageGraph | None,
+        table: OptionTable,
+        owner: object,
+        allocator: CustomAllocator | None = None,
     ) -> Executable:
-        """Restore a compiled part from a blob; the result keeps `owner` alive.
+        """Restore a compiled part from a blob, as `restore` does; the result keeps `owner` alive.
 
         `flat` is the graph of the part, or None if the blob needs none; it is not validated. `table` has the options.
 
@@ -158,9 +173,15 @@ class Blobs:
         """
         out = abi.Executable(struct_size=ctypes.sizeof(abi.Executable))
         address = None if flat is None else flat.address
+        functions, lent = lent_memory(self._library, allocator)
+        restore = self._functions["restore"]
+        lent_address: tuple[int, ...] = ()
+        if lent is not None and "restore" in functions:
+            restore, lent_address = functions["restore"], (lent.address,)
+        arguments = (*_bytes(blob), address, table.address, *lent_address, ctypes.addressof(out))
         with self._library.serialized():
-            self._call("restore", *_bytes(blob), address, table.address, ctypes.addressof(out))
-            return Executable(self._library, out, flat, owner, blob.data)
+            self._library.call("restore", restore, self._library.self, *arguments)
+            return Executable(self._library, out, flat, owner, blob.data, lent)
 
     def _options(self, options: Options | None) -> OptionTable:
         library = self._library

@@ -21,6 +21,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from interposer.backend.allocator import CustomAllocator
 from interposer.backend.capabilities import Options
 from interposer.core.cache import (
     LARGEST,
@@ -201,7 +202,9 @@ class PartKeeper:
         digest = hashlib.sha256(json.dumps(self._origin, sort_keys=True).encode()).hexdigest()
         return f"{FOLDER}/{digest[:32]}{self._outline}"
 
-    def restored(self, tables: FlatGraph | ImageGraph, owner: object) -> Executable | None:
+    def restored(
+        self, tables: FlatGraph | ImageGraph, owner: object, allocator: CustomAllocator | None = None
+    ) -> Executable | None:
         """Return the compiled part from the cache; None if it is not cached or no longer usable.
 
         `tables` are those of the part, and the result keeps `owner` alive.
@@ -215,7 +218,7 @@ class PartKeeper:
         try:
             blob = read_part(content).blob
             with trial(self.name, self._folder) as allowed:
-                return self._blobs.restore_tables(blob, tables, self._options, owner) if allowed else None
+                return self._blobs.restore_tables(blob, tables, self._options, owner, allocator) if allowed else None
         except (ValueError, KeyError, TypeError, InterposerError) as error:
             _log.info("a part that %s compiled before is compiled again: %s", self._origin["backend"], error)
             return None

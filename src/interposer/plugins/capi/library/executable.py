@@ -18,6 +18,7 @@ from interposer.plugins.capi.abi import structs as abi
 from interposer.plugins.capi.abi.calls import CallError, ErrorBuffer
 from interposer.plugins.capi.abi.flatten import FlatGraph
 from interposer.plugins.capi.abi.images import ImageGraph
+from interposer.plugins.capi.library.lent_allocator import LentAllocator
 from interposer.plugins.capi.library.library import Library
 from interposer.plugins.capi.library.wrong_values import invalid_value, sites_of
 
@@ -30,7 +31,8 @@ MOST_ALIGNMENT: Final = 1 << 21
 class Executable:
     """A result of ``compile`` or ``restore`` of a plug-in, which is released when nothing refers to it.
 
-    `blob` has the bytes that it was restored from, which it may read until it is released.
+    `blob` has the bytes that it was restored from, which it may read until it is released. Unless `allocator` is None,
+    the executable holds its memory in that of the allocator.
 
     `seconds` for one run and `memory` in bytes are estimates of the plug-in, or 0. `turn` is the lock of runs that must
     not be concurrent, or None.
@@ -43,13 +45,15 @@ class Executable:
         flat: FlatGraph | ImageGraph | None,
         owner: object = None,
         blob: bytes | memoryview = b"",
+        allocator: LentAllocator | None = None,
     ) -> None:
         self.library, self._owner = library, owner
         self.handle = out.handle
         flags = abi.ExecutableFlag(out.flags & sum(abi.ExecutableFlag))
         keeps = abi.ExecutableFlag.KEEPS_CONSTANTS in flags or abi.Cap.KEEPS_CONSTANTS in library.info.capabilities
         self.constants = [] if keeps or flat is None else flat.constants
-        number = library.hold(out, (self.constants, blob if abi.ExecutableFlag.READS_BLOB in flags else b""))
+        blob_in_use = blob if abi.ExecutableFlag.READS_BLOB in flags else b""
+        number = library.hold(out, (self.constants, blob_in_use, allocator))
         weakref.finalize(self, library.let_go, number).atexit = False
         self.concurrent = (
             abi.ExecutableFlag.CONCURRENT in flags or abi.Cap.CONCURRENT_EXECUTE in library.info.capabilities

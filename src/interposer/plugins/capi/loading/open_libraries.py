@@ -104,8 +104,8 @@ def shared_backend(
 ) -> DynamicBackend:
     """Return the backend of a shared object, which is opened if necessary.
 
-    The backend is shut down when nothing refers to it any more. Until then all callers get the same backend, or one of
-    the same plug-in with other options. Thread-safe.
+    The plug-in is shut down when nothing refers to its backends any more. Each caller gets a backend of its own, which
+    has the caller's options and allocator. Thread-safe.
 
     Args:
         path: the canonical path of the file.
@@ -127,11 +127,8 @@ def shared_backend(
         if not _changed.wait_for(lambda: opened.live_backend() is not None or not opened.is_busy, PATIENCE):
             raise StepError(Step.INIT, "its last use in this process has not come to its end")
         backend = opened.live_backend()
-        if backend is not None:
-            opened.unload = opened.unload and unload
-            return _for_runtime(backend, options)
-        opened.unload = unload
-        return _new_backend(opened, options)
+        opened.unload = unload if backend is None else opened.unload and unload
+        return _for_runtime(_new_backend(opened, options) if backend is None else backend, options)
 
 
 def _for_runtime(backend: DynamicBackend, options: Mapping[str, Options]) -> DynamicBackend:

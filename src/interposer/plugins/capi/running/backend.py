@@ -12,6 +12,7 @@ from interposer.backend.caching import SavedPart
 from interposer.backend.capabilities import Options, OptionValue
 from interposer.backend.handles import TensorHandleFactoryRegistry
 from interposer.backend.memory import MemoryManager, MemorySource
+from interposer.backend.strategies import MemoryOptimizerStrategy
 from interposer.backend.support import LayerSupport
 from interposer.backend.views import OptimizationViews
 from interposer.backend.workload import Workload, WorkloadFactory, WorkloadInfo
@@ -55,13 +56,14 @@ class DynamicBackend(Backend):
     def __init__(self, library: Library, defaults: Options | None = None, shared: DynamicBackend | None = None) -> None:
         self.library = library
         self._defaults, self._shared = defaults or {}, shared
+        self._allocator: CustomAllocator | None = None
         self.id = library.id  # type: ignore[misc] # of one instance, as every library brings its own
         self.version = library.info.version  # type: ignore[misc]
         self.api_version = (library.identity.major, library.identity.minor)  # type: ignore[misc]
         self.capabilities = library.info.named_capabilities()  # type: ignore[misc]
 
     def for_runtime(self, options: Options) -> DynamicBackend:
-        """Return the same plug-in for a runtime with other options than those at its initialisation.
+        """Return the same plug-in for another runtime, whose options may differ from those at its initialisation.
 
         Options that networks may have apply to all networks of that runtime; others are ignored with a log message.
 
@@ -80,7 +82,7 @@ class DynamicBackend(Backend):
                 network_options[name] = value
             else:
                 self.library.log.warning("option %r is as another runtime has given it, not %r", name, value)
-        return DynamicBackend(self.library, network_options, self) if network_options else self
+        return DynamicBackend(self.library, network_options, self)
 
     @property
     def handle_factory_preferences(self) -> Sequence[str]:
@@ -94,7 +96,18 @@ class DynamicBackend(Backend):
             Handles(self.library, self._plain_handles.functions, self._options(options)).register(registry, self)
 
     def use_custom_memory_allocator(self, allocator: CustomAllocator) -> str | None:
-        """Return why the plug-in refuses the allocator, or None; plug-ins without private memory accept all."""
+        """Accept an allocator for the memory of this runtime (return None), or return why the plug-in refuses it.
+
+        Plug-ins without private memory accept all allocators of ordinary memory. The tensors and the workspaces of
+        their parts come from the allocator, and so does what the parts hold, such as packed weights, if the plug-in has
+        the extension ``ipr.executable_memory/1``.
+        """
+        reason = self._allocator_refusal(allocator)
+        if reason is None:
+            self._allocator = allocator
+        return reason
+
+    def _allocator_refusal(self, allocator: CustomAllocator) -> str | None:
         allocators = Allocators.of(self.library)
         if allocators is not None:
             return allocators.refusal(allocator.memory_source)
@@ -102,6 +115,19 @@ class DynamicBackend(Backend):
             return "it has memory of its own, and no use for an allocator (the extension ipr.allocator/1)"
         is_ordinary = allocator.memory_source == MemorySource.MALLOC
         return None if is_ordinary else f"it works on ordinary memory, not on {allocator.memory_source.name}"
+
+    def use_memory_strategy(self, strategy: MemoryOptimizerStrategy) -> str | None:
+        """Return why the plug-in refuses a memory strategy, or None.
+
+        A plug-in plans the memory inside of the parts that it compiles. It accepts a strategy only if it declares the
+        strategy's packing as a capability, because it leaves the tensors between layers to the host.
+        """
+        packing = strategy.packing.value
+        if self._plain_handles is not None or self.capabilities.has(packing, False):
+            return super().use_memory_strategy(strategy)
+        if self.capabilities.has(packing):
+            return None
+        return f"it plans the memory of the layers that it compiles itself, and does not declare {packing}"
 
     @cached_property
     def _plain_handles(self) -> Handles | None:
@@ -113,12 +139,13 @@ class DynamicBackend(Backend):
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
         """Let the plug-in optimize and compile the view."""
-        return Optimizer(self.library, view, self._options(options), self).views()
+        return Optimizer(self.library, view, self._options(options), self, self._allocator).views()
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
         """Return a factory of workloads that run compiled parts, and that compiles single layers."""
         strided = self._plain_handles is not None or abi.Cap.STRIDED in self.library.info.capabilities
-        return DynamicWorkloadFactory(self.library, memory_manager, self._options(options), self, strided=strided)
+        table = self._options(options)
+        return DynamicWorkloadFactory(self.library, memory_manager, table, self, self._allocator, strided=strided)
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
         """Return the plug-in's context, or None if it does not have the extension."""
@@ -167,7 +194,7 @@ class DynamicBackend(Backend):
         """
         recording = current_recording()
         image = Image(saved.pieces, saved.digest, None if recording is None else recording.file)
-        return compile_image(self.library, image, self._options(options), self)
+        return compile_image(self.library, image, self._options(options), self, self._allocator)
 
     def fingerprint(self, options: Options) -> str:
         """Return the plug-in's own fingerprint and its build; empty if it has no blobs."""
@@ -194,7 +221,8 @@ class DynamicBackend(Backend):
         blobs, pieces = self.blobs, saved.pieces
         if blobs is None or len(pieces) != 1:
             raise InvalidArgumentError(f"a compiled part of {self.id} has {len(pieces)} pieces; expected a blob")
-        return blobs.restore(Blob(pieces[0], saved.digest == "graph"), view, {**self._defaults, **options})
+        blob = Blob(pieces[0], saved.digest == "graph")
+        return blobs.restore(blob, view, {**self._defaults, **options}, self._allocator)
 
     @property
     def blobs(self) -> Blobs | None:
@@ -215,10 +243,12 @@ class DynamicWorkloadFactory(WorkloadFactory):
         memory_manager: MemoryManager | None,
         options: OptionTable,
         owner: object = None,
+        allocator: CustomAllocator | None = None,
         *,
         strided: bool = False,
     ) -> None:
         super().__init__(memory_manager)
+        self._allocator = allocator
         self._strided = strided
         self.library, self._owner = library, owner
         self.alignment = library.info.alignment
@@ -239,7 +269,7 @@ class DynamicWorkloadFactory(WorkloadFactory):
         inputs = [
             (position, tensor_info) for position, tensor_info in enumerate(info.inputs) if tensor_info is not None
         ]
-        return DynamicWorkload(executable, inputs, info.outputs, strided=self._strided)
+        return self._workload(executable, inputs, info.outputs)
 
     def _compiled(self, layer: Layer, info: WorkloadInfo) -> Workload:
         inputs: dict[int, TensorInfo] = {}
@@ -254,5 +284,10 @@ class DynamicWorkloadFactory(WorkloadFactory):
                 inputs[position] = input_info
         entering = [value for value in (layer.inputs[position] for position in inputs) if value is not None]
         flat = FlatGraph([layer], entering, layer.outputs, infos=infos, **self.library.table_rules)
-        executable = compile_part(self.library, flat, self._options, self._owner)
-        return DynamicWorkload(executable, list(inputs.items()), info.outputs, strided=self._strided)
+        executable = compile_part(self.library, flat, self._options, self._owner, self._allocator)
+        return self._workload(executable, list(inputs.items()), info.outputs)
+
+    def _workload(
+        self, executable: Executable, inputs: Sequence[tuple[int, TensorInfo]], outputs: Sequence[TensorInfo]
+    ) -> Workload:
+        return DynamicWorkload(executable, inputs, outputs, self._allocator, strided=self._strided)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import logging
 import weakref
 from collections.abc import Sequence
 from functools import partial
@@ -22,13 +21,13 @@ from interposer.plugins.capi.abi import structs as abi
 from interposer.plugins.capi.abi.calls import CallError
 from interposer.plugins.capi.abi.reading import read_array, read_text
 from interposer.plugins.capi.abi.tensors import describe
+from interposer.plugins.capi.library.lent_allocator import LentAllocator
 from interposer.plugins.capi.library.library import Library
 from interposer.plugins.capi.library.option_tables import OptionTable
 
 __all__ = ["Allocators", "Handles", "NativeHandle"]
 
 _MANY: Final = 256
-_log = logging.getLogger("interposer.backend")
 _FUNCTIONS: Final = {
     "describe": "describe", "create_pool": "create_pool", "destroy_pool": "destroy", "acquire": "of_pool",
     "give_back": "of_pool", "create_tensor": "create_tensor", "create_sub_tensor": "create_sub_tensor",
@@ -355,45 +354,6 @@ def _array_at(address: int, info: TensorInfo, owner: object) -> Array:
     weakref.finalize(raw, lambda cached: None, owner).atexit = False
     array: Array = np.frombuffer(raw, info.dtype.numpy).reshape(tuple(info.shape))
     return array
-
-
-class LentAllocator:
-    """The user's custom allocator as an ``ipr_allocator`` that a plug-in can call.
-
-    Allocated blocks are referenced here until the plug-in frees them.
-    """
-
-    def __init__(self, allocator: CustomAllocator) -> None:
-        self._allocator, self._allocated = allocator, dict[int, Array]()
-        self._functions = abi.FUNCTIONS["host_allocate"](self._allocate), abi.FUNCTIONS["host_free"](self._free)
-        self._struct = abi.Allocator(
-            struct_size=ctypes.sizeof(abi.Allocator), memory_kind=int(allocator.memory_source),
-            allocate=ctypes.cast(self._functions[0], ctypes.c_void_p),
-            free=ctypes.cast(self._functions[1], ctypes.c_void_p),
-        )  # fmt: skip
-        self.address = ctypes.addressof(self._struct)
-
-    def _allocate(self, _: Any, size: int, alignment: int, out: int) -> int:
-        try:
-            memory = self._allocator.allocate(size, alignment)
-            address = address_of(memory)
-            if memory.nbytes < size or address % max(1, alignment):
-                self._allocator.free(memory)
-                return abi.INVALID_ARGUMENT
-        except Exception:  # nothing may be raised through the plug-in
-            return abi.OUT_OF_MEMORY
-        self._allocated[address] = memory
-        ctypes.c_void_p.from_address(out).value = address
-        return abi.OK
-
-    def _free(self, _: Any, address: int) -> None:
-        memory = self._allocated.pop(address, None)
-        if memory is None:
-            return
-        try:
-            self._allocator.free(memory)
-        except Exception as error:  # nothing may be raised through the plug-in
-            _log.warning("the custom allocator %s could not free memory: %r", type(self._allocator).__name__, error)
 
 
 class Allocators:

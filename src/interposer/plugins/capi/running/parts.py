@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from interposer.backend.allocator import CustomAllocator
 from interposer.backend.views import Failure, OptimizationViews, Substitution
 from interposer.core.errors import BackendContractError
 from interposer.ir.graph import Graph, Layer, Value
@@ -30,8 +31,16 @@ def flat_view(library: Library, view: SubgraphView) -> FlatGraph:
 class Optimizer:
     """One call of `optimize_subgraph`: it lets a plug-in optimize a view, and compiles the result."""
 
-    def __init__(self, library: Library, view: SubgraphView, options: OptionTable, owner: object = None) -> None:
+    def __init__(
+        self,
+        library: Library,
+        view: SubgraphView,
+        options: OptionTable,
+        owner: object = None,
+        allocator: CustomAllocator | None = None,
+    ) -> None:
         self._library, self._view, self._options, self._owner = library, view, options, owner
+        self._allocator = allocator
         self._substitutions: list[Substitution] = []
         self._failed: list[Failure] = []
 
@@ -88,7 +97,7 @@ class Optimizer:
         returned as connected parts, which the caller tries again.
         """
         try:
-            executable = compile_part(self._library, flat, self._options, self._owner)
+            executable = compile_part(self._library, flat, self._options, self._owner, self._allocator)
         except CallError as error:
             failed_layer = faulty_layer(flat, error) if error.status == abi.UNSUPPORTED else None
             failed_part = part if failed_layer is None else part.part([failed_layer])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
@@ -10,6 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from interposer.backend.allocator import CustomAllocator, allocated
 from interposer.backend.memory import ArrayHandle, TensorHandle
 from interposer.backend.workload import Workload
 from interposer.core.addresses import address_of, aligned_empty
@@ -31,8 +33,8 @@ class DynamicWorkload(Workload):
 
     `inputs` has the operands of the layer that the part reads, with their infos. With `strided`, tensors may be
     sub-tensors: in memory of the plug-in, or in ordinary memory with strides if it declares ``IPR_CAP_STRIDED``.
-    Tensors in ordinary memory are used in place. Thread-safe: concurrent runs have separate tables, and
-    `Executable.run` serializes them if the plug-in requires it.
+    Tensors in ordinary memory are used in place. Workspaces come from `allocator`, unless it is None. Thread-safe:
+    concurrent runs have separate tables, and `Executable.run` serializes them if the plug-in requires it.
     """
 
     concurrent = only_reads = True  # what a plug-in writes to, no flag of an array could forbid
@@ -42,10 +44,12 @@ class DynamicWorkload(Workload):
         executable: Executable,
         inputs: Sequence[tuple[int, TensorInfo]],
         outputs: Sequence[TensorInfo],
+        allocator: CustomAllocator | None = None,
         *,
         strided: bool = False,
     ) -> None:
         self.executable = executable
+        self._allocator = allocator
         self.strided = strided
         self.operands = tuple(position for position, _ in inputs)
         self._input_infos = tuple(info for _, info in inputs)
@@ -73,7 +77,7 @@ class DynamicWorkload(Workload):
 
     def new_tables(self) -> RunTables:
         """Return tables for one more concurrent run; a run puts them into `free` when it has ended."""
-        return RunTables(self.executable, self._input_infos, self._output_infos)
+        return RunTables(self.executable, self._input_infos, self._output_infos, self._allocator)
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Run the compiled part on the tensors of these handles."""
@@ -148,7 +152,7 @@ class RunTables:
     """The C structs with which one thread executes a compiled part again and again.
 
     `address` is that of the ``ipr_run``. Concurrent runs have separate tables. Unless `workspace` is False, they have a
-    workspace of their own.
+    workspace of their own, from `allocator` if it is not None.
     """
 
     def __init__(
@@ -156,6 +160,7 @@ class RunTables:
         executable: Executable,
         inputs: Sequence[TensorInfo],
         outputs: Sequence[TensorInfo],
+        allocator: CustomAllocator | None = None,
         *,
         workspace: bool = True,
     ) -> None:
@@ -166,7 +171,7 @@ class RunTables:
         self._outputs = TensorTable(outputs, alignment, inputs=False, strided=strided)
         self.is_open = not all(info.is_concrete for info in outputs)
         size = executable.workspace_size if workspace else 0
-        self._workspace = aligned_empty((size,), np.dtype(np.uint8), executable.workspace_alignment) if size else None
+        self._workspace = self._new_workspace(allocator) if size else None
         self._struct = abi.Run(
             struct_size=ctypes.sizeof(abi.Run), tensor_stride=ctypes.sizeof(abi.Tensor),
             input_count=len(inputs), inputs=self._inputs.address,
@@ -182,6 +187,16 @@ class RunTables:
         self._mapped: list[TensorHandle] = []
         self._written: dict[int, Array] = {}
         self._problem: BaseException | None = None
+
+    def _new_workspace(self, allocator: CustomAllocator | None) -> Array:
+        """Return a workspace of the system or of an allocator, to which it goes back with the tables."""
+        executable = self._executable
+        size, alignment = executable.workspace_size, executable.workspace_alignment
+        if allocator is None:
+            return aligned_empty((size,), np.dtype(np.uint8), alignment)
+        workspace = allocated(allocator, size, alignment, executable.library.id)
+        weakref.finalize(self, allocator.free, workspace).atexit = False
+        return workspace
 
     @cached_property
     def _error(self) -> ErrorBuffer:
