@@ -117,10 +117,78 @@ def test_the_fields_of_triton_are_read_and_the_others_named(tmp_path):
         dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 500 }
         parameters { key: "a" value: { string_value: 'two ' "parts" } }
         optimization < graph: { level: 1 }; >
+        instance_group [ { count: 2 kind: KIND_GPU } ]
+        default_model_filename: "net.onnx"
     """)
-    ignored = ("parameters", "optimization", "dynamic_batching.preferred_batch_size")
-    assert read_config(path) == TritonConfig("resnet", 8, True, 0.0005, "latest", 1, ignored)
+    ignored = ("parameters", "optimization", "instance_group", "dynamic_batching.preferred_batch_size")
+    assert read_config(path) == TritonConfig("resnet", 8, True, 0.0005, "latest", 1, "net.onnx", ignored)
     assert read_config(tmp_path / "none") == TritonConfig()
+
+
+def test_batching_needs_both_of_its_fields(tmp_path):
+    path = tmp_path / "config.pbtxt"
+    path.write_text("max_batch_size: 8")
+    assert read_config(path).ignored == ("max_batch_size without dynamic_batching",)
+    path.write_text("dynamic_batching {}")
+    assert read_config(path).ignored == ("dynamic_batching without max_batch_size",)
+
+
+def test_a_warning_names_fields_without_a_meaning_and_settings_of_no_model(folder, caplog):
+    (folder / "deep" / "config.pbtxt").write_text("instance_group [ { count: 2 } ]")
+    (folder / "flatt.toml").write_text("batch = 4")
+    list(found_in(str(folder)))
+    assert caplog.messages == [
+        f"{folder / 'flatt.toml'}: there is no model 'flatt'; did you mean 'flat'?",
+        f"{folder / 'deep' / 'config.pbtxt'}: these fields are ignored: instance_group",
+    ]
+
+
+def test_the_file_of_a_version_has_the_name_that_triton_is_given(folder):
+    config = folder / "deep" / "config.pbtxt"
+    for path in (folder / "deep").glob("*/model.*"):
+        path.rename(path.with_stem("net"))
+        path.with_stem("other").write_bytes(b"")
+    config.write_text(f'default_model_filename: "net{path.suffix}"')
+    assert {Path(source.path).stem for source in found_in(str(folder)) if source.name == "deep"} == {"net"}
+    config.write_text('default_model_filename: "model.bin"')
+    assert "has no file 'model.bin', which default_model_filename names" in problems(folder)["deep"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("max_batchsize: 8", "there is no field 'max_batchsize'; did you mean 'max_batch_size'?"),
+        (
+            "dynamic_batching { max_queue_delay_microsecond: 1 }",
+            "there is no field 'dynamic_batching.max_queue_delay_microsecond'; did you mean "
+            "'max_queue_delay_microseconds'?",
+        ),
+        ("version_policy { lates {} }", "there is no field 'version_policy.lates'; did you mean 'latest'?"),
+        (
+            "version_policy { latest { num_version: 2 } }",
+            "there is no field 'version_policy.latest.num_version'; did you mean 'num_versions'?",
+        ),
+    ],
+)
+def test_a_field_that_triton_does_not_have_is_refused(tmp_path, text, message):
+    path = tmp_path / "config.pbtxt"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_config(path)
+    assert str(caught.value) == f"{path} cannot be read: {message}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("flat.toml", 'versions = "all"', "versions is for a folder with a subfolder for each version"),
+        ("flat.toml", "batch_delay_ms = 5", "batch_delay_ms is for batches; set batch to 2 or more, too"),
+        ("deep.toml", "versions = [77]", "versions has 77, but the model has"),
+    ],
+)
+def test_settings_without_an_effect_are_refused(folder, name, text, message):
+    (folder / name).write_text(text)
+    assert message in problems(folder)[Path(name).stem]
 
 
 @pytest.mark.parametrize(

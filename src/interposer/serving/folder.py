@@ -86,20 +86,38 @@ def found_in(folder: str, defaults: ModelSettings | None = None) -> Iterator[Mod
         OSError: the folder cannot be read.
     """
     settings = defaults or ModelSettings()
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if not entry.name.startswith("."):
-            yield from map(_named, _models_of(Path(entry.path), settings))
+    paths = [Path(entry.path) for entry in sorted(os.scandir(folder), key=lambda entry: entry.name)]
+    _warn_of_strays(paths)
+    for path in paths:
+        if not path.name.startswith("."):
+            yield from map(_named, _models_of(path, settings))
+
+
+def _warn_of_strays(paths: list[Path]) -> None:
+    """Log each file with settings that is beside no model of its name."""
+    models = [path.stem if path.suffix in _suffixes() else path.name for path in paths if path.suffix != ".toml"]
+    for path in paths:
+        if path.suffix == ".toml" and path.stem not in models:
+            _log.warning("%s: there is no model %r%s", path, path.stem, did_you_mean(path.stem, models))
 
 
 def _models_of(path: Path, settings: ModelSettings) -> list[ModelSource]:
     """Return the versions of a model in a file or a folder; an empty list for files that are no models."""
     try:
         if path.suffix in _suffixes():
-            return [ModelSource(path.stem, "1", str(path), _with_toml(settings, path.with_suffix(".toml")))]
+            return [_flat_model(path, settings)]
         return list(_versions(path, settings)) if path.is_dir() else []
     except (ConfigError, OSError) as error:
         name = path.stem if path.suffix in _suffixes() else path.name
         return [ModelSource(name, "1", str(path), settings, str(error))]
+
+
+def _flat_model(path: Path, defaults: ModelSettings) -> ModelSource:
+    file = path.with_suffix(".toml")
+    settings = _with_toml(defaults, file)
+    if settings.versions != defaults.versions:
+        raise ConfigError(f"{file}: versions is for a folder with a subfolder for each version; this model is one file")
+    return ModelSource(path.stem, "1", str(path), settings)
 
 
 def _named(source: ModelSource) -> ModelSource:
@@ -120,7 +138,8 @@ def _versions(folder: Path, defaults: ModelSettings) -> Iterator[ModelSource]:
     settings = _with_toml(_with_config(defaults, config), folder.with_name(f"{folder.name}.toml"))
     settings = _with_toml(settings, folder / f"{folder.name}.toml")
     for number in _chosen(numbers, settings):
-        yield ModelSource(config.name or folder.name, str(number), str(_model_file(folder / str(number))), settings)
+        path = _model_file(folder / str(number), config.filename)
+        yield ModelSource(config.name or folder.name, str(number), str(path), settings)
 
 
 def _is_version(path: Path) -> bool:
@@ -132,10 +151,18 @@ def _chosen(numbers: list[int], settings: ModelSettings) -> list[int]:
         return numbers
     if settings.versions == "latest":
         return numbers[: settings.latest]
+    absent = next((version for version in settings.versions if version not in map(str, numbers)), None)
+    if absent is not None:
+        raise ConfigError(f"versions has {absent}, but the model has {', '.join(map(str, numbers))}")
     return [number for number in numbers if str(number) in settings.versions]
 
 
-def _model_file(folder: Path) -> Path:
+def _model_file(folder: Path, filename: str) -> Path:
+    if filename:
+        path = folder / os.path.basename(filename)
+        if not path.is_file():
+            raise ConfigError(f"the folder {folder} has no file {filename!r}, which default_model_filename names")
+        return path
     models = [path for path in sorted(folder.iterdir()) if path.suffix in _suffixes()]
     named_model = [path for path in models if path.stem == "model"] or models
     if not named_model:
@@ -167,7 +194,10 @@ def _with_toml(settings: ModelSettings, path: Path) -> ModelSettings:
         if key not in _KEYS:
             raise ConfigError(f"{path}: unknown key {key!r}{did_you_mean(key, _KEYS)} (known: {', '.join(_KEYS)})")
         changes[_KEYS[key].field] = _checked(path, key, value)
-    return replace(settings, **changes)
+    changed = replace(settings, **changes)
+    if "batch_delay" in changes and changed.batch == 1:
+        raise ConfigError(f"{path}: batch_delay_ms is for batches; set batch to 2 or more, too")
+    return changed
 
 
 def _ids(_: Path, value: Any) -> Any:

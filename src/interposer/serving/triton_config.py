@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from interposer.core.errors import ConfigError
+from interposer.core.errors import ConfigError, did_you_mean
 
 __all__ = ["TritonConfig", "read_config"]
 
 _TOKEN: Final = re.compile(
     r"""\s+|\#[^\n]*|(?P<text>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|(?P<word>[\w.+-]+)|(?P<sign>[{}\[\]<>:,;])"""
 )
-_READ: Final = {"name", "max_batch_size", "dynamic_batching", "version_policy"}
-_SILENT: Final = {"platform", "backend", "input", "output", "default_model_filename", "instance_group"}
+_READ: Final = {"name", "max_batch_size", "dynamic_batching", "version_policy", "default_model_filename"}
+_OF_THE_FILE: Final = {"platform", "backend", "runtime", "input", "output"}
 """Fields whose facts come from the model's own file."""
+_IGNORED: Final = {
+    "batch_input", "batch_output", "cc_model_filenames", "ensemble_scheduling", "instance_group", "metric_tags",
+    "model_metrics", "model_operations", "model_repository_agents", "model_transaction_policy", "model_warmup",
+    "optimization", "parameters", "response_cache", "sequence_batching",
+}  # fmt: skip
+"""Fields that Triton has and that have no meaning here; a warning names them."""
+_DELAY: Final = "max_queue_delay_microseconds"
+_IGNORED_OF_BATCHING: Final = {
+    "default_priority_level", "default_queue_policy", "preferred_batch_size", "preserve_ordering", "priority_levels",
+    "priority_queue_policy",
+}  # fmt: skip
+_POLICIES: Final = {"all": (), "latest": ("num_versions",), "specific": ("versions",)}
 _DEEPEST: Final = 32
 Fields: TypeAlias = "dict[str, list[Any]]"
 
@@ -33,6 +45,7 @@ class TritonConfig:
         delay_seconds: seconds that a request waits for others; None for the default.
         versions: "latest", "all", or the versions that are loaded.
         latest: how many of the highest versions are loaded, if `versions` is "latest".
+        filename: the name of the model's file in the folder of a version; empty for a file that is named ``model``.
         ignored: the names of fields that have no meaning here.
     """
 
@@ -42,6 +55,7 @@ class TritonConfig:
     delay_seconds: float | None = None
     versions: str | tuple[str, ...] = "latest"
     latest: int = 1
+    filename: str = ""
     ignored: tuple[str, ...] = ()
 
 
@@ -49,7 +63,7 @@ def read_config(path: Path) -> TritonConfig:
     """Return what a file says; the defaults if there is no such file.
 
     Raises:
-        ConfigError: the file is not in protobuf's text format, or a field has a wrong value.
+        ConfigError: the file is not in protobuf's text format, Triton has no such field, or a field has a wrong value.
     """
     if not path.is_file():
         return TritonConfig()
@@ -63,23 +77,40 @@ def read_config(path: Path) -> TritonConfig:
 def _config(fields: Fields) -> TritonConfig:
     batching = _message(fields, "dynamic_batching")
     versions, latest = _policy(_message(fields, "version_policy"))
-    ignored = [name for name in fields if name not in _READ | _SILENT]
-    ignored += [f"dynamic_batching.{name}" for name in batching or {} if name != "max_queue_delay_microseconds"]
-    delay = _number(batching or {}, "max_queue_delay_microseconds", None)
+    delay = _number(batching or {}, _DELAY, None)
+    _check_known("", fields, _READ | _OF_THE_FILE | _IGNORED)
+    _check_known("dynamic_batching.", batching or {}, {_DELAY} | _IGNORED_OF_BATCHING)
+    ignored = [name for name in fields if name in _IGNORED]
+    ignored += [f"dynamic_batching.{name}" for name in batching or {} if name != _DELAY]
+    max_batch_size = _number(fields, "max_batch_size", 0) or 0
+    if max_batch_size > 1 and batching is None:
+        ignored.append("max_batch_size without dynamic_batching")
+    if batching is not None and max_batch_size < 2:
+        ignored.append("dynamic_batching without max_batch_size")
     return TritonConfig(
         name=str(fields.get("name", [""])[-1]),
-        max_batch_size=_number(fields, "max_batch_size", 0) or 0,
+        max_batch_size=max_batch_size,
         is_batching=batching is not None,
         delay_seconds=None if delay is None else delay / 1e6,
         versions=versions,
         latest=latest,
+        filename=str(fields.get("default_model_filename", [""])[-1]),
         ignored=tuple(ignored),
     )
+
+
+def _check_known(prefix: str, fields: Fields, known: Collection[str]) -> None:
+    for name in fields:
+        if name not in known:
+            raise ValueError(f"there is no field {prefix + name!r}{did_you_mean(name, known)}")
 
 
 def _policy(policy: Fields | None) -> tuple[str | tuple[str, ...], int]:
     if not policy:
         return "latest", 1
+    _check_known("version_policy.", policy, _POLICIES)
+    for name, inner_names in _POLICIES.items():
+        _check_known(f"version_policy.{name}.", _message(policy, name) or {}, inner_names)
     if "all" in policy:
         return "all", 1
     specific = _message(policy, "specific")
