@@ -22,7 +22,7 @@ TYPE_CHECKING = False  # avoids importing the module typing, which takes longer 
 if TYPE_CHECKING:
     from typing import Any
 
-    from interposer import backend, errors, frontends, ops, profiling, saved, testing, writers
+    from interposer import backend, dlpack, errors, frontends, ops, profiling, saved, schema, testing, types, writers
     from interposer.backend import (
         Backend,
         BackendContext,
@@ -72,7 +72,12 @@ _HOMES = {
     "interposer.core.types": ("DataLayout", "DataType", "Quantization", "TensorInfo", "TensorShape"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-_MODULES = frozenset({"backend", "errors", "frontends", "ops", "profiling", "saved", "testing", "writers"})
+_MODULES = frozenset(
+    {
+        "backend", "dlpack", "errors", "frontends", "ops", "profiling", "saved", "schema", "testing", "types",
+        "writers",
+    }
+)  # fmt: skip
 
 __all__ = [
     "Backend",
@@ -111,6 +116,7 @@ __all__ = [
     "backend",
     "compute",
     "default_runtime",
+    "dlpack",
     "errors",
     "frontends",
     "load",
@@ -121,7 +127,9 @@ __all__ = [
     "profiling",
     "quantize",
     "saved",
+    "schema",
     "testing",
+    "types",
     "writers",
 ]
 

@@ -27,6 +27,7 @@ from interposer.core.errors import (
     ExecutionError,
     InvalidArgumentError,
     LoadError,
+    UnknownBackendError,
     UnsupportedLayerError,
 )
 from interposer.core.types import DataType
@@ -291,9 +292,9 @@ def test_what_is_isolated_must_be_ids(given: Any) -> None:
 # --- the processes ----------------------------------------------------------------------------------------------------
 
 
-def test_an_id_that_nobody_knows_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    with ip.Runtime(ip.CreationOptions(isolate="CpuReff")):
-        assert "backend 'CpuReff' is to be isolated, but nobody knows it yet; did you mean 'CpuRef'?" in caplog.messages
+def test_a_misspelt_id_is_refused() -> None:
+    with pytest.raises(UnknownBackendError, match="^unknown backend 'CpuReff'; did you mean 'CpuRef'"):
+        ip.Runtime(ip.CreationOptions(isolate="CpuReff"))
 
 
 def test_inputs_are_only_for_reading() -> None:

@@ -71,7 +71,7 @@ def test_a_part_is_told_with_its_layers_and_what_crosses_its_border(runtime):
 
 def test_a_layer_is_told_with_its_tensors_attributes_and_how_they_came(runtime):
     reported = by_name(loaded(runtime).explain())
-    assert reported["tanh"]["attributes"] == {"function": "TANH"}
+    assert reported["tanh"]["attributes"] == {"function": "TANH", "a": "1.0", "b": "1.0"}
     assert reported["tanh"]["others"] == {"Device": ["TANH is not RELU"], "Sums": ["no kernel for Activation"]}
     a, b = reported["sum"]["inputs"]
     assert (a["role"], a["layer"], a["crossing"], a["shape"]) == ("a", "x", None, "[1, 16]")

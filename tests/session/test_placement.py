@@ -256,8 +256,9 @@ def test_another_network_or_other_backends_are_measured_anew(runtime: Runtime, t
 def test_other_options_of_backends_are_measured_anew(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
     for threads in (1, 2, 2):
-        with Runtime(ip.CreationOptions(backend_options={"CpuRef": {"threads": threads}})) as runtime:
-            place(sums_and_products(), runtime, ["CpuRef"], search=QUICK)
+        with Runtime(ip.CreationOptions(backend_options={"Adds": {"threads": threads}})) as runtime:
+            runtime.registry.register("Adds", Adds)
+            place(sums_and_products(), runtime, ["Adds", "CpuRef"], search=QUICK)
     assert len(list((tmp_path / "cache").glob("plan-*.json"))) == 2
 
 

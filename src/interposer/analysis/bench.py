@@ -194,7 +194,7 @@ def bench(
     feeds = random_inputs(network) if inputs is None else inputs
 
     def load_model(ids: Sequence[str] | None, plan: Plan | None = None) -> Model:
-        options = OptimizerOptions(budget_seconds=budget_seconds)
+        options = OptimizerOptions(budget_seconds=budget_seconds if ids == ("auto",) else None)
         return load(network, ids, runtime=runtime, limits=limits, options=options, plan=plan)
 
     measured = _measured(chosen, plan, load_model, feeds, rounds, seconds, progress, concurrent)

@@ -22,6 +22,7 @@ from interposer.cli.numbers import number, positive, threads
 from interposer.cli.outputs import check_writable, file_path
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
+from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import write_file
 from interposer.runtime import Runtime
 from interposer.session import Limits, read_network
@@ -46,6 +47,7 @@ open, the first run also divides and compiles the network.
 
 Inputs are files (--input) or random numbers (--random), the same in each run.
 """
+_BUDGET: Final = 10.0
 _seconds: Final = number("seconds")
 
 
@@ -61,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_plan_argument(parser, "measure what this file says too")
     parser.add_argument("--no-auto", action="store_true", help="do not look for the fastest mix")
     parser.add_argument(
-        "--budget", type=_seconds, default=10.0, metavar="S", help="seconds to look for the fastest mix (default: 10)"
+        "--budget", type=_seconds, metavar="S", help="seconds to look for the fastest mix (default: 10)"
     )
     add_input_arguments(parser)
     parser.add_argument("--threads", type=threads, metavar="N", help="how many threads backends may use")
@@ -84,6 +86,8 @@ def execute(args: argparse.Namespace) -> int:
 
     Returns 1 if no choice could run it, or none within --threshold.
     """
+    if args.no_auto and args.budget is not None:
+        raise InvalidArgumentError("--budget is the time to look for the fastest mix, which --no-auto leaves out")
     if args.plot is not None:
         check_writable("--plot", args.plot, sources_of(args))
     network = read_network(args.network, **reading_of(args))
@@ -99,7 +103,7 @@ def execute(args: argparse.Namespace) -> int:
             rounds=args.rounds,
             seconds=args.seconds,
             progress=progress_line("taking turns"),
-            budget_seconds=args.budget,
+            budget_seconds=_BUDGET if args.budget is None else args.budget,
             plan=None if args.plan is None else Plan.load(args.plan),
             concurrent=args.concurrent,
         )

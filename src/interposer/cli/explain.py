@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", type=file_path, metavar="FILE.html", help="write a page that draws the network")
     parser.add_argument("--dot", type=file_path, metavar="FILE.dot", help="write the layers as they run for Graphviz")
     parser.add_argument("--measure", action="store_true", help="run the network, and time its layers and copies")
-    parser.add_argument("--budget", type=_seconds, default=1.0, metavar="S", help="seconds to measure (default: 1)")
+    parser.add_argument("--budget", type=_seconds, metavar="S", help="seconds to measure (default: 1)")
     add_input_arguments(parser)
 
 
@@ -68,6 +68,9 @@ def execute(args: argparse.Namespace) -> None:
     if not args.measure and (args.input or seed_of(args) is not None):
         option = "--input" if args.input else "--seed" if args.seed is not None else "--random"
         raise InvalidArgumentError(f"{option} is what the network runs on to be measured; give --measure too")
+    if not args.measure and (args.budget is not None or args.quantize_inputs):
+        option = "--quantize-inputs" if args.budget is None else "--budget"
+        raise InvalidArgumentError(f"{option} is for measuring; give --measure too")
     _check_files(args)
     with open_model(args) as model:
         if not model.is_prepared and not (args.measure and args.input):

@@ -26,6 +26,7 @@ __all__ = [
     "DISABLED_BACKENDS",
     "FILE_NAME",
     "FLAG",
+    "FOLDERS",
     "ISOLATE",
     "ISOLATION_DEADLINE_SECONDS",
     "ISOLATION_MAX_RESTARTS",
@@ -72,6 +73,7 @@ CACHE_DIR: Final = "INTERPOSER_CACHE_DIR"
 
 FILE_NAME: Final = "interposer.toml"
 _PREFIX: Final = "INTERPOSER_"
+_CACHE_KEY: Final = "cache_dir"
 _CGROUP_2: Final = Path("/sys/fs/cgroup/cpu.max")
 _CGROUP_1: Final = Path("/sys/fs/cgroup/cpu")
 T = TypeVar("T")
@@ -178,6 +180,10 @@ def _bool(value: Any) -> bool:
     return value
 
 
+def _folders(value: str | list[str]) -> tuple[str, ...]:
+    return tuple(value.split(":")) if isinstance(value, str) else _names(value)
+
+
 def _path(value: Any) -> Path:
     path = Path(value).expanduser()
     if not path.is_absolute():
@@ -189,6 +195,9 @@ NAMES: Final = Kind[tuple[str, ...]]("names, in a variable separated by commas",
 SECONDS: Final = Kind[float]("a number of seconds that is not negative", _at_least_zero, _at_least_zero)
 COUNT: Final = Kind[int]("a whole number that is not negative", _count, _count)
 FLAG: Final = Kind[bool]("yes or no (true or false in a file)", _answer, _bool)
+FOLDERS: Final = Kind[tuple[str, ...]](
+    "absolute paths of folders, in a text separated by colons", _folders, _folders, empty=()
+)
 PATH: Final = Kind[Path]("the absolute path of a file", _path, _path)
 
 
@@ -196,6 +205,7 @@ PATH: Final = Kind[Path]("the absolute path of a file", _path, _path)
 
 _SETTINGS: Final[tuple[Setting[Any], ...]] = (
     Setting("disabled_backends", DISABLED_BACKENDS, NAMES),
+    Setting("backend_path", BACKEND_PATH, FOLDERS, for_user=True),
     Setting("backend_allow_list", BACKEND_ALLOW_LIST, PATH, for_user=True),
     Setting("probe_seconds", PROBE_SECONDS, SECONDS, for_user=True),
     Setting("unload_libraries", UNLOAD_LIBRARIES, FLAG),
@@ -228,7 +238,7 @@ def unknown_variables() -> dict[str, str]:
 
     Variables that resemble no setting are omitted, since they may belong to another program.
     """
-    known_variables = {CACHE_DIR, BACKEND_PATH, *(setting.variable for setting in _SETTINGS)}
+    known_variables = {CACHE_DIR, *(setting.variable for setting in _SETTINGS)}
     unknown = [name for name in os.environ if name.startswith(_PREFIX) and name not in known_variables]
     hints = {
         name: did_you_mean(name.removeprefix(_PREFIX), (variable.removeprefix(_PREFIX) for variable in known_variables))
@@ -315,6 +325,8 @@ def _content(path: Path, *, for_user: bool) -> Mapping[str, Any]:
 
 def _check_key(path: Path, key: str, *, for_user: bool) -> None:
     known_settings = settings()
+    if key == _CACHE_KEY:
+        raise ConfigError(f"{path} has the key {key!r}, which only the variable {CACHE_DIR} may set", source=str(path))
     if key not in known_settings:
         hint = did_you_mean(key, known_settings)
         raise ConfigError(

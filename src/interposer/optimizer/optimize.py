@@ -30,7 +30,7 @@ from interposer.optimizer.declared_shapes import require_declared_shapes, with_e
 from interposer.optimizer.handles import place_tensors
 from interposer.optimizer.integers import ComputeInIntegers
 from interposer.optimizer.offers import Offers
-from interposer.optimizer.optimizer_options import OptimizerOptions, choose_backends
+from interposer.optimizer.optimizer_options import OptimizerOptions, choose_backends, refuse_measurement
 from interposer.optimizer.packed_weights import UnpackWeights
 from interposer.optimizer.passes import DEFAULT_PASSES, INVERSE_CONVERSIONS, Pass, insert_debug_layers, run_passes
 from interposer.optimizer.precision import reduce_precision
@@ -74,7 +74,7 @@ def optimize(
     options = OptimizerOptions() if options is None else options
     device_spec = DeviceSpec.default() if device_spec is None else device_spec
     expect(network, Network, "optimize takes a Network")
-    expect(options, OptimizerOptions, "the options must be OptimizerOptions(...)")
+    refuse_measurement(options)
     expect(device_spec, DeviceSpec, "the device spec must be a DeviceSpec, such as runtime.device_spec")
     with interval(Category.OPTIMIZE, "optimize"):
         return _optimized(network, backends, device_spec, options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from interposer.backend import Backend, Options
 from interposer.backend.ids import listed_ids
@@ -13,7 +14,12 @@ from interposer.core.schema import registered_ops
 from interposer.plugins import DeviceSpec
 from interposer.report.optimized import AbsentBackend
 
-__all__ = ["OptimizerOptions", "check_seconds", "choose_backends"]
+__all__ = ["OptimizerOptions", "check_seconds", "choose_backends", "refuse_measurement"]
+
+_FLAGS: Final = (
+    "reduce_fp32_to_fp16", "reduce_fp32_to_bf16", "debug", "rewrite", "compute_in_integers", "round_activations",
+    "allow_expanded_dims", "import_enabled", "export_enabled",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class OptimizerOptions:
         model_options: the options of backends, by backend id.
         placement: "order" assigns each layer to the first backend that supports it; "measured" lets `load` time parts
             of the network on all backends, and use the fastest plan.
-        budget_seconds: the time limit of a measured placement.
+        budget_seconds: the time limit of a measured placement; None means 30 seconds. Refused without such a placement.
     """
 
     reduce_fp32_to_fp16: bool = False
@@ -55,7 +61,7 @@ class OptimizerOptions:
     hints: Mapping[str, str] = field(default_factory=dict)
     model_options: Mapping[str, Options] = field(default_factory=dict)
     placement: str = "order"
-    budget_seconds: float = 30.0
+    budget_seconds: float | None = None
     exclude: Mapping[str, Sequence[str]] = field(default_factory=dict)
     shape_inference: str = "infer"
     allow_expanded_dims: bool = False
@@ -63,17 +69,9 @@ class OptimizerOptions:
     export_enabled: bool = True
 
     def __post_init__(self) -> None:
-        if self.reduce_fp32_to_fp16 and self.reduce_fp32_to_bf16:
-            raise InvalidArgumentError("reduce_fp32_to_fp16 and reduce_fp32_to_bf16 exclude each other; choose one")
-        expect(self.placement, str, "the placement must be 'order' or 'measured'")
-        if self.placement not in ("order", "measured"):
-            raise InvalidArgumentError(f"the placement is 'order' or 'measured', not {self.placement!r}")
-        expect(self.shape_inference, str, "shape_inference must be 'infer' or 'validate'")
-        if self.shape_inference not in ("infer", "validate"):
-            raise InvalidArgumentError(f"shape_inference is 'infer' or 'validate', not {self.shape_inference!r}")
-        for name in ("allow_expanded_dims", "import_enabled", "export_enabled"):
-            expect(getattr(self, name), bool, f"{name} must be True or False")
-        check_seconds("budget_seconds", self.budget_seconds)
+        self._check_choices()
+        if self.budget_seconds is not None:
+            check_seconds("budget_seconds", self.budget_seconds)
         expect(self.hints, Mapping, "hints must be a mapping from layer's name to backend's id")
         for layer, backend in self.hints.items():
             expect(layer, str, "hints must be for layers by name")
@@ -82,6 +80,18 @@ class OptimizerOptions:
         expect(self.model_options, Mapping, "model_options must be a mapping from backend's id to its options")
         for backend, backend_options in self.model_options.items():
             expect(backend_options, Mapping, f"the model options of backend {backend!r} must be a mapping")
+
+    def _check_choices(self) -> None:
+        for name in _FLAGS:
+            expect(getattr(self, name), bool, f"{name} must be True or False")
+        if self.reduce_fp32_to_fp16 and self.reduce_fp32_to_bf16:
+            raise InvalidArgumentError("reduce_fp32_to_fp16 and reduce_fp32_to_bf16 exclude each other; choose one")
+        expect(self.placement, str, "the placement must be 'order' or 'measured'")
+        if self.placement not in ("order", "measured"):
+            raise InvalidArgumentError(f"the placement is 'order' or 'measured', not {self.placement!r}")
+        expect(self.shape_inference, str, "shape_inference must be 'infer' or 'validate'")
+        if self.shape_inference not in ("infer", "validate"):
+            raise InvalidArgumentError(f"shape_inference is 'infer' or 'validate', not {self.shape_inference!r}")
 
 
 def check_seconds(name: str, value: object) -> None:
@@ -149,3 +159,15 @@ def _all_absent(device_spec: DeviceSpec) -> str:
         return f"none was named, and only by name are used {', '.join(device_spec.supported_backends)}"
     absent_records = [record for record in device_spec.registry.records() if not record.available]
     return "; ".join(f"{record.id}: {record.reason}" for record in absent_records) or "no backend is registered"
+
+
+def refuse_measurement(options: OptimizerOptions) -> None:
+    """Raise `InvalidArgumentError` for options of a measured placement, which `load` alone makes, or something else."""
+    expect(options, OptimizerOptions, "the options must be OptimizerOptions(...)")
+    if options.placement == "measured":
+        raise InvalidArgumentError("placement: only interposer.load measures which placement is fastest")
+    if options.budget_seconds is not None:
+        raise InvalidArgumentError(
+            "budget_seconds is the time limit of a measured placement; ask load for one with backends='auto' or "
+            "placement='measured', or leave the time out"
+        )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 
-from interposer.core.config import BACKEND_PATH, disabled_backends
+from interposer.core.config import disabled_backends, settings
 from interposer.isolation import Isolation, requested_isolations
 from interposer.plugins.discovery import load_dynamic_backends
 from interposer.plugins.registry import BackendRegistry, making, process_registry
@@ -41,11 +40,13 @@ class DeviceSpec:
 def _default_registry(disabled: frozenset[str]) -> BackendRegistry:
     with making:
         isolate = tuple(requested_isolations().items())
-        return _scope(disabled, isolate, os.environ.get(BACKEND_PATH, ""))
+        return _scope(disabled, isolate, settings()["backend_path"].read() or ())
 
 
 @cache
-def _scope(disabled: frozenset[str], isolate: tuple[tuple[str, Isolation], ...], path: str) -> BackendRegistry:
+def _scope(
+    disabled: frozenset[str], isolate: tuple[tuple[str, Isolation], ...], path: tuple[str, ...]
+) -> BackendRegistry:
     registry = BackendRegistry(process_registry(), disabled, dict(isolate))
     load_dynamic_backends(registry, disabled=disabled)
     return registry

@@ -25,11 +25,13 @@ class CreationOptions:
     """Options of `Runtime`.
 
     Args:
-        backend_options: by backend id, the options with which the context of the backend is created.
+        backend_options: by backend id, the options with which the context of the backend is created. An id that no
+            backend has is refused: when the runtime is created if it resembles one, else when a network is loaded.
         disabled_backends: ids of backends to disable (or one id), in addition to those in the environment variable
             ``INTERPOSER_DISABLED_BACKENDS``.
         dynamic_backends_path: the absolute path of a single folder that is searched for shared objects with backends,
-            instead of the list in ``INTERPOSER_BACKEND_PATH``; an empty path disables the search.
+            instead of the list in ``INTERPOSER_BACKEND_PATH`` or the user's ``interposer.toml``; an empty path disables
+            the search.
         backend_allow_list: the SHA-256 of each shared object that may be loaded, or the path of a file with these, in
             the format of ``sha256sum``. None allows all, unless ``INTERPOSER_BACKEND_ALLOW_LIST`` names a file.
         probe_seconds: the time limit, 30 by default, for trying out a new shared object in a separate process; 0 loads
@@ -37,7 +39,8 @@ class CreationOptions:
         unload_libraries: whether shared objects are unloaded from the process with the last runtime that uses them;
             they are shut down then in any case.
         isolate: ids of backends to run in child processes (or one id), or a mapping from ids to `Isolation` with
-            deadlines and limits. None uses the ids in ``INTERPOSER_ISOLATE`` or ``interposer.toml``.
+            deadlines and limits. None uses the ids in ``INTERPOSER_ISOLATE`` or ``interposer.toml``. Unknown ids are
+            refused as those in `backend_options` are.
         num_threads: the number of submitted runs that may run concurrently. None uses ``INTERPOSER_NUM_THREADS`` or
             ``interposer.toml``, otherwise the number of processors. It is also the default number of threads of
             backends, unless their own options say otherwise.
@@ -45,8 +48,9 @@ class CreationOptions:
         memory_strategies: by backend id, the strategy that packs its tensors into memory, or the name of one in
             `interposer.backend.MEMORY_STRATEGIES`.
         all_contexts: whether the contexts of all available backends are created with the runtime, and notified of every
-            network. By default, the context of a backend is created when a network is loaded that may use this backend,
-            and it is only notified of such networks.
+            network. That of a backend which is registered later is created when the next network is loaded. By default,
+            the context of a backend is created when a network is loaded that may use this backend, and it is only
+            notified of such networks.
         protected_mode: whether only backends are used that keep tensors in protected memory, which the processor cannot
             read. These have the capability ``ProtectedContentAllocation`` and a custom allocator of such memory.
         profiling: how counters and timelines are sent to a collector in Arm NN's external profiling protocol; None

@@ -7,7 +7,7 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -21,6 +21,7 @@ from interposer.core.errors import (
     InvalidArgumentError,
     LoadError,
     OptionError,
+    UnknownBackendError,
     UnknownNetworkError,
     did_you_mean,
     expect,
@@ -78,11 +79,6 @@ class Runtime:
             disabled=disabled,
             backend_options=self.options.backend_options,
         )
-        for backend_id in isolated:
-            if backend_id not in self.registry:
-                hint = did_you_mean(backend_id, self.registry.ids)
-                level = logging.WARNING if hint else logging.INFO  # it may be registered later
-                _log.log(level, "backend %r is to be isolated, but nobody knows it yet%s", backend_id, hint)
         self._check_backend_options()
         use_allocators(self.registry, self.options.custom_allocators, self.options.protected_mode)
         for backend_id, strategy in self.options.memory_strategies.items():
@@ -101,17 +97,29 @@ class Runtime:
             self._create_all_contexts()
 
     def _check_backend_options(self) -> None:
-        """Check the options for backends early: log unknown ids, and start isolated backends.
+        """Check the options for backends early, and start isolated backends, which check their options when they start.
 
-        An isolated backend checks its options when it starts.
+        Raises:
+            UnknownBackendError: an id resembles that of a known backend. Another unknown id may be that of a backend
+                which is registered later: see `_check_expected_backends`.
         """
+        for backend_id in self._named_backends():
+            if backend_id not in self.registry and did_you_mean(backend_id, self.registry.ids):
+                raise UnknownBackendError(backend_id, self.registry.ids)
         for backend_id in self.options.backend_options:
-            if backend_id not in self.registry:
-                hint = did_you_mean(backend_id, self.registry.ids)
-                level = logging.WARNING if hint else logging.INFO  # it may be registered later
-                _log.log(level, "there are options for backend %r, but nobody knows it yet%s", backend_id, hint)
-            elif self.registry.isolation(backend_id) is not None:
+            if backend_id in self.registry and self.registry.isolation(backend_id) is not None:
                 self.registry.reason_absent(backend_id)
+
+    def _check_expected_backends(self) -> None:
+        """Raise `UnknownBackendError` if options name a backend that was not registered before a network is loaded."""
+        for backend_id in self._named_backends():
+            if backend_id not in self.registry:
+                raise UnknownBackendError(backend_id, self.registry.ids)
+
+    def _named_backends(self) -> Iterator[str]:
+        """Yield the ids that the options of this runtime name; those of the environment are for all programs."""
+        yield from self.options.backend_options
+        yield from requested_isolations(self.options.isolate) if self.options.isolate is not None else ()
 
     @property
     def device_spec(self) -> DeviceSpec:
@@ -151,9 +159,11 @@ class Runtime:
         Raises:
             LoadError: a context refused, or a backend could not create a required object. Everything created until then
                 is released; contexts that had agreed are notified that the network is unloaded.
+            UnknownBackendError: the options of the runtime are for a backend that is not registered.
         """
         expect(optimized, OptimizedNetwork, "load_network needs what optimize() gave")
         with self._lock:
+            self._check_expected_backends()
             self._unload_forgotten()
             network_id = next(self._ids)
             agreed = self._ask_before_loading(network_id, self._contexts_of(optimized))
@@ -170,12 +180,14 @@ class Runtime:
             return network_id
 
     def _create_all_contexts(self) -> None:
-        """Create the contexts of all available backends; a backend that turns out to be unavailable is skipped.
+        """Create the missing contexts of all available backends; one that turns out to be unavailable is skipped.
 
         Raises:
             LoadError: a backend could not create its context.
         """
         for backend_id in self.registry.available():
+            if backend_id in self._contexts:
+                continue
             try:
                 self._add_contexts(backend_id, self.registry.get(backend_id))
             except LoadError as error:
@@ -185,6 +197,8 @@ class Runtime:
                 self._contexts[backend_id] = None
 
     def _contexts_of(self, optimized: OptimizedNetwork) -> dict[str, BackendContext]:
+        if self.options.all_contexts:
+            self._create_all_contexts()
         for backend_id, backend in optimized.backends.items():
             if backend_id not in self._contexts:
                 self._add_contexts(backend_id, backend)

@@ -156,11 +156,13 @@ class Choice:
         from interposer.session.placement import Search  # noqa: PLC0415 - seldom needed
         from interposer.session.placement.measured import place, planned  # noqa: PLC0415 - seldom needed
 
+        search = Search() if options.budget_seconds is None else Search(options.budget_seconds)
+        options = replace(options, placement="order", budget_seconds=None)
         plan = self.plan
         if self._quarantined and self.used_plan is not None:
             return planned(network, self.used_plan, self.runtime, options, without=self._quarantined)
         if plan is None:
-            plan = place(network, self.runtime, self._backends, options, Search(options.budget_seconds))
+            plan = place(network, self.runtime, self._backends, options, search)
         self.used_plan = plan
         self._note_failures(plan)
         return planned(network, plan, self.runtime, options, logs=not self._is_fork)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from interposer.core.errors import expect, memory_to
+from interposer.core.errors import InvalidArgumentError, did_you_mean, expect, memory_to
 from interposer.frontends.template import Template, Values
 from interposer.ir.inference import inferences_remembered
 from interposer.ir.network import Network
 from interposer.optimizer import OptimizerOptions
+from interposer.optimizer.optimizer_options import refuse_measurement
 from interposer.plugins.capi.caching.recording import recording
 from interposer.runtime import Runtime
 from interposer.saved.documents import TrustedKeys
-from interposer.session.fallback import chosen_ids
+from interposer.session.fallback import asks_to_measure, chosen_ids
 from interposer.session.limits import Limits
 from interposer.session.model import Model
 from interposer.session.network_cache import Keeper
@@ -97,6 +98,7 @@ def load(
     expect(runtime, Runtime, "the runtime must be a Runtime")
     expect(options, OptimizerOptions | None, "the options must be OptimizerOptions(...)")
     ids = chosen_ids(backends)
+    _check_used(options, ids, plan)
     reading = Reading(
         format, shapes, values, content_of(weights), outputs, signature, inputs, stand_in, subgraph, trusted_keys
     )
@@ -107,6 +109,25 @@ def load(
     if isinstance(origin.source, str) or model.needed_values or model._blueprint.templates or model.needs_origin:
         model._origin = origin  # otherwise the network is enough for pickling, and the content can be freed
     return model
+
+
+def _check_used(options: OptimizerOptions | None, ids: tuple[str, ...] | None, plan: Plan | None) -> None:
+    """Raise `InvalidArgumentError` if options are given that have no effect with these backends or this plan."""
+    if options is None:
+        return
+    if plan is None and not asks_to_measure(ids, options):
+        refuse_measurement(options)
+    if plan is not None and (options.placement == "measured" or options.budget_seconds is not None):
+        raise InvalidArgumentError("a plan is not measured again; leave placement and budget_seconds out")
+    used = ids if plan is None else plan.backends
+    if used is None or used == ("auto",):
+        return
+    for name in options.model_options:
+        if name not in used:
+            raise InvalidArgumentError(
+                f"model_options has options for backend {name!r}{did_you_mean(name, used)}, which is not one of the "
+                f"backends that were given ({', '.join(used)})"
+            )
 
 
 def _loaded(request: LoadRequest) -> Model:

@@ -256,7 +256,7 @@ class Model:
         measure: bool = False,
         *,
         inputs: Sequence[Any] | Mapping[str, Any] | None = None,
-        budget_seconds: float = 1.0,
+        budget_seconds: float | None = None,
     ) -> Explanation:
         """Return which backend runs which layer, and why the other backends do not.
 
@@ -269,16 +269,20 @@ class Model:
             measure: run the network, and time its layers and copies.
             inputs: inputs for measuring, as of `run`. None uses random numbers, and zeros for integers that may be
                 indices.
-            budget_seconds: how many seconds to measure, after a warm-up run that is not counted.
+            budget_seconds: how many seconds to measure, after a warm-up run that is not counted; None means 1 second.
 
         Raises:
             InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet;
-                `budget_seconds` is not positive; or `inputs` is None and an input is not a numeric tensor.
+                `budget_seconds` is not positive; `inputs` is None and an input is not a numeric tensor; or `inputs` or
+                `budget_seconds` are given without `measure`.
             InterposerError: any error that `run` raises.
         """
         if not measure:
+            if inputs is not None or budget_seconds is not None:
+                raise InvalidArgumentError("inputs and budget_seconds are for measuring; give measure=True with them")
             optimized = self.optimized
             return optimized.explain(self._planned_time(optimized))
+        budget_seconds = 1.0 if budget_seconds is None else budget_seconds
         check_seconds("budget_seconds", budget_seconds)
         from interposer.session.stopwatch import example_inputs, recorded_times  # noqa: PLC0415 - seldom needed
 

@@ -184,6 +184,11 @@ def _check_has_file(source: Any, reading: Reading) -> None:
         raise InvalidArgumentError(
             f"trusted_keys= is for {_formats_with('trusted_keys')}; {_kind(source)} has no signature"
         )
+    for argument in ("weights", "subgraph") if isinstance(source, Template | Network) else ():
+        if argument in reading.options:
+            raise InvalidArgumentError(f"{argument}= is for {_formats_with(argument)}; {_kind(source)} is no such file")
+    if reading.format is not None and isinstance(source, Template | Network):
+        raise InvalidArgumentError(f"format: {_kind(source)} is no model of format {reading.format!r}")
 
 
 def _read(source: Any, reading: Reading) -> Network | Template:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from interposer.core.config import BACKEND_PATH
+from interposer.core.config import settings
 
 __all__ = [
     "NOT_BUILT",
@@ -63,12 +63,12 @@ def reason_not_built(folder: str = PACKAGE_FOLDER) -> str:
 def folders_to_search(override: str | None = None) -> tuple[Folder, ...]:
     """Return the folders to search, in the order of the user's list and without repetitions.
 
-    `override` is a single path that replaces the list in ``INTERPOSER_BACKEND_PATH``, even if it is invalid.
+    `override` is a single path that replaces the list in ``INTERPOSER_BACKEND_PATH`` or in the user's
+    ``interposer.toml``, even if it is invalid.
     """
     if override is not None:
         return (_folder(override),)
-    search_path = os.environ.get(BACKEND_PATH, "")
-    return tuple(_without_repetitions(map(_folder, search_path.split(":")))) if search_path else ()
+    return tuple(_without_repetitions(map(_folder, settings()["backend_path"].read() or ())))
 
 
 def _without_repetitions(folders: Iterable[Folder]) -> Iterable[Folder]:
