@@ -658,7 +658,7 @@ def test_a_runtime_that_is_collected_lets_go_too(install, tmp_path):
 def test_several_runtimes_share_a_library_until_the_last_is_closed(install, runtime_of, tmp_path):
     _, events = events_of(install, tmp_path)
     first, second = runtime_of(probe_seconds=0), runtime_of(probe_seconds=0)
-    assert first.registry.get("Adder") is second.registry.get("Adder")
+    assert first.registry.get("Adder").library is second.registry.get("Adder").library
     first.close()
     assert events() == ["load", "init"]
     assert add_twice(second, "Adder") == [3.0, 6.0, 9.0]

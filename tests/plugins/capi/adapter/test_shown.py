@@ -85,7 +85,9 @@ def test_a_layer_is_shown_with_its_tensors_and_all_its_attributes(echo):
         (Pad(((1, 2), (3, 4)), -0.0), [(2, 2)], "pad_list=1,2;3,4 pad_value=-0 padding_mode~CONSTANT"),
         (EyeLike(dtype=DataType.FLOAT16), [(2, 2)], "dtype=dtype 10 k~0"),
         (EyeLike(), [(2, 2)], "dtype~none k~0"),
-        (Activation(ActivationFunction.TANH, a=1.5), [(2,)], "function=TANH a=1.5 b~0"),
+        (Activation(ActivationFunction.TANH, a=1.5), [(2,)], "function=TANH a=1.5 b~1"),
+        (Activation(ActivationFunction.TANH, b=0), [(2,)], "function=TANH a~1 b=0"),
+        (Activation(ActivationFunction.RELU), [(2,)], "function=RELU a~0 b~0"),
     ],
 )
 def test_attributes_of_every_kind_are_shown(op, inputs, text, echo):

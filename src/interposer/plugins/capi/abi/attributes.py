@@ -93,6 +93,7 @@ class Shown:
             if newer_choices:
                 self._newer.append((name, newer_choices))
         self._values = _getter(tuple(self._kinds))
+        self._dependent = {index for index, name in enumerate(self._kinds) if self.op.attributes[name].by}
         self._floats = [index for index, kind in enumerate(self._kinds.values()) if kind.number in _FLOATS]
         codecs = self.op.codecs()
         self._defaults = [
@@ -150,11 +151,19 @@ class Shown:
         memory: list[Any] = [attributes]
         for index, (kind, value) in enumerate(zip(self._kinds.values(), values, strict=True)):
             default = self._defaults[index]
-            if attributes[index].flags and (value is default or repr(value) == repr(default)):
+            is_fixed = attributes[index].flags and index not in self._dependent
+            if is_fixed and (value is default or repr(value) == repr(default)):
                 continue
-            attributes[index].flags = 0
+            is_default = index in self._dependent and repr(value) == repr(self._dependent_default(index, values))
+            attributes[index].flags = abi.ATTRIBUTE_IS_DEFAULT if is_default else 0
             _fill(attributes[index], kind, value, memory)
         return AttributeTable(ctypes.addressof(attributes), len(attributes), memory)
+
+    def _dependent_default(self, index: int, values: tuple[Any, ...]) -> Any:
+        """Return the default of an attribute that depends on another one, if the attributes have these values."""
+        name = [*self._kinds][index]
+        default = self.op.attributes[name].default_with(dict(zip(self._kinds, values, strict=True)))
+        return self.op.codecs()[name].coerce(default)
 
 
 _retained_values: list[Any] = []
