@@ -58,6 +58,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Check a backend; return 1 if it does not conform."""
+    if args.random is None:
+        random_networks.check_absent(args)
     if args.list:
         _print_list(args)
         return 0

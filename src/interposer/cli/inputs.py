@@ -153,6 +153,7 @@ def read_inputs(
             if input_name in arrays:
                 raise InvalidArgumentError(f"{path}: input {input_name!r} is given already")
             arrays[input_name] = array
+    _check_preprocessing(preprocessing, [path for _, path in named_paths])
     absent = [name for name in infos if name not in arrays]
     if seed is not None:
         arrays |= {name: random_input(name, (sized or infos)[name], seed) for name in absent}
@@ -162,6 +163,19 @@ def read_inputs(
         message = "\n  - ".join(["no --input gives these inputs of the network:", *missing])
         raise InvalidArgumentError(f"{message}\ngive a file for each with --input NAME=FILE, or use --random")
     return arrays
+
+
+def _check_preprocessing(preprocessing: Preprocessing, paths: Sequence[str]) -> None:
+    """Raise `InvalidArgumentError` if images are to be converted, and none of the files is one."""
+    given = {"--layout": preprocessing.layout, "--mean": preprocessing.mean, "--std": preprocessing.std}
+    option = next((name for name, setting in given.items() if setting), None)
+    if option is not None and not any(_is_image(path, _first_bytes(path)) for path in paths):
+        raise InvalidArgumentError(f"{option} is for images, but no --input is one")
+
+
+def _first_bytes(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(8)
 
 
 def named_inputs(args: argparse.Namespace, network: Network) -> dict[str, Any]:
@@ -221,8 +235,7 @@ def _read(
     name: str | None, path: str, infos: Infos, unnamed: list[str], preprocessing: Preprocessing
 ) -> dict[str, Any]:
     check_regular(path)
-    with open(path, "rb") as file:
-        first_bytes = file.read(8)
+    first_bytes = _first_bytes(path)
     if not first_bytes and Path(path).suffix.lower() not in _RAW:  # a file of bare numbers may be empty
         raise InvalidArgumentError(f"{path}: the file is empty")
     infos = {input_name: _held(info) for input_name, info in infos.items()}

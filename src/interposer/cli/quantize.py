@@ -78,7 +78,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         "without data: float16, bfloat16, weights-int8, weights-int4, dynamic",
     )  # fmt: skip
     parser.add_argument(
-        "--block-size", type=positive, default=32, metavar="N",
+        "--block-size", type=positive, metavar="N",
         help="weights that share a scale, for --scheme weights-int4 (default: 32)",
     )  # fmt: skip
     parser.add_argument(
@@ -89,7 +89,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         "--observer", choices=tuple(OBSERVERS), default="minmax", help="how ranges follow from values (default: minmax)"
     )
     parser.add_argument(
-        "--percentile", type=number("a percentage"), default=99.99, metavar="P",
+        "--percentile", type=number("a percentage"), metavar="P",
         help="the percentage of values in the range, for --observer percentile (default: 99.99)",
     )  # fmt: skip
     parser.add_argument(

@@ -17,7 +17,7 @@ from interposer.testing.judge.tasks import Judged
 from interposer.testing.replay import is_library
 from interposer.testing.tolerances import Tolerances
 
-__all__ = ["add_arguments", "execute"]
+__all__ = ["add_arguments", "check_absent", "execute"]
 
 _seconds: Final = number("a positive number of seconds", zero=False)
 _ID: Final = re.compile(r"(float|quantized)-(\d+)-(\d+)\Z")
@@ -44,16 +44,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--seconds", type=_seconds, default=30.0, metavar="S", help="the time for one random network")
 
 
+def check_absent(args: argparse.Namespace) -> None:
+    """Report wrong usage if an option is given that selects or limits random networks, but --random is not."""
+    for option in (
+        "--seed",
+        "--start",
+        "--kind",
+        "--steps",
+        "--jobs",
+        "--threads",
+        "--shrink",
+        "--folder",
+        "--seconds",
+    ):
+        if _is_given(args, option):
+            args.wrong_usage(f"{option} is for random networks; give --random, too")
+
+
+def _is_given(args: argparse.Namespace, option: str) -> bool:
+    return any(word == option or word.startswith(f"{option}=") for word in args.words)
+
+
 def execute(args: argparse.Namespace) -> int:
     """Run random networks on the backends and compare with the reference kernels; return 1 if a result is wrong.
 
     Wrong results, exceptions and crashes count as findings.
     """
-    for name in ("only", "family", "junit", "refusals", "expected_failures"):
-        if getattr(args, name):
-            args.wrong_usage(
-                f"--random judges nothing but random networks; --{name.replace('_', '-')} cannot be given with it"
-            )
+    for option in ("--only", "--family", "--junit", "--refusals", "--expected-failures", "--examples", "--timeout"):
+        if _is_given(args, option):
+            args.wrong_usage(f"--random judges nothing but random networks; {option} cannot be given with it")
     progress = _Progress()
     backends = [args.backend] if is_library(args.backend) else args.backend.split(",")
     try:

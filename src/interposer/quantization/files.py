@@ -61,19 +61,25 @@ def read_samples(
     if not source_path.exists():
         raise InvalidArgumentError(f"{source_path}: there is no such file or folder")
     reader = _Reader(network, preprocessing or Preprocessing(), limit)
-    if source_path.is_dir():
-        return reader.folder(source_path)
-    check_regular(str(source_path))
-    if source_path.suffix.lower() == ".csv":
-        return reader.table(source_path)
-    return reader.limited(reader.archive(source_path))
+    samples = reader.all(source_path)
+    if reader.preprocessing != Preprocessing() and not reader.has_images:
+        raise InvalidArgumentError(f"{source_path}: layout, mean and std are for images, but there is none")
+    return samples
 
 
 class _Reader:
     def __init__(self, network: Network, preprocessing: Preprocessing, limit: int | None) -> None:
         self.network, self.preprocessing, self.limit = network, preprocessing, limit
         self.infos = {layer.name: layer.output.known for layer in network.graph.inputs}
+        self.has_images = False
         self.names = {binding_id(layer): layer.name for layer in network.graph.inputs}
+
+    def all(self, source: Path) -> Samples:
+        """Return the samples in a folder or a file."""
+        if source.is_dir():
+            return self.folder(source)
+        check_regular(str(source))
+        return self.table(source) if source.suffix.lower() == ".csv" else self.limited(self.archive(source))
 
     def limited(self, samples: Samples) -> Samples:
         """Return the samples, up to the limit."""
@@ -127,7 +133,7 @@ class _Reader:
         return next(iter(self.infos))
 
     def _image(self, file: Path) -> Array:
-        name = self._only(file)
+        name, self.has_images = self._only(file), True
         try:
             return read_image(str(file), name, self.infos[name], self.preprocessing)
         except OSError as error:

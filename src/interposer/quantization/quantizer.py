@@ -45,6 +45,10 @@ _RANKING_SAMPLES: Final = 4
 """The largest number of samples on which layers are ranked by their errors."""
 
 
+_DEFAULTS: Final = {"per_channel": None, "correct_bias": True, "keep_types": True}
+"""The defaults of the switches that storing constants in fewer bits has no use for."""
+
+
 class QuantizedNetwork(Network):
     """A network that `quantize` has made, with its report. It is used like any other `Network`."""
 
@@ -58,11 +62,11 @@ def quantize(
     scheme: str | Scheme = "int8",
     algorithm: Algorithm = "calibrated",
     observer: str = "minmax",
-    percentile: float = 99.99,
+    percentile: float | None = None,
     per_channel: bool | None = None,
     correct_bias: bool = True,
     equalize: bool = False,
-    block_size: int = 32,
+    block_size: int | None = None,
     float_layers: Collection[str] = (),
     target: float | None = None,
     output_format: str | None = None,
@@ -92,14 +96,14 @@ def quantize(
         algorithm: "calibrated" uses the observed ranges and fuses clamps with the layers before them. "armnn" has the
             rules of Arm NN's quantizer: ranges by the kind of layer, which data refines, and one scale for all weights.
         observer: how the range follows from the observed values: "minmax", "moving", "percentile", "entropy" or "mse".
-        percentile: the percentage of values in the range, for the observer "percentile".
+        percentile: the percentage of values in the range, for the observer "percentile" alone; None means 99.99.
         per_channel: whether weights have a scale for each output channel; None means as the scheme says. Weights of
             "uint8" with several scales become int8, which TensorFlow Lite does not combine with uint8 activations.
         correct_bias: subtract the mean error that rounded weights cause in an output channel from the bias. "armnn"
             does not do this.
         equalize: scale the channels between convolutions in a row, so that weights have similar ranges (cross-layer
             equalization). The float network stays the same. It helps where weights have one scale for all channels.
-        block_size: the number of weights that share a scale, for the scheme "weights-int4".
+        block_size: the number of weights that share a scale, for the scheme "weights-int4" alone; None means 32.
         float_layers: names of layers, or names of operators such as "Softmax", that stay in float.
         target: the least signal-to-noise ratio of every output in dB. Layers stay in float until it is reached, those
             first whose quantization alone causes the largest error. This quantizes and runs the network once for each
@@ -115,14 +119,19 @@ def quantize(
         progress: a function that is called with the current step, the number of finished steps, and their total.
 
     Raises:
-        InvalidArgumentError: an argument is invalid, `float_layers` has a name that no layer has, the network is
-            quantized already, or the data does not fit the inputs, is empty, or is not finite.
+        InvalidArgumentError: an argument is invalid or has no effect with the scheme or observer, `float_layers` has a
+            name that no layer has, the network is quantized already, or the data does not fit the inputs, is empty, or
+            is not finite.
         UnwritableError: `output_format` has no form of a layer, neither in integers nor in float.
         InterposerError: the network cannot be read or run.
     """
     if algorithm not in _ALGORITHMS:
         raise InvalidArgumentError(f"unknown algorithm {algorithm!r} (known: {', '.join(_ALGORITHMS)})")
     expect(runtime, Runtime | None, "the runtime must be a Runtime")
+    flags = {"per_channel": per_channel, "correct_bias": correct_bias, "equalize": equalize, "keep_types": keep_types}
+    _check_options(str(scheme), observer, flags, {"percentile": percentile, "block_size": block_size}, target)
+    if not callable(progress):
+        raise InvalidArgumentError(f"progress must be a function, not {progress!r}")
     runs = Runs(None if backends is None else list(backends), runtime, progress)
     original = read_network(source, format, shapes)
     network = prepared(original, default_runtime() if runtime is None else runtime)
@@ -131,13 +140,41 @@ def quantize(
     written, float_reasons = output_format_named(output_format), _float_reasons(network, float_layers)
     job = _Job(network, original, data, float_reasons, check_float(network), written, runs)
     if scheme in STORAGE:
-        return _stored(job, str(scheme), block_size, algorithm)
+        return _stored(job, str(scheme), 32 if block_size is None else block_size, algorithm)
     chosen = _scheme(scheme, algorithm, per_channel)
     correct_bias = correct_bias and algorithm != "armnn"
+    percentage = 99.99 if percentile is None else percentile
     settings = Settings(
-        chosen.name, algorithm, observer, percentile, chosen.per_channel, correct_bias, keep_types, output_format
+        chosen.name, algorithm, observer, percentage, chosen.per_channel, correct_bias, keep_types, output_format
     )
     return _calibrated(job, chosen, settings, target)
+
+
+def _check_options(
+    scheme: str,
+    observer: str,
+    switches: Mapping[str, bool | None],
+    numbers: Mapping[str, float | None],
+    target: float | None,
+) -> None:
+    """Raise `InvalidArgumentError` for options of the wrong type, and for those without an effect.
+
+    `switches` and `numbers` are arguments of `quantize` by their names.
+    """
+    for name, switch in switches.items():
+        expect(switch, bool | None if name == "per_channel" else bool, f"{name} must be True or False")
+    for name, number in ({"target": target} | dict(numbers)).items():
+        expect(number, int | float | None, f"{name} must be a number")
+    if numbers["percentile"] is not None and observer != "percentile":
+        raise InvalidArgumentError(f"percentile is for the observer 'percentile', not for {observer!r}")
+    if numbers["block_size"] is not None and scheme != "weights-int4":
+        raise InvalidArgumentError(f"block_size is for the scheme 'weights-int4', not for {scheme!r}")
+    if scheme not in STORAGE:
+        return
+    changed = {"observer": observer != "minmax", "target": target is not None}
+    changed |= {name: switch is not _DEFAULTS[name] for name, switch in switches.items() if name in _DEFAULTS}
+    for name in (name for name, is_changed in changed.items() if is_changed):
+        raise InvalidArgumentError(f"{name} is for schemes with integer layers; {scheme!r} only stores constants")
 
 
 @dataclass(frozen=True)

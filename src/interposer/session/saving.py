@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from interposer.core.errors import InvalidArgumentError, UnboundInputError
+from interposer.core.errors import InvalidArgumentError, UnboundInputError, expect
 from interposer.core.types import Dim, TensorInfo
 from interposer.frontends.resizing import resized
 from interposer.frontends.template import Template
@@ -42,6 +42,7 @@ class Saver:
             InvalidArgumentError: there are no variants, or shapes are not complete.
         """
         blueprint = self._blueprint
+        expect(shapes, Sequence | None, "shapes must be a list of mappings from input's name to shape")
         if shapes is None:
             variants = [self._variant(key, optimized) for key, optimized in self._loaded.items()]
         else:
@@ -69,6 +70,7 @@ class Saver:
         """Return the variant for some shapes of the inputs; it is optimized if it is not loaded."""
         blueprint = self._blueprint
         network = blueprint.network
+        expect(shapes, Mapping, "each of shapes must be a mapping from input's name to shape")
         if blueprint.needed or network is None:
             raise InvalidArgumentError(
                 f"the layers depend on {blueprint.lacking}; run the model once for each shape before it is saved"

@@ -825,7 +825,7 @@ def test_a_file_that_is_to_be_loaded_without_a_trial_gets_none_where_another_bac
     install, runtime_of, user_cache
 ):
     install(AT_INIT="if (getppid() == PARENT) CRASH", PARENT=os.getpid())
-    runtime = runtime_of(isolate={"Other"}, probe_seconds=0)
+    runtime = runtime_of(isolate={"CpuRef"}, probe_seconds=0)
     assert add_twice(runtime, "Adder") == [3.0, 6.0, 9.0]
     assert not (user_cache / "probed").exists()
 
