@@ -76,7 +76,7 @@ def execute(args: argparse.Namespace) -> None:
         if not model.is_prepared and not (args.measure and args.input):
             require_shapes(model.inputs)
             require_values(model)
-        preprocessing = Preprocessing(None, (), ())
+        preprocessing = Preprocessing(quantize=args.quantize_inputs)
         inputs = None
         if args.measure:
             inputs = read_inputs(args.input, model.inputs, preprocessing, seed_of(args), sized_inputs(model))

@@ -145,6 +145,8 @@ def read_inputs(
         OSError: a file cannot be opened.
     """
     named_paths = [_split(text, infos) for text in names]
+    if preprocessing.quantize and not any(info.is_quantized for info in infos.values() if info.is_tensor):
+        raise InvalidArgumentError("--quantize-inputs is for quantized inputs, but the network has none")
     named_inputs = {name for name, _ in named_paths}
     unnamed = [name for name in infos if name not in named_inputs]
     arrays: dict[str, Any] = {}

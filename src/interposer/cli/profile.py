@@ -85,6 +85,8 @@ def execute(args: argparse.Namespace) -> None:
         return
     if args.listen == (args.file is not None):
         raise InvalidArgumentError("give either a file to read, or --listen to wait for programs")
+    if args.file is not None:
+        _check_not_listening(args)
     _check_targets(args)
     sessions = _collected(args) if args.listen else [read_stream(args.file, _printer(args))]
     for session in sessions:
@@ -96,6 +98,16 @@ def execute(args: argparse.Namespace) -> None:
         _print(session)
     if not sessions:
         say("no program has connected")
+
+
+_LISTENING: Final = ("--socket", "--clients", "--seconds", "--period", "--counters", "--timeline", "--store")
+"""The options of collecting, which have no effect on a file."""
+
+
+def _check_not_listening(args: argparse.Namespace) -> None:
+    for option in _LISTENING:
+        if any(str(word).partition("=")[0] == option for word in args.words):
+            raise InvalidArgumentError(f"{option} is for --listen, and a file is read")
 
 
 def _compare(args: argparse.Namespace) -> None:
