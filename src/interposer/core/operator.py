@@ -149,7 +149,7 @@ class Op:
             )
         copy, codecs = object.__new__(type(self)), self.codecs()
         for name in self.attributes:  # only what changes is checked
-            value = self._coerced(name, changes, codecs[name]) if name in changes else getattr(self, name)
+            value = self._coerced(name, changes[name], codecs[name]) if name in changes else getattr(self, name)
             object.__setattr__(copy, name, value)
         copy._check_attributes(changes)
         return copy

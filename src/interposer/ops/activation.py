@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import ResultQuantization, Trait
@@ -165,6 +165,10 @@ class Activation(Op):
             values["a"] = math.inf if math.isnan(values["a"]) else values["a"]
             values["b"] = -math.inf if math.isnan(values["b"]) else values["b"]
         return values
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some attributes changed; a bound that is NaN becomes an infinity."""
+        return type(self)(**(self.attribute_values() | changes))
 
     @property
     def traits(self) -> Trait:

@@ -125,13 +125,9 @@ def quantize(
         UnwritableError: `output_format` has no form of a layer, neither in integers nor in float.
         InterposerError: the network cannot be read or run.
     """
-    if algorithm not in _ALGORITHMS:
-        raise InvalidArgumentError(f"unknown algorithm {algorithm!r} (known: {', '.join(_ALGORITHMS)})")
-    expect(runtime, Runtime | None, "the runtime must be a Runtime")
+    _check_types(algorithm, runtime, progress)
     flags = {"per_channel": per_channel, "correct_bias": correct_bias, "equalize": equalize, "keep_types": keep_types}
     _check_options(str(scheme), observer, flags, {"percentile": percentile, "block_size": block_size}, target)
-    if not callable(progress):
-        raise InvalidArgumentError(f"progress must be a function, not {progress!r}")
     runs = Runs(None if backends is None else list(backends), runtime, progress)
     original = read_network(source, format, shapes)
     network = prepared(original, default_runtime() if runtime is None else runtime)
@@ -141,13 +137,20 @@ def quantize(
     job = _Job(network, original, data, float_reasons, check_float(network), written, runs)
     if scheme in STORAGE:
         return _stored(job, str(scheme), 32 if block_size is None else block_size, algorithm)
-    chosen = _scheme(scheme, algorithm, per_channel)
-    correct_bias = correct_bias and algorithm != "armnn"
+    chosen, corrects_bias = _scheme(scheme, algorithm, per_channel), correct_bias and algorithm != "armnn"
     percentage = 99.99 if percentile is None else percentile
     settings = Settings(
-        chosen.name, algorithm, observer, percentage, chosen.per_channel, correct_bias, keep_types, output_format
+        chosen.name, algorithm, observer, percentage, chosen.per_channel, corrects_bias, keep_types, output_format
     )
     return _calibrated(job, chosen, settings, target)
+
+
+def _check_types(algorithm: str, runtime: object, progress: object) -> None:
+    if algorithm not in _ALGORITHMS:
+        raise InvalidArgumentError(f"unknown algorithm {algorithm!r} (known: {', '.join(_ALGORITHMS)})")
+    expect(runtime, Runtime | None, "the runtime must be a Runtime")
+    if not callable(progress):
+        raise InvalidArgumentError(f"progress must be a function, not {progress!r}")
 
 
 def _check_options(
