@@ -280,6 +280,15 @@ def test_an_operator_gives_the_result_of_a_worked_example(name):
     assert run(one(op, arrays, constants, **attributes), arrays).tolist() == expected
 
 
+@pytest.mark.parametrize("op", ["Add", "AddV2", "Mul", "BiasAdd", "MatMul"])
+def test_constants_of_half_precision_are_used_beside_floats(op):
+    x, half = floats(2, 2), np.float16([[1.5, -2], [0.25, 3]] if op == "MatMul" else [1.5, -2])
+    data = graph(placeholder("x0", (2, 2)), const("half", half), node(op, "y", "x0", "half", T=Type("float32")))
+    whole = half.astype(np.float32)
+    expected = {"Mul": np.multiply, "MatMul": np.matmul}.get(op, np.add)(x, whole)
+    np.testing.assert_allclose(run(data, [x]), expected, rtol=1e-6)
+
+
 def sliced(begin, end, strides, **masks):
     """Return a graph that slices a tensor, with bounds of which one element is where a vector has its maximum."""
     nodes = [placeholder("x0", (6, 3, 4)), placeholder("x1", (4,)), const("axis", np.int32(0))]

@@ -113,7 +113,17 @@ class Node(SharedNode):
         operand = self.inputs[index]
         if not isinstance(operand, Value):
             self.fail(f"its input number {index} is {_KINDS[type(operand)]}; expected a tensor")
-        return operand
+        return self._widened(operand)
+
+    def _widened(self, operand: Value) -> Value:
+        """Return an operand as float32 if it is a constant of half precision beside an operand of float32.
+
+        Converters store weights so, to halve the size of a file.
+        """
+        if operand.known.dtype is not DataType.FLOAT16 or operand.constant is None:
+            return operand
+        others = (value.known.dtype for value in self.inputs if isinstance(value, Value))
+        return self.cast(operand, DataType.FLOAT32) if DataType.FLOAT32 in others else operand
 
     def variable(self, index: int) -> Variable:
         """Return the handle of the variable that an input is."""
