@@ -1,6 +1,8 @@
 """Programs that write in place, switch gradients or have operators without a converter, before they are read."""
 
+import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -138,3 +140,101 @@ def test_open_sizes_stay_open() -> None:
         other = torch.randn(count, 4)
         for result, item in zip(model(other), module(other), strict=True):
             torch.testing.assert_close(result, item.detach())
+
+
+def calls_of(name: str, function: Callable[[], Any]) -> int:
+    """Return how often a Python function of this name is called while `function` runs."""
+    calls = 0
+
+    def count(frame: Any, event: str, _: Any) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code.co_name == name
+
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def repeated(steps: int) -> Any:
+    def function(layer: Any, x: Any) -> Any:
+        for _ in range(steps):
+            x = torch.nn.functional.glu(torch.cat([layer(x), x], 1))
+        return x
+
+    return torch.export.export(Module(function).eval(), (torch.ones(3, 4),))
+
+
+def test_pytorch_traces_an_operator_once_for_all_steps_of_a_loop() -> None:
+    counts = [calls_of("make_fx", partial(functional, repeated(steps))) for steps in (2, 6)]
+    assert counts == [1, 1]
+
+
+def test_operators_of_different_shapes_are_traced_each() -> None:
+    def function(layer: Any, x: Any) -> Any:
+        y = torch.nn.functional.glu(layer(x))
+        return y, torch.nn.functional.glu(y), torch.nn.functional.glu(x, 0), torch.nn.functional.glu(x.double())
+
+    module = Module(function).eval()
+    x = torch.linspace(-1, 1, 8).reshape(2, 4)
+    program = torch.export.export(module, (x,))
+    for result, expected in zip(ip.load(program, ["CpuRef"]).run([x.numpy()]), module(x), strict=True):
+        np.testing.assert_allclose(result, expected.detach(), rtol=1e-5, atol=1e-6)
+
+
+class Cells(torch.nn.Module):  # type: ignore[misc,name-defined] # PyTorch may be absent
+    """A cell for each step of a sequence."""
+
+    def __init__(self, cell: Any) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, x: Any) -> Any:
+        state, outputs = None, []
+        for step in x.unbind(-1):
+            state = self.cell(step, state)
+            outputs.append(state[0] if isinstance(state, tuple) else state)
+        return torch.stack(outputs, -1), state
+
+
+CELLS = {
+    "LSTM": partial(torch.nn.LSTMCell, 3, 5),
+    "LSTM without biases": partial(torch.nn.LSTMCell, 3, 5, bias=False),
+    "GRU": partial(torch.nn.GRUCell, 3, 5),
+    "GRU without biases": partial(torch.nn.GRUCell, 3, 5, bias=False),
+    "tanh": partial(torch.nn.RNNCell, 3, 5),
+    "relu": partial(torch.nn.RNNCell, 3, 5, nonlinearity="relu", bias=False),
+}
+
+
+@pytest.mark.parametrize("title", CELLS)
+@pytest.mark.parametrize("shape", [(4, 3, 6), (3, 6)], ids=["batch", "one sequence"])
+def test_recurrent_cells_agree_with_eager(title: str, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(3)
+    module = Cells(CELLS[title]()).eval()
+    open_batch = {0: torch.export.Dim.DYNAMIC} if len(shape) == 3 else {}
+    x = torch.randn(shape)
+    program = torch.export.export(module, (x,), dynamic_shapes=(open_batch,))
+    for input in (x, torch.randn(7, *shape[1:])) if open_batch else (x,):
+        expected = torch.utils._pytree.tree_leaves(module(input))
+        for backends in (["CpuRef"], ["CpuAcc", "CpuRef"]):
+            results = ip.load(program, backends).run([input.numpy()])
+            for result, tensor in zip(results, expected, strict=True):
+                np.testing.assert_allclose(result, tensor.detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("title", CELLS)
+def test_pytorch_does_not_decompose_a_program_of_recurrent_cells(title: str) -> None:
+    program = torch.export.export(
+        Cells(CELLS[title]()).eval(), (torch.ones(2, 3, 4),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)
+    )
+    assert calls_of("run_decompositions", partial(functional, program)) == 0
+
+
+def test_the_steps_of_a_cell_share_its_weights() -> None:
+    module = Cells(torch.nn.LSTMCell(3, 5)).eval()
+    network = frontend.load(torch.export.export(module, (torch.ones(2, 3, 8),)))
+    matrices = [layer for layer in network if layer.kind == "Constant" and layer.output.known.shape == (20, 5)]
+    assert len(matrices) == 1

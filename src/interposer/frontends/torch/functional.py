@@ -337,19 +337,51 @@ def _is_composite(function: Any) -> bool:
 
 
 def _expand_missing(graph: Any) -> None:
-    """Replace operators that have no converter by those that PyTorch makes of them."""
-    for node in list(graph.nodes):
-        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and is_missing(node):
-            _replace_results(node, _insert(graph, node, _traced(node), node.all_input_nodes))
+    """Replace operators that have no converter by those that PyTorch makes of them.
+
+    PyTorch traces an operator once for all nodes that call it with equal types and attributes, as in a loop.
+
+    Raises:
+        ParseError: PyTorch would assume values of symbolic sizes.
+    """
+    nodes = [node for node in graph.nodes if _is_expandable(node)]
+    if not nodes:
+        return
+    from torch.export.exported_program import _override_composite_implicit_decomp  # noqa: PLC0415
+
+    composite, decompositions_of_others = composite_and_other()
+    traced_modules = dict[Any, Any]()
+    with _override_composite_implicit_decomp(composite):
+        for node in nodes:
+            call = _form_of_call(node)
+            if call not in traced_modules:
+                traced_modules[call] = _traced(node, decompositions_of_others)
+            _replace_results(node, _insert(graph, node, traced_modules[call], node.all_input_nodes))
 
 
-def _traced(node: Any) -> Any:
+def _is_expandable(node: Any) -> bool:
+    return node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and is_missing(node)
+
+
+def _form_of_call(node: Any) -> Any:
+    """Return what determines how PyTorch decomposes a node: its operator, its attributes and its operands' types."""
+    numbers = {operand: f"operand {i}" for i, operand in enumerate(node.all_input_nodes)}
+    attributes = torch.fx.node.map_arg((node.args, node.kwargs), numbers.__getitem__)
+    return node.target, repr(attributes), tuple(_type_of_example(operand.meta["val"]) for operand in numbers)
+
+
+def _type_of_example(example: Any) -> Any:
+    if not isinstance(example, torch.Tensor):
+        return repr(example)
+    return example.dtype, str(example.device), tuple(map(str, example.shape)), tuple(map(str, example.stride()))
+
+
+def _traced(node: Any, decompositions: Mapping[Any, Any]) -> Any:
     """Return the graph module of what PyTorch makes of an operator; its inputs are those of the node.
 
     Raises:
         ParseError: PyTorch would assume values of symbolic sizes.
     """
-    from torch.export.exported_program import _override_composite_implicit_decomp  # noqa: PLC0415
     from torch.fx.experimental.proxy_tensor import make_fx  # noqa: PLC0415
 
     inputs = node.all_input_nodes
@@ -362,9 +394,7 @@ def _traced(node: Any) -> Any:
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values_by_node.__getitem__)
         return node.target(*args, **kwargs)
 
-    composite, decompositions_of_others = composite_and_other()
-    with _override_composite_implicit_decomp(composite):
-        return make_fx(call, decomposition_table=decompositions_of_others, tracing_mode="fake")(*examples)
+    return make_fx(call, decomposition_table=dict(decompositions), tracing_mode="fake")(*examples)
 
 
 def _is_open(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Converters for recurrent layers, which stay whole: one layer for each layer of the module."""
+"""Converters for recurrent layers, which stay whole, and for recurrent cells, which become products and gates."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 
 from interposer.frontends.elementwise import SIGMOID, TANH
 from interposer.frontends.torch.call import Call
+from interposer.frontends.torch.matmul import linear
 from interposer.frontends.torch.registry import aten
 from interposer.ir.graph import Value
-from interposer.ops.activation import ActivationFunction
+from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.matmul import BatchMatMul
 from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RecurrentDirection, RnnSequence
 
@@ -74,21 +75,23 @@ def _projected_steps(
         gates = c.plus(gates, bias)
     steps = range(c.size(x, 0))
     outputs = dict[int, Value]()
-    size = c.size(cell, 1)
     for step in reversed(steps) if reverse else steps:
         step_gates = c.plus(
             c.squeezed(c.cut(gates, 0, step, 1), 0), c.step(BatchMatMul(transpose_y=True), hidden, recurrent)
         )
-        input_gate, forget_gate, candidate, output_gate = (c.cut(step_gates, 1, i * size, size) for i in range(4))
-        input_gate, forget_gate, output_gate = (
-            c.step(SIGMOID, gate) for gate in (input_gate, forget_gate, output_gate)
-        )
-        candidate = c.step(TANH, candidate)
-        cell = c.plus(c.times(forget_gate, cell), c.times(input_gate, candidate))
-        unprojected = c.times(output_gate, c.step(TANH, cell))
+        unprojected, cell = _gated(c, step_gates, cell)
         hidden = c.step(BatchMatMul(transpose_y=True), unprojected, projection)
         outputs[step] = c.unsqueezed(hidden, 0)
     return [c.joined([outputs[step] for step in steps], 0), hidden, cell]
+
+
+def _gated(c: Call, gates: Value, cell: Value) -> tuple[Value, Value]:
+    """Return the next hidden state and cell state of an lstm; `gates` has the arguments of all gates in its columns."""
+    size = c.size(cell, 1)
+    input_gate, forget_gate, candidate, output_gate = (c.cut(gates, 1, i * size, size) for i in range(4))
+    input_gate, forget_gate, output_gate = (c.step(SIGMOID, gate) for gate in (input_gate, forget_gate, output_gate))
+    cell = c.plus(c.times(forget_gate, cell), c.times(input_gate, c.step(TANH, candidate)))
+    return c.times(output_gate, c.step(TANH, cell)), cell
 
 
 @aten("gru.input")
@@ -119,6 +122,53 @@ def rnn(
         RecurrentDirection.BIDIRECTIONAL if bidirectional else RecurrentDirection.FORWARD, activations=functions
     )
     return _stacked(c, op, x, [state], _Weights(c, params, biases, directions, _RNN), layers, batch_first)
+
+
+# --- cells ------------------------------------------------------------------------------------------------------------
+
+
+@aten("lstm_cell")
+def lstm_cell(
+    c: Call, x: Value, states: Sequence[Value], weights: Value, recurrent: Value, bias: Value | None = None,
+    recurrent_bias: Value | None = None,
+) -> list[Value]:  # fmt: skip
+    """Convert lstm_cell; the results are the hidden state and the cell state.
+
+    A cell is often called for each step of a sequence. All its calls use the same constants, in the order of PyTorch.
+    """
+    hidden, cell = states
+    gates = c.plus(linear(c, x, weights, bias), linear(c, hidden, recurrent, recurrent_bias))
+    return list(_gated(c, gates, cell))
+
+
+@aten("gru_cell")
+def gru_cell(
+    c: Call, x: Value, hidden: Value, weights: Value, recurrent: Value, bias: Value | None = None,
+    recurrent_bias: Value | None = None,
+) -> Value:  # fmt: skip
+    """Convert gru_cell; the reset gate is applied to the product with the hidden state."""
+    size = c.size(hidden, 1)
+    of_input, of_hidden = linear(c, x, weights, bias), linear(c, hidden, recurrent, recurrent_bias)
+    reset, update = (
+        c.step(SIGMOID, c.plus(c.cut(of_input, 1, start, size), c.cut(of_hidden, 1, start, size)))
+        for start in (0, size)
+    )
+    candidate = c.plus(c.cut(of_input, 1, 2 * size, size), c.times(reset, c.cut(of_hidden, 1, 2 * size, size)))
+    new = c.step(TANH, candidate)
+    return c.plus(c.times(c.minus(hidden, new), update), new)
+
+
+@aten("rnn_tanh_cell", "rnn_relu_cell")
+def rnn_cell(
+    c: Call, x: Value, hidden: Value, weights: Value, recurrent: Value, bias: Value | None = None,
+    recurrent_bias: Value | None = None,
+) -> Value:  # fmt: skip
+    """Convert the cells of simple recurrent layers."""
+    function = Activation(ActivationFunction.RELU) if "relu" in str(c.node.target) else TANH
+    return c.step(function, c.plus(linear(c, x, weights, bias), linear(c, hidden, recurrent, recurrent_bias)))
+
+
+# --- weights and stacks -----------------------------------------------------------------------------------------------
 
 
 def _check_inference(c: Call, dropout: float, train: bool) -> None:
