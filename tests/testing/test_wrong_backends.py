@@ -10,7 +10,7 @@ import pytest
 
 from interposer.backend import Backend
 from interposer.ops import Addition, Multiplication
-from interposer.testing import Conformance, Settings, Status, samples_of
+from interposer.testing import Conformance, Settings, Status, check_backend, samples_of
 from tests.plugins.install import ROOT
 from tests.testing import wrong
 from tests.testing.defects import PAGE, PROBLEMS, page_with_table
@@ -80,3 +80,12 @@ def test_a_random_network_that_fails_is_made_small_and_written_as_a_script_that_
     done = subprocess.run([sys.executable, script], env=path, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert "elements differ" in done.stdout
+
+
+def test_a_backend_must_report_wrong_values_as_such() -> None:
+    case = "values/Gather-row-axis1-int32"
+    wrongly = check_backend(wrong.FailsOnWrongIndices, only=case)
+    assert [failure.text.partition(": layer")[0] for failure in wrongly.failures] == [
+        "it reports a value that it cannot use as its own failure"
+    ]
+    assert check_backend(wrong.ReportsWrongIndices, only=case).ok

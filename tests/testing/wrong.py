@@ -37,10 +37,10 @@ from interposer.backend import (
 )
 from interposer.backend.planner import MemoryPlan
 from interposer.backend.support import KernelSupport
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError, InvalidValueError
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Layer
-from interposer.ops import Addition, Multiplication, PreCompiled
+from interposer.ops import Addition, Gather, Multiplication, PreCompiled
 
 FLOAT = {DataType.FLOAT32}
 table = KernelTable()
@@ -603,3 +603,38 @@ class SaysNoAfterwards(Right):
 
     def create_backend_context(self, options: Options) -> BackendContext:
         return Grudging()
+
+
+# --- values that cannot be used ---------------------------------------------------------------------------------------
+
+gathering = KernelTable()
+
+
+@gathering(Gather, dtypes={"params": FLOAT})
+def take(op: Gather, params: Array, indices: Array) -> Array:
+    return params.take(indices, op.axis)  # which raises IndexError
+
+
+class FailsOnWrongIndices(Backend):
+    """Gathers, and fails where an index is out of range."""
+
+    id: ClassVar = "FailsOnWrongIndices"
+    kernels: ClassVar = gathering
+
+
+careful = KernelTable()
+
+
+@careful(Gather, dtypes={"params": FLOAT})
+def take_carefully(op: Gather, params: Array, indices: Array) -> Array:
+    try:
+        return params.take(indices, op.axis)
+    except IndexError as error:
+        raise InvalidValueError(str(error), operand="indices") from error
+
+
+class ReportsWrongIndices(Backend):
+    """Gathers, and reports an index that is out of range."""
+
+    id: ClassVar = "ReportsWrongIndices"
+    kernels: ClassVar = careful

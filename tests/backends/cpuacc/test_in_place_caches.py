@@ -10,7 +10,7 @@ import pytest
 import interposer as ip
 from interposer import Network, OptimizerOptions, Runtime, TensorInfo
 from interposer.backends.reference import ReferenceBackend
-from interposer.core.errors import ExecutionError
+from interposer.core.errors import ExecutionError, InvalidValueError
 from interposer.core.types import Array
 from interposer.ir.graph import Layer
 from interposer.ops import (
@@ -222,3 +222,24 @@ def test_a_run_that_has_updated_a_cache_in_place_is_not_repeated(way: str) -> No
                 call()
             total = model.state["total"] if way == "state" else past
             assert (total[0, 0], caught.value.overwrites, model.events) == (2, True, ())
+
+
+@pytest.mark.needs_cpuref
+@pytest.mark.parametrize("bad", [[5, 199], [199, 5], [-1, 0]])
+def test_a_wrong_position_leaves_a_state_that_is_updated_in_place_as_it_was(bad: list[int]) -> None:
+    network = Network("cache")
+    new = network.add_input_layer(0, TensorInfo((2, 3, 64)), name="new")
+    start = network.add_input_layer(1, TensorInfo((2,), "int64"), name="start")
+    past = network.add_state("cache", TensorInfo((2, 200, 64)))
+    updated = network.add_tensor_scatter_layer(past, new, start, axis=1, name="update")
+    network.set_state("cache", updated)
+    network.add_output_layer(0, network.add_reduce_layer(updated, axis=(1,), name="sum"), name="y")
+    with ip.load(network, ["CpuAcc", "CpuRef"]) as model:
+        rows = np.ones((2, 3, 64), np.float32)
+        model.run([rows, np.array([0, 0])])
+        before = model.state["cache"]
+        with pytest.raises(InvalidValueError, match="expected 0 to 197"):
+            model.run([rows, np.array(bad)])
+        np.testing.assert_array_equal(model.state["cache"], before)
+        assert model.run([rows, np.array([3, 3])])[0][:, 0].tolist() == [6, 6]
+        assert model.events == ()

@@ -6,7 +6,7 @@ import threading
 import weakref
 import zlib
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Final, NoReturn
 
@@ -75,11 +75,14 @@ class Executable:
             CallError: the function failed.
             BackendUnavailableError: the plug-in was shut down.
         """
-        with nullcontext() if self.turn is None else self.turn:
-            try:
+        try:
+            if self.turn is None:
                 self._call(run_address)
-            except CallError as error:
-                raise self._translated(error) from error.__cause__
+                return
+            with self.turn:
+                self._call(run_address)
+        except CallError as error:
+            raise self._translated(error) from error.__cause__
 
     def fail(self, status: int, buffer: ErrorBuffer) -> NoReturn:
         """Raise the error of a run outside of `run` that gave this status, and filled in the buffer."""
