@@ -8,8 +8,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from interposer import Network, OptimizerOptions, TensorInfo, include, optimize
-from interposer.core.errors import ExecutionError, PluginError
+from interposer import Network, OptimizerOptions, TensorInfo, include, load, optimize
+from interposer.core.errors import ExecutionError, InvalidValueError, PluginError
 from interposer.ops import Addition, PreCompiled
 from interposer.plugins.capi.abi import structs as abi
 from interposer.plugins.capi.abi.calls import CallError
@@ -92,6 +92,21 @@ def test_a_damaged_blob_is_named_corrupt_through_each_binding(source, backend):
     with pytest.raises(CallError) as caught:
         blobs.restore(Blob(bytes(8)))
     assert (caught.value.status, caught.value.reason) == (abi.CORRUPT, "corrupt blob: the numbers make no part")
+
+
+@pytest.mark.parametrize("source", ["kernels.cpp", "kernels.rs"])
+def test_a_value_that_a_kernel_refuses_is_reported_through_each_binding(source, backend, runtime_with):
+    plugin = backend(source)
+    network = Network("sum")
+    x, y = (network.add_input_layer(number, TensorInfo((3,)), name="xy"[number]) for number in range(2))
+    network.add_output_layer(0, network.add_addition_layer(x, y, name="without nines"), name="z")
+    model = load(network, [plugin.id], runtime=runtime_with(plugin))
+    for _ in range(2):
+        assert model.run([X, X])[0].tolist() == [2, 4, 6]
+        with pytest.raises(InvalidValueError, match="nine is too much") as caught:
+            model.run([np.float32([1, 9, 3]), X])
+        assert (caught.value.value, caught.value.allowed, caught.value.backend) == (9, (-2, 4), plugin.id)
+    assert model.events == ()
 
 
 @pytest.mark.parametrize("source", ["kernels.cpp", "kernels.rs"])
