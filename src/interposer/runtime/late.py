@@ -16,7 +16,6 @@ from interposer.core.room import Room, current_room
 from interposer.core.types import TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ir.inference import infos_for
-from interposer.ops.control_flow import ControlFlow
 from interposer.runtime.step import Step
 
 __all__ = ["LateHandles", "LateStep"]
@@ -36,7 +35,7 @@ class LateStep:
         self.layer = layer
         self.workload = workload
         self._factory = factory
-        self._last_step: tuple[WorkloadInfo, Step] | None = None
+        self._last_step: tuple[WorkloadInfo, Step, int] | None = None
 
     def execute(self, fixed: Mapping[Value, TensorHandle], late: LateHandles) -> None:
         """Infer the actual shapes of the outputs, run the layer, and add the handles of its outputs to `late`.
@@ -52,7 +51,6 @@ class LateStep:
         infos = tuple(None if value is None else _info(value, late) for value in self.layer.inputs)
         info = WorkloadInfo(infos, tuple(self._inferred(infos)))
         room = current_room()
-        room.compute(_operations(self.layer, info))
         outputs_with_infos = zip(self.layer.outputs, info.outputs, strict=True)
         new_handles = {
             value: _new_handle(output_info, room) for value, output_info in outputs_with_infos if value not in fixed
@@ -60,9 +58,11 @@ class LateStep:
         late.update(new_handles)
         handles = {**fixed, **{value: late[value] for value in (*self.layer.values, *new_handles) if value in late}}
         inputs = [None if value is None else handles[value] for value in self.layer.inputs]
+        step, operations = self._step(info)
+        room.compute(operations)
         computed = [(value, handle) for value, handle in new_handles.items() if not handle.info.is_concrete]
         try:
-            self._step(info).execute(inputs, [handles[value] for value in self.layer.outputs])
+            step.execute(inputs, [handles[value] for value in self.layer.outputs])
         except MemoryError as error:
             raise InvalidValueError(f"there is not enough memory for the sizes that were computed: {error}") from error
         for value, handle in computed:
@@ -81,11 +81,14 @@ class LateStep:
         except InterposerError as error:
             raise InvalidValueError(str(error)) from error
 
-    def _step(self, info: WorkloadInfo) -> Step:
-        infos_and_step = self._last_step
-        if infos_and_step is None or not (self.workload is not None or _same(infos_and_step[0], info)):
-            infos_and_step = self._last_step = info, Step.of(self.layer, self.workload or self._new_workload(info))
-        return infos_and_step[1]
+    def _step(self, info: WorkloadInfo) -> tuple[Step, int]:
+        """Return the step for these tensors, and the number of its arithmetic operations, as far as it is known."""
+        last = self._last_step
+        if last is None or not (self.workload is not None or _same(last[0], info)):
+            step = Step.of(self.layer, self.workload or self._new_workload(info))
+            operations = 0 if self.workload is not None else _operations(self.layer, info)
+            last = self._last_step = info, step, operations
+        return last[1:]
 
     def _new_workload(self, info: WorkloadInfo) -> Workload:
         returned = self._factory.create_workload(self.layer, info)
@@ -111,9 +114,7 @@ def _new_handle(info: TensorInfo, room: Room) -> ArrayHandle:
 
 def _operations(layer: Layer, info: WorkloadInfo) -> int:
     """Return the number of arithmetic operations of a layer on these tensors; 0 if a shape is not known yet."""
-    if isinstance(layer.op, ControlFlow) or not all(
-        tensor is None or tensor.is_concrete for tensor in (*info.inputs, *info.outputs)
-    ):
+    if not all(tensor is None or tensor.is_concrete for tensor in (*info.inputs, *info.outputs)):
         return 0
     return int(layer.op.operations(info.inputs, info.outputs))
 
