@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from interposer.formats.text import first_field
@@ -15,8 +16,13 @@ _FIELDS: Final = frozenset(
     }
 )  # fmt: skip
 """The fields of a model, with one of which its text begins."""
+_GRAPH: Final = re.compile(
+    rb"graph\s*:?\s*[{<]\s*(node|name|initializer|sparse_initializer|doc_string|input|output|value_info)\s*[:{<]"
+)
+"""The beginning of a graph, which distinguishes it from a network in the text form."""
 
 
 def is_text(head: bytes) -> bool:
     """Return True if the first bytes of a file are a model in protobuf's text format."""
-    return first_field(head) in _FIELDS
+    field = first_field(head)
+    return field in _FIELDS and (field != b"graph" or _GRAPH.search(head) is not None)
