@@ -198,6 +198,19 @@ def test_whatever_is_printed_may_be_cut_by_its_reader(words):
     assert done.stderr == ""
 
 
+def interrupted_import(args: object) -> None:
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        raise ImportError("initialization of the extension module failed") from None
+
+
+def test_an_error_that_follows_from_an_interruption_is_one(capsys, monkeypatch):
+    monkeypatch.setattr(backends, "execute", interrupted_import)
+    assert main(["backends"]) == 130
+    assert capsys.readouterr().err == ""
+
+
 def test_an_interruption_is_quiet(capsys, monkeypatch):
     monkeypatch.setattr(backends, "execute", lambda args: signal.raise_signal(signal.SIGINT))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for background processes

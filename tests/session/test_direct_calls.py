@@ -210,7 +210,7 @@ WRONG: dict[str, tuple[Callable[[Model], object], str]] = {
     ),
     "an unknown keyword": (
         lambda model: model.run(a=A, output=B),
-        "'output' is neither an input of the model nor an argument; did you mean 'outputs'?",
+        "'output' is neither an input of the model ('a', 'b') nor an argument; did you mean 'outputs'?",
     ),
     "a mapping and keywords": (
         lambda model: model.run({"a": A}, b=B),

@@ -152,7 +152,7 @@ def test_inputs_may_be_given_as_keywords() -> None:
     np.testing.assert_array_equal(model.submit(image=A, mask=B).result()[0], A + 2 * B)
 
 
-UNKNOWN = "{} is neither an input of the model nor an argument; did you mean {}?"
+UNKNOWN = "{} is neither an input of the model ('image', 'mask') nor an argument; did you mean {}?"
 MIXED = "inputs are given both as an argument and by keyword ('mask'); use one way for all of them"
 
 
@@ -163,6 +163,7 @@ MIXED = "inputs are given both as an argument and by keyword ('mask'); use one w
         ((), {}, "no array was given for 'image', 'mask'"),
         ((), {"imgae": A, "mask": B}, UNKNOWN.format("'imgae'", "'image'")),
         (([A, B],), {"mask": B}, MIXED),
+        (([A, B],), {"picture": A}, UNKNOWN.format("'picture'", "").partition(";")[0]),
         (([A, B],), {"deadlin": 3}, UNKNOWN.format("'deadlin'", "'deadline'")),
         (({"image": A},), {"mask": B}, MIXED),
     ],

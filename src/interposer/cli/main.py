@@ -90,8 +90,21 @@ def _run(words: Sequence[str]) -> int:
         except BrokenPipeError:
             raise
         except Exception as error:
+            if _was_interrupted(error):
+                raise KeyboardInterrupt from error
             _report(error, debug)
             return ERROR
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Return True if an error follows from Ctrl-C, as when the import of an extension module is interrupted."""
+    visited = set[int]()
+    while error is not None and id(error) not in visited:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        visited.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _executed(words: Sequence[str]) -> int:

@@ -84,7 +84,9 @@ def _hidden(name: str) -> str:
 
 
 def _unknown_keyword(infos: Mapping[str, TensorInfo], name: str, reserved: Sequence[str]) -> str:
-    return f"{name!r} is neither an input of the model nor an argument{did_you_mean(name, [*infos, *reserved])}"
+    hint = did_you_mean(name, infos) or did_you_mean(name, reserved, cutoff=0.75)
+    names = ", ".join(map(repr, infos)) or "none"
+    return f"{name!r} is neither an input of the model ({names}) nor an argument{hint}"
 
 
 def _in_order(infos: Mapping[str, TensorInfo], inputs: Mapping[str, Any]) -> list[Any]:
