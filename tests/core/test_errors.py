@@ -98,3 +98,30 @@ def test_the_culprit_is_found_in_a_circle_of_causes_too():
     first, second = errors.LoadError("first", backend="Custom"), errors.LoadError("second")
     first.__cause__, second.__cause__ = second, first
     assert errors.culprit(second) == "Custom"
+
+
+KNOWN = ("CpuRef", "LiteRt", "OnnxRuntime", "OpenVino", "Torch", "CpuAcc")
+BY_OPTION = "; it is a device, which engines reach by an option: "
+
+
+@pytest.mark.parametrize(
+    ("backend", "known", "hint"),
+    [
+        ("CUDA", KNOWN, f"{BY_OPTION}OnnxRuntime with the option provider=CUDAExecutionProvider, "
+         "Torch with the option device=cuda"),
+        ("npu", KNOWN, f"{BY_OPTION}OpenVino with the option device=NPU"),
+        ("gpu", ("CpuRef", "OpenVino"), f"{BY_OPTION}OpenVino with the option device=GPU"),
+        ("onnx", KNOWN, "; it is a format of files, which every backend runs; did you mean 'OnnxRuntime'?"),
+        ("tflite", KNOWN, "; it is a format of files, which every backend runs; did you mean 'LiteRt'?"),
+        ("openvino", KNOWN, "; did you mean 'OpenVino'?"),
+        ("Nothing", KNOWN, ""),
+    ],
+)  # fmt: skip
+def test_the_error_for_an_unknown_backend_says_what_the_name_is(
+    backend: str, known: tuple[str, ...], hint: str
+) -> None:
+    assert str(UnknownBackendError(backend, known)) == f"unknown backend {backend!r}{hint} (known: {', '.join(known)})"
+
+
+def test_a_known_device_without_an_engine_that_reaches_it_has_no_hint() -> None:
+    assert str(UnknownBackendError("cuda", ("Sums",))) == "unknown backend 'cuda' (known: Sums)"

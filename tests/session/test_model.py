@@ -180,7 +180,7 @@ def test_unknown_and_absent_backends_are_told_apart() -> None:
     ("content", "text"),
     [
         (b"", "it is empty"),
-        (b"\x89PNG\r\n\x1a\n........", r"its content starts with b'\\x89PNG\\r\\n\\x1a\\n'"),
+        (b"\x89PNG\r\n\x1a\n........", "the file is an image, not a model"),
     ],
 )
 def test_content_of_no_known_format_is_refused(content: bytes, text: str) -> None:
@@ -191,7 +191,7 @@ def test_content_of_no_known_format_is_refused(content: bytes, text: str) -> Non
 def test_a_missing_file_and_a_folder_are_refused_by_name(tmp_path) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ParseError, match=r"absent\.tflite: the file cannot be read: No such file"):
         ip.load(tmp_path / "absent.tflite")
-    with pytest.raises(ParseError, match=r"the folder holds no saved_model\.pb"):
+    with pytest.raises(ParseError, match="the folder is empty"):
         ip.load(tmp_path)
 
 

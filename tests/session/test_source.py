@@ -45,7 +45,8 @@ def test_a_device_and_a_folder_are_refused(folder, format):
     assert refusal("/dev/null", format=format) == (
         "/dev/null: the file cannot be read: it is a device or a socket, not a regular file"
     )
-    reason = "the folder holds no saved_model.pb" if format is None else "the file cannot be read: Is a directory"
+    advice = f"this is a folder; give the path of the model in it, such as '{folder / 'doubler.onnx'}'"
+    reason = advice if format is None else "the file cannot be read: Is a directory"
     assert refusal(str(folder), format=format) == f"{folder}: {reason}"
 
 

@@ -11,6 +11,8 @@
     ├── InvalidNetworkError                    .problems: all errors of a network, reported together
     ├── VerificationError                      a pass or a plug-in left a graph that breaks an invariant
     ├── ParseError                             a model file that cannot be read; .path and .where
+    │   ├── FileReadError (OSError)            a model file that cannot be opened or read; .errno and .filename
+    │   │   └── MissingFileError (FileNotFoundError)   a model file that does not exist
     │   ├── DamagedFileError                   a file that is truncated or damaged
     │   ├── UntrustedFileError                 a saved network without the signature of a trusted key
     │   └── UnsupportedOperatorError           .operators: every operator that a front end does not support, with counts
@@ -41,10 +43,10 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import UnionType
-from typing import Any
+from typing import Any, Final
 
 __all__ = [
     "BackendContractError",
@@ -57,6 +59,7 @@ __all__ = [
     "DeadlineExceededError",
     "DuplicateBackendError",
     "ExecutionError",
+    "FileReadError",
     "FileWriteError",
     "IncompatibleMemoryError",
     "InterposerError",
@@ -67,6 +70,7 @@ __all__ = [
     "LoadError",
     "MemoryImportError",
     "MissingDependencyError",
+    "MissingFileError",
     "OptionError",
     "ParseError",
     "PluginError",
@@ -87,13 +91,14 @@ __all__ = [
 ]
 
 
-def did_you_mean(text: str, known: Iterable[object]) -> str:
+def did_you_mean(text: str, known: Iterable[object], cutoff: float = 0.6) -> str:
     """Return a hint such as ``"; did you mean 'Softmax'?"`` with the known name most similar to `text`.
 
-    Returns "" if no known name is similar. Keys of other types than str are ignored.
+    Returns "" if no known name has a similarity of at least `cutoff`, from 0 to 1. Keys of other types than str are
+    ignored.
     """
     known_by_lowercase = {name.lower(): name for name in known if isinstance(name, str)}
-    matches = difflib.get_close_matches(text.lower(), known_by_lowercase, n=1, cutoff=0.6)
+    matches = difflib.get_close_matches(text.lower(), known_by_lowercase, n=1, cutoff=cutoff)
     return f"; did you mean {known_by_lowercase[matches[0]]!r}?" if matches else ""
 
 
@@ -221,6 +226,52 @@ class ParseError(InterposerError):
         return self if self.path else type(self)(self.message, path=path, where=self.where)
 
 
+class FileReadError(ParseError, OSError):
+    """A model file that cannot be opened or read; `errno`, `strerror` and `filename` are as in its cause, or None."""
+
+    def __init__(self, message: str, *, path: str | None = None, where: str | None = None) -> None:
+        super().__init__(message, path=path, where=where)
+        self.filename = path
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _read_error, (type(self), self.message, self.path, self.where, self.errno, self.strerror)
+
+    def at(self, path: str) -> ParseError:
+        """Return the same error with the file's path, unless it has one already."""
+        return self if self.path else _read_error(type(self), self.message, path, self.where, self.errno, self.strerror)
+
+    @staticmethod
+    def of(cause: OSError | ValueError, message: str, path: str | None = None) -> FileReadError:
+        """Return the error for a failure of the operating system; `MissingFileError` if the file does not exist.
+
+        `message` says what is wrong. `path` is the file, or None if the caller adds it with `at`.
+        """
+        kind = MissingFileError if isinstance(cause, FileNotFoundError) else FileReadError
+        number, text = getattr(cause, "errno", None), getattr(cause, "strerror", None)
+        return _read_error(kind, message, path, None, number, text)
+
+
+def _read_error(
+    kind: type[FileReadError],
+    message: str,
+    path: str | None,
+    where: str | None,
+    number: int | None,
+    text: str | None,
+) -> FileReadError:
+    """Return an error of this class with the number and the text of the operating system's error."""
+    error = kind(message, path=path, where=where)
+    error.errno, error.strerror = number, text
+    return error
+
+
+class MissingFileError(FileReadError, FileNotFoundError):
+    """A model file that does not exist."""
+
+
 class DamagedFileError(ParseError):
     """A model file whose content contradicts its format; `where` is the place in the file, `message` what is wrong."""
 
@@ -335,8 +386,36 @@ class UnknownBackendError(BackendError):
         self.known = tuple(known)
         names = ", ".join(self.known) or "none"
         super().__init__(
-            f"unknown backend {backend!r}{did_you_mean(backend, self.known)} (known: {names})", backend=backend
+            f"unknown backend {backend!r}{_backend_hint(backend, self.known)} (known: {names})", backend=backend
         )
+
+
+_DEVICES: Final = {
+    **dict.fromkeys(("cuda", "nvidia"), {"OnnxRuntime": "provider=CUDAExecutionProvider", "Torch": "device=cuda"}),
+    "gpu": {"OnnxRuntime": "provider=CUDAExecutionProvider", "OpenVino": "device=GPU", "Torch": "device=cuda"},
+    "npu": {"OpenVino": "device=NPU"},
+    "tensorrt": {"OnnxRuntime": "provider=TensorrtExecutionProvider"},
+    **dict.fromkeys(("rocm", "amd"), {"OnnxRuntime": "provider=ROCMExecutionProvider", "Torch": "device=cuda"}),
+    "directml": {"OnnxRuntime": "provider=DmlExecutionProvider"},
+    **dict.fromkeys(("mps", "metal"), {"Torch": "device=mps"}),
+    "coreml": {"OnnxRuntime": "provider=CoreMLExecutionProvider"},
+}
+"""The names of devices that people give as a backend; for each, the backends that reach it, and with which option."""
+_FORMATS_OF_ENGINES: Final = {
+    "onnx": "OnnxRuntime", "ort": "OnnxRuntime", "tflite": "LiteRt", "tensorflow": "LiteRt", "pytorch": "Torch",
+}  # fmt: skip
+
+
+def _backend_hint(backend: str, known: Collection[str]) -> str:
+    """Return a hint for an unknown id of a backend, which begins with a semicolon; empty if there is none."""
+    devices = _DEVICES.get(backend.lower(), {})
+    engines = [f"{name} with the option {option}" for name, option in devices.items() if name in known]
+    if engines:
+        return f"; it is a device, which engines reach by an option: {', '.join(engines)}"
+    engine = _FORMATS_OF_ENGINES.get(backend.lower())
+    if engine in known:
+        return f"; it is a format of files, which every backend runs; did you mean {engine!r}?"
+    return did_you_mean(backend, known)
 
 
 class BackendUnavailableError(BackendError):

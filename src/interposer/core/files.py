@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO, Final
 
-from interposer.core.errors import FileWriteError
+from interposer.core.errors import FileReadError, FileWriteError
 
-__all__ = ["check_regular", "is_same_file", "reason_of", "replacing", "synchronize", "write_file"]
+__all__ = ["check_regular", "is_same_file", "reason_of", "replacing", "synchronize", "unreadable", "write_file"]
 
 _LONGEST_PREFIX: Final = 200
 """Bytes of the target's name in the name of its temporary file; file systems allow 255 bytes for a name."""
@@ -72,6 +73,42 @@ def synchronize(file: BinaryIO) -> None:
 def reason_of(error: OSError | ValueError) -> str:
     """Return the cause of a failure as text, without the error number and the path that `OSError` adds."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def unreadable(error: OSError | ValueError, path: str | os.PathLike[str] | None = None) -> FileReadError:
+    """Return the error to raise for a model file that cannot be opened or read; `path` is the file if it is known."""
+    name = None if path is None else os.fsdecode(path)
+    address = None if name is None or not isinstance(error, FileNotFoundError) else _download(name)
+    return FileReadError.of(error, address or f"the file cannot be read: {reason_of(error)}", name)
+
+
+def _download(path: str) -> str | None:
+    """Return what to do with an address that is given as a path; None for a path."""
+    match = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+):/{1,3}(?=[^/])", path)
+    if match is None:
+        return None
+    scheme, place = match[1].lower(), path[match.end() :]
+    if scheme == "file":
+        return f"this is an address; give the path of the file: /{place}"
+    command = _COMMANDS.get(scheme, "").format(address=f"{scheme}://{place}", place=_repository_and_file(place))
+    how = f", for example with: {command}" if command else ""
+    return f"this is an address, and models are not downloaded; download the file{how}, and give its path"
+
+
+def _repository_and_file(place: str) -> str:
+    """Return ``organization/name/folder/file`` of Hugging Face as ``organization/name folder/file``."""
+    organization, name, file = [*place.split("/", 2), "", ""][:3]
+    return " ".join(filter(None, (f"{organization}/{name}", file)))
+
+
+_COMMANDS: Final = {
+    "http": "curl -LO {address}",
+    "https": "curl -LO {address}",
+    "hf": "hf download {place}",
+    "s3": "aws s3 cp {address} .",
+    "gs": "gcloud storage cp {address} .",
+}
+"""The command that downloads an address of each scheme."""
 
 
 def check_regular(path: str | os.PathLike[str]) -> None:

@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from interposer.core.errors import InvalidArgumentError, ParseError, expect
-from interposer.core.files import check_regular, reason_of
+from interposer.core.errors import InvalidArgumentError, expect
+from interposer.core.files import check_regular, unreadable
 from interposer.frontends.resizing import Resizes
 from interposer.frontends.template import Template, Values
 from interposer.ir.graph import Layer
@@ -65,7 +65,7 @@ class Content:
             with open(self.source, "rb") as file:
                 return file.read(_HEAD)
         except (OSError, ValueError) as error:
-            raise ParseError(f"the file cannot be read: {reason_of(error)}", path=self.source) from error
+            raise unreadable(error, self.source) from error
 
     def piece(self, start: int, size: int) -> bytes:
         """Return the bytes of the file from position `start` on, at most `size`. `ParseError` if it cannot be read."""
@@ -76,7 +76,7 @@ class Content:
                 file.seek(start)
                 return file.read(size)
         except (OSError, ValueError) as error:
-            raise ParseError(f"the file cannot be read: {reason_of(error)}", path=self.source) from error
+            raise unreadable(error, self.source) from error
 
 
 class Reading(NamedTuple):

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from interposer.core.entry_points import entry_points
 from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean
 from interposer.file_formats.format import Certainty, Content, File, Format
-from interposer.formats.foreign import foreign
+from interposer.formats.folders import foreign_folder
+from interposer.formats.foreign import foreign, foreign_suffix
 
 __all__ = ["ENTRY_POINTS", "FormatRecord", "Formats", "process_formats"]
 
@@ -148,8 +149,10 @@ class Formats:
         return Certainty.NO if claim is None else claim
 
     def _explanation(self, content: Content) -> str | None:
+        if content.is_folder and content.path is not None and (text := foreign_folder(content.path)) is not None:
+            return text
         explained = (self._asked(name, format.explains, content) for name, format in self)
-        return next((text for text in explained if text is not None), None) or foreign(content.head)
+        return next((text for text in explained if text is not None), None) or foreign(content.head, content.source)
 
     def converting(self, operator: str) -> str:
         """Return the title of the first format whose reader converts an operator of this name, in upper or lower case.
@@ -176,6 +179,9 @@ class Formats:
         return next((name for name, format in self if suffix in (*format.suffixes, f".{name}")), None)
 
     def _refuse(self, content: Content) -> None:
+        known = foreign_suffix(content.path) if content.path is not None and content.head else None
+        if known is not None:
+            raise ParseError(known, path=_path_of(content))
         shown = f"its content starts with {content.head[:8]!r}" if content.head else "it is empty"
         raise ParseError(
             f"this is no model of a known format ({', '.join(self.names)}): {shown}; name the format if it is one",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from interposer.core.errors import ParseError
-from interposer.core.files import check_regular, reason_of, write_file
+from interposer.core.files import check_regular, unreadable, write_file
 from interposer.file_formats.format import Certainty, Content, Format, Reading
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
@@ -38,7 +38,7 @@ class Text(Format):
         except UnicodeDecodeError as error:
             raise ParseError("the file is truncated or damaged, or is no text in UTF-8", path=path) from error
         except (OSError, ValueError) as error:
-            raise ParseError(f"the file cannot be read: {reason_of(error)}", path=path) from error
+            raise unreadable(error, path) from error
         try:
             graph = parse_graph(text)
         except ParseError as error:

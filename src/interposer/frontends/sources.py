@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from interposer.core.constants import LEAST_MAPPED, mapped
 from interposer.core.errors import InvalidArgumentError, ParseError
-from interposer.core.files import check_regular, reason_of
+from interposer.core.files import check_regular, unreadable
 
 __all__ = ["Source", "content_of", "errors_at", "read_file"]
 
@@ -36,7 +36,7 @@ def read_file(source: Source) -> tuple[str | None, bytes | bytearray | memoryvie
         file = Path(path)
         return path, mapped(file).data if file.stat().st_size >= LEAST_MAPPED else file.read_bytes()
     except (OSError, ValueError) as error:
-        raise ParseError(f"the file cannot be read: {reason_of(error)}", path=path) from error
+        raise unreadable(error, path) from error
 
 
 def content_of(path: str | os.PathLike[str]) -> memoryview:
@@ -45,7 +45,7 @@ def content_of(path: str | os.PathLike[str]) -> memoryview:
         check_regular(path)
         return mapped(path).data if os.stat(path).st_size else memoryview(b"")
     except (OSError, ValueError) as error:
-        raise ParseError(f"the file cannot be read: {reason_of(error)}") from error
+        raise unreadable(error, path) from error
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from interposer.core.checksums import BLOCK, Checksum, checksum, chunks_of_file,
 from interposer.core.config import thread_budget
 from interposer.core.constants import LEAST_MAPPED, mapped, place_of
 from interposer.core.errors import DamagedFileError, ParseError
-from interposer.core.files import check_regular, reason_of
+from interposer.core.files import check_regular, unreadable
 from interposer.core.types import Array
 
 __all__ = ["HEADER_BYTES", "MAGIC", "PAGE", "VERSION", "Container", "Header", "Ref", "SectionWriter", "is_saved"]
@@ -326,7 +326,7 @@ def _content(source: str | os.PathLike[str] | bytes | bytearray | memoryview, pa
         with open(source, "rb") as file:
             return _copied(file.read())
     except (OSError, ValueError) as error:
-        raise ParseError(f"the file cannot be read: {reason_of(error)}", path=path) from error
+        raise unreadable(error, path) from error
 
 
 def _copied(content: bytes | bytearray | memoryview) -> Array:

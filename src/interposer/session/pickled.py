@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from interposer.core.errors import InvalidArgumentError, LoadError, ParseError, memory_to
-from interposer.core.files import check_regular, reason_of
+from interposer.core.files import check_regular, unreadable
 from interposer.core.types import TensorShape
 from interposer.formats.tensorflow import is_saved_model, missing
 from interposer.ir.network import Network
@@ -176,5 +176,5 @@ def file_digest(path: str) -> str:
                 while chunk := file.read(_CHUNK):
                     digest.update(chunk)
     except (OSError, ValueError) as error:
-        raise ParseError(f"the file cannot be read: {reason_of(error)}", path=path) from error
+        raise unreadable(error, path) from error
     return digest.hexdigest()

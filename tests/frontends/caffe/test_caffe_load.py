@@ -268,7 +268,8 @@ def test_swapped_files_are_refused():
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
          "the file is a pointer of Git LFS, not a model; get the model with: git lfs pull"),
         (b"\n<!DOCTYPE html><html></html>", "the file is a web page, not a model; download the model itself"),
-        (b"\x89HDF\r\n\x1a\n", "the file is in HDF5, which is not supported; save the model in another format"),
+        (b"\x89HDF\r\n\x1a\n", "the file is in HDF5, as Keras writes models and weights (.h5), which is not read; "
+         "load it in Keras, and write it with: model.export(folder)"),
         (b"PK\x03\x04" + bytes(range(60)), "the file is an archive; extract the model from it"),
         (bytes(257) + b"ustar\0", "the file is an archive; extract the model from it"),
     ],

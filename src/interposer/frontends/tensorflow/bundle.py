@@ -16,7 +16,7 @@ import numpy as np
 
 from interposer.core.constants import mapped
 from interposer.core.errors import DamagedFileError, ParseError
-from interposer.core.files import check_regular, reason_of
+from interposer.core.files import check_regular, unreadable
 from interposer.core.types import Array, DataType
 from interposer.core.varint import varint
 from interposer.formats.foreign import foreign
@@ -109,7 +109,7 @@ def _content(path: Path) -> memoryview:
         check_regular(path)
         content = mapped(path).data if path.stat().st_size else memoryview(b"")
     except (OSError, ValueError) as error:
-        raise ParseError(f"the file cannot be read: {reason_of(error)}", path=str(path)) from error
+        raise unreadable(error, path) from error
     if bytes(content[: len(_POINTER)]) == _POINTER:
         raise ParseError(foreign(_POINTER) or "", path=str(path))
     return content

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.errors import DamagedFileError, ParseError
+from interposer.core.files import unreadable
 from interposer.formats.tflite.external import may_have_external_buffers
 from interposer.formats.tflite.schema import OPERATORS, SCHEMA, TENSOR_TYPES
 from interposer.frontends.beside import FilesBeside
@@ -90,7 +91,7 @@ def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
     try:
         data = memoryview(Path(path).read_bytes())
     except OSError as error:
-        raise ParseError(f"the file cannot be read: {error.strerror}", path=os.fspath(path)) from error
+        raise unreadable(error, path) from error
     if not may_have_external_buffers(bytes(data)):
         return ()
     _check_identifier(data)

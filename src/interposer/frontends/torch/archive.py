@@ -30,7 +30,7 @@ from interposer.core.errors import (
     MissingDependencyError,
     ParseError,
 )
-from interposer.core.files import check_regular, reason_of
+from interposer.core.files import check_regular, unreadable
 from interposer.core.types import Array
 from interposer.formats.pytorch import kind_of_names, not_a_program, refused_pickle
 from interposer.frontends.sources import errors_at
@@ -85,7 +85,7 @@ def _bytes_of(source: str | bytes | bytearray | memoryview) -> Array:
         with open(source, "rb") as file:
             return np.frombuffer(file.read(), np.uint8)
     except (OSError, ValueError) as error:
-        raise ParseError(f"the file cannot be read: {reason_of(error)}") from error
+        raise unreadable(error, source) from error
 
 
 class _Archive:
