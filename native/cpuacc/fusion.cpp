@@ -20,6 +20,7 @@ int only_user(const Graph& graph, const Node& node) {
 bool post_of(const Graph& graph, const Node& node, int of, Post& post) {
   if (!node.posts.empty() || node.outputs.size() != 1) return false;
   post.through = of;
+  post.to_even = node.text("requantization") == "HALF_TO_EVEN";
   if (node.type == "Activation") {
     post.function = std::string(node.text("function"));
     post.a = node.number("a");

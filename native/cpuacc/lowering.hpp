@@ -43,6 +43,8 @@ struct Lowering {
   /// nullptr: plain layouts only. Otherwise return the preferred layouts, given the present layouts of the operands.
   /// The lowering then has to support exactly these.
   Layouts (*layouts)(const Graph&, const Node&, const Settings&);
+
+  bool to_even = false;  // quantized results may be rounded half to even (the attribute `requantization`)
 };
 
 /// A change of the graph before it is lowered, such as fusion. `apply` returns true if it changed the graph; the caller

@@ -24,6 +24,7 @@ struct Post {
   int tensor = -1;       // add, multiply: the other operand, which has the shape of the result and is also the last of
                          // Node::inputs
   int through = -1;      // the tensor between this post-op and the previous operation, whose quantization matters
+  bool to_even = false;  // quantized results are rounded half to even
 
   bool has_operand() const { return kind != activation; }
 };

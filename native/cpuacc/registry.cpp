@@ -96,15 +96,23 @@ const All& all() {
   return made;
 }
 
+/// Return whether a node computes with quantized values and rounds its results half to even.
+bool rounds_quantized_to_even(const Graph& graph, const Node& node) {
+  return node.text("requantization") == "HALF_TO_EVEN" && !node.outputs.empty() && graph.out(node).is_quantized();
+}
+
 }  // namespace
 
 const std::vector<Lowering>& lowerings() { return all().lowerings; }
 const std::vector<Pass>& passes() { return all().passes; }
 
 const Lowering* find_lowering(const Graph& graph, const Node& node, const Settings& settings, Refusal* why) {
-  Refusal last = refused("no kernel for " + node.type, IPR_REASON_LAYER_TYPE);
+  const bool to_even = rounds_quantized_to_even(graph, node);
+  Refusal last = to_even ? refused("no kernel for " + node.type + " that rounds half to even", IPR_REASON_ATTRIBUTE)
+                         : refused("no kernel for " + node.type, IPR_REASON_LAYER_TYPE);
   for (const Lowering& one : lowerings()) {
     if (node.type != one.type) continue;
+    if (to_even && !one.to_even) continue;
     last = one.support(graph, node, settings);
     if (!last) return &one;
   }

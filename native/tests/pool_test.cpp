@@ -74,7 +74,7 @@ double expected_at(const Pool& pool, const std::vector<T>& image, int64_t row, i
 template <class T>
 void check(native::Isa isa, PoolKind kind, int32_t dtype, double tolerance, bool with_nan = false) {
   Random random;
-  auto row_kernel = pool_kernels_for(isa).row(kind, dtype);
+  auto row_kernel = pool_kernels_for(isa).row(kind, dtype, false);
   ASSERT_NE(row_kernel, nullptr);
   for (const Window& window : kWindows)
     for (int64_t inner : {1, 3, 15, 16, 17, 64, 65})
@@ -116,8 +116,8 @@ TEST_P(PoolKernel, averages_uint8_rounded_half_away_from_zero) {
 }
 
 TEST_P(PoolKernel, has_no_quantized_l2_pooling) {
-  EXPECT_EQ(pool_kernels_for(isa()).row(PoolKind::l2, IPR_DTYPE_INT8), nullptr);
-  EXPECT_EQ(pool_kernels_for(isa()).row(PoolKind::l2, IPR_DTYPE_UINT8), nullptr);
+  EXPECT_EQ(pool_kernels_for(isa()).row(PoolKind::l2, IPR_DTYPE_INT8, true), nullptr);
+  EXPECT_EQ(pool_kernels_for(isa()).row(PoolKind::l2, IPR_DTYPE_UINT8, false), nullptr);
 }
 
 }  // namespace

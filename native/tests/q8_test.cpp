@@ -207,9 +207,10 @@ struct Factors {
 
   uint8_t value_of(int64_t sum, size_t lane) const {
     const double x = double(sum) * wide_scale[lane];
+    const bool even = requantization.mode >= Q8Requantization::single_even;
     const int64_t distance = requantization.mode == Q8Requantization::fixed_point
                                  ? fixed_point(sum, multiplier[lane], shift[lane])
-                                 : int64_t(std::trunc(x + std::copysign(0.5, x)));
+                                 : int64_t(even ? std::nearbyint(x + 0.5) : std::trunc(x + std::copysign(0.5, x)));
     return flipped(
         uint8_t(std::clamp<int64_t>(distance + requantization.zero, requantization.low, requantization.high)),
         requantization.flip);
@@ -221,8 +222,10 @@ struct Factors {
   Q8Requantization requantization;
 };
 
-const Q8Requantization::Mode kModes[] = {Q8Requantization::single, Q8Requantization::twofold,
-                                         Q8Requantization::fixed_point, Q8Requantization::real};
+const Q8Requantization::Mode kModes[] = {Q8Requantization::single,      Q8Requantization::twofold,
+                                         Q8Requantization::fixed_point, Q8Requantization::real,
+                                         Q8Requantization::single_even, Q8Requantization::twofold_even,
+                                         Q8Requantization::exact_even};
 
 TEST_P(Q8RequantizeKernel, rounds_sums_of_every_mode) {
   Random random;
@@ -323,6 +326,32 @@ uint8_t expected_add(const Q8Add& q, uint8_t a, uint8_t b) {
   };
   const int64_t sum = fixed_point(rescaled(a, q.a) + rescaled(b, q.b), q.out.multiplier, q.out.shift);
   return flipped(uint8_t(std::clamp<int64_t>(sum + q.out.zero, q.low, q.high)), q.flip);
+}
+
+TEST_P(Q8ElementwiseKernel, adds_and_multiplies_in_float32_with_ties_to_even) {
+  Random random;
+  for (auto [scale_a, scale_b] : {std::pair<float, float>{0.5f, 0.25f}, {0.7f, 1.3f}, {0.011f, 0.9f}})
+    for (int64_t count : {1, 17, 64, 65, 1000}) {
+      Q8Add add = make_add(double(scale_a), double(scale_b), -1);
+      add.to_even = true, add.scales = {scale_a, scale_b, 0.5f};
+      Q8Multiply product{};
+      product.zero_a = 100, product.zero_b = 130, product.zero = 120;
+      product.to_even = true, product.scales = {scale_a, scale_b, 8};
+      Guarded<uint8_t> a(random.integers<uint8_t>(count)), b(random.integers<uint8_t>(count)), out(count);
+      const auto code = [](float steps, int low, int high) {
+        return uint8_t(std::clamp(std::nearbyint(double(steps)) + 120, double(low), double(high)));
+      };
+      elementwise_q8_kernels_for(isa()).add(a.data(), b.data(), out.data(), count, 0, add);
+      for (int64_t n = 0; n < count; ++n) {
+        const volatile float x = scale_a * float(a[n] - 100), y = scale_b * float(b[n] - 130), sum = x + y;
+        ASSERT_EQ(out[n], flipped(code(sum / 0.5f, add.low, add.high), kFlip)) << describe("sum, element", n);
+      }
+      elementwise_q8_kernels_for(isa()).multiply(a.data(), b.data(), out.data(), count, product);
+      for (int64_t n = 0; n < count; ++n) {
+        const volatile float x = scale_a * float(a[n] - 100), y = scale_b * float(b[n] - 130), both = x * y;
+        ASSERT_EQ(out[n], code(both / 8, 0, 255)) << describe("product, element", n);
+      }
+    }
 }
 
 TEST_P(Q8ElementwiseKernel, adds_as_the_integers_of_the_reference) {

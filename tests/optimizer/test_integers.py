@@ -21,6 +21,7 @@ from interposer.ops import (
     Pooling2d,
     PoolingAlgorithm,
     Quantize,
+    Requantization,
     Reshape,
     RoundingMethod,
     Softmax,
@@ -91,15 +92,18 @@ def _range(dtype):
     return int(limits.min), int(limits.max)
 
 
-def compare(network, expected, steps=1, often=0.02):
-    """The optimized layers, and that results are within so many steps of those with float values, and how often."""
+def compare(network, expected, steps=1, often=0.02, least=3):
+    """The optimized layers, and that results are within so many steps of those with float values, and how often.
+
+    The results have `least` different values or more.
+    """
     folded, floats = optimize(network, ["CpuRef"]), optimize(network, ["CpuRef"], options=FLOATS)
     assert kinds(folded) == expected
     feeds = feeds_of(network)
     result, requested = (run(item, feeds).astype(np.int64) for item in (folded, floats))
     assert np.abs(result - requested).max() <= steps
     assert (result != requested).mean() <= often
-    assert len(np.unique(result)) > 2
+    assert len(np.unique(result)) >= least
 
 
 def convolution(net, op=None, channels=(3, 8), shape=(8, 3, 3, 3), bias=True, axis=0, kind=np.int8, zero=0):
@@ -144,13 +148,15 @@ def test_weights_that_are_moved_first_stay_stored_integers():
     compare(net.output(net.quantize(deep)), ["DepthwiseConvolution2d"])
 
 
-def test_a_bias_of_real_numbers_is_stored_where_no_step_of_the_result_feels_it():
-    for size, expected in ((0.1, ["Convolution2d"]), (0.0002, ["Dequantize", "Convolution2d", "Quantize"])):
-        net = Net()
-        x, w = net.input((1, 2, 4, 4)), net.weights(RNG.integers(-9, 9, (4, 2, 1, 1)).astype(np.int8), 0.01)
-        b = net.network.add_constant_layer(RNG.normal(size=4).astype(np.float32))
-        optimized = optimize(net.output(net.quantize(net.add(Convolution2d(), x, w, b), size)), ["CpuRef"])
-        assert kinds(optimized) == expected
+def test_a_bias_of_real_numbers_is_added_exactly():
+    net = Net()
+    x, w = net.input((1, 2, 4, 4)), net.weights(RNG.integers(-9, 9, (4, 2, 1, 1)).astype(np.int8), 0.01)
+    b = net.network.add_constant_layer(RNG.normal(size=4).astype(np.float32), name="b")
+    optimized = optimize(net.output(net.quantize(net.add(Convolution2d(), x, w, b), 0.02)), ["CpuRef"])
+    assert kinds(optimized) == ["Convolution2d"]
+    assert str(optimized.graph.layer("b").output.known.dtype) == "float32"
+    [layer] = [layer for layer in optimized.graph if layer.kind == "Convolution2d"]
+    assert layer.op.requantization is Requantization.HALF_TO_EVEN
 
 
 def test_weights_with_scales_along_another_axis_than_the_results_are_real_numbers():
@@ -161,13 +167,13 @@ def test_weights_with_scales_along_another_axis_than_the_results_are_real_number
     assert "Dequantize" in result
 
 
-def test_steps_too_fine_for_products_in_32_bits_are_reached_with_real_numbers():
+def test_products_may_be_far_out_of_the_range_of_the_result():
     net = Net("int16")
     product = net.add(ip.ops.Multiplication(), net.input((40,)), net.input((40,)))
-    assert "Dequantize" in kinds(optimize(net.output(net.quantize(product, 0.0002)), ["CpuRef"]))
+    compare(net.output(net.quantize(product, 0.0002)), ["Multiplication"], steps=0, least=2)
     net = Net("int8")
     dense = net.add(FullyConnected(), net.input((30, 99)), net.weights(np.full((99, 2), 100, np.int8), 1.0))
-    assert "Dequantize" in kinds(optimize(net.output(net.quantize(dense, 1e-6)), ["CpuRef"]))
+    compare(net.output(net.quantize(dense, 1e-6)), ["FullyConnected"], steps=0, least=2)
 
 
 @pytest.mark.parametrize("bits", ["int4", "uint4", "int2"])
@@ -194,25 +200,30 @@ def test_arithmetic_is_computed_in_integers(dtype, name):
     wide = 0.0004 if dtype == "int16" else 0.05
     a, b = net.input((40, 40), wide), net.input((40, 40), wide if name in {"maximum", "minimum"} else wide / 3)
     total = getattr(net.network, f"add_{name}_layer")(a, b)
-    compare(net.output(net.quantize(total, wide)), [name.capitalize()])
+    compare(net.output(net.quantize(total, wide)), [name.capitalize()], steps=0)
 
 
 @pytest.mark.parametrize(
     "function",
-    [ActivationFunction.SIGMOID, ActivationFunction.TANH, ActivationFunction.SWISH, ActivationFunction.GELU],
+    [
+        ActivationFunction.SIGMOID,
+        ActivationFunction.TANH,
+        ActivationFunction.SWISH,
+        ActivationFunction.GELU,
+        ActivationFunction.ELU,
+        ActivationFunction.LEAKY_RELU,
+    ],
 )
-def test_functions_of_bytes_are_looked_up(function):
+def test_functions_of_bytes_are_looked_up_and_give_what_floats_give(function):
     net = Net()
-    compare(net.output(net.quantize(net.add(Activation(function, 0.5, 1.0), net.input((300,))), 0.01)), ["Activation"])
+    result = net.quantize(net.add(Activation(function, 0.5, 1.0), net.input((300,))), 0.01)
+    compare(net.output(result), ["Activation"], steps=0)
 
 
-@pytest.mark.parametrize(
-    "op", [Softmax(), Activation(ActivationFunction.LEAKY_RELU, 0.5), Activation(ActivationFunction.ELU, 1.0)], ids=str
-)
-def test_what_integer_rules_would_round_otherwise_stays_in_floats(op):
+def test_softmax_between_quantized_tensors_stays_in_floats():
     net = Net("int8")
-    network = net.output(net.quantize(net.add(op, net.input((30, 10))), 1 / 256, -128))
-    assert kinds(optimize(network, ["CpuRef"])) == ["Dequantize", type(op).__name__, "Quantize"]
+    network = net.output(net.quantize(net.add(Softmax(), net.input((30, 10))), 1 / 256, -128))
+    assert kinds(optimize(network, ["CpuRef"])) == ["Dequantize", "Softmax", "Quantize"]
 
 
 def test_means_and_pools():
@@ -227,7 +238,7 @@ def test_means_and_pools():
     compare(net.output(net.quantize(part, 0.05)), ["Pooling2d"], often=0.1)  # ties of sixths are frequent
     net = Net()
     fine = net.add(Pooling2d(PoolingAlgorithm.AVERAGE, **window), net.input((1, 3, 8, 8)))
-    assert "Dequantize" in kinds(optimize(net.output(net.quantize(fine, 0.02)), ["CpuRef"]))
+    compare(net.output(net.quantize(fine, 0.02)), ["Pooling2d"], often=0.1)
     net = Net()
     sums = net.add(Mean((1,)), net.input((20, 30)))
     compare(net.output(net.quantize(sums, 0.043)), ["Mean"], often=0.2)

@@ -442,7 +442,8 @@ def product_network(depth: int = 70) -> Network:
 def test_constants_are_stored_in_fewer_bits_without_data(scheme, least):
     network = product_network()
     x = np.random.default_rng(0).standard_normal((1, 4, 4, 70)).astype(np.float32)
-    quantized = quantize(network, scheme=scheme, block_size=16)
+    blocks = {"block_size": 16} if scheme == "weights-int4" else {}
+    quantized = quantize(network, scheme=scheme, **blocks)
     assert [layer.name for layer in quantized.report.left] == ["rows"]
     assert not any(
         layer.op.value.dtype == np.float32 and layer.op.value.size >= 1000
@@ -457,7 +458,8 @@ def test_constants_are_stored_in_fewer_bits_without_data(scheme, least):
 def test_the_native_backend_agrees_on_networks_with_constants_of_fewer_bits(cpuacc):
     x = np.random.default_rng(0).standard_normal((1, 4, 4, 70)).astype(np.float32)
     for scheme in STORAGE:
-        quantized = quantize(product_network(), scheme=scheme, block_size=16)
+        blocks = {"block_size": 16} if scheme == "weights-int4" else {}
+        quantized = quantize(product_network(), scheme=scheme, **blocks)
         first, second = (ip.load(quantized, [backend]).run([x])[0] for backend in ("CpuRef", "CpuAcc"))
         np.testing.assert_allclose(first, second, atol=1e-4)
 

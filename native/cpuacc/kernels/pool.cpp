@@ -88,6 +88,17 @@ struct QuantizedMeanOf {
     return T(sum < 0 ? -((-sum + half) / all) : (sum + half) / all);
   }
 };
+template <class T>
+struct ExactMeanOf : QuantizedMeanOf<T> {
+  static T finish(int32_t total, int64_t count, const Pool& pool, int64_t counted) {
+    if (counted <= 0) return T(pool.zero_out);
+    const double sum = double(total - pool.zero * int32_t(count));
+    const double code =
+        __builtin_nearbyint(sum * pool.scale / (double(counted) * pool.scale_out)) + double(pool.zero_out);
+    const double least = double(Least<T>::value), most = least + 255;
+    return T(int32_t(code < least ? least : code > most ? most : code));
+  }
+};
 template <>
 struct MeanOf<int8_t> : QuantizedMeanOf<int8_t> {};
 template <>
@@ -176,7 +187,9 @@ void pool_floats(const Pool& pool, const void* image, void* result, int64_t plan
   pool_blocks<F>(pool, static_cast<const float*>(image), static_cast<float*>(result), plane, row);
 }
 
-PoolKernels::Row row(PoolKind kind, int32_t dtype) {
+PoolKernels::Row row(PoolKind kind, int32_t dtype, bool to_even) {
+  if (to_even && kind == PoolKind::average && dtype == IPR_DTYPE_INT8) return pool_row<int8_t, ExactMeanOf<int8_t>>;
+  if (to_even && kind == PoolKind::average && dtype == IPR_DTYPE_UINT8) return pool_row<uint8_t, ExactMeanOf<uint8_t>>;
   switch (dtype) {
     case IPR_DTYPE_FLOAT32:
       if (kind == PoolKind::l2) return pool_row<float, LengthOf>;

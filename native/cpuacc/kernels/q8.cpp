@@ -19,6 +19,15 @@ CPUACC_INLINE Ints scaled(Ints sum, const Factors& f) {
   return truncated(fused(x, f.scale, fused(x, f.rest, with_sign(f.half, x))));
 }
 
+CPUACC_INLINE Ints scaled_even(Ints sum, const Factors& f) {
+  Vec x = floats(sum);
+  return nearest(fused(x, f.scale, fused(x, f.rest, f.half)));
+}
+template <int MODE>
+CPUACC_INLINE Ints scaled_in_single(Ints sum, const Factors& f) {
+  return MODE == Q8Requantization::single_even ? scaled_even(sum, f) : scaled(sum, f);
+}
+
 CPUACC_INLINE int32_t within(double x) {
   if (x >= 65536) return 65536;
   return x > -65536 ? static_cast<int32_t>(x) : -65536;
@@ -30,6 +39,11 @@ static __attribute__((noinline)) void scale_as_reference(const int32_t* sums, in
                                                          int64_t lane) {
   if (f.mode == Q8Requantization::real)
     for (int n = 0; n < kLanes; ++n) to[n] = within(half_away(sums[n] * f.wide_scale[lane + n], 0.5));
+  else if (f.mode == Q8Requantization::exact_even)
+    for (int n = 0; n < kLanes; ++n) {
+      const double product = sums[n] * f.wide_scale[lane + n];
+      to[n] = within(__builtin_nearbyint((product + f.wide_half[lane + n]) / f.divisor));
+    }
   else
     store(to, fixed_point(load(sums), load(f.multiplier + lane), load(f.shift + lane)));
 }
@@ -43,8 +57,10 @@ static __attribute__((noinline)) Ints scaled_as_reference(Ints sum, const Q8Requ
 
 template <int MODE>
 CPUACC_INLINE Ints distance(Ints sum, const Factors& factors, const Q8Requantization& f, int64_t lane) {
-  if (MODE == Q8Requantization::single) return scaled(sum, factors);
+  if (MODE == Q8Requantization::single || MODE == Q8Requantization::single_even)
+    return scaled_in_single<MODE>(sum, factors);
   if (MODE == Q8Requantization::twofold) return scaled_wide(sum, f.wide_scale + lane, f.wide_half + lane);
+  if (MODE == Q8Requantization::twofold_even) return scaled_wide_even(sum, f.wide_scale + lane, f.wide_half + lane);
   return scaled_as_reference(sum, f, lane);
 }
 
@@ -68,6 +84,31 @@ static __attribute__((noinline)) Ints added_in_integers(Ints a, Ints b, const Q8
   return saturated(added(low16(a0, none), low16(b0, none), q), added(high16(a0, none), high16(b0, none), q),
                    added(low16(a1, none), low16(b1, none), q), added(high16(a1, none), high16(b1, none), q),
                    shorts(q.out.zero), bytes(q.low), bytes(q.high));
+}
+
+/// The float32 number that a quantized value represents, as ONNX dequantizes it.
+CPUACC_INLINE Vec real_of(Ints code, int32_t zero, float scale) {
+  return rounded(floats(subtract(code, splat(uint32_t(zero)))) * broadcast(scale));
+}
+
+/// The distance from the zero point of a float32 result in steps of `scale`, rounded half to even and saturated.
+CPUACC_INLINE Ints steps_of(Vec real, float scale) {
+  return nearest(at_most(at_least(real / broadcast(scale), broadcast(-65536)), broadcast(65536)));
+}
+
+/// Add quantized values with the float32 arithmetic of ONNX.
+static __attribute__((noinline)) Ints added_as_onnx(Ints a, Ints b, const Q8Add& q) {
+  Ints none = splat(0), a0 = low8(a, none), a1 = high8(a, none), b0 = low8(b, none), b1 = high8(b, none);
+  const Ints of_a[4] = {low16(a0, none), high16(a0, none), low16(a1, none), high16(a1, none)};
+  const Ints of_b[4] = {low16(b0, none), high16(b0, none), low16(b1, none), high16(b1, none)};
+  Ints sum[4];
+  for (int n = 0; n < 4; ++n)
+    sum[n] = steps_of(real_of(of_a[n], q.a.zero, q.scales.a) + real_of(of_b[n], q.b.zero, q.scales.b), q.scales.out);
+  return saturated(sum[0], sum[1], sum[2], sum[3], shorts(q.out.zero), bytes(q.low), bytes(q.high));
+}
+
+CPUACC_INLINE Ints added_as_reference(Ints a, Ints b, const Q8Add& q) {
+  return q.to_even ? added_as_onnx(a, b, q) : added_in_integers(a, b, q);
 }
 
 CPUACC_INLINE Ints added_in_float(Ints a, Ints b, const Q8Add& q, Vec& worst) {
@@ -107,14 +148,14 @@ CPUACC_INLINE Ints added_exactly(Ints a, Ints b, const ExactAdd& q) {
 /// Add two vectors of quantized values. The sum is computed in float32 unless it is too close to the middle between two
 /// integers.
 CPUACC_INLINE Ints add_quantized(Ints a, Ints b, const Q8Add& q) {
-  if (q.limit < 0) return added_in_integers(a, b, q);
+  if (q.limit < 0) return added_as_reference(a, b, q);
   Ints none = splat(0), a0 = low8(a, none), a1 = high8(a, none), b0 = low8(b, none), b1 = high8(b, none);
   Vec worst = broadcast(0);
   Ints w = added_in_float(low16(a0, none), low16(b0, none), q, worst);
   Ints x = added_in_float(high16(a0, none), high16(b0, none), q, worst);
   Ints y = added_in_float(low16(a1, none), low16(b1, none), q, worst);
   Ints z = added_in_float(high16(a1, none), high16(b1, none), q, worst);
-  if (exceeds(worst, q.limit)) return added_in_integers(a, b, q);
+  if (exceeds(worst, q.limit)) return added_as_reference(a, b, q);
   return saturated(w, x, y, z, shorts(q.out.zero), bytes(q.low), bytes(q.high));
 }
 
@@ -187,8 +228,8 @@ CPUACC_INLINE void requantize_rows(const Panel<VECTORS>& panel, int count, const
   }
 }
 
-/// Requantize `count` rows in mode `single`, and add a residual by an exact formula.
-template <int VECTORS>
+/// Requantize `count` rows in float32, and add a residual by an exact formula.
+template <int MODE, int VECTORS>
 CPUACC_INLINE void requantize_and_add(const Panel<VECTORS>& panel, const ExactAdd& formula, int count,
                                       const int32_t* sums, const Q8Requantization& f, int64_t lane,
                                       const int32_t* byte_sums, uint8_t* to, const uint8_t* other, int64_t step,
@@ -200,14 +241,14 @@ CPUACC_INLINE void requantize_and_add(const Panel<VECTORS>& panel, const ExactAd
   for (int n = 0; n < 4; ++n) {
     const int vector = n % VECTORS, row = n / VECTORS < count ? n / VECTORS : 0;
     const Ints sum = sum_at<VECTORS>(sums, row, vector, f, lane, byte_sums);
-    own[n] = at_most(at_least(floats(scaled(sum, panel.factors[vector])) + zero, low), high);
+    own[n] = at_most(at_least(floats(scaled_in_single<MODE>(sum, panel.factors[vector])) + zero, low), high);
   }
   panel.write(to, exclusive_or(added_exactly(own, panel.others(other, step, count, flip_b), formula), splat(flip)),
               count);
 }
 
-/// Requantize the rows of a panel in mode `single`, and add a residual by an exact formula.
-template <int VECTORS>
+/// Requantize the rows of a panel in float32, and add a residual by an exact formula.
+template <int MODE, int VECTORS>
 static void requantize_panel_and_add(int rows, const int32_t* sums, const Q8Requantization& given, int64_t lane,
                                      const int32_t* byte_sums, uint8_t* out, int64_t step, int channels,
                                      const Q8Residual& residual) {
@@ -220,10 +261,11 @@ static void requantize_panel_and_add(int rows, const int32_t* sums, const Q8Requ
   const uint8_t* other = residual.codes;
   for (; rows > 0; rows -= together) {
     if (rows >= together)
-      requantize_and_add<VECTORS>(panel, formula, together, sums, f, lane, byte_sums, out, other, other_step, flip_b,
-                                  flip);
+      requantize_and_add<MODE, VECTORS>(panel, formula, together, sums, f, lane, byte_sums, out, other, other_step,
+                                        flip_b, flip);
     else
-      requantize_and_add<VECTORS>(panel, formula, rows, sums, f, lane, byte_sums, out, other, other_step, flip_b, flip);
+      requantize_and_add<MODE, VECTORS>(panel, formula, rows, sums, f, lane, byte_sums, out, other, other_step, flip_b,
+                                        flip);
     sums += 4 * kLanes, out += together * step, other += together * other_step;
     byte_sums += byte_sums ? together : 0;
   }
@@ -246,19 +288,30 @@ static void requantize_panel(int rows, const int32_t* sums, const Q8Requantizati
   }
 }
 
+using RequantizePanel = void (*)(int rows, const int32_t* sums, const Q8Requantization& f, int64_t lane,
+                                 const int32_t* byte_sums, uint8_t* out, int64_t step, int channels,
+                                 const Q8Residual& residual);
+
+template <int MODE, int VECTORS>
+static RequantizePanel requantize_in_single(bool extras, const Q8Residual& residual) {
+  if (residual.add && residual.add->is_exact) return requantize_panel_and_add<MODE, VECTORS>;
+  return extras ? requantize_panel<MODE, VECTORS, true> : requantize_panel<MODE, VECTORS, false>;
+}
+
 template <int VECTORS>
 static void requantize_of(int rows, const int32_t* sums, const Q8Requantization& f, int64_t lane,
                           const int32_t* byte_sums, uint8_t* out, int64_t step, int channels,
                           const Q8Residual& residual) {
   bool extras = byte_sums || residual.add;
-  auto run = requantize_panel<Q8Requantization::real, VECTORS, true>;
-  if (f.mode == Q8Requantization::single && residual.add && residual.add->is_exact)
-    run = requantize_panel_and_add<VECTORS>;
-  else if (f.mode == Q8Requantization::single)
-    run = extras ? requantize_panel<Q8Requantization::single, VECTORS, true>
-                 : requantize_panel<Q8Requantization::single, VECTORS, false>;
+  RequantizePanel run = requantize_panel<Q8Requantization::real, VECTORS, true>;
+  if (f.mode == Q8Requantization::single)
+    run = requantize_in_single<Q8Requantization::single, VECTORS>(extras, residual);
+  else if (f.mode == Q8Requantization::single_even)
+    run = requantize_in_single<Q8Requantization::single_even, VECTORS>(extras, residual);
   else if (f.mode == Q8Requantization::twofold)
     run = requantize_panel<Q8Requantization::twofold, VECTORS, true>;
+  else if (f.mode == Q8Requantization::twofold_even)
+    run = requantize_panel<Q8Requantization::twofold_even, VECTORS, true>;
   run(rows, sums, f, lane, byte_sums, out, step, channels, residual);
 }
 
@@ -467,7 +520,7 @@ static void gemv_tile(int vectors, const uint8_t* from, int64_t words, uint32_t 
 }
 
 /// Compute one panel of one pixel, from its bytes to quantized results.
-template <int VECTORS>
+template <int MODE, int VECTORS>
 CPUACC_INLINE const int8_t* gemv_panel(const Q8Gemv& v, const uint8_t* from, const Q8GemvPanel& p,
                                        const int8_t* weights, uint8_t* out) {
   constexpr int size = VECTORS * 4 * kLanes;
@@ -493,7 +546,8 @@ CPUACC_INLINE const int8_t* gemv_panel(const Q8Gemv& v, const uint8_t* from, con
   const Panel<VECTORS> panel(*v.requantization, p.lane, 0, p.channels);
   Ints x[4];
 #pragma GCC unroll 4
-  for (int n = 0; n < 4; ++n) x[n] = scaled(add(even[n % VECTORS], odd[n % VECTORS]), panel.factors[n % VECTORS]);
+  for (int n = 0; n < 4; ++n)
+    x[n] = scaled_in_single<MODE>(add(even[n % VECTORS], odd[n % VECTORS]), panel.factors[n % VECTORS]);
   Ints codes = exclusive_or(saturated(x[0], x[1], x[2], x[3], panel.zero, panel.low, panel.high), panel.flip);
   if (p.channels == 4 * kLanes)
     store(out, codes);
@@ -502,19 +556,25 @@ CPUACC_INLINE const int8_t* gemv_panel(const Q8Gemv& v, const uint8_t* from, con
   return weights;
 }
 
-/// Compute panels [first, last) of one pixel; the mode of the requantization is `single`.
-static void gemv(const Q8Gemv& v, const uint8_t* from, uint8_t* out, int64_t first, int64_t last) {
+template <int MODE>
+static void gemv_of(const Q8Gemv& v, const uint8_t* from, uint8_t* out, int64_t first, int64_t last) {
   const int8_t* weights = v.weights + v.panels[first].offset;
   for (int64_t n = first; n < last; ++n) {
     const Q8GemvPanel& p = v.panels[n];
     uint8_t* to = out + p.first;
     if (p.vectors == 4)
-      weights = gemv_panel<4>(v, from, p, weights, to);
+      weights = gemv_panel<MODE, 4>(v, from, p, weights, to);
     else if (p.vectors == 2)
-      weights = gemv_panel<2>(v, from, p, weights, to);
+      weights = gemv_panel<MODE, 2>(v, from, p, weights, to);
     else
-      weights = gemv_panel<1>(v, from, p, weights, to);
+      weights = gemv_panel<MODE, 1>(v, from, p, weights, to);
   }
+}
+
+/// Compute panels [first, last) of one pixel; the mode of the requantization is `single` or `single_even`.
+static void gemv(const Q8Gemv& v, const uint8_t* from, uint8_t* out, int64_t first, int64_t last) {
+  bool even = v.requantization->mode == Q8Requantization::single_even;
+  (even ? gemv_of<Q8Requantization::single_even> : gemv_of<Q8Requantization::single>)(v, from, out, first, last);
 }
 
 // ---- Depthwise ------------------------------------------------------------------------------------------------------
@@ -565,8 +625,12 @@ static void depthwise_rows(const Q8Depthwise& d, const uint8_t* const* taps, con
                            uint8_t* const* out, int64_t count) {
   if (f.mode == Q8Requantization::single)
     depthwise_of<Q8Requantization::single, ROWS, SETS>(d, taps, f, out, count);
+  else if (f.mode == Q8Requantization::single_even)
+    depthwise_of<Q8Requantization::single_even, ROWS, SETS>(d, taps, f, out, count);
   else if (f.mode == Q8Requantization::twofold)
     depthwise_of<Q8Requantization::twofold, ROWS, SETS>(d, taps, f, out, count);
+  else if (f.mode == Q8Requantization::twofold_even)
+    depthwise_of<Q8Requantization::twofold_even, ROWS, SETS>(d, taps, f, out, count);
   else
     depthwise_of<Q8Requantization::real, ROWS, SETS>(d, taps, f, out, count);
 }
@@ -633,24 +697,32 @@ static void add_elements(const uint8_t* a, const uint8_t* b, uint8_t* out, int64
   }
 }
 
+template <bool TO_EVEN>
 CPUACC_INLINE Ints multiplied(Ints a, Ints b, const Q8Multiply& q) {
+  if (TO_EVEN)
+    return steps_of(rounded(real_of(a, q.zero_a, q.scales.a) * real_of(b, q.zero_b, q.scales.b)), q.scales.out);
   Ints x = subtract(a, splat(static_cast<uint32_t>(q.zero_a))), y = subtract(b, splat(static_cast<uint32_t>(q.zero_b)));
   return fixed_point(multiply(x, y), splat(static_cast<uint32_t>(q.multiplier)), splat(static_cast<uint32_t>(q.shift)));
 }
 
-static void multiply_elements(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count, const Q8Multiply& q) {
+template <bool TO_EVEN>
+static void multiply_elements_of(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count, const Q8Multiply& q) {
   const Ints flip_a = splat(q.flip_a), flip_b = splat(q.flip_b), flip = splat(q.flip), none = splat(0);
   const Ints only_a = bytes(*a), only_b = bytes(*b), zero = shorts(q.zero), low = bytes(0), high = bytes(255);
   for (int64_t n = 0; n < count; n += 4 * kLanes) {
     Ints x = exclusive_or(q.one_a ? only_a : load_bytes(a + n, count - n), flip_a);
     Ints y = exclusive_or(q.one_b ? only_b : load_bytes(b + n, count - n), flip_b);
     Ints x0 = low8(x, none), x1 = high8(x, none), y0 = low8(y, none), y1 = high8(y, none);
-    Ints found =
-        saturated(multiplied(low16(x0, none), low16(y0, none), q), multiplied(high16(x0, none), high16(y0, none), q),
-                  multiplied(low16(x1, none), low16(y1, none), q), multiplied(high16(x1, none), high16(y1, none), q),
-                  zero, low, high);
-    store_bytes(out + n, exclusive_or(found, flip), count - n);
+    const Ints p = multiplied<TO_EVEN>(low16(x0, none), low16(y0, none), q),
+               r = multiplied<TO_EVEN>(high16(x0, none), high16(y0, none), q),
+               s = multiplied<TO_EVEN>(low16(x1, none), low16(y1, none), q),
+               t = multiplied<TO_EVEN>(high16(x1, none), high16(y1, none), q);
+    store_bytes(out + n, exclusive_or(saturated(p, r, s, t, zero, low, high), flip), count - n);
   }
+}
+
+static void multiply_elements(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count, const Q8Multiply& q) {
+  (q.to_even ? multiply_elements_of<true> : multiply_elements_of<false>)(a, b, out, count, q);
 }
 
 /// Sums of up to 256 bytes fit 16 bits.

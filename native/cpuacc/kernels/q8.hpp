@@ -30,8 +30,12 @@ struct Q8Rows {
 /// computes in float32 with the scale split into two parts, and `twofold` in float64. Both are used only if they were
 /// shown to give the result of the reference for every possible sum. `fixed_point` and `real` are the arithmetic of the
 /// reference.
+///
+/// In the modes with `even`, value = zero + round(sum * scale + half), rounded half to even, where `half` is the bias
+/// in steps of the result. `exact_even` is the arithmetic of the reference: round((sum * scale + half) / divisor), with
+/// the product of the scales and the bias as they are.
 struct Q8Requantization {
-  enum Mode : int32_t { single, twofold, fixed_point, real };
+  enum Mode : int32_t { single, twofold, fixed_point, real, single_even, twofold_even, exact_even };
   Mode mode;
   int32_t zero, low, high;                 // of unsigned values
   uint32_t flip;                           // 0x80808080 if the result is int8, else 0
@@ -39,6 +43,15 @@ struct Q8Requantization {
   const double *wide_scale, *wide_half;    // twofold; real: the factor
   const int32_t *multiplier, *shift;       // fixed_point; a positive shift is to the left
   const int32_t* weight_offset;            // nullptr, or the factor of the sum of the bytes that is added to a sum
+  double divisor = 1;                      // exact_even: the scale of the result
+
+  bool in_single() const { return mode == single || mode == single_even; }
+};
+
+/// Float32 arithmetic of two quantized values, whose result is divided by the scale of the result and rounded half to
+/// even: the scales of both operands and of the result.
+struct Q8Scales {
+  float a, b, out;
 };
 
 /// The sum of two quantized tensors in the integer arithmetic of the reference. Each operand is shifted left by 20 bits
@@ -57,6 +70,8 @@ struct Q8Add {
   // of a and b, before the clamp.
   bool is_exact;
   float whole_shift;
+  bool to_even;     // the arithmetic of the reference is that of `scales`, not of integers
+  Q8Scales scales;  // as ONNX computes it
 };
 
 /// The product of two quantized values: zero + (a - zero_a) * (b - zero_b) * factor. All values are unsigned.
@@ -64,6 +79,8 @@ struct Q8Multiply {
   int32_t zero_a, zero_b, zero, multiplier, shift;
   uint32_t flip_a, flip_b, flip;
   bool one_a, one_b;  // one value for all elements
+  bool to_even;       // the product is computed with `scales`, as ONNX does, not in integers
+  Q8Scales scales;
 };
 
 /// A residual that is added to the result of a panel; `add` is nullptr if there is none.
@@ -99,7 +116,7 @@ struct Q8Depthwise {
   const int32_t* bias;    // (period, 4 vectors)
 };
 
-/// The product of one contiguous pixel and consecutive panels of weights, requantized in mode `single`.
+/// The product of one contiguous pixel and consecutive panels of weights, requantized in float32.
 struct Q8GemvPanel {
   int64_t first;  // first channel
   int32_t channels, vectors;

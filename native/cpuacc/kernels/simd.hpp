@@ -211,6 +211,14 @@ CPUACC_INLINE Ints scaled_wide(Ints x, const double* scale, const double* half) 
   return _mm512_inserti64x4(_mm512_castsi256_si512(low),
                             scaled_wide(_mm512_extracti64x4_epi64(x, 1), scale + 8, half + 8), 1);
 }
+CPUACC_INLINE __m256i scaled_wide_even(__m256i x, const double* scale, const double* shift) {
+  return _mm512_cvtpd_epi32(_mm512_fmadd_pd(_mm512_cvtepi32_pd(x), _mm512_loadu_pd(scale), _mm512_loadu_pd(shift)));
+}
+CPUACC_INLINE Ints scaled_wide_even(Ints x, const double* scale, const double* shift) {
+  __m256i low = scaled_wide_even(_mm512_castsi512_si256(x), scale, shift);
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low),
+                            scaled_wide_even(_mm512_extracti64x4_epi64(x, 1), scale + 8, shift + 8), 1);
+}
 /// A mask of the lowest `count` bytes; `count` is at most 64.
 CPUACC_INLINE uint64_t lowest_bytes(int64_t count) { return _bzhi_u64(~uint64_t{0}, static_cast<uint32_t>(count)); }
 CPUACC_INLINE void store_some(uint8_t* to, Ints x, int64_t count) {
@@ -311,6 +319,14 @@ CPUACC_INLINE Ints scaled_wide(Ints x, const double* scale, const double* half) 
   __m128i low = scaled_wide(_mm256_castsi256_si128(x), scale, half);
   return _mm256_inserti128_si256(_mm256_castsi128_si256(low),
                                  scaled_wide(_mm256_extracti128_si256(x, 1), scale + 4, half + 4), 1);
+}
+CPUACC_INLINE __m128i scaled_wide_even(__m128i x, const double* scale, const double* shift) {
+  return _mm256_cvtpd_epi32(_mm256_fmadd_pd(_mm256_cvtepi32_pd(x), _mm256_loadu_pd(scale), _mm256_loadu_pd(shift)));
+}
+CPUACC_INLINE Ints scaled_wide_even(Ints x, const double* scale, const double* shift) {
+  __m128i low = scaled_wide_even(_mm256_castsi256_si128(x), scale, shift);
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(low),
+                                 scaled_wide_even(_mm256_extracti128_si256(x, 1), scale + 4, shift + 4), 1);
 }
 CPUACC_INLINE Ints dot(Ints sum, Ints a, Ints b) {
   Ints even = _mm256_madd_epi16(_mm256_and_si256(a, shorts(255)), _mm256_srai_epi16(_mm256_slli_epi16(b, 8), 8));
@@ -459,6 +475,12 @@ CPUACC_INLINE Ints scaled_wide(Ints x, const double* scale, const double* half) 
     double size = whole[n] < 0 ? -half[n] : half[n];
     whole[n] = static_cast<int32_t>(whole[n] * scale[n] + size);
   }
+  return load(whole);
+}
+CPUACC_INLINE Ints scaled_wide_even(Ints x, const double* scale, const double* shift) {
+  int32_t whole[4];
+  store(whole, x);
+  for (int n = 0; n < 4; ++n) whole[n] = static_cast<int32_t>(__builtin_nearbyint(whole[n] * scale[n] + shift[n]));
   return load(whole);
 }
 template <int BITS>

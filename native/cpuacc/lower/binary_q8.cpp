@@ -23,11 +23,14 @@ struct Rule {
   bool signed_a, signed_b, signed_out, truth;
   int64_t zero_a, zero_b, zero_out;
   FixedPoint of_a, of_b, of_result;
+  bool to_even;     // computed in float32 with these scales, as ONNX does
+  Q8Scales scales;  // of the operands and the result
 
   uint8_t operator()(uint8_t a, uint8_t b) const;
 
  private:
   int64_t combined(int64_t a, int64_t b) const;
+  int64_t combined_as_onnx(int64_t a, int64_t b) const;
   bool compared(int64_t a, int64_t b) const;
 };
 
@@ -64,6 +67,38 @@ int64_t Rule::combined(int64_t a, int64_t b) const {
   }
 }
 
+/// The same, computed in float32 and rounded half to even; 0 for NaN.
+int64_t Rule::combined_as_onnx(int64_t a, int64_t b) const {
+  const volatile float x = scales.a * float(a), y = scales.b * float(b);  // rounded before they are combined
+  float real = 0;
+  switch (operation) {
+    case Binary::add:
+      real = x + y;
+      break;
+    case Binary::sub:
+      real = x - y;
+      break;
+    case Binary::sq_diff: {
+      const volatile float difference = x - y;
+      real = difference * difference;
+      break;
+    }
+    case Binary::mul:
+      real = x * y;
+      break;
+    case Binary::div:
+      real = x / y;
+      break;
+    case Binary::maximum:
+      real = std::max(float(x), float(y));
+      break;
+    default:
+      real = std::min(float(x), float(y));
+  }
+  const float steps = real / scales.out;
+  return std::isnan(steps) ? 0 : int64_t(std::nearbyint(std::clamp(steps, -65536.0f, 65536.0f)));
+}
+
 bool Rule::compared(int64_t a, int64_t b) const {
   int64_t first = native::multiply(256 * a, of_a), second = native::multiply(256 * b, of_b);
   switch (operation) {
@@ -86,6 +121,10 @@ int64_t number_of(uint8_t bits, bool is_signed) { return is_signed ? int64_t(int
 
 uint8_t Rule::operator()(uint8_t first, uint8_t second) const {
   int64_t a = number_of(first, signed_a), b = number_of(second, signed_b);
+  if (to_even) {
+    const int64_t code = combined_as_onnx(a - zero_a, b - zero_b) + zero_out;
+    return uint8_t(std::clamp<int64_t>(code, signed_out ? -128 : 0, signed_out ? 127 : 255));
+  }
   if (operation == Binary::maximum) return uint8_t(std::max(a, b));
   if (operation == Binary::minimum) return uint8_t(std::min(a, b));
   a -= zero_a, b -= zero_b;
@@ -127,9 +166,19 @@ void fill_factors(Rule& rule, const Tensor& a, const Tensor& b, const Tensor& ou
 
 Rule rule_of(const Graph& graph, const Node& node) {
   const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
-  Rule rule{binary_of(node), is_signed(a),   is_signed(b),     is_signed(out), out.dtype == IPR_DTYPE_BOOL,
-            a.zero_point(),  b.zero_point(), out.zero_point(), {0, 0},         {0, 0},
-            {0, 0}};
+  Rule rule{binary_of(node),
+            is_signed(a),
+            is_signed(b),
+            is_signed(out),
+            out.dtype == IPR_DTYPE_BOOL,
+            a.zero_point(),
+            b.zero_point(),
+            out.zero_point(),
+            {0, 0},
+            {0, 0},
+            {0, 0},
+            rounds_to_even(node),
+            {float(a.scale()), float(b.scale()), float(out.scale())}};
   fill_factors(rule, a, b, out);
   return rule;
 }
@@ -160,9 +209,9 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
     return refused("takes arithmetic and comparisons of quantized values of 8 bits with one scale",
                    IPR_REASON_DATA_TYPE);
   bool alike = a.dtype == b.dtype && a.dtype == out.dtype && a.same_quantization(b) && a.same_quantization(out);
-  if (is_choice(operation) && !alike)
+  if (is_choice(operation) && !alike && !rounds_to_even(node))
     return refused("takes maxima and minima of operands with the same scale", IPR_REASON_QUANTIZATION);
-  if (operation == Binary::div && rule_of(graph, node).of_result.shift < -20)
+  if (operation == Binary::div && !rounds_to_even(node) && rule_of(graph, node).of_result.shift < -20)
     return refused("the quotients are too small for the scale of the result", IPR_REASON_QUANTIZATION);
   return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
@@ -210,7 +259,9 @@ const uint8_t* table_of(Builder& builder, const Rule& rule) {
 }
 
 /// Products that are not shifted out of 32 bits are computed in vectors.
-bool is_product(const Rule& rule) { return rule.operation == Binary::mul && rule.of_result.shift <= 14; }
+bool is_product(const Rule& rule) {
+  return rule.operation == Binary::mul && (rule.to_even || rule.of_result.shift <= 14);
+}
 
 /// Sums of rows, such as a bias, are computed in vectors.
 bool is_sum_of_rows(const Rule& rule, const Rows& rows) {
@@ -230,7 +281,9 @@ Q8Multiply product_of(const Rule& rule, const Rows& rows) {
           flip(rule.signed_b),
           flip(rule.signed_out),
           rows.one[0] != 0,
-          rows.one[1] != 0};
+          rows.one[1] != 0,
+          rule.to_even,
+          rule.scales};
 }
 
 void lower(const Node& node, Builder& builder) {
@@ -242,7 +295,7 @@ void lower(const Node& node, Builder& builder) {
   const bool sums = is_sum_of_rows(pairs->rule, pairs->rows);
   if (sums || is_product(pairs->rule)) pairs->kernels = &elementwise_q8_kernels_for(builder.settings.isa);
   pairs->product = product_of(pairs->rule, pairs->rows);
-  if (sums) pairs->sum = q8_addition(builder, a, b, out, {}), pairs->flip = flip_of(a);
+  if (sums) pairs->sum = q8_addition(builder, a, b, out, {}, rounds_to_even(node)), pairs->flip = flip_of(a);
   const bool large = out.elements() >= kLeastElementsForTable && !pairs->kernels;
   pairs->table = large ? table_of(builder, pairs->rule) : nullptr;
   if (out.elements() == 0) pairs->rows.rows = 0;
@@ -265,7 +318,7 @@ Family binary_q8_family() {
   Family family;
   for (const char* type : {"ElementwiseBinary", "Addition", "Subtraction", "Multiplication", "Division", "Maximum",
                            "Minimum", "Prelu", "Comparison"})
-    family.lowerings.push_back({type, "quantized pairs", support, lower, nullptr});
+    family.lowerings.push_back({type, "quantized pairs", support, lower, nullptr, true});
   return family;
 }
 

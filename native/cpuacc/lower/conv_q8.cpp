@@ -113,7 +113,8 @@ void lower(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   const Tensor &input = *graph.in(node, 0), &weights = *graph.in(node, 1), &output = graph.out(node);
   Q8Posts posts = q8_posts(graph, node);
-  Q8Rounding rule = Q8Rounding::of(input, weights, graph[posts.result], Q8Rounding::fixed_point, !is_signed(weights));
+  Q8Rounding rule = Q8Rounding::of(node, input, weights, graph[posts.result], Q8Rounding::fixed_point,
+                                   !is_signed(weights), q8_bias(graph, node));
   if (output.elements() == 0) return;
   Buffer other = posts.other < 0 ? Buffer() : builder.buffer(posts.other);
   Buffer in = builder.buffer(node.inputs[0]), out = builder.buffer(node.outputs[0]);
@@ -126,8 +127,8 @@ void lower(const Node& node, Builder& builder) {
 
 Family conv_q8_family() {
   Family family;
-  family.lowerings = {{"Convolution2d", "quantized", supports, lower, nullptr},
-                      {"TransposeConvolution2d", "quantized", supports, lower, nullptr}};
+  family.lowerings = {{"Convolution2d", "quantized", supports, lower, nullptr, true},
+                      {"TransposeConvolution2d", "quantized", supports, lower, nullptr, true}};
   return family;
 }
 

@@ -163,7 +163,7 @@ Q8Sums sums_of(const Tensor& weights, const Tensor* bias, int64_t zero) {
   for (int64_t at = 0; at < weights.elements(); ++at) all[size_t(at) % all.size()].add(weight_at(weights, at));
   Q8Sums sums;
   for (size_t channel = 0; channel < all.size(); ++channel)
-    sums.add(all[channel], bias ? bias->values<int32_t>()[channel] : 0, zero, 0);
+    sums.add(all[channel], q8_bias_at(bias, int64_t(channel)), zero, 0);
   return sums;
 }
 
@@ -252,7 +252,7 @@ void lower(const Node& node, Builder& builder) {
 
   Q8Posts posts = q8_posts(graph, node);
   const Tensor& result = graph[posts.result];
-  Q8Rounding rule = Q8Rounding::of(in, weights, result, Q8Rounding::fixed_point, !is_signed(weights));
+  Q8Rounding rule = Q8Rounding::of(node, in, weights, result, Q8Rounding::fixed_point, !is_signed(weights), bias);
   Q8Parameters parameters(
       Q8Parameters::pack(builder, lanes, rule, result, posts.limits, sums_of(weights, bias, d.zero)), lanes.lanes(),
       result, posts.limits);
@@ -281,7 +281,7 @@ void lower(const Node& node, Builder& builder) {
 
 Family depthwise_q8_family() {
   Family family;
-  family.lowerings = {{"DepthwiseConvolution2d", "quantized", supports, lower, nullptr}};
+  family.lowerings = {{"DepthwiseConvolution2d", "quantized", supports, lower, nullptr, true}};
   return family;
 }
 

@@ -27,6 +27,7 @@ Refusal clamps(const Graph& graph, const Node& node, const Settings&) {
   std::string function(node.text("function"));
   if (function != "RELU" && function != "BOUNDED_RELU")
     return refused(function + " of quantized values is not supported", IPR_REASON_ATTRIBUTE);
+  if (rounds_to_even(node)) return refused("takes bounds that are rounded half away from zero", IPR_REASON_ATTRIBUTE);
   if (!has_one_scale(in) || in.dtype != out.dtype || !in.same_quantization(out) || !node.posts.empty())
     return refused("operand is " + described(in) + "; takes quantized values of 8 bits and a result of the same scale",
                    IPR_REASON_QUANTIZATION);
@@ -73,6 +74,8 @@ Refusal sums(const Graph& graph, const Node& node, const Settings&) {
     if (post.kind != Post::activation || (post.function != "RELU" && post.function != "BOUNDED_RELU") ||
         !graph[post.through].same_quantization(out))
       return refused("the layer that follows is not a clamp", IPR_REASON_NEIGHBOURS);
+    else if (post.to_even)
+      return refused("the bounds that follow are rounded half to even", IPR_REASON_NEIGHBOURS);
   return taken();
 }
 
@@ -91,7 +94,8 @@ void lower_sum(const Node& node, Builder& builder) {
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::make_shared<Sum>(Sum{&elementwise_q8_kernels_for(builder.settings.isa),
-                                         q8_addition(builder, a, b, out, limits), flip_of(a), out.elements()});
+                                         q8_addition(builder, a, b, out, limits, rounds_to_even(node)), flip_of(a),
+                                         out.elements()});
   builder.add(std::move(step));
 }
 
@@ -100,8 +104,8 @@ void lower_sum(const Node& node, Builder& builder) {
 Family elementwise_q8_family() {
   Family family;
   family.lowerings = {{"Activation", "quantized clamp", clamps, lower_clamp, nullptr},
-                      {"Addition", "quantized", sums, lower_sum, nullptr},
-                      {"ElementwiseBinary", "quantized sum", sums, lower_sum, nullptr}};
+                      {"Addition", "quantized", sums, lower_sum, nullptr, true},
+                      {"ElementwiseBinary", "quantized sum", sums, lower_sum, nullptr, true}};
   return family;
 }
 

@@ -11,7 +11,8 @@ void lower(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   const Tensor &input = *graph.in(node, 0), &weights = *graph.in(node, 1), &output = graph.out(node);
   Q8Posts posts = q8_posts(graph, node);
-  Q8Rounding rule = Q8Rounding::of(input, weights, graph[posts.result], Q8Rounding::real, false);
+  Q8Rounding rule =
+      Q8Rounding::of(node, input, weights, graph[posts.result], Q8Rounding::real, false, q8_bias(graph, node));
   bool transposed = node.flag("transpose_weight_matrix");
   Q8Window window(weights);
   window.depth = weights.extent(transposed ? 1 : 0);
@@ -32,7 +33,7 @@ void lower(const Node& node, Builder& builder) {
 
 Family fully_connected_q8_family() {
   Family family;
-  family.lowerings = {{"FullyConnected", "quantized", supports, lower, nullptr}};
+  family.lowerings = {{"FullyConnected", "quantized", supports, lower, nullptr, true}};
   return family;
 }
 

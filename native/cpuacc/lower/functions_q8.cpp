@@ -81,6 +81,10 @@ const Named kFunctions[] = {
     {"THRESHOLDED_RELU", [](float x, float a, float) { return x > a ? x : 0; }},
     {"SHRINK", shrunk},
     {"HARD_SWISH", [](float x, float, float) { return x * std::min(std::max(x + 3, 0.0f), 6.0f) / 6; }},
+    {"RELU", [](float x, float, float) { return std::max(x, 0.0f); }},
+    {"BOUNDED_RELU", [](float x, float a, float b) { return std::min(std::max(x, b), a); }},
+    {"LEAKY_RELU", [](float x, float a, float) { return x >= 0 ? x : a * x; }},
+    {"ABS", [](float x, float, float) { return std::fabs(x); }},
 };
 
 Function function_named(std::string_view name) {
@@ -96,6 +100,17 @@ Table tabulated(Function function, float a, float b, const Tensor& from, const T
     float steps = real * (1.0f / scale32(to));
     double whole = std::isnan(steps) ? 0 : native::round_half_away(double(steps));
     table[size_t(bits)] = clamped(whole + double(to.zero_point()), to);
+  }
+  return table;
+}
+
+/// A table of a function that is computed in float32, as ONNX does: the result is divided and rounded half to even.
+Table tabulated_to_even(Function function, float a, float b, const Tensor& from, const Tensor& to) {
+  Table table;
+  for (int bits = 0; bits < 256; ++bits) {
+    const float steps = function(scale32(from) * float(code_of(bits, from) - from.zero_point()), a, b) / scale32(to);
+    table[size_t(bits)] =
+        clamped((std::isnan(steps) ? 0 : std::nearbyint(double(steps))) + double(to.zero_point()), to);
   }
   return table;
 }
@@ -169,7 +184,7 @@ Refusal activation_support(const Graph& graph, const Node& node, const Settings&
   std::string_view name = node.text("function");
   if (infinite || !(is_rectifier(name) || name == "ABS" || function_named(name)))
     return refused(std::string(node.text("function")) + " of quantized values is not supported", IPR_REASON_ATTRIBUTE);
-  if (name == "HARD_SWISH" && in.scale() < 128 * out.scale() &&
+  if (!rounds_to_even(node) && name == "HARD_SWISH" && in.scale() < 128 * out.scale() &&
       short_factor(1.0f / 128 * scale32(in) / scale32(out)).shift > 0)
     return refused("the result's scale is too small", IPR_REASON_QUANTIZATION);
   return node.posts.empty() ? taken() : refused("takes no post-ops");
@@ -177,6 +192,8 @@ Refusal activation_support(const Graph& graph, const Node& node, const Settings&
 
 Table activation_table(const Node& node, const Tensor& in, const Tensor& out) {
   std::string_view name = node.text("function");
+  if (rounds_to_even(node))
+    return tabulated_to_even(function_named(name), float(node.number("a")), float(node.number("b")), in, out);
   if (is_rectifier(name)) return rectified(node, in, out);
   if (name == "ABS") return absolute(in, out);
   if (name == "HARD_SWISH" && in.scale() < 128 * out.scale()) return hard_swish(in, out);
@@ -311,7 +328,7 @@ void lower_concat(const Node& node, Builder& builder) {
 }  // namespace
 
 Family functions_q8_family() {
-  return {{{"Activation", "table of codes", activation_support, lower_activation, nullptr},
+  return {{{"Activation", "table of codes", activation_support, lower_activation, nullptr, true},
            {"ElementwiseUnary", "table of codes", unary_support, lower_unary, nullptr},
            {"Floor", "table of codes", unary_support, lower_unary, nullptr},
            {"Concat", "codes of several scales", concat_support, lower_concat, nullptr}},

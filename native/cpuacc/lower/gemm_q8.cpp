@@ -416,7 +416,7 @@ struct Vector {
 /// Return whether `gemv` computes the whole product.
 bool is_gemv(const Gemm& p) {
   return p.flat && p.columns.places == 1 && p.segment_count == 1 && !p.copies && !p.adds && p.ones == nullptr &&
-         p.requantization.mode == Q8Requantization::single;
+         p.requantization.in_single();
 }
 
 void run_gemv(const Step& step, const Run& run, int part, int parts) {
@@ -491,7 +491,7 @@ Q8Sums sums_of(const Q8Window& w, const Tensor* bias, int64_t zero) {
         spread.add(static_cast<const uint8_t*>(w.weight.data) + place, by, inputs, zero_of_weights);
     }
     int32_t offset = spread.least < -128 ? spread.least + 128 : spread.most > 127 ? spread.most - 127 : 0;
-    found.add({spread.sum, spread.size}, bias ? bias->values<int32_t>()[channel] : 0, zero, offset);
+    found.add({spread.sum, spread.size}, q8_bias_at(bias, channel), zero, offset);
   }
   return found;
 }
@@ -756,7 +756,9 @@ void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, 
   p.requantization = own.requantization;
   p.adds = posts.other >= 0;
   p.adds_row = p.adds && is_row(builder.graph[posts.other], output);
-  if (p.adds) p.addition = q8_addition(builder, result, builder.graph[posts.other], output, posts.limits_of_sum);
+  if (p.adds)
+    p.addition =
+        q8_addition(builder, result, builder.graph[posts.other], output, posts.limits_of_sum, posts.adds_to_even);
 
   Step step = step_of(builder, name, gemm, w, weight_bytes, in);
   if (p.adds) step.in.push_back(other);

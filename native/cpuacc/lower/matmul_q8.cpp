@@ -9,7 +9,8 @@
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kMax = 1 << 26;  // bytes of one matrix
+constexpr int64_t kMax = 1 << 26;     // bytes of one matrix
+constexpr double kMostExact = 33000;  // products of unsigned values, whose sum fits 32 bits
 
 /// One operand: the offsets of its matrices, and its strides in elements.
 struct Operand {
@@ -195,6 +196,7 @@ Refusal supports(const Graph& graph, const Node& node, const Settings&) {
   if (node.flag("adjoint_x") || node.flag("adjoint_y")) return refused("adjugate matrices", IPR_REASON_ATTRIBUTE);
   if (a.rank() < 2 || b.rank() < 2) return refused("takes matrices", IPR_REASON_SHAPE);
   double depth = double(a.extent(node.flag("transpose_x") ? -2 : -1)) + 4;
+  if (rounds_to_even(node) && depth > kMostExact) return refused("sums that may not fit 32 bits", IPR_REASON_RESOURCE);
   if (depth * double(std::max(out.extent(-1), out.extent(-2)) + 64) > kMax)
     return refused("matrices of this size", IPR_REASON_RESOURCE);
   return taken();
@@ -234,7 +236,7 @@ void lower(const Node& node, Builder& builder) {
   s.channels.add(0, s.columns, s.kernels->lanes);
   Q8Sums sums;
   for (int64_t n = 0; n < s.columns; ++n) sums.add({0, 255 * s.depth}, 0, 0, -s.zero_b);
-  Q8Rounding rule = Q8Rounding::of(a, b, out, Q8Rounding::fixed_point, true);
+  Q8Rounding rule = Q8Rounding::of(node, a, b, out, Q8Rounding::fixed_point, true);
   Q8Limits limits;
   Q8Parameters parameters(Q8Parameters::pack(builder, s.channels, rule, out, limits, sums), s.channels.lanes(), out,
                           limits);
@@ -258,7 +260,7 @@ void lower(const Node& node, Builder& builder) {
 
 Family matmul_q8_family() {
   Family family;
-  family.lowerings = {{"BatchMatMul", "quantized", supports, lower, nullptr}};
+  family.lowerings = {{"BatchMatMul", "quantized", supports, lower, nullptr, true}};
   return family;
 }
 

@@ -4,6 +4,7 @@
 
 #include "cpuacc/kernels/pool.hpp"
 #include "cpuacc/lower/cost_model.hpp"
+#include "cpuacc/lower/q8.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {
@@ -25,13 +26,20 @@ PoolKind kind_of(const Node& node) {
 }
 
 /// The window over an image; an image is a volume of one plane.
+/// Return whether a node computes averages of quantized values that are rounded half to even.
+bool averages_to_even(const Node& node, const Tensor& in, const Tensor& out) {
+  return rounds_to_even(node) && kind_of(node) == PoolKind::average && has_one_scale(in) && has_one_scale(out);
+}
+
 Pool pool_of(const Node& node, const Tensor& in, const Tensor& out) {
   Pool pool{};
   bool volume = node.type == "Pooling3d";
   size_t first = channels_last(node) ? 1 : 2;
   pool.kind = kind_of(node);
   pool.count_padding = node.text("padding_method") == "IGNORE_VALUE";
-  pool.zero = int32_t(in.zero_point());
+  pool.zero = int32_t(in.zero_point()), pool.zero_out = int32_t(out.zero_point());
+  pool.to_even = averages_to_even(node, in, out);
+  if (pool.to_even) pool.scale = single(in.scale()), pool.scale_out = single(out.scale());
   for (int axis = 0; axis < 3; ++axis) {
     pool.extent[axis] = pool.places[axis] = pool.size[axis] = pool.stride[axis] = pool.dilation[axis] = 1;
     if (axis == 0 && !volume) continue;
@@ -71,17 +79,21 @@ struct Pooling {
 
 bool one_quantization(const Tensor& in, const Tensor& out) { return in.same_quantization(out) && !in.has_axis(); }
 
+bool takes_scales(const Node& node, const Tensor& in, const Tensor& out) {
+  return one_quantization(in, out) || averages_to_even(node, in, out);
+}
+
 Refusal support(const Graph& graph, const Node& node, const Settings& settings) {
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
   if (!node.posts.empty()) return refused("takes no post-ops");
-  if (in.dtype != out.dtype || in.is_quantized() != out.is_quantized() || !one_quantization(in, out))
+  if (in.dtype != out.dtype || in.is_quantized() != out.is_quantized() || !takes_scales(node, in, out))
     return refused("the result is " + described(out) + " and the operand " + described(in) + "; takes one quantization",
                    IPR_REASON_QUANTIZATION);
   if (!is_f32(in) && !in.is_quantized() && kind_of(node) != PoolKind::max)
     return refused("takes quantized values with a scale, or floats", IPR_REASON_DATA_TYPE);
   if (node.type == "Pooling3d" && !is_f32(in) && kind_of(node) != PoolKind::max)
     return refused("means of volumes are taken of float32 only", IPR_REASON_DATA_TYPE);
-  if (pool_kernels_for(settings.isa).row(kind_of(node), in.dtype)) return taken();
+  if (pool_kernels_for(settings.isa).row(kind_of(node), in.dtype, averages_to_even(node, in, out))) return taken();
   return refused(std::string(node.text("pool_type")) + " of " + described(in) + " is not supported",
                  IPR_REASON_DATA_TYPE);
 }
@@ -94,7 +106,7 @@ void lower(const Node& node, Builder& builder) {
   int64_t channels = channels_last(node) ? in.shape.back() : in.shape[1];
   pool.inner = is_blocked(in.layout) ? kBlock : channels_last(node) ? channels : 1;
   pool.row_item = 4;
-  state->row = pool_kernels_for(builder.settings.isa).row(pool.kind, in.dtype);
+  state->row = pool_kernels_for(builder.settings.isa).row(pool.kind, in.dtype, pool.to_even);
   state->in_bytes = pool.extent[0] * pool.extent[1] * pool.extent[2] * pool.inner * item;
   state->row_bytes = pool.places[2] * pool.inner * item;
   state->images = in.elements() == 0 ? 0 : int64_t(in.bytes()) / state->in_bytes;
@@ -123,7 +135,8 @@ Layouts layouts(const Graph& graph, const Node& node, const Settings&) {
 
 Family pool_family() {
   Family family;
-  family.lowerings = {{"Pooling2d", "plain", support, lower, layouts}, {"Pooling3d", "plain", support, lower, layouts}};
+  family.lowerings = {{"Pooling2d", "plain", support, lower, layouts, true},
+                      {"Pooling3d", "plain", support, lower, layouts}};
   return family;
 }
 

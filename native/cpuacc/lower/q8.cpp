@@ -15,6 +15,14 @@ bool has_one_zero_point(const Tensor& tensor) {
                      [&](int64_t point) { return point == tensor.zero_points[0]; });
 }
 
+constexpr int64_t kMostExact = 65000;  // products of 8-bit values and weights, whose sum fits 32 bits
+
+/// The number of sums to which each weight contributes once.
+int64_t outputs_of(const Node& node, const Tensor& weights) {
+  if (node.type == "FullyConnected") return weights.extent(node.flag("transpose_weight_matrix") ? 0 : 1);
+  return weights.extent(node.type == "DepthwiseConvolution2d" ? 3 : 0);
+}
+
 bool is_clamp(const Post& post) {
   return post.kind == Post::activation && (post.function == "RELU" || post.function == "BOUNDED_RELU");
 }
@@ -31,7 +39,7 @@ Refusal refused_posts(const Graph& graph, const Node& node) {
     const Tensor &from = graph[post.through], &to = graph[after(node, n)];
     if (!has_one_scale(from) || !has_one_scale(to))
       return refused("the layers that follow have other types", IPR_REASON_DATA_TYPE);
-    if (is_clamp(post) && from.dtype == to.dtype && from.same_quantization(to)) continue;
+    if (is_clamp(post) && !post.to_even && from.dtype == to.dtype && from.same_quantization(to)) continue;
     bool adds = post.kind == Post::add && !added && has_one_scale(graph[post.tensor]) && from.dtype == to.dtype &&
                 graph[post.tensor].dtype == to.dtype &&
                 (graph[post.tensor].shape == to.shape || is_row(graph[post.tensor], to));
@@ -78,8 +86,10 @@ Refusal q8_sums(const Graph& graph, const Node& node) {
     return refused("input is " + described(*in) + ", the result " + described(result), IPR_REASON_DATA_TYPE);
   if (!weights->is_constant() || (bias && !bias->is_constant()))
     return refused("takes constant weights and bias", IPR_REASON_NOT_CONSTANT);
-  if (bias && bias->dtype != IPR_DTYPE_INT32)
+  if (bias && bias->dtype != IPR_DTYPE_INT32 && !(is_f32(*bias) && rounds_to_even(node)))
     return refused("bias is " + described(*bias) + "; takes int32", IPR_REASON_DATA_TYPE);
+  if (rounds_to_even(node) && weights->elements() / std::max<int64_t>(outputs_of(node, *weights), 1) > kMostExact)
+    return refused("sums that may not fit 32 bits", IPR_REASON_RESOURCE);
   if (!has_one_zero_point(*weights))
     return refused("weights have several zero points; takes one", IPR_REASON_QUANTIZATION);
   return refused_posts(graph, node);
@@ -90,7 +100,7 @@ Q8Posts q8_posts(const Graph& graph, const Node& node) {
   found.result = node.posts.empty() ? node.outputs[0] : node.posts[0].through;
   for (const Post& post : node.posts)
     if (post.kind == Post::add)
-      found.other = post.tensor;
+      found.other = post.tensor, found.adds_to_even = post.to_even;
     else
       clamp(found.other < 0 ? found.limits : found.limits_of_sum, post, graph[post.through]);
   return found;
@@ -124,19 +134,31 @@ void Q8Sums::add(const Weights& weights, int64_t bias, int64_t zero, int32_t off
 
 // ---- Requantization -------------------------------------------------------------------------------------------------
 
-Q8Rounding Q8Rounding::of(const Tensor& in, const Tensor& weights, const Tensor& result, Kind kind,
-                          bool product_in_single) {
-  Q8Rounding rule{kind, {}, {}};
+Q8Rounding Q8Rounding::of(const Node& node, const Tensor& in, const Tensor& weights, const Tensor& result, Kind kind,
+                          bool product_in_single, const Tensor* bias) {
+  Q8Rounding rule{kind, {}, {}, {}, {}};
+  if (rounds_to_even(node)) rule.kind = even, product_in_single = false;
+  rule.divisor = single(result.scale());
   for (double scale : weights.scales) {
     double product = product_in_single ? double(float(scale) * float(in.scale())) : single(scale) * single(in.scale());
-    rule.ratios.push_back(product / single(result.scale()));
+    rule.products.push_back(product);
+    rule.ratios.push_back(product / rule.divisor);
     rule.factors.push_back(native::quantize_multiplier(rule.ratios.back()));
   }
+  if (bias && is_f32(*bias)) rule.offsets.assign(bias->values<float>(), bias->values<float>() + bias->elements());
   return rule;
+}
+
+int64_t q8_bias_at(const Tensor* bias, int64_t channel) {
+  return bias && !is_f32(*bias) ? bias->values<int32_t>()[channel] : 0;
 }
 
 int64_t Q8Rounding::operator()(int32_t sum, int64_t channel) const {
   if (kind == fixed_point) return native::multiply(sum, factor(channel));
+  if (kind == even) {
+    const double steps = (double(sum) * product(channel) + offset(channel)) / divisor;
+    return int64_t(std::nearbyint(std::clamp(steps, -1e9, 1e9)));
+  }
   return int64_t(native::round_half_away(std::clamp(double(sum) * ratio(channel), -1e9, 1e9)));
 }
 
@@ -149,19 +171,22 @@ int64_t reach_of(const Q8Sums& sums, int64_t channel) {
 
 /// The slope of the rule, apart from rounding.
 double slope(const Q8Rounding& rule, int64_t channel) {
-  if (rule.kind == Q8Rounding::real) return rule.ratio(channel);
+  if (rule.kind != Q8Rounding::fixed_point) return rule.ratio(channel);
   return std::ldexp(double(rule.factor(channel).multiplier), rule.factor(channel).shift - 31);
 }
+
+/// The steps of the result that are added to all sums.
+double shift(const Q8Rounding& rule, int64_t channel) { return rule.offset(channel) / rule.divisor; }
 
 /// Return whether the quantized result increases with all possible sums, and distances from the zero point fit int32.
 bool is_monotonic(const Q8Rounding& rule, int64_t channel, int64_t reach) {
   double left = rule.kind == Q8Rounding::fixed_point ? std::ldexp(double(reach), rule.factor(channel).shift) : 0;
-  return left < 0x1p31 && slope(rule, channel) * double(reach) < 0x1p30;
+  return left < 0x1p31 && slope(rule, channel) * double(reach) + std::fabs(shift(rule, channel)) < 0x1p29;
 }
 
 /// The least sum whose distance is at least `distance`: -reach if all are, reach + 1 if none is.
 int64_t threshold(const Q8Rounding& rule, int64_t channel, double slope, int64_t reach, int64_t distance) {
-  double estimate = std::ceil((double(distance) - 0.5) / slope);
+  double estimate = std::ceil((double(distance) - 0.5 - shift(rule, channel)) / slope);
   auto reaches = [&](int64_t sum) { return rule(int32_t(sum), channel) >= distance; };
   int64_t sum = int64_t(std::clamp(estimate, double(-reach), double(reach) + 1));
   while (sum > -reach && reaches(sum - 1)) --sum;
@@ -198,10 +223,25 @@ Half half_of(const std::vector<int64_t>& thresholds, double slope, int64_t reach
   return half;
 }
 
+/// The range of the term that is added before rounding half to even, so that all thresholds are exact, ties included.
+Half even_half_of(const std::vector<int64_t>& thresholds, double slope, int64_t reach, int64_t low) {
+  Half half{-1e300, 1e300};
+  int64_t distance = low;
+  for (int64_t sum : thresholds) {
+    ++distance;
+    if (sum <= -reach || sum > reach) continue;
+    half.low = std::max(half.low, double(distance) - 0.5 - double(sum) * slope);
+    half.high = std::min(half.high, double(distance) - 0.5 - double(sum - 1) * slope);
+  }
+  return half;
+}
+
 /// The packed parameters: a header, then arrays with one element for each lane.
 struct Header {
   int32_t mode;
-  char rest[60];
+  char rest[4];
+  double divisor;
+  char more[48];
 };
 
 struct Arrays {
@@ -235,7 +275,8 @@ struct Arrays {
             wide_half,
             multiplier,
             shift,
-            offset};
+            offset,
+            header->divisor};
   }
 };
 
@@ -270,16 +311,28 @@ bool is_exact(const GemmQ8Kernels& kernels, const Q8Channels& channels, Range pa
   return true;
 }
 
-/// Fill in scales for truncation in float32 or float64. Return false if no term makes a channel exact.
+/// The term to add before rounding; false if there is none that makes a channel exact.
+bool choose_half(const Q8Rounding& rule, const std::vector<int64_t>& thresholds, int64_t channel, int64_t reach,
+                 int64_t low, double* chosen) {
+  const double step = slope(rule, channel);
+  if (rule.kind == Q8Rounding::even) {
+    const Half half = even_half_of(thresholds, step, reach, low);
+    *chosen = std::clamp(shift(rule, channel), half.low, std::max(half.low, half.high));
+    return half.low <= half.high;
+  }
+  const Half half = half_of(thresholds, step, reach, low);
+  *chosen = half.low + std::min((half.high - half.low) / 2, 0x1p-22);
+  return half.low < half.high;
+}
+
+/// Fill in scales for rounding in float32 or float64. Return false if no term makes a channel exact.
 bool fill_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Rounding& rule, const Q8Sums& sums,
                  const std::vector<std::vector<int64_t>>& all, int64_t low) {
   for (int64_t lane = 0; lane < channels.lanes(); ++lane) {
     int64_t channel = channels.of_lane[size_t(lane)];
     if (channel < 0) continue;
-    double step = slope(rule, channel);
-    Half half = half_of(all[size_t(channel)], step, reach_of(sums, channel), low);
-    if (!(half.low < half.high)) return false;
-    double chosen = half.low + std::min((half.high - half.low) / 2, 0x1p-22);
+    double step = slope(rule, channel), chosen = 0;
+    if (!choose_half(rule, all[size_t(channel)], channel, reach_of(sums, channel), low, &chosen)) return false;
     arrays.scale[lane] = float(step);
     arrays.scale_rest[lane] = float(step - double(arrays.scale[lane]));
     arrays.half[lane] = float(chosen);
@@ -306,7 +359,9 @@ Q8Requantization::Mode chosen_mode(Builder& builder, const Arrays& arrays, const
     for (int64_t n = first; n < last; ++n) find_thresholds(rule, n, reach_of(sums, n), low, all[size_t(n)]);
   });
   if (quick && fill_scales(arrays, channels, rule, sums, all, low)) {
-    for (Q8Requantization::Mode mode : {Q8Requantization::single, Q8Requantization::twofold}) {
+    const bool even = rule.kind == Q8Rounding::even;
+    for (Q8Requantization::Mode mode : {even ? Q8Requantization::single_even : Q8Requantization::single,
+                                        even ? Q8Requantization::twofold_even : Q8Requantization::twofold}) {
       arrays.header->mode = mode;
       Q8Requantization requantization = arrays.requantization(result, limits);
       requantization.flip = 0;
@@ -317,8 +372,12 @@ Q8Requantization::Mode chosen_mode(Builder& builder, const Arrays& arrays, const
       if (right) return mode;
     }
   }
-  for (int64_t lane = 0; lane < channels.lanes(); ++lane)
-    arrays.wide_scale[lane] = rule.ratio(std::max<int64_t>(channels.of_lane[size_t(lane)], 0));
+  for (int64_t lane = 0; lane < channels.lanes(); ++lane) {
+    const int64_t channel = std::max<int64_t>(channels.of_lane[size_t(lane)], 0);
+    arrays.wide_scale[lane] = rule.kind == Q8Rounding::even ? rule.product(channel) : rule.ratio(channel);
+    arrays.wide_half[lane] = rule.offset(channel);
+  }
+  if (rule.kind == Q8Rounding::even) return Q8Requantization::exact_even;
   return rule.kind == Q8Rounding::real ? Q8Requantization::real : Q8Requantization::fixed_point;
 }
 
@@ -327,8 +386,9 @@ void fill_approximate_scales(const Arrays& arrays, const Q8Channels& channels, c
   for (int64_t lane = 0; lane < channels.lanes(); ++lane) {
     int64_t channel = std::max<int64_t>(channels.of_lane[size_t(lane)], 0);
     arrays.scale[lane] = float(rule.ratio(channel));
-    arrays.half[lane] = 0.5f;
+    arrays.half[lane] = rule.kind == Q8Rounding::even ? float(shift(rule, channel)) : 0.5f;
   }
+  arrays.header->mode = rule.kind == Q8Rounding::even ? Q8Requantization::single_even : Q8Requantization::single;
 }
 
 }  // namespace
@@ -337,6 +397,7 @@ const void* Q8Parameters::pack(Builder& builder, const Q8Channels& channels, con
                                const Tensor& result, const Q8Limits& limits, const Q8Sums& sums) {
   return builder.pack(Arrays::bytes(channels.lanes()), [&](void* memory) {
     Arrays arrays(memory, channels.lanes());
+    arrays.header->divisor = rule.divisor;
     bool quickly = builder.settings.fast_requantization;
     for (int64_t channel = 0; channel < sums.count(); ++channel)
       quickly = quickly && is_monotonic(rule, channel, reach_of(sums, channel));
@@ -405,7 +466,8 @@ ExactShift exact_shift(const ElementwiseQ8Kernels& kernels, Q8Add add, double sh
 
 }  // namespace
 
-Q8Add q8_addition(Builder& builder, const Tensor& a, const Tensor& b, const Tensor& result, const Q8Limits& limits) {
+Q8Add q8_addition(Builder& builder, const Tensor& a, const Tensor& b, const Tensor& result, const Q8Limits& limits,
+                  bool to_even) {
   double common = 2 * std::max(single(a.scale()), single(b.scale()));
   auto factor = [](const Tensor& tensor, double ratio) {
     native::FixedPoint found = native::quantize_multiplier(ratio);
@@ -427,7 +489,9 @@ Q8Add q8_addition(Builder& builder, const Tensor& a, const Tensor& b, const Tens
             float(shift),
             error < 0.02 ? float(0.5 - error) : -1.0f,
             false,
-            0};
+            0,
+            to_even,
+            {float(a.scale()), float(b.scale()), float(result.scale())}};
   const void* packed = builder.pack(64, [&](void* memory) {
     *static_cast<ExactShift*>(memory) = exact_shift(elementwise_q8_kernels_for(builder.settings.isa), add,
                                                     shift + unsigned_zero(result), size * 0x1p-23);

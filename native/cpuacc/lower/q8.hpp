@@ -32,11 +32,12 @@ struct Q8Posts {
   int result = -1;  // the tensor whose quantization the sums are requantized to
   Q8Limits limits;
   int other = -1;  // the tensor that is added; -1: none
+  bool adds_to_even = false;
   Q8Limits limits_of_sum;
 };
 
-/// Supported are input, weights and result of 8 bits, constant weights, constant int32 bias, and the post-ops of
-/// Q8Posts.
+/// Supported are input, weights and result of 8 bits, constant weights, a constant bias of int32 or, if the node rounds
+/// half to even, of float32, and the post-ops of Q8Posts.
 Refusal q8_sums(const Graph& graph, const Node& node);
 
 /// The bias of such a node; nullptr if absent.
@@ -64,18 +65,32 @@ struct Q8Channels {
   void add(int64_t first, int64_t count, int width, bool natural = false);
 };
 
-/// The rule of the reference that turns sums into distances from the zero point of the result.
+/// Return whether results of a node are rounded half to even, as ONNX does, and not in fixed point.
+inline bool rounds_to_even(const Node& node) { return node.text("requantization") == "HALF_TO_EVEN"; }
+
+/// The rule of the reference that turns sums into distances from the zero point of the result. `even` divides the exact
+/// sum of real products and the bias by the scale of the result, and rounds half to even.
 struct Q8Rounding {
-  enum Kind { fixed_point, real } kind;
+  enum Kind { fixed_point, real, even } kind;
   std::vector<double> ratios;  // one for all channels, or one for each
   std::vector<native::FixedPoint> factors;
+  std::vector<double> products;  // even: scale of the input times scale of the weights, as many as ratios
+  std::vector<double> offsets;   // even: the float bias of each channel; empty: 0
+  double divisor = 1;            // even: the scale of the result
 
-  static Q8Rounding of(const Tensor& in, const Tensor& weights, const Tensor& result, Kind kind,
-                       bool product_in_single);
+  /// The rule of a node whose weights or second operand are `weights`: `kind`, or `even` if the node asks for it. A
+  /// `bias` of floats is a part of the rule.
+  static Q8Rounding of(const Node& node, const Tensor& in, const Tensor& weights, const Tensor& result, Kind kind,
+                       bool product_in_single, const Tensor* bias = nullptr);
   double ratio(int64_t channel) const { return ratios[ratios.size() == 1 ? 0 : size_t(channel)]; }
+  double product(int64_t channel) const { return products[products.size() == 1 ? 0 : size_t(channel)]; }
+  double offset(int64_t channel) const { return offsets.empty() ? 0 : offsets[size_t(channel)]; }
   const native::FixedPoint& factor(int64_t channel) const { return factors[factors.size() == 1 ? 0 : size_t(channel)]; }
   int64_t operator()(int32_t sum, int64_t channel) const;
 };
+
+/// The integers of a bias that are added to the sums of a channel; 0 for a bias of floats, and without one.
+int64_t q8_bias_at(const Tensor* bias, int64_t channel);
 
 /// The ranges of the sums of each channel.
 struct Q8Sums {
@@ -117,7 +132,8 @@ bool has_one_scale(const Tensor& tensor);
 Q8Limits q8_clamp(const std::string& function, double a, double b, const Tensor& tensor);
 
 /// The addition of quantized values of `a` and `b`. If it can, it finds a formula that is exact for all values.
-Q8Add q8_addition(Builder& builder, const Tensor& a, const Tensor& b, const Tensor& result, const Q8Limits& limits);
+Q8Add q8_addition(Builder& builder, const Tensor& a, const Tensor& b, const Tensor& result, const Q8Limits& limits,
+                  bool to_even);
 
 }  // namespace cpuacc
 

@@ -77,6 +77,8 @@ struct Reducing {
   int64_t zero_in, zero_out;
   native::FixedPoint factor;
   float scale;  // of the input divided by that of the output
+  bool to_even;
+  double scale_in, scale_out;
   Places places;
   Columns columns;  // of sums and means, if there are enough
   const ElementwiseQ8Kernels* kernels;
@@ -109,10 +111,17 @@ struct Reducing {
   /// The mean or sum of `count` unsigned values.
   uint8_t rescaled(int64_t sum, int64_t count) const {
     const int64_t total = sum - (is_signed ? 128 * count : 0);
+    if (to_even) return exact(total - count * zero_in, kind == Kind::mean ? count : 1);
     const bool in_floats = kind == Kind::sum && is_signed;
     int64_t result = in_floats ? rounded(total, count) : native::multiply(total - count * zero_in, factor);
     result += zero_out;
     return uint8_t(std::clamp<int64_t>(result, is_signed ? -128 : 0, is_signed ? 127 : 255));
+  }
+
+  /// A sum of distances from the zero point, divided by `count` and rounded half to even.
+  uint8_t exact(int64_t distance, int64_t count) const {
+    const double steps = std::nearbyint(double(distance) * scale_in / (double(count) * scale_out));
+    return uint8_t(int32_t(std::clamp(steps + double(zero_out), is_signed ? -128.0 : 0.0, is_signed ? 127.0 : 255.0)));
   }
 
   /// The sum of int8 values, whose zero points are corrected in float32.
@@ -161,10 +170,11 @@ void lower(const Node& node, Builder& builder) {
   step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kReduceQuantizedNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
-  auto state = std::make_shared<Reducing>(Reducing{
-      kind, is_signed(in), in.zero_point(), out.zero_point(), factor_of(kind, in, out, in.elements() / out.elements()),
-      scale32(in) / scale32(out), Places(in.shape, node.integers("axis")), Columns(in.shape, node.integers("axis")),
-      &elementwise_q8_kernels_for(builder.settings.isa)});
+  auto state = std::make_shared<Reducing>(
+      Reducing{kind, is_signed(in), in.zero_point(), out.zero_point(),
+               factor_of(kind, in, out, in.elements() / out.elements()), scale32(in) / scale32(out),
+               rounds_to_even(node), single(in.scale()), single(out.scale()), Places(in.shape, node.integers("axis")),
+               Columns(in.shape, node.integers("axis")), &elementwise_q8_kernels_for(builder.settings.isa)});
   if (state->columns.width > 0 && (kind == Kind::mean || kind == Kind::sum)) {
     step.fn = &Reducing::run_columns;
     step.max_parts = int(std::min<int64_t>(step.max_parts, (state->columns.width + 63) / 64));
@@ -177,7 +187,9 @@ void lower(const Node& node, Builder& builder) {
 }  // namespace
 
 Family reduce_q8_family() {
-  return {{{"Reduce", "quantized", support, lower, nullptr}, {"Mean", "quantized", support, lower, nullptr}}, {}};
+  return {
+      {{"Reduce", "quantized", support, lower, nullptr, true}, {"Mean", "quantized", support, lower, nullptr, true}},
+      {}};
 }
 
 }  // namespace cpuacc

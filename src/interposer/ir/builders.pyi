@@ -28,6 +28,7 @@ from interposer.ops.recurrent import ActivationRounding, FusedActivation
 from interposer.ops.recurrent_sequence import RecurrentDirection
 from interposer.ops.reduction import ArgMinMaxFunction, ReduceOperation
 from interposer.ops.regions import RoiAlignMode
+from interposer.ops.requantization import Requantization
 from interposer.ops.resize import ResizeMethod
 from interposer.ops.scatter import ScatterFunction
 from interposer.ops.spectral import WindowFunction
@@ -54,6 +55,7 @@ class Builders(ABC):
         function: ActivationFunction = ActivationFunction.SIGMOID,
         a: float | None = None,
         b: float | None = None,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -433,6 +435,7 @@ class Builders(ABC):
         dilation_y: int = 1,
         data_layout: DataLayout = DataLayout.NCHW,
         groups: int = 1,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -452,6 +455,7 @@ class Builders(ABC):
         dilation_x: int = 1,
         dilation_y: int = 1,
         data_layout: DataLayout = DataLayout.NCHW,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -494,6 +498,7 @@ class Builders(ABC):
         data_layout: DataLayout = DataLayout.NCHW,
         groups: int = 1,
         output_shape: tuple[int, ...] | None = None,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -518,6 +523,7 @@ class Builders(ABC):
         dilation_z: int = 1,
         groups: int = 1,
         data_layout: DataLayout = DataLayout.NDHWC,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -734,6 +740,7 @@ class Builders(ABC):
         a: Value | Layer | None,
         b: Value | Layer | None,
         *,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -753,6 +760,7 @@ class Builders(ABC):
         a: Value | Layer | None,
         b: Value | Layer | None,
         *,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -763,6 +771,7 @@ class Builders(ABC):
         b: Value | Layer | None,
         *,
         operation: BinaryOperation = BinaryOperation.ADD,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -799,6 +808,7 @@ class Builders(ABC):
         a: Value | Layer | None,
         b: Value | Layer | None,
         *,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -808,6 +818,7 @@ class Builders(ABC):
         a: Value | Layer | None,
         b: Value | Layer | None,
         *,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -817,6 +828,7 @@ class Builders(ABC):
         a: Value | Layer | None,
         b: Value | Layer | None,
         *,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -835,6 +847,7 @@ class Builders(ABC):
         a: Value | Layer | None,
         b: Value | Layer | None,
         *,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -1174,6 +1187,7 @@ class Builders(ABC):
         transpose_y: bool = False,
         adjoint_x: bool = False,
         adjoint_y: bool = False,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -1186,6 +1200,7 @@ class Builders(ABC):
         *,
         transpose_weight_matrix: bool = False,
         keep_dims: bool = False,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -1363,6 +1378,7 @@ class Builders(ABC):
         data_layout: DataLayout = DataLayout.NCHW,
         dilation_x: int = 1,
         dilation_y: int = 1,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -1843,6 +1859,7 @@ class Builders(ABC):
         *,
         axis: tuple[int, ...] = (),
         keep_dims: bool = False,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -1854,6 +1871,7 @@ class Builders(ABC):
         axis: tuple[int, ...] = (),
         keep_dims: bool = False,
         operation: ReduceOperation = ReduceOperation.SUM,
+        requantization: Requantization = Requantization.FIXED_POINT,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:

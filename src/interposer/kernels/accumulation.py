@@ -25,10 +25,12 @@ from interposer.kernels.fixedpoint import (
     round_half_away,
 )
 from interposer.kernels.table import KernelInfo
+from interposer.ops.requantization import Requantization
 
 __all__ = [
     "EIGHT_BITS",
     "NUMBERS",
+    "ExactRequantizer",
     "Plan",
     "Requantizer",
     "Scaling",
@@ -94,13 +96,15 @@ def integer_sums(sums: Array) -> Array:
     return sums.astype(np.int64).astype(np.int32)
 
 
-def summable_types(_: object, info: KernelInfo) -> str | None:
+def summable_types(op: object, info: KernelInfo) -> str | None:
     """Return why the types of input, weights, bias and output cannot be combined, or None if they can.
 
     This is a rule of the kernels of convolutions and fully connected layers. Without quantization, all types must be
     equal.
     """
-    return _quantized_types(info) if info.quantized else _unquantized_types(info)
+    if not info.quantized:
+        return _unquantized_types(info)
+    return _quantized_types(info, getattr(op, "requantization", Requantization.FIXED_POINT))
 
 
 def _unquantized_types(info: KernelInfo) -> str | None:
@@ -112,7 +116,7 @@ def _unquantized_types(info: KernelInfo) -> str | None:
     return None
 
 
-def _quantized_types(info: KernelInfo) -> str | None:
+def _quantized_types(info: KernelInfo, requantization: Requantization) -> str | None:
     x, weights, output = info.input, info.at(1), info.output
     if not (weights.is_quantized and output.is_quantized):
         return "input is quantized, but weights or output are not"
@@ -122,22 +126,32 @@ def _quantized_types(info: KernelInfo) -> str | None:
         return f"weights are {weights.dtype}; takes int8 or uint8, or int16 with an input of int16"
     if any(tensor.quantization and tensor.quantization.per_axis for tensor in (x, output)):
         return "input or output is quantized along an axis; takes one scale for each"
-    return _bias_types(x, info.get("bias"))
+    return _bias_types(x, info.get("bias"), requantization)
 
 
-def _bias_types(x: TensorInfo, bias: TensorInfo | None) -> str | None:
+def _bias_types(x: TensorInfo, bias: TensorInfo | None, requantization: Requantization) -> str | None:
     allowed = {DataType.INT32, DataType.INT64} if x.dtype is DataType.INT16 else {DataType.INT32}
+    if requantization is Requantization.HALF_TO_EVEN:
+        allowed |= {DataType.FLOAT32}
     if bias is None or bias.dtype in allowed:
         return None
     return f"bias is {bias.dtype}; takes {' or '.join(sorted(map(str, allowed)))} with {x.dtype}"
 
 
 class Scaling(Enum):
-    """How a kernel computes the factor that rescales sums to the output's quantization, as kernels of TFLite do."""
+    """How a kernel rescales sums to the output's quantization: the first three as kernels of TFLite do.
+
+    EXACT is `Requantization.HALF_TO_EVEN`.
+    """
 
     FIXED_POINT = "fixed point"
     FIXED_POINT_OF_SINGLES = "fixed point, from the product of the scales of input and weights rounded to float32"
     REAL = "in float64"
+    EXACT = "in float64, rounded half to even"
+
+    def of(self, requantization: Requantization) -> Scaling:
+        """Return the scaling of an operator that asks for this requantization: EXACT, or this one for FIXED_POINT."""
+        return Scaling.EXACT if requantization is Requantization.HALF_TO_EVEN else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,15 +200,56 @@ class Requantizer:
         return clamp_to(scaled, self.dtype)
 
 
+@dataclass(frozen=True, slots=True)
+class ExactRequantizer:
+    """Converts exact sums of products of quantized values to quantized outputs, rounded half to even.
+
+    The sums, whose last axis is the channel axis, are multiplied by `products`, the scale of the input times those of
+    the weights, and divided by `scale`, that of the output. Both are float32 numbers, so a result that lies halfway
+    between two steps is halfway in float64 too. `bias` has real numbers, or is None.
+    """
+
+    products: NDArray[np.float64]
+    scale: float
+    bias: Array | None
+    zero_point: int
+    dtype: DataType
+
+    @classmethod
+    def of(
+        cls, x: TensorInfo, weights: TensorInfo, output: TensorInfo, bias: Array | None, repeats: int = 1
+    ) -> ExactRequantizer:
+        """Return the requantizer for a layer with input `x`; `repeats` is as for `Requantizer.of`.
+
+        A bias of integers is in steps of the products, as it is added to their sums.
+        """
+        products = _products(x, weights, np.float64)
+        products = np.tile(products, repeats) if products.ndim else products
+        real_bias = bias if bias is None or bias.dtype.kind == "f" else bias * products
+        return cls(products, float(np.float32(output.scale)), real_bias, output.zero_point, output.dtype)
+
+    def __call__(self, sums: Array) -> Array:
+        """Return quantized outputs: scale the sums, add the bias, round, add the zero point, and clamp."""
+        values = sums * self.products
+        if self.bias is not None:
+            values += self.bias
+        return clamp_to(np.rint(values / self.scale) + self.zero_point, self.dtype)
+
+
+def _products(x: TensorInfo, weights: TensorInfo, dtype: type[np.floating]) -> NDArray[np.float64]:
+    """Return scale of `x` * scale of weights, in the type `dtype`: an array, per output channel or of one number."""
+    quantization = weights.quantization or Quantization(1.0)
+    scales = np.asarray(quantization.scales if quantization.per_axis else quantization.scale, np.float32)
+    return np.multiply(scales, np.float32(x.scale), dtype=dtype).astype(np.float64)
+
+
 def _ratio(x: TensorInfo, weights: TensorInfo, output: TensorInfo, *, in_float32: bool) -> NDArray[np.float64]:
     """Return scale of `x` * scale of weights / scale of output: an array, per output channel or of a single number.
 
     With `in_float32`, the product of the scales is rounded to float32.
     """
-    quantization = weights.quantization or Quantization(1.0)
-    scales = np.asarray(quantization.scales if quantization.per_axis else quantization.scale, np.float32)
-    products = np.multiply(scales, np.float32(x.scale), dtype=np.float32 if in_float32 else np.float64)
-    return products.astype(np.float64) / np.float32(output.scale).astype(np.float64)
+    products = _products(x, weights, np.float32 if in_float32 else np.float64)
+    return products / np.float32(output.scale).astype(np.float64)
 
 
 def _scale(ratio: NDArray[np.float64], scaling: Scaling, has_64_bits: bool) -> Callable[[Array], Array]:
@@ -232,6 +287,9 @@ def plan(
         axis=tuple(other_axis for other_axis in range(centered_weights.ndim) if other_axis != axis)
     )
     dtype = exact_type(magnitude_sums.max(initial=0) * largest_distance(x))
+    if scaling is Scaling.EXACT:
+        exact = ExactRequantizer.of(x, info.at(1), info.output, bias, repeats)
+        return Plan(centered_weights.astype(dtype), exact)
     return Plan(centered_weights.astype(dtype), Requantizer.of(x, info.at(1), info.output, bias, scaling, repeats))
 
 

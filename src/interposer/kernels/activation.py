@@ -10,7 +10,7 @@ import numpy as np
 
 from interposer.core.types import FLOATS, Array, DataType, Quantization, TensorInfo
 from interposer.kernels.elementwise import erfc
-from interposer.kernels.fixedpoint import clamp_to
+from interposer.kernels.fixedpoint import clamp_to, quantize
 from interposer.kernels.lookup import all_integers, look_up
 from interposer.kernels.quantized_arithmetic import one_scale_of_few_bits
 from interposer.kernels.quantized_functions import (
@@ -29,6 +29,7 @@ from interposer.kernels.real import all_quantized, precisely, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
+from interposer.ops.requantization import Requantization
 
 __all__ = ["FUNCTIONS"]
 
@@ -106,6 +107,8 @@ def _limits(low: float, high: float, info: TensorInfo) -> tuple[Array, Array]:
 def _clamps_quantized(op: Activation, info: KernelInfo) -> str | None:
     if op.function not in _CLAMPS:
         return f"{op.function.name} is not a clamp"
+    if op.requantization is Requantization.HALF_TO_EVEN:
+        return "its bounds are rounded half to even"
     quantization = info.input.quantization
     is_same = quantization is not None and not quantization.per_axis and quantization == info.output.quantization
     return None if is_same else "takes tensors of one quantization"
@@ -121,8 +124,12 @@ def clamp(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> None:
 def _quantized_results(op: Activation, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
     """Return results for the quantized values `x`, quantized like `output`, but not clamped to its type.
 
-    They are computed by TFLite's integer rule for the activation, or in float32 if TFLite has no rule.
+    They are computed by TFLite's integer rule for the activation, or in float32 if TFLite has no rule, and for
+    HALF_TO_EVEN.
     """
+    if op.requantization is Requantization.HALF_TO_EVEN and output.quantization is not None:
+        reals = FUNCTIONS[op.function](real(x, input), op.a, op.b)
+        return quantize(reals, output.quantization, output.dtype, np.rint)
     is_int16 = input.dtype is DataType.INT16
     gives_q15 = is_int16 and input.zero_point == 0 and output.quantization == Quantization(2.0**-15)
     match op.function:
@@ -159,7 +166,7 @@ def _activation_table(op: Activation, info: KernelInfo) -> Array:
 @kernel(Activation, quantized=True, when=all_quantized)
 def activation_of_reals(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> None:
     """Compute `Activation` on dequantized values, for per-axis scales or more than 16 bits."""
-    store(FUNCTIONS[op.function](real(x, info.input), op.a, op.b), info.output, out)
+    store(FUNCTIONS[op.function](real(x, info.input), op.a, op.b), info.output, out, op.requantization)
 
 
 # --- softmax ----------------------------------------------------------------------------------------------------------

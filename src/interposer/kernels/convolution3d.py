@@ -49,7 +49,7 @@ def _product(cells: Array, weights: Array, groups: int) -> Array:
 
 
 def _plan(op: Convolution3d, info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
-    return plan(info, weights, bias, 4, Scaling.FIXED_POINT)
+    return plan(info, weights, bias, 4, Scaling.FIXED_POINT.of(op.requantization))
 
 
 kernel.prepare(convolution3d)(constant_plan(_plan))

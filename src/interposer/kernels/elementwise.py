@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from interposer.core.types import FLOATS, INTEGERS, Array, DataType, TensorInfo
-from interposer.kernels.fixedpoint import clamp_to
+from interposer.kernels.fixedpoint import clamp_to, quantize
 from interposer.kernels.lookup import all_integers, all_pairs, look_up, look_up_pairs
 from interposer.kernels.quantized_arithmetic import (
     Rule,
@@ -37,6 +38,7 @@ from interposer.ops.elementwise import (
     UnaryOperation,
     Where,
 )
+from interposer.ops.requantization import Requantization
 
 __all__ = ["NUMBERS", "erfc"]
 
@@ -151,8 +153,22 @@ def binary(op: ElementwiseBinary, a: Array, b: Array, *, info: KernelInfo, out: 
     compute(function, (real(a, info.at(0)), real(b, info.at(1))), out)
 
 
+def _rule(op: ElementwiseBinary, info: KernelInfo) -> Rule | None:
+    """Return the function of pairs of quantized values, or None if they are computed on dequantized values."""
+    if op.requantization is Requantization.HALF_TO_EVEN:
+        return partial(_rounded_to_even, _BINARY["float"][op.operation]) if per_tensor(info) else None
+    return integer_rule(op.operation, info)
+
+
+def _rounded_to_even(function: Function, a: Array, b: Array, info: KernelInfo) -> Array:
+    """Compute a function of quantized values in float32, and round the results half to even."""
+    assert info.output.quantization is not None, "the tensors are quantized"
+    values = function(real(a, info.at(0)), real(b, info.at(1)))
+    return quantize(values, info.output.quantization, info.output.dtype, np.rint)
+
+
 def _has_integer_rule(op: ElementwiseBinary, info: KernelInfo) -> str | None:
-    return None if integer_rule(op.operation, info) else "has no rule in integers"
+    return None if _rule(op, info) else "has no rule in integers"
 
 
 def _pair_table(rule: Rule, info: KernelInfo) -> Array | None:
@@ -167,11 +183,11 @@ def _pair_table(rule: Rule, info: KernelInfo) -> Array | None:
 def binary_in_integers(
     op: ElementwiseBinary, a: Array, b: Array, *, info: KernelInfo, out: Array, prepared: Array | None
 ) -> None:
-    """Compute `ElementwiseBinary` as TFLite's integer kernels do.
+    """Compute `ElementwiseBinary` as TFLite's integer kernels do, or as ONNX does with HALF_TO_EVEN.
 
     For many 8-bit elements, `prepared` is a table of the results of all pairs of quantized values.
     """
-    rule = integer_rule(op.operation, info)
+    rule = _rule(op, info)
     assert rule is not None, "_has_integer_rule comes first"
     if prepared is not None:
         look_up_pairs(prepared, a, b, out)
@@ -181,7 +197,7 @@ def binary_in_integers(
 
 @kernel.prepare(binary_in_integers)
 def _binary_table(op: ElementwiseBinary, info: KernelInfo) -> Array | None:
-    rule = integer_rule(op.operation, info)
+    rule = _rule(op, info)
     return _pair_table(rule, info) if rule else None
 
 
@@ -189,7 +205,7 @@ def _binary_table(op: ElementwiseBinary, info: KernelInfo) -> Array | None:
 def binary_of_reals(op: ElementwiseBinary, a: Array, b: Array, *, info: KernelInfo, out: Array) -> None:
     """Compute `ElementwiseBinary` on dequantized values in float32, if TFLite has no integer rule."""
     function = _BINARY["float"][op.operation]
-    store(function(real(a, info.at(0)), real(b, info.at(1))), info.output, out)
+    store(function(real(a, info.at(0)), real(b, info.at(1))), info.output, out, op.requantization)
 
 
 # --- one operand ------------------------------------------------------------------------------------------------------

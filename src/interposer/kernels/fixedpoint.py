@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from interposer.core.types import UNSIGNED_INTEGERS, Array, DataType, Quantization
+from interposer.core.types import UNSIGNED_INTEGERS, Array, DataType, Quantization, TensorInfo
 
 __all__ = [
     "FixedPoint",
@@ -25,6 +25,7 @@ __all__ = [
     "multiply_wide",
     "quantize",
     "quantize_multiplier",
+    "quantized_means",
     "rescale",
     "round_half_away",
     "rounding_divide_by_pot",
@@ -153,6 +154,18 @@ def rescale(quantized: Array, source: Quantization, target: Quantization, dtype:
     steps = quantized.astype(np.int64) - zero_point
     scaled = multiply_by_quantized_multiplier(steps, quantize_multiplier(scale / target_scale))
     return clamp_to(scaled + target_zero_point, dtype)
+
+
+def quantized_means(sums: Array, counts: ArrayLike, source: TensorInfo, target: TensorInfo) -> Array:
+    """Return the quantized means of sums of quantized values minus their zero point, rounded half to even.
+
+    The `source` has the scale of the values, and the `target` type, scale and zero point of the results. A product of
+    integers with a float32 scale is exact in float64, so only the quotient is rounded. A mean of no values is zero.
+    """
+    divisors = np.maximum(counts, 1) * float(np.float32(target.scale))
+    with np.errstate(all="ignore"):
+        steps = sums * float(np.float32(source.scale)) / divisors
+    return clamp_to(np.rint(steps) + target.zero_point, target.dtype)
 
 
 def along_axis(quantization: Quantization, rank: int) -> tuple[NDArray[np.float64], Ints]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from interposer.core.types import FLOATS, Array, DataType, TensorInfo
 from interposer.kernels.accumulation import (
     EIGHT_BITS,
     NUMBERS,
+    ExactRequantizer,
     Plan,
     Requantizer,
     Scaling,
@@ -46,7 +48,7 @@ def fully_connected(
 
 def _plan(op: FullyConnected, info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
     scaling = Scaling.FIXED_POINT if info.at(1).dtype is DataType.INT16 else Scaling.REAL
-    return plan(info, weights, bias, op.output_axis, scaling)
+    return plan(info, weights, bias, op.output_axis, scaling.of(op.requantization))
 
 
 kernel.prepare(fully_connected)(constant_plan(_plan))
@@ -89,8 +91,14 @@ def batch_matmul_quantized(op: BatchMatMul, a: Array, b: Array, *, info: KernelI
     x, y = info.input, info.at(1)
     largest_sum = largest_distance(x) * largest_distance(y) * _inner_dimension(op, a)
     matrices_a, matrices_b = _operands(op, a, b, info, exact_type(largest_sum))
-    requantize = Requantizer.of(x, y, info.output, None, Scaling.FIXED_POINT_OF_SINGLES)
-    return requantize(np.asarray(matrices_a @ matrices_b))
+    return _requantizer(op, x, y, info.output)(np.asarray(matrices_a @ matrices_b))
+
+
+def _requantizer(op: BatchMatMul, a: TensorInfo, b: TensorInfo, output: TensorInfo) -> Callable[[Array], Array]:
+    scaling = Scaling.FIXED_POINT_OF_SINGLES.of(op.requantization)
+    if scaling is Scaling.EXACT:
+        return ExactRequantizer.of(a, b, output, None)
+    return Requantizer.of(a, b, output, None, scaling)
 
 
 @kernel(IntegerMatMul, quantized=False)

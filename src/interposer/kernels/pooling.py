@@ -6,14 +6,16 @@ import numpy as np
 
 from interposer.core.types import Array, Quantization
 from interposer.kernels.accumulation import NUMBERS, float_type
-from interposer.kernels.fixedpoint import clamp_to, dequantize, quantize, rescale
+from interposer.kernels.fixedpoint import clamp_to, dequantize, quantize, quantized_means, rescale
 from interposer.kernels.layout import from_nhwc, to_nhwc
 from interposer.kernels.places import places, visible
 from interposer.kernels.pooling_rules import EIGHT_OR_SIXTEEN_BITS, floats_or_max, one_scale
+from interposer.kernels.real import real
 from interposer.kernels.reference import kernel
 from interposer.kernels.sliding import covered
 from interposer.kernels.table import KernelInfo
 from interposer.ops.pooling import PaddingMethod, Pooling2d, PoolingAlgorithm
+from interposer.ops.requantization import Requantization
 
 __all__: list[str] = []
 
@@ -35,19 +37,30 @@ def pooling_quantized(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
 
     MAX and AVERAGE are computed on quantized values, as in TFLite, and L2 on float values. TFLite requires the same
     quantization of input and output. With another one, means are computed on float values, so that they are rounded
-    only once.
+    only once. With HALF_TO_EVEN, means are exact before they are rounded.
     """
     window, image = _PoolWindow(op, info), to_nhwc(x, op.data_layout)
     input_quantization, output_quantization = (
         tensor.quantization or Quantization(1.0) for tensor in (info.input, info.output)
     )
-    if op.pool_type is MAX:
+    if op.requantization is Requantization.HALF_TO_EVEN:
+        pooled = _rounded_to_even(op, window, image, info)
+    elif op.pool_type is MAX:
         pooled = rescale(window.largest(image), input_quantization, output_quantization, info.output.dtype)
     elif op.pool_type is L2 or input_quantization != output_quantization:
         pooled = quantize(window.mean(dequantize(image, input_quantization)), output_quantization, info.output.dtype)
     else:
         pooled = clamp_to(window.quantized_mean(image), info.output.dtype)
     return from_nhwc(pooled, op.data_layout)
+
+
+def _rounded_to_even(op: Pooling2d, window: _PoolWindow, image: Array, info: KernelInfo) -> Array:
+    """Return the pooled image of quantized values; means are exact, and all results are rounded half to even."""
+    if op.pool_type is PoolingAlgorithm.AVERAGE:
+        return quantized_means(*window.sums(image), info.input, info.output)
+    assert info.output.quantization is not None, "the tensors are quantized"
+    reals = real(window.largest(image), info.input) if op.pool_type is MAX else window.mean(real(image, info.input))
+    return quantize(reals, info.output.quantization, info.output.dtype, np.rint)
 
 
 class _PoolWindow:
@@ -92,9 +105,13 @@ class _PoolWindow:
     def quantized_mean(self, image: Array) -> Array:
         """Return the mean of each window of quantized values, rounded half away from zero, as (N, OH, OW, C)."""
         counts = self._divisors()
-        sums = self.over(image.astype(np.int64) - self.zero).sum(axis=(3, 4)) + self.zero * counts
+        sums = self.sums(image)[0] + self.zero * counts
         magnitudes = (np.abs(sums) + counts // 2) // np.maximum(counts, 1)
         return np.where(counts > 0, np.sign(sums) * magnitudes, np.int64(self.zero))
+
+    def sums(self, image: Array) -> tuple[Array, Array]:
+        """Return the sum of each window's quantized values minus their zero point, (N, OH, OW, C), and the divisors."""
+        return self.over(image.astype(np.int64) - self.zero).sum(axis=(3, 4)), self._divisors()
 
     def _divisors(self) -> Array:
         return self.area(padding=self.op.padding_method is PaddingMethod.IGNORE_VALUE)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import numpy as np
 
 from interposer.core.types import Array, TensorInfo
-from interposer.kernels.fixedpoint import dequantize, quantize
+from interposer.kernels.fixedpoint import dequantize, quantize, round_half_away
 from interposer.kernels.table import KernelInfo
+from interposer.ops.requantization import Requantization
 
 __all__ = ["all_quantized", "precisely", "real", "store"]
+
+_ROUNDINGS: Final[Mapping[Requantization, Callable[[Array], Array]]] = {
+    Requantization.FIXED_POINT: round_half_away,
+    Requantization.HALF_TO_EVEN: np.rint,
+}
+"""How values that are computed in float are rounded to the steps of a quantized result."""
 
 
 def real(x: Array, info: TensorInfo) -> Array:
@@ -22,10 +30,15 @@ def real(x: Array, info: TensorInfo) -> Array:
     return x
 
 
-def store(values: Array, info: TensorInfo, out: Array) -> None:
+def store(
+    values: Array,
+    info: TensorInfo,
+    out: Array,
+    requantization: Requantization = Requantization.FIXED_POINT,
+) -> None:
     """Write float values to the array `out` of a tensor with this info, quantized or rounded once to its type."""
     if info.quantization is not None:
-        values = quantize(values, info.quantization, info.dtype)
+        values = quantize(values, info.quantization, info.dtype, _ROUNDINGS[requantization])
     np.copyto(out, values, casting="unsafe")
 
 

@@ -17,6 +17,7 @@ from interposer.kernels.fixedpoint import (
     multiply_by_quantized_multiplier,
     multiply_wide,
     quantize_multiplier,
+    quantized_means,
     round_half_away,
 )
 from interposer.kernels.quantized_arithmetic import offset, one_scale_of_few_bits, scale32
@@ -24,6 +25,7 @@ from interposer.kernels.real import all_quantized, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation, reduced_axes
+from interposer.ops.requantization import Requantization
 
 __all__: list[str] = []
 
@@ -208,7 +210,23 @@ _RULES: Final[dict[ReduceOperation, Callable[[Ints, Axes, KernelInfo], Ints]]] =
 
 def _has_rule(op: Mean | Reduce, info: KernelInfo) -> str | None:
     is_empty = _count(info.input.shape, reduced_axes(op.axis, info.input.rank)) == 0
-    return None if _operation(op) in _RULES and not is_empty else "has no rule in integers"
+    is_even = op.requantization is Requantization.HALF_TO_EVEN and _operation(op) is ReduceOperation.PROD
+    return None if _operation(op) in _RULES and not is_empty and not is_even else "has no rule in integers"
+
+
+def _is_exact(op: Mean | Reduce, info: KernelInfo) -> str | None:
+    is_sum = _operation(op) in (ReduceOperation.MEAN, ReduceOperation.SUM)
+    if op.requantization is Requantization.HALF_TO_EVEN and is_sum:
+        return None
+    return "its results are not rounded half to even"
+
+
+@kernel(Mean, Reduce, quantized=True, when=(all_quantized, one_scale_of_few_bits, _has_rule, _is_exact))
+def reduce_exactly(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """Compute exact means and sums of quantized values, and round them half to even."""
+    axes = reduced_axes(op.axis, x.ndim)
+    count = _count(x.shape, axes) if _operation(op) is ReduceOperation.MEAN else 1
+    out[...] = quantized_means(_sum(offset(x, info.input), axes), count, info.input, info.output).reshape(out.shape)
 
 
 @kernel(Mean, Reduce, quantized=True, when=(all_quantized, one_scale_of_few_bits, _has_rule))
@@ -234,7 +252,7 @@ def choose_quantized(op: Mean | Reduce, x: Array, *, out: Array) -> None:
 def reduce_of_reals(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array) -> None:
     """Compute `Mean` or `Reduce` on dequantized values in float32, if TFLite has no integer rule."""
     reduced = _FLOATS[_operation(op)](real(x, info.input), reduced_axes(op.axis, x.ndim))
-    store(reduced.reshape(out.shape), info.output, out)
+    store(reduced.reshape(out.shape), info.output, out, op.requantization)
 
 
 # --- places -----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import ResultQuantization, Trait
 from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops.axes import axes_problems
+from interposer.ops.requantization import Requantization, requantization
 
 __all__ = ["Activation", "ActivationFunction", "Hardmax", "LogSoftmax", "Softmax"]
 
@@ -158,6 +159,7 @@ class Activation(Op):
     b: float = attribute(
         default=0.0, by="function", defaults=_B, doc="Second parameter of the function: a lower bound or an offset."
     )
+    requantization: Requantization = requantization()
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         values = super()._bound(args, kwargs)

@@ -8,6 +8,7 @@ from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import ResultQuantization, Role
 from interposer.core.types import DataLayout, DataType, TensorInfo, TensorShape, differ
 from interposer.ops.axes import zero_point_problems
+from interposer.ops.requantization import Requantization, requantization
 from interposer.ops.window import Window
 
 __all__ = ["Convolution2d", "DepthwiseConvolution2d", "IntegerConvolution2d", "TransposeConvolution2d"]
@@ -126,6 +127,8 @@ class Convolution2d(_Convolution):
     bias = operand(role=Role.BIAS, rank=1, optional=True)
     output = result(rank=4, dtype_of="input")
 
+    requantization: Requantization = requantization()
+
     def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:
         yield from self._problems(input, weights)
         yield from _weight_problems(weights, bias, 0, weights.shape[0])
@@ -212,6 +215,8 @@ class DepthwiseConvolution2d(_Windowed):
     bias = operand(role=Role.BIAS, rank=1, optional=True)
     output = result(rank=4, dtype_of="input")
 
+    requantization: Requantization = requantization()
+
     @property
     def output_axis(self) -> int:
         return 3
@@ -271,6 +276,7 @@ class TransposeConvolution2d(_Windowed):
     output_shape: tuple[int, ...] | None = attribute(
         default=None, ge=1, doc="The output shape, all four dimensions; None computes it from the other attributes."
     )
+    requantization: Requantization = requantization()
 
     def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:
         h, w, c = self.data_layout.axes()

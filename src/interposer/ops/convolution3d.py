@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import Role
 from interposer.core.types import DataLayout, TensorInfo, differ
+from interposer.ops.requantization import Requantization, requantization
 from interposer.ops.volume import VOLUMES, Windows, spatial_axes, volume_shape, window_problems
 from interposer.ops.window import Window
 
@@ -54,6 +55,7 @@ class Convolution3d(Op):
     dilation_z: int = attribute(default=1, ge=1, doc="Dilation along the depth: distance of adjacent weights.")
     groups: int = attribute(default=1, ge=1, doc="Number of groups of channels, which are convolved independently.")
     data_layout: DataLayout = attribute(default=DataLayout.NDHWC, choices=VOLUMES, doc="The layout of the volume.")
+    requantization: Requantization = requantization()
 
     def windows(self, depth: int, height: int, width: int) -> Windows:
         """Return the sliding windows along depth, height and width for a kernel of these sizes."""

@@ -10,6 +10,7 @@ from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import ResultQuantization, Role, Trait
 from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.ops.axes import broadcast_shapes
+from interposer.ops.requantization import Requantization, requantization
 
 __all__ = [
     "Addition",
@@ -206,6 +207,7 @@ class ElementwiseBinary(Op):
     output = result(dtype_of="a")
 
     operation: BinaryOperation = attribute(default=BinaryOperation.ADD, doc="The operation.")
+    requantization: Requantization = requantization()
 
     @property
     def traits(self) -> Trait:
@@ -221,7 +223,7 @@ class ElementwiseBinary(Op):
     def canonical(self) -> Op:
         """Return the equivalent operator with its own class, such as `Addition` for ADD, else the operator itself."""
         op_class = _NAMED.get(self.operation)
-        return self if op_class is None or isinstance(self, op_class) else op_class()
+        return self if op_class is None or isinstance(self, op_class) else op_class(requantization=self.requantization)
 
     def check(self, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
         if self.operation is not BinaryOperation.POWER:

@@ -10,6 +10,7 @@ from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import ResultQuantization, Role
 from interposer.core.types import MAX_RANK, DataType, TensorInfo, TensorShape, differ
 from interposer.ops.axes import broadcast_shapes, zero_point_problems
+from interposer.ops.requantization import Requantization, requantization
 
 __all__ = ["BatchMatMul", "FullyConnected", "IntegerMatMul"]
 
@@ -46,6 +47,7 @@ class FullyConnected(Op):
 
     transpose_weight_matrix: bool = attribute(default=False, doc="Each row of the weights belongs to one output.")
     keep_dims: bool = attribute(default=False, doc="Keep all axes of the input except the last one.")
+    requantization: Requantization = requantization()
 
     @property
     def output_axis(self) -> int:
@@ -117,6 +119,7 @@ class BatchMatMul(Op):
     transpose_y: bool = attribute(default=False, doc="Transpose the matrices of b.")
     adjoint_x: bool = attribute(default=False, doc="Take the adjugates of the matrices of a.")
     adjoint_y: bool = attribute(default=False, doc="Take the adjugates of the matrices of b.")
+    requantization: Requantization = requantization()
 
     def result_quantization(self, dtype: DataType) -> ResultQuantization | str:
         if self.adjoint_x or self.adjoint_y:

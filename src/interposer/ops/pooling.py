@@ -8,6 +8,7 @@ from enum import Enum
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import ResultQuantization, Trait
 from interposer.core.types import DataLayout, DataType, TensorInfo
+from interposer.ops.requantization import Requantization, requantization
 from interposer.ops.window import Window
 
 __all__ = ["OutputShapeRounding", "PaddingMethod", "Pooling2d", "PoolingAlgorithm"]
@@ -91,6 +92,7 @@ class Pooling2d(Op):
     )
     dilation_x: int = attribute(default=1, ge=1, doc="Dilation along the width.")
     dilation_y: int = attribute(default=1, ge=1, doc="Dilation along the height.")
+    requantization: Requantization = requantization()
 
     @property
     def traits(self) -> Trait:

@@ -9,6 +9,7 @@ from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import ResultQuantization, Trait
 from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.ops.axes import axes_problems, normal_axes, quantized_axis_problems
+from interposer.ops.requantization import Requantization, requantization
 
 __all__ = ["ArgMinMax", "ArgMinMaxFunction", "Mean", "Reduce", "ReduceOperation"]
 
@@ -91,6 +92,7 @@ class Mean(_Reduction):
 
     axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; empty means all.")
     keep_dims: bool = attribute(default=False, doc="Keep every reduced axis with size 1.")
+    requantization: Requantization = requantization()
 
 
 @op
@@ -132,6 +134,7 @@ class Reduce(_Reduction):
     axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; empty means all.")
     keep_dims: bool = attribute(default=False, doc="Keep every reduced axis with size 1.")
     operation: ReduceOperation = attribute(default=ReduceOperation.SUM, doc="The reduction.")
+    requantization: Requantization = requantization()
 
     @property
     def traits(self) -> Trait:

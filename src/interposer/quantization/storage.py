@@ -202,7 +202,7 @@ class _Writer:
         op, shape = rule.op, [-1]
         product: Op = IntegerMatMul()
         if isinstance(op, Convolution2d):
-            product = IntegerConvolution2d(**{key: getattr(op, key) for key in op.attributes})
+            product = IntegerConvolution2d(**{key: getattr(op, key) for key in IntegerConvolution2d.attributes})
             shape = [-1 if axis == op.data_layout.axes().channels else 1 for axis in range(4)]
         elif rule.axis == 0:
             array = np.ascontiguousarray(array.T)

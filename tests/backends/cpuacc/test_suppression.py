@@ -23,8 +23,8 @@ def model_of(op, arrays, backend, threads=1):
     network = ip.Network("suppression")
     inputs = [network.add_input_layer(n, TensorInfo(a.shape, DataType.of(a.dtype))) for n, a in enumerate(arrays)]
     network.add_output_layer(0, network.add_layer(op, *inputs, name="nms").output)
-    options = ip.OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": threads}})
-    return ip.load(network, backends=[backend], options=options)
+    options = {"CpuAcc": {"NumberOfThreads": threads}} if backend == "CpuAcc" else {}
+    return ip.load(network, backends=[backend], options=ip.OptimizerOptions(model_options=options))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])

@@ -183,7 +183,7 @@ def test_arithmetic_on_two_quantized_tensors(ours, theirs):
 
 @pytest.mark.parametrize(("ours", "theirs", "attributes", "extra", "kind"), [
     ("QLinearSigmoid", "Sigmoid", {}, {}, "Activation"),
-    ("QLinearLeakyRelu", "LeakyRelu", {"alpha": 0.2}, {}, "Dequantize Activation Quantize"),
+    ("QLinearLeakyRelu", "LeakyRelu", {"alpha": 0.2}, {}, "Activation"),
     ("QLinearSoftmax", "Softmax", {"axis": 3}, {"opset": 13}, "Dequantize Softmax Quantize"),
     ("QLinearGlobalAveragePool", "GlobalAveragePool", {}, {}, "Mean"),
     ("QLinearAveragePool", "AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, {}, "Pooling2d"),

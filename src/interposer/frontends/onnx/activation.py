@@ -41,7 +41,7 @@ _PARAMETERS: Final[dict[str, tuple[ActivationFunction, dict[str, float]]]] = {
 def _parametric(function: ActivationFunction, parameters: dict[str, float]) -> Converter:
     def convert(node: Node) -> Value:
         values = [node.number(name, default) for name, default in parameters.items()]
-        return node.result(Activation(function, *values), node.value(0))
+        return node.result(Activation(function).replace(**dict(zip("ab", values, strict=False))), node.value(0))
 
     return convert
 

@@ -29,6 +29,14 @@ _QUANTIZED: Final = {
     "QLinearSoftmax": (0,),
 }
 
+_MOVES: Final = frozenset(
+    {
+        "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Reshape", "Slice", "SpaceToDepth",
+        "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+    }
+)  # fmt: skip
+"""The operators that move or choose elements of their first operand, whose results have its quantization."""
+
 _ANNOTATED: Final = frozenset({"SCALE_TENSOR", "ZERO_POINT_TENSOR"})
 
 
@@ -36,12 +44,16 @@ def claimed_quantizations(nodes: Iterable[Message], arrays: Mapping[str, Array])
     """Return the quantization of values by name, as implied by the operands for scale and zero point in `nodes`.
 
     A value is only in the result if all nodes that use it as a quantized tensor agree on one per-tensor scale and zero
-    point, and these are constants (in `arrays`, by name).
+    point, and these are constants (in `arrays`, by name). Nodes that move its elements before are passed over. The
+    `nodes` are in topological order.
     """
     claims_of_name: dict[str, set[Quantization | None]] = {}
-    for node in nodes:
+    for node in reversed(list(nodes)):
         for name, quantization in _claims(node, arrays):
             claims_of_name.setdefault(name, set()).add(quantization)
+        if node.op_type in _MOVES and node.input:
+            moved_claims = set().union(*(claims_of_name.get(output, ()) for output in node.output))
+            claims_of_name.setdefault(node.input[0], set()).update(moved_claims)
     agreed = {
         name: next(iter(claims_of_value))
         for name, claims_of_value in claims_of_name.items()

@@ -101,7 +101,7 @@ def activated(node: Node, value: Value, name: str, given_parameters: Sequence[fl
     function, defaults = _FUSED[name]
     pairs = zip_longest(defaults, given_parameters[: len(defaults)] if name not in _UNPARAMETERIZED else ())
     parameters = [default if given is None else given for default, given in pairs]
-    return node.step(Activation(function, *parameters), value)
+    return node.step(Activation(function).replace(**dict(zip("ab", parameters, strict=False))), value)
 
 
 def _bound_or(bound: float | None, unbounded: float) -> float:

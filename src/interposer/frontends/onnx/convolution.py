@@ -25,6 +25,7 @@ from interposer.ops.deformable import DeformableConvolution2d
 from interposer.ops.elementwise import Addition
 from interposer.ops.matmul import BatchMatMul
 from interposer.ops.rearrange import Transpose
+from interposer.ops.requantization import Requantization
 from interposer.ops.windowed import Col2Im
 
 __all__ = ["convolved", "quantized_convolution_of", "transposed"]
@@ -97,6 +98,8 @@ def convolved(
         weights = node.step(Transpose((1, 2, 3, 0)), weights)
     else:
         op = Convolution2d(**node_windows.pads(), **node_windows.steps(), groups=groups)
+    if quantization is not None:
+        op = op.replace(requantization=Requantization.HALF_TO_EVEN)
     return _finished(node, op, rank, (x, weights, bias), quantization)
 
 

@@ -15,6 +15,7 @@ from interposer.ops.elementwise import Addition, Multiplication
 from interposer.ops.matmul import BatchMatMul, FullyConnected, IntegerMatMul
 from interposer.ops.matrices import Det, EyeLike, Trilu
 from interposer.ops.rearrange import Transpose
+from interposer.ops.requantization import Requantization
 
 __all__ = ["gemm_of", "product", "trilu"]
 
@@ -30,10 +31,12 @@ def product(node: Node, a: Value, b: Value, quantization: Quantization | None = 
 
     `quantization` is that of the result, if any.
     """
+    rounding = Requantization.FIXED_POINT if quantization is None else Requantization.HALF_TO_EVEN
     if not _is_layer(a, b):
-        return node.result(BatchMatMul(), a, b, quantization=quantization)
+        return node.result(BatchMatMul(requantization=rounding), a, b, quantization=quantization)
     _check_rows(a, b.known.shape[0])
-    return node.result(FullyConnected(keep_dims=a.known.rank > 2), a, b, quantization=quantization)
+    op = FullyConnected(keep_dims=a.known.rank > 2, requantization=rounding)
+    return node.result(op, a, b, quantization=quantization)
 
 
 def _check_rows(a: Value, num_rows: int) -> None:

@@ -1,12 +1,12 @@
 """Rewrites of float layers between Dequantize and Quantize to quantized layers, as exporters intend.
 
-There are two kinds of rewrites, with different accuracy:
+There are two kinds of rewrites:
 
 - Layers that move or select elements do the same with quantized values. The results are equal bit by bit.
-- Layers that add and multiply compute exact integer sums, and rescale them in fixed point as the reference does. The
-  quantized result differs by at most one step from that of float32, which rounds its sums first.
+- Layers that add and multiply compute exact sums of integers, and round the results half to even
+  (`Requantization.HALF_TO_EVEN`). Float32 rounds its sums first, and so may give the neighboring step. Layers that
+  compute single elements give the same as in float32, bit by bit.
 
-Softmax and functions that are linear in parts remain float layers, as their integer rules round otherwise than ONNX.
 The second kind requires a Quantize that rounds half to even, as ONNX's does. In other formats, a Dequantize before a
 layer means that the layer computes with float values.
 """
@@ -20,7 +20,7 @@ import numpy as np
 
 from interposer.core.schema import Op
 from interposer.core.traits import ResultQuantization, Role, Trait
-from interposer.core.types import Array, DataType, Quantization, TensorInfo
+from interposer.core.types import DataType, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.kernels import KernelInfo, reference
 from interposer.kernels.fixedpoint import dequantize
@@ -38,6 +38,7 @@ from interposer.ops import (
     Pooling2d,
     Quantize,
     Reduce,
+    Requantization,
     Reshape,
     RoundingMethod,
     Slice,
@@ -56,8 +57,6 @@ Rule: TypeAlias = Callable[[Any, Layer, TensorInfo], New | None]
 
 EIGHT_BITS: Final = frozenset({DataType.INT8, DataType.UINT8})
 _TYPES: Final = EIGHT_BITS | {DataType.INT16}
-_BIAS_ERROR: Final = 1 / 128
-"""The maximum quantization error of a float bias, as a fraction of the output's scale."""
 
 
 def quantized_source(value: Value | None) -> Value | None:
@@ -271,7 +270,7 @@ def _operand(value: Value | None, output: TensorInfo) -> Value | None:
 
 def _all_operands(op: Op, layer: Layer, output: TensorInfo) -> New | None:
     operands = [_operand(value, output) for value in layer.inputs]
-    return New(op, operands) if all(operand is not None for operand in operands) else None
+    return _rounded(op, operands) if all(operand is not None for operand in operands) else None
 
 
 def _joined(op: Concat, layer: Layer, output: TensorInfo) -> New | None:
@@ -298,25 +297,22 @@ def _weighted(op: Op, layer: Layer, output: TensorInfo) -> New | None:
     """Return a quantized layer for an operator with an input, constant weights and an optional constant bias.
 
     `op` is the operator of the new layer, `layer` the float layer, and `output` the info of the quantized result. None
-    if an operand is not suitable, or if the sums could overflow.
+    if an operand is not suitable.
     """
     x, weights = _operand(layer.inputs[0], output), _weights(layer.inputs[1])
     if x is None or weights is None or weights.quantization is None:
         return None
-    steps = x.known.scale * max(weights.quantization.scales) / output.scale
-    if not _fits(weights.value.size * 2.0 ** (x.known.dtype.bits + 8), steps):
-        return None
     stored_weights = New(weights, name=layer.values[1].name)
     bias = layer.inputs[2] if len(layer.inputs) > 2 else None
     if bias is None:
-        return New(op, [x, stored_weights])
-    quantized_bias = _bias(bias, x.known, weights.quantization, output)
-    return None if quantized_bias is None else New(op, [x, stored_weights, quantized_bias])
+        return _rounded(op, [x, stored_weights])
+    real_bias = _bias(bias)
+    return None if real_bias is None else _rounded(op, [x, stored_weights, real_bias])
 
 
-def _fits(largest: float, factor: float) -> bool:
-    """Return True if integers up to `largest` can be multiplied by `factor` without overflow of int32."""
-    return factor < 1 or largest * factor < 2**30
+def _rounded(op: Op, operands: Sequence[Value | New | None]) -> New:
+    """Return a layer of an operator on quantized values that rounds its results half to even."""
+    return New(op.replace(requantization=Requantization.HALF_TO_EVEN), operands)
 
 
 def _weights(value: Value | None) -> Constant | None:
@@ -335,30 +331,13 @@ def _weights(value: Value | None) -> Constant | None:
     return Constant(quantized.constant.astype(numpy_dtype, copy=False), quantization)
 
 
-def _bias(value: Value, x: TensorInfo, weights: Quantization, output: TensorInfo) -> New | None:
-    """Return a constant float bias quantized with the scales of input times weights, as integer convolutions add it.
-
-    `x` and `output` are the infos of the quantized input and result. None if it is not constant, does not fit into 32
-    bits, or would not be accurate enough for the scale of the result.
-    """
-    values = _real(value)
-    if values is None or values.ndim != 1 or len(weights.scales) not in (1, len(values)):
-        return None
-    scales = np.float64(np.float32(x.scale)) * np.asarray(weights.scales, np.float32)
-    quantized_bias = np.rint(values / scales)
-    numpy_dtype = np.int64 if output.dtype is DataType.INT16 else np.int32
-    fits = np.abs(quantized_bias).max(initial=0) < 2**31 and np.isfinite(quantized_bias).all()
-    if not fits or np.abs(quantized_bias * scales - values).max(initial=0) > output.scale * _BIAS_ERROR:
-        return None
-    quantization = Quantization(scales.tolist(), 0, 0 if weights.per_axis else None)
-    return constant(quantized_bias.astype(numpy_dtype), quantization, name=value.name)
-
-
-def _real(value: Value) -> Array | None:
+def _bias(value: Value) -> Value | New | None:
+    """Return a constant bias in float32, or None if it is not constant, or not a vector."""
     quantized = quantized_source(value)
-    if quantized is not None and quantized.constant is not None and quantized.known.quantization is not None:
-        return dequantize(quantized.constant, quantized.known.quantization)
-    return value.constant.astype(np.float64) if value.constant is not None else None
+    if quantized is None or quantized.constant is None or quantized.known.quantization is None:
+        return value if value.constant is not None and value.known.rank == 1 else None
+    real_bias = dequantize(quantized.constant, quantized.known.quantization).astype(np.float32)
+    return constant(real_bias, None, name=value.name) if real_bias.ndim == 1 else None
 
 
 def _product(op: BatchMatMul, layer: Layer, output: TensorInfo) -> New | None:
@@ -386,33 +365,27 @@ def _arithmetic(op: ElementwiseBinary, layer: Layer, output: TensorInfo) -> New 
     integer_layer = _all_operands(op, layer, output)
     if integer_layer is None:
         return None
-    infos = [operand.known for operand in integer_layer.inputs if isinstance(operand, Value)]
-    if op.operation is BinaryOperation.MUL:
-        steps = infos[0].scale * infos[1].scale / output.scale
-        return integer_layer if _fits(4.0**output.dtype.bits, steps) else None
-    if op.operation in (BinaryOperation.ADD, BinaryOperation.SUB):
+    if op.operation in (BinaryOperation.ADD, BinaryOperation.SUB, BinaryOperation.MUL):
         return integer_layer
-    same_quantization = all(info.quantization == output.quantization for info in infos)
-    return (
-        integer_layer
-        if same_quantization and op.operation in (BinaryOperation.MAXIMUM, BinaryOperation.MINIMUM)
-        else None
-    )
+    operands = [operand for operand in integer_layer.inputs if isinstance(operand, Value)]
+    if op.operation not in (BinaryOperation.MAXIMUM, BinaryOperation.MINIMUM):
+        return None
+    return New(op, operands) if all(_is_like(operand, output) for operand in operands) else None
 
 
 def _average(op: Pooling2d, layer: Layer, output: TensorInfo) -> New | None:
     """Return a quantized Mean if the window is the whole image, else a quantized average pooling.
 
     `op` and `layer` are the float pooling, and `output` is the info of the quantized result. Returns None for other
-    poolings, and for an output scale finer than the input scale.
+    poolings.
     """
     x = _operand(layer.inputs[0], output)
     if x is None or op.pool_type is not PoolingAlgorithm.AVERAGE:
         return None
     if op.stride_x == 0 and op.pool_width == op.pool_height == 0:
         height, width, _ = op.data_layout.axes()
-        return New(Mean((height, width), keep_dims=True), [x])
-    return New(op, [x]) if x.known.scale <= output.scale else None
+        return _rounded(Mean((height, width), keep_dims=True), [x])
+    return _rounded(op, [x])
 
 
 def _mean(op: Mean | Reduce, layer: Layer, output: TensorInfo) -> New | None:
@@ -423,25 +396,11 @@ def _mean(op: Mean | Reduce, layer: Layer, output: TensorInfo) -> New | None:
 def _function(op: Activation, layer: Layer, output: TensorInfo) -> New | None:
     """Return a quantized activation for an 8-bit output, which backends compute by a lookup table; None for others.
 
-    `output` is the info of the quantized result. Only smooth functions are replaced. The results of functions that are
-    linear in parts often lie halfway between two quantized values, which the integer rules round away from zero.
+    `output` is the info of the quantized result.
     """
-    has_rule = output.dtype in EIGHT_BITS and op.function in _SMOOTH
-    return _all_operands(op, layer, output) if has_rule else None
+    return _all_operands(op, layer, output) if output.dtype in EIGHT_BITS else None
 
 
-_SMOOTH: Final = frozenset(
-    {
-        ActivationFunction.GELU,
-        ActivationFunction.GELU_TANH,
-        ActivationFunction.MISH,
-        ActivationFunction.SIGMOID,
-        ActivationFunction.SOFTSIGN,
-        ActivationFunction.SOFT_RELU,
-        ActivationFunction.SWISH,
-        ActivationFunction.TANH,
-    }
-)
 _CLAMPS: Final = frozenset({ActivationFunction.RELU, ActivationFunction.BOUNDED_RELU})
 _RULES: Final[dict[type[Op], Rule]] = {
     Activation: _function,

@@ -258,7 +258,8 @@ def volume_filter(growth: Growth, x: Value) -> tuple[Filter, Value]:
         "stride_z": depth.stride,
         "dilation_z": depth.dilation,
     }
-    op = Convolution3d(**_attributes(row_window, column_window), **depth_attributes, data_layout=layout, groups=groups)
+    attributes: dict[str, Any] = _attributes(row_window, column_window) | depth_attributes
+    op = Convolution3d(**attributes, data_layout=layout, groups=groups)
     return Filter(
         op, (depth.size, row_window.size, column_window.size, channels // groups, outputs), outputs, max(1, terms)
     ), x

@@ -40,6 +40,7 @@ from interposer.ops import (
     Quantize,
     Reduce,
     ReduceOperation,
+    Requantization,
     Resize,
     RoundingMethod,
     Softmax,
@@ -83,6 +84,8 @@ def _result(growth: Growth, op: Op, *values: Value | None, reach: float, sign: i
         Skipped: the operator does not accept these operands.
     """
     infos = [None if value is None else value.known for value in values]
+    if hasattr(op, "requantization") and growth.draw.chance(1, 3):
+        op = op.replace(requantization=Requantization.HALF_TO_EVEN)
     if op.violations(*infos):
         raise Skipped
     [info] = op.infer_infos(*infos)

@@ -1,4 +1,4 @@
-"""The rewrites that turn a graph into one whose layers Arm NN can express: normalizations in float32 as arithmetic."""
+"""The rewrites that turn a graph into one whose layers Arm NN can express, such as normalizations as arithmetic."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from interposer.writers.normalizations import (
     decompose_mean_variance_normalization,
     decompose_rms_normalization,
 )
+from interposer.writers.requantization import requantize_in_fixed_point
 
 __all__ = ["legalize"]
 
@@ -32,6 +33,7 @@ legalize: Final = Legalization(
         _in_float32(decompose_layer_normalization),
         _in_float32(decompose_mean_variance_normalization),
         _in_float32(decompose_rms_normalization),
+        requantize_in_fixed_point,
     ],
     sinks=None,
 )

@@ -6,7 +6,9 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.traits import Role
 from interposer.core.types import Array, DataType, Quantization, TensorInfo
+from interposer.ops.requantization import Requantization
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.forms import has_type
 from interposer.writers.onnx.onnx_layer_writers import LAYER_WRITERS
@@ -72,6 +74,9 @@ def _wide(info: TensorInfo) -> TensorInfo:
 
 
 def _quantized(registered: Entry[Draft, Tensor], draft: Draft) -> list[Tensor]:
+    assert registered.write is not None
+    if _rounds_as_onnx(draft):
+        return _by_reals(registered.write, draft)
     if registered.exact is not None and (draft.exact or not registered.computes):
         try:
             return called(registered.exact, draft)
@@ -80,8 +85,20 @@ def _quantized(registered: Entry[Draft, Tensor], draft: Draft) -> list[Tensor]:
                 raise RefusedError(f"{error}; {_INEXACT}") from error
     if draft.exact and not all(info.dtype.is_float for info in draft.results):
         refuse(f"ONNX rounds quantized results otherwise; {_INEXACT}")
-    assert registered.write is not None
     return _by_reals(registered.write, draft)
+
+
+def _rounds_as_onnx(draft: Draft) -> bool:
+    """Return True if a layer computes what ONNX does between DequantizeLinear and QuantizeLinear.
+
+    The scale of a bias of integers would be rounded to 32 bits.
+    """
+    requantization = getattr(draft.layer.op, "requantization", Requantization.FIXED_POINT)
+    if requantization is Requantization.FIXED_POINT:
+        return False
+    bias = draft.layer.op.inputs_of(Role.BIAS, len(draft.infos))
+    infos = [draft.infos[index] for index in bias]
+    return not draft.exact or all(info is None or info.dtype.is_float for info in infos)
 
 
 def _by_reals(function: Function[Draft, Tensor], draft: Draft) -> list[Tensor]:

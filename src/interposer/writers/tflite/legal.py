@@ -39,6 +39,7 @@ from interposer.rewriting.pattern import New, Replacement, above, constant, rewr
 from interposer.rewriting.sinking import sunk_past_images
 from interposer.writers.legalization import Legalization, divide_shuffle, to_axis, to_channels_first, to_channels_last
 from interposer.writers.normalizations import NORMALIZATIONS
+from interposer.writers.requantization import requantize_in_fixed_point
 from interposer.writers.tflite.patterns import gelu_input
 
 __all__ = ["legalize"]
@@ -116,7 +117,7 @@ _AXES: Final = (
 )
 _IN_EITHER_LAYOUT: Final = sunk_past_images(BatchNormalization)
 legalize: Final = Legalization(
-    (fuse_gelu, divide_shuffle, *_LAYOUTS, *_AXES, *NORMALIZATIONS),
+    (fuse_gelu, requantize_in_fixed_point, divide_shuffle, *_LAYOUTS, *_AXES, *NORMALIZATIONS),
     sinks=(_IN_EITHER_LAYOUT,),
     last=(transpose_weights,),
 )
