@@ -111,7 +111,7 @@ def test_a_bound_with_a_quantization_of_its_own_stays():
         (
             "function=BOUNDED_RELU, a=-3.0, b=-5.0",
             "function=RELU",
-            "%b = Activation(function=BOUNDED_RELU) %x",
+            "%b = Activation(function=BOUNDED_RELU, a=0.0) %x",
         ),
     ],
 )
