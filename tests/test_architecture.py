@@ -94,7 +94,7 @@ HOMES: dict[str, set[str]] = {
     "nvtx": {"profiling.marks"},
     "opentelemetry": {"profiling.telemetry", "serving.tracing"},
     "onnxruntime": {"backends.engines.onnxruntime"},
-    "openvino": {"backends.engines.openvino"},
+    "openvino": {"backends.engines.openvino", "backends.engines.openvino_ir", "frontends.openvino"},
     "orjson": {"serving.protocol.json_text"},
     "torch": {"backends.engines.torch", "frontends.torch", "session.torch"},
     "onnx": {"frontends.onnx", "session.onnx_backend", "writers.onnx"},

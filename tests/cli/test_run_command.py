@@ -293,7 +293,7 @@ def test_labels_need_one_vector_of_classes(run, two_inputs, folder):
 
 
 def test_a_file_that_is_no_network_is_refused(run, folder):
-    formats = "armnn, caffe, nnapi, onnx, saved, tensorflow, text, tflite, torch"
+    formats = "armnn, caffe, nnapi, onnx, openvino, saved, tensorflow, text, tflite, torch"
     text = f"interposer: labels.txt: this is no model of a known format ({formats}): "
     assert run("labels.txt", status=2).startswith(text)
 

@@ -167,6 +167,8 @@ class Format(ABC):
     """What `write` accepts beside the network and the path."""
     binds_shapes: ClassVar[bool] = False
     """Whether `read` applies the shapes of the caller; otherwise they are applied to the network that it returns."""
+    backends: ClassVar[tuple[str, ...]] = ()
+    """The ids of the backends that `load` uses if the caller names none; empty for the usual ones."""
     object_title: ClassVar[str] = ""
     """What messages call an object that `accepts` takes, such as "an NNAPI document"."""
 

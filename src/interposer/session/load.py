@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from interposer.core.errors import InvalidArgumentError, did_you_mean, expect, memory_to
 from interposer.frontends.template import Template, Values
@@ -57,11 +58,12 @@ def load(
             or an NNAPI document (a mapping). The model of an exported program, or of a file of `torch.export.save`, is
             called as the module: see `session.torch.ProgramModel`.
         backends: backend ids in order of preference, or one id as a string. None means all that are available without
-            the capability `OnlyByName` (engines have it), CpuRef last. "auto" (in any case) measures which backend, or
-            which mix of them, is fastest, engines included, and caches the placement; see `session.placement.place`.
-            No mix was faster than the best single backend on the networks of the benchmarks.
-        format: "armnn", "caffe", "nnapi", "onnx", "tensorflow", "text", "tflite" or "torch"; None detects the
-            format from the content.
+            the capability `OnlyByName` (engines have it), CpuRef last; a network of OpenVINO's IR runs on OpenVino.
+            "auto" (in any case) measures which backend, or which mix of them, is fastest, engines included, and caches
+            the placement; see `session.placement.place`. No mix was faster than the best single backend on the networks
+            of the benchmarks.
+        format: "armnn", "caffe", "nnapi", "onnx", "openvino", "tensorflow", "text", "tflite" or "torch"; None detects
+            the format from the content.
         options: options of the optimizer.
         runtime: the runtime that loads the network; None means the default runtime.
         limits: the most memory and arithmetic that the network may need; None means the default limits.
@@ -132,6 +134,8 @@ def _check_used(options: OptimizerOptions | None, ids: tuple[str, ...] | None, p
 
 def _loaded(request: LoadRequest) -> Model:
     format = format_of(request.source, request.reading)
+    if format is not None and format.backends and request.backends is None and request.plan is None:
+        request = replace(request, backends=format.backends)
     model: Model | None = None if format is None else format.open(request)
     if model is not None:
         return model

@@ -1,7 +1,8 @@
 """OpenVino: OpenVINO on any of its devices.
 
-Subgraphs are written as ONNX models, which OpenVINO reads. Large weights stay in the network's memory until a device
-repacks them. Inputs and outputs stay in the caller's memory.
+A layer that stands for a network in OpenVINO's IR is compiled as it is in the file. Other subgraphs are written as ONNX
+models, which OpenVINO reads. Large weights stay in the network's memory until a device repacks them. Inputs and outputs
+stay in the caller's memory.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from interposer.backend import BackendId, SubgraphView, thread_budget
+from interposer.backends.engines import openvino_ir
 from interposer.backends.engines.engine import Engine, Examples, Executable, RefusedError, processor
 from interposer.backends.engines.engine_options import MOST_THREADS, Option, capabilities
 from interposer.backends.engines.memory import shareable
@@ -61,6 +63,8 @@ class OpenVino(Engine):
 
         They are a missing device, known defects of OpenVINO, or what ONNX cannot express.
         """
+        if openvino_ir.is_network(layer):
+            return _unknown_device(options["device"])
         known_refusals = _unknown_device(options["device"]) or RULES.reasons(layer)
         return known_refusals or onnx_reasons(layer, exact=options["exact"], opset=_OPSET)
 
@@ -72,7 +76,7 @@ class OpenVino(Engine):
         if _is_virtual(options["device"]):
             self.compile(view, options)
             return
-        model = _read(_onnx_part(view, options))
+        model = _network_of(view) or _read(_onnx_part(view, options))
         with _refusing("does not take it"):
             supported = _core().query_model(model, options["device"])
         type_of_operator = {operator.get_friendly_name(): operator.get_type_name() for operator in model.get_ops()}
@@ -87,6 +91,12 @@ class OpenVino(Engine):
 
         Raise `RefusedError` if OpenVINO or ONNX cannot express it.
         """
+        network = _network_of(view)
+        if network is not None:
+            positions = openvino_ir.positions(view)
+            return _Compiled(
+                lambda properties: _compiled_model(network, options, properties), lambda model: positions, options
+            )
         part = _onnx_part(view, options)
         constants = tuple(part.constants.values())
         return _Compiled(
@@ -273,9 +283,26 @@ class _Compiled(Executable):
 
 def _compiled(part: OnnxPart, options: dict[str, Any], properties: dict[str, Any]) -> Any:
     """Return OpenVINO's compiled model of a subgraph; raise `RefusedError` if OpenVINO cannot compile it."""
-    model = _read(part)
+    return _compiled_model(_read(part), options, properties)
+
+
+def _compiled_model(model: Any, options: dict[str, Any], properties: dict[str, Any]) -> Any:
     with _refusing("cannot compile it"):
         return _core().compile_model(model, options["device"], properties)
+
+
+def _network_of(view: SubgraphView) -> Any | None:
+    """Return the model of the layer in a view that stands for a network in OpenVINO's IR; None if there is none.
+
+    Raises:
+        RefusedError: OpenVINO cannot read the network, or the view has other layers too.
+    """
+    if not any(openvino_ir.is_network(layer) for layer in view):
+        return None
+    if len(view) > 1:
+        raise RefusedError("OpenVINO compiles a network of its IR only without other layers")
+    with _refusing("cannot read the network"):
+        return openvino_ir.model_of(view, _core())
 
 
 def _imported(content: bytes | memoryview, options: dict[str, Any], properties: dict[str, Any]) -> Any:
