@@ -158,12 +158,11 @@ int32_t weight_at(const Tensor& weights, int64_t at) {
   return code - int32_t(weights.zero_point());
 }
 
-Q8Sums sums_of(const Tensor& weights, const Tensor* bias, int64_t zero) {
+Q8Sums sums_of(const Tensor& weights, const std::vector<int64_t>& biases, int64_t zero) {
   std::vector<Q8Sums::Weights> all(size_t(weights.extent(3)));
   for (int64_t at = 0; at < weights.elements(); ++at) all[size_t(at) % all.size()].add(weight_at(weights, at));
   Q8Sums sums;
-  for (size_t channel = 0; channel < all.size(); ++channel)
-    sums.add(all[channel], q8_bias_at(bias, int64_t(channel)), zero, 0);
+  for (size_t channel = 0; channel < all.size(); ++channel) sums.add(all[channel], biases[channel], zero, 0);
   return sums;
 }
 
@@ -253,9 +252,9 @@ void lower(const Node& node, Builder& builder) {
   Q8Posts posts = q8_posts(graph, node);
   const Tensor& result = graph[posts.result];
   Q8Rounding rule = Q8Rounding::of(node, in, weights, result, Q8Rounding::fixed_point, !is_signed(weights), bias);
-  Q8Parameters parameters(
-      Q8Parameters::pack(builder, lanes, rule, result, posts.limits, sums_of(weights, bias, d.zero)), lanes.lanes(),
-      result, posts.limits);
+  Q8Parameters parameters(Q8Parameters::pack(builder, lanes, rule, result, posts.limits,
+                                             sums_of(weights, q8_biases(rule, bias, d.channels), d.zero)),
+                          lanes.lanes(), result, posts.limits);
   d.weights.bias = parameters.bias;
   d.requantization = parameters.requantization;
 

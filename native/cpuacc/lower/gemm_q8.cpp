@@ -477,7 +477,7 @@ struct Spread {
 };
 
 /// Compute the ranges of the sums. Weights that need 9 bits are shifted by an offset, so that they fit int8.
-Q8Sums sums_of(const Q8Window& w, const Tensor* bias, int64_t zero) {
+Q8Sums sums_of(const Q8Window& w, const std::vector<int64_t>& biases, int64_t zero) {
   Q8Sums found;
   int64_t inputs = w.depth / w.groups;
   for (int64_t channel = 0; channel < w.outputs; ++channel) {
@@ -491,7 +491,7 @@ Q8Sums sums_of(const Q8Window& w, const Tensor* bias, int64_t zero) {
         spread.add(static_cast<const uint8_t*>(w.weight.data) + place, by, inputs, zero_of_weights);
     }
     int32_t offset = spread.least < -128 ? spread.least + 128 : spread.most > 127 ? spread.most - 127 : 0;
-    found.add({spread.sum, spread.size}, q8_bias_at(bias, channel), zero, offset);
+    found.add({spread.sum, spread.size}, biases[size_t(channel)], zero, offset);
   }
   return found;
 }
@@ -658,8 +658,8 @@ void choose_tiles(Gemm& p, Isa isa, bool several_slices) {
 }
 
 /// Divide the channels into panels, and pack the weights. Return the ranges of the sums, and the bytes of the weights.
-std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Tensor& input, const Tensor* bias,
-                                int64_t zero, bool natural) {
+std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Tensor& input,
+                                const std::vector<int64_t>& biases, int64_t zero, bool natural) {
   p.flat = flatten(w);
   p.kernels = &gemm_q8_kernels_for(builder.settings.isa);
   p.elementwise = &elementwise_q8_kernels_for(builder.settings.isa);
@@ -697,7 +697,7 @@ std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Te
   p.prefetches = weight_bytes > kCachedWeights;
   p.reads_rows = !p.tiles && p.kernels->row_tile && length == 3 && p.columns.stride == 1 && p.depth % 4 == 0;
 
-  Q8Sums sums = sums_of(w, bias, zero);
+  Q8Sums sums = sums_of(w, biases, zero);
   bool moved = std::any_of(sums.offset.begin(), sums.offset.end(), [](int32_t offset) { return offset != 0; });
   int64_t ones_bytes = moved ? p.depth_bytes * p.kernels->lanes : 0;
   const void* packed = builder.pack(uint64_t(std::max<int64_t>(weight_bytes + ones_bytes, 64)), [&](void* memory) {
@@ -748,7 +748,8 @@ void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, 
   if (is_empty(w)) return;
   auto gemm = std::make_shared<Gemm>();
   Gemm& p = *gemm;
-  auto [sums, weight_bytes] = pack(builder, p, w, input, bias, uint8_t(unsigned_zero(input)), false);
+  const std::vector<int64_t> biases = q8_biases(rule, bias, w.outputs);
+  auto [sums, weight_bytes] = pack(builder, p, w, input, biases, uint8_t(unsigned_zero(input)), false);
   const Tensor& result = builder.graph[posts.result];
   const void* parameters = Q8Parameters::pack(builder, p.channels, rule, result, posts.limits, sums);
   Q8Parameters own(parameters, p.channels.lanes(), result, posts.limits);
@@ -779,7 +780,8 @@ void add_integer_gemm(Builder& builder, const std::string& name, const Q8Window&
   if (is_empty(w)) return;
   auto gemm = std::make_shared<Gemm>();
   Gemm& p = *gemm;
-  auto [sums, weight_bytes] = pack(builder, p, w, input, nullptr, is_signed(input) ? 128 : 0, true);
+  auto [sums, weight_bytes] =
+      pack(builder, p, w, input, std::vector<int64_t>(size_t(w.outputs)), is_signed(input) ? 128 : 0, true);
   p.item = 4;
   const size_t lanes = size_t(p.channels.lanes());
   const Q8Sums& found = sums;

@@ -136,7 +136,7 @@ void Q8Sums::add(const Weights& weights, int64_t bias, int64_t zero, int32_t off
 
 Q8Rounding Q8Rounding::of(const Node& node, const Tensor& in, const Tensor& weights, const Tensor& result, Kind kind,
                           bool product_in_single, const Tensor* bias) {
-  Q8Rounding rule{kind, {}, {}, {}, {}};
+  Q8Rounding rule{kind, {}, {}, {}, {}, {}};
   if (rounds_to_even(node)) rule.kind = even, product_in_single = false;
   rule.divisor = single(result.scale());
   for (double scale : weights.scales) {
@@ -145,12 +145,19 @@ Q8Rounding Q8Rounding::of(const Node& node, const Tensor& in, const Tensor& weig
     rule.ratios.push_back(product / rule.divisor);
     rule.factors.push_back(native::quantize_multiplier(rule.ratios.back()));
   }
-  if (bias && is_f32(*bias)) rule.offsets.assign(bias->values<float>(), bias->values<float>() + bias->elements());
+  for (int64_t channel = 0; bias && is_f32(*bias) && channel < bias->elements(); ++channel) {
+    const double real = double(bias->values<float>()[channel]), steps = std::nearbyint(real / rule.product(channel));
+    rule.whole.push_back(std::fabs(steps) < 0x1p29 ? int64_t(steps) : 0);
+    rule.offsets.push_back(real - double(rule.whole.back()) * rule.product(channel));
+  }
   return rule;
 }
 
-int64_t q8_bias_at(const Tensor* bias, int64_t channel) {
-  return bias && !is_f32(*bias) ? bias->values<int32_t>()[channel] : 0;
+std::vector<int64_t> q8_biases(const Q8Rounding& rule, const Tensor* bias, int64_t channels) {
+  if (!rule.whole.empty()) return rule.whole;
+  std::vector<int64_t> found(size_t(channels), 0);
+  if (bias && !is_f32(*bias)) std::copy_n(bias->values<int32_t>(), channels, found.begin());
+  return found;
 }
 
 int64_t Q8Rounding::operator()(int32_t sum, int64_t channel) const {
@@ -311,13 +318,14 @@ bool is_exact(const GemmQ8Kernels& kernels, const Q8Channels& channels, Range pa
   return true;
 }
 
-/// The term to add before rounding; false if there is none that makes a channel exact.
+/// The term to add before rounding, half to even or half away from zero; false if there is none that makes a channel
+/// exact.
 bool choose_half(const Q8Rounding& rule, const std::vector<int64_t>& thresholds, int64_t channel, int64_t reach,
-                 int64_t low, double* chosen) {
-  const double step = slope(rule, channel);
-  if (rule.kind == Q8Rounding::even) {
+                 int64_t low, bool to_even, double* chosen) {
+  const double step = slope(rule, channel), own = shift(rule, channel);
+  if (to_even) {
     const Half half = even_half_of(thresholds, step, reach, low);
-    *chosen = std::clamp(shift(rule, channel), half.low, std::max(half.low, half.high));
+    *chosen = (std::max(half.low, own - step / 2) + std::min(half.high, own + step / 2)) / 2;
     return half.low <= half.high;
   }
   const Half half = half_of(thresholds, step, reach, low);
@@ -327,12 +335,13 @@ bool choose_half(const Q8Rounding& rule, const std::vector<int64_t>& thresholds,
 
 /// Fill in scales for rounding in float32 or float64. Return false if no term makes a channel exact.
 bool fill_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Rounding& rule, const Q8Sums& sums,
-                 const std::vector<std::vector<int64_t>>& all, int64_t low) {
+                 const std::vector<std::vector<int64_t>>& all, int64_t low, bool to_even) {
   for (int64_t lane = 0; lane < channels.lanes(); ++lane) {
     int64_t channel = channels.of_lane[size_t(lane)];
     if (channel < 0) continue;
     double step = slope(rule, channel), chosen = 0;
-    if (!choose_half(rule, all[size_t(channel)], channel, reach_of(sums, channel), low, &chosen)) return false;
+    const std::vector<int64_t>& thresholds = all[size_t(channel)];
+    if (!choose_half(rule, thresholds, channel, reach_of(sums, channel), low, to_even, &chosen)) return false;
     arrays.scale[lane] = float(step);
     arrays.scale_rest[lane] = float(step - double(arrays.scale[lane]));
     arrays.half[lane] = float(chosen);
@@ -358,19 +367,21 @@ Q8Requantization::Mode chosen_mode(Builder& builder, const Arrays& arrays, const
   builder.divide(int64_t(all.size()), all.size() * kThresholdBytes, [&](int64_t first, int64_t last) {
     for (int64_t n = first; n < last; ++n) find_thresholds(rule, n, reach_of(sums, n), low, all[size_t(n)]);
   });
-  if (quick && fill_scales(arrays, channels, rule, sums, all, low)) {
-    const bool even = rule.kind == Q8Rounding::even;
-    for (Q8Requantization::Mode mode : {even ? Q8Requantization::single_even : Q8Requantization::single,
-                                        even ? Q8Requantization::twofold_even : Q8Requantization::twofold}) {
-      arrays.header->mode = mode;
-      Q8Requantization requantization = arrays.requantization(result, limits);
-      requantization.flip = 0;
-      std::atomic<bool> right{true};
-      builder.divide(int64_t(channels.panels.size()), all.size() * kThresholdBytes, [&](int64_t first, int64_t last) {
-        if (right && !is_exact(kernels, channels, {first, last}, requantization, limits, sums, all)) right = false;
-      });
-      if (right) return mode;
-    }
+  // Without ties, truncation after half a step is exact more often than rounding, as it fails on one side only.
+  const Q8Requantization::Mode modes[] = {Q8Requantization::single, Q8Requantization::single_even,
+                                          Q8Requantization::twofold, Q8Requantization::twofold_even};
+  for (Q8Requantization::Mode mode : modes) {
+    const bool to_even = mode == Q8Requantization::single_even || mode == Q8Requantization::twofold_even;
+    if (to_even && rule.kind != Q8Rounding::even) continue;
+    if (!quick || !fill_scales(arrays, channels, rule, sums, all, low, to_even)) continue;
+    arrays.header->mode = mode;
+    Q8Requantization requantization = arrays.requantization(result, limits);
+    requantization.flip = 0;
+    std::atomic<bool> right{true};
+    builder.divide(int64_t(channels.panels.size()), all.size() * kThresholdBytes, [&](int64_t first, int64_t last) {
+      if (right && !is_exact(kernels, channels, {first, last}, requantization, limits, sums, all)) right = false;
+    });
+    if (right) return mode;
   }
   for (int64_t lane = 0; lane < channels.lanes(); ++lane) {
     const int64_t channel = std::max<int64_t>(channels.of_lane[size_t(lane)], 0);

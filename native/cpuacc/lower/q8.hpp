@@ -75,11 +75,12 @@ struct Q8Rounding {
   std::vector<double> ratios;  // one for all channels, or one for each
   std::vector<native::FixedPoint> factors;
   std::vector<double> products;  // even: scale of the input times scale of the weights, as many as ratios
-  std::vector<double> offsets;   // even: the float bias of each channel; empty: 0
+  std::vector<int64_t> whole;    // even: the part of a float bias that is added to the sums; empty: 0
+  std::vector<double> offsets;   // even: the rest of the float bias of each channel; empty: 0
   double divisor = 1;            // even: the scale of the result
 
   /// The rule of a node whose weights or second operand are `weights`: `kind`, or `even` if the node asks for it. A
-  /// `bias` of floats is a part of the rule.
+  /// `bias` of floats is a part of the rule, and becomes integers as far as it is a multiple of the products.
   static Q8Rounding of(const Node& node, const Tensor& in, const Tensor& weights, const Tensor& result, Kind kind,
                        bool product_in_single, const Tensor* bias = nullptr);
   double ratio(int64_t channel) const { return ratios[ratios.size() == 1 ? 0 : size_t(channel)]; }
@@ -89,8 +90,8 @@ struct Q8Rounding {
   int64_t operator()(int32_t sum, int64_t channel) const;
 };
 
-/// The integers of a bias that are added to the sums of a channel; 0 for a bias of floats, and without one.
-int64_t q8_bias_at(const Tensor* bias, int64_t channel);
+/// The integers of a bias that are added to the sums of each channel.
+std::vector<int64_t> q8_biases(const Q8Rounding& rule, const Tensor* bias, int64_t channels);
 
 /// The ranges of the sums of each channel.
 struct Q8Sums {
