@@ -15,6 +15,7 @@ from interposer.frontends.onnx import load
 from interposer.ir.network import Network
 from interposer.ops.activation import Activation
 from interposer.ops.pooling import PoolingAlgorithm
+from interposer.session.source import read_network
 from interposer.writers import tflite
 from interposer.writers.onnx import save
 from tests.cli.networks import doubler
@@ -143,6 +144,48 @@ def test_an_open_dimension_that_cannot_be_written_gets_its_size_in_the_file(tmp_
     assert lines[0].startswith(f"{target}: 3 layers as ONNX, opset")
     assert lines[1:] == [f"open dimensions cannot be written; they have the sizes in {source}: x [1, 1, 6, 2]"]
     assert load(target).graph.layer("x").output.known.shape == (1, 1, 6, 2)
+
+
+def open_chain(path):
+    """A TFLite file with an open batch, whose values are "x", "first", "second" and "y"."""
+    network = Network("chain")
+    value = network.add_input_layer(0, TensorInfo((None, 4)), name="x")
+    for name in ("first", "second"):
+        value = network.add_layer(Activation(), value, name=name)
+    network.add_output_layer(0, value, name="y")
+    tflite.save(network, path)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "shape"),
+    [
+        (["-i", "first"], "first [1, 4]"),
+        (["-o", "first"], "x [1, 4]"),
+        (["-i", "first", "-o", "y"], "first [1, 4]"),
+        (["-i", "first", "-s", "x=3x4"], "first [3, 4]"),
+    ],
+)
+def test_a_part_of_a_network_with_an_open_batch_gets_its_sizes_in_the_file(words, shape, tmp_path, capsys):
+    source, target = open_chain(tmp_path / "chain.tflite"), tmp_path / "part.armnn"
+    assert main(["convert", source, str(target), *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == [f"open dimensions cannot be written; they have the sizes in {source}: {shape}"]
+    name, _, sizes = shape.partition(" ")
+    assert str(read_network(target).graph.layer(name).output.known.shape) == sizes
+
+
+def test_the_error_about_open_dimensions_says_how_to_give_sizes(tmp_path, capsys):
+    network = Network("open")
+    x = network.add_input_layer(0, TensorInfo((None, 4)), name="x")
+    network.add_output_layer(0, network.add_layer(Activation(), x, name="relu"), name="y")
+    save(network, tmp_path / "open.onnx")
+    assert main(["convert", str(tmp_path / "open.onnx"), str(tmp_path / "out.armnn")]) == 2
+    shape = read_network(tmp_path / "open.onnx").graph.layer("x").output.known.shape
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"open dimensions (x {shape}) may be the reason; give the sizes of the inputs, such as: -s x=1x4"
+    )
+    assert main(["convert", str(tmp_path / "open.onnx"), str(tmp_path / "out.armnn"), "-s", "x=1x4"]) == 0
 
 
 def test_a_network_is_cut_at_the_named_values(tmp_path, capsys):

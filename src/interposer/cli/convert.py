@@ -12,9 +12,11 @@ from interposer.cli.outputs import check_writable
 from interposer.cli.tables import say
 from interposer.cli.writing import suffixes_of_writers, writer_of
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnboundInputError, UnwritableError
+from interposer.core.types import Dim, TensorInfo
 from interposer.file_formats import Format, WriteOption, process_formats
 from interposer.frontends.template import Template
 from interposer.ir.network import Network
+from interposer.session.requested import value_named
 from interposer.session.source import Reading, read_network, read_source
 
 __all__ = ["configure", "execute"]
@@ -61,14 +63,16 @@ def execute(args: argparse.Namespace) -> None:
     for path in (args.output, f"{args.output}.data"):
         check_writable("the output", Path(path), sources_of(args))
     inputs, outputs = names_of("--inputs", args.inputs), names_of("--outputs", args.outputs)
-    source = read_source(args.network, Reading(**reading_of(args), inputs=inputs, outputs=outputs))
-    network, fixed_network = _with_open_dimensions(source), None
+    reading = Reading(**reading_of(args), inputs=inputs, outputs=outputs)
+    network, fixed_network = _with_open_dimensions(read_source(args.network, reading)), None
     try:
         summary = _write(format, network, args)
-    except InterposerError:
-        fixed_network = _with_fixed_dimensions(source, network)
-        if fixed_network is None:
+    except InterposerError as error:
+        if not _open_inputs(network):
             raise
+        fixed_network = _with_fixed_dimensions(args.network, reading, network)
+        if fixed_network is None:
+            raise InterposerError(f"{error}\n{_advice(network)}") from error
         network, summary = fixed_network, _write(format, fixed_network, args)
     say(f"{args.output}: {len(network)} layers as {summary}")
     if fixed_network is not None:
@@ -87,15 +91,44 @@ def _with_open_dimensions(source: Network | Template) -> Network:
         return read_network(source)
 
 
-def _with_fixed_dimensions(source: Network | Template, network: Network) -> Network | None:
+def _open_inputs(network: Network) -> dict[str, TensorInfo]:
+    """Return the infos of the inputs with open dimensions, by name."""
+    return {layer.name: layer.output.known for layer in network.graph.inputs if not layer.output.known.is_concrete}
+
+
+def _advice(network: Network) -> str:
+    """Return what to do about the open dimensions of a network's inputs."""
+    infos = _open_inputs(network)
+    shapes = ", ".join(f"{name} {info.shape}" for name, info in infos.items())
+    options = " ".join(f"-s {name}={_example(info)}" for name, info in infos.items())
+    return f"open dimensions ({shapes}) may be the reason; give the sizes of the inputs, such as: {options}"
+
+
+def _example(info: TensorInfo) -> str:
+    """Return a shape for the command line in which open dimensions are 1."""
+    if not info.is_ranked:
+        return "1x3x8"
+    return "x".join("1" if isinstance(size, Dim) else str(size) for size in info.shape)
+
+
+def _with_fixed_dimensions(path: str, reading: Reading, network: Network) -> Network | None:
     """Return the network with its open dimensions fixed to the usual sizes that the file records.
 
-    The result is None if the file records none, or if `network` has no open dimensions.
+    Inputs that cut the network get the shapes that the values have for these sizes. The result is None if the file
+    records no sizes.
     """
-    if not isinstance(source, Template) or not source.usual:
+    whole = read_source(path, reading._replace(inputs=None, outputs=None))
+    if not isinstance(whole, Template):
         return None
-    is_open = any(not layer.output.known.is_concrete for layer in network.graph.inputs)
-    return source.network(source.usual) if is_open else None
+    try:
+        fixed_network = whole.network(whole.usual)
+    except UnboundInputError:
+        return None
+    inputs = [layer.name for layer in network.graph.inputs]
+    shapes = {name: value_named(fixed_network.graph, name, "inputs").known.shape for name in inputs}
+    if not all(shape.is_concrete for shape in shapes.values()):
+        return None
+    return read_network(path, **reading._replace(shapes=shapes)._asdict())
 
 
 def _refuse_options_of_others(args: argparse.Namespace, format: Format) -> None:
