@@ -751,9 +751,10 @@ def asking_recorders() -> int:
 
 
 def when_changed(listener: Callable[[int], object]) -> None:
-    """Let a bound method be called whenever a recorder has started or is about to stop, as long as its object exists.
+    """Register a bound method to be called whenever a recorder has started or is about to stop.
 
-    The argument is the number of recorders, for which backends measure, from then on.
+    It is called with the new number of active recorders for which backends measure (see `asking_recorders`). Only a
+    weak reference is stored: the calls end when the method's object is deleted.
     """
     with _changes:
         _listeners[:] = [

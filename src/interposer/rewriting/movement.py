@@ -113,7 +113,7 @@ def transpose_as_reshape(op: Transpose | Permute, layer: Layer) -> Replacement:
 
 @rewrite(Reshape)
 def join_reshapes(op: Reshape, layer: Layer) -> Replacement:
-    """Remove a Reshape whose result is only reshaped again."""
+    """Replace two Reshapes, one after the other, by one from the first input to the last shape."""
     inner = above(layer.inputs[0], Reshape)
     target = reshape_to(layer.output.known.shape) or (None if op.copy_zeros else op)
     if inner is None or target is None or not keeps_codes(inner.layer) or not keeps_codes(layer):

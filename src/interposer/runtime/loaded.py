@@ -132,10 +132,14 @@ class LoadedNetwork:
         }
 
     def _states_in_place_under(self, control: RunControl | None) -> Mapping[str, bool]:
-        """Return how a run writes states, which must stay as they are if `control` can stop it half-way."""
+        """Return how a run writes states, as `_states_in_place` does.
+
+        No state is updated in place if `control` can stop the run before its end, since states must then stay as they
+        were.
+        """
         if control is None or (control.deadline is None and self._is_single_layer):
             return self._in_place_by_state
-        return {name: way for name, way in self._in_place_by_state.items() if not way}
+        return {name: in_place for name, in_place in self._in_place_by_state.items() if not in_place}
 
     def _constant_arrays(self) -> list[Array]:
         """Return all constants of the network, including those of which only backends have a copy."""

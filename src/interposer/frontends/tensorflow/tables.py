@@ -58,9 +58,10 @@ def size(node: Node) -> Value:
 
 @dataclass(frozen=True)
 class _Body:
-    """The nodes of the graph or of a called function; `arguments` maps names to the caller and what it passes.
+    """The nodes of the main graph or of a called function, by name.
 
-    `graph` is the body of the whole graph; None if this body is it.
+    For a function, `arguments` maps the name of each argument to the body that calls the function and the name of the
+    value that it passes, and `graph` is the body of the main graph. The main graph has neither.
     """
 
     nodes: Mapping[str, NodeDef]

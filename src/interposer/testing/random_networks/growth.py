@@ -68,7 +68,8 @@ class Growth:
     `draw` is the source of random choices, and `kind` is "float" or "quantized". `values` are those that following
     layers may read, and `feeds` are the input arrays by binding id. The reach of a value is an estimate of the largest
     magnitude of its elements, from which scales and weights are chosen. `positive` holds the values without negative
-    elements, and `negative` those without positive ones.
+    elements, and `negative` those without positive ones. `room` is the largest number of elements of a tensor, and
+    `operations_left` the number of operations that further layers may have.
     """
 
     draw: Draw

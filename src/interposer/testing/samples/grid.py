@@ -34,7 +34,7 @@ def sampled() -> Iterator[Sample]:
 
 @samples(GridSample)
 def types() -> Iterator[Sample]:
-    """Yield GridSample samples: every float and quantized type of images and grids; NEAREST in every type."""
+    """Yield GridSample samples: every float and quantized type of images and grids; NEAREST in all but strings."""
     image, grid_shape = (1, 2, 3, 4), (1, 3, 5, 2)
     for mode in (LINEAR, CUBIC):
         for dtype in (*FLOATS, *SMALL_FLOATS):

@@ -48,7 +48,7 @@ def sizes() -> Iterator[Sample]:
 
 @samples(Resize)
 def types() -> Iterator[Sample]:
-    """Yield Resize samples: all types; booleans and strings only with NEAREST."""
+    """Yield Resize samples: all types, booleans and strings only with NEAREST; no images, and images of one pixel."""
     for label, image in typed((1, 3, 4, 2)):
         yield Sample(Resize(6, 5, NEAREST, NHWC), [image], name=f"type-nearest-{label}")
     for label, image in typed((1, 3, 4, 2), [DataType.STRING, DataType.BOOL]):

@@ -160,7 +160,7 @@ def quantized_grid_sample(draft: Draft, op: GridSample) -> Tensor:
 
 @writer(AffineGrid)
 def affine_grid(draft: Draft, op: AffineGrid) -> Tensor:
-    """Write AffineGrid; the size is the shape of the whole sampled result."""
+    """Write AffineGrid; its size operand has a number of channels too, here 1, on which the grid does not depend."""
     batch = draft.known(draft.info(0).shape[0], "batch")
     size = draft.ints([batch, 1, *op.extents], "size")
     return draft.node("AffineGrid", draft.operand(0), size, align_corners=1 if op.align_corners else None)

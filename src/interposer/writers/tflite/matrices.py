@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 @writer(MatrixDiag, moves=True)
 def matrix_diagonal(draft: Draft, op: MatrixDiag) -> Tensor:
-    """Write MatrixDiag: rows become diagonals; the other elements are stored zeros."""
+    """Write MatrixDiag as MATRIX_DIAG, whose other elements are the quantized value 0: the zero point must be 0."""
     if draft.result.zero_point:
         refuse("its zero point is not 0")
     return draft.final("MATRIX_DIAG", draft.operand(0))

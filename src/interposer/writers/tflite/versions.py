@@ -1,4 +1,4 @@
-"""The versions of TFLite's operators that support what a operator uses, so that older runtimes report the lack."""
+"""The lowest version of a TFLite operator that has the types and options in use; older runtimes refuse the file."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _local: Final = threading.local()
 
 
 def _mark() -> None:
-    """Note the time in a run that is measured."""
+    """Append the current time to the list of the calling thread, which `Marked.measured` has created."""
     _local.times.append(perf_counter_ns())
 
 
