@@ -26,7 +26,7 @@ def execute(args: argparse.Namespace) -> None:
     """Print a record of every backend."""
     runtime = default_runtime()
     if args.json:
-        write_json([_to_dict(record, file, runtime) for record, file in _records(runtime)])
+        write_json([_to_dict(record, plugin_record, runtime) for record, plugin_record in _records(runtime)])
     else:
         _print([_row(record) for record, _ in _records(runtime)])
 
@@ -53,23 +53,23 @@ def _records(runtime: Runtime) -> Iterator[tuple[BackendRecord, DynamicBackendRe
 
     Shared objects that give no usable backend follow, each with an unavailable record that says why.
     """
-    files = {file.source: file for file in runtime.dynamic_backends()}
+    plugin_records = {plugin_record.source: plugin_record for plugin_record in runtime.dynamic_backends()}
     for record in runtime.registry.records():
-        yield record, files.pop(record.source, None)
-    for source, file in files.items():
-        yield BackendRecord(file.id, False, source, file.reason), file
+        yield record, plugin_records.pop(record.source, None)
+    for source, plugin_record in plugin_records.items():
+        yield BackendRecord(plugin_record.id, False, source, plugin_record.reason), plugin_record
 
 
-def _to_dict(record: BackendRecord, file: DynamicBackendRecord | None, runtime: Runtime) -> dict[str, Any]:
-    if file is None:
+def _to_dict(record: BackendRecord, plugin_record: DynamicBackendRecord | None, runtime: Runtime) -> dict[str, Any]:
+    if plugin_record is None:
         return record.to_dict()
-    plugin = file.to_dict()
+    plugin = plugin_record.to_dict()
     plugin_keys = ("file", "path", "library", "state", "step", "sha256")
     declared = getattr(runtime.registry.get(record.id), "declared_options", ()) if record.available else ()
     options = [
         {"name": option.name, "default": option.default, "doc": option.doc, "for": option.scopes} for option in declared
     ]
-    facts = {key: plugin[key] for key in plugin_keys} | {"interface": file.version, "options": options}
+    facts = {key: plugin[key] for key in plugin_keys} | {"interface": plugin_record.version, "options": options}
     return record.to_dict() | facts
 
 

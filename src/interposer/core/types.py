@@ -230,12 +230,12 @@ def smallest_float(data_type: DataType) -> float:
         return float(ml_dtypes.finfo(data_type.numpy).smallest_subnormal)  # type: ignore[no-untyped-call] # as above
 
 
-def from_bits(packed: Array, data_type: DataType) -> Array:
+def from_bits(low_bits: Array, data_type: DataType) -> Array:
     """Return an array of a type of fewer than 8 bits, such as int4, from bytes that hold one element each.
 
-    An element is in the lowest bits of its byte in `packed`.
+    An element is in the lowest bits of its byte in `low_bits`.
     """
-    bits = (packed & np.uint8(2**data_type.bits - 1)).astype(np.uint8, copy=False)
+    bits = (low_bits & np.uint8(2**data_type.bits - 1)).astype(np.uint8, copy=False)
     elements: Array = bits.view(data_type.numpy)
     return elements
 

@@ -103,11 +103,11 @@ class _Placer:
             return Side(_HOST, self._mappable_ranks, self._border_costs, guest_cost=int(isinstance(layer.op, Output)))
         if _runs_on_host(layer):
             return Side(_HOST, self._mappable_ranks)
-        border = isinstance(value.producer.op, Input) or any(
+        is_at_border = isinstance(value.producer.op, Input) or any(
             isinstance(consumer.op, Output) for consumer in value.consumers
         )
         backend = str(layer.backend)
-        return Side(backend, self._offers.at_the_border(backend) if border else self._offers.ranks(backend))
+        return Side(backend, self._offers.at_the_border(backend) if is_at_border else self._offers.ranks(backend))
 
     def _route(self, value: Value, writer: Side, readers: list[Side]) -> Route | None:
         padded = self._offers.padded(value.producer, value.consumers)

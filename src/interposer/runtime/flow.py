@@ -61,7 +61,7 @@ class _FlowRun:
         self._flow, self._work = flow, work
         self._unmet_counts = [len(predecessors) for predecessors in flow.predecessors]
         self._ready_indices = deque(index for index, waiting in enumerate(self._unmet_counts) if not waiting)
-        self._unfinished = len(flow.predecessors)
+        self._num_unfinished = len(flow.predecessors)
         self._active: set[int] = set()  # ids of threads that run a layer
         self._error: BaseException | None = None
         self._changed = threading.Condition()
@@ -87,7 +87,7 @@ class _FlowRun:
 
     def _next(self) -> int | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._ready_indices or not self._unfinished or self._error is not None)
+            self._changed.wait_for(lambda: self._ready_indices or not self._num_unfinished or self._error is not None)
             if self._error is not None or not self._ready_indices:
                 return None
             self._active.add(get_ident())
@@ -104,7 +104,7 @@ class _FlowRun:
     def _finish(self, index: int = -1, error: BaseException | None = None) -> None:
         with self._changed:
             self._active.discard(get_ident())
-            self._unfinished -= 1
+            self._num_unfinished -= 1
             self._error = self._error or error
             for successor in self._flow.successors[index] if error is None else ():
                 self._unmet_counts[successor] -= 1

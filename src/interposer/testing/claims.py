@@ -333,13 +333,13 @@ def _over_inputs(bench: Bench, sample: Sample, direct: _Direct, workload: Worklo
 def _dynamic_shapes(bench: Bench) -> Iterator[str]:
     if not bench.backend.capabilities.has("DynamicShapes"):
         return
-    open_layers = num_accepted = 0
+    num_open = num_accepted = 0
     reason = ""
     for sample in _some(bench):
         network, feeds_by_run = _open(sample)
         if network is None:
             continue
-        open_layers += 1
+        num_open += 1
         view = SubgraphView(network.graph, [network.graph.layer("layer")])
         [verdict] = bench.query(view)
         if verdict:
@@ -347,10 +347,10 @@ def _dynamic_shapes(bench: Bench) -> Iterator[str]:
             yield from _on_sizes(bench, sample, network, feeds_by_run)
         else:
             reason = reason or "; ".join(verdict.reasons)
-    if open_layers and not num_accepted:
+    if num_open and not num_accepted:
         _require_all_families(bench, "DynamicShapes")
         yield (
-            f"it says that it has DynamicShapes, but refuses all {open_layers} layers that it takes with known "
+            f"it says that it has DynamicShapes, but refuses all {num_open} layers that it takes with known "
             f"dimensions; of the first one it says: {reason}"
         )
 

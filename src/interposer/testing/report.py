@@ -92,9 +92,9 @@ class Report:
         operators = self.newer_operators()
         if not operators:
             return ""
-        [revision, *_] = filter(None, (_NEWER_LAYER.fullmatch(result.text) for result in self.results))
+        [match, *_] = filter(None, (_NEWER_LAYER.fullmatch(result.text) for result in self.results))
         text = (
-            f"it was built for revision {revision[1]} of the vocabulary, so layers of newer operators were not shown "
+            f"it was built for revision {match[1]} of the vocabulary, so layers of newer operators were not shown "
             f"to it: {', '.join(operators)}"
         )
         return _wrapped(text)

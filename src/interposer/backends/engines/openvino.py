@@ -239,20 +239,20 @@ class _Compiled(Executable):
         """
         if not self._options["layer_times"]:
             return super().run_measured(inputs, outputs)
-        measured = self._begun()
-        request = measured._request()
+        measured_model = self._begun()
+        request = measured_model._request()
         begin = perf_counter_ns()
         request.run(inputs, outputs)
         steps = in_turn(request.durations(), begin, perf_counter_ns())
-        measured._free_requests.append(request)
+        measured_model._free_requests.append(request)
         return steps
 
     def begin_measuring(self, examples: Examples) -> None:
         """Compile the model with performance counters, if `layer_times` is True, and run it once."""
         if self._options["layer_times"] and self._measured_model is None:
-            measured = self._begun()
+            measured_model = self._begun()
             with suppress(Exception):  # of OpenVINO; its exceptions have no common base class, and this run may fail
-                measured.run(*examples())
+                measured_model.run(*examples())
 
     def _begun(self) -> _Compiled:
         with self._measure_lock:

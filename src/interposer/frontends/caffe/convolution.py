@@ -45,23 +45,23 @@ class _Geometry(NamedTuple):
     window: Windows
     groups: int
     channels: int
-    outputs: int
+    output_channels: int
 
 
 def _geometry(node: Node, x: Value) -> _Geometry:
     parameters = node.parameters("convolution_param")
     groups = _groups(node, parameters, x)
     x, window = _as_image(node, x, windows(node, parameters, _axes(node, parameters, x)))
-    channels, outputs = node.shape(x)[1], parameters.num_output
-    if not groups or channels % groups or outputs % groups:
-        node.fail(f"its {channels} channels and {outputs} outputs cannot be divided into {groups} groups")
-    return _Geometry(x, window, groups, channels, outputs)
+    channels, output_channels = node.shape(x)[1], parameters.num_output
+    if not groups or channels % groups or output_channels % groups:
+        node.fail(f"its {channels} channels and {output_channels} outputs cannot be divided into {groups} groups")
+    return _Geometry(x, window, groups, channels, output_channels)
 
 
 def _convolved(node: Node, x: Value) -> Value:
-    x, window, groups, channels, outputs = _geometry(node, x)
-    weights = node.weights(0, (outputs, channels // groups, *window.kernel), "weights")
-    return _finished(node, *_operator(window, groups, channels, weights), x, outputs)
+    x, window, groups, channels, output_channels = _geometry(node, x)
+    weights = node.weights(0, (output_channels, channels // groups, *window.kernel), "weights")
+    return _finished(node, *_operator(window, groups, channels, weights), x, output_channels)
 
 
 def _operator(window: Windows, groups: int, channels: int, weights: Array) -> tuple[Op, Array]:
@@ -82,21 +82,21 @@ def deconvolution(node: Node) -> list[Value]:
 
 
 def _deconvolved(node: Node, x: Value) -> Value:
-    x, window, groups, channels, outputs = _geometry(node, x)
+    x, window, groups, channels, output_channels = _geometry(node, x)
     if window.axes > 2:
-        return _deconvolved_volume(node, _Geometry(x, window, groups, channels, outputs))
-    weights = node.weights(0, (channels, outputs // groups, *window.kernel), "weights")
+        return _deconvolved_volume(node, _Geometry(x, window, groups, channels, output_channels))
+    weights = node.weights(0, (channels, output_channels // groups, *window.kernel), "weights")
     op = TransposeConvolution2d(**window.pads(), **window.steps(), groups=groups)
-    return _finished(node, op, weights.transpose(1, 0, 2, 3), x, outputs)
+    return _finished(node, op, weights.transpose(1, 0, 2, 3), x, output_channels)
 
 
 def _deconvolved_volume(node: Node, geometry: _Geometry) -> Value:
     """Return the product of all weights and elements, added up where the windows of the elements are."""
-    x, window, groups, channels, outputs = geometry
+    x, window, groups, channels, output_channels = geometry
     if groups != 1:
         node.fail(f"a deconvolution of volumes in {groups} groups is not supported; one without groups is")
     batch, _, *volume = node.shape(x)
-    weights = node.weights(0, (channels, outputs, *window.kernel), "weights").reshape(channels, -1).T
+    weights = node.weights(0, (channels, output_channels, *window.kernel), "weights").reshape(channels, -1).T
     columns = node.step(BatchMatMul(), node.constant(weights), node.reshaped(x, (batch, channels, math.prod(volume))))
     image = tuple(
         (size - 1) * along.stride + (along.size - 1) * along.dilation + 1 - along.pad_before - along.pad_after
@@ -106,7 +106,7 @@ def _deconvolved_volume(node: Node, geometry: _Geometry) -> Value:
         node.fail(f"its pads remove all of its result of {list(image)}")
     output = node.step(Col2Im(**window.lists(), image_shape=image), columns)
     if node.parameters("convolution_param").bias_term:
-        bias = node.weights(1, (outputs,), "bias").reshape(-1, 1, 1, 1)
+        bias = node.weights(1, (output_channels,), "bias").reshape(-1, 1, 1, 1)
         output = node.binary(BinaryOperation.ADD, output, node.constant(bias))
     return output
 
@@ -135,11 +135,11 @@ def columns(node: Node) -> Value:
     return node.reshaped(node.step(Stack(2), *column_pieces), (batch, channels * cells, *window_counts))
 
 
-def _finished(node: Node, op: Op, weights: Array, x: Value, outputs: int) -> Value:
+def _finished(node: Node, op: Op, weights: Array, x: Value, output_channels: int) -> Value:
     """Add a convolution with the layer's bias, and return its result without the height that `_as_image` added."""
     bias = None
     if node.parameters("convolution_param").bias_term:
-        bias = node.constant(node.weights(1, (outputs,), "bias"))
+        bias = node.constant(node.weights(1, (output_channels,), "bias"))
     convolved = node.step(op, x, node.constant(weights), bias)
     if node.value(0).known.rank == 3:
         batch, channels, _, width = node.shape(convolved)

@@ -166,7 +166,7 @@ def transposed(node: Node) -> Value:
     shape = (
         None
         if min(node_windows.before + node_windows.after) >= 0
-        else _uncropped_shape(node, node_windows, weights.known.shape[0] * groups)
+        else _extended_shape(node, node_windows, weights.known.shape[0] * groups)
     )
     op = TransposeConvolution2d(**pads, **node_windows.steps(), groups=groups, output_shape=shape)
     return _finished(node, op, node.info(0).rank, (x, weights, node.optional(2)))
@@ -234,7 +234,7 @@ def _pads_for(
     return node_windows._replace(before=tuple(before), after=tuple(after))
 
 
-def _uncropped_shape(node: Node, node_windows: Windows, channels: int) -> tuple[int, ...]:
+def _extended_shape(node: Node, node_windows: Windows, channels: int) -> tuple[int, ...]:
     """Return the shape (batch, `channels`, sizes) of a transposed convolution's result.
 
     The sizes include cells that no window covers.

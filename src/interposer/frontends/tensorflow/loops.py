@@ -66,8 +66,8 @@ class Loops:
         merge_by_input = {}
         for node in self._nodes.values():
             if node.op in _MERGE and len(node.input) >= 2:
-                for text in node.input[:2]:
-                    merge_by_input[_name(text)] = node
+                for reference in node.input[:2]:
+                    merge_by_input[_name(reference)] = node
         for enter in enters:
             frame = enter.attr["frame_name"].s if "frame_name" in enter.attr else None
             frame_name = bytes(frame or b"").decode("utf-8", "replace")
@@ -82,7 +82,8 @@ class Loops:
         self._connect()
 
     def _following(self, merge: NodeDef, enter: NodeDef) -> str:
-        other_inputs = [self._nodes.get(_name(text)) for text in merge.input[:2] if _name(text) != enter.name]
+        input_names = [_name(reference) for reference in merge.input[:2]]
+        other_inputs = [self._nodes.get(name) for name in input_names if name != enter.name]
         following = other_inputs[0] if other_inputs else None
         if following is None or following.op not in _NEXT or not following.input:
             raise ParseError(f"node {merge.name!r} merges no next iteration of a loop")
@@ -105,5 +106,5 @@ class Loops:
                 self._by_exit[node.name] = loop
 
 
-def _name(text: str) -> str:
-    return text.partition(":")[0]
+def _name(reference: str) -> str:
+    return reference.partition(":")[0]

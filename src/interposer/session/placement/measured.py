@@ -636,7 +636,7 @@ class _Placer:
             raise InvalidArgumentError(self._nothing_runs())
         seconds = {name: timing.median / 1e3 for name, timing in timings.items()}
         if self.search.objective == "memory":
-            seconds = {name: taken for name, taken in self.first_seconds.items() if self._fits(name)}
+            seconds = {name: plan_seconds for name, plan_seconds in self.first_seconds.items() if self._fits(name)}
         most = math.inf if self.search.most_seconds is None else self.search.most_seconds
         allowed = [name for name, plan_seconds in seconds.items() if plan_seconds <= most]
         if not allowed:

@@ -160,14 +160,14 @@ def _tried(growth: Growth, grower: Grower, max_operators: int) -> None:
 
     If it raises `Skipped`, or the network then has more than `max_operators` operators, what it added is removed again.
     """
-    layers, values, operations = len(growth.network), len(growth.values), growth.operations_left
+    num_layers, num_values, operations_left = len(growth.network), len(growth.values), growth.operations_left
     try:
         grower.function(growth, growth.take())
         if _operators(growth) > max_operators:
             raise Skipped
     except (Skipped, InvalidArgumentError):
-        growth.undo(layers, values)
-        growth.operations_left = operations
+        growth.undo(num_layers, num_values)
+        growth.operations_left = operations_left
 
 
 def _add_outputs(growth: Growth) -> None:

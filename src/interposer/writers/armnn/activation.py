@@ -37,8 +37,8 @@ def activation(draft: Draft, op: Activation) -> Tensor:
         return draft.activation(_NUMBERS[op.function], x, op.a, op.b)
     composed = _COMPOSED.get(op.function)
     if composed is None or draft.is_quantized:
-        kind = " of quantized tensors" if draft.is_quantized else ""
-        refuse(f"Arm NN has no activation {op.function.name}{kind}")
+        suffix = " of quantized tensors" if draft.is_quantized else ""
+        refuse(f"Arm NN has no activation {op.function.name}{suffix}")
     return composed(draft, op, x, draft.result)
 
 

@@ -25,9 +25,9 @@ def gather(draft: Draft, op: Gather) -> Tensor:
         return draft.node("Gather", params, indices, axis=op.axis)
     rank, batch, axis = draft.rank, op.batch_dims, normal_axis(op.axis, draft.rank)
     index_rank = draft.info(1).rank - batch
-    params_first = draft.transpose(params, (*range(batch), axis, *(i for i in range(batch, rank) if i != axis)))
+    transposed_params = draft.transpose(params, (*range(batch), axis, *(i for i in range(batch, rank) if i != axis)))
     tuples = draft.unsqueeze(indices, [draft.info(1).rank])
-    gathered = draft.node("GatherND", params_first, tuples, batch_dims=batch)
+    gathered = draft.node("GatherND", transposed_params, tuples, batch_dims=batch)
     outer_axes = range(batch + index_rank, index_rank + axis)
     inner_axes = range(index_rank + axis, index_rank + rank - 1)
     return draft.transpose(gathered, (*range(batch), *outer_axes, *range(batch, batch + index_rank), *inner_axes))

@@ -163,10 +163,10 @@ def unidirectional_rnn(draft: Draft, op: UnidirectionalSequenceRnn) -> list[Tens
 def bidirectional_rnn(draft: Draft, op: BidirectionalSequenceRnn) -> list[Tensor]:
     """Write BidirectionalSequenceRnn as the nodes of every time step, for each direction separately."""
     values = _values(draft)
-    sides = _both_sides(draft, op, values, "forward_aux_weights")
+    steps_of_directions = _both_sides(draft, op, values, "forward_aux_weights")
     forward, backward = (
         _rnn(draft, op.activation_func, _side(values, name), steps)
-        for name, steps in zip(("forward", "backward"), sides, strict=True)
+        for name, steps in zip(("forward", "backward"), steps_of_directions, strict=True)
     )
     first, *second = _merged(draft, op, forward, backward)
     return [first, forward[-1], backward[-1], *second]
@@ -307,9 +307,9 @@ def unidirectional_lstm(draft: Draft, op: UnidirectionalSequenceLstm) -> list[Te
 def bidirectional_lstm(draft: Draft, op: BidirectionalSequenceLstm) -> list[Tensor]:
     """Write BidirectionalSequenceLstm as the nodes of every time step, for each direction separately."""
     values = _values(draft)
-    sides = _both_sides(draft, op, values, "forward_aux_input_to_output_weights")
+    steps_of_directions = _both_sides(draft, op, values, "forward_aux_input_to_output_weights")
     outcomes = []
-    for number, (name, steps) in enumerate(zip(("forward", "backward"), sides, strict=True)):
+    for number, (name, steps) in enumerate(zip(("forward", "backward"), steps_of_directions, strict=True)):
         units = draft.known(draft.results[2 + 2 * number].shape[1], "units")
         outcomes.append(_lstm(draft, op, _side(values, name), steps, _batch(draft, op), units))
     forward, backward = outcomes

@@ -67,7 +67,7 @@ class Shown:
         kinds = {name: kind_of(annotation(op, name)) for name in op.attributes}
         self.refusal = self._refusal(since, kinds)
         self.most_operands = NEVER
-        self._table: dict[Hashable, AttributeTable] = {}
+        self._tables: dict[Hashable, AttributeTable] = {}
         self._kinds: dict[str, Kind] = {}
         self._hidden: list[str] = []
         self._newer: list[tuple[str, frozenset[str]]] = []
@@ -139,11 +139,11 @@ class Shown:
         key: Hashable = values
         if self._floats:  # 0.0 and -0.0 are equal, but not the same
             key = values, repr([values[index] for index in self._floats])
-        table = self._table.get(key)
+        table = self._tables.get(key)
         if table is None:
-            if len(self._table) >= MOST_CACHED:
-                self._table.clear()
-            table = self._table[key] = self._new_table(values)
+            if len(self._tables) >= MOST_CACHED:
+                self._tables.clear()
+            table = self._tables[key] = self._new_table(values)
         return table
 
     def _new_table(self, values: tuple[Any, ...]) -> AttributeTable:
@@ -233,7 +233,7 @@ def _fill_list(attribute: abi.Attribute, kind: Kind, value: Any, memory: list[An
         array = (ctypes.c_double * len(elements))(*elements)
         attribute.floats = ctypes.addressof(array)
     else:
-        array = (abi.String * len(elements))(*(text_of(attribute.name) for attribute in elements))
+        array = (abi.String * len(elements))(*(text_of(member.name) for member in elements))
         attribute.texts = ctypes.addressof(array)
     memory.append(array)
 
