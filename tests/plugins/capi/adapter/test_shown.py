@@ -260,7 +260,7 @@ def test_tables_of_many_attributes_are_forgotten_one_day(monkeypatch):
     monkeypatch.setattr(attributes, "MOST_CACHED", 4)
     what = Shown(Foreign, 0)
     tables = [what.table(Foreign(rate)) for rate in range(10)]
-    assert len(what._table) <= 4
+    assert len(what._tables) <= 4
     assert len({table.address for table in tables}) == 10
 
 
