@@ -113,10 +113,12 @@ def test_dimensions_whose_names_stand_for_unknown_sizes_may_differ(name):
             assert loaded.run(arrays)[0].tolist() == [[3] * 5] * 2
 
 
-def test_a_generated_name_of_one_dimension_is_kept():
+def test_a_generated_name_of_one_dimension_or_with_a_given_size_is_kept():
     data = product(("unk__12", 3), (3, "unk__13"))
     with ip.load(data, shapes={"unk__12": 2, "unk__13": 1}) as loaded:
         assert [tuple(shape.shape) for shape in loaded.inputs.values()] == [(2, 3), (3, 1)]
+    with ip.load(product(("dynamic", 3), (3, "dynamic")), shapes={"dynamic": 2}) as loaded:
+        assert [tuple(shape.shape) for shape in loaded.inputs.values()] == [(2, 3), (3, 2)]
     with pytest.raises(InvalidArgumentError, match="'n' is both 2 and 3"):
         ip.load(product((1, "n"), ("n", 1)), shapes={"a": (1, 2), "b": (3, 1)})
 

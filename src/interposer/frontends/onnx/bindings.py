@@ -36,7 +36,7 @@ class Bindings:
             ParseError: an input has an unsupported type.
             InvalidArgumentError: `shapes` has an unknown name, or disagrees with the model.
         """
-        declared = _with_distinct_unknowns({value.name: _declared(value) for value in inputs})
+        declared = _with_distinct_unknowns({value.name: _declared(value) for value in inputs}, self._shapes)
         shapes = resized({name: _shape(dims) for name, dims in declared.items()}, self._shapes)
         self._check_values(declared)
         for value in inputs:
@@ -49,14 +49,21 @@ class Bindings:
                     raise InvalidArgumentError(f"shapes: {name!r} has size {dim} along axis {axis}; {size} was given")
 
 
-def _with_distinct_unknowns(declared: Mapping[str, list[int] | None]) -> dict[str, list[int] | None]:
+def _with_distinct_unknowns(
+    declared: Mapping[str, list[int] | None], given_names: Container[str]
+) -> dict[str, list[int] | None]:
     """Return the dimensions of all inputs, where two open ones have one name only if it says that they are the same.
 
     Names that exporters generate for unknown sizes, and words such as ``None``, do not say that. Dimensions that share
-    such a name are named after their input and axis instead.
+    such a name are named after their input and axis instead, unless it is one of `given_names`, to which the caller
+    gives a size.
     """
     names = Counter(dim.name for dims in declared.values() for dim in dims or () if isinstance(dim, Dim))
-    shared_names = {name for name, count in names.items() if count > 1 and name is not None and is_placeholder(name)}
+    shared_names = {
+        name
+        for name, count in names.items()
+        if count > 1 and name is not None and name not in given_names and is_placeholder(name)
+    }
     return {name: _renamed(name, dims, shared_names) for name, dims in declared.items()}
 
 
