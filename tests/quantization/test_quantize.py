@@ -65,6 +65,12 @@ def test_the_native_backend_runs_all_layers_of_an_int8_network(cpuacc):
         assert {str(item.backend) for item in model.optimized.placements} == {"CpuAcc"}
 
 
+def test_numbers_of_numpy_are_numbers():
+    network, data = image_network(), images()
+    percentile = quantize(network, data, observer="percentile", percentile=np.float32(99.5), target=np.float32(1))
+    assert percentile.text() == quantize(network, data, observer="percentile", percentile=99.5, target=1.0).text()
+
+
 def test_inputs_and_outputs_keep_their_types_unless_they_are_to_be_quantized():
     network, data = image_network(), images()
     floats, integers = quantize(network, data), quantize(network, data, keep_types=False)

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, Final, Literal
 
 from interposer.core.errors import InvalidArgumentError, did_you_mean, expect
@@ -138,7 +139,7 @@ def quantize(
     if scheme in STORAGE:
         return _stored(job, str(scheme), 32 if block_size is None else block_size, algorithm)
     chosen, corrects_bias = _scheme(scheme, algorithm, per_channel), correct_bias and algorithm != "armnn"
-    percentage = 99.99 if percentile is None else percentile
+    percentage = 99.99 if percentile is None else float(percentile)
     settings = Settings(
         chosen.name, algorithm, observer, percentage, chosen.per_channel, corrects_bias, keep_types, output_format
     )
@@ -167,7 +168,7 @@ def _check_options(
     for name, switch in switches.items():
         expect(switch, bool | None if name == "per_channel" else bool, f"{name} must be True or False")
     for name, number in ({"target": target} | dict(numbers)).items():
-        expect(number, int | float | None, f"{name} must be a number")
+        expect(number, Real | None, f"{name} must be a number")
     if numbers["percentile"] is not None and observer != "percentile":
         raise InvalidArgumentError(f"percentile is for the observer 'percentile', not for {observer!r}")
     if numbers["block_size"] is not None and scheme != "weights-int4":
