@@ -34,7 +34,7 @@ from interposer.backend import (
     WorkloadFactory,
     WorkloadInfo,
 )
-from interposer.core.errors import ExecutionError, InvalidArgumentError, LimitExceededError
+from interposer.core.errors import ExecutionError, InvalidArgumentError, LimitExceededError, OptionError
 from interposer.core.types import Array
 from interposer.ir.graph import Layer
 from interposer.ops import (
@@ -604,6 +604,12 @@ def test_auto_takes_all_backends_that_are_there(runtime: Runtime) -> None:
     np.testing.assert_array_equal(model(X), REQUESTED)
     assert model.plan is not None
     assert set(BACKENDS) <= set(model.plan.backends)
+
+
+def test_an_option_that_a_backend_does_not_have_is_refused_before_anything_is_chosen(runtime: Runtime) -> None:
+    options = OptimizerOptions(model_options={"CpuRef": {"Threads": 1}})
+    with pytest.raises(OptionError, match="backend CpuRef has no option 'Threads'"):
+        ip.load(sums_and_products(), backends="auto", options=options, runtime=runtime)
 
 
 def test_a_plan_is_saved_edited_and_replayed(runtime: Runtime, tmp_path: Any) -> None:

@@ -20,6 +20,7 @@ from interposer.core.errors import (
     InterposerError,
     InvalidArgumentError,
     LimitExceededError,
+    OptionError,
     UnsupportedLayerError,
     culprit,
     expect,
@@ -105,6 +106,7 @@ def place(
 
     Raises:
         LimitExceededError: every plan needs more memory or time than `search` allows.
+        OptionError: `options` has an option that its backend does not have.
         InterposerError: any error that `optimize` raises if no backend can run the network.
     """
     expect(network, Network, "a placement is of a Network")
@@ -493,7 +495,8 @@ class _Placer:
     def _try_all(self, plans: Mapping[str, Plan]) -> None:
         """Load the networks for these plans, by name, and estimate the time of a run of each.
 
-        The networks stay loaded for the comparison. Plans that fail, or are far too slow, are left out.
+        The networks stay loaded for the comparison. Plans that fail, or are far too slow, are left out. Options that a
+        backend does not have are errors of the caller, and raised.
         """
         for name, plan in plans.items():
             used = {*plan.layers.values()} or {plan.backends[0]}
@@ -508,6 +511,8 @@ class _Placer:
             patience, start_time = self._patience(), time.monotonic()
             try:
                 loaded_plan = self._tried(plan, patience)
+            except OptionError:
+                raise
             except InterposerError as error:
                 _log.debug("the plan %s does not run: %s", name, error)
                 self.errors.append(error)
