@@ -25,7 +25,7 @@ from interposer.backends.reference import ReferenceBackend
 from interposer.core.errors import DeadlineExceededError, ExecutionError, InvalidValueError, UnsupportedLayerError
 from interposer.isolation import CRASHED, ENABLED_AGAIN, QUARANTINED, REPLACED
 from interposer.ops import Activation, ActivationFunction
-from interposer.session import default_runtime
+from interposer.session import default_runtime, fallback
 from interposer.session.placement import Plan
 from tests.backends.engines.adapters import PLACES, engine_class
 from tests.failing import NEVER, Failing
@@ -386,6 +386,24 @@ def test_inputs_on_which_all_fail_are_not_the_fault_of_any(runtime: Runtime) -> 
     assert model.run([np.int32([0, 2])])[0].tolist() == [[0, 1], [4, 5]]
     assert placed(model) == {"gather": "F"}
     assert happened(model) == [("F", REPLACED), ("F", ENABLED_AGAIN)]
+
+
+def test_a_model_keeps_its_last_events(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fallback, "EVENTS", 3)
+    network = Network("gather")
+    table = network.add_constant_layer(np.arange(6, dtype=np.float32).reshape(3, 2))
+    index = network.add_input_layer(0, TensorInfo((2,), "int32"), name="i")
+    network.add_output_layer(0, network.add_gather_layer(table, index, axis=0, name="gather"))
+    backend = failing(runtime, "F", at=1)
+    model = ip.load(network, ["F", "CpuRef"], runtime=runtime)
+    bound = model.bind([np.int32([0, 9])])
+    for call in (partial(model.run, [np.int32([0, 9])]), bound) * 2:
+        with pytest.raises(InvalidValueError, match="indices has 9"):
+            call()
+    assert happened(model) == [("F", ENABLED_AGAIN), ("F", REPLACED), ("F", ENABLED_AGAIN)]
+    backend.at = NEVER
+    bound.inputs["i"][1] = 2
+    assert bound()[0].tolist() == model.run([np.int32([0, 2])])[0].tolist() == [[0, 1], [4, 5]]
 
 
 def test_without_leave_the_first_failure_is_an_error(runtime: Runtime) -> None:

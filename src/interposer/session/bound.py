@@ -8,7 +8,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 
-from interposer.backend import BackendEvent
 from interposer.core.dlpack import shared_array
 from interposer.core.errors import (
     BindingError,
@@ -27,15 +26,11 @@ __all__ = ["BoundRun"]
 
 
 class RunsOnArrays(Protocol):
-    """A model, as far as `BoundRun` needs it: a runtime, the events of backends, and methods to run and to import."""
+    """A model, as far as `BoundRun` needs it: a runtime, and methods to run and to import."""
 
     @property
     def runtime(self) -> Runtime:
         """The runtime that the model is loaded in."""
-
-    @property
-    def events(self) -> Sequence[BackendEvent]:
-        """The failures of backends so far."""
 
     def run(self, inputs: Any, outputs: Any) -> Any:
         """Run the model once; inputs and outputs are arrays by name or in order, or imported tensors."""
@@ -64,14 +59,15 @@ class BoundRun:
         inputs: Mapping[str, Any],
         outputs: Sequence[Any],
         is_replaced: Callable[[ExecutionError | UnknownNetworkError, int], bool],
+        num_events: Callable[[], int],
     ) -> None:
         self.inputs = inputs
         self.outputs: list[Array] = [shared_array(output, f"output {index}") for index, output in enumerate(outputs)]
-        self._model, self._is_replaced = model, is_replaced
+        self._model, self._is_replaced, self._num_events = model, is_replaced, num_events
         self._imports: tuple[ImportedTensors, ImportedTensors] | None = None
         self._closed = False
         self.before_each: Callable[[], bool] | None = None
-        self._events = len(model.events)  # read before the arrays are imported for the current placement
+        self._events = num_events()  # read before the arrays are imported for the current placement
         with suppress(MemoryImportError):
             self._import()
         self._quick = self._bound()
@@ -100,7 +96,7 @@ class BoundRun:
         """Run through `Model.run`, and bind the arrays to the current placement of the model."""
         if self._closed:
             raise InvalidArgumentError("this bound run is closed; bind the model again")
-        events_before = len(self._model.events)
+        events_before = self._num_events()
         try:
             self._model.run(*(self._imports or (self.inputs, self.outputs)))
         except BindingError:

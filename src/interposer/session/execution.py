@@ -66,7 +66,7 @@ class Execution:
                 tensors.check(variants, kind)
         arrays = input_arrays(variants.blueprint.inputs, inputs) if imported_inputs is None else imported_inputs.arrays
         while True:
-            events_before = len(variants.choice.events)
+            events_before = variants.choice.num_events
             try:
                 return self._run_once(arrays, imported_inputs, outputs, control(), disabled)
             except RunCancelledError:

@@ -31,6 +31,8 @@ __all__ = ["AUTO", "Choice", "asks_to_measure", "chosen_ids"]
 
 AUTO: Final = "auto"
 """The pseudo backend id that requests the fastest combination of all backends, found by measuring."""
+EVENTS: Final = 1000
+"""The number of events that a model keeps; the oldest are dropped first."""
 MOST_LINES: Final = 10
 """The most lines in the log per minute about one kind of event of one backend."""
 _log = logging.getLogger("interposer.session")
@@ -99,7 +101,8 @@ class Choice:
         if asks_to_measure(ids, options):
             options = replace(options or OptimizerOptions(), placement="measured")
             ids = None if _is_auto(ids) else ids
-        self.events: list[BackendEvent] = []
+        self.events: tuple[BackendEvent, ...] = ()
+        self.num_events = 0
         self._backends = ids
         self._options = options
         self.disabled: frozenset[str] = frozenset()
@@ -125,7 +128,8 @@ class Choice:
         """
         forked = copy(self)
         forked.plan = self.used_plan
-        forked.events, forked._quarantined, forked._faulty = [], dict(self._quarantined), set(self._faulty)
+        forked.num_events = 0
+        forked.events, forked._quarantined, forked._faulty = (), dict(self._quarantined), set(self._faulty)
         forked._times, forked._is_fork = {}, True
         return forked
 
@@ -256,7 +260,8 @@ class Choice:
                 self._record(BackendEvent(failure.backend, REPLACED, text, failure.layer))
 
     def _record(self, event: BackendEvent) -> None:
-        self.events.append(event)
+        self.events = (*self.events, event)[-EVENTS:]
+        self.num_events += 1
         self.runtime.registry.record(event)
 
 

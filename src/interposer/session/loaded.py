@@ -197,7 +197,7 @@ class LoadedVariants:
         """
         if isinstance(error, InvalidValueError) or (isinstance(error, ExecutionError) and error.overwrites):
             return False
-        return self.do_without(error) or len(self.choice.events) > events_before
+        return self.do_without(error) or self.choice.num_events > events_before
 
     def check_repeatable(
         self,

@@ -206,7 +206,10 @@ class Model:
 
     @property
     def events(self) -> tuple[BackendEvent, ...]:
-        """The events of backends that this model stopped using, with reasons; see also `Runtime.events`."""
+        """The last thousand events of backends that this model stopped using, or uses again, with reasons.
+
+        See also `Runtime.events`.
+        """
         return tuple([*self._choice.events, *(event for relative in self._relatives for event in relative.events)])
 
     @property
@@ -389,7 +392,8 @@ class Model:
                 depends on data.
             InterposerError: any error that `run` raises before it runs the network.
         """
-        return BoundRun(self, *self._execution.tensors_to_bind(inputs, outputs), self._loaded.is_replaced)
+        tensors = self._execution.tensors_to_bind(inputs, outputs)
+        return BoundRun(self, *tensors, self._loaded.is_replaced, lambda: self._choice.num_events)
 
     def run(
         self,
@@ -445,7 +449,7 @@ class Model:
         if profile is not None or signature is not None or (active_marks and is_unmarked()):
             return self._run_observed(inputs, outputs, deadline, signature, profile, named)
         failure: InterposerError | None = None
-        path, disabled, events_before = self._loaded.fast_path, self._choice.disabled, len(self._choice.events)
+        path, disabled, events_before = self._loaded.fast_path, self._choice.disabled, self._choice.num_events
         if path is not None and deadline is None and (inputs is None or not named):
             feeds = named if inputs is None else inputs
             direct = None if active_marks else path.recorded if active else path.direct
