@@ -144,6 +144,17 @@ def test_linear_machines(transform):
     agree(learner("LinearClassifier", X, outputs=2, post_transform=transform, **names, **numbers), X)
 
 
+def test_a_linear_classifier_has_a_score_for_each_intercept():
+    numbers = {"intercepts": [0.5, -0.5, 0.1], "classlabels_ints": [3, 5, 7]}
+    surplus = RNG.normal(size=18).tolist()
+    found, scores = ours(learner("LinearClassifier", X, outputs=2, coefficients=surplus, **numbers), X)
+    expected = X @ np.reshape(surplus[:9], (3, 3)).T + [0.5, -0.5, 0.1]
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-5)
+    assert found.tolist() == np.array([3, 5, 7])[expected.argmax(1)].tolist()
+    with pytest.raises(ParseError, match="it has 8 coefficients; expected 3 x 3"):
+        load(learner("LinearClassifier", X, outputs=2, coefficients=surplus[:8], **numbers))
+
+
 @pytest.mark.parametrize("kind", ["LINEAR", "RBF", "POLY", "SIGMOID"])
 def test_support_vector_machines_for_numbers(kind):
     vectors, coefficients = RNG.normal(size=(4, 3)), RNG.normal(size=4)

@@ -27,11 +27,11 @@ __all__ = ["kernel_values"]
 _ML: Final = "ai.onnx.ml"
 
 
-def _linear(node: Node, count: int) -> Value:
+def _linear(node: Node, count: int, coefficients: Sequence[float]) -> Value:
     """Return `count` scores of a linear model for each row of features: features times coefficients plus intercepts."""
     x = features(node)
     dtype = x.known.dtype.numpy
-    weights = np.array(node.numbers("coefficients"), dtype).reshape(count, -1)
+    weights = np.array(coefficients, dtype).reshape(count, -1)
     intercepts = np.array(node.numbers("intercepts", ()), dtype)
     bias = node.constant(intercepts) if intercepts.size else None
     return node.step(FullyConnected(transpose_weight_matrix=True), x, node.constant(weights), bias)
@@ -40,19 +40,24 @@ def _linear(node: Node, count: int) -> Value:
 @operator("LinearRegressor", domain=_ML)
 def linear_regressor(node: Node) -> Value:
     """Convert LinearRegressor: one weighted sum for each target."""
-    return transformed(node, _linear(node, node.integer("targets", 1)), node.text("post_transform", "NONE"))
+    scores = _linear(node, node.integer("targets", 1), node.numbers("coefficients"))
+    return transformed(node, scores, node.text("post_transform", "NONE"))
 
 
 @operator("LinearClassifier", domain=_ML)
 def linear_classifier(node: Node) -> Sequence[Value]:
     """Convert LinearClassifier.
 
-    With two classes but coefficients for one, the other class has the opposite score.
+    Each intercept stands for a score, and coefficients beyond those of the scores have no effect. With two classes but
+    coefficients for one, the other class has the opposite score.
     """
     class_labels, transform = labels(node), node.text("post_transform", "NONE")
     width = node.known(node.info(0).shape[-1], "number of features")
-    num_scores = len(node.numbers("coefficients")) // max(1, width)
-    scores = _linear(node, num_scores)
+    coefficients = node.numbers("coefficients")
+    num_scores = len(node.numbers("intercepts", ())) or len(coefficients) // max(1, width)
+    if len(coefficients) < num_scores * width:
+        raise ParseError(f"it has {len(coefficients)} coefficients; expected {num_scores} x {width}")
+    scores = _linear(node, num_scores, coefficients[: num_scores * width])
     if num_scores > 1:
         return [label(node, class_labels, scores), transformed(node, scores, transform)]
     return [label_above(node, class_labels, scores, 0.0), transformed(node, opposites(node, scores), transform)]
