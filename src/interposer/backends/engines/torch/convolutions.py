@@ -6,7 +6,7 @@ from typing import Any
 
 from interposer.backends.engines.engine import RefusedError
 from interposer.backends.engines.torch.package import functional, torch
-from interposer.backends.engines.torch.table import Function, kind_of, makes
+from interposer.backends.engines.torch.table import Function, in_float32, kind_of, makes
 from interposer.core.types import DataLayout
 from interposer.ir.graph import Layer
 from interposer.ops import (
@@ -114,7 +114,7 @@ def transpose_convolution(op: TransposeConvolution2d, layer: Layer) -> Function:
         output = _padded(output[:, :, op.pad_top : cropped_ends[0], op.pad_left : cropped_ends[1]], zeros_to_append)
         return output if bias is None else output + bias.view(1, -1, 1, 1)
 
-    return _with_channels_first(op.data_layout, compute)
+    return _with_channels_first(op.data_layout, in_float32(compute, kind_of(layer.values[0])))
 
 
 def _crop(op: TransposeConvolution2d, layer: Layer) -> tuple[list[int], list[int]]:
@@ -164,7 +164,8 @@ def pooling(op: Pooling2d, layer: Layer) -> Function:
     kind = getattr(torch, str(kind_of(layer.values[0])))
     mean = _mean(counts, pads, options, row_window.size * columns.size, kind)
     if op.pool_type is PoolingAlgorithm.L2:
-        return _with_channels_first(op.data_layout, lambda x: torch.sqrt(mean(torch.square(x))))
+        norm = in_float32(lambda x: torch.sqrt(mean(torch.square(x))), kind_of(layer.values[0]))
+        return _with_channels_first(op.data_layout, norm)
     return _with_channels_first(op.data_layout, mean)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from interposer.backends.engines.engine import RefusedError
 from interposer.backends.engines.torch.package import functional, torch
-from interposer.backends.engines.torch.table import ANY, FLOATS, NUMBERS, Function, kind_of, makes
+from interposer.backends.engines.torch.table import ANY, FLOATS, NUMBERS, Function, in_float32, kind_of, makes
 from interposer.core.types import DataType, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.ops import (
@@ -164,13 +164,17 @@ def softmax(op: Softmax, layer: Layer) -> Function:
     """Return the torch softmax, with the scores multiplied by beta if it is not 1."""
     if _is_wide(layer.output_infos[0]):
         raise RefusedError("torch does not compute exponentials from lookup tables as TFLite does")
-    return lambda x: torch.softmax(x if op.beta == 1 else x * op.beta, op.axis)
+    if op.beta == 1:
+        return lambda x: torch.softmax(x, op.axis)
+    return in_float32(lambda x: torch.softmax(x * op.beta, op.axis), kind_of(layer.values[0]))
 
 
 @makes(LogSoftmax)
 def log_softmax(op: LogSoftmax, layer: Layer) -> Function:
     """Return the torch log-softmax."""
-    return lambda x: torch.log_softmax(x if op.beta == 1 else x * op.beta, op.axis)
+    if op.beta == 1:
+        return lambda x: torch.log_softmax(x, op.axis)
+    return in_float32(lambda x: torch.log_softmax(x * op.beta, op.axis), kind_of(layer.values[0]))
 
 
 @makes(ElementwiseBinary, Addition, Subtraction, Multiplication, Division, Maximum, Minimum, types=NUMBERS)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from interposer.backends.engines.engine import RefusedError
 from interposer.backends.engines.torch.package import functional, torch
-from interposer.backends.engines.torch.table import FLOATS, NUMBERS, Function, kind_of, makes
+from interposer.backends.engines.torch.table import FLOATS, NUMBERS, Function, in_float32, kind_of, makes
 from interposer.core.types import DataLayout
 from interposer.ir.graph import Layer
 from interposer.ops import (
@@ -85,7 +85,7 @@ def reduce(op: Mean | Reduce, layer: Layer) -> Function:
     if not axes or 0 in info.shape:
         raise RefusedError("there is nothing to reduce")
     function, keep = _reductions()[operation], op.keep_dims
-    return lambda x: function(x, axes, keep)
+    return in_float32(lambda x: function(x, axes, keep), kind)
 
 
 @makes(ArgMinMax, types=FLOATS)
@@ -137,7 +137,7 @@ def instance_normalization(op: InstanceNormalization, layer: Layer) -> Function:
         normalized = normalized if gamma is None else normalized * gamma.reshape(shape)
         return normalized if beta is None else normalized + beta.reshape(shape)
 
-    return compute
+    return in_float32(compute, kind_of(layer.values[0]))
 
 
 @makes(LayerNormalization)

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from interposer.backend import Op
 from interposer.backends.engines.engine import RefusedError
+from interposer.backends.engines.torch.package import torch
 from interposer.core.types import DataType
 from interposer.ir.graph import Layer, Value
 
@@ -19,6 +20,7 @@ __all__ = [
     "NUMBERS",
     "Function",
     "computes_in_floats",
+    "in_float32",
     "kind_of",
     "makes",
     "only_moves",
@@ -119,6 +121,20 @@ def _is_moved(layer: Layer) -> bool:
 def kind_of(value: Value) -> DataType:
     """Return the type in which a tensor is computed: float32 for a quantized tensor."""
     return DataType.FLOAT32 if value.known.is_quantized else value.known.dtype
+
+
+def in_float32(function: Function, kind: DataType) -> Function:
+    """Return a function of tensors of `kind` that computes float16 and bfloat16 in float32, and rounds the result.
+
+    It is used where intermediate results, such as squares and sums, may overflow although the result does not.
+    """
+    if kind not in _HALVES:
+        return function
+    half = getattr(torch, str(kind))
+    return lambda *tensors: function(*(None if x is None else x.float() for x in tensors)).to(half)
+
+
+_HALVES: Final = frozenset({DataType.FLOAT16, DataType.BFLOAT16})
 
 
 def torch_function(layer: Layer) -> Function:
