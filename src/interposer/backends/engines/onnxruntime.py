@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -93,10 +94,17 @@ class OnnxRuntime(Engine):
         return _Session(bytes(pieces[1]), inputs, outputs, options | {"graph_optimization": "disabled"})
 
 
-def _unknown_provider(name: str) -> list[str]:
+@cache
+def _package() -> Any:
+    """Return the package onnxruntime; its telemetry is off, unless the user has set the environment variable for it."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime  # noqa: PLC0415 - optional, and slow to import
 
-    available = onnxruntime.get_available_providers()
+    return onnxruntime
+
+
+def _unknown_provider(name: str) -> list[str]:
+    available = _package().get_available_providers()
     hint = did_you_mean(name, available)
     return [] if name in available else [f"ONNX Runtime here has no {name!r}{hint} (it has {', '.join(available)})"]
 
@@ -141,22 +149,18 @@ class _Session(Executable):
     @classmethod
     def of(cls, part: OnnxPart, options: dict[str, Any]) -> _Session:
         """Return a session of a subgraph's model, which shares the memory of its large constants."""
-        import onnxruntime  # noqa: PLC0415
-
         model, constants = part.model, part.constants
         try:
-            values = {name: _shared(onnxruntime, model, name, array) for name, array in constants.items()}
+            values = {name: _shared(model, name, array) for name, array in constants.items()}
         except Exception as error:  # ONNX Runtime's exceptions have no common base class
             raise RefusedError(f"ONNX Runtime refuses it: {shortened(_text(error))}") from error
         inputs, outputs = _signature(model.graph.input), _signature(model.graph.output)
         return cls(model.SerializeToString(), inputs, outputs, options, constants, values)
 
     def _new_session(self, settings: Any) -> Any:
-        import onnxruntime  # noqa: PLC0415
-
         settings.add_external_initializers(list(self._values), list(self._values.values()))
         providers = list(dict.fromkeys([self._options["provider"], _ON_PROCESSOR]))
-        return onnxruntime.InferenceSession(self._model, settings, providers=providers)
+        return _package().InferenceSession(self._model, settings, providers=providers)
 
     def exported(self) -> Sequence[bytes] | None:
         """Return the inputs and outputs of the model, and the optimized model; None if it cannot be written."""
@@ -262,13 +266,11 @@ def _signature(values: Any) -> list[_Port]:
 
 
 def _settings(options: dict[str, Any]) -> Any:
-    import onnxruntime  # noqa: PLC0415
-
-    session_options = onnxruntime.SessionOptions()
+    session_options = _package().SessionOptions()
     session_options.log_severity_level = _SILENT
     session_options.intra_op_num_threads = options["threads"] or thread_budget()
     session_options.inter_op_num_threads = 1
-    levels = onnxruntime.GraphOptimizationLevel
+    levels = _package().GraphOptimizationLevel
     session_options.graph_optimization_level = getattr(levels, f"ORT_{_LEVELS[options['graph_optimization']]}")
     session_options.add_session_config_entry("session.intra_op.allow_spinning", str(int(options["spinning"])))
     return session_options
@@ -282,16 +284,16 @@ _LEVELS: Final = {
 }
 
 
-def _shared(onnxruntime: Any, model: Any, name: str, array: Array) -> Any:
+def _shared(model: Any, name: str, array: Array) -> Any:
     """Return a constant as an `OrtValue` that shares the array's memory if the array is contiguous.
 
-    `onnxruntime` is the module; `name` is the constant's name in `model`, where its ONNX type is declared.
+    `name` is the constant's name in `model`, where its ONNX type is declared.
     """
     contiguous = np.ascontiguousarray(array)
     code = next(tensor.data_type for tensor in model.graph.initializer if tensor.name == name)
     if contiguous.dtype.kind in "iufb":
-        return onnxruntime.OrtValue.ortvalue_from_numpy(contiguous)
-    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(contiguous, code)
+        return _package().OrtValue.ortvalue_from_numpy(contiguous)
+    return _package().OrtValue.ortvalue_from_numpy_with_onnx_type(contiguous, code)
 
 
 def _text(error: Exception) -> str:
