@@ -23,6 +23,7 @@ from tools.armnn_layers import armnn_page  # noqa: E402
 from tools.builders import builders_stub  # noqa: E402
 from tools.declarations import docstring_sections, first_line, shipped  # noqa: E402
 from tools.pages import environment_page, errors_page, family_page, operators_index  # noqa: E402
+from tools.recordings import with_recordings  # noqa: E402
 from tools.tensorflow_operators import tensorflow_page  # noqa: E402
 from tools.tflite_operators import tflite_page  # noqa: E402
 from tools.torch_operators import torch_page  # noqa: E402
@@ -81,6 +82,7 @@ def generated() -> dict[str, str]:
         "docs/reference/tflite.md": tflite_page(),
         "docs/reference/torch.md": torch_page(),
     }
+    files |= {path: with_recordings(text) for path in ("docs/engines.md",) if (text := _read(path)) is not None}
     files |= headers({path: text for path in HEADERS if (text := _read(path)) is not None})
     families = [(family, list(group)) for family, group in groupby(shipped(), key=lambda op: op.family)]
     files |= {f"docs/reference/operators/{family}.md": family_page(family, group) for family, group in families}

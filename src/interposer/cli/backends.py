@@ -28,7 +28,7 @@ def execute(args: argparse.Namespace) -> None:
     if args.json:
         write_json([_to_dict(record, plugin_record, runtime) for record, plugin_record in _records(runtime)])
     else:
-        _print([_row(record) for record, _ in _records(runtime)])
+        _print([_row(record, _remark(record, runtime)) for record, _ in _records(runtime)])
 
 
 def _print(rows: list[tuple[str, ...]]) -> None:
@@ -62,7 +62,8 @@ def _records(runtime: Runtime) -> Iterator[tuple[BackendRecord, DynamicBackendRe
 
 def _to_dict(record: BackendRecord, plugin_record: DynamicBackendRecord | None, runtime: Runtime) -> dict[str, Any]:
     if plugin_record is None:
-        return record.to_dict()
+        remark = _remark(record, runtime)
+        return record.to_dict() | ({"remark": remark} if remark else {})
     plugin = plugin_record.to_dict()
     plugin_keys = ("file", "path", "library", "state", "step", "sha256")
     declared = getattr(runtime.registry.get(record.id), "declared_options", ()) if record.available else ()
@@ -73,10 +74,16 @@ def _to_dict(record: BackendRecord, plugin_record: DynamicBackendRecord | None, 
     return record.to_dict() | facts
 
 
-def _row(record: BackendRecord) -> tuple[str, ...]:
+def _remark(record: BackendRecord, runtime: Runtime) -> str:
+    """Return the remark of an engine, for example about its version; empty if the backend has none."""
+    remark: str = getattr(runtime.registry.get(record.id), "remark", "") if record.available else ""
+    return remark
+
+
+def _row(record: BackendRecord, remark: str) -> tuple[str, ...]:
     capabilities = ", ".join(_capability(name, value) for name, value in record.capabilities if value is not False)
     available = "yes" if record.available else "no"
-    details = capabilities if record.available else record.reason
+    details = "; ".join(filter(None, (remark, capabilities))) if record.available else record.reason
     return record.id or "-", available, record.version, record.source, details
 
 

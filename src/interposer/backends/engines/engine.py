@@ -9,7 +9,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,6 +37,7 @@ from interposer.backend import (
 from interposer.backends.engines.engine_options import Chosen, Option, chosen
 from interposer.backends.engines.memory import bytes_of, largest_moment
 from interposer.backends.engines.profiles import EngineProfiles, EngineStep
+from interposer.backends.engines.recorded import Recording
 from interposer.backends.engines.values import ValueCheck, checks_of, refused_value
 from interposer.core.errors import BackendContractError, OptionError
 from interposer.core.types import Array, DataType, TensorInfo
@@ -176,6 +177,17 @@ class Engine(Backend):
         except PackageNotFoundError:  # for example, built from source
             return ""
 
+    @cached_property
+    def recording(self) -> Recording:
+        """What was recorded of the engine's results for extreme values; wrong layers are refused."""
+        return Recording.of(self.id)
+
+    @property
+    def remark(self) -> str:
+        """Return for which version the wrong layers were recorded, if another one is installed; empty otherwise."""
+        recorded = self.recording.version
+        return "" if self.version == recorded else f"its known errors were recorded for {recorded or 'no version'}"
+
     @abstractmethod
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
         """Return the reasons why the engine cannot run a layer, as far as they are known without compiling it.
@@ -291,7 +303,8 @@ class Engine(Backend):
         return [Support.of(known_refusals[layer] or self._reasons.of(cache_keys[layer], layer)) for layer in view]
 
     def _known_refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        return _border_refusals(layer, self.types) or self.refusals(layer, options)
+        refusals = _border_refusals(layer, self.types) or self.refusals(layer, options)
+        return refusals or self.recording.reasons(layer)
 
     def _try_each(self, view: SubgraphView, layers: list[Layer], options: dict[str, Any]) -> dict[Layer, str]:
         """Return the reason why the engine cannot run each layer, by layer; an empty text for a layer that it can run.

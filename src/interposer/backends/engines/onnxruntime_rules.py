@@ -23,6 +23,7 @@ from interposer.ops import (
     GridSample,
     GridSampleMode,
     GruSequence,
+    IntegerConvolution2d,
     LstmSequence,
     MeanVarianceNormalization,
     Quantize,
@@ -138,6 +139,13 @@ def _grid(op: GridSample, inputs: Infos, outputs: Outputs) -> str | None:
 @RULES(GruSequence, LstmSequence)
 def _no_doubles(op: GruSequence | LstmSequence, inputs: Infos, outputs: Outputs) -> str | None:
     return "ONNX Runtime fails on float64" if _is(inputs[0], _DOUBLE) else None
+
+
+@RULES(IntegerConvolution2d)
+def _zero_points(op: IntegerConvolution2d, inputs: Infos, outputs: Outputs) -> str | None:
+    zero_points = inputs[3]
+    has_several = zero_points is not None and zero_points.is_ranked and zero_points.num_elements != 1
+    return "ONNX Runtime fails on several zero points of the weights" if has_several else None
 
 
 @RULES(MeanVarianceNormalization, RmsNormalization)

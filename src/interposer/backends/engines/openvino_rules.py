@@ -82,10 +82,11 @@ def _saturates(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
     return f"OpenVINO clamps results of {outputs[0].dtype} instead of wrapping them" if wraps else None
 
 
-@RULES(ElementwiseBinary, ElementwiseUnary, Addition, Subtraction, Multiplication)
+@RULES()
 def _narrow(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
-    is_wide = outputs[0].dtype in _WIDE
-    return f"OpenVINO computes {outputs[0].dtype} in 32 bits" if is_wide else None
+    """Refuse quantized integers of 64 bits; for other integers, `Recording` has what OpenVINO computes wrongly."""
+    wide = next((info for info in (*inputs[:1], *outputs) if info and info.is_quantized and info.dtype in _WIDE), None)
+    return f"OpenVINO computes quantized {wide.dtype} in 32 bits" if wide else None
 
 
 @RULES(Convolution2d)
