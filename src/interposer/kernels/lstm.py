@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from interposer.kernels.recurrent import (
     real_valued,
     reals,
     sides,
+    states_as_stored,
     store_all,
     time_first,
     zeros_unless,
@@ -102,7 +104,8 @@ class _Outcome(NamedTuple):
 class _Cell(NamedTuple):
     """The weights and attributes of an LSTM in one direction, with which `run` computes it.
 
-    Without an input gate, 1 minus the forget gate is used. A bound of 0 means none.
+    Without an input gate, 1 minus the forget gate is used. A bound of 0 means none. `stored_output` and `stored_cell`
+    round a state as the result stores it.
     """
 
     input: _Gate | None
@@ -115,9 +118,17 @@ class _Cell(NamedTuple):
     cell_bound: float
     projection_bound: float
     rounded: Function
+    stored_output: Function
+    stored_cell: Function
 
     @classmethod
-    def of(cls, operands: Reals, op: Lstm | UnidirectionalSequenceLstm | BidirectionalSequenceLstm) -> _Cell:
+    def of(
+        cls,
+        operands: Reals,
+        op: Lstm | UnidirectionalSequenceLstm | BidirectionalSequenceLstm,
+        stored: Mapping[str, Function],
+        direction: str = "",
+    ) -> _Cell:
         return cls(
             None if operands["input_to_input_weights"] is None else _Gate.of(operands, "input"),
             _Gate.of(operands, "forget"),
@@ -129,6 +140,8 @@ class _Cell(NamedTuple):
             op.clipping_thres_cell,
             op.clipping_thres_proj,
             rounded_rows(op.activation_rounding),
+            stored[f"{direction}output_state"],
+            stored[f"{direction}cell_state"],
         )
 
     def run(self, x: Array, aux: Array | None, operands: Reals) -> _Outcome:
@@ -145,8 +158,8 @@ class _Cell(NamedTuple):
         step_outputs = np.empty((*x.shape[:2], output_size), gate_products[0].dtype)
         gate_values: tuple[Array, ...] = ()
         for step, step_products in enumerate(zip(*gate_products, strict=True)):
-            output, cell, gate_values = self._step(step_products, output, cell)
-            step_outputs[step] = output
+            step_outputs[step], cell, gate_values = self._step(step_products, output, cell)
+            output = self.stored_output(step_outputs[step])
         return _Outcome(step_outputs, output, cell, gate_values)
 
     def _step(
@@ -157,7 +170,7 @@ class _Cell(NamedTuple):
         forget_gate = _sigmoid(self.forget.sum(of_forget, output, cell))
         input_gate = 1 - forget_gate if self.input is None else _sigmoid(self.input.sum(of_input[0], output, cell))
         candidate = self.function(self.cell.sum(of_cell, output, cell))
-        cell = _bounded(forget_gate * cell + input_gate * candidate, self.cell_bound)
+        cell = self.stored_cell(_bounded(forget_gate * cell + input_gate * candidate, self.cell_bound))
         output_gate = _sigmoid(self.output.sum(of_output, output, cell))
         gates = (
             (candidate, forget_gate, output_gate)
@@ -183,8 +196,9 @@ def _bounded(x: Array, bound: float) -> Array:
 def lstm(op: Lstm, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
     """Compute `Lstm` as a sequence of one step; the first result, the scratch tensor, receives the gates."""
     operands = reals(arrays, info, prepared)
-    outcome = _Cell.of(operands, op).run(needed(operands, "input")[np.newaxis], None, operands)
-    store_all((np.concatenate(outcome.gates, axis=-1), outcome.output, outcome.cell, outcome.output), info, out)
+    cell = _Cell.of(operands, op, states_as_stored(op, info))
+    outcome = cell.run(needed(operands, "input")[np.newaxis], None, operands)
+    store_all((np.concatenate(outcome.gates, axis=-1), outcome.output, outcome.cell, outcome.outputs[0]), info, out)
 
 
 @kernel(UnidirectionalSequenceLstm, quantized=True, dtypes=INTEGER_TYPES, when=(*INTEGER_RULES, tanh_only))
@@ -214,7 +228,8 @@ def unidirectional_sequence_lstm(
 ) -> None:
     """Compute `UnidirectionalSequenceLstm` step by step on float values."""
     operands = reals(arrays, info, prepared)
-    outcome = _Cell.of(operands, op).run(time_first(needed(operands, "input"), op.time_major), None, operands)
+    cell = _Cell.of(operands, op, states_as_stored(op, info))
+    outcome = cell.run(time_first(needed(operands, "input"), op.time_major), None, operands)
     store_all((time_first(outcome.outputs, op.time_major), outcome.output, outcome.cell), info, out)
 
 
@@ -232,7 +247,8 @@ def bidirectional_sequence_lstm(
     outcomes = []
     for direction, (x, aux) in zip(("forward", "backward"), inputs, strict=True):
         direction_operands = direction_of(operands, direction)
-        outcomes.append(_Cell.of(direction_operands, op).run(x, aux, direction_operands))
+        cell = _Cell.of(direction_operands, op, states_as_stored(op, info), f"{direction}_")
+        outcomes.append(cell.run(x, aux, direction_operands))
     outputs, *backward_outputs = joined(outcomes[0].outputs, outcomes[1].outputs, op.time_major, op.merge_outputs)
     states = [state for outcome in outcomes for state in (outcome.output, outcome.cell)]
     store_all((outputs, *states, *backward_outputs), info, out)

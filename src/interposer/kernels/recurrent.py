@@ -1,7 +1,8 @@
 """Kernels of the recurrent layers without gates, and what all recurrent kernels have in common.
 
 They compute with float values. Narrow floats are converted to float32, and quantized tensors, such as the 8-bit weights
-of a float layer, are dequantized.
+of a float layer, are dequantized. A quantized state is rounded and clamped in every step, before it is used again, so
+that a sequence gives the results of its steps one by one.
 """
 
 from __future__ import annotations
@@ -12,9 +13,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from interposer.core.types import FLOATS, Array, DataType
+from interposer.core.schema import Op
+from interposer.core.types import FLOATS, Array, DataType, TensorInfo
 from interposer.kernels.dynamic_range import rounded_rows
-from interposer.kernels.fixedpoint import clamp_to, multiply_by_quantized_multiplier, quantize_multiplier
+from interposer.kernels.fixedpoint import (
+    clamp_to,
+    dequantize,
+    multiply_by_quantized_multiplier,
+    quantize,
+    quantize_multiplier,
+)
 from interposer.kernels.quantized_functions import quantized_bounds
 from interposer.kernels.real import precisely, real, store
 from interposer.kernels.reference import kernel
@@ -33,6 +41,7 @@ __all__ = [
     "real_valued",
     "reals",
     "sides",
+    "states_as_stored",
     "store_all",
     "time_first",
     "zeros_unless",
@@ -58,15 +67,39 @@ _BOUNDS: Final = {
 }
 
 
-def real_valued(op: object, info: KernelInfo) -> str | None:
-    """Return why a tensor is refused: all but the sequence lengths must be floats or quantized; None if they are."""
-    named_results = [(f"output {index}", tensor) for index, tensor in enumerate(info.outputs)]
-    for name, tensor in (*zip(info.names, info.inputs, strict=False), *named_results):
+def real_valued(op: Op, info: KernelInfo) -> str | None:
+    """Return why a tensor is refused: all but the sequence lengths must be floats or quantized; None if they are.
+
+    States must have one scale, as they are rounded in each step.
+    """
+    results = [(declared.name, tensor) for declared, tensor in zip(op.results, info.outputs, strict=False)]
+    for name, tensor in (*zip(info.names, info.inputs, strict=False), *results):
         if tensor is None or name == "sequence_lengths":
             continue
         if not (tensor.dtype in FLOATS or tensor.is_quantized):
             return f"{name} is {tensor.dtype}; takes floats and quantized tensors"
+        if name.endswith("state_out") and tensor.quantization is not None and tensor.quantization.per_axis:
+            return f"{name} has scales along axis {tensor.quantization.axis}; takes states with one scale"
     return None
+
+
+def states_as_stored(op: Op, info: KernelInfo) -> dict[str, Function]:
+    """Return for each state, by name without its ``_out``, a function that rounds its values as the result stores them.
+
+    Values of a quantized state are rounded and clamped to its type; floats are returned as they are.
+    """
+    return {
+        declared.name.removesuffix("_out"): _as_stored(tensor)
+        for declared, tensor in zip(op.results, info.outputs, strict=False)
+        if declared.name.endswith("state_out")
+    }
+
+
+def _as_stored(info: TensorInfo) -> Function:
+    quantization = info.quantization
+    if quantization is None:
+        return lambda x: x
+    return lambda x: dequantize(quantize(x, quantization, info.dtype), quantization).astype(x.dtype)
 
 
 def converted(op: object, info: KernelInfo) -> Reals:
@@ -115,7 +148,10 @@ def needed(operands: Reals, name: str) -> Array:
 
 
 class _Cell(NamedTuple):
-    """The weights and the activation of one direction of a recurrent layer without gates, which `run` computes."""
+    """The weights and the activation of one direction of a recurrent layer without gates, which `run` computes.
+
+    `rounded` rounds the rows of a dynamic range layer, and `stored` rounds a state as the result stores it.
+    """
 
     weights: Array
     recurrent_weights: Array
@@ -123,9 +159,12 @@ class _Cell(NamedTuple):
     aux_weights: Array | None
     function: Function
     rounded: Function
+    stored: Function
 
     @classmethod
-    def of(cls, operands: Reals, op: Rnn | UnidirectionalSequenceRnn | BidirectionalSequenceRnn) -> _Cell:
+    def of(
+        cls, operands: Reals, op: Rnn | UnidirectionalSequenceRnn | BidirectionalSequenceRnn, stored: Function
+    ) -> _Cell:
         return cls(
             needed(operands, "weights"),
             needed(operands, "recurrent_weights"),
@@ -133,6 +172,7 @@ class _Cell(NamedTuple):
             operands.get("aux_weights"),
             FUSED[op.activation_func],
             rounded_rows(op.activation_rounding),
+            stored,
         )
 
     def run(self, x: Array, aux: Array | None, state: Array | None) -> tuple[Array, Array]:
@@ -147,8 +187,8 @@ class _Cell(NamedTuple):
         state = zeros_unless(state, x.shape[1], len(self.bias))
         outputs = np.empty_like(input_products)
         for step, step_products in enumerate(input_products):
-            state = self.function(step_products + self.rounded(state) @ self.recurrent_weights.T)
-            outputs[step] = state
+            outputs[step] = self.function(step_products + self.rounded(state) @ self.recurrent_weights.T)
+            state = self.stored(outputs[step])
         return outputs, state
 
 
@@ -157,8 +197,9 @@ def rnn(op: Rnn, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...]
     """Compute `Rnn` as a sequence of one step."""
     operands = reals(arrays, info, prepared)
     x = needed(operands, "input")[np.newaxis]
-    _, state = _Cell.of(operands, op).run(x, None, operands["hidden_state_in"])
-    store_all((state, state), info, out)
+    stored = states_as_stored(op, info)["hidden_state"]
+    outputs, state = _Cell.of(operands, op, stored).run(x, None, operands["hidden_state_in"])
+    store_all((state, outputs[0]), info, out)
 
 
 @kernel(UnidirectionalSequenceRnn, when=real_valued)
@@ -172,7 +213,8 @@ def unidirectional_sequence_rnn(
     """Compute `UnidirectionalSequenceRnn` step by step."""
     operands = reals(arrays, info, prepared)
     x = time_first(needed(operands, "input"), op.time_major)
-    outputs, state = _Cell.of(operands, op).run(x, None, operands["hidden_state_in"])
+    stored = states_as_stored(op, info)["hidden_state"]
+    outputs, state = _Cell.of(operands, op, stored).run(x, None, operands["hidden_state_in"])
     store_all((time_first(outputs, op.time_major), state), info, out)
 
 
@@ -221,7 +263,8 @@ def bidirectional_sequence_rnn(
         ("forward", "backward"), sides(operands, op.time_major, "forward_aux_weights"), strict=True
     ):
         direction_operands = direction_of(operands, direction)
-        output, state = _Cell.of(direction_operands, op).run(x, aux, direction_operands["hidden_state_in"])
+        stored = states_as_stored(op, info)[f"{direction}_hidden_state"]
+        output, state = _Cell.of(direction_operands, op, stored).run(x, aux, direction_operands["hidden_state_in"])
         outputs.append(output)
         states.append(state)
     merged_or_forward, *backward_output = joined(outputs[0], outputs[1], op.time_major, op.merge_outputs)
@@ -282,10 +325,14 @@ def svdf_of_integers(
 
 @kernel(Svdf, when=real_valued)
 def svdf(op: Svdf, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
-    """Compute `Svdf` on floats; the new projection is written to the free last position of each filter's memory."""
+    """Compute `Svdf` on floats; the new projection is written to the free last position of each filter's memory.
+
+    A quantized state, such as one of 8 bits, holds the new projection rounded and clamped, also in this step.
+    """
     operands = reals(arrays, info, prepared)
     feature, time, bias = needed(operands, "weights_feature"), needed(operands, "weights_time"), operands["bias"]
     projected = rounded_rows(op.activation_rounding)(needed(operands, "input")) @ feature.T
+    projected = states_as_stored(op, info)["state"](projected)
     memory = zeros_unless(operands["state_in"], len(projected), time.size).reshape(len(projected), *time.shape)
     memory = np.concatenate([memory[..., :-1], projected[..., np.newaxis]], axis=-1)
     sums = (memory * time).sum(axis=-1).reshape(len(projected), len(time) // op.rank, op.rank).sum(axis=-1)

@@ -10,7 +10,17 @@ import numpy as np
 from interposer.core.types import Array
 from interposer.kernels.activation import FUNCTIONS
 from interposer.kernels.operand_values import check_range
-from interposer.kernels.recurrent import Function, Reals, converted, needed, real_valued, reals, store_all, time_first
+from interposer.kernels.recurrent import (
+    Function,
+    Reals,
+    converted,
+    needed,
+    real_valued,
+    reals,
+    states_as_stored,
+    store_all,
+    time_first,
+)
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RnnSequence
@@ -92,7 +102,7 @@ def _gru(op: GruSequence, weights: _Weights) -> Step:
     return step
 
 
-def _lstm(op: LstmSequence, weights: _Weights) -> Step:
+def _lstm(op: LstmSequence, weights: _Weights, stored_cell: Function) -> Step:
     f, g, h = weights.functions
     peephole = weights.peephole or [np.zeros((), weights.input.dtype)] * 3
 
@@ -101,7 +111,7 @@ def _lstm(op: LstmSequence, weights: _Weights) -> Step:
         input_sum, output_sum, forget_sum, cell_sum = np.split(input_products + weights.of_state(hidden), 4, axis=-1)
         input_gate = f(input_sum + peephole[0] * cell)
         forget_gate = 1 - input_gate if op.input_forget else f(forget_sum + peephole[2] * cell)
-        cell = forget_gate * cell + input_gate * g(cell_sum)
+        cell = stored_cell(forget_gate * cell + input_gate * g(cell_sum))
         return f(output_sum + peephole[1] * cell) * h(cell), cell
 
     return step
@@ -125,18 +135,22 @@ def _reversed_within(x: Array, lengths: Array) -> Array:
     return x[source_steps, np.arange(x.shape[1])]
 
 
-def _run(step: Step, input_products: Array, states: States, lengths: Array) -> tuple[Array, States]:
+def _run(
+    step: Step, input_products: Array, states: States, lengths: Array, stored_hidden: Function
+) -> tuple[Array, States]:
     """Compute all steps of one direction from the initial states.
 
     `input_products` are the products of `_Weights.of_input`; `step` computes the new states from the products of one
-    step and the old states, the hidden state first. Return the hidden states of all steps, (T, B, H), which are zero
-    after the end of each sequence, and the states after the last step of each sequence.
+    step and the old states, the hidden state first. `stored_hidden` rounds a hidden state as the result stores it.
+    Return the hidden states of all steps, (T, B, H), which are zero after the end of each sequence, and the states
+    after the last step of each sequence.
     """
     outputs = np.zeros((*input_products.shape[:2], states[0].shape[-1]), input_products.dtype)
     for index, step_products in enumerate(input_products):
         running = (index < lengths)[:, np.newaxis]
-        new_states = step(step_products, states)
-        outputs[index] = np.where(running, new_states[0], 0)
+        hidden, *others = step(step_products, states)
+        outputs[index] = np.where(running, hidden, 0)
+        new_states = (stored_hidden(hidden), *others)
         states = tuple(np.where(running, new, old) for new, old in zip(new_states, states, strict=True))
     return outputs, states
 
@@ -152,10 +166,13 @@ def _states(op: Layer, operands: Reals, direction: int, shape: tuple[int, int]) 
     return tuple(zeros if x is None else np.take(x, direction, axis=0 if op.time_major else 1) for x in initial_states)
 
 
-def _layer(op: Layer, operands: Reals, make_step: Callable[[_Weights], Step]) -> tuple[Array, ...]:
+def _layer(
+    op: Layer, operands: Reals, stored_hidden: Function, make_step: Callable[[_Weights], Step]
+) -> tuple[Array, ...]:
     """Return the results of the operator: the output of all steps and directions, then the last states.
 
-    `make_step` returns, for the weights of a direction, the function that computes one step.
+    `make_step` returns, for the weights of a direction, the function that computes one step. `stored_hidden` rounds a
+    hidden state as the result stores it.
     """
     x = time_first(needed(operands, "input"), op.time_major)
     lengths = _lengths(operands, *x.shape[:2])
@@ -164,7 +181,7 @@ def _layer(op: Layer, operands: Reals, make_step: Callable[[_Weights], Step]) ->
         weights = _Weights(op, operands, direction)
         initial_states = _states(op, operands, direction, (x.shape[1], weights.recurrent.shape[1]))
         input_products = weights.of_input(_reversed_within(x, lengths) if reverse else x)
-        hidden_states, last_states = _run(make_step(weights), input_products, initial_states, lengths)
+        hidden_states, last_states = _run(make_step(weights), input_products, initial_states, lengths, stored_hidden)
         outputs.append(_reversed_within(hidden_states, lengths) if reverse else hidden_states)
         states.append(last_states)
     output = np.stack(outputs, axis=1)
@@ -178,7 +195,8 @@ def rnn_sequence(
 ) -> None:
     """Compute `RnnSequence` step by step."""
     operands = reals(arrays, info, prepared)
-    store_all(_layer(op, operands, lambda weights: _rnn(op, weights)), info, out)
+    stored = states_as_stored(op, info)
+    store_all(_layer(op, operands, stored["hidden_state"], lambda weights: _rnn(op, weights)), info, out)
 
 
 @kernel(GruSequence, when=real_valued)
@@ -187,7 +205,8 @@ def gru_sequence(
 ) -> None:
     """Compute `GruSequence` step by step."""
     operands = reals(arrays, info, prepared)
-    store_all(_layer(op, operands, lambda weights: _gru(op, weights)), info, out)
+    stored = states_as_stored(op, info)
+    store_all(_layer(op, operands, stored["hidden_state"], lambda weights: _gru(op, weights)), info, out)
 
 
 @kernel(LstmSequence, when=real_valued)
@@ -196,7 +215,9 @@ def lstm_sequence(
 ) -> None:
     """Compute `LstmSequence` step by step."""
     operands = reals(arrays, info, prepared)
-    store_all(_layer(op, operands, lambda weights: _lstm(op, weights)), info, out)
+    stored = states_as_stored(op, info)
+    results = _layer(op, operands, stored["hidden_state"], lambda weights: _lstm(op, weights, stored["cell_state"]))
+    store_all(results, info, out)
 
 
 for _kernel in (rnn_sequence, gru_sequence, lstm_sequence):
