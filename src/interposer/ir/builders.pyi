@@ -21,14 +21,13 @@ from interposer.ops.grid import GridPadding, GridSampleMode
 from interposer.ops.images import PixelFormat
 from interposer.ops.normalization import NormalizationAlgorithmChannel, NormalizationAlgorithmMethod
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, PoolingAlgorithm
-from interposer.ops.quantization import RoundingMethod
+from interposer.ops.quantization import Requantization, RoundingMethod
 from interposer.ops.randomness import BitGenerator, Distribution, RandomGenerator
 from interposer.ops.rearrange import PaddingMode
 from interposer.ops.recurrent import ActivationRounding, FusedActivation
 from interposer.ops.recurrent_sequence import RecurrentDirection
 from interposer.ops.reduction import ArgMinMaxFunction, ReduceOperation
 from interposer.ops.regions import RoiAlignMode
-from interposer.ops.requantization import Requantization
 from interposer.ops.resize import ResizeMethod
 from interposer.ops.scatter import ScatterFunction
 from interposer.ops.spectral import WindowFunction

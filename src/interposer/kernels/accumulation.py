@@ -25,7 +25,7 @@ from interposer.kernels.fixedpoint import (
     round_half_away,
 )
 from interposer.kernels.table import KernelInfo
-from interposer.ops.requantization import Requantization
+from interposer.ops.quantization import Requantization
 
 __all__ = [
     "EIGHT_BITS",

@@ -29,7 +29,7 @@ from interposer.kernels.real import all_quantized, precisely, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
-from interposer.ops.requantization import Requantization
+from interposer.ops.quantization import Requantization
 
 __all__ = ["FUNCTIONS"]
 

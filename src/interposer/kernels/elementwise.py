@@ -38,7 +38,7 @@ from interposer.ops.elementwise import (
     UnaryOperation,
     Where,
 )
-from interposer.ops.requantization import Requantization
+from interposer.ops.quantization import Requantization
 
 __all__ = ["NUMBERS", "erfc"]
 

@@ -15,7 +15,7 @@ from interposer.kernels.reference import kernel
 from interposer.kernels.sliding import covered
 from interposer.kernels.table import KernelInfo
 from interposer.ops.pooling import PaddingMethod, Pooling2d, PoolingAlgorithm
-from interposer.ops.requantization import Requantization
+from interposer.ops.quantization import Requantization
 
 __all__: list[str] = []
 

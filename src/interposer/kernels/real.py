@@ -10,7 +10,7 @@ import numpy as np
 from interposer.core.types import Array, TensorInfo
 from interposer.kernels.fixedpoint import dequantize, quantize, round_half_away
 from interposer.kernels.table import KernelInfo
-from interposer.ops.requantization import Requantization
+from interposer.ops.quantization import Requantization
 
 __all__ = ["all_quantized", "precisely", "real", "store"]
 

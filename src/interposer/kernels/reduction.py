@@ -24,8 +24,8 @@ from interposer.kernels.quantized_arithmetic import offset, one_scale_of_few_bit
 from interposer.kernels.real import all_quantized, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
+from interposer.ops.quantization import Requantization
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation, reduced_axes
-from interposer.ops.requantization import Requantization
 
 __all__: list[str] = []
 

@@ -39,7 +39,6 @@ from interposer.ops.recurrent import *
 from interposer.ops.recurrent_sequence import *
 from interposer.ops.reduction import *
 from interposer.ops.regions import *
-from interposer.ops.requantization import *
 from interposer.ops.reshape import *
 from interposer.ops.resize import *
 from interposer.ops.scatter import *

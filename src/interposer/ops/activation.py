@@ -11,7 +11,7 @@ from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import ResultQuantization, Trait
 from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops.axes import axes_problems
-from interposer.ops.requantization import Requantization, requantization
+from interposer.ops.quantization import Requantization, requantization
 
 __all__ = ["Activation", "ActivationFunction", "Hardmax", "LogSoftmax", "Softmax"]
 

@@ -8,7 +8,7 @@ from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import ResultQuantization, Role
 from interposer.core.types import DataLayout, DataType, TensorInfo, TensorShape, differ
 from interposer.ops.axes import zero_point_problems
-from interposer.ops.requantization import Requantization, requantization
+from interposer.ops.quantization import Requantization, requantization
 from interposer.ops.window import Window
 
 __all__ = ["Convolution2d", "DepthwiseConvolution2d", "IntegerConvolution2d", "TransposeConvolution2d"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import Role
 from interposer.core.types import DataLayout, TensorInfo, differ
-from interposer.ops.requantization import Requantization, requantization
+from interposer.ops.quantization import Requantization, requantization
 from interposer.ops.volume import VOLUMES, Windows, spatial_axes, volume_shape, window_problems
 from interposer.ops.window import Window
 

@@ -10,7 +10,7 @@ from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import ResultQuantization, Role, Trait
 from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.ops.axes import broadcast_shapes
-from interposer.ops.requantization import Requantization, requantization
+from interposer.ops.quantization import Requantization, requantization
 
 __all__ = [
     "Addition",

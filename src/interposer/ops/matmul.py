@@ -10,7 +10,7 @@ from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import ResultQuantization, Role
 from interposer.core.types import MAX_RANK, DataType, TensorInfo, TensorShape, differ
 from interposer.ops.axes import broadcast_shapes, zero_point_problems
-from interposer.ops.requantization import Requantization, requantization
+from interposer.ops.quantization import Requantization, requantization
 
 __all__ = ["BatchMatMul", "FullyConnected", "IntegerMatMul"]
 

@@ -8,7 +8,7 @@ from enum import Enum
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import ResultQuantization, Trait
 from interposer.core.types import DataLayout, DataType, TensorInfo
-from interposer.ops.requantization import Requantization, requantization
+from interposer.ops.quantization import Requantization, requantization
 from interposer.ops.window import Window
 
 __all__ = ["OutputShapeRounding", "PaddingMethod", "Pooling2d", "PoolingAlgorithm"]

@@ -9,7 +9,7 @@ from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import ResultQuantization, Trait
 from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.ops.axes import axes_problems, normal_axes, quantized_axis_problems
-from interposer.ops.requantization import Requantization, requantization
+from interposer.ops.quantization import Requantization, requantization
 
 __all__ = ["ArgMinMax", "ArgMinMaxFunction", "Mean", "Reduce", "ReduceOperation"]
 

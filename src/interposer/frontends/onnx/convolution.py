@@ -24,8 +24,8 @@ from interposer.ops.convolution3d import Convolution3d
 from interposer.ops.deformable import DeformableConvolution2d
 from interposer.ops.elementwise import Addition
 from interposer.ops.matmul import BatchMatMul
+from interposer.ops.quantization import Requantization
 from interposer.ops.rearrange import Transpose
-from interposer.ops.requantization import Requantization
 from interposer.ops.windowed import Col2Im
 
 __all__ = ["convolved", "quantized_convolution_of", "transposed"]

@@ -14,8 +14,8 @@ from interposer.ops.einsum import Einsum
 from interposer.ops.elementwise import Addition, Multiplication
 from interposer.ops.matmul import BatchMatMul, FullyConnected, IntegerMatMul
 from interposer.ops.matrices import Det, EyeLike, Trilu
+from interposer.ops.quantization import Requantization
 from interposer.ops.rearrange import Transpose
-from interposer.ops.requantization import Requantization
 
 __all__ = ["gemm_of", "product", "trilu"]
 

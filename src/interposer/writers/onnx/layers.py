@@ -8,7 +8,7 @@ import numpy as np
 
 from interposer.core.traits import Role
 from interposer.core.types import Array, DataType, Quantization, TensorInfo
-from interposer.ops.requantization import Requantization
+from interposer.ops.quantization import Requantization
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.forms import has_type
 from interposer.writers.onnx.onnx_layer_writers import LAYER_WRITERS
