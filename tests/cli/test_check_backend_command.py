@@ -64,7 +64,7 @@ def test_the_report_is_there_as_json_and_as_xml(shown, tmp_path):
         "text": "",
     }
     suite = ElementTree.parse(file).getroot()
-    assert (suite.get("tests"), suite.get("failures")) == ("5", "1")
+    assert (suite.get("tests"), suite.get("failures")) == ("6", "1")
     assert [case.get("name") for case in suite if case.find("failure") is not None] == ["results/Addition-float32"]
 
 

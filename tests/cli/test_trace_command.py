@@ -36,8 +36,9 @@ def test_the_search_for_a_placement_is_not_traced(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
-    options = OptimizerOptions(budget_seconds=0.1)
-    monkeypatch.setattr("interposer.cli.network._options_of", lambda args: options)
+    budgets = iter([0.1, None])  # of the search, and of the plan that it found
+    options = lambda args: OptimizerOptions(budget_seconds=next(budgets))  # noqa: E731
+    monkeypatch.setattr("interposer.cli.network._options_of", options)
     file, target = networks.doubler(tmp_path), tmp_path / "t.json"
     words = ["trace", file, "-o", str(target), "--random", "--runs", "2", "--backends", "auto", "--json"]
     assert main(words) == 0

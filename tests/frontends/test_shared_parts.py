@@ -65,7 +65,7 @@ def test_the_content_of_an_empty_file_is_empty_and_that_of_none_is_an_error(tmp_
     assert content_of(tmp_path / "empty") == b""
     with pytest.raises(ParseError) as error:
         content_of(tmp_path / "absent")
-    assert str(error.value) == "the file cannot be read: No such file or directory"
+    assert str(error.value) == f"{tmp_path / 'absent'}: the file cannot be read: No such file or directory"
 
 
 def test_windows_along_one_axis_become_windows_over_images_of_height_one():

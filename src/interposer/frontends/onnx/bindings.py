@@ -128,8 +128,8 @@ def _declared(value: Message) -> list[int] | None:
 
 def _dimension(value: Message, axis: int, dim: Message) -> int:
     if dim.WhichOneof("value") != "dim_value" or dim.dim_value < 0:
-        is_named = any(map(str.isalpha, dim.dim_param))
-        return Dim(dim.dim_param if is_named else f"{value.name}_{axis}")
+        name = dim.dim_param if isinstance(dim.dim_param, str) else dim.dim_param.decode("utf-8", "replace")
+        return Dim(name if any(map(str.isalpha, name)) else f"{value.name}_{axis}")
     if dim.dim_value > LARGEST:
         raise ParseError(f"it has size {dim.dim_value} along axis {axis}; at most {LARGEST} is", where=_where(value))
     return int(dim.dim_value)

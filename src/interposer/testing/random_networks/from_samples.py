@@ -218,6 +218,8 @@ def fitted(growth: Growth, value: Value, info: TensorInfo) -> Value:
         return growth.add(Comparison(ComparisonOperation.GREATER), reals, zero)
     if value.known.is_quantized:
         value = growth.add(Dequantize(), value)
+    if value.known.dtype is not info.dtype and DataType.STRING in (value.known.dtype, info.dtype):
+        raise Skipped
     return value if value.known.dtype is info.dtype else growth.add(Cast(info.dtype), value)
 
 

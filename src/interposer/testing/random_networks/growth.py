@@ -321,8 +321,10 @@ class Growth:
     # --- changes of type ----------------------------------------------------------------------------------------------
 
     def real(self, value: Value) -> Value:
-        """Return the value as floats, converted by a layer if it has another type."""
+        """Return the value as floats, converted by a layer if it has another type; `Skipped` is raised for texts."""
         info = value.known
+        if info.dtype is DataType.STRING:
+            raise Skipped
         if info.is_quantized:
             return self.add(Dequantize(self.real_type), value)
         return value if info.dtype in REAL else self.add(Cast(self.real_type), value)
