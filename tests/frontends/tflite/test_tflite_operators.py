@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import interposer as ip
 from interposer.core.errors import ParseError
 from interposer.frontends import tflite
 from interposer.ir.network import Network
@@ -463,3 +464,40 @@ def test_too_many_outputs_are_refused():
     with pytest.raises(ParseError) as caught:
         tflite.load(one_operator("ABS", [X], [X, X]))
     assert str(caught.value) == "operators[0] ABS: it has 2 outputs; expected 1"
+
+
+@pytest.mark.parametrize("kind", ["ADD", "MAXIMUM", "MINIMUM"])
+def test_a_result_has_the_type_that_litert_computes_with(kind: str) -> None:
+    options = {"ADD": ("AddOptions", {})}.get(kind, ("MaximumMinimumOptions", {}))
+    content = one_operator(kind, [T((4,)), T((4,))], [T((4,), "int32")], options)
+    a, b = np.float32([1.5, -2, 0.25, 8]), np.float32([0.5, 3, -0.25, 8.5])
+    function = {"ADD": np.add, "MAXIMUM": np.maximum, "MINIMUM": np.minimum}[kind]
+    [result] = ip.load(content, ["CpuRef"]).run([a, b])
+    assert (result.dtype, result.tolist()) == (np.float32, function(a, b).tolist())
+    litert = pytest.importorskip("ai_edge_litert.interpreter", reason="LiteRT is not installed")
+    interpreter = litert.Interpreter(model_content=content)
+    interpreter.allocate_tensors()
+    for detail, array in zip(interpreter.get_input_details(), (a, b), strict=True):
+        interpreter.set_tensor(detail["index"], array)
+    interpreter.invoke()
+    wanted = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    assert (wanted.dtype, wanted.tolist()) == (result.dtype, result.tolist())
+
+
+@pytest.mark.parametrize(("dtype", "zero_point"), [("int8", 3), ("uint8", 120)])
+def test_softmax_widens_to_int16(dtype: str, zero_point: int) -> None:
+    scaled = T((2, 5), dtype, (0.05, zero_point))
+    content = one_operator("SOFTMAX", [scaled], [T((2, 5), "int16", (1 / 32768, 0))], ("SoftmaxOptions", {"beta": 1.0}))
+    x = np.array([[1, 20, 90, 4, 100], [7, 7, 7, 7, 7]], dtype)
+    [result] = ip.load(content, ["CpuRef"]).run([x])
+    exact = np.exp((x.astype(float) - zero_point) * 0.05)
+    exact = exact / exact.sum(-1, keepdims=True) * 32768
+    assert result.dtype == np.int16
+    np.testing.assert_allclose(result, exact, atol=1)
+    litert = pytest.importorskip("ai_edge_litert.interpreter", reason="LiteRT is not installed")
+    interpreter = litert.Interpreter(model_content=content)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
+    interpreter.invoke()
+    wanted = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    np.testing.assert_allclose(result, wanted, atol=4)

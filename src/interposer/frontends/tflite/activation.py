@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.core.types import DataType
 from interposer.frontends.elementwise import operators_by_name
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
@@ -11,6 +12,7 @@ from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
 from interposer.ops.elementwise import Prelu
 from interposer.ops.normalization import L2Normalization, Normalization
+from interposer.ops.quantization import Dequantize, Quantize
 
 __all__: list[str] = []
 
@@ -41,8 +43,16 @@ def gelu(node: Node) -> Value:
 
 @operator("SOFTMAX", options=True)
 def softmax(node: Node) -> Value:
-    """Convert SOFTMAX along the last axis."""
-    return node.result(Softmax(beta=node.options["beta"]), node.value(0))
+    """Convert SOFTMAX along the last axis; LiteRT also gives quantized int16 for 8 bits."""
+    op, x, result = Softmax(beta=node.options["beta"]), node.value(0), node.output_info
+    if x.known.quantization and result.quantization and (x.known.dtype, result.dtype) in _WIDENED:
+        probabilities = node.step(op, node.step(Dequantize(DataType.FLOAT32), x))
+        return node.result(Quantize(result.dtype), probabilities)
+    return node.result(op, x)
+
+
+_WIDENED: Final = {(DataType.INT8, DataType.INT16), (DataType.UINT8, DataType.INT16)}
+"""The types of an operand and a result between which SOFTMAX widens."""
 
 
 @operator("PRELU")

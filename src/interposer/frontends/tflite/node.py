@@ -282,6 +282,8 @@ class Node(SharedNode):
         if inferred is None or declared is None:
             info = inferred or declared or self.fail("its result cannot be inferred")
             return info if quantization is None else TensorInfo(info.shape, info.dtype, quantization)
+        if inferred.dtype is not declared.dtype and self.kind in _TYPED_BY_OPERANDS and _are_plain(inferred, declared):
+            declared = TensorInfo(declared.shape, inferred.dtype)
         if inferred.dtype is not declared.dtype:
             self.fail(f"its output is {declared.dtype} in the file, but it gives {inferred.dtype}")
         shape = inferred.shape
@@ -361,3 +363,13 @@ def _folded(
         return evaluate(op, arrays, infos, outputs)
     except InvalidArgumentError:
         return None
+
+
+_TYPED_BY_OPERANDS: Final = frozenset(
+    {"ADD", "SUB", "DIV", "FLOOR_DIV", "POW", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "NEG", "EXP", "FLOOR"}
+)
+"""Operators whose result has the type of the operands in LiteRT, whatever type the file declares for it."""
+
+
+def _are_plain(*infos: TensorInfo) -> bool:
+    return all(info.quantization is None for info in infos)
