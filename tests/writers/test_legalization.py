@@ -19,7 +19,7 @@ each_format = pytest.mark.parametrize("legalize", [for_onnx, for_tflite], ids=["
 
 
 def errors_of(graph):
-    """The errors of inferring every layer of a graph again."""
+    """Infer every layer of a graph again and return the errors."""
     layers = [layer for _, inner in named_graphs(graph) for layer in inner.topological()]
     for layer in layers:
         layer.inferred = None

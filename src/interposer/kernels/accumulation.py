@@ -206,7 +206,8 @@ class ExactRequantizer:
 
     The sums, whose last axis is the channel axis, are multiplied by `products`, the scale of the input times those of
     the weights, and divided by `scale`, that of the output. Both are float32 numbers, so a result that lies halfway
-    between two steps is halfway in float64 too. `bias` has real numbers, or is None.
+    between two steps is halfway in float64 too. `bias` holds the float value
+    that each channel adds, or is None.
     """
 
     products: NDArray[np.float64]

@@ -99,7 +99,7 @@ class Model:
         )
 
     def bias(self, products: np.ndarray) -> tuple[list[str], np.ndarray]:
-        """Return the operands for a bias, which may be none, and its real numbers."""
+        """Return the operands for a bias, which may be none, and its float values."""
         kind = self.draw.integers(3)
         if kind == 0:
             return [], np.zeros(len(products))
