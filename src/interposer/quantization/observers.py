@@ -273,6 +273,6 @@ def observer_named(name: str, percentile: float = 99.99) -> Callable[[], Observe
             f"unknown observer {name!r}{did_you_mean(str(name), OBSERVERS)} (known: {', '.join(OBSERVERS)})"
         )
     if not 50 < percentile <= 100:
-        raise InvalidArgumentError(f"the percentile must be above 50 and at most 100, not {percentile!r}")
+        raise InvalidArgumentError(f"the percentile must be above 50 and at most 100, not {percentile:.12g}")
     arguments: dict[str, Any] = {"percentile": percentile} if kind is PercentileObserver else {}
     return lambda: kind(**arguments)
