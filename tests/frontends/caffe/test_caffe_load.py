@@ -424,9 +424,8 @@ def test_weights_of_another_shape_are_refused():
 
 def test_weights_for_another_format_are_refused():
     text = b'graph "g" {\n  %x = Input : float32[2]\n  Output %x as "y"\n}\n'
-    with pytest.raises(
-        ip.errors.InvalidArgumentError, match="weights= is for Caffe networks; this is a model of format 'text'"
-    ):
+    expected = "weights= is for Caffe networks and networks of OpenVINO's IR; this is a model of format 'text'"
+    with pytest.raises(ip.errors.InvalidArgumentError, match=expected):
         ip.load(text, weights=b"x")
 
 
