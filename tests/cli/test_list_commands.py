@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from typing import ClassVar
 
 import pytest
 
+from interposer import process_registry
+from interposer.backend import Backend, LayerSupport, Options, Support
 from interposer.cli.main import main
 from interposer.core.schema import registered_ops
+from interposer.core.types import DataType
+from interposer.ir.graph import Layer
+from interposer.ops import Shape, Softmax
 
 
 @pytest.fixture
@@ -95,6 +103,47 @@ def test_the_kernels_of_a_backend_are_listed_with_their_types_and_conditions(sho
         {"op": "Addition", "quantized": None, "types": {"*": ["float32"]}, "conditions": []},
         {"op": "Multiplication", "quantized": None, "types": {"*": ["float32"]}, "conditions": []},
     ]
+
+
+class Asked(LayerSupport):
+    """Takes softmax of float32, unless beta is 1, and all shapes."""
+
+    def is_layer_supported(self, layer: Layer) -> Support:
+        if isinstance(layer.op, Softmax) and layer.input_infos[0].dtype is DataType.FLOAT32 and layer.op.beta == 1:
+            return Support.yes()
+        return Support.yes() if isinstance(layer.op, Shape) else Support.no("another layer")
+
+
+class Untabled(Backend):
+    """A backend without a table of kernels."""
+
+    id: ClassVar = "Untabled"
+
+    def layer_support(self, options: Options) -> LayerSupport:
+        return Asked()
+
+
+@pytest.fixture
+def untabled() -> Iterator[None]:
+    process_registry().register("Untabled", Untabled, source="registered by a test")
+    yield
+    process_registry().deregister("Untabled")
+
+
+def test_a_backend_without_a_table_of_kernels_is_asked_what_it_takes(shown, untabled):
+    lines = shown("ops", "--backend", "Untabled").splitlines()
+    assert lines[0] == "Untabled has no table of kernels; it was asked about every sample of the conformance kit"
+    assert lines[1].split() == ["operator", "tensors", "types", "samples"]
+    assert [line.split()[0] for line in lines[2:]] == ["Shape", "Shape", "Softmax"]
+    assert lines[2].split()[-1] == "all"
+    assert re.fullmatch(r"Softmax +not quantized +float32 +\d+ of \d+", lines[4])
+
+
+def test_what_a_backend_without_a_table_of_kernels_takes_as_json(shown, untabled):
+    shape, quantized_shape, softmax = json.loads(shown("ops", "--backend", "Untabled", "--json"))
+    assert (softmax["op"], softmax["quantized"], softmax["types"]) == ("Softmax", False, {"*": ["float32"]})
+    assert 0 < softmax["taken"] < softmax["asked"]
+    assert (shape["taken"], quantized_shape["quantized"]) == (shape["asked"], True)
 
 
 @pytest.mark.needs_cpuref

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import inspect
 from collections.abc import Collection, Iterable
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import interposer.ops  # noqa: F401 - declares the operators
+from interposer.backend import Backend
 from interposer.cli.foreign import foreign_names, format_that_reads, ops_named
+from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, say, show, without_empty_columns, write_json
 from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.core.schema import Op, Operand, Result, op_class, registered_ops
@@ -23,6 +25,9 @@ from interposer.core.types import (
 )
 from interposer.kernels.table import Kernel, KernelTable
 from interposer.session import default_runtime
+
+if TYPE_CHECKING:
+    from interposer.testing.coverage import Coverage
 
 __all__ = ["configure", "execute"]
 
@@ -189,15 +194,46 @@ def _attribute(op: type[Op], name: str) -> dict[str, Any]:
 
 
 def _print_kernels(backend_id: str, as_json: bool) -> None:
-    table = default_runtime().registry.get(backend_id).kernels
+    backend = default_runtime().registry.get(backend_id)
+    table = backend.kernels
     kernels = [(op, kernel) for op in _served(table) for kernel in table.kernels(op)]
-    if as_json:
+    if not kernels:
+        _print_coverage(backend, as_json)
+    elif as_json:
         write_json([_described_kernel(op, kernel) for op, kernel in kernels])
-    elif kernels:
+    else:
         rows = [(op.op_name(), _tensors(kernel), _takes(op, kernel), _conditions(kernel)) for op, kernel in kernels]
         show(without_empty_columns(Table(("operator", "tensors", "types", "conditions"), rows)))
-    else:
-        say(f"{backend_id} has no table of kernels, it decides on its own; ask for a network with interposer explain")
+
+
+def _print_coverage(backend: Backend, as_json: bool) -> None:
+    """Print what a backend without a table of kernels answers when it is asked about every sample of the kit."""
+    from interposer.testing.coverage import coverage_of  # noqa: PLC0415 - imports the whole kit
+
+    found = coverage_of(backend, progress_line("all operators"))
+    if as_json:
+        write_json([_described_coverage(coverage) for coverage in found])
+        return
+    say(f"{backend.id} has no table of kernels; it was asked about every sample of the conformance kit")
+    rows = [
+        (coverage.op.op_name(), _kind_of_tensors(coverage.quantized), _types(coverage.types), _share(coverage))
+        for coverage in found
+    ]
+    show(Table(("operator", "tensors", "types", "samples"), rows))
+
+
+def _share(coverage: Coverage) -> str:
+    return "all" if coverage.taken == coverage.asked else f"{coverage.taken} of {coverage.asked}"
+
+
+def _described_coverage(coverage: Coverage) -> dict[str, Any]:
+    return {
+        "op": coverage.op.op_name(),
+        "quantized": coverage.quantized,
+        "types": {"*": _sorted(coverage.types)},
+        "taken": coverage.taken,
+        "asked": coverage.asked,
+    }
 
 
 def _served(table: KernelTable) -> Iterable[type[Op]]:
@@ -206,7 +242,11 @@ def _served(table: KernelTable) -> Iterable[type[Op]]:
 
 
 def _tensors(kernel: Kernel) -> str:
-    return "" if kernel.quantized is None else "quantized" if kernel.quantized else "not quantized"
+    return "" if kernel.quantized is None else _kind_of_tensors(kernel.quantized)
+
+
+def _kind_of_tensors(quantized: bool) -> str:
+    return "quantized" if quantized else "not quantized"
 
 
 def _takes(op: type[Op], kernel: Kernel) -> str:
