@@ -2,20 +2,17 @@
 
 import doctest
 import importlib
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from interposer.core.errors import MissingDependencyError
+from tests import documents
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md")) + sorted(ROOT.glob("*.md"))
-EXAMPLES = [page for page in PAGES if ">>> " in page.read_text(encoding="utf-8")]
-COMMANDS = [page for page in PAGES if "```console" in page.read_text(encoding="utf-8")]
+RUN = [page for page in PAGES if any(block.runs for block in documents.blocks_of(page.read_text(encoding="utf-8")))]
 FAMILIES = [page.stem for page in (ROOT / "docs/reference/operators").glob("*.md")]  # whose examples their pages have
 ON_PAGES = {ROOT / "src/interposer/ops" / f"{family}.py" for family in FAMILIES}
 SOURCES = sorted(set((ROOT / "src").rglob("*.py")) - ON_PAGES)
@@ -35,46 +32,39 @@ def module_of(path):
         pytest.skip(str(error))
 
 
+@pytest.fixture(scope="module")
+def interpreters():
+    fresh = documents.Interpreters()
+    yield fresh
+    fresh.close()
+
+
 @pytest.mark.needs_cpuref
-@pytest.mark.parametrize("page", EXAMPLES, ids=from_root)
-def test_the_examples_on_a_page_run(page, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    result = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")
-    assert result.attempted
-    assert not result.failed
+@pytest.mark.parametrize("page", RUN, ids=from_root)
+def test_a_page_runs_as_its_reader_types_it(page, tmp_path, interpreters):
+    """Commands run in an empty folder with the installed command, and each block of Python in a fresh interpreter."""
+    problems, missing = documents.run_page(page.read_text(encoding="utf-8"), tmp_path, interpreters)
+    assert not problems, "\n".join(problems)
+    if missing:
+        pytest.skip(f"blocks of this page need: {', '.join(sorted(set(missing)))}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=from_root)
+def test_a_block_with_commands_or_python_is_run_or_marked_as_a_fragment(page):
+    unmarked = [block for block in documents.blocks_of(page.read_text(encoding="utf-8")) if has_unmarked_code(block)]
+    assert [f"line {block.line}: {block.text.splitlines()[0]}" for block in unmarked] == []
+
+
+def has_unmarked_code(block):
+    """Return True if a reader would take the block for something to run, and nothing says that it is not run."""
+    if block.runs or {"fragment", "served"} & {*block.words}:
+        return bool(set(block.words) - documents.WORDS - {word for word in block.words if word.startswith("needs=")})
+    return bool(re.search(r"^(\$ )?interposer [a-z.]|^\$ |^(import|from) \w+|^>>> ", block.text, re.MULTILINE))
 
 
 @pytest.mark.parametrize("path", MODULES, ids=from_root)
 def test_the_examples_in_docstrings_run(path):
     assert not doctest.testmod(module_of(path), optionflags=FLAGS).failed
-
-
-@pytest.mark.needs_cpuref
-@pytest.mark.parametrize("page", COMMANDS, ids=from_root)
-def test_the_commands_on_a_page_run(page, tmp_path):
-    """Blocks of the language ``console`` hold commands after ``$`` and their output; the commands share a folder."""
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    folder = tmp_path
-    for command, expected in commands_of(page.read_text(encoding="utf-8")):
-        moved = re.match(r"cd (\S+) && (.*)", command)
-        folder, command = (folder / moved[1], moved[2]) if moved else (folder, command)
-        output = run_command(command, folder)
-        assert doctest.OutputChecker().check_output(expected, output, FLAGS), f"$ {command}\n{output}"
-
-
-def commands_of(text):
-    for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        yield from re.findall(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
-
-
-def run_command(command, folder):
-    script = f'interposer() {{ {sys.executable} -m interposer "$@"; }}; {command}'
-    environment = os.environ | {"COLUMNS": "200", "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 def anchors(page):

@@ -170,7 +170,7 @@ def test_a_literal_block_of_a_docstring_is_one_in_markdown():
 
 def test_an_example_stands_below_the_description_and_ends_with_an_empty_line():
     page = "\n".join(pages._operator(interposer.ops.Rank)).splitlines()
-    [start] = [number for number, line in enumerate(page) if line == "```python"]
+    [start] = [number for number, line in enumerate(page) if line == "```python continued"]
     assert page[start + 1 : start + 5] == [">>> compute(Rank(), [[1, 2, 3], [4, 5, 6]]).tolist()", "2", "", "```"]
     assert page.index("The number of axes of a tensor, as a scalar.") < start < page.index("**Shapes**")
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -68,6 +68,15 @@ def test_links_out_of_the_documentation_lead_to_pages_of_the_site(link, origin, 
 
 def test_links_in_code_are_left_alone():
     assert list(mkdocs_hooks.outside_links("docs/a.md", "```\n[a](../LICENSE)\n```\n[b](../LICENSE)")) == ["LICENSE"]
+
+
+@pytest.mark.parametrize(("fence", "on_the_site"), [
+    ("```python", "```python"), ("```python continued", "```python"), ("```console needs=torch,onnx", "```console"),
+    ("```sh fragment", '```sh title="fragment"'), ("text", "text"),
+])  # fmt: skip
+def test_words_for_the_tests_after_the_language_of_a_block_become_a_title_or_nothing(fence, on_the_site):
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="models.md"))
+    assert mkdocs_hooks.on_page_markdown(f"{fence}\nx = 1\n```\n", page, {}, []) == f"{on_the_site}\nx = 1\n```\n"
 
 
 def test_a_file_of_code_becomes_a_page_that_the_search_leaves_out():

@@ -26,6 +26,8 @@ UNSEARCHED: Final = "---\nsearch:\n  exclude: true\n---\n\n"
 _FENCE: Final = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 _LINK: Final = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 _SESSION: Final = re.compile(r"```python\n(>>> .*?)\n*```", re.DOTALL)
+_WORDS: Final = re.compile(r"^(```\w+)((?: [\w=,]+)+)$", re.MULTILINE)
+"""The start of a block of code with words for the tests after its language (tests/documents.py)."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -65,8 +67,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Rewrite links to files outside docs/, and mark interactive Python sessions as such."""
+    """Rewrite links to files outside docs/, give fragments of code a title, and mark interactive Python sessions."""
     origin = repository_path(page.file.src_uri)
+    markdown = _WORDS.sub(lambda start: start[1] + titled(start[2]), markdown)
     markdown = _SESSION.sub(r"```pycon\n\1\n```", markdown)
     return _outside_fences(markdown, lambda text: _LINK.sub(lambda link: rewritten(link[1], origin), text))
 
@@ -74,6 +77,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """End paragraphs of docstrings that introduce a literal block in one colon, not in the two of reStructuredText."""
     return html.replace("::</p>", ":</p>")
+
+
+def titled(words: str) -> str:
+    """Return what follows the language of a block of code on the site: a title if the block is not run as it stands."""
+    return ' title="fragment"' if "fragment" in words.split() else ""
 
 
 def _outside_fences(markdown: str, change: Any) -> str:

@@ -65,7 +65,7 @@ def _operator(op: type[Op]) -> Iterator[str]:
     sections = docstring_sections(op)
     yield from (f"## {op.op_name()}", "", prose(sections[""]), "")
     if "Example" in sections:
-        yield from (*_python(sections["Example"].splitlines()), "")
+        yield from (*_python(sections["Example"].splitlines(), "continued"), "")
     if op.op_name() not in WITHOUT_BUILDER:
         yield from (f"Added by `Network.{builder_name(op)}`.", "")
     yield from _traits(op)
@@ -80,12 +80,12 @@ def _operator(op: type[Op]) -> Iterator[str]:
         yield from ("**Source**", "", prose(sections["Source"]), "")
 
 
-def _python(lines: Iterable[str]) -> list[str]:
-    """Return examples as a block of Python code in Markdown.
+def _python(lines: Iterable[str], *words: str) -> list[str]:
+    """Return examples as a block of Python code in Markdown, with `words` for the tests (tests/documents.py).
 
     The empty line at its end is for doctest, which otherwise takes the end of the block as part of the last result.
     """
-    return ["```python", *lines, "", "```"]
+    return [" ".join(["```python", *words]), *lines, "", "```"]
 
 
 def _example_imports(text: str) -> Iterator[str]:

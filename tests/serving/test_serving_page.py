@@ -51,7 +51,7 @@ def commands(block: str) -> Iterator[tuple[str, str]]:
 
 def blocks() -> list[list[tuple[str, str]]]:
     page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
-    found = re.findall(r"^```\n(\$ .*?)^```", page, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^```console served\n(\$ .*?)^```", page, re.MULTILINE | re.DOTALL)
     return [list(commands(block)) for block in found if "curl" in block]
 
 

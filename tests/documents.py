@@ -1,0 +1,165 @@
+"""The code blocks of the documentation, and running them as a reader would: in an empty folder, in fresh interpreters.
+
+The first word after the fence is the language of a block. The words after it say how the block is run:
+
+``continued``
+    The block continues the session of Python in the block before it. Every other block begins a fresh interpreter.
+``fragment``
+    The block is not run: it has names that the reader supplies, or shows what another machine prints.
+``served``
+    The block is run by another test, beside a server or a compiler.
+``fails``
+    The last command of the block ends with an exit status other than 0.
+``needs=NAME``
+    The block is skipped if the module NAME cannot be imported. Several names are separated by commas.
+
+All blocks of a page share one folder, which is empty at first. A sentence such as "Copy the folder `examples/digits`"
+copies these files from the repository. A sentence with "root of the checkout" or "from a checkout" copies `examples`.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.REPORT_NDIFF
+WORDS = {"continued", "fragment", "served", "fails"}
+LANGUAGES = {"python", "py"}
+FENCE = re.compile(r"^(```+)([^\n`]*)\n(.*?)^\1[ ]*$", re.MULTILINE | re.DOTALL)
+COPIED = re.compile(r"\b[Cc]op(?:y|ied|ies)\s[^.`]*`(examples(?:/[\w.-]+)*)`")
+CHECKOUT = re.compile(r"\b(?:root\s+of|from)\s+(?:the|a)\s+checkout")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code block: its language, the words after it, its text, and the number of its first line on the page."""
+
+    language: str
+    words: tuple[str, ...]
+    text: str
+    line: int
+
+    @property
+    def session(self) -> bool:
+        return self.language in LANGUAGES and bool(re.search(r"^>>> ", self.text, re.MULTILINE))
+
+    @property
+    def runs(self) -> bool:
+        """Return True if this module runs the block."""
+        return self.language in {*LANGUAGES, "console"} and not {"fragment", "served"} & {*self.words}
+
+    def missing(self) -> list[str]:
+        """Return the modules that the block needs and that are not installed."""
+        needed = [name for word in self.words if word.startswith("needs=") for name in word[6:].split(",")]
+        return [name for name in needed if importlib.util.find_spec(name) is None]
+
+
+def blocks_of(text: str) -> list[Block]:
+    """Return the code blocks of a page in reading order."""
+    return [
+        Block(*_language_and_words(fence[2]), fence[3], text.count("\n", 0, fence.start()) + 2)
+        for fence in FENCE.finditer(text)
+    ]
+
+
+def _language_and_words(info: str) -> tuple[str, tuple[str, ...]]:
+    first, *words = info.split() or [""]
+    return first, tuple(words)
+
+
+def commands_of(block: str) -> Iterator[tuple[str, str]]:
+    """Yield each command after ``$``, with the lines that continue it, and its output."""
+    yield from re.findall(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+
+
+def copy_files(text: str, folder: Path) -> None:
+    """Copy to `folder` what the text of a page asks its reader to copy."""
+    prose = FENCE.sub("", text)
+    paths = {*COPIED.findall(prose), *(["examples"] if CHECKOUT.search(prose) else [])}
+    for path in sorted(paths):
+        source, target = ROOT / path, folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copytree if source.is_dir() else shutil.copyfile
+        copy(source, target, **({"dirs_exist_ok": True} if source.is_dir() else {}))
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a reader: the installed command is found, and the checkout is not."""
+    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {
+        "PATH": path,
+        "COLUMNS": "200",
+    }
+
+
+class Interpreters:
+    """Fresh interpreters of Python: copies of one process that has imported Interposer and NumPy, and nothing more."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-P", str(Path(__file__).with_name("run_blocks.py"))]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+        )
+
+    def run(self, texts: list[tuple[str, int]], folder: Path) -> str:
+        """Run blocks of Python (texts with their lines) in one new interpreter in `folder`; return what went wrong."""
+        request = json.dumps({"blocks": texts, "folder": str(folder)})
+        self._process.stdin.write(request + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def run_page(text: str, folder: Path, interpreters: Interpreters) -> tuple[list[str], list[str]]:
+    """Run the blocks of a page in reading order; return what went wrong, and the names of missing modules."""
+    copy_files(text, folder)
+    problems, missing = [], []
+    for group in sessions(block for block in blocks_of(text) if block.runs):
+        absent = [name for block in group for name in block.missing()]
+        missing += absent
+        if not absent and group[0].language == "console":
+            problems += _run_commands(group[0], folder)
+        elif not absent and (problem := interpreters.run([(block.text, block.line) for block in group], folder)):
+            problems.append(problem)
+    return problems, missing
+
+
+def sessions(blocks: Iterator[Block]) -> list[list[Block]]:
+    """Return the blocks in groups: a block that continues a session belongs to the last group of that language."""
+    groups: list[list[Block]] = []
+    for block in blocks:
+        earlier = [group for group in groups if group[0].session] if "continued" in block.words else []
+        if earlier:
+            earlier[-1].append(block)
+        else:
+            groups.append([block])
+    return groups
+
+
+def _run_commands(block: Block, folder: Path) -> Iterator[str]:
+    commands = list(commands_of(block.text))
+    for number, (command, expected) in enumerate(commands, 1):
+        moved = re.match(r"cd (\S+) && (.*)", command, re.DOTALL)
+        place, command = (folder / moved[1], moved[2]) if moved else (folder, command)
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=place, env=environment(), text=True, timeout=300, check=False,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        fails = "fails" in block.words and number == len(commands)
+        if (done.returncode != 0) != fails:
+            yield f"line {block.line}: exit status {done.returncode} of: {command}\n{done.stdout}"
+        elif not doctest.OutputChecker().check_output(expected, done.stdout, FLAGS):
+            yield f"line {block.line}: {command}\nexpected:\n{expected}\ngot:\n{done.stdout}"
