@@ -115,7 +115,7 @@ inline const std::array<NamedFunction, 13>& functions() {
       {"SQRT", [](float x, float, float) { return std::sqrt(x); }},
       {"SQUARE", [](float x, float, float) { return x * x; }},
       {"ELU", [](float x, float a, float) { return x >= 0 ? x : a * float(std::expm1(double(x))); }},
-      {"HARD_SWISH", [](float x, float, float) { return x * clipped(x + 3, 0, 6) / 6; }},
+      {"HARD_SWISH", [](float x, float, float) { return x >= 3 ? x : x * clipped(x + 3, 0, 6) / 6; }},
       {"HARD_SIGMOID", [](float x, float a, float b) { return clipped(a * x + b, 0, 1); }},
       {"SOFT_RELU",
        [](float x, float, float) {

@@ -129,7 +129,7 @@ CPUACC_INLINE Vec gelu(Vec x) {
 
 CPUACC_INLINE Vec mish(Vec x) {
   Vec e = exponential(at_most(x, broadcast(20.0f))), w = e * (e + 2.0f);
-  return x * w / (w + 2.0f);
+  return x * (w / (w + 2.0f));  // x * w may overflow
 }
 
 CPUACC_INLINE Vec square_root(Vec x) {
@@ -163,7 +163,7 @@ CPUACC_INLINE Vec apply(Function function, Vec x, Vec a, Vec b) {
     case Function::elu:
       return select(x >= zero, x, a * exponential_less_one(x));
     case Function::hard_swish:
-      return x * at_most(at_least(x + 3.0f, zero), broadcast(6.0f)) * (1.0f / 6);
+      return x * (at_most(at_least(x + 3.0f, zero), broadcast(6.0f)) * (1.0f / 6));
     case Function::gelu:
       return gelu(x);
     case Function::gelu_tanh:

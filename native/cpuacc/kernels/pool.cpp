@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include <type_traits>
+
 #include "cpuacc/kernels/simd.hpp"
 #include "interposer/backend.h"
 
@@ -62,6 +64,7 @@ template <class T>
 struct MeanOf;
 template <>
 struct MeanOf<float> {
+  static constexpr bool squares = false;
   using Total = float;
   static float start() { return 0; }
   static float both(float total, float x) { return total + x; }
@@ -71,6 +74,7 @@ struct MeanOf<float> {
   }
 };
 struct LengthOf : MeanOf<float> {
+  static constexpr bool squares = true;
   static float both(float total, float x) { return total + x * x; }
   static float finish(float total, int64_t, const Pool&, int64_t counted) {
     return counted > 0 ? sqrtf(total / float(counted)) : 0;
@@ -104,6 +108,37 @@ struct MeanOf<int8_t> : QuantizedMeanOf<int8_t> {};
 template <>
 struct MeanOf<uint8_t> : QuantizedMeanOf<uint8_t> {};
 
+/// The columns of the image and the taps of all axes that one window covers.
+struct Window {
+  Seen planes, rows, columns;
+};
+
+/// The mean of a window of channel `c`, or for L2 the root of the mean square, in double precision.
+template <class F>
+float mean_wide(const Pool& pool, const float* in, const Window& window, int64_t c, int64_t counted) {
+  double total = 0;
+  for (int64_t z = window.planes.first; z < window.planes.end; ++z)
+    for (int64_t y = window.rows.first; y < window.rows.end; ++y)
+      for (int64_t x = window.columns.first; x < window.columns.end; ++x) {
+        const int64_t plane = window.planes.start + z * pool.dilation[0],
+                      row = window.rows.start + y * pool.dilation[1],
+                      column = window.columns.start + x * pool.dilation[2];
+        const double value = double(in[((plane * pool.extent[1] + row) * pool.extent[2] + column) * pool.inner + c]);
+        total += F::squares ? value * value : value;
+      }
+  const double mean = counted > 0 ? total / double(counted) : 0;
+  return float(F::squares ? sqrt(mean) : mean);
+}
+
+/// Compute results again whose sums left the range of float; the exact results may be floats.
+template <class F>
+void mend(const Pool& pool, const float* in, float* out, const Window& window, int64_t first, int64_t count,
+          int64_t counted) {
+  for (int64_t c = 0; c < count; ++c)
+    if (__builtin_expect(!(fabsf(out[c]) < INFINITY) || (F::squares && out[c] < 1e-15f), 0))
+      out[c] = mean_wide<F>(pool, in, window, first + c, counted);
+}
+
 /// Combine the rows under the window into one row in scratch memory, then the columns of that row.
 template <class T, class F>
 void pool_row(const Pool& pool, const void* image, void* result, int64_t plane, int64_t row, void* scratch) {
@@ -134,6 +169,8 @@ void pool_row(const Pool& pool, const void* image, void* result, int64_t plane, 
       for (int64_t k = 0; k < taps; ++k)
         for (int64_t c = 0; c < some; ++c) totals[c] = F::joined(totals[c], first[k * by + c0 + c]);
       for (int64_t c = 0; c < some; ++c) to[c0 + c] = F::finish(totals[c], count, pool, counts);
+      if constexpr (std::is_base_of_v<MeanOf<float>, F>)
+        mend<F>(pool, in, to + c0, {planes, rows, columns}, c0, some, counts);
     }
   }
 }
@@ -178,6 +215,7 @@ void pool_blocks(const Pool& pool, const float* in, float* out, int64_t plane, i
     for (int v = 0; v < kVecs; ++v) store(sums + v * kLanes, windows[v].sum());
     const int64_t count = cells * columns.count(), counts = all_cells * counted(pool, 2, x);
     for (int c = 0; c < 16; ++c) out[c] = F::finish(sums[c], count, pool, counts);
+    if constexpr (std::is_base_of_v<MeanOf<float>, F>) mend<F>(pool, in, out, {planes, rows, columns}, 0, 16, counts);
   }
 }
 

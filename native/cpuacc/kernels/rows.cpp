@@ -81,8 +81,55 @@ void log_sum_exp(const float* in, float* out, int64_t extent, int64_t inner, int
   }
 }
 
-void reduce(Reduction operation, const float* in, float* out, int64_t extent, int64_t inner, int64_t first,
-            int64_t last) {
+constexpr float kTiny = 1e-30f;  // the squares of a float below this one's root may have lost bits
+
+/// True if a sum or product overflowed or, unless it is a sum, underflowed. The exact result may still be a float.
+CPUACC_INLINE bool left_the_range(float total, bool may_underflow) {
+  return !(fabsf(total) < INFINITY) || (may_underflow && fabsf(total) < kTiny);
+}
+
+/// Reduce a column in double precision, which holds the squares and long sums of all floats.
+template <class F>
+double fold_wide(const float* in, int64_t extent, int64_t inner, F both, double total) {
+  for (int64_t e = 0; e < extent; ++e) total = both(total, double(in[e * inner]));
+  return total;
+}
+
+float reduced_wide(Reduction operation, const float* in, int64_t extent, int64_t inner) {
+  auto add = [](double total, double x) { return total + x; };
+  auto add_size = [](double total, double x) { return total + fabs(x); };
+  auto add_square = [](double total, double x) { return total + x * x; };
+  auto multiply = [](double total, double x) { return total * x; };
+  switch (operation) {
+    case Reduction::prod:
+      return float(fold_wide(in, extent, inner, multiply, 1));
+    case Reduction::l1:
+      return float(fold_wide(in, extent, inner, add_size, 0));
+    case Reduction::sum_square:
+      return float(fold_wide(in, extent, inner, add_square, 0));
+    case Reduction::l2:
+      return float(sqrt(fold_wide(in, extent, inner, add_square, 0)));
+    case Reduction::log_sum:
+      return float(log(fold_wide(in, extent, inner, add, 0)));
+    case Reduction::mean:
+      return float(fold_wide(in, extent, inner, add, 0) / double(extent));
+    default:
+      return float(fold_wide(in, extent, inner, add, 0));
+  }
+}
+
+/// Compute the columns whose totals left the range of float again, in double precision.
+void mend(Reduction operation, const float* in, float* out, int64_t extent, int64_t inner, int64_t first,
+          int64_t last) {
+  const bool may_underflow =
+      operation == Reduction::prod || operation == Reduction::l2 || operation == Reduction::sum_square;
+  for (int64_t c = first; c < last; ++c)
+    if (__builtin_expect(left_the_range(out[c], may_underflow), 0))
+      out[c] = reduced_wide(operation, in + c, extent, inner);
+}
+
+void reduce_narrow(Reduction operation, const float* in, float* out, int64_t extent, int64_t inner, int64_t first,
+                   int64_t last) {
   switch (operation) {
     case Reduction::max:
       return fold<Greatest>(in, out, extent, inner, first, last, -INFINITY);
@@ -111,6 +158,13 @@ void reduce(Reduction operation, const float* in, float* out, int64_t extent, in
     default:
       return fold<Sum>(in, out, extent, inner, first, last, 0);
   }
+}
+
+void reduce(Reduction operation, const float* in, float* out, int64_t extent, int64_t inner, int64_t first,
+            int64_t last) {
+  reduce_narrow(operation, in, out, extent, inner, first, last);
+  if (operation == Reduction::max || operation == Reduction::min || operation == Reduction::log_sum_exp) return;
+  mend(operation, in, out, extent, inner, first, last);
 }
 
 // ---- Softmax --------------------------------------------------------------------------------------------------------
@@ -222,6 +276,18 @@ void softmax(const float* in, float* out, int64_t extent, int64_t inner, int64_t
 
 // ---- Normalisations -------------------------------------------------------------------------------------------------
 
+/// `unit_length` in double precision, for columns whose squares leave the range of float.
+void unit_length_wide(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last,
+                      float eps) {
+  for (int64_t c = first; c < last; ++c) {
+    double total = fold_wide(
+        in + c, extent, inner, [](double sum, double x) { return sum + x * x; }, 0);
+    if (total < double(eps)) total = double(eps);
+    const double length = sqrt(total);
+    for (int64_t e = 0; e < extent; ++e) out[e * inner + c] = float(double(in[e * inner + c]) / length);
+  }
+}
+
 void unit_length(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last, float eps) {
   for (int64_t c0 = first; c0 < last; c0 += kColumns) {
     int64_t count = last - c0 < kColumns ? last - c0 : kColumns;
@@ -232,6 +298,12 @@ void unit_length(const float* in, float* out, int64_t extent, int64_t inner, int
       for (int64_t c = 0; c < count; ++c) totals[c] = 0;
       for (int64_t e = 0; e < extent; ++e)
         for (int64_t c = 0; c < count; ++c) totals[c] += in[e * inner + c0 + c] * in[e * inner + c0 + c];
+    }
+    bool all_narrow = true;
+    for (int64_t c = 0; c < count; ++c) all_narrow &= !left_the_range(totals[c], eps < kTiny);
+    if (__builtin_expect(!all_narrow, 0)) {
+      unit_length_wide(in, out, extent, inner, c0, c0 + count, eps);
+      continue;
     }
     for (int64_t c = 0; c < count; ++c) totals[c] = sqrtf(larger(totals[c], eps));
     if (inner == 1) {
@@ -262,6 +334,14 @@ void divide_by_response(const float* in, float* out, const float* totals, int64_
 
 int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
+/// Element `e` of a local response normalization in double precision, for sums of squares that overflow.
+float response_wide(const float* in, int64_t extent, int64_t inner, int64_t e, const ResponseParameters& by) {
+  const int64_t begin = between(e - by.before, 0, extent), end = between(e - by.before + by.size, 0, extent);
+  double total = 0;
+  for (int64_t i = begin; i < end; ++i) total += double(in[i * inner]) * double(in[i * inner]);
+  return float(double(in[e * inner]) / pow(double(by.k) + double(by.alpha) * total, double(by.beta)));
+}
+
 /// Windows along a row: the squares of the row, shifted by every place in the window, are added.
 void response_of_row(const float* in, float* out, int64_t extent, const ResponseParameters& by) {
   for (int64_t e0 = 0; e0 < extent; e0 += kColumns) {
@@ -274,6 +354,8 @@ void response_of_row(const float* in, float* out, int64_t extent, const Response
       for (int64_t c = begin; c < end; ++c) totals[c] += from[c] * from[c];
     }
     divide_by_response(in + e0, out + e0, totals, count, by);
+    for (int64_t c = 0; c < count; ++c)
+      if (__builtin_expect(!(totals[c] < INFINITY), 0)) out[e0 + c] = response_wide(in, extent, 1, e0 + c, by);
   }
 }
 
@@ -293,6 +375,9 @@ void response(const float* in, float* out, int64_t extent, int64_t inner, int64_
         for (int64_t c = 0; c < count; ++c) totals[c] += from[c] * from[c];
       }
       divide_by_response(in + e * inner + c0, out + e * inner + c0, totals, count, by);
+      for (int64_t c = 0; c < count; ++c)
+        if (__builtin_expect(!(totals[c] < INFINITY), 0))
+          out[e * inner + c0 + c] = response_wide(in + c0 + c, extent, inner, e, by);
     }
   }
 }
@@ -405,9 +490,29 @@ Middle middle_of(const float* in, int64_t length) {
   return {first, sum_of_powers<1>(in, length, {first, 0}) / float(length)};
 }
 
+/// `standardize` in double precision, for rows whose sums or squares leave the range of float. The mean is subtracted
+/// in two steps, as in `Middle`.
+void standardize_wide(const float* in, float* out, int64_t length, Spread spread, float eps, const Affine& with) {
+  double mean = 0, squares = 0;
+  if (spread != Spread::mean_square) {
+    for (int64_t n = 0; n < length; ++n) mean += double(in[n]);
+    mean /= double(length);
+    double rest = 0;
+    for (int64_t n = 0; n < length; ++n) rest += double(in[n]) - mean;
+    mean += rest / double(length);
+  }
+  for (int64_t n = 0; n < length; ++n) squares += (double(in[n]) - mean) * (double(in[n]) - mean);
+  const double variance = squares / double(length);
+  const double divisor = spread == Spread::deviation ? sqrt(variance) + double(eps) : sqrt(variance + double(eps));
+  for (int64_t n = 0; n < length; ++n) out[n] = float((double(in[n]) - mean) / divisor);
+  if (with.scale || with.shift) affine(out, out, length, 0, with);
+}
+
 void standardize(const float* in, float* out, int64_t length, Spread spread, float eps, const Affine& with) {
   const Middle mean = spread == Spread::mean_square ? Middle{0, 0} : middle_of(in, length);
-  const float variance = sum_of_powers<2>(in, length, mean) / float(length);
+  const float total = sum_of_powers<2>(in, length, mean), variance = total / float(length);
+  if (__builtin_expect(left_the_range(total, eps < kTiny), 0))
+    return standardize_wide(in, out, length, spread, eps, with);
   const float divisor = spread == Spread::deviation ? sqrtf(variance) + eps : sqrtf(variance + eps);
   const float factor = 1.0f / divisor;
   if (divisor > 0 && !(factor < __builtin_inff())) {  // the reciprocal of a denormal number overflows

@@ -19,9 +19,9 @@ struct Affine {
   int64_t inner, period;
 };
 
-/// Parameters of a batch normalization by channel: (x - mean) * factor * gamma + beta, where `factor` is
-/// 1 / sqrt(variance + eps). They are not folded into one scale and shift: infinite ones, and those that overflow
-/// together, would give other results. Element n belongs to channel n / inner % channels.
+/// Parameters of a batch normalization by channel: (x - mean) * factor * gamma + beta. The product of `factor` and
+/// `gamma` is gamma / sqrt(variance + eps). They are not folded into one scale and shift: infinite ones, and those that
+/// overflow together, would give other results. Element n belongs to channel n / inner % channels.
 struct BatchParameters {
   const float *mean, *factor, *gamma, *beta;
   int64_t inner, channels;

@@ -181,9 +181,16 @@ void lower_mean_variance(const Node& node, Builder& builder) {
 
 constexpr int64_t kAtOnce = 8192;  // elements that are clamped while they are in the first-level cache: 32 KiB
 
-/// 1 / sqrt(variance + eps) of each channel.
-void batch_factors(const float* variance, float eps, int64_t channels, float* to) {
-  for (int64_t c = 0; c < channels; ++c) to[c] = float(1 / std::sqrt(double(variance[c]) + double(eps)));
+/// Two factors of each channel, whose product is gamma / sqrt(variance + eps). The second one is 1 if that product is a
+/// normal float: x times one factor only would overflow for large x where x times both does not.
+void batch_factors(const float* variance, const float* gamma, float eps, int64_t channels, float* first,
+                   float* second) {
+  for (int64_t c = 0; c < channels; ++c) {
+    const double factor = 1 / std::sqrt(double(variance[c]) + double(eps)), both = factor * double(gamma[c]);
+    const bool is_one = std::isnormal(float(both));
+    first[c] = float(is_one ? both : factor);
+    second[c] = is_one ? 1.0f : gamma[c];
+  }
 }
 
 struct Batch {
@@ -196,8 +203,9 @@ struct Batch {
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Batch& self = step.as<Batch>();
     float* factors = run.part_scratch<float>(part);
-    batch_factors(run.at<float>(step.in[2]), self.eps, self.channels, factors);
-    const BatchParameters parameters{run.at<float>(step.in[1]), factors,    run.at<float>(step.in[4]),
+    batch_factors(run.at<float>(step.in[2]), run.at<float>(step.in[4]), self.eps, self.channels, factors,
+                  factors + self.channels);
+    const BatchParameters parameters{run.at<float>(step.in[1]), factors,    factors + self.channels,
                                      run.at<float>(step.in[3]), self.inner, self.channels};
     Range range = split(self.count, part, parts, 64);
     for (int64_t at = range.first; at < range.last; at += kAtOnce) {
@@ -212,7 +220,7 @@ struct Batch {
 /// Batch normalization of blocks of 16 channels with constant parameters, followed by a clamp.
 struct BlockedBatch {
   const NormalizeKernels* kernels;
-  const float* parameters;  // mean, factor, gamma and beta of each channel, padded to whole blocks
+  const float* parameters;  // mean, both factors and beta of each channel, padded to whole blocks
   float low, high;
   int64_t slices, blocks, pixels;  // a slice is one block of one image
 
@@ -261,8 +269,7 @@ void lower_blocks(const Node& node, Builder& builder) {
     auto values = static_cast<float*>(to);
     auto of = [&](size_t operand) { return graph.in(node, operand)->values<float>(); };
     std::copy_n(of(1), channels, values);
-    batch_factors(of(2), float(node.number("eps")), channels, values + all);
-    std::copy_n(of(4), channels, values + 2 * all);
+    batch_factors(of(2), of(4), float(node.number("eps")), channels, values + all, values + 2 * all);
     std::copy_n(of(3), channels, values + 3 * all);
   }));
   Epilogue epilogue = epilogue_of(graph, node).epilogue;
@@ -298,7 +305,7 @@ void lower_batch(const Node& node, Builder& builder) {
   for (int tensor : node.inputs) step.in.push_back(builder.buffer(tensor));
   step.out = {builder.buffer(node.outputs[0])};
   step.in_place = 0;
-  step.scratch_per_part = uint64_t(at.extent) * sizeof(float);
+  step.scratch_per_part = uint64_t(2 * at.extent) * sizeof(float);
   step.state = std::move(state);
   builder.add(std::move(step));
 }

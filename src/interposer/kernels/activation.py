@@ -57,7 +57,7 @@ FUNCTIONS: Final[dict[ActivationFunction, Function]] = {
     ActivationFunction.SQRT: lambda x, a, b: np.sqrt(x),
     ActivationFunction.SQUARE: lambda x, a, b: np.square(x),
     ActivationFunction.ELU: lambda x, a, b: np.where(x >= 0, x, a * _expm1(x)),
-    ActivationFunction.HARD_SWISH: lambda x, a, b: x * np.clip(x + 3, 0, 6) / 6,
+    ActivationFunction.HARD_SWISH: lambda x, a, b: np.where(x >= 3, x, x * np.clip(x + 3, 0, 6) / 6),
     ActivationFunction.GELU: lambda x, a, b: x * (0.5 * erfc(-x / math.sqrt(2))),
     ActivationFunction.GELU_TANH: lambda x, a, b: _gelu_tanh(x),
     ActivationFunction.SELU: lambda x, a, b: b * np.where(x > 0, x, a * _expm1(x)),

@@ -1,4 +1,8 @@
-"""Kernels of the normalization operators."""
+"""Kernels of the normalization operators.
+
+They compute in float64 and round once, so that no square or sum of float32 numbers overflows if the result is a float32
+number.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from interposer.core.schema import Op
-from interposer.core.types import FLOATS, Array, DataType, Quantization
+from interposer.core.types import FLOATS, Array, DataType, Quantization, TensorInfo
 from interposer.kernels.fixedfunctions import inverse_sqrt
 from interposer.kernels.fixedpoint import FixedPoint, clamp_to, multiply_by_quantized_multiplier
 from interposer.kernels.quantized_arithmetic import offset, one_scale_of_few_bits
@@ -36,6 +40,11 @@ def _of_reals(op: Op, info: KernelInfo) -> str | None:
         if tensor is not None and not tensor.is_quantized and tensor.dtype not in FLOATS:
             return f"{name} is {tensor.dtype}; takes floats and quantized tensors"
     return None
+
+
+def _wide(x: Array, info: TensorInfo) -> Array:
+    """Return the float values of a tensor as float64, which holds the squares and the sums of all float32 numbers."""
+    return real(x, info).astype(np.float64, copy=False)
 
 
 def _or_default(x: Array | None, index: int, info: KernelInfo, default: float) -> Array:
@@ -73,13 +82,13 @@ def batch_normalization(
     op: BatchNormalization, x: Array, mean: Array, variance: Array, beta: Array, gamma: Array,
     *, info: KernelInfo, out: Array,
 ) -> None:  # fmt: skip
-    """Compute `BatchNormalization`, in float32 if the input has fewer bits."""
+    """Compute `BatchNormalization` in float64, rounded once."""
     axis = channel_axis(op.data_layout, x.ndim)
     means, variances, betas, gammas = (
-        _per_channel(real(values, info.at(index)), axis, x.ndim)
+        _per_channel(_wide(values, info.at(index)), axis, x.ndim)
         for index, values in enumerate((mean, variance, beta, gamma), start=1)
     )
-    store(gammas * ((real(x, info.input) - means) / np.sqrt(variances + op.eps)) + betas, info.output, out)
+    store(gammas * ((_wide(x, info.input) - means) / np.sqrt(variances + op.eps)) + betas, info.output, out)
 
 
 @kernel(InstanceNormalization, when=(all_quantized, _of_reals))
@@ -91,7 +100,7 @@ def instance_normalization(
     axes = tuple(axis for axis in range(1, x.ndim) if axis != channels)
     scale = _per_channel(_or_default(gamma, 1, info, 1), channels, x.ndim)
     shift = _per_channel(_or_default(beta, 2, info, 0), channels, x.ndim)
-    store(scale * _standardized(real(x, info.input), axes, op.eps) + shift, info.output, out)
+    store(scale * _standardized(_wide(x, info.input), axes, op.eps) + shift, info.output, out)
 
 
 @kernel(LayerNormalization, when=(all_quantized, _of_reals))
@@ -100,7 +109,7 @@ def layer_normalization(
 ) -> None:
     """Compute `LayerNormalization`: mean and variance over the last axes."""
     axes = tuple(range(op.axis % x.ndim, x.ndim))
-    normalized = _standardized(real(x, info.input), axes, op.eps)
+    normalized = _standardized(_wide(x, info.input), axes, op.eps)
     store(_or_default(gamma, 1, info, 1) * normalized + _or_default(beta, 2, info, 0), info.output, out)
 
 
@@ -109,7 +118,7 @@ def rms_normalization(op: RmsNormalization, x: Array, gamma: Array | None, *, in
     """Compute `RmsNormalization`: the mean square over the last axes."""
     if x.size == 0:
         return
-    axes, values = tuple(range(op.axis % x.ndim, x.ndim)), real(x, info.input)
+    axes, values = tuple(range(op.axis % x.ndim, x.ndim)), _wide(x, info.input)
     root = np.sqrt(np.square(values).mean(axis=axes, keepdims=True) + op.eps)
     store(_or_default(gamma, 1, info, 1) * (values / root), info.output, out)
 
@@ -120,7 +129,7 @@ def group_normalization(
 ) -> None:
     """Compute `GroupNormalization`: as the channels come before the image, the elements of a group are contiguous."""
     channels = channel_axis(op.data_layout, x.ndim)
-    values = np.moveaxis(real(x, info.input), channels, 1)
+    values = np.moveaxis(_wide(x, info.input), channels, 1)
     groups = values.reshape(len(x), op.num_groups, -1) if x.size else values
     normalized = np.moveaxis(_standardized(groups, (2,), op.eps).reshape(values.shape), 1, channels)
     scale = _per_channel(_or_default(gamma, 1, info, 1), channels, x.ndim)
@@ -133,7 +142,7 @@ def mean_variance_normalization(op: MeanVarianceNormalization, x: Array, *, info
     """Compute `MeanVarianceNormalization` on float values."""
     if x.size == 0:
         return
-    centered = _centered(real(x, info.input), op.axis)
+    centered = _centered(_wide(x, info.input), op.axis)
     deviation = np.sqrt(np.square(centered).mean(axis=op.axis, keepdims=True))
     store(centered / (deviation + op.eps), info.output, out)
 
@@ -162,7 +171,7 @@ def l2_normalization_in_integers(op: L2Normalization, x: Array, *, info: KernelI
 @kernel(L2Normalization, when=(all_quantized, _of_reals))
 def l2_normalization(op: L2Normalization, x: Array, *, info: KernelInfo, out: Array) -> None:
     """Compute `L2Normalization`; eps is the smallest square of the length, not the smallest length."""
-    values = real(x, info.input)
+    values = _wide(x, info.input)
     square = np.square(values).sum(axis=op.normalized_axis(x.ndim), keepdims=True)
     store(values / np.sqrt(np.maximum(square, op.eps)), info.output, out)
 
@@ -177,7 +186,7 @@ def local_response_normalization(op: Normalization, x: Array, *, info: KernelInf
     """Compute `Normalization` from the sum of squares in a window, computed one axis after the other."""
     if x.size == 0:
         return
-    values = real(x, info.input)
+    values = _wide(x, info.input)
     window_sums = np.square(values)
     for axis in op.window_axes(x.ndim):
         window_sums = _window_sum(window_sums, axis, op.norm_size)

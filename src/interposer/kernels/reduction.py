@@ -55,9 +55,13 @@ def _product(x: Array, axes: Axes) -> Array:
     return product
 
 
+def _wide(x: Array) -> Array:
+    """Return floats as float64, which holds the squares and the sums of all float32 numbers."""
+    return x.astype(np.float64, copy=False)
+
+
 def _mean(x: Array, axes: Axes) -> Array:
-    mean: Array = _sum(x, axes) / x.dtype.type(_count(x.shape, axes))
-    return mean
+    return np.asarray(_sum(_wide(x), axes) / _count(x.shape, axes))
 
 
 def _integer_mean(x: Array, axes: Axes) -> Array:
@@ -106,8 +110,12 @@ _COMMON: Final[dict[ReduceOperation, Function]] = {
 _FLOATS: Final[dict[ReduceOperation, Function]] = {
     **_COMMON,
     ReduceOperation.MEAN: _mean,
-    ReduceOperation.L2: lambda x, axes: np.sqrt(_sum(np.square(x), axes)),
-    ReduceOperation.LOG_SUM: lambda x, axes: np.log(_sum(x, axes)),
+    ReduceOperation.SUM: lambda x, axes: _sum(_wide(x), axes),
+    ReduceOperation.PROD: lambda x, axes: _product(_wide(x), axes),
+    ReduceOperation.L1: lambda x, axes: _sum(np.abs(_wide(x)), axes),
+    ReduceOperation.L2: lambda x, axes: np.sqrt(_sum(np.square(_wide(x)), axes)),
+    ReduceOperation.SUM_SQUARE: lambda x, axes: _sum(np.square(_wide(x)), axes),
+    ReduceOperation.LOG_SUM: lambda x, axes: np.log(_sum(_wide(x), axes)),
     ReduceOperation.LOG_SUM_EXP: _log_sum_exp,
 }
 _INTEGERS: Final[dict[ReduceOperation, Function]] = {**_COMMON, ReduceOperation.MEAN: _integer_mean}
@@ -137,7 +145,8 @@ def _computes(op: Mean | Reduce, info: KernelInfo) -> str | None:
 def reduce(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array) -> None:
     """Compute `Mean` or `Reduce` of unquantized tensors.
 
-    Integers wrap around, and floats of fewer than 32 bits are rounded once, at the end.
+    Integers wrap around. Sums, products and squares of floats are computed in float64 and rounded once, at the end, so
+    that a result that is a float32 number does not overflow on the way.
     """
     reduced = _functions(info.input.dtype)[_operation(op)](real(x, info.input), reduced_axes(op.axis, x.ndim))
     np.copyto(out, reduced.reshape(out.shape), casting="unsafe")
