@@ -55,7 +55,7 @@ class Pool:
 def _link(sample: Sample) -> Link | None:
     network, _ = sample.network()
     infos = [value.info for value in network.graph.layer("layer").outputs]
-    first = sample.inputs[0] if sample.inputs else None
+    first = sample.inputs[0] if sample.inputs and not sample.extreme else None
     if first is None or not _is_open(sample, 0) or len(infos) != 1 or infos[0] is None or not infos[0].is_concrete:
         return None
     return Link(sample, first.info, infos[0].with_constant(None))

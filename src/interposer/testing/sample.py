@@ -94,6 +94,8 @@ class Sample:
     `outputs` gives infos where inference needs them, above all for quantized results. `expected` holds the results of a
     worked example; without it, those of the reference backend are expected. `statistical` marks an operator that draws
     random numbers, of which only shapes and types are compared. `exact` marks results that must be equal bit by bit.
+    `extreme` marks values near the ends of the range of floats: one operator computes with them, but a composition of
+    several operators with the same meaning may overflow or underflow.
     """
 
     op: Op
@@ -103,6 +105,7 @@ class Sample:
     expected: Sequence[Array] | None = None
     statistical: bool = False
     exact: bool = False
+    extreme: bool = False
 
     @property
     def id(self) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from interposer.core.errors import InterposerError, UnwritableError
 from interposer.core.families import import_families
-from interposer.core.schema import registered_ops
+from interposer.core.schema import Op, registered_ops
 from interposer.frontends.armnn import load
 from interposer.ir.network import Network
 from interposer.testing import Sample, samples_of
@@ -30,7 +30,7 @@ FEW_NETWORKS, MANY_NETWORKS = 60, 1500
 
 @pytest.mark.parametrize("name", sorted(OPERATORS))
 def test_some_samples_of_every_operator_give_the_same_after_a_round_trip(name: str) -> None:
-    samples = samples_of(OPERATORS[name])
+    samples = ordinary_samples(OPERATORS[name])
     assert problems(samples[:: max(1, len(samples) // FEW)]) == {}
 
 
@@ -38,7 +38,7 @@ def test_some_samples_of_every_operator_give_the_same_after_a_round_trip(name: s
 @pytest.mark.parametrize("release", [None, "20.08", "24.05"])
 @pytest.mark.parametrize("name", sorted(OPERATORS))
 def test_all_samples_of_every_operator_give_the_same_after_a_round_trip(name: str, release: str | None) -> None:
-    assert problems(samples_of(OPERATORS[name]), release) == {}
+    assert problems(ordinary_samples(OPERATORS[name]), release) == {}
 
 
 def test_random_networks_give_the_same_after_a_round_trip() -> None:
@@ -51,6 +51,11 @@ def test_random_networks_give_the_same_after_a_round_trip() -> None:
 def test_many_random_networks_give_the_same_after_a_round_trip() -> None:
     outcomes = [outcome(random_network(12, number)) for number in range(MANY_NETWORKS)]
     assert [item for item in outcomes if item not in {"same", "refused"}] == []
+
+
+def ordinary_samples(op: type[Op]) -> list[Sample]:
+    """Return the samples of an operator whose values do not overflow in a composition of other operators."""
+    return [sample for sample in samples_of(op) if not sample.extreme]
 
 
 def problems(samples: list[Sample], release: str | None = None) -> dict[str, str]:

@@ -6,8 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from interposer.testing import samples_of
-from tools.tflite_writer import main, operators, outcome
+from tools.tflite_writer import main, operators, ordinary_samples, outcome
 
 OPERATORS = operators()
 FEW = 4
@@ -17,7 +16,7 @@ needs_litert = pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="a
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_some_samples_of_every_operator_give_the_same_after_a_round_trip(name):
-    samples = samples_of(OPERATORS[name])
+    samples = ordinary_samples(OPERATORS[name])
     outcomes = {sample.id: outcome(sample) for sample in samples[:: max(1, len(samples) // FEW)]}
     assert {id: result for id, result in outcomes.items() if result.status == "wrong"} == {}
 
@@ -25,7 +24,7 @@ def test_some_samples_of_every_operator_give_the_same_after_a_round_trip(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATORS)
 def test_all_samples_of_every_operator_give_the_same_after_a_round_trip(name):
-    outcomes = {sample.id: outcome(sample) for sample in samples_of(OPERATORS[name])}
+    outcomes = {sample.id: outcome(sample) for sample in ordinary_samples(OPERATORS[name])}
     assert {id: result for id, result in outcomes.items() if result.status == "wrong"} == {}
 
 
@@ -40,6 +39,6 @@ LITERT = ["Convolution2d", "DepthwiseConvolution2d", "FullyConnected", "Pooling2
 @needs_litert
 @pytest.mark.parametrize("name", LITERT)
 def test_litert_gives_the_same_for_what_convolutional_networks_are_made_of(name):
-    samples = [sample for sample in samples_of(OPERATORS[name]) if "empty" not in sample.id]
+    samples = [sample for sample in ordinary_samples(OPERATORS[name]) if "empty" not in sample.id]
     outcomes = {sample.id: outcome(sample, litert=True) for sample in samples[:: max(1, len(samples) // FEW)]}
     assert {id: result for id, result in outcomes.items() if result.status == "wrong"} == {}

@@ -95,7 +95,7 @@ def _samples(name: str, quantized: bool) -> _Tickets:
 
 def _is_usable(sample: Sample) -> bool:
     operands = [operand for operand in sample.inputs if operand is not None]
-    return bool(operands) and not sample.statistical and all(map(_is_ordinary, operands))
+    return bool(operands) and not (sample.statistical or sample.extreme) and all(map(_is_ordinary, operands))
 
 
 def _is_ordinary(operand: Given) -> bool:

@@ -23,6 +23,7 @@ from interposer.testing.samples import (  # noqa: F401
     images,
     linear_attention,
     lstm,
+    magnitudes,
     many,
     matmul,
     matrices,
