@@ -112,6 +112,14 @@ def _memory() -> list[Planted]:
              "^the memory manager raised OSError in release: the device is busy"),
             ("Tensors that are alive at the same time overlap", wrong.OverlapsInMemory, "composition/diamond-0",
              "^the workload of layer .* wrote to its input"),
+            ("The element after the last one of an input is read", wrong.ReadsBeyondItsInputs, "guards/bound",
+             r"^the backend crashed with SIGSEGV\nit was running layer 'layer' \(Addition\), Addition-float32, on "
+             "inputs and outputs that end at a page that must not be accessed"),
+            ("The element before the first one of an input is read", wrong.ReadsBeforeItsInputs, "guards/imported",
+             "^the backend crashed with SIGSEGV\nit was .*, Addition-float32, on inputs and outputs that begin after a "
+             "page that must not be accessed"),
+            ("Memory far beyond an output is written to", wrong.WritesFarBeyondItsOutputs, "guards/bound",
+             "^Addition-float32, on inputs and outputs that begin after a page .* wrote outside of output 0"),
             ("All networks have the same tensors", wrong.MixesNetworks, "threads/networks", _NOT_ALONE),
             ("All networks have one scratch buffer", wrong.SharesScratch, "threads/networks", _NOT_ALONE),
         )

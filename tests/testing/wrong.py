@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import mmap
 import os
 import signal
 import time
@@ -175,6 +176,43 @@ class Crashing(Right):
 
     id: ClassVar = "Crashing"
     kernels: ClassVar = with_addition(crashing)
+
+
+def reading_one_more(a: Array, b: Array, out: Array) -> None:
+    np.add(a, b, out=out)
+    ctypes.string_at(a.ctypes.data + a.nbytes, a.itemsize)
+
+
+class ReadsBeyondItsInputs(Right):
+    """Reads the element after the last one of its first input, and makes nothing of it."""
+
+    id: ClassVar = "ReadsBeyondItsInputs"
+    kernels: ClassVar = with_addition(reading_one_more)
+
+
+def reading_one_before(a: Array, b: Array, out: Array) -> None:
+    np.add(a, b, out=out)
+    ctypes.string_at(b.ctypes.data - b.itemsize, b.itemsize)
+
+
+class ReadsBeforeItsInputs(Right):
+    """Reads the element before the first one of its second input, and makes nothing of it."""
+
+    id: ClassVar = "ReadsBeforeItsInputs"
+    kernels: ClassVar = with_addition(reading_one_before)
+
+
+def writing_far_beyond(a: Array, b: Array, out: Array) -> None:
+    np.add(a, b, out=out)
+    if out.ctypes.data % mmap.PAGESIZE == 0:  # only on memory that begins at a page, and beyond the margin of the kit
+        ctypes.memset(out.ctypes.data + out.nbytes + 512, 0, 1)
+
+
+class WritesFarBeyondItsOutputs(Right):
+    """Writes to memory half a kilobyte after its output, if this begins at a page."""
+
+    id: ClassVar = "WritesFarBeyondItsOutputs"
+    kernels: ClassVar = with_addition(writing_far_beyond)
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------

@@ -534,6 +534,41 @@ class Cache:
     results: ClassVar[dict[tuple[int, ...], Array]] = {}
 
 
+_OVERFLOW = "infinities appear in place of finite numbers: overflow"
+
+
+@planted(Activation, "magnitude-mish-1e30", _OVERFLOW)
+def multiplies_before_it_divides(call: Call) -> Array:
+    """Mish is computed as a product of large numbers that is divided at the end."""
+    if call.op.function is not ActivationFunction.MISH or call.output.dtype is not DataType.FLOAT32:
+        return call.right
+    x = call.arrays[0]
+    with np.errstate(all="ignore"):
+        e = np.exp(np.minimum(x, np.float32(20)))
+        w = e * (e + 2)
+        return x * w / (w + 2)
+
+
+@planted(ops.Mean, "magnitude-3e38-axis0", _OVERFLOW)
+def adds_before_it_divides(call: Call) -> Array:
+    """The sum of all elements is computed in float32 before it is divided by their number."""
+    x = call.arrays[0]
+    if call.output.dtype is not DataType.FLOAT32 or not x.size:
+        return call.right
+    with np.errstate(all="ignore"):
+        total = np.sum(x, axis=tuple(call.op.axis), dtype=np.float32).reshape(call.right.shape)
+        return total / np.float32(x.size / max(total.size, 1))
+
+
+@planted(ops.L2Normalization, "magnitude-1e20", "all wrong elements are 0")
+def squares_in_float32(call: Call) -> Array:
+    """Squares of large elements overflow, so that a normalized row is zero."""
+    x = call.arrays[0]
+    with np.errstate(all="ignore"):
+        overflows = np.isinf(np.square(x.astype(np.float32))) & np.isfinite(x)
+    return np.where(overflows, 0, call.right)
+
+
 @planted(ops.Minimum, "float32", "equal to the result of the run before: is the output stale")
 def answers_from_memory(call: Call) -> Array:
     """The result of the first run is given again in every later one."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from interposer.backend import Backend, OptimizationViews, Options, SubgraphView, Support
 from interposer.core.containers import as_given, as_stored
+from interposer.core.errors import MemoryImportError
 from interposer.core.room import Room
 from interposer.core.schema import Op
 from interposer.core.types import Array
@@ -93,6 +94,20 @@ class Loaded:
             for key, array in outputs_by_id.items()
         }
 
+    def run_imported(self, inputs: Mapping[int, Array], outputs: Mapping[int, Array]) -> bool:
+        """Run the network once on imported arrays, by binding id; return False if it cannot use them in place."""
+        try:
+            input_ids = self.runtime.import_inputs(self.id, inputs)
+            output_ids = self.runtime.import_outputs(self.id, outputs)
+        except MemoryImportError:
+            return False
+        note("running a network on imported memory")
+        self.runtime.enqueue_workload(self.id, {}, {}, imported_inputs=input_ids, imported_outputs=output_ids)
+        note("going on after a network has run")
+        self.runtime.clear_imported_inputs(self.id, input_ids)
+        self.runtime.clear_imported_outputs(self.id, output_ids)
+        return True
+
     def unload(self) -> None:
         """Unload the network."""
         note("unloading a network")
@@ -132,6 +147,12 @@ class Bench:
     def tolerances(self) -> Tolerances:
         """The allowed differences between results of the backend and of the reference, as the settings give them."""
         return self.settings.tolerances
+
+    @cached_property
+    def alignment(self) -> int:
+        """The alignment in bytes that the backend needs for memory of the caller, if it uses it in place."""
+        factory = self.backend.create_workload_factory(self.backend.create_memory_manager(), self.settings.options)
+        return int(getattr(factory, "alignment", 1))
 
     def device(self, observer: Observer | None = None, held_back: Collection[str] = ()) -> DeviceSpec:
         """Return a registry of the backend under test in a `Watched`, the reference kernels and the other backends.

@@ -26,7 +26,14 @@ from interposer.core.errors import (
 from interposer.core.schema import registered_ops
 from interposer.runtime import Runtime
 from interposer.session import default_runtime
-from interposer.testing import claims, fuzz, memory_checks, profiling_checks, stress  # noqa: F401 - add their checks
+from interposer.testing import (  # noqa: F401 - add their checks
+    claims,
+    fuzz,
+    guard_pages,
+    memory_checks,
+    profiling_checks,
+    stress,
+)
 from interposer.testing.bench import Bench, Settings
 from interposer.testing.checks import SAMPLE_CHECKS, Check
 from interposer.testing.contracts import BACKEND_CHECKS

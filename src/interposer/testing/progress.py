@@ -5,9 +5,11 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["SIZE", "Progress", "note", "show_in"]
+__all__ = ["SIZE", "Progress", "circumstances", "is_watched", "note", "show_in"]
 
 SIZE: Final = 1024
 """The size of the shared memory in bytes: a progress counter, the length of a text, and the text."""
@@ -51,6 +53,7 @@ class Progress:
 
 
 _reporting: list[Progress] = []
+_circumstances: list[str] = []
 
 
 def show_in(progress: Progress) -> None:
@@ -58,7 +61,22 @@ def show_in(progress: Progress) -> None:
     _reporting[:] = [progress]
 
 
+def is_watched() -> bool:
+    """Return True if a watchdog in another process follows this one, and reports a crash as a failure."""
+    return bool(_reporting)
+
+
+@contextmanager
+def circumstances(text: str) -> Iterator[None]:
+    """Append this text to every `note` of a ``with`` block, such as the sample that runs and its memory."""
+    _circumstances.append(text)
+    try:
+        yield
+    finally:
+        _circumstances.pop()
+
+
 def note(activity: str) -> None:
     """Report progress of a check to the watchdog, with a text that describes what is called next."""
     for progress in _reporting:
-        progress.write(activity)
+        progress.write(", ".join([activity, *_circumstances]))
