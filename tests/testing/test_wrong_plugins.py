@@ -54,6 +54,29 @@ def test_a_write_to_an_input_is_reported_with_the_layer_and_the_input(plugin) ->
     assert any("layer 'layer' (Addition)" in result.text and "input 0" in result.text for result in results), results
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "edge"),
+    [
+        ("sum[n] = a[n] + b[n]", "sum[n] = a[n] + b[n], (void)*(volatile const float*)(a + n + 1)", "end at"),
+        ("sum[n] = a[n] + b[n]", "sum[n] = a[n] + b[n], (void)*(volatile const float*)(b + n - 1)", "begin after"),
+    ],
+    ids=["after the end", "before the beginning"],
+)
+@pytest.mark.parametrize("variant", ["bound", "imported"])
+def test_a_read_outside_of_an_input_is_reported_with_the_sample(
+    plugin, variant: str, right: str, wrong: str, edge: str
+) -> None:
+    [result] = check_backend(plugin(right, wrong), only=f"guards/{variant}", families=["elementwise"]).results
+    assert result.status is Status.FAIL
+    assert "the backend crashed with SIGSEGV" in result.text
+    assert f"Addition-float32, on inputs and outputs that {edge} a page that must not be accessed" in result.text
+
+
+def test_a_plugin_without_errors_passes_on_guarded_pages(plugin) -> None:
+    report = check_backend(plugin(), only="guards/*", families=["elementwise"])
+    assert report.counts["pass"] == 2
+
+
 PROFILING_ERRORS = {
     "an interval has no end": (
         ".end_ns = end,", ".end_ns = 0,", "intervals", "^the interval 'add' ends before it begins, or has no end",

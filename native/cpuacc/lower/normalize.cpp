@@ -181,13 +181,13 @@ void lower_mean_variance(const Node& node, Builder& builder) {
 
 constexpr int64_t kAtOnce = 8192;  // elements that are clamped while they are in the first-level cache: 32 KiB
 
-/// Two factors of each channel, whose product is gamma / sqrt(variance + eps). The second one is 1 if that product is a
-/// normal float: x times one factor only would overflow for large x where x times both does not.
+/// Two factors of each channel, whose product is gamma / sqrt(variance + eps). The second one is 1 if that product is 0
+/// or a normal float: x times one factor only would overflow for large x where x times both does not.
 void batch_factors(const float* variance, const float* gamma, float eps, int64_t channels, float* first,
                    float* second) {
   for (int64_t c = 0; c < channels; ++c) {
     const double factor = 1 / std::sqrt(double(variance[c]) + double(eps)), both = factor * double(gamma[c]);
-    const bool is_one = std::isnormal(float(both));
+    const bool is_one = std::isnormal(float(both)) || both == 0;
     first[c] = float(is_one ? both : factor);
     second[c] = is_one ? 1.0f : gamma[c];
   }

@@ -7,6 +7,7 @@ import pytest
 
 import interposer as ip
 from interposer.core.schema import registered_ops
+from interposer.core.types import DataLayout
 from interposer.ops import ActivationFunction, PoolingAlgorithm
 from interposer.testing import check_backend, samples_of
 
@@ -41,7 +42,7 @@ def test_a_pool_of_a_window_with_infinity_is_still_infinite(channels) -> None:
         pool_height=2,
         stride_x=2,
         stride_y=2,
-        data_layout="NHWC",
+        data_layout=DataLayout.NHWC,
     )
     network.add_output_layer(0, layer)
     values = np.full((1, 4, 4, channels), 3e38, np.float32)
