@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import interposer
+from interposer import Model
+from interposer.analysis.compare import compare
 from interposer.core.errors import MissingDependencyError
 from tests import documents
 
@@ -62,9 +65,23 @@ def has_unmarked_code(block):
     return bool(re.search(r"^(\$ )?interposer [a-z.]|^\$ |^(import|from) \w+|^>>> ", block.text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=from_root)
+def with_mark(path):
+    """Return a module as a parameter, which is skipped without the reference backend if its examples name it."""
+    named = re.search(r"^ *(>>>|\.\.\.) .*CpuRef", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return pytest.param(path, marks=[pytest.mark.needs_cpuref] if named else [])
+
+
+@pytest.mark.parametrize("path", [*map(with_mark, MODULES)], ids=from_root)
 def test_the_examples_in_docstrings_run(path):
     assert not doctest.testmod(module_of(path), optionflags=FLAGS).failed
+
+
+@pytest.mark.parametrize(
+    "described",
+    [interposer.load, Model, Model.run, interposer.optimize, interposer.quantize, interposer.profile, compare],
+)
+def test_what_most_programs_use_has_an_example_in_its_docstring(described):
+    assert len(doctest.DocTestParser().get_examples(described.__doc__)) >= 3
 
 
 def anchors(page):

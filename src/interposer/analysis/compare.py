@@ -181,6 +181,25 @@ def compare(
     Raises:
         InvalidArgumentError: there are not two backends, or an input shape is unknown and no inputs are passed.
         InterposerError: a backend is missing (see `optimize`), or a run of the first backend failed.
+
+    Example:
+        A backend that computes a sum wrongly, beside the reference:
+
+        >>> import interposer as ip
+        >>> from interposer.analysis.compare import compare
+        >>> class Wrong(ip.Backend):
+        ...     id = "Wrong"
+        ...     kernels = ip.backend.KernelTable()
+        >>> @Wrong.kernels(ip.ops.Addition)
+        ... def add(op, a, b, *, out):
+        ...     out[...] = a
+        >>> runtime, network = ip.Runtime(), ip.Network("twice")
+        >>> runtime.registry.register("Wrong", Wrong)
+        >>> x = network.add_input_layer(0, ip.TensorInfo((2,)), name="x")
+        >>> y = network.add_output_layer(0, network.add_addition_layer(x, x, name="sum"), name="y")
+        >>> comparison = compare(network, ["CpuRef", "Wrong"], runtime=runtime)
+        >>> comparison.agrees, comparison.first.name
+        (False, 'sum')
     """
     ids = listed_ids(backends)
     if len(ids) != 2 or ids[0] == ids[1]:

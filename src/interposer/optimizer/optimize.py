@@ -70,6 +70,18 @@ def optimize(
         BackendContractError: a backend violated the plug-in interface.
         InvalidArgumentError: an argument has the wrong type, or a hint names an unknown layer or backend.
         LoadError: there is not enough memory, or a model file whose weights are mapped was written to or truncated.
+
+    Example:
+        >>> import interposer as ip
+        >>> network = ip.Network("twice")
+        >>> x = network.add_input_layer(0, ip.TensorInfo((2,)), name="x")
+        >>> y = network.add_output_layer(0, network.add_addition_layer(x, x, name="sum"), name="y")
+        >>> print(ip.optimize(network, ["CpuRef"]))
+        graph "twice" {
+          %x = Input @CpuRef : float32[2]
+          %sum = Addition %x, %x @CpuRef : float32[2]
+          Output %sum as "y"
+        }
     """
     options = OptimizerOptions() if options is None else options
     device_spec = DeviceSpec.default() if device_spec is None else device_spec

@@ -150,11 +150,24 @@ class Profile:
 def profile(path: str | os.PathLike[str] | None = None, *, capacity: int = CAPACITY) -> Profile:
     """Return a `Profile`, which records in a ``with`` block, and then writes `path`.
 
-    ::
+    Args:
+        path: the file that is written at the end of the block; its suffix chooses the format (see `Profile.save`).
+            None writes no file.
+        capacity: the most events that each thread stores; older ones are dropped and counted.
 
-        with ip.profile("trace.pftrace") as p:
-            model.run([x])
-        print(p)
+    Raises:
+        InvalidArgumentError: the suffix of `path` is unknown.
+
+    Example:
+        >>> import interposer as ip
+        >>> network = ip.Network("twice")
+        >>> x = network.add_input_layer(0, ip.TensorInfo((2,)), name="x")
+        >>> y = network.add_output_layer(0, network.add_addition_layer(x, x, name="sum"), name="y")
+        >>> model = ip.load(network, backends=["CpuRef"])
+        >>> with ip.profile() as p:
+        ...     results = [model.run([[1.0, 2.0]]) for _ in range(3)]
+        >>> [(layer.name, layer.site.backend, layer.count) for layer in p.layers()]
+        [('sum', 'CpuRef', 3)]
     """
     return Profile(path, capacity=capacity)
 

@@ -125,6 +125,19 @@ def quantize(
             is not finite.
         UnwritableError: `output_format` has no form of a layer, neither in integers nor in float.
         InterposerError: the network cannot be read or run.
+
+    Example:
+        >>> import numpy as np
+        >>> import interposer as ip
+        >>> network = ip.Network("twice")
+        >>> x = network.add_input_layer(0, ip.TensorInfo((1, 2)), name="x")
+        >>> y = network.add_output_layer(0, network.add_addition_layer(x, x, name="sum"), name="y")
+        >>> samples = np.random.default_rng(0).random((16, 2), np.float32)
+        >>> quantized = ip.quantize(network, samples, backends=["CpuRef"])
+        >>> [(layer.name, layer.kind) for layer in quantized.graph.topological() if layer.op.executable]
+        [('x:quantized', 'Quantize'), ('sum', 'Addition'), ('sum:dequantized', 'Dequantize')]
+        >>> len(quantized.report.quantized), len(quantized.report.left)
+        (1, 0)
     """
     _check_types(algorithm, runtime, progress)
     flags = {"per_channel": per_channel, "correct_bias": correct_bias, "equalize": equalize, "keep_types": keep_types}

@@ -94,6 +94,21 @@ def load(
         ParseError: the file cannot be read or is damaged; `UnsupportedOperatorError` lists operators that are missing.
         LimitExceededError: the network needs more than the limits allow.
         InterposerError: any other error that `optimize` and `Runtime.load_network` raise.
+
+    Example:
+        A network in the text form; a path of a file is loaded in the same way.
+
+        >>> import interposer as ip
+        >>> text = b'''graph "twice" {
+        ...   %x = Input : float32[n]
+        ...   %sum = Addition %x, %x
+        ...   Output %sum as "y"
+        ... }'''
+        >>> model = ip.load(text, backends=["CpuRef"])
+        >>> model
+        <Model 'twice': x: float32[n] -> y: float32[n]>
+        >>> model([1.0, 2.0])
+        array([2., 4.], dtype=float32)
     """
     source = content_of(source)
     runtime = default_runtime() if runtime is None else runtime

@@ -91,6 +91,17 @@ class Model:
     files with external weights are not part of the digest. Otherwise the pickle holds the content. The process that
     loads the pickle uses its own default runtime; a model on any other runtime cannot be pickled. `copy.copy` and
     `copy.deepcopy` create another model on the same runtime, which must be closed separately.
+
+    Example:
+        >>> import interposer as ip
+        >>> text = b'''graph "twice" {
+        ...   %x = Input : float32[n]
+        ...   %sum = Addition %x, %x
+        ...   Output %sum as "y"
+        ... }'''
+        >>> with ip.load(text, backends=["CpuRef"]) as model:
+        ...     print(model.inputs, model([1.0, 2.0]), model.explain().to_dict()["counts"])
+        {'x': TensorInfo((n,), DataType.FLOAT32)} [2. 4.] {'CpuRef': 1}
     """
 
     needs_origin: bool = False
@@ -445,6 +456,21 @@ class Model:
                 error of each backend.
             DeadlineExceededError: the run exceeded `deadline`.
             InterposerError: the network cannot be built for these shapes or values.
+
+        Example:
+            >>> import numpy as np
+            >>> import interposer as ip
+            >>> text = b'''graph "twice" {
+            ...   %x = Input : float32[n]
+            ...   %sum = Addition %x, %x
+            ...   Output %sum as "y"
+            ... }'''
+            >>> model, x = ip.load(text, backends=["CpuRef"]), np.float32([1, 2])
+            >>> model.run([x]), model.run(x=x)
+            ([array([2., 4.], dtype=float32)], [array([2., 4.], dtype=float32)])
+            >>> y = np.zeros(2, np.float32)
+            >>> model.run([x], [y])[0] is y
+            True
         """
         if profile is not None or signature is not None or (active_marks and is_unmarked()):
             return self._run_observed(inputs, outputs, deadline, signature, profile, named)
