@@ -64,6 +64,7 @@ sanitize: $(STAMPS)-dev  ## build CpuAcc with sanitizers, and run the conformanc
 exports: $(STAMPS)-exports  ## install PyTorch, so that `make test` tries what it exports too (200 MB and more)
 
 native: $(STAMPS)-dev  ## build the native backends anew, and show what is wrong where that fails
+	@$(RUN) -m pip uninstall -qqq --yes interposer # the package's name until it was interposer-nn
 	$(RUN) -m pip install --quiet --no-deps --no-build-isolation --config-settings=native=required --editable .
 
 native-test:  ## build the unit tests of the native kernels, and run them (apt install cmake libgtest-dev)

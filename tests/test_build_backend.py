@@ -57,7 +57,7 @@ def test_a_wheel_with_native_backends_needs_the_tools_that_name_its_platform(bui
 
 
 def test_a_wheel_keeps_its_tag_if_the_tools_refuse_it(build, tmp_path, capfd):
-    name = "interposer-1-py3-none-linux_x86_64.whl"
+    name = "interposer_nn-1-py3-none-linux_x86_64.whl"
     with zipfile.ZipFile(tmp_path / name, "w") as archive:
         archive.writestr("interposer/__init__.py", "")
     assert build._with_platform(tmp_path, name) == name

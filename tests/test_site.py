@@ -15,8 +15,8 @@ import interposer.backend
 import interposer.core.types
 import interposer.testing
 
-pytest.importorskip("mkdocs", reason="pip install 'interposer[docs]'")
-pytest.importorskip("mkdocstrings", reason="pip install 'interposer[docs]'")
+pytest.importorskip("mkdocs", reason="pip install 'interposer-nn[docs]'")
+pytest.importorskip("mkdocstrings", reason="pip install 'interposer-nn[docs]'")
 
 from tools import mkdocs_hooks
 

@@ -1,7 +1,7 @@
 """Run the tests of extras with the oldest and the newest versions of their packages, on an installed wheel.
 
-    python tools/try_extras.py dist/interposer-*.whl                       # everything, which takes an hour
-    python tools/try_extras.py dist/interposer-*.whl onnx sign --versions oldest
+    python tools/try_extras.py dist/interposer_nn-*.whl                       # everything, which takes an hour
+    python tools/try_extras.py dist/interposer_nn-*.whl onnx sign --versions oldest
 
 For each extra and resolution, uv (`pip install uv`) chooses versions that pyproject.toml allows, and installs them with
 the wheel into an empty environment. The oldest versions are those of the packages that pyproject.toml names; what these

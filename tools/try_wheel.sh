@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs a wheel into an empty environment, hides all compilers, and runs the demonstration and the tests that need none:
-# tools/try_wheel.sh dist/interposer-0.1.0-py3-none-manylinux_2_35_x86_64.whl
+# tools/try_wheel.sh dist/interposer_nn-0.1.0-py3-none-manylinux_2_35_x86_64.whl
 set -euo pipefail
 wheel=$(realpath "$1")
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -299,14 +299,14 @@ def test_a_narrow_terminal_breaks_no_install_command(columns):
     pytest.importorskip("rich")
     lines = [line.strip() for line in on_terminal("backends", columns=columns, NO_COLOR="1").splitlines()]
     commands = [line for line in lines if "pip" in line]
-    assert all(line.startswith("pip install ") and line.endswith("]") for line in commands)
+    assert all(line.startswith("pip install ") and line.endswith("]'") for line in commands)
     assert "CpuRef" in lines
 
 
 def test_texts_are_broken_between_words_and_commands_are_not_broken():
-    said = "the package onnxruntime is not installed: pip install interposer[onnxruntime]"
+    said = "the package onnxruntime is not installed: pip install 'interposer-nn[onnxruntime]'"
     assert wrapped(said, 30, "  ") == [
-        "  the package onnxruntime is", "  not installed:", "  pip install interposer[onnxruntime]",
+        "  the package onnxruntime is", "  not installed:", "  pip install 'interposer-nn[onnxruntime]'",
     ]  # fmt: skip
     assert wrapped("", 30) == []
 

@@ -147,8 +147,8 @@ def test_a_name_that_cannot_be_one_is_refused(words, text, tmp_path, capsys):
 def test_an_id_that_is_taken_is_refused(tmp_path, capsys):
     assert main(["new-backend", "CpuRef", "--lang", "c", "--folder", str(tmp_path / "project")]) == 2
     assert capsys.readouterr().err == (
-        "interposer: there is a backend with the id 'CpuRef' already (entry point of interposer), and only the first "
-        "of one id is loaded; choose another name\n"
+        "interposer: there is a backend with the id 'CpuRef' already (entry point of interposer-nn), and only the "
+        "first of one id is loaded; choose another name\n"
     )
 
 

@@ -65,7 +65,7 @@ def test_a_near_name_is_suggested_whatever_its_case(given, known, hint):
     (BackendUnavailableError("", "CpuRef: it is disabled"), "no backend is available: CpuRef: it is disabled"),
     (UnknownNetworkError(3, [1, 2]), "no network 3 is loaded (loaded: 1, 2)"),
     (MissingDependencyError("onnx", "onnx", "the ONNX front end"),
-     "the ONNX front end needs the package 'onnx': pip install 'interposer[onnx]'"),
+     "the ONNX front end needs the package 'onnx': pip install 'interposer-nn[onnx]'"),
     (LimitExceededError("memory", 2e9, 1e9, "bytes"),
      "the network needs 2,000,000,000 bytes of memory, but the limit is 1,000,000,000; "
      "raise it with load(..., limits=Limits(...)) if the file is trusted"),

@@ -88,6 +88,6 @@ def test_a_broken_format_beside_it_is_a_record_and_no_obstacle(installed: Path) 
     reasons = {(name, source): reason for name, available, source, reason in records if not available}
     assert reasons == {
         ("papyrus", "entry point of papyrus"): "ModuleNotFoundError: No module named 'nowhere'",
-        ("onnx", "entry point of papyrus"): "the name is taken (entry point of interposer)",
+        ("onnx", "entry point of papyrus"): "the name is taken (entry point of interposer-nn)",
     }
     assert ran(installed, "-c", LOADED.format(source=str(FILE))) == "0.1402 0.6285 0.2312\n"

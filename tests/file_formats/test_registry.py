@@ -237,7 +237,7 @@ def test_only_formats_that_write_are_found_by_the_suffix_of_an_output(formats):
 def test_the_formats_of_this_package_are_ordinary_entry_points():
     records = process_formats().records()
     assert {record.source for record in records if record.name in {"onnx", "text", "saved", "torch"}} == {
-        "entry point of interposer"
+        "entry point of interposer-nn"
     }
     assert all(record.available for record in records)
 

@@ -115,8 +115,8 @@ def test_an_id_that_cannot_be_one_is_refused_and_recorded(
 @pytest.mark.needs_cpuref
 def test_nobody_takes_the_id_of_a_backend_of_ours_away(records: list[dict[str, Any]]) -> None:
     ours, *others = [record for record in records if record["id"] == "CpuRef"]
-    assert (ours["available"], ours["source"]) == (True, "entry point of interposer")
-    taken = "is refused: the id is taken (entry point of interposer)"
+    assert (ours["available"], ours["source"]) == (True, "entry point of interposer-nn")
+    taken = "is refused: the id is taken (entry point of interposer-nn)"
     assert [(record["available"], record["reason"]) for record in others] == [
         (False, f"backend 'CpuRef' (entry point of aaa-early) {taken}"),
         (False, f"backend 'CpuRef' (entry point of broken-backends) {taken}"),

@@ -129,4 +129,4 @@ def test_without_nvtx_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "nvtx", None)
     with pytest.raises(MissingDependencyError) as missing:
         NvtxRanges()
-    assert str(missing.value) == "NVTX needs the package 'nvtx': pip install 'interposer[nvtx]'"
+    assert str(missing.value) == "NVTX needs the package 'nvtx': pip install 'interposer-nn[nvtx]'"

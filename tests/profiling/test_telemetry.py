@@ -191,5 +191,5 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.
     with pytest.raises(MissingDependencyError) as missing:
         OpenTelemetry()
     assert str(missing.value) == (
-        "OpenTelemetry needs the package 'opentelemetry-api': pip install 'interposer[opentelemetry]'"
+        "OpenTelemetry needs the package 'opentelemetry-api': pip install 'interposer-nn[opentelemetry]'"
     )

@@ -223,4 +223,4 @@ def test_without_pillow_the_message_names_what_to_install(picture, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(MissingDependencyError) as caught:
         read_image(picture, "x", INFO, AS_IS)
-    assert str(caught.value) == "reading images needs the package 'pillow': pip install 'interposer[images]'"
+    assert str(caught.value) == "reading images needs the package 'pillow': pip install 'interposer-nn[images]'"

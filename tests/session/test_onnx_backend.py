@@ -106,4 +106,4 @@ except MissingDependencyError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "reading ONNX files needs the package 'onnx': pip install 'interposer[onnx]'\n"
+    assert done.stdout == "reading ONNX files needs the package 'onnx': pip install 'interposer-nn[onnx]'\n"

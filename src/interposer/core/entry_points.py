@@ -8,9 +8,11 @@ from functools import cache
 from importlib import metadata
 from typing import Final
 
+from interposer._distribution import DISTRIBUTION
+
 __all__ = ["entry_points"]
 
-_OWN: Final = "interposer"
+_GROUPS: Final = "interposer."
 _log: Final = logging.getLogger("interposer.backend")
 
 
@@ -20,7 +22,7 @@ def entry_points(group: str) -> list[tuple[str, metadata.EntryPoint]]:
     This package comes first, the others in alphabetical order. A package whose entry points cannot be read is logged.
     """
     packages = _packages(tuple(sys.path))
-    names = sorted(packages, key=lambda name: (name != _OWN, name))
+    names = sorted(packages, key=lambda name: (name != DISTRIBUTION, name))
     pairs = [(name, point) for name in names for point in packages[name] if point.group == group]
     return sorted(pairs, key=lambda pair: (names.index(pair[0]), pair[1].name))
 
@@ -32,7 +34,7 @@ def _packages(path: tuple[str, ...]) -> dict[str, list[metadata.EntryPoint]]:
     for package in metadata.distributions(path=list(path)):
         name = "a package without a name"
         try:
-            points = [point for point in package.entry_points if point.group.startswith(f"{_OWN}.")]
+            points = [point for point in package.entry_points if point.group.startswith(_GROUPS)]
             if points:
                 name = package.name or name
                 packages.setdefault(name, points)

@@ -48,6 +48,8 @@ from contextlib import contextmanager
 from types import UnionType
 from typing import Any, Final
 
+from interposer._distribution import install_command
+
 __all__ = [
     "BackendContractError",
     "BackendCrashedError",
@@ -368,7 +370,7 @@ class MissingDependencyError(InterposerError, ImportError):
 
     def __init__(self, package: str, extra: str, purpose: str = "this") -> None:
         self.package, self.extra = package, extra
-        super().__init__(f"{purpose} needs the package {package!r}: pip install 'interposer[{extra}]'")
+        super().__init__(f"{purpose} needs the package {package!r}: {install_command(extra)}")
 
 
 class BackendError(InterposerError):

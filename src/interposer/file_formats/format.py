@@ -149,7 +149,7 @@ class Format(ABC):
     """A file format of models. A format that reads overrides `read`, one that writes overrides `write`.
 
     `title` is the name in messages, by default that of the class, and `files` what its files are called there. `extra`
-    is the extra of the package that installs what reader and writer need, as in ``pip install interposer[onnx]``.
+    is the extra of the package that installs what reader and writer need, as in ``pip install 'interposer-nn[onnx]'``.
     """
 
     title: ClassVar[str] = ""

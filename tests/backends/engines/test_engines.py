@@ -65,7 +65,7 @@ def test_an_engine_whose_package_is_missing_is_absent_and_says_what_to_install(n
     with pytest.raises(BackendUnavailableError) as caught:
         ip.optimize(small_network(), [name], DeviceSpec(registry))
     assert caught.value.reason.startswith(
-        f"{name}: the package a_package_that_nobody_has is not installed: pip install interposer[{kind.extra}]"
+        f"{name}: the package a_package_that_nobody_has is not installed: pip install 'interposer-nn[{kind.extra}]'"
     )
 
 

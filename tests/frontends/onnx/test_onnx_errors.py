@@ -172,7 +172,7 @@ except MissingDependencyError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "reading ONNX files needs the package 'onnx': pip install 'interposer[onnx]'\n"
+    assert done.stdout == "reading ONNX files needs the package 'onnx': pip install 'interposer-nn[onnx]'\n"
 
 
 def test_all_operators_that_are_missing_are_listed_wherever_they_are():

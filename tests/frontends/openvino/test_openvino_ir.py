@@ -143,7 +143,8 @@ def test_without_openvino_the_message_says_what_to_install(tmp_path: Path, monke
     with pytest.raises(MissingDependencyError) as caught:
         ip.load(path)
     assert str(caught.value) == (
-        f"reading the network in OpenVINO's IR {path} needs the package 'openvino': pip install 'interposer[openvino]'"
+        f"reading the network in OpenVINO's IR {path} needs the package 'openvino': "
+        "pip install 'interposer-nn[openvino]'"
     )
 
 

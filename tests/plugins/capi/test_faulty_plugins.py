@@ -202,7 +202,7 @@ def test_a_file_that_is_no_library_for_this_machine_is_refused(fault, install, r
 
 def test_an_id_of_another_backend_is_skipped(beside):
     assert refusal(beside(['ID="CpuRef"'], probe_seconds=0)) == (
-        "skipped", "register", "the id 'CpuRef' is registered already (entry point of interposer)",
+        "skipped", "register", "the id 'CpuRef' is registered already (entry point of interposer-nn)",
     )  # fmt: skip
 
 

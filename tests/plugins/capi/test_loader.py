@@ -178,7 +178,7 @@ def test_an_id_of_a_backend_of_the_package_is_taken(install, runtime_of):
     runtime = runtime_of()
     [record] = runtime.dynamic_backends()
     assert outcome(record) == ("Tests_Adder_backend.so", "skipped", "register")
-    assert record.reason == "the id 'CpuRef' is registered already (entry point of interposer)"
+    assert record.reason == "the id 'CpuRef' is registered already (entry point of interposer-nn)"
     assert add_twice(runtime, "CpuRef") == [3.0, 6.0, 9.0]
 
 

@@ -115,7 +115,7 @@ def test_a_convolution_is_supported_loaded_and_run(instead, library, quantized):
 def test_beside_the_one_in_python_its_id_is_registered_already(library, runtime_of):
     [record] = runtime_of().dynamic_backends()
     assert (record.state, record.id) == (State.SKIPPED, "CpuRef")
-    assert record.reason == "the id 'CpuRef' is registered already (entry point of interposer)"
+    assert record.reason == "the id 'CpuRef' is registered already (entry point of interposer-nn)"
 
 
 def test_library_and_registration_are_gone_with_the_runtime(library, runtime_of):

@@ -408,7 +408,7 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "flatbuffers", None)
     network, x = image((2, 3))
     network.add_output_layer(0, network.add_layer(RELU, x))
-    with pytest.raises(MissingDependencyError, match=r"'flatbuffers': pip install 'interposer\[tflite\]'"):
+    with pytest.raises(MissingDependencyError, match=r"'flatbuffers': pip install 'interposer-nn\[tflite\]'"):
         write(network)
 
 

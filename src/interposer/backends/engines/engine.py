@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
+from interposer._distribution import install_command
 from interposer.backend import (
     Backend,
     BackendProfiling,
@@ -167,7 +168,7 @@ class Engine(Backend):
     def unavailable(cls) -> str | None:
         """Return which package is not installed and how to install it, or None; nothing is imported."""
         missing = next((name for name in cls.packages if find_spec(name) is None), None)
-        return missing and f"the package {missing} is not installed: pip install interposer[{cls.extra}]"
+        return missing and f"the package {missing} is not installed: {install_command(cls.extra)}"
 
     @property
     def version(self) -> str:  # type: ignore[override] # found when asked

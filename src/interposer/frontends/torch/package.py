@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Final
 
+from interposer._distribution import install_command
 from interposer.core.errors import InterposerError
 
 __all__ = ["pytree", "torch"]
@@ -22,7 +23,7 @@ class _Package:
         try:
             attribute = getattr(import_module(self._name), name)
         except ImportError as error:
-            raise InterposerError(f"PyTorch is required: pip install 'interposer[torch]' ({error})") from error
+            raise InterposerError(f"PyTorch is required: {install_command('torch')} ({error})") from error
         setattr(self, name, attribute)
         return attribute
 
