@@ -24,6 +24,7 @@ Family matmul_q8_family();
 Family functions_q8_family();
 Family fusion_family();
 Family gather_family();
+Family integer_lstm_family();
 Family integer_q8_family();
 Family layouts_family();
 Family half_precision_family();
@@ -38,6 +39,7 @@ Family packed_matmul_family();
 Family patterns_family();
 Family pool_family();
 Family quantize_family();
+Family recurrent_family();
 Family reduce_family();
 Family reduce_q8_family();
 Family reorder_family();
@@ -49,6 +51,7 @@ Family scatter_family();
 Family select_family();
 Family sequence_family();
 Family softmax_q8_family();
+Family svdf_family();
 Family tabulate_family();
 Family winograd_f32_family();
 
@@ -75,6 +78,7 @@ const Make kFamilies[] = {
     reduce_family,         normalize_family,        select_family,
     scatter_family,        sequence_family,         sample_family,
     lookup_family,         col2im_family,           boxes_family,
+    integer_lstm_family,   recurrent_family,        svdf_family,
     layouts_family,  // its pass is the last one
 };
 

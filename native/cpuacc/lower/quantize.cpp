@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cpuacc/kernels/dynamic.hpp"
 #include "cpuacc/lower/cost_model.hpp"
+#include "cpuacc/lower/row_rounding.hpp"
 #include "cpuacc/lower/table_q8.hpp"
 
 namespace cpuacc {
@@ -193,10 +193,8 @@ void lower_dynamic(const Node& node, Builder& builder) {
 
 /// Rows of contiguous elements that have one scale each. A row is divided into pieces, whose ranges are found first.
 struct Rounding {
-  const ElementwiseQ8Kernels* elementwise;
-  const DynamicKernels* kernels;
+  RowRounding rounding;
   int64_t rows, size;
-  bool asymmetric;
 
   int64_t pieces() const { return (size + kPiece - 1) / kPiece; }
   int64_t length(int64_t piece) const { return std::min(kPiece, size - piece * kPiece); }
@@ -206,8 +204,8 @@ struct Rounding {
     Range range = split(self.rows * self.pieces(), part, parts);
     for (int64_t n = range.first; n < range.last; ++n) {
       const int64_t row = n / self.pieces(), piece = n % self.pieces();
-      self.elementwise->find_range(run.at<float>(step.in[0]) + row * self.size + piece * kPiece, self.length(piece),
-                                   run.at<float>(step.out[0]) + 2 * n);
+      self.rounding.elementwise->find_range(run.at<float>(step.in[0]) + row * self.size + piece * kPiece,
+                                            self.length(piece), run.at<float>(step.out[0]) + 2 * n);
     }
   }
 
@@ -225,10 +223,8 @@ struct Rounding {
     const Rounding& self = step.as<Rounding>();
     Range range = split(self.rows, part, parts);
     for (int64_t row = range.first; row < range.last; ++row) {
-      const float* in = run.at<float>(step.in[0]) + row * self.size;
-      float found[2];
-      self.elementwise->find_range(in, self.size, found);
-      self.round_elements(in, run.at<float>(step.out[0]) + row * self.size, self.size, found[0], found[1]);
+      const int64_t from = row * self.size;
+      self.rounding.row(run.at<float>(step.in[0]) + from, run.at<float>(step.out[0]) + from, self.size);
     }
   }
 
@@ -241,31 +237,7 @@ struct Rounding {
       if (ranges[2 * n] < low) low = ranges[2 * n];
       if (ranges[2 * n + 1] > high) high = ranges[2 * n + 1];
     }
-    round_elements(in, out, count, low, high);
-  }
-
-  void round_elements(const float* in, float* out, int64_t count, float low, float high) const {
-    if (!std::isfinite(low) || !std::isfinite(high)) {
-      std::fill_n(out, count, std::nanf(""));
-      return;
-    }
-    const DynamicSteps steps = asymmetric ? shifted(low, high) : symmetric(low, high);
-    if (std::isfinite(steps.inverse))
-      kernels->round(in, out, count, steps);
-    else
-      std::fill_n(out, count, 0.0f);
-  }
-
-  static DynamicSteps symmetric(float low, float high) {
-    const float largest = std::max(-low, high);
-    return {largest / 127, 127 / largest, 0, -127};
-  }
-
-  static DynamicSteps shifted(float low, float high) {
-    const double width = (double(high) - double(low)) / 255, below = double(low) / width, above = double(high) / width;
-    const double zero = 128 + std::abs(below) < 127 + std::abs(above) ? -128 - below : 127 - above;
-    const float scale = float(width);
-    return {scale, 1 / scale, float(std::round(std::clamp(zero, -128.0, 127.0))), -128};
+    rounding.elements(in, out, count, low, high);
   }
 };
 
@@ -293,9 +265,8 @@ void lower_rounding(const Node& node, Builder& builder) {
   int64_t size = 1;
   for (int64_t axis = in.rank() - axes; axis < in.rank(); ++axis) size *= in.shape[size_t(axis)];
   const int parts = parts_for(builder.settings, double(in.elements()) * cost::kQuantizeNs);
-  auto state = std::make_shared<Rounding>(Rounding{&elementwise_q8_kernels_for(builder.settings.isa),
-                                                   &dynamic_kernels_for(builder.settings.isa), in.elements() / size,
-                                                   size, node.flag("asymmetric")});
+  auto state = std::make_shared<Rounding>(
+      Rounding{RowRounding(builder.settings.isa, node.flag("asymmetric")), in.elements() / size, size});
   Step step;
   step.name = node.type + " " + node.name;
   step.state = state;

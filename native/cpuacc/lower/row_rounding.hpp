@@ -1,0 +1,61 @@
+// Rounding of rows of activations to 8 bits, with a scale that follows from the numbers of the row.
+
+#ifndef CPUACC_LOWER_ROW_ROUNDING_HPP
+#define CPUACC_LOWER_ROW_ROUNDING_HPP
+
+#include <algorithm>
+#include <cmath>
+
+#include "cpuacc/kernels/dynamic.hpp"
+#include "cpuacc/kernels/q8.hpp"
+#include "cpuacc/step.hpp"
+
+namespace cpuacc {
+
+class RowRounding {
+ public:
+  RowRounding(Isa isa, bool asymmetric)
+      : elementwise(&elementwise_q8_kernels_for(isa)), kernels_(&dynamic_kernels_for(isa)), asymmetric_(asymmetric) {}
+
+  /// Round a row; `out` may be `in`.
+  void row(const float* in, float* out, int64_t count) const {
+    float found[2];
+    elementwise->find_range(in, count, found);
+    elements(in, out, count, found[0], found[1]);
+  }
+
+  /// Round elements of a row whose numbers are from `low` to `high`; both include 0.
+  void elements(const float* in, float* out, int64_t count, float low, float high) const {
+    if (!std::isfinite(low) || !std::isfinite(high)) {
+      std::fill_n(out, count, std::nanf(""));
+      return;
+    }
+    const DynamicSteps steps = asymmetric_ ? shifted(low, high) : symmetric(low, high);
+    if (std::isfinite(steps.inverse))
+      kernels_->round(in, out, count, steps);
+    else
+      std::fill_n(out, count, 0.0f);
+  }
+
+  const ElementwiseQ8Kernels* elementwise;
+
+ private:
+  static DynamicSteps symmetric(float low, float high) {
+    const float largest = std::max(-low, high);
+    return {largest / 127, 127 / largest, 0, -127};
+  }
+
+  static DynamicSteps shifted(float low, float high) {
+    const double width = (double(high) - double(low)) / 255, below = double(low) / width, above = double(high) / width;
+    const double zero = 128 + std::abs(below) < 127 + std::abs(above) ? -128 - below : 127 - above;
+    const float scale = float(width);
+    return {scale, 1 / scale, float(std::round(std::clamp(zero, -128.0, 127.0))), -128};
+  }
+
+  const DynamicKernels* kernels_;
+  bool asymmetric_;
+};
+
+}  // namespace cpuacc
+
+#endif  // CPUACC_LOWER_ROW_ROUNDING_HPP
