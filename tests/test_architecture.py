@@ -39,7 +39,7 @@ EVERYTHING = DIVIDED | {
 # A part is a module or package directly in `interposer`; of `backends`, each backend is one. Every part may import
 # itself, a part that is not listed here may not exist, and nobody imports a backend: they come by their entry points.
 MAY_IMPORT: dict[str, set[str]] = {
-    "_distribution": set(),
+    "_distribution": {"_version"},
     "_version": set(),
     "core": {"_distribution", "_version"},
     "include": set(),
@@ -70,7 +70,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "serving": EVERYTHING,
     "cli": EVERYTHING | {"include", "testing", "analysis", "quantization", "serving"},
     "batch": EVERYTHING,
-    "__main__": {"cli"},
+    "__main__": {"_distribution", "cli"},
     # public names of modules elsewhere, under the paths that the documentation gives
     "types": {"core"},
     "errors": {"core"},

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-pytest.importorskip("onnx", reason="pip install 'interposer[onnx]'")
+pytest.importorskip("onnx", reason="pip install 'interposer-nn[onnx]'")
 
 from tools import pictures
 

@@ -6,10 +6,19 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Run the command line with `sys.argv`, and return its exit status: 130 after a keyboard interrupt."""
+    """Run the command line with `sys.argv`, and return its exit status.
+
+    It is 130 after a keyboard interrupt, and 2 if another package has overwritten this one.
+    """
     try:  # the imports take most of a short command's time, so an interrupt is likely to arrive during them
         import signal  # noqa: PLC0415
 
+        from interposer._distribution import overwritten  # noqa: PLC0415
+
+        reason = overwritten()
+        if reason:
+            print(f"interposer: {reason}", file=sys.stderr)
+            return 2
         try:
             from interposer.cli.main import main as run  # noqa: PLC0415
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import metadata
 from typing import Final
 
-from interposer._distribution import DISTRIBUTION
+from interposer._distribution import DISTRIBUTION, other_package
 
 __all__ = ["entry_points"]
 
@@ -29,7 +29,11 @@ def entry_points(group: str) -> list[tuple[str, metadata.EntryPoint]]:
 
 @cache
 def _packages(path: tuple[str, ...]) -> dict[str, list[metadata.EntryPoint]]:
-    """Return the entry points of this project's groups by package; `path` is what is searched, `sys.path`."""
+    """Return the entry points of this project's groups by package; `path` is what is searched, `sys.path`.
+
+    A package of another project with the same import package is logged.
+    """
+    _warn_of_other_package()
     packages: dict[str, list[metadata.EntryPoint]] = {}
     for package in metadata.distributions(path=list(path)):
         name = "a package without a name"
@@ -41,6 +45,15 @@ def _packages(path: tuple[str, ...]) -> dict[str, list[metadata.EntryPoint]]:
         except Exception as error:
             _log.warning("the entry points of %s cannot be read: %s", _named(package, name), error)
     return packages
+
+
+def _warn_of_other_package() -> None:
+    try:
+        warning = other_package()
+    except Exception as error:
+        warning = f"the metadata of installed packages cannot be read: {error}"
+    if warning:
+        _log.warning("%s", warning)
 
 
 def _named(package: metadata.Distribution, default: str) -> str:
