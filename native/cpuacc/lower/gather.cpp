@@ -1,10 +1,10 @@
 // Gather and Pad.
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "cpuacc/lower/cost_model.hpp"
+#include "cpuacc/lower/encoding.hpp"
 #include "cpuacc/rules.hpp"
 #include "cpuacc/strided_copy.hpp"
 
@@ -73,35 +73,12 @@ Refusal gather_support(const Graph& graph, const Node& node, const Settings& set
 
 // ---- Pad ------------------------------------------------------------------------------------------------------------
 
-/// Encode a float value as an element of a tensor. Return false if the dtype is not supported.
-bool encoded(double value, const Tensor& tensor, char* to) {
-  if (tensor.is_quantized()) {
-    double code = std::copysign(std::floor(std::fabs(value / double(float(tensor.scale()))) + 0.5), value) +
-                  double(tensor.zero_point());
-    if (tensor.dtype == IPR_DTYPE_INT8)
-      *to = char(int8_t(std::clamp(code, -128.0, 127.0)));
-    else if (tensor.dtype == IPR_DTYPE_UINT8)
-      *to = char(uint8_t(std::clamp(code, 0.0, 255.0)));
-    else
-      return false;
-    return true;
-  }
-  float number = float(value);
-  if (is_f32(tensor))
-    std::memcpy(to, &number, sizeof number);
-  else if (value == 0 && tensor.dtype <= IPR_DTYPE_BFLOAT16)
-    std::memset(to, 0, 8);
-  else
-    return false;
-  return true;
-}
-
 Refusal pad_support(const Graph& graph, const Node& node, const Settings& settings) {
   char element[8];
   const Tensor& out = graph.out(node);
   if (node.text("padding_mode") != "CONSTANT")
     return refused(std::string(node.text("padding_mode")) + " is not done here", IPR_REASON_ATTRIBUTE);
-  if (out.has_axis() || !encoded(node.number("pad_value"), out, element))
+  if (!encode(node.number("pad_value"), out, element))
     return refused("a border of " + described(out) + " is not done here", IPR_REASON_DATA_TYPE);
   return without_posts(graph, node, settings);
 }
@@ -109,7 +86,7 @@ Refusal pad_support(const Graph& graph, const Node& node, const Settings& settin
 void lower_pad(const Node& node, Builder& builder) {
   const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
   char element[8];
-  encoded(node.number("pad_value"), out, element);
+  encode(node.number("pad_value"), out, element);
   uint64_t item = ipr::item_size(out.dtype);
   Buffer to = builder.buffer(node.outputs[0]);
   builder.add(fill_step(builder, "border of " + node.name, to, element, item, out.elements()));

@@ -1,10 +1,10 @@
 // EmbeddingLookup and OneHot.
 
-#include <cmath>
 #include <cstring>
 
 #include "cpuacc/kernels/moves.hpp"
 #include "cpuacc/lower/cost_model.hpp"
+#include "cpuacc/lower/encoding.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {
@@ -68,18 +68,6 @@ void lower_lookup(const Node& node, Builder& builder) {
 
 // ---- OneHot ---------------------------------------------------------------------------------------------------------
 
-/// Write a whole number as an element, or any number as float32. Return false if the dtype is not supported.
-bool encoded(double value, const Tensor& tensor, char* to) {
-  const float real = float(value);
-  if (tensor.is_quantized()) return false;
-  if (is_f32(tensor)) return std::memcpy(to, &real, sizeof real);
-  if (!(std::floor(value) == value && value >= 0 && value <= 127)) return false;  // NaN as well
-  const int64_t whole = int64_t(value);  // little endian, so its first bytes are the element
-  const bool integer = tensor.dtype >= IPR_DTYPE_INT8 && tensor.dtype <= IPR_DTYPE_UINT64;
-  const bool truth = tensor.dtype == IPR_DTYPE_BOOL && whole <= 1;
-  return (integer || truth) && std::memcpy(to, &whole, sizeof whole);
-}
-
 struct Hot {
   const MoveKernels* kernels;
   bool wide, from_end;
@@ -106,7 +94,7 @@ struct Hot {
 Refusal support_hot(const Graph& graph, const Node& node, const Settings&) {
   char element[8];
   const Tensor& out = graph.out(node);
-  if (!encoded(node.number("on_value", 1), out, element) || !encoded(node.number("off_value"), out, element))
+  if (!encode(node.number("on_value", 1), out, element) || !encode(node.number("off_value"), out, element))
     return refused("these values of " + described(out) + " are not supported", IPR_REASON_DATA_TYPE);
   return indices_only(graph, node);
 }
@@ -120,8 +108,8 @@ void lower_hot(const Node& node, Builder& builder) {
   state->from_end = node.flag("from_end");
   state->outer = at.outer, state->depth = at.extent, state->inner = at.inner;
   state->item = int64_t(ipr::item_size(out.dtype));
-  encoded(node.number("on_value", 1), out, state->on);
-  encoded(node.number("off_value"), out, state->off);
+  encode(node.number("on_value", 1), out, state->on);
+  encode(node.number("off_value"), out, state->off);
   Step step;
   step.name = label(node);
   step.fn = &Hot::run;
