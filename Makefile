@@ -36,7 +36,8 @@ CHANGED = $(filter %.py %.md %.c %.cpp %.h %.hpp %.rs,$(shell git status --porce
 help:  ## say what there is to make
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: $(STAMPS)-all  ## classify a handwritten digit, and show which backend ran what
+# An environment with all tools is used as it is; else one is made that has just what is needed.
+demo: $(if $(wildcard $(STAMPS)-dev),$(STAMPS)-dev,$(STAMPS)-demo)  ## classify a handwritten digit, and show which backend ran what
 	$(BIN)/interposer run $(DIGITS)/digits.onnx --input $(DIGITS)/seven.png --labels $(DIGITS)/labels.txt --top 3
 	$(BIN)/interposer explain $(DIGITS)/digits.onnx
 
@@ -112,14 +113,15 @@ clean:  ## remove the environment and all that was built or cached
 	find src tests examples compat -name __pycache__ -type d -prune -exec rm -rf {} +
 	find src -name '*.abi3.so' -delete
 
-# Installed are either what a user needs, or that and the tools; the second includes the first.
-$(STAMPS)-all: pyproject.toml $(NATIVE) | $(RUN)
-	$(RUN) -m pip install --quiet --editable '.[all]'
+# Installed are either what the demonstration needs, or everything and the tools.
+$(STAMPS)-demo: pyproject.toml $(NATIVE)
+	@$(CHECK_PYTHON)
+	$(PYTHON) tools/demo.py $(VENV)
 	@touch $@
 
 $(STAMPS)-dev: pyproject.toml compat/pyarmnn/pyproject.toml $(NATIVE) | $(RUN)
 	$(RUN) -m pip install --quiet --editable '.[all,dev]' --editable compat/pyarmnn
-	@touch $(STAMPS)-all $@
+	@touch $@
 
 $(STAMPS)-exports: pyproject.toml | $(STAMPS)-dev
 	$(RUN) -m pip install --quiet --editable '.[exports]'
@@ -133,9 +135,13 @@ $(STAMPS)-docs: pyproject.toml | $(STAMPS)-dev
 	$(RUN) -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
+define CHECK_PYTHON
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+  echo "Python 3.11 or later is needed; name one with: make PYTHON=/path/to/python3.11" >&2; exit 1; }; \
+$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+  echo "$(PYTHON) cannot make virtual environments; on Debian or Ubuntu: apt install python3-venv" >&2; exit 1; }
+endef
+
 $(RUN):
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "Python 3.11 or later is needed; name one with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
-	  echo "$(PYTHON) cannot make virtual environments; on Debian or Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv $(VENV)
