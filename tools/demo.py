@@ -3,7 +3,7 @@
     python tools/demo.py .venv
 
 The reference backend gives the first answer as soon as the packages are installed. If there is a C++ compiler, a quick
-build compiles CpuAcc for this processor meanwhile, with less priority (``NATIVE_QUICK`` in native/CMakeLists.txt).
+build compiles CpuAcc for this processor concurrently, at a lower priority (``NATIVE_QUICK`` in native/CMakeLists.txt).
 Whenever two seconds pass, a line says what is done and how far it is. Only the standard library is used.
 """
 
