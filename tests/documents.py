@@ -10,8 +10,13 @@ The first word after the fence is the language of a block. The words after it sa
     The block is run by another test, beside a server or a compiler.
 ``fails``
     The last command of the block ends with an exit status other than 0.
+``varies``
+    The numbers in the output of the commands are examples: others are expected on another machine.
+``file=NAME``
+    The block is the content of a file, which the reader saves under this name.
 ``needs=NAME``
-    The block is skipped if the module NAME cannot be imported. Several names are separated by commas.
+    The block is skipped if the module NAME cannot be imported. Several names are separated by commas. ``CpuAcc`` is the
+    native backend, which is not built on every machine.
 
 All blocks of a page share one folder, which is empty at first. A sentence such as "Copy the folder `examples/digits`"
 copies these files from the repository. A sentence with "root of the checkout" or "from a checkout" copies `examples`.
@@ -32,9 +37,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import interposer
+
 ROOT = Path(__file__).resolve().parent.parent
+NATIVE = Path(interposer.__file__).parent / "native"
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.REPORT_NDIFF
-WORDS = {"continued", "fragment", "served", "fails"}
+WORDS = {"continued", "fragment", "served", "fails", "varies"}
+NUMBER = re.compile(r"~?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 LANGUAGES = {"python", "py"}
 FENCE = re.compile(r"^(```+)([^\n`]*)\n(.*?)^\1[ ]*$", re.MULTILINE | re.DOTALL)
 COPIED = re.compile(r"\b[Cc]op(?:y|ied|ies)\s[^.`]*`(examples(?:/[\w.-]+)*)`")
@@ -56,13 +65,33 @@ class Block:
 
     @property
     def runs(self) -> bool:
-        """Return True if this module runs the block."""
-        return self.language in {*LANGUAGES, "console"} and not {"fragment", "served"} & {*self.words}
+        """Return True if this module runs the block, or writes its file."""
+        return (
+            bool(self.file) or self.language in {*LANGUAGES, "console"} and not {"fragment", "served"} & {*self.words}
+        )
+
+    @property
+    def file(self) -> str:
+        """The name of the file whose content the block is; empty for code."""
+        return self._after("file=")
 
     def missing(self) -> list[str]:
-        """Return the modules that the block needs and that are not installed."""
-        needed = [name for word in self.words if word.startswith("needs=") for name in word[6:].split(",")]
-        return [name for name in needed if importlib.util.find_spec(name) is None]
+        """Return the modules and backends that the block needs and that are not installed."""
+        return [name for name in self._after("needs=").split(",") if name and not is_installed(name)]
+
+    def unknown_words(self) -> set[str]:
+        """Return the words after the language that have no meaning."""
+        return {word for word in self.words if word not in WORDS and not word.startswith(("needs=", "file="))}
+
+    def _after(self, start: str) -> str:
+        return next((word.removeprefix(start) for word in self.words if word.startswith(start)), "")
+
+
+def is_installed(name: str) -> bool:
+    """Return True if a module can be imported, or if the backend CpuAcc was built."""
+    if name == "CpuAcc":
+        return any(path.stem.startswith("Interposer_CpuAcc") for path in NATIVE.glob("*.so"))
+    return importlib.util.find_spec(name) is not None
 
 
 def blocks_of(text: str) -> list[Block]:
@@ -130,9 +159,13 @@ def run_page(text: str, folder: Path, interpreters: Interpreters) -> tuple[list[
     for group in sessions(block for block in blocks_of(text) if block.runs):
         absent = [name for block in group for name in block.missing()]
         missing += absent
-        if not absent and group[0].language == "console":
+        if absent:
+            continue
+        if group[0].file:
+            (folder / group[0].file).write_text(group[0].text, encoding="utf-8")
+        elif group[0].language == "console":
             problems += _run_commands(group[0], folder)
-        elif not absent and (problem := interpreters.run([(block.text, block.line) for block in group], folder)):
+        elif problem := interpreters.run([(block.text, block.line) for block in group], folder):
             problems.append(problem)
     return problems, missing
 
@@ -149,6 +182,13 @@ def sessions(blocks: Iterator[Block]) -> list[list[Block]]:
     return groups
 
 
+def is_expected(expected: str, output: str, varies: bool) -> bool:
+    """Return True if a command printed what the page shows; with `varies`, except the numbers."""
+    if varies:
+        expected, output = NUMBER.sub("0", expected), NUMBER.sub("0", output)
+    return doctest.OutputChecker().check_output(expected, output, FLAGS)
+
+
 def _run_commands(block: Block, folder: Path) -> Iterator[str]:
     commands = list(commands_of(block.text))
     for number, (command, expected) in enumerate(commands, 1):
@@ -161,5 +201,5 @@ def _run_commands(block: Block, folder: Path) -> Iterator[str]:
         fails = "fails" in block.words and number == len(commands)
         if (done.returncode != 0) != fails:
             yield f"line {block.line}: exit status {done.returncode} of: {command}\n{done.stdout}"
-        elif not doctest.OutputChecker().check_output(expected, done.stdout, FLAGS):
+        elif not is_expected(expected, done.stdout, "varies" in block.words):
             yield f"line {block.line}: {command}\nexpected:\n{expected}\ngot:\n{done.stdout}"

@@ -61,7 +61,7 @@ def test_a_block_with_commands_or_python_is_run_or_marked_as_a_fragment(page):
 def has_unmarked_code(block):
     """Return True if a reader would take the block for something to run, and nothing says that it is not run."""
     if block.runs or {"fragment", "served"} & {*block.words}:
-        return bool(set(block.words) - documents.WORDS - {word for word in block.words if word.startswith("needs=")})
+        return bool(block.unknown_words())
     return bool(re.search(r"^(\$ )?interposer [a-z.]|^\$ |^(import|from) \w+|^>>> ", block.text, re.MULTILINE))
 
 

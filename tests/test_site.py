@@ -72,7 +72,7 @@ def test_links_in_code_are_left_alone():
 
 @pytest.mark.parametrize(("fence", "on_the_site"), [
     ("```python", "```python"), ("```python continued", "```python"), ("```console needs=torch,onnx", "```console"),
-    ("```sh fragment", '```sh title="fragment"'), ("text", "text"),
+    ("```sh fragment", '```sh title="fragment"'), ("```text file=a.txt", '```text title="a.txt"'), ("text", "text"),
 ])  # fmt: skip
 def test_words_for_the_tests_after_the_language_of_a_block_become_a_title_or_nothing(fence, on_the_site):
     page = SimpleNamespace(file=SimpleNamespace(src_uri="models.md"))

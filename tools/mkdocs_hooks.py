@@ -26,7 +26,7 @@ UNSEARCHED: Final = "---\nsearch:\n  exclude: true\n---\n\n"
 _FENCE: Final = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 _LINK: Final = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 _SESSION: Final = re.compile(r"```python\n(>>> .*?)\n*```", re.DOTALL)
-_WORDS: Final = re.compile(r"^(```\w+)((?: [\w=,]+)+)$", re.MULTILINE)
+_WORDS: Final = re.compile(r"^(```\w+)((?: [\w=,.]+)+)$", re.MULTILINE)
 """The start of a block of code with words for the tests after its language (tests/documents.py)."""
 
 
@@ -80,8 +80,10 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def titled(words: str) -> str:
-    """Return what follows the language of a block of code on the site: a title if the block is not run as it stands."""
-    return ' title="fragment"' if "fragment" in words.split() else ""
+    """Return what follows the language of a block of code on the site: a title for fragments and for files."""
+    files = [word.removeprefix("file=") for word in words.split() if word.startswith("file=")]
+    title = files[0] if files else "fragment" if "fragment" in words.split() else ""
+    return title and f' title="{title}"'
 
 
 def _outside_fences(markdown: str, change: Any) -> str:
