@@ -12,6 +12,8 @@ The first word after the fence is the language of a block. The words after it sa
     The last command of the block ends with an exit status other than 0.
 ``varies``
     The numbers in the output of the commands are examples: others are expected on another machine.
+``example``
+    The commands are run, and their output is that of one machine: it is not compared.
 ``file=NAME``
     The block is the content of a file, which the reader saves under this name.
 ``needs=NAME``
@@ -40,9 +42,10 @@ from pathlib import Path
 import interposer
 
 ROOT = Path(__file__).resolve().parent.parent
+DISABLED = "INTERPOSER_DISABLED_BACKENDS"  # the other tests disable CpuAcc in it
 NATIVE = Path(interposer.__file__).parent / "native"
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.REPORT_NDIFF
-WORDS = {"continued", "fragment", "served", "fails", "varies"}
+WORDS = {"continued", "fragment", "served", "fails", "varies", "example"}
 NUMBER = re.compile(r"~?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 LANGUAGES = {"python", "py"}
 FENCE = re.compile(r"^(```+)([^\n`]*)\n(.*?)^\1[ ]*$", re.MULTILINE | re.DOTALL)
@@ -124,12 +127,11 @@ def copy_files(text: str, folder: Path) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a reader: the installed command is found, and the checkout is not."""
+    """Return the environment of a reader: the installed command and CpuAcc are found, and the checkout is not."""
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
-    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {
-        "PATH": path,
-        "COLUMNS": "200",
-    }
+    disabled = [name for name in os.environ.get(DISABLED, "").split(",") if name != "CpuAcc"]
+    changed = {"PATH": path, "COLUMNS": "200", DISABLED: ",".join(disabled)}
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | changed
 
 
 class Interpreters:
@@ -201,5 +203,5 @@ def _run_commands(block: Block, folder: Path) -> Iterator[str]:
         fails = "fails" in block.words and number == len(commands)
         if (done.returncode != 0) != fails:
             yield f"line {block.line}: exit status {done.returncode} of: {command}\n{done.stdout}"
-        elif not is_expected(expected, done.stdout, "varies" in block.words):
+        elif "example" not in block.words and not is_expected(expected, done.stdout, "varies" in block.words):
             yield f"line {block.line}: {command}\nexpected:\n{expected}\ngot:\n{done.stdout}"
