@@ -200,6 +200,18 @@ def test_scan_goes_along_an_axis_and_collects():
     assert str(running_sum().graph.layer("scan").outputs[1].info) == "float32[3, 2]"
 
 
+def test_scan_along_a_vector_reads_scalars():
+    network = Network("sums")
+    numbers = network.add_input_layer(0, TensorInfo((1000,)), name="x")
+    body = region("body", 2, lambda n, total, x: [(after := n.add_addition_layer(total, x)), after])
+    scan = network.add_scan_layer(constant(network, 0), numbers, regions=[body], num_states=1, num_scan_outputs=1)
+    for index, value in enumerate(scan.outputs):
+        network.add_output_layer(index, value, name=f"y{index}")
+    last, sums = run(network, np.ones(1000, np.float32))
+    assert last.shape == () and last == 1000
+    assert sums.tolist() == list(range(1, 1001))
+
+
 def test_scan_can_go_backwards_and_collect_along_another_axis():
     x = np.float32([[1, 2, 3], [10, 20, 30]])
     network = running_sum(reverse_inputs=(True,), reverse_outputs=(True,), output_axes=(-1,))

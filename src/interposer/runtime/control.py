@@ -134,7 +134,7 @@ class _ScanWorkload(ControlWorkload):
         body.enter(dict(enumerate(inputs[first_captured:], first_captured)))
         for iteration in range(_length(slices)):
             with _inside(body, iteration):
-                region_outputs = body.run([*carried, *(np.ascontiguousarray(array[iteration]) for array in slices)])
+                region_outputs = body.run([*carried, *(np.asarray(array[iteration], order="C") for array in slices)])
             carried = region_outputs[: op.num_states]
             _collect(collected, region_outputs[op.num_states :])
         infos = [layer.values[0].known for layer in body.outputs[op.num_states :]]
