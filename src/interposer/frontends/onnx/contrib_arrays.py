@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from interposer.core.errors import ParseError
-from interposer.core.types import DataType
 from interposer.frontends.axes import checked_axis
 from interposer.frontends.elementwise import SQ_DIFF, SQRT
 from interposer.frontends.onnx.images import sampled
@@ -15,24 +14,18 @@ from interposer.frontends.onnx.matmul import trilu
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
-from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.onnx.rearrange import gather_nd, padded
-from interposer.frontends.onnx.recurrent import lstm
 from interposer.frontends.onnx.reshape import number_range
 from interposer.frontends.reshaping import inserted_axes, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Softmax
-from interposer.ops.elementwise import Addition, Division, Multiplication, Subtraction
+from interposer.ops.elementwise import Addition
 from interposer.ops.gather import Gather
-from interposer.ops.matmul import BatchMatMul
-from interposer.ops.matrices import Det
 from interposer.ops.rearrange import Transpose
 from interposer.ops.reduction import Reduce, ReduceOperation
 from interposer.ops.selection import Unique
 
 __all__: list[str] = []
-
-_LARGEST_MATRIX = 8
 
 operator("Trilu", domain=MICROSOFT)(trilu)
 operator("GatherND", domain=MICROSOFT)(gather_nd)
@@ -111,23 +104,6 @@ def distances(node: Node) -> Value:
     return squared_distances if metric == "sqeuclidean" else node.step(SQRT, squared_distances)
 
 
-@operator("Inverse", domain=MICROSOFT)
-def inverse(node: Node) -> Value:
-    """Convert Inverse of small matrices: the adjugate divided by the determinant."""
-    x = node.value(0)
-    shape, dtype = x.known.shape, x.known.dtype
-    if x.known.rank < 2:
-        raise ParseError(f"its input has shape {shape}; expected matrices")
-    size = node.known(shape[-1], "size of the matrices")
-    if size > _LARGEST_MATRIX or not size:
-        node.unsupported(f"its matrices have {size} rows; 1 to {_LARGEST_MATRIX} are supported")
-    matrices = as_type(node, x, DataType.FLOAT32) if dtype is DataType.FLOAT16 else x
-    identity = node.constant(np.eye(size, dtype=matrices.known.dtype.numpy))
-    adjugate = node.step(BatchMatMul(adjoint_x=True), matrices, identity)
-    determinant = reshaped(node, node.step(Det(), matrices), [*shape[:-2], 1, 1])
-    return as_type(node, node.step(Division(), adjugate, determinant), dtype)
-
-
 @operator("BiasSoftmax", domain=MICROSOFT)
 def bias_softmax(node: Node) -> Value:
     """Convert BiasSoftmax along the last axis: the softmax of the sum of the scores and a bias."""
@@ -141,39 +117,3 @@ def bias_softmax(node: Node) -> Value:
 def sample(node: Node) -> Value:
     """Convert SampleOp, which returns its input."""
     return node.value(0)
-
-
-@operator("DynamicQuantizeLSTM", domain=MICROSOFT)
-def dynamic_quantize_lstm(node: Node) -> Value | Sequence[Value | None]:
-    """Convert DynamicQuantizeLSTM: an LSTM whose weights are dequantized. The inputs and states stay float."""
-    float_node = node.rewritten(range(8), {})
-    for index, scale in ((1, 8), (2, 10)):
-        float_node.replace(index, _weights_of_gates(node, index, scale))
-    return lstm(float_node)
-
-
-def _weights_of_gates(node: Node, index: int, scale_index: int) -> Value:
-    """Return quantized weights (directions, inputs, gates) as floats in the order (directions, gates, inputs).
-
-    Operand `scale_index` has one scale for each direction, or for each direction and gate. The zero points are the
-    next operand.
-    """
-    stored_weights = as_type(node, node.value(index), DataType.FLOAT32)
-    if stored_weights.known.rank != 3:
-        raise ParseError(f"its input number {index} has shape {stored_weights.known.shape}; expected rank 3")
-    directions = stored_weights.known.shape[0]
-    scales = _by_gate(node, node.value(scale_index), directions)
-    zero_points = node.optional(scale_index + 1)
-    shifted = (
-        stored_weights
-        if zero_points is None
-        else node.step(Subtraction(), stored_weights, _by_gate(node, zero_points, directions))
-    )
-    return node.step(Transpose((0, 2, 1)), node.step(Multiplication(), shifted, scales))
-
-
-def _by_gate(node: Node, parameters: Value, directions: int) -> Value:
-    """Return scales or zero points as floats that broadcast with weights (directions, inputs, gates)."""
-    floats = as_type(node, parameters, DataType.FLOAT32)
-    num_gates = 1 if floats.known.rank < 2 else floats.known.shape[1]
-    return reshaped(node, floats, [directions if floats.known.rank else 1, 1, num_gates])

@@ -19,7 +19,7 @@ from interposer.ops.matmul import BatchMatMul, IntegerMatMul
 from interposer.ops.quantization import DynamicQuantize
 from interposer.ops.rearrange import Transpose
 
-__all__: list[str] = []
+__all__ = ["scaled_product"]
 
 
 @operator("FusedMatMul", domain=MICROSOFT)
@@ -82,7 +82,7 @@ def dynamic_quantize_matmul(node: Node) -> Value:
     """Convert DynamicQuantizeMatMul: A is quantized to uint8 with the range of its values, and multiplied with B."""
     a, scale, zero_point = node.results(DynamicQuantize(), node.value(0))
     b, b_scale, b_zero_point, bias = node.value(1), node.value(2), node.optional(3), node.optional(4)
-    return _scaled_product(node, (a, b), (zero_point, b_zero_point), (scale, b_scale), bias)
+    return scaled_product(node, (a, b), (zero_point, b_zero_point), (scale, b_scale), bias)
 
 
 @operator("MatMulIntegerToFloat", domain=MICROSOFT)
@@ -90,7 +90,7 @@ def matmul_integer_to_float(node: Node) -> Value:
     """Convert MatMulIntegerToFloat: the product of integers, whose sums are multiplied with the scales of A and B."""
     tensors, scales = (node.value(0), node.value(1)), (node.value(2), node.value(3))
     _check_single(node.info(2), "a_scale")
-    return _scaled_product(node, tensors, (node.optional(4), node.optional(5)), scales, node.optional(6))
+    return scaled_product(node, tensors, (node.optional(4), node.optional(5)), scales, node.optional(6))
 
 
 def _check_single(info: TensorInfo, title: str) -> None:
@@ -98,14 +98,14 @@ def _check_single(info: TensorInfo, title: str) -> None:
         raise ParseError(f"its {title} has shape {info.shape}; expected one number")
 
 
-def _scaled_product(
+def scaled_product(
     node: Node,
     tensors: Sequence[Value],
     zero_points: Sequence[Value | None],
     scales: Sequence[Value],
     bias: Value | None,
 ) -> Value:
-    """Return the product of two integer tensors with these zero points, times both scales, plus the bias."""
+    """Return the product of two integer tensors with these zero points, times both scales, plus the bias if any."""
     (a, b), (a_scale, b_scale), (a_zero_point, b_zero_point) = tensors, scales, zero_points
     a_zero_point = a_zero_point and reshaped(node, a_zero_point, [])
     sums = node.step(IntegerMatMul(), a, b, a_zero_point, along(node, b_zero_point, b, axis=-1))

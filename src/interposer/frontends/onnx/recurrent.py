@@ -13,7 +13,7 @@ from interposer.ir.graph import Value
 from interposer.ops.activation import ActivationFunction
 from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RecurrentDirection, RnnSequence
 
-__all__ = ["lstm"]
+__all__ = ["lstm_op"]
 
 F = ActivationFunction
 # The functions by their lower-case names, with the defaults of their activation_alpha and activation_beta.
@@ -48,7 +48,12 @@ def gru(node: Node) -> Sequence[Value]:
 @operator("LSTM")
 def lstm(node: Node) -> Sequence[Value]:
     """Convert LSTM, with an optional initial cell state and optional peephole weights."""
-    return _layer(node, LstmSequence(**_common(node), input_forget=node.flag("input_forget")), 8)
+    return _layer(node, lstm_op(node), 8)
+
+
+def lstm_op(node: Node) -> LstmSequence:
+    """Return the operator with the attributes of an LSTM node."""
+    return LstmSequence(**_common(node), input_forget=node.flag("input_forget"))
 
 
 def _layer(node: Node, op: Op, num_operands: int) -> Sequence[Value]:

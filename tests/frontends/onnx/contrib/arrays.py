@@ -75,11 +75,17 @@ def comparisons() -> Iterator[Case]:
             operands = [fed(normal((3, 4), dtype)), fed(normal((5, 4), dtype, 1))]
             more = {"attributes": {"metric": metric}, "tolerance": 1e-4}
             yield from forms(Case("CDist", f"{metric} {np.dtype(dtype)}", operands, **more))
-    for shape in ((1, 1), (2, 2), (2, 3, 3), (4, 4), (0, 2, 2), (2, 2, 8, 8)):
+    for shape in ((1, 1), (2, 2), (2, 3, 3), (4, 4), (0, 2, 2), (2, 2, 8, 8), (9, 9), (2, 3, 17, 17), (0, 9, 9)):
         for dtype in (np.float32, np.float64):
             x = normal(shape, dtype) + 3 * np.eye(shape[-1], dtype=dtype)[: shape[-2]]
             yield from forms(Case("Inverse", f"{list(shape)} {np.dtype(dtype)}", [fed(x, dtype)], tolerance=1e-4))
-    yield Case("Inverse", "large", [fed(normal((9, 9)))], refused=True)
+    rows = normal((2, 40, 40), seed=1)
+    rows[0] = rows[0][::-1] * np.float32(1e-3)
+    rows[1] = np.triu(rows[1])[::-1] + np.eye(40, dtype=np.float32)[::-1] * 5
+    yield from forms(Case("Inverse", "zeros on the diagonal", [fed(rows)], tolerance=2e-3))
+    yield Case(
+        "Inverse", "float16", [fed(normal((9, 9), np.float16) + 5 * np.eye(9, dtype=np.float16))], tolerance=1e-2
+    )
     yield Case("SampleOp", "", [fed(normal((2, 3)))])
 
 
@@ -120,18 +126,38 @@ def gates() -> Iterator[Case]:
 def recurrent() -> Iterator[Case]:
     for dtype in (np.uint8, np.int8):
         for direction in ("forward", "reverse", "bidirectional"):
-            count = 2 if direction == "bidirectional" else 1
-            w, r = fixed(whole((count, 3, 16), dtype, 1)), fixed(whole((count, 4, 16), dtype, 2))
             for columns in (False, True):
-                shape = (count, 16) if columns else (count,)
-                scales = [
-                    fixed(np.full(shape, 0.01), "f4"),
-                    fixed(np.full(shape, 100 if dtype == np.uint8 else 0), dtype),
-                ]
-                operands = [fed(normal((5, 2, 3))), w, r, None, None, None, None, None, *scales, *scales]
-                attributes = {"hidden_size": 4, "direction": direction}
-                label = f"{np.dtype(dtype)} {direction} {columns}"
-                yield Case("DynamicQuantizeLSTM", label, operands, ["f4", "f4", "f4"], attributes, tolerance=0.03)
+                yield dynamic_lstm(f"{np.dtype(dtype)} {direction} {columns}", dtype, direction, columns)
+    for label, optional, attributes in (
+        ("bias", {3}, {}),
+        ("lengths", {4}, {}),
+        ("states", {5, 6}, {}),
+        ("peepholes", {7}, {}),
+        ("all operands", {3, 4, 5, 6, 7}, {}),
+        ("clip", {3, 6}, {"clip": 0.3}),
+        ("input_forget", {3, 7}, {"input_forget": 1}),
+        ("activations", {3}, {"activations": ["HardSigmoid", "Softsign", "Relu"], "activation_alpha": [0.25]}),
+    ):
+        for direction in ("forward", "reverse", "bidirectional"):
+            yield from forms(dynamic_lstm(f"{label} {direction}", np.int8, direction, True, optional, attributes))
+
+
+def dynamic_lstm(label, dtype, direction, columns, optional=(), attributes=None) -> Case:
+    """Return an LSTM of 5 steps of 3 sequences, with these optional operands."""
+    count = 2 if direction == "bidirectional" else 1
+    scale_shape = (count, 16) if columns else (count,)
+    zero_point = np.full(scale_shape, 100 if dtype == np.uint8 else 0)
+    scales = [fixed(np.linspace(0.005, 0.015, 16)[: scale_shape[-1]] * np.ones(scale_shape), "f4")]
+    scales.append(fixed(zero_point, dtype))
+    states = [fed(normal((count, 3, 4), seed=seed)) for seed in (5, 6)]
+    bias, peepholes = fixed(normal((count, 32), seed=3)), fixed(normal((count, 12), seed=7))
+    given = [bias, fed([5, 0, 3], "i4"), *states, peepholes]
+    operands = [fed(normal((5, 3, 3))), fixed(whole((count, 3, 16), dtype, 1)), fixed(whole((count, 4, 16), dtype, 2))]
+    operands += [operand if number in optional else None for number, operand in enumerate(given, 3)]
+    functions = (attributes or {}).get("activations", ())
+    others = {"activations": list(functions) * count} if functions else {}
+    attributes = {"hidden_size": 4, "direction": direction, **(attributes or {}), **others}
+    return Case("DynamicQuantizeLSTM", label, [*operands, *scales, *scales], ["f4", "f4", "f4"], attributes)
 
 
 CASES = [*movements(), *sequences(), *choices(), *comparisons(), *gates(), *recurrent()]

@@ -1,0 +1,63 @@
+"""DynamicQuantizeLSTM: results that ONNX Runtime gave, the layers that it becomes, and errors for invalid nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.core.errors import ParseError
+from interposer.frontends.onnx import load
+from tests.frontends.onnx.contrib.arrays import dynamic_lstm
+from tests.frontends.onnx.contrib.case import fed
+
+# The first unit of the results of ONNX Runtime 1.32 for a bidirectional layer with all operands and lengths 5, 0 and 3.
+OUTPUT = [
+    [[-0.43159825, 0.0, 0.09656481], [-0.63007778, 0.0, -0.76516795]],
+    [[-0.15504441, 0.0, 0.16220380], [-0.52409148, 0.0, -0.69943941]],
+    [[-0.48175767, 0.0, 0.01228660], [-0.32328412, 0.0, -0.18620463]],
+    [[-0.25300956, 0.0, 0.0], [-0.27439854, 0.0, 0.0]],
+    [[0.09037192, 0.0, 0.0], [-0.00525921, 0.0, 0.0]],
+]
+HIDDEN_STATE = [[0.09037192, 0.0, 0.01228660], [-0.63007778, 0.0, -0.76516795]]
+CELL_STATE = [[0.14358008, 0.0, 0.08812115], [-2.26205087, 0.0, -2.64435148]]
+
+
+def all_operands():
+    return dynamic_lstm("", np.uint8, "bidirectional", True, {3, 4, 5, 6, 7})
+
+
+def refusal(case):
+    with pytest.raises(ParseError) as caught:
+        load(case.file())
+    return caught.value.message
+
+
+@pytest.mark.parametrize("backends", [["CpuRef"], ["CpuAcc", "CpuRef"]], ids=" ".join)
+def test_an_lstm_gives_the_numbers_that_onnx_runtime_gave(backends):
+    case = all_operands()
+    results = ip.load(case.file(), backends=backends).run(case.feeds())
+    for result, expected in zip(results, (OUTPUT, HIDDEN_STATE, CELL_STATE), strict=True):
+        np.testing.assert_allclose(result[..., 0], np.float32(expected), rtol=0, atol=1e-6)
+
+
+def test_the_weights_of_an_lstm_stay_integers():
+    [scan] = [layer for layer in load(all_operands().file()).graph.topological() if layer.op.op_name() == "Scan"][:1]
+    [body] = scan.regions
+    names = [layer.op.op_name() for layer in body.topological()]
+    assert names.count("IntegerMatMul") == names.count("DynamicQuantize") == 1
+
+
+def test_an_lstm_whose_weights_do_not_fit_says_the_shape_that_is_expected():
+    case = all_operands()
+    inputs = [*case.inputs[:3], fed(np.zeros((2, 31), np.float32)), *case.inputs[4:]]
+    message = refusal(dataclasses.replace(case, inputs=inputs))
+    assert message.endswith("its input number 3 has shape [2, 31]; expected [2, 32]")
+
+
+def test_an_lstm_with_the_batch_first_is_refused_with_the_reason():
+    case = all_operands()
+    message = refusal(dataclasses.replace(case, attributes=case.attributes | {"layout": 1}))
+    assert "its layout is 1; ONNX Runtime computes layout 0 only" in message
