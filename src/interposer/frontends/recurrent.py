@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+
+from interposer.frontends.node import Layers
 from interposer.ir.graph import Value
 from interposer.ops.lstm import Lstm
+from interposer.ops.quantized_recurrent import QLstm
 from interposer.ops.recurrent import FusedActivation
 
-__all__ = ["FUSED_FUNCTIONS", "lstm_operands"]
+__all__ = ["FUSED_FUNCTIONS", "lstm_operands", "q_lstm_operands"]
 
 FUSED_FUNCTIONS: Final = {member.value: member for member in FusedActivation}
 """The activation functions of recurrent cells by the numbers that TFLite, NNAPI and Arm NN give them."""
+
+_GATE_BIASES: Final = frozenset({"input_gate_bias", "forget_gate_bias", "cell_bias", "output_gate_bias"})
 
 
 def lstm_operands(values: Sequence[Value | None], ignored: Sequence[str]) -> tuple[list[Value | None], dict[str, Any]]:
@@ -29,3 +35,21 @@ def lstm_operands(values: Sequence[Value | None], ignored: Sequence[str]) -> tup
         "layer_norm_enabled": named["output_layer_norm_weights"] is not None,
     }
     return list((named | dict.fromkeys(ignored if cifg else ())).values()), features
+
+
+def q_lstm_operands(node: Layers, op: QLstm, values: Sequence[Value | None]) -> list[Value | None]:
+    """Return the operands of a `QLstm` with zeros for biases that NNAPI and Arm NN leave out.
+
+    The references of both add the biases of gates only with layer normalization.
+    """
+    if op.layer_norm_enabled:
+        return list(values)
+    pairs = zip(op.operands, values, strict=True)
+    return [_zeros_like(node, value) if declared.name in _GATE_BIASES else value for declared, value in pairs]
+
+
+def _zeros_like(node: Layers, bias: Value | None) -> Value | None:
+    if bias is None:
+        return None
+    shape = node.concrete(bias.known.shape, "bias")
+    return node.constant(np.zeros(shape, bias.known.dtype.numpy), bias.known.quantization)

@@ -45,8 +45,8 @@ class QLstm(LstmOperands):
         [[[49]], [[4096]], [[49]]]
 
     Source:
-        TFLite LSTM with int8 input; NNAPI QUANTIZED_LSTM, which leaves the biases out where there is no layer
-        normalization; Arm NN QLstmDescriptor.
+        TFLite LSTM with int8 input; NNAPI QUANTIZED_LSTM and Arm NN QLstmDescriptor, which leave the biases of gates
+        out where there is no layer normalization.
     """
 
     output_state_in = operand(rank=2)

@@ -14,6 +14,7 @@ import interposer as ip
 from interposer.core.errors import InvalidArgumentError, UnwritableError
 from interposer.frontends import armnn as reader
 from interposer.frontends.armnn.container import read_content
+from interposer.testing import samples_of
 from interposer.types import Array
 from interposer.writers import armnn
 from interposer.writers.armnn import write, written
@@ -176,6 +177,12 @@ class TestRefusals:
 
 
 class TestBiases:
+    def test_biases_of_a_q_lstm_that_arm_nn_would_drop_are_refused(self) -> None:
+        samples = [sample for sample in samples_of(ip.ops.QLstm) if not sample.op.layer_norm_enabled]
+        network, _ = samples[0].network()
+        [(_, reason)] = refusals(network).values()
+        assert reason.endswith("_bias is not zero, and Arm NN adds biases of gates only with layer normalization")
+
     @pytest.mark.parametrize(("largest", "is_written"), [(2**31 - 1, True), (2**31, False)])
     def test_biases_of_64_bits_are_written_if_they_fit_into_32(self, largest: int, is_written: bool) -> None:
         network = ip.Network("net")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from interposer.core.types import DataType
 from interposer.formats.armnn.schema import RESIZE_METHODS
 from interposer.frontends.armnn.armnn_converters import layer
 from interposer.frontends.armnn.node import Node
 from interposer.ir.graph import Value
 from interposer.ops.detection import DetectionPostProcess, DetectionRules
+from interposer.ops.quantization import Dequantize, Quantize
 from interposer.ops.resize import Resize, ResizeMethod
 
 __all__: list[str] = []
@@ -42,13 +44,24 @@ def detection(node: Node) -> list[Value]:
 @layer("Resize")
 def resize(node: Node) -> list[Value]:
     """Convert Resize."""
-    return node.results(_op(node, node.member("method", RESIZE_METHODS, ResizeMethod)), node.value(0))
+    return _resized(node, _op(node, node.member("method", RESIZE_METHODS, ResizeMethod)))
 
 
 @layer("ResizeBilinear")
 def resize_bilinear(node: Node) -> list[Value]:
     """Convert ResizeBilinear, which older releases have instead of Resize."""
-    return node.results(_op(node, ResizeMethod.BILINEAR), node.value(0))
+    return _resized(node, _op(node, ResizeMethod.BILINEAR))
+
+
+def _resized(node: Node, op: Resize) -> list[Value]:
+    """Return the resized image; pixels of 16 bits are interpolated as floats, like in Arm NN's reference.
+
+    The integer arithmetic of TFLite has weights in steps of 1/1024, which is up to 32 steps off for 16 bits.
+    """
+    x = node.value(0)
+    if op.method is not ResizeMethod.BILINEAR or x.known.dtype is not DataType.INT16 or not x.known.is_quantized:
+        return node.results(op, x)
+    return node.results(Quantize(x.known.dtype), node.step(op, node.step(Dequantize(), x)))
 
 
 def _op(node: Node, method: ResizeMethod) -> Resize:

@@ -13,7 +13,7 @@ from interposer.formats.armnn.schema import LSTM_PARAMS, QLSTM_PARAMS, QUANTIZED
 from interposer.frontends.armnn.armnn_converters import layer
 from interposer.frontends.armnn.node import Node
 from interposer.frontends.elementwise import RELU, RELU6, RELU_N1_TO_1, SIGMOID, TANH
-from interposer.frontends.recurrent import FUSED_FUNCTIONS
+from interposer.frontends.recurrent import FUSED_FUNCTIONS, q_lstm_operands
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Multiplication, Subtraction
 from interposer.ops.lstm import Lstm, UnidirectionalSequenceLstm
@@ -129,11 +129,12 @@ def sequence_lstm(node: Node) -> list[Value]:
 
 @layer("QLstm")
 def q_lstm(node: Node) -> list[Value]:
-    """Convert QLstm."""
+    """Convert QLstm; without layer normalization, the biases of gates do not count."""
     fields = node.descriptor
     numbers: dict[str, Any] = {_snake(name): float(fields[name]) for name in fields if name.endswith(("Scale", "Clip"))}
     op = QLstm(**_features(fields), **numbers, hidden_state_zero_point=fields["hiddenStateZeroPoint"])
-    return node.results(op, *_values(node, QLstm, QLSTM_PARAMS, ("output_state_in", "cell_state_in")))
+    values = _values(node, QLstm, QLSTM_PARAMS, ("output_state_in", "cell_state_in"))
+    return node.results(op, *q_lstm_operands(node, op, values))
 
 
 @layer("QuantizedLstm")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from interposer.core.schema import Op
 from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.recurrent import FUSED_FUNCTIONS, lstm_operands
+from interposer.frontends.recurrent import FUSED_FUNCTIONS, lstm_operands, q_lstm_operands
 from interposer.ir.graph import Value
 from interposer.ops.lstm import BidirectionalSequenceLstm, Lstm, UnidirectionalSequenceLstm
 from interposer.ops.quantized_recurrent import QLstm, QuantizedLstm
@@ -138,7 +138,10 @@ def bidirectional_lstm(node: Node) -> list[Value]:
 
 @operator("QUANTIZED_LSTM", inputs=32)
 def quantized_lstm(node: Node) -> list[Value]:
-    """Convert QUANTIZED_LSTM: one time step of 8-bit data with a 16-bit cell state."""
+    """Convert QUANTIZED_LSTM: one time step of 8-bit data with a 16-bit cell state.
+
+    Without layer normalization, the biases of gates do not count.
+    """
     values, features = _gated(node, states=18, norms=20)
     scales: dict[str, Any] = {
         name: node.number_of(index, name.replace("_", " ")) for name, index in _INTERMEDIATE_SCALES.items()
@@ -151,7 +154,7 @@ def quantized_lstm(node: Node) -> list[Value]:
         **scales,
         **features,
     )
-    return node.results(op, *values)
+    return node.results(op, *q_lstm_operands(node, op, values))
 
 
 @operator("QUANTIZED_16BIT_LSTM", inputs=15)

@@ -102,10 +102,20 @@ def sequence_lstm(draft: Draft, op: UnidirectionalSequenceLstm) -> list[Tensor]:
 @writer(QLstm)
 def q_lstm(draft: Draft, op: QLstm) -> list[Tensor]:
     """Write QLstm."""
+    _check_biases(draft, op)
     names = [f"{gate}_intermediate_scale" for gate in ("input", "forget", "cell", "output")]
     fields = _fields(op, "cell_clip", "projection_clip", *names, "hidden_state_zero_point", "hidden_state_scale")
     operands = [draft.operand(number) for number in range(3)]
     return draft.finals("QLstm", *operands, descriptor=fields, parameters=_parameters(draft, QLSTM_PARAMS))
+
+
+def _check_biases(draft: Draft, op: QLstm) -> None:
+    """Refuse biases of gates that are not zero if there is no layer normalization: Arm NN's reference drops them."""
+    for number, operand in enumerate(op.operands):
+        if op.layer_norm_enabled or not operand.name.endswith("_bias") or operand.name == "projection_bias":
+            continue
+        if draft.optional(number) is not None and draft.array(number, operand.name).any():
+            refuse(f"its {operand.name} is not zero, and Arm NN adds biases of gates only with layer normalization")
 
 
 @writer(QuantizedLstm)
