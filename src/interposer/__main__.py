@@ -10,21 +10,22 @@ def main() -> int:
 
     It is 130 after a keyboard interrupt, and 2 if another package has overwritten this one.
     """
-    try:  # the imports take most of a short command's time, so an interrupt is likely to arrive during them
-        import signal  # noqa: PLC0415
-
+    try:
         from interposer._distribution import overwritten  # noqa: PLC0415
 
         reason = overwritten()
         if reason:
             print(f"interposer: {reason}", file=sys.stderr)
             return 2
+        from interposer.cli import interrupts  # noqa: PLC0415 - from here on, the modules' imports can be interrupted
+
+        interrupts.end_at_once()
         try:
             from interposer.cli.main import main as run  # noqa: PLC0415
 
             return run()
         finally:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the interpreter would print a traceback while it exits
+            interrupts.end_at_once()  # the interpreter would print a traceback while it exits
     except KeyboardInterrupt:
         return 130
 

@@ -46,7 +46,6 @@ def test_the_version_is_that_of_the_package(capsys):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ([], "interposer: error: the following arguments are required: COMMAND"),
         (["rnu"], f"interposer: error: unknown command 'rnu'; did you mean 'run'? (known: {', '.join(COMMANDS)})"),
         (["check-backend"], "interposer check-backend: error: "
          "name a backend; 'interposer backends' lists those that are installed"),

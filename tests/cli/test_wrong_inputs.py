@@ -1,4 +1,4 @@
-"""The table of wrong inputs in the documentation of the command line: each command is run and compared."""
+"""The table of wrong inputs in the documentation: each command is run and compared."""
 
 from __future__ import annotations
 

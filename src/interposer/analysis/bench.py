@@ -11,13 +11,14 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from interposer.backend import Options
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnknownBackendError
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.network import Network
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import Runtime
 from interposer.session import Limits, Model, default_runtime, load
-from interposer.session.fallback import AUTO
+from interposer.session.fallback import AUTO, used_options
 from interposer.session.placement import Plan
 from interposer.session.timing import Timing, take_turns, undecided
 
@@ -154,6 +155,7 @@ def bench(
     budget_seconds: float = 10.0,
     plan: Plan | None = None,
     concurrent: int = 1,
+    model_options: Mapping[str, Options] | None = None,
 ) -> BenchReport:
     """Load a network on each choice of backends, compare the results, and time the choices in turns.
 
@@ -173,6 +175,7 @@ def bench(
         plan: the placement of one more candidate.
         concurrent: the number of threads that run a candidate at the same time. A timed run then is one run in each of
             them, and lasts until all are done.
+        model_options: options of backends, by backend id; each candidate gets those of its backends.
 
     Duplicate candidates, and candidates with the same placement of every layer, are measured once. A candidate whose
     backends are not available, or that cannot be loaded or run, has a reason instead of times.
@@ -194,7 +197,9 @@ def bench(
     feeds = random_inputs(network) if inputs is None else inputs
 
     def load_model(ids: Sequence[str] | None, plan: Plan | None = None) -> Model:
-        options = OptimizerOptions(budget_seconds=budget_seconds if ids == ("auto",) else None)
+        of_backends = used_options(model_options, ids if plan is None else plan.backends)
+        budget = budget_seconds if ids == ("auto",) else None
+        options = OptimizerOptions(budget_seconds=budget, model_options=of_backends)
         return load(network, ids, runtime=runtime, limits=limits, options=options, plan=plan)
 
     measured = _measured(chosen, plan, load_model, feeds, rounds, seconds, progress, concurrent)

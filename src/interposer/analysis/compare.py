@@ -10,6 +10,7 @@ import numpy as np
 
 from interposer.analysis.bench import random_inputs
 from interposer.analysis.divergence import Divergence, Tolerance
+from interposer.backend import Options
 from interposer.backend.ids import listed_ids
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnsupportedLayerError
 from interposer.ir.graph import Layer, Value
@@ -21,6 +22,7 @@ from interposer.optimizer import OptimizerOptions, simplified
 from interposer.quantization.statistics import SignalToNoise, bounds, finite_or_none, real_values
 from interposer.runtime import Runtime
 from interposer.session import Limits, Model, default_runtime, load
+from interposer.session.fallback import used_options
 from interposer.session.placement.cuts import part_network
 
 __all__ = ["Comparison", "Culprit", "Cut", "LayerComparison", "compare"]
@@ -162,6 +164,7 @@ def compare(
     limits: Limits | None = None,
     seed: int = 0,
     progress: Progress = _silent,
+    model_options: Mapping[str, Options] | None = None,
 ) -> Comparison:
     """Run two backends layer by layer, and the second one also on the whole network, and locate their differences.
 
@@ -177,6 +180,7 @@ def compare(
         inputs: arrays by the names of inputs; None means random arrays, generated from `seed`.
         tolerance: the allowed differences; None means `Tolerance()`.
         progress: a function that is called with the current step, the number of finished steps, and their total.
+        model_options: options of the backends, by backend id.
 
     Raises:
         InvalidArgumentError: there are not two backends, or an input shape is unknown and no inputs are passed.
@@ -210,7 +214,9 @@ def compare(
     (limits or Limits()).check(network.graph)
     feeds = random_inputs(network, seed) if inputs is None else inputs
     simplified_network = simplified(network, ids, runtime.device_spec)
-    comparer = _Comparer(simplified_network, (ids[0], ids[1]), runtime, tolerance or Tolerance(), progress)
+    comparer = _Comparer(
+        simplified_network, (ids[0], ids[1]), runtime, tolerance or Tolerance(), progress, model_options
+    )
     return comparer.compare(_checked(network, feeds, runtime))
 
 
@@ -230,8 +236,15 @@ def _checked(network: Network, feeds: Mapping[str, Any], runtime: Runtime) -> di
 
 class _Comparer:
     def __init__(
-        self, network: Network, backends: tuple[str, str], runtime: Runtime, tolerance: Tolerance, progress: Progress
+        self,
+        network: Network,
+        backends: tuple[str, str],
+        runtime: Runtime,
+        tolerance: Tolerance,
+        progress: Progress,
+        model_options: Mapping[str, Options] | None,
     ) -> None:
+        self.model_options = model_options
         self.network, self.backends, self.runtime = network, backends, runtime
         self.tolerance, self.progress = tolerance, progress
         self.graph = network.graph
@@ -333,7 +346,7 @@ class _Comparer:
         return dict(zip(_leaving(self.graph, [layer]), results, strict=True))
 
     def _loaded(self, part: Network, *backends: str) -> Model:
-        options = OptimizerOptions(rewrite=False)
+        options = OptimizerOptions(rewrite=False, model_options=used_options(self.model_options, backends))
         return load(part, backends, runtime=self.runtime, options=options, fallback=False)
 
     def _feeds(self, layers: Sequence[Layer], arrays: Arrays) -> list[Any]:

@@ -8,23 +8,23 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from interposer.cli.arguments.backends import configure
+from interposer.cli.running import runtime_of_folders
 from interposer.cli.tables import Table, say, show, wrapped, write_json
 from interposer.plugins.capi.loading.records import DynamicBackendRecord
 from interposer.plugins.registry import BackendRecord
 from interposer.runtime import Runtime
-from interposer.session import default_runtime
 
 __all__ = ["configure", "execute"]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments of `interposer backends`."""
-    parser.add_argument("--json", action="store_true", help="print the records as JSON")
-
-
 def execute(args: argparse.Namespace) -> None:
     """Print a record of every backend."""
-    runtime = default_runtime()
+    with runtime_of_folders(args) as runtime:
+        _print_all(args, runtime)
+
+
+def _print_all(args: argparse.Namespace, runtime: Runtime) -> None:
     if args.json:
         write_json([_to_dict(record, plugin_record, runtime) for record, plugin_record in _records(runtime)])
     else:

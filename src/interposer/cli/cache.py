@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Final
 
+from interposer.cli.arguments.cache import configure
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.core.cache import (
     CachedFile,
@@ -64,15 +65,6 @@ class _CachedRow:
     sha256: str = ""
     parts: tuple[str, ...] = ()
     setting: str = ""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments of `interposer cache`."""
-    parser.add_argument("action", choices=["list", "why", "clear"], help="what to do")
-    parser.add_argument("model", nargs="?", help="why: the file of a network; without it, all stale files")
-    parser.add_argument("--dir", default="", metavar="FOLDER", help="a cache folder other than the default one")
-    parser.add_argument("--stale", action="store_true", help="clear: delete only stale files")
-    parser.add_argument("--json", action="store_true", help="print the records as JSON")
 
 
 def execute(args: argparse.Namespace) -> None:

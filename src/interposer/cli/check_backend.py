@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from interposer.backend import OptionValue
 from interposer.cli import random_networks
-from interposer.cli.numbers import number, whole
-from interposer.cli.outputs import check_writable, file_path
+from interposer.cli.arguments.check_backend import configure
+from interposer.cli.outputs import check_writable
+from interposer.cli.progress import Progress, progress_line
+from interposer.cli.running import allow_working_directory, backend_path, options_of
 from interposer.cli.tables import Table, counted, say, show, write_json
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import check_regular, write_file
@@ -21,39 +23,9 @@ from interposer.testing import Conformance, Report, Result, Settings
 from interposer.testing.checks import SAMPLE_CHECKS
 from interposer.testing.conformance import all_cases
 from interposer.testing.contracts import BACKEND_CHECKS
+from interposer.testing.replay import backend_of
 
 __all__ = ["configure", "execute"]
-
-_seconds: Final = number("a positive number of seconds", zero=False)
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments of `interposer check-backend`."""
-    parser.add_argument("backend", nargs="?", help="the id of a backend, MODULE:CLASS, or the path of a shared object")
-    parser.add_argument(
-        "--family", action="append", default=[], metavar="NAME", help="try only operators of this family"
-    )
-    parser.add_argument(
-        "--only", action="append", default=[], metavar="PATTERNS",
-        help="carry out only cases such as 'results/Softmax-*'; several are separated by commas or given one by one",
-    )  # fmt: skip
-    parser.add_argument("--list", action="store_true", help="list the checks, or with --only the cases, and run none")
-    parser.add_argument(
-        "--expected-failures", type=Path, metavar="FILE", help="JSON: an object of patterns and reasons"
-    )
-    parser.add_argument("--examples", type=whole, default=100, metavar="N", help="how many random networks to try")
-    parser.add_argument(
-        "--timeout",
-        type=_seconds,
-        default=60.0,
-        metavar="S",
-        help="seconds without progress after which a case has failed",
-    )
-    parser.add_argument("--refusals", action="store_true", help="list what the backend refuses, and why")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--junit", type=file_path, metavar="FILE", help="write the report to a file as JUnit's XML")
-    random_networks.add_arguments(parser)
-    parser.set_defaults(wrong_usage=parser.error)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -65,11 +37,17 @@ def execute(args: argparse.Namespace) -> int:
         return 0
     if args.backend is None:
         args.wrong_usage("name a backend; 'interposer backends' lists those that are installed")
+    allow_working_directory(args.backend)
+    with backend_path(args):
+        return _execute(args)
+
+
+def _execute(args: argparse.Namespace) -> int:
     if args.random is not None:
         return random_networks.execute(args)
     if args.junit is not None:
         check_writable("--junit", args.junit, filter(None, [args.backend, args.expected_failures]))
-    with nullcontext() if args.debug else _quiet():
+    with nullcontext() if args.debug or args.log_level else _quiet():
         report = _checked(args)
     if args.junit is not None:
         write_file(args.junit, report.to_junit())
@@ -86,18 +64,32 @@ def _checked(args: argparse.Namespace) -> Report:
         expected_failures=_expected(args.expected_failures),
         families=args.family,
         only=args.only or "*",
-        settings=Settings(examples=args.examples, patience=args.timeout),
+        settings=Settings(options=_options(args), examples=args.examples, patience=args.timeout),
     )
     conformance.start()
     if not conformance.cases:
         raise InvalidArgumentError(
             f"no case matches {', '.join(args.only)!r}; --list --only PATTERN shows what there is"
         )
-    progress = _Progress(len(conformance.cases))
-    try:
-        return conformance.report(progress.step)
-    finally:
-        progress.clear()
+    with progress_line() as progress:
+        return conformance.report(_steps(progress, len(conformance.cases)))
+
+
+def _steps(progress: Progress, total: int) -> Callable[[Result], None]:
+    """Return a function that notes one more finished case, and whether it has failed."""
+    counts = {"finished": 0, "failed": 0}
+
+    def step(result: Result) -> None:
+        counts["finished"] += 1
+        counts["failed"] += not result.status.good
+        progress("checking", counts["finished"], total, f", {counts['failed']:,} failed")
+
+    return step
+
+
+def _options(args: argparse.Namespace) -> Mapping[str, OptionValue]:
+    """Return the options of the backend; raise `InvalidArgumentError` for those of another one."""
+    return options_of(args.option, backend_of(args.backend)) if args.option else {}
 
 
 @contextmanager
@@ -123,26 +115,6 @@ def _expected(path: Path | None) -> Mapping[str, str]:
     if not isinstance(reasons, dict) or not all(isinstance(reason, str) for reason in reasons.values()):
         raise InvalidArgumentError(f"{path} must hold an object that gives a reason for every pattern of cases")
     return reasons
-
-
-class _Progress:
-    """Shows on standard error how many test cases are finished and failed, if it is a terminal."""
-
-    def __init__(self, total: int) -> None:
-        self.total, self.done, self.failed = total, 0, 0
-        self.shown = sys.stderr.isatty()
-
-    def step(self, result: Result) -> None:
-        """Count one more finished case, and whether it failed; update the line after every 100 cases."""
-        self.done += 1
-        self.failed += not result.status.good
-        if self.shown and self.done % 100 == 0:
-            print(f"\r{self.done:,} of {self.total:,} cases, {self.failed:,} failed", end="", file=sys.stderr)
-
-    def clear(self) -> None:
-        """Remove the progress line."""
-        if self.shown:
-            print("\r\033[K", end="", file=sys.stderr)
 
 
 # --- output -----------------------------------------------------------------------------------------------------------

@@ -5,73 +5,25 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from interposer.analysis.compare import Comparison, Cut, LayerComparison, compare
 from interposer.analysis.divergence import Divergence, Tolerance
-from interposer.cli.inputs import add_input_arguments, inputs_text, named_inputs, read_inputs
-from interposer.cli.network import (
-    add_network_arguments,
-    reading_of,
-    sources_of,
-)
-from interposer.cli.numbers import number
-from interposer.cli.outputs import check_writable, file_path, flat, save_npz
+from interposer.cli.arguments.compare import configure
+from interposer.cli.inputs import inputs_text, named_inputs, read_inputs
+from interposer.cli.network import limits_of, reading_of, sources_of
+from interposer.cli.outputs import check_writable, flat, save_npz
 from interposer.cli.progress import progress_line
+from interposer.cli.running import running
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
-from interposer.cli.writing import suffixes_of_writers, writer_of
+from interposer.cli.writing import writer_of
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnwritableError
 from interposer.core.files import replacing, synchronize
 from interposer.quantization.statistics import decibels
-from interposer.session import Limits, read_network
+from interposer.session import read_network
 from interposer.session.images import Preprocessing
 
 __all__ = ["configure", "execute"]
-
-_HELP: Final = """\
-The first backend is the reference (CpuRef if only one is named). Each layer is
-run as a separate network: by both backends on the same inputs, which gives the
-local error of the layer, and by the second backend on its own earlier results,
-which gives the accumulated error. Then the whole network is compiled and run. If
-its results are wrong although every layer is right, the shortest sequence of
-layers that is wrong when compiled together is searched for. CpuRef runs layers
-that one of the backends refuses.
-
-Differences of floats are reported as absolute values, relative to the largest
-element, and in units in the last place; differences of integers in steps. After
-n layers, n times the tolerance is allowed. The columns range and snr have the
-range of values, and the signal-to-noise ratio of the accumulated result.
-
---cut writes the subgraph that differs, in the format that the file's suffix
-names, and its inputs next to it as .npz; the written file is compared again at
-once.
-"""
-_nonnegative: Final = number("a number of 0 or more")
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments of `interposer compare`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _HELP
-    add_network_arguments(parser, "the reference backend, and the backend to compare with it")
-    add_input_arguments(parser)
-    parser.add_argument(
-        "--tolerance", type=_nonnegative, metavar="T",
-        help="allowed error of floats in a layer, relative to the largest element (default: by type, 1e-4 for float32)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--steps",
-        type=_nonnegative,
-        default=1,
-        metavar="N",
-        help="steps that quantized results may be off (default: 1)",
-    )
-    parser.add_argument("--all", action="store_true", help="list every layer, not only those that differ too much")
-    parser.add_argument(
-        "--cut", type=file_path, metavar="FILE",
-        help=f"write the failing subgraph to a file with the suffix {suffixes_of_writers()}",
-    )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -84,14 +36,17 @@ def execute(args: argparse.Namespace) -> int:
         _check_cut(args)
     network = read_network(args.network, **reading_of(args))
     tolerance = Tolerance(args.tolerance, args.steps)
-    comparison = compare(
-        network,
-        backends,
-        named_inputs(args, network),
-        tolerance=tolerance,
-        limits=Limits(args.limit_bytes, args.limit_operations),
-        progress=progress_line("as a whole"),
-    )
+    with running(args) as setup, progress_line() as progress:
+        comparison = compare(
+            network,
+            _backends(args.backends),
+            named_inputs(args, network),
+            tolerance=tolerance,
+            runtime=setup.runtime,
+            model_options=setup.model_options,
+            limits=limits_of(args),
+            progress=progress,
+        )
     if not args.json:
         _print(comparison, args.all)  # before writing files, which may fail
     written_files = None

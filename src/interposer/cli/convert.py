@@ -4,56 +4,21 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from interposer.cli.network import add_source_arguments, names_of, network_help, network_path, reading_of, sources_of
-from interposer.cli.numbers import positive
+from interposer.cli.arguments.convert import _flag, _options, configure
+from interposer.cli.network import names_of, reading_of, sources_of
 from interposer.cli.outputs import check_writable
 from interposer.cli.tables import say
-from interposer.cli.writing import suffixes_of_writers, writer_of
+from interposer.cli.writing import writer_of
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnboundInputError, UnwritableError
 from interposer.core.types import Dim, TensorInfo
-from interposer.file_formats import Format, WriteOption, process_formats
+from interposer.file_formats import Format
 from interposer.frontends.template import Template
 from interposer.ir.network import Network
 from interposer.session.requested import value_named
 from interposer.session.source import Reading, read_network, read_source
 
 __all__ = ["configure", "execute"]
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments of `interposer convert`."""
-    parser.add_argument("network", type=network_path, help=network_help())
-    parser.add_argument("output", help=f"the file to write; its suffix, {suffixes_of_writers()}, is the format")
-    add_source_arguments(parser)
-    parser.add_argument(
-        "-i", "--inputs", action="append", default=[], metavar="NAME,NAME",
-        help="begin the network at these values; layers before them are dropped; may be repeated",
-    )  # fmt: skip
-    parser.add_argument(
-        "-o", "--outputs", action="append", default=[], metavar="NAME,NAME",
-        help="end the network at these values; layers that they do not need are dropped; may be repeated",
-    )  # fmt: skip
-    for option, titles in _options().items():
-        text = "; ".join(f"for {title}, {help}" for title, help in titles.items())
-        kind: dict[str, Any] = {"action": "store_true"}
-        if option.kind is not bool:
-            kind = {"type": positive if option.kind is int else str, "metavar": option.metavar}
-        parser.add_argument(_flag(option.name), help=text, **kind)
-
-
-def _options() -> dict[WriteOption, dict[str, str]]:
-    """Return the options of all writers: for each one the help by the title of the format."""
-    options: dict[WriteOption, dict[str, str]] = {}
-    for format in process_formats().writers().values():
-        for option in format.write_options:
-            options.setdefault(option._replace(help=""), {})[format.title] = option.help
-    return options
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def execute(args: argparse.Namespace) -> None:

@@ -5,24 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from interposer.cli.inputs import (
-    add_input_arguments,
-    inputs_text,
-    read_inputs,
-    require_shapes,
-    require_values,
-    seed_of,
-    sized_inputs,
-)
-from interposer.cli.network import (
-    add_network_arguments,
-    add_plan_argument,
-    add_precision_argument,
-    open_model,
-    sources_of,
-)
-from interposer.cli.numbers import number
-from interposer.cli.outputs import check_writable, file_path
+from interposer.cli.arguments.explain import configure
+from interposer.cli.inputs import inputs_text, read_inputs, require_shapes, require_values, seed_of, sized_inputs
+from interposer.cli.network import open_model, sources_of
+from interposer.cli.outputs import check_writable
+from interposer.cli.running import running
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import is_same_file, write_file
@@ -34,34 +21,6 @@ __all__ = ["configure", "execute"]
 
 _RIGHT: Final = ("part", "time", "work")
 
-_HELP: Final = """\
-For every layer: the backend that runs it, and why every other backend does not.
-For every part (connected layers on one backend): its time, and the tensors that
-cross its border, copied or not.
-
-With --measure, the network is run on --input or with --random, and every layer
-and every copy is timed. Times marked with ~ are estimated from work (bytes and
-operations): those of layers within a compiled part, and all times if nothing is
-measured. --html writes a self-contained page that draws the network, and --dot
-the layers as they run, with their backends, in the language of Graphviz.
-"""
-_seconds: Final = number("seconds, more than 0", zero=False)
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments of `interposer explain`."""
-    parser.epilog = _HELP
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add_network_arguments(parser)
-    add_plan_argument(parser)
-    add_precision_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.add_argument("--html", type=file_path, metavar="FILE.html", help="write a page that draws the network")
-    parser.add_argument("--dot", type=file_path, metavar="FILE.dot", help="write the layers as they run for Graphviz")
-    parser.add_argument("--measure", action="store_true", help="run the network, and time its layers and copies")
-    parser.add_argument("--budget", type=_seconds, metavar="S", help="seconds to measure (default: 1)")
-    add_input_arguments(parser)
-
 
 def execute(args: argparse.Namespace) -> None:
     """Divide the network among the backends, run it if requested, and print the explanation."""
@@ -72,7 +31,7 @@ def execute(args: argparse.Namespace) -> None:
         option = "--quantize-inputs" if args.budget is None else "--budget"
         raise InvalidArgumentError(f"{option} is for measuring; give --measure too")
     _check_files(args)
-    with open_model(args) as model:
+    with running(args) as setup, open_model(args, setup) as model:
         if not model.is_prepared and not (args.measure and args.input):
             require_shapes(model.inputs)
             require_values(model)

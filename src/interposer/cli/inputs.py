@@ -16,7 +16,6 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.analysis.bench import random_array
-from interposer.cli.numbers import whole
 from interposer.cli.tables import counted
 from interposer.core.conversion import converted
 from interposer.core.errors import InvalidArgumentError, did_you_mean
@@ -29,7 +28,6 @@ from interposer.session.arguments import input_arrays
 from interposer.session.images import Preprocessing, read_image
 
 __all__ = [
-    "add_input_arguments",
     "example_shapes",
     "inputs_text",
     "named_inputs",
@@ -47,19 +45,6 @@ _NPZ: Final = (b"PK\x03\x04", b"PK\x05\x06")
 _MEMBER: Final = ".npy"
 _RAW: Final = (".bin", ".raw")
 _TEXT: Final = (".txt", ".csv")
-
-
-def add_input_arguments(parser: argparse.ArgumentParser, about: str = "see interposer run") -> None:
-    """Declare the arguments --input, --random and --seed; `about` is the help text of --input."""
-    parser.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE", help=f"{about}; may be repeated")
-    parser.add_argument("--random", action="store_true", help="use random numbers for inputs that no --input gives")
-    parser.add_argument(
-        "--seed", type=whole, metavar="N", help="seed of the random numbers (default: 0); implies --random"
-    )
-    parser.add_argument(
-        "--quantize-inputs", action="store_true",
-        help="the files have float values for quantized inputs, which are quantized as the network says",
-    )  # fmt: skip
 
 
 def seed_of(args: argparse.Namespace) -> int | None:

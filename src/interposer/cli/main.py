@@ -1,4 +1,4 @@
-"""``interposer``: the parser, the dispatch to a command, and the mapping of errors to messages and exit statuses."""
+"""``interposer``: the choice of the command, its settings, and the mapping of errors to messages and exit statuses."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import argparse
 import errno
 import logging
 import os
-import re
 import sys
+import textwrap
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from itertools import takewhile
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
 from interposer._version import __version__
+from interposer.cli import interrupts
+from interposer.cli.parsing import LEVEL_OPTION, Parser, add_global_arguments, command_parser, parsed
 from interposer.cli.streams import discard_output, log_messages, prepare_streams, printable
 from interposer.core.config import check_settings, unknown_variables
-from interposer.core.errors import InterposerError, LimitExceededError, did_you_mean
+from interposer.core.errors import InterposerError, InvalidArgumentError, LimitExceededError, did_you_mean
 
 __all__ = ["COMMANDS", "main"]
 
@@ -40,11 +41,35 @@ COMMANDS: Final = {
     "ops": "list the operators, or those that a backend has kernels for",
     "check-backend": "check that a backend conforms to the plug-in interface",
     "new-backend": "create a project for a new backend, which builds and conforms",
+    "completion": "print a script that lets bash, zsh or fish complete commands and options",
 }
-"""The commands with their descriptions; the module of the same name has `configure` and `execute`.
+"""The commands with their descriptions.
 
-`execute` returns the exit status if the answer of the command is "no", and None or 0 otherwise.
+The module of the same name in `cli.arguments` has `configure`, and that in `cli` has `execute`, which returns the exit
+status if the answer of the command is "no", and None or 0 otherwise.
 """
+
+EXAMPLES: Final = {
+    "run": "run net.tflite --input photo.png --labels labels.txt",
+    "explain": "explain net.onnx --html net.html",
+    "trace": "trace net.onnx --random -o trace.html",
+    "profile": "profile --listen --timeline",
+    "bench": "bench net.onnx --random",
+    "compare": "compare net.onnx --random --backends CpuRef,CpuAcc",
+    "serve": "serve net.onnx --port 8080",
+    "plan": "plan net.onnx -o plan.json",
+    "compile": "compile net.onnx -o net.ipn",
+    "saved": "saved net.ipn --check",
+    "convert": "convert net.onnx net.tflite",
+    "quantize": "quantize net.onnx --data photos/ -o int8.onnx",
+    "backends": "backends",
+    "cache": "cache why net.onnx",
+    "ops": "ops Softmax",
+    "check-backend": "check-backend CpuAcc",
+    "new-backend": "new-backend Npu --lang python",
+    "completion": "completion bash",
+}
+"""An example of each command, without the word ``interposer``."""
 
 NO_MEANS: Final = {
     "bench": "no backend could run the network, or none within --threshold",
@@ -53,10 +78,10 @@ NO_MEANS: Final = {
     "check-backend": "the backend does not conform",
 }
 """The meaning of exit status 1, for each command that answers a question."""
+_DESCRIPTION: Final = "Divide a neural network among backends, say why, and run it."
 _OF_WRITING: Final = {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
 """The `errno` values of write errors; files are written by a function whose errors name the file."""
 ERROR: Final = 2
-INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141  # the status of a program that SIGPIPE ended
 
 
@@ -77,23 +102,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return PIPE_CLOSED
     except KeyboardInterrupt:
         discard_output()
-        return INTERRUPTED
+        return interrupts.STATUS
 
 
 def _run(words: Sequence[str]) -> int:
-    debug = "--debug" in words
-    with log_messages(debug):
-        try:
-            status = _executed(words)
-            sys.stdout.flush()
-            return status
-        except BrokenPipeError:
-            raise
-        except Exception as error:
-            if _was_interrupted(error):
-                raise KeyboardInterrupt from error
-            _report(error, debug)
-            return ERROR
+    try:
+        status = _executed(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if interrupts.happened() or _was_interrupted(error):
+            raise KeyboardInterrupt from error
+        _report(error, "--debug" in words)
+        return ERROR
+    if interrupts.happened():  # and code in between has caught the exception
+        raise KeyboardInterrupt
+    return status
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
@@ -109,13 +134,50 @@ def _was_interrupted(error: BaseException | None) -> bool:
 
 def _executed(words: Sequence[str]) -> int:
     try:
-        args = _parsed(words)
-        args.words = words
-        check_settings()
-        _warn_of_unknown_variables()
-        return int(_module(args.command).execute(args) or 0)
+        command, place = _command(words)
+        if command is None:
+            return _without_command(words)
+        words = [*words[:place], command, *words[place:]] if words[place] != command else words
+        return _executed_command(command, [*words[:place], *words[place + 1 :]], words)
     except SystemExit as stop:  # after --help, --version and wrong usage
         return int(stop.code or 0)
+
+
+def _executed_command(command: str, arguments: list[str], words: Sequence[str]) -> int:
+    parser = parser_of(command)
+    args = _with_settings(command, parser, arguments)
+    args.command, args.words = command, tuple(words)
+    with log_messages("debug" if args.debug else args.log_level or "warning"):
+        check_settings()
+        _warn_of_unknown_variables()
+        execute = _module(command).execute
+        interrupts.raise_first()  # it may have to clean up
+        try:
+            return int(execute(args) or 0)
+        except InvalidArgumentError as error:
+            _name_defaults(error, args)
+            raise
+
+
+def _name_defaults(error: InvalidArgumentError, args: argparse.Namespace) -> None:
+    """Add to a message about an option that a settings file has set where this is written."""
+    message = str(error)
+    sources = [default.source for default in getattr(args, "defaults", ()) if default.flag in message]
+    if sources:
+        error.args = (f"{message} (set by {', '.join(sources)})",)
+
+
+def _with_settings(command: str, parser: Parser, arguments: list[str]) -> argparse.Namespace:
+    """Return the arguments of a command, with the defaults of the settings files for those that are not given."""
+    if command == "completion" or "--no-settings" in arguments or not {"-h", "--help"}.isdisjoint(arguments):
+        return parsed(parser, arguments)
+    from interposer.cli.settings import arguments_with_defaults  # noqa: PLC0415 - not needed for help
+
+    return arguments_with_defaults(command, parser, arguments, _all_parsers)
+
+
+def _all_parsers() -> dict[str, Parser]:
+    return {command: parser_of(command) for command in COMMANDS}
 
 
 def _warn_of_unknown_variables() -> None:
@@ -149,74 +211,88 @@ def _message(error: Exception) -> str:
     return f"unexpected {description}; this is a defect of Interposer, and --debug shows the traceback"
 
 
-# --- the parser -------------------------------------------------------------------------------------------------------
+# --- the command ------------------------------------------------------------------------------------------------------
 
 
-def _parsed(words: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(
-        prog="interposer", description="Divide a neural network among backends, say why, and run it.",
-        formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_statuses("the answer of the command is no"),
+def _command(words: Sequence[str]) -> tuple[str | None, int]:
+    """Return the command that the words ask for, and the place of the word that says so; None if no word does.
+
+    The path of a model in place of a command means ``run``, which is reported.
+    """
+    place = _place_of_command(words)
+    if place is None:
+        return None, 0
+    word = words[place]
+    if word in COMMANDS:
+        return word, place
+    if not _is_model(word):
+        _refuse_command(word)
+    line = " ".join(["interposer", *words[:place], "run", *words[place:]])
+    print(printable(f"interposer: no command is given, so this is: {line}"), file=sys.stderr)
+    return "run", place
+
+
+def _place_of_command(words: Sequence[str]) -> int | None:
+    """Return the position of the first word that is neither an option nor the value of one."""
+    skipped = False
+    for place, word in enumerate(words):
+        if not skipped and not word.startswith("-"):
+            return place
+        skipped = word == LEVEL_OPTION and not skipped
+    return None
+
+
+def _is_model(word: str) -> bool:
+    return os.path.exists(word) or "://" in word
+
+
+def _refuse_command(word: str) -> None:
+    if os.sep in word or "." in word:
+        raise InvalidArgumentError(
+            f"{word}: there is no such file, and no command of this name; 'interposer' alone lists the commands"
+        )
+    _main_parser().error(f"unknown command {word!r}{did_you_mean(word, COMMANDS)} (known: {', '.join(COMMANDS)})")
+
+
+def _without_command(words: Sequence[str]) -> int:
+    """Print the help, the version or the overview of the commands."""
+    parser = _main_parser()
+    parsed(parser, words)
+    print("\n".join(_overview()))
+    return 0
+
+
+def _overview() -> list[str]:
+    """Return the lines that say what each command does, with an example of each."""
+    lines = [_DESCRIPTION, "", "usage: interposer COMMAND [options]", "       interposer MODEL [options], for run", ""]
+    for command, summary in COMMANDS.items():
+        lines += [f"  {command:14} {summary}", f"  {'':14}   interposer {EXAMPLES[command]}"]
+    return [*lines, "", "interposer COMMAND --help describes a command and all its options."]
+
+
+def _main_parser() -> Parser:
+    listed = [f"  {name:14} {line}" for name, summary in COMMANDS.items() for line in _wrapped(summary)]
+    parser = Parser(
+        prog="interposer", description=_DESCRIPTION, usage="interposer COMMAND [options]",
+        epilog="\n".join(["commands:", *listed, "", _statuses("the answer of the command is no")]),
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"interposer {__version__}")
-    _add_debug(parser)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
-    parsers = {
-        name: commands.add_parser(name, help=summary, description=_sentence(summary))
-        for name, summary in COMMANDS.items()
-    }
-    command = next((word for word in words if not word.startswith("-")), None)
-    if command is None:
-        return parser.parse_args(words)
-    if command not in COMMANDS:
-        parser.error(f"unknown command {command!r}{did_you_mean(command, COMMANDS)} (known: {', '.join(COMMANDS)})")
-    _module(command).configure(parsers[command])
-    _add_debug(parsers[command])
-    _add_statuses(parsers[command], NO_MEANS.get(command, ""))
-    options = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", parsers[command].format_help())
-    _refuse_files_like_options(words, options, parsers[command])
-    args, unknown = parser.parse_known_args(words)
-    args.words = tuple(words)
-    if unknown:
-        hint = did_you_mean(unknown[0].partition("=")[0], options)
-        parsers[command].error(f"unknown argument {unknown[0]!r}{hint}")
-    return args
+    add_global_arguments(parser)
+    return parser
 
 
-def _refuse_files_like_options(words: Sequence[str], options: Collection[str], parser: argparse.ArgumentParser) -> None:
-    for word in takewhile(lambda word: word != "--", words):
-        if word.startswith("-") and word not in options and os.path.isfile(word):
-            path = os.path.join(".", word)
-            parser.error(f"unknown argument {word!r}; a file whose name begins with a dash is given as {path!r}")
+def _wrapped(summary: str) -> list[str]:
+    return textwrap.wrap(summary, 100)
 
 
-def _add_statuses(parser: argparse.ArgumentParser, meaning_of_one: str) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = "\n".join(filter(None, [parser.epilog, _statuses(meaning_of_one)]))
+def parser_of(command: str) -> Parser:
+    return command_parser(command, _sentence(COMMANDS[command]), _statuses(NO_MEANS.get(command, "")))
 
 
 def _statuses(meaning_of_one: str) -> str:
     rows = [("0", "success"), ("1", meaning_of_one)]
     rows += [("2", "an error, wrong usage included"), ("130", "interrupted by Ctrl-C")]
     return "\n".join(["exit status:", *(f"  {status:3}  {meaning}" for status, meaning in rows if meaning)])
-
-
-class _Parser(argparse.ArgumentParser):
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(allow_abbrev=False, **settings)
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Raise `argparse.ArgumentError` for a value that is not among the argument's choices.
-
-        The message has the closest choice as a hint.
-        """
-        if action.choices is not None and value not in action.choices:
-            known = list(map(str, action.choices))
-            hint = did_you_mean(str(value), known)
-            raise argparse.ArgumentError(action, f"unknown choice {value!r}{hint} (known: {', '.join(known)})")
-
-
-def _add_debug(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--debug", action="store_true", help="show log messages, and the traceback of an error")
 
 
 def _sentence(line: str) -> str:

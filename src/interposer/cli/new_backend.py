@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from interposer import include
+from interposer.cli.arguments.new_backend import COPIED, configure
 from interposer.cli.tables import say
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import write_file
@@ -18,29 +19,10 @@ from interposer.plugins import process_registry
 __all__ = ["configure", "execute"]
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
-COPIED: Final[Mapping[str, Mapping[str, str]]] = {
-    "python": {},
-    "c": {"backend.h": "include/interposer/backend.h"},
-    "cpp": {"backend.h": "include/interposer/backend.h", "backend.hpp": "include/interposer/backend.hpp"},
-    "rust": {"backend.rs": "src/interposer.rs"},
-}
-"""For each language, the files of the interface that are copied into the project."""
 NATIVE_STEPS: Final = ("make", "make check")
 STEPS: Final = {"python": ("pip install -e '.[test]'", "pytest -q")}
 LONGEST: Final = 64
 FILE_NAME: Final = "<vendor>_<name>_backend.so"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments of `interposer new-backend`."""
-    parser.add_argument("name", help="the id of the backend, such as Npu: letters and digits")
-    parser.add_argument("--lang", choices=list(COPIED), required=True, help="the programming language of the backend")
-    parser.add_argument(
-        "--vendor", default="Local", metavar="V", help="the vendor of the backend: letters and digits (default: Local)"
-    )
-    parser.add_argument(
-        "--folder", type=Path, metavar="F", help="where to write it: a new or empty folder (<name>-backend, here)"
-    )
 
 
 def execute(args: argparse.Namespace) -> None:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import interposer.ops  # noqa: F401 - declares the operators
 from interposer.backend import Backend
+from interposer.cli.arguments.ops import configure
 from interposer.cli.foreign import foreign_names, format_that_reads, ops_named
 from interposer.cli.progress import progress_line
+from interposer.cli.running import registered, runtime_of_folders
 from interposer.cli.tables import Table, say, show, without_empty_columns, write_json
 from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.core.schema import Op, Operand, Result, op_class, registered_ops
@@ -24,7 +26,7 @@ from interposer.core.types import (
     DataType,
 )
 from interposer.kernels.table import Kernel, KernelTable
-from interposer.session import default_runtime
+from interposer.runtime import Runtime
 
 if TYPE_CHECKING:
     from interposer.testing.coverage import Coverage
@@ -37,20 +39,11 @@ SHOWN: Final = 3
 _SIGNS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments of `interposer ops`."""
-    subject = parser.add_mutually_exclusive_group()
-    subject.add_argument(
-        "operator", nargs="?", help="describe this operator; names from ONNX, TFLite, NNAPI and Arm NN work too"
-    )
-    subject.add_argument("--backend", metavar="ID", help="list the kernels of this backend, and the types they take")
-    parser.add_argument("--json", action="store_true", help="print the list as JSON")
-
-
 def execute(args: argparse.Namespace) -> None:
     """Print operators or kernels."""
     if args.backend is not None:
-        _print_kernels(args.backend, args.json)
+        with runtime_of_folders(args) as runtime:
+            _print_kernels(registered(args.backend), runtime, args.json)
     elif args.operator is not None:
         _print_named(args.operator, args.json)
     else:
@@ -193,8 +186,8 @@ def _attribute(op: type[Op], name: str) -> dict[str, Any]:
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
 
-def _print_kernels(backend_id: str, as_json: bool) -> None:
-    backend = default_runtime().registry.get(backend_id)
+def _print_kernels(backend_id: str, runtime: Runtime, as_json: bool) -> None:
+    backend = runtime.registry.get(backend_id)
     table = backend.kernels
     kernels = [(op, kernel) for op in _served(table) for kernel in table.kernels(op)]
     if not kernels:
@@ -210,7 +203,8 @@ def _print_coverage(backend: Backend, as_json: bool) -> None:
     """Print what a backend without a table of kernels answers when it is asked about every sample of the kit."""
     from interposer.testing.coverage import coverage_of  # noqa: PLC0415 - imports the whole kit
 
-    found = coverage_of(backend, progress_line("all operators"))
+    with progress_line() as progress:
+        found = coverage_of(backend, progress)
     if as_json:
         write_json([_described_coverage(coverage) for coverage in found])
         return

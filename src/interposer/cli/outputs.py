@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -24,7 +23,6 @@ __all__ = [
     "check_suffix",
     "check_writable",
     "figures",
-    "file_path",
     "flat",
     "has_classes",
     "save",
@@ -181,13 +179,6 @@ _SAVERS: Final = {
     ".npz": save_npz, ".npy": _save_npy, ".json": _save_json, ".txt": _save_text, ".bin": _save_raw, ".raw": _save_raw,
 }  # fmt: skip
 _OF_ONE: Final = (".npy", ".txt", ".bin", ".raw")
-
-
-def file_path(text: str) -> Path:
-    """Return the path of a file to write; raise `ArgumentTypeError` for an empty text."""
-    if not text:
-        raise argparse.ArgumentTypeError("expected the path of a file, not ''")
-    return Path(text)
 
 
 def check_writable(option: str, path: Path, sources: Iterable[str | os.PathLike[str]] = ()) -> None:

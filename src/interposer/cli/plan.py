@@ -4,78 +4,23 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import Final
 
+from interposer.cli.arguments.plan import configure
 from interposer.cli.inputs import require_shapes
-from interposer.cli.network import (
-    add_network_arguments,
-    reading_of,
-    runtime_with_threads,
-    sources_of,
-)
-from interposer.cli.numbers import number, threads
-from interposer.cli.outputs import check_writable, file_path
+from interposer.cli.network import limits_of, reading_of, sources_of
+from interposer.cli.outputs import check_writable
+from interposer.cli.progress import progress_line
+from interposer.cli.running import running
 from interposer.cli.tables import Table, counted, say, show
 from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.ir.graph import Graph
 from interposer.optimizer import OptimizerOptions, simplified
-from interposer.session import Limits, read_network
+from interposer.session import read_network
 from interposer.session.fallback import AUTO
 from interposer.session.placement import Plan, Search, place
 from interposer.session.placement.plan import TYPE
 
 __all__ = ["configure", "execute"]
-
-_HELP: Final = """\
-Every backend is timed alone, the default backends first. Then parts of the network
-are timed, and the best mixes on the whole network, in turns. On the networks of our
-benchmarks, no mix was faster than the best backend alone. What was not timed is
-listed with the reason; a larger --budget times more. Earlier results come from the
-cache.
-
-The file is JSON, and can be edited: "layers" maps names, patterns (conv*) and
-types (type:Softmax) to backends, and the first match counts. The commands
-interposer run, explain and bench use the file with --plan.
-"""
-_positive: Final = number("a number above 0", zero=False)
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments of `interposer plan`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _HELP
-    add_network_arguments(parser, "backends to choose from (default: all, engines too)")
-    parser.add_argument("-o", "--output", type=file_path, metavar="FILE", help="where to write the plan")
-    parser.add_argument("--budget", type=_positive, default=30.0, metavar="S", help="seconds to measure (default: 30)")
-    parser.add_argument("--objective", choices=("latency", "throughput", "memory"), default="latency")
-    parser.add_argument(
-        "--limit-time", type=_positive, metavar="MS", help="leave out plans whose runs take more milliseconds"
-    )
-    parser.add_argument("--limit-memory", type=_bytes, metavar="N", help="leave out plans of more bytes; as 64M")
-    parser.add_argument(
-        "--pin", type=_pair, action="append", default=[], metavar="LAYER=BACKEND",
-        help="run a layer, a pattern (conv*) or a type (type:Softmax) on this backend; may be repeated",
-    )  # fmt: skip
-    parser.add_argument(
-        "--exclude", type=_pair, action="append", default=[], metavar="TYPE=BACKEND",
-        help="never run layers of a type on a backend; may be repeated",
-    )  # fmt: skip
-    parser.add_argument("--threads", type=threads, metavar="N", help="how many threads backends may use")
-    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
-
-
-def _bytes(text: str) -> int:
-    digits, unit = (text[:-1], text[-1].upper()) if text[-1:].upper() in tuple("KMG") else (text, "")
-    if not digits.isdecimal() or int(digits) == 0:
-        raise argparse.ArgumentTypeError(f"expected a number of bytes, perhaps with K, M or G, not {text!r}")
-    return int(digits) << 10 * " KMG".index(unit or " ")
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, _, backend = text.rpartition("=")
-    if not name or not backend:
-        raise argparse.ArgumentTypeError(f"expected NAME=BACKEND, not {text!r}")
-    return name, backend
 
 
 def execute(args: argparse.Namespace) -> None:
@@ -84,14 +29,16 @@ def execute(args: argparse.Namespace) -> None:
         check_writable("--output", args.output, sources_of(args))
     network = read_network(args.network, **reading_of(args))
     require_shapes({layer.name: layer.output.known for layer in network.graph.inputs})
-    Limits(args.limit_bytes, args.limit_operations).check(network.graph)
+    limits_of(args).check(network.graph)
     exclude: dict[str, tuple[str, ...]] = {}
     for kind, backend in args.exclude:
         exclude[kind] = (*exclude.get(kind, ()), backend)
     options = OptimizerOptions(exclude=exclude)
     seconds = None if args.limit_time is None else args.limit_time / 1e3
     search = Search(args.budget, args.objective, args.limit_memory, seconds)
-    with runtime_with_threads(args.threads) as runtime:
+    with running(args, measures_all=True) as setup, progress_line() as progress:
+        runtime = setup.runtime
+        options = setup.options(options) or options
         backends = None if args.backends in (None, [AUTO]) else args.backends
         ids = list(runtime.registry.available()) if backends is None else backends
         pins = Plan(network.name, tuple(ids), dict(args.pin))
@@ -99,6 +46,7 @@ def execute(args: argparse.Namespace) -> None:
             graph = simplified(network, ids, runtime.device_spec, options).graph
             _check_pins(pins, graph)
             options = replace(options, hints=pins.hints(graph))
+        progress.wait("looking for the fastest placement", args.budget)
         plan = place(network, runtime, backends, options, search)
     plan = replace(plan, layers={**pins.layers, **plan.layers})
     if args.output is not None:

@@ -9,73 +9,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from interposer.cli.numbers import number, positive, whole
-from interposer.cli.outputs import check_writable, file_path
+from interposer.cli.arguments.profile import configure
+from interposer.cli.outputs import check_writable
 from interposer.cli.tables import Table, counted, say, show, write_json
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import write_file
 from interposer.profiling.comparison import CounterChange, LayerChange, compare_counters, compare_profiles
 from interposer.profiling.external.collector import Collector, Orders, Session, read_stream
 from interposer.profiling.external.messages import Capture
-from interposer.profiling.external.options import DEFAULT_SOCKET
 from interposer.profiling.external.packets import Kind, Packet
 from interposer.profiling.external.streams import Execution
 from interposer.profiling.profile import SUFFIXES
 from interposer.profiling.recorder import Recording
 
 __all__ = ["configure", "execute"]
-
-_HELP: Final = """\
-With --listen, it waits on a socket for programs that send their profiles in Arm NN's
-external profiling protocol: those that use Interposer with CreationOptions(
-profiling=...), and those that use Arm NN itself. With FILE, it reads what one
-program has sent, as --store or a capture file of Arm NN has it.
-
-It shows the counters, and the inferences with their layers if the program sends its
-timeline. -o writes the same as a trace for Perfetto or Chrome.
-
-With --compare, it shows the layers of two traces of the command trace, those that
-became slower by the largest amount first, with the medians of their times.
-
-A socket whose name begins with "@" is an abstract one. Arm NN connects to
-@gatord_namespace, which is the default.
-"""
-_seconds: Final = number("seconds")
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments of `interposer profile`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _HELP
-    parser.add_argument("file", nargs="?", metavar="FILE", help="a file with what a program has sent")
-    parser.add_argument(
-        "--compare", nargs=2, metavar=("BEFORE.json", "AFTER.json"),
-        help="show which layers became slower, in two files that `interposer trace -o FILE.json` has written",
-    )  # fmt: skip
-    parser.add_argument("--listen", action="store_true", help="wait for programs that send profiles")
-    parser.add_argument(
-        "--socket", default=DEFAULT_SOCKET, metavar="PATH", help=f"the socket (default: {DEFAULT_SOCKET})"
-    )
-    parser.add_argument("--clients", type=positive, metavar="N", help="end after N programs have come and gone")
-    parser.add_argument("--seconds", type=_seconds, metavar="S", help="end after this time (default: until Ctrl-C)")
-    parser.add_argument(
-        "--period", type=positive, default=100_000, metavar="US", help="microseconds between captures (default: 100000)"
-    )
-    parser.add_argument(
-        "--counters", type=_numbers, metavar="0,4", help="the numbers of the counters to capture (default: all)"
-    )
-    parser.add_argument("--timeline", action="store_true", help="ask for the timeline of inferences and layers")
-    parser.add_argument("--packets", action="store_true", help="print a line for each packet")
-    parser.add_argument("--store", type=file_path, metavar="FILE", help="write what a program has sent to a file")
-    parser.add_argument(
-        "-o", "--output", type=file_path, metavar="FILE",
-        help="write a trace: .pftrace, .json or .html; that of a second program has its number in front of the suffix",
-    )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(whole(part.strip()) for part in text.split(","))
 
 
 def execute(args: argparse.Namespace) -> None:

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
 
-from interposer.cli.network import add_trust_argument, network_path, trusted_keys_of
+from interposer.cli.arguments.saved import configure
+from interposer.cli.network import trusted_keys_of
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.saved import SavedNetwork, SavedVariant, check, describe
 
 __all__ = ["configure", "execute"]
-
-_HELP: Final = """\
-Only the index of the file is read, unless --check is given. For each variant:
-its shapes, the layers of each backend, and how many compiled parts of a backend
-are in the file. Other parts are compiled when the file is loaded.
-"""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments of `interposer saved`."""
-    parser.epilog = _HELP
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("network", type=network_path, help="the file that interposer compile has written")
-    parser.add_argument("--check", action="store_true", help="verify the checksums of the whole file")
-    add_trust_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
 def execute(args: argparse.Namespace) -> None:

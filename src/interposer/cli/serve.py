@@ -7,88 +7,19 @@ import ipaddress
 import json
 import logging
 import os
-import re
 import sys
 from dataclasses import replace
 from typing import Any, Final
 
-from interposer.cli.network import add_trust_argument, backend_ids
-from interposer.cli.numbers import positive, threads
+from interposer.cli.arguments.serve import TOKEN, configure
+from interposer.cli.running import ModelOptions, required_options
 from interposer.cli.streams import printable
 from interposer.core.errors import InvalidArgumentError
+from interposer.runtime import CreationOptions
 
 __all__ = ["configure", "execute"]
 
-TOKEN: Final = "INTERPOSER_SERVE_TOKEN"
-_HELP: Final = f"""\
-A folder has files such as kws.tflite, or models in Triton's form, kws/1/model.tflite.
-Clients speak the Open Inference Protocol, version 2, over HTTP and gRPC; a browser
-shows the models and live figures at the address itself. SIGTERM ends the server in
-order, a second one at once. The environment variable {TOKEN} has the
-token that requests for --control and --shared-memory must send.
-"""
 _TITLES: Final = {"grpc": "gRPC", "metrics": "metrics"}
-_SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0}
-_BYTES: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments of `interposer serve`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _HELP
-    parser.add_argument("model", nargs="+", help="files of models, or folders with models")
-    parser.add_argument("--name", metavar="N", help="the name of the model, if there is one file (default: its name)")
-    parser.add_argument("--backends", type=backend_ids, metavar="A,B", help="backends in order of preference, or auto")
-    parser.add_argument("--plan", metavar="FILE", help="place the network as this file says")
-    parser.add_argument("--isolate", type=backend_ids, metavar="A,B", help="run these backends in child processes")
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
-    parser.add_argument("--port", type=_port, default=8080, metavar="P", help="the port for HTTP (default: 8080)")
-    parser.add_argument("--grpc-port", type=_port, metavar="P", help="the port for gRPC (default: 8081)")
-    parser.add_argument("--no-grpc", action="store_true", help="do not offer gRPC")
-    parser.add_argument("--metrics-port", type=_port, metavar="P", help="a port of its own for /metrics")
-    parser.add_argument("--batch", type=positive, default=1, metavar="N", help="run up to N requests together")
-    parser.add_argument(
-        "--batch-delay", type=_seconds, default=0.002, metavar="T", help="how long to wait for them (default: 2ms)"
-    )
-    parser.add_argument("--threads", type=threads, metavar="N", help="how many threads runs may use in total")
-    parser.add_argument("--workers", type=positive, default=1, metavar="N", help="processes that answer (default: 1)")
-    parser.add_argument(
-        "--queue", type=positive, default=64, metavar="N", help="requests of a model that may wait (64)"
-    )
-    parser.add_argument("--max-body", type=_bytes, default=64 << 20, metavar="N", help="largest request (64MiB)")
-    parser.add_argument("--timeout", type=_seconds, default=30.0, metavar="T", help="longest request (default: 30s)")
-    parser.add_argument("--drain", type=_seconds, default=30.0, metavar="T", help="time to end at SIGTERM (30s)")
-    parser.add_argument(
-        "--control", choices=("none", "explicit"), default="none", help="whether clients may load and unload models"
-    )
-    parser.add_argument("--shared-memory", action="store_true", help="let clients put tensors in shared memory")
-    parser.add_argument("--tls-cert", metavar="FILE", help="a certificate, for TLS on all ports")
-    parser.add_argument("--tls-key", metavar="FILE", help="the private key of the certificate")
-    parser.add_argument(
-        "--tls-client-ca", metavar="FILE", help="authorities that must have signed clients' certificates"
-    )
-    add_trust_argument(parser)
-    parser.add_argument("--json-logs", action="store_true", help="write a line of JSON for each request and message")
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text) < 65536):
-        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, not {text!r}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text)
-    if match is None or match[2] not in _SECONDS or float(match[1]) > 1e6:
-        raise argparse.ArgumentTypeError(f"expected a time such as 2ms, 30s or 5min, not {text!r}")
-    return float(match[1]) * _SECONDS[match[2]]
-
-
-def _bytes(text: str) -> int:
-    match = re.fullmatch(r"(\d{1,15})\s*(?:([kmg]?)(?:i?b)?)", text.lower())
-    if match is None or int(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"expected a number of bytes such as 64MiB or 1G, not {text!r}")
-    return int(match[1]) * _BYTES[match[2] or ""]
 
 
 def execute(args: argparse.Namespace) -> None:
@@ -100,7 +31,8 @@ def execute(args: argparse.Namespace) -> None:
     if args.json_logs:
         _log_json()
     if args.workers == 1 or os.environ.get(WORKER):
-        run_server(lambda: _server(args), stops_with_stdin=bool(os.environ.get(WORKER)))
+        with required_options(args, checks_use=False) as options:
+            run_server(lambda: _server(args, *options), stops_with_stdin=bool(os.environ.get(WORKER)))
         return
     for source in _sources(args):  # their errors are reported once, and not by each worker
         source.check()
@@ -113,7 +45,7 @@ def _command(args: argparse.Namespace, ports: list[int | None]) -> list[str]:
     words = [str(word) for word in args.words]
     for option, port in zip(("--port", "--grpc-port", "--metrics-port"), ports, strict=True):
         words += [] if port is None else [option, str(port)]
-    return [sys.executable, "-m", "interposer", *words]
+    return [sys.executable, "-P", "-m", "interposer", *words]
 
 
 def _say_workers(args: argparse.Namespace, ports: list[int | None]) -> None:
@@ -142,6 +74,8 @@ def _check(args: argparse.Namespace) -> None:
         raise InvalidArgumentError(
             "--control explicit and --shared-memory need --workers 1, as each request reaches one"
         )
+    if args.workers > 1 and args.profile_to is not None:
+        raise InvalidArgumentError("--profile-to needs --workers 1, as each worker would write the same profile")
     if args.no_grpc and args.grpc_port is not None:
         raise InvalidArgumentError("--no-grpc and --grpc-port contradict each other")
     _check_ports(args)
@@ -192,7 +126,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _server(args: argparse.Namespace) -> Any:
+def _server(args: argparse.Namespace, creation: CreationOptions, model_options: ModelOptions) -> Any:
     from interposer.serving.core import Core  # noqa: PLC0415 - optional dependencies
     from interposer.serving.loading import Loader  # noqa: PLC0415
     from interposer.serving.options import ServeOptions  # noqa: PLC0415
@@ -205,7 +139,10 @@ def _server(args: argparse.Namespace) -> Any:
         control=args.control == "explicit", shared_memory=args.shared_memory, token=os.environ.get(TOKEN) or None,
     )  # fmt: skip
     is_worker = bool(os.environ.get(WORKER))
-    loader = Loader(args.threads, sequences=(options.sequence_idle, options.max_sequences), allows_states=not is_worker)
+    loader = Loader(
+        args.threads, sequences=(options.sequence_idle, options.max_sequences), allows_states=not is_worker,
+        creation=creation, model_options=model_options,
+    )  # fmt: skip
     core = Core(Repository(lambda: _sources(args), loader), options)
     core.started = float(os.environ.get(SINCE, core.started))
     return Server(core, _listen(args), lambda addresses: _say(core, addresses, is_worker))

@@ -8,9 +8,14 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, TextIO
 
-__all__ = ["discard_output", "log_messages", "prepare_streams", "printable"]
+from interposer.cli import interrupts
+
+__all__ = ["LEVELS", "discard_output", "log_messages", "prepare_streams", "printable"]
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+"""The levels of log messages that the command line can show, the most detailed first."""
 
 _ERRORS: Final = "interposer.plain"
 _PLAIN: Final = {
@@ -88,17 +93,32 @@ class _OneLine(logging.Formatter):
         return printable(f"interposer: {record.getMessage()}")
 
 
+class _Handler(logging.StreamHandler[TextIO]):
+    """Prints log records on standard error, in place of a progress line that may be there."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.stream.isatty():
+            self.stream.write("\r\033[K")
+        super().emit(record)
+
+
 @contextmanager
-def log_messages(debug: bool) -> Iterator[None]:
-    """Print the package's warnings on standard error within this context, and with `debug` all its log messages."""
-    logger, handler = logging.getLogger("interposer"), logging.StreamHandler()
+def log_messages(level: str = "warning") -> Iterator[None]:
+    """Print log messages of the package on standard error within this context, from `level` (one of `LEVELS`) on.
+
+    At the level "debug", each line has the message's level and the name of its logger. Nothing is printed after an
+    interruption by the user, which may let anything fail.
+    """
+    logger, handler = logging.getLogger("interposer"), _Handler()
     previous_level = logger.level
-    if debug:
+    if level == "debug":
         handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-        logger.setLevel(logging.DEBUG)
     else:
         handler.setFormatter(_OneLine())
-        handler.setLevel(logging.WARNING)
+    handler.setLevel(level.upper())
+    handler.addFilter(lambda record: not interrupts.happened())
+    if level != "warning":
+        logger.setLevel(level.upper())
     logger.addHandler(handler)
     try:
         yield

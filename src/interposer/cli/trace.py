@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import statistics
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
-from interposer.cli.inputs import add_input_arguments, inputs_text, read_inputs, seed_of, sized_inputs
-from interposer.cli.network import add_network_arguments, add_plan_argument, open_model, report_absent, sources_of
-from interposer.cli.numbers import positive
-from interposer.cli.outputs import check_writable, file_path
+from interposer.cli.arguments.trace import configure
+from interposer.cli.inputs import inputs_text, read_inputs, seed_of, sized_inputs
+from interposer.cli.network import open_model, report_absent, sources_of
+from interposer.cli.outputs import check_writable
+from interposer.cli.progress import progress_line
+from interposer.cli.running import Running, running
 from interposer.cli.tables import Table, counted, say, show, write_json
 from interposer.core.errors import InvalidArgumentError
 from interposer.profiling import Category, CounterTotal, LayerTimes, Profile
 from interposer.profiling.profile import SUFFIXES
+from interposer.report.explanation import Explanation
 from interposer.session import Model
 from interposer.session.fallback import AUTO
 from interposer.session.images import Preprocessing
@@ -23,53 +26,15 @@ from interposer.session.timing import spread_of
 
 __all__ = ["configure", "execute"]
 
-_HELP: Final = """\
-The trace has the steps of the optimizer, the loading of the network, and its runs
-with every layer and every copy, on tracks for threads, backends, devices and
-counters. The network runs once before, which is not recorded. Arrows follow tensors
-from one backend to another. The suffix of the file chooses the format: .pftrace or
-.perfetto-trace is Perfetto's, which https://ui.perfetto.dev shows, .json is Chrome's
-(chrome://tracing), and .html is a page for any browser, with a timeline, a flame
-graph, tables and the network.
-
-Inputs are files (--input) or random numbers (--random), the same in each run.
-"""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command-line arguments of `interposer trace`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _HELP
-    add_network_arguments(parser)
-    add_plan_argument(parser)
-    parser.add_argument(
-        "-o", "--output", type=file_path, required=True, metavar="FILE", help="the file: .pftrace, .json or .html"
-    )
-    parser.add_argument("--runs", type=positive, default=10, metavar="N", help="how many runs to record (default: 10)")
-    add_input_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the times of the layers as JSON")
-
 
 def execute(args: argparse.Namespace) -> None:
     """Load and run the network while a profile records, write the trace, and print the times of the layers."""
     if args.output.suffix.lower() not in SUFFIXES:
         raise InvalidArgumentError(f"--output takes a file with the suffix {', '.join(SUFFIXES)}, not {args.output}")
     check_writable("--output", args.output, sources_of(args))
-    profile, plan = Profile(), _searched_plan(args)
-    with profile:
-        model = open_model(args, plan)
-    with model:
-        preprocessing = Preprocessing(quantize=args.quantize_inputs)
-        inputs = read_inputs(args.input, model.inputs, preprocessing, seed_of(args), sized_inputs(model))
-        if not model.is_prepared:
-            with profile:
-                _prepare(model, inputs)
-        model.run(inputs)
-        with profile:
-            for _ in range(args.runs):
-                model.run(inputs)
-        report_absent(model)
-        explanation = model.explain()
+    profile = Profile()
+    with running(args) as setup:
+        explanation = _recorded(args, setup, profile)
     profile.save(args.output, explanations=[explanation])
     if args.json:
         _write_json(args, profile)
@@ -86,11 +51,31 @@ def execute(args: argparse.Namespace) -> None:
         say(f"{profile.lost} events were lost, because the buffer was full; give fewer --runs")
 
 
-def _searched_plan(args: argparse.Namespace) -> Plan | None:
+def _recorded(args: argparse.Namespace, setup: Running, profile: Profile) -> Explanation:
+    """Load and run the network, record this in the profile, and return the model's explanation."""
+    plan = _searched_plan(args, setup)
+    with profile:
+        model = open_model(args, setup, plan)
+    with model, progress_line() as progress:
+        preprocessing = Preprocessing(quantize=args.quantize_inputs)
+        inputs = read_inputs(args.input, model.inputs, preprocessing, seed_of(args), sized_inputs(model))
+        if not model.is_prepared:
+            with profile:
+                _prepare(model, inputs)
+        model.run(inputs)
+        with profile:
+            for number in range(args.runs):
+                progress("recording runs", number, args.runs)
+                model.run(inputs)
+        report_absent(model)
+        return model.explain()
+
+
+def _searched_plan(args: argparse.Namespace, setup: Running) -> Plan | None:
     """Return the plan of "auto", whose search is not recorded; None for other backends, or if shapes are open."""
     if args.backends != [AUTO] or args.plan is not None:
         return None
-    with open_model(args) as model:
+    with open_model(args, setup) as model:
         return model.plan
 
 

@@ -2,6 +2,7 @@
 
 The file is read from the working directory and from the user's configuration folder, which is
 ``$XDG_CONFIG_HOME/interposer`` or ``~/.config/interposer``. If both files have a key, the working directory's wins.
+The table ``cli`` of the file has defaults for the options of the command line, which checks them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ __all__ = [
     "BACKEND_PATH",
     "CACHE_DIR",
     "CHECK_BACKENDS",
+    "COMMAND_LINE",
     "COUNT",
     "DIRECT_CALLS",
     "DISABLED_BACKENDS",
@@ -39,6 +41,7 @@ __all__ = [
     "Kind",
     "Setting",
     "check_settings",
+    "command_line_tables",
     "config_files",
     "disabled_backends",
     "settings",
@@ -72,6 +75,8 @@ CACHE_DIR: Final = "INTERPOSER_CACHE_DIR"
 """Environment variable: the cache folder, by default `~/.cache/interposer`; an empty value disables caching."""
 
 FILE_NAME: Final = "interposer.toml"
+COMMAND_LINE: Final = "cli"
+"""The key of the table with defaults for the options of the command line."""
 _PREFIX: Final = "INTERPOSER_"
 _CACHE_KEY: Final = "cache_dir"
 _CGROUP_2: Final = Path("/sys/fs/cgroup/cpu.max")
@@ -319,8 +324,28 @@ def _content(path: Path, *, for_user: bool) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}", source=str(path)) from error
     for key in settings_by_key:
-        _check_key(path, key, for_user=for_user)
+        if key != COMMAND_LINE:
+            _check_key(path, key, for_user=for_user)
     return settings_by_key
+
+
+def command_line_tables() -> list[tuple[Path, bool, Mapping[str, Any]]]:
+    """Return the tables with defaults for the command line, the one of the working directory first.
+
+    Each is given as the file, whether that is the user's, and the content of its table ``cli``, which is not checked.
+
+    Raises:
+        ConfigError: a file cannot be read, or has a key ``cli`` that is no table.
+    """
+    tables: list[tuple[Path, bool, Mapping[str, Any]]] = []
+    for number, (path, content) in enumerate(_files()):
+        table = content.get(COMMAND_LINE, {})
+        if not isinstance(table, dict):
+            raise ConfigError(
+                f"{path}: {COMMAND_LINE} is {table!r}; expected a table, such as [{COMMAND_LINE}.run]", source=str(path)
+            )
+        tables.append((path, number > 0, table))
+    return tables
 
 
 def _check_key(path: Path, key: str, *, for_user: bool) -> None:
@@ -328,7 +353,7 @@ def _check_key(path: Path, key: str, *, for_user: bool) -> None:
     if key == _CACHE_KEY:
         raise ConfigError(f"{path} has the key {key!r}, which only the variable {CACHE_DIR} may set", source=str(path))
     if key not in known_settings:
-        hint = did_you_mean(key, known_settings)
+        hint = did_you_mean(key, [*known_settings, COMMAND_LINE])
         raise ConfigError(
             f"{path} has an unknown key {key!r}{hint} (known: {', '.join(known_settings)})", source=str(path)
         )

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.backend import Options
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Value
 from interposer.ir.network import Network
@@ -19,6 +20,7 @@ from interposer.quantization.observers import Observer
 from interposer.quantization.samples import Samples
 from interposer.runtime import Runtime
 from interposer.session import load
+from interposer.session.fallback import used_options
 
 __all__ = ["ChannelMeans", "Progress", "Runs", "observe_all", "observed_values", "silent", "values_of_samples"]
 
@@ -36,6 +38,7 @@ class Runs:
     backends: Sequence[str] | None = None
     runtime: Runtime | None = None
     progress: Progress = silent
+    model_options: Mapping[str, Options] | None = None
 
 
 class ChannelMeans:
@@ -83,7 +86,7 @@ def values_of_samples(
     """
     if not names:
         return
-    options = OptimizerOptions(rewrite=False)
+    options = OptimizerOptions(rewrite=False, model_options=used_options(runs.model_options, runs.backends))
     with ExitStack() as stack:
         models = [
             stack.enter_context(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Final, Literal
 
+from interposer.backend import Options
 from interposer.core.errors import InvalidArgumentError, did_you_mean, expect
 from interposer.core.types import DataType
 from interposer.file_formats import Format
@@ -77,6 +78,7 @@ def quantize(
     format: str | None = None,
     shapes: Shapes | None = None,
     progress: Progress = silent,
+    model_options: Mapping[str, Options] | None = None,
 ) -> QuantizedNetwork:
     """Quantize a float network after training, and return the quantized network with a report.
 
@@ -118,6 +120,7 @@ def quantize(
         format: the format of the source, as for `load`.
         shapes: shapes of inputs by name, as for `load`.
         progress: a function that is called with the current step, the number of finished steps, and their total.
+        model_options: options of the backends that run the calibration, by backend id.
 
     Raises:
         InvalidArgumentError: an argument is invalid or has no effect with the scheme or observer, `float_layers` has a
@@ -142,9 +145,9 @@ def quantize(
     _check_types(algorithm, runtime, progress)
     flags = {"per_channel": per_channel, "correct_bias": correct_bias, "equalize": equalize, "keep_types": keep_types}
     _check_options(str(scheme), observer, flags, {"percentile": percentile, "block_size": block_size}, target)
-    runs = Runs(None if backends is None else list(backends), runtime, progress)
+    runs = Runs(None if backends is None else list(backends), runtime, progress, model_options)
     original = read_network(source, format, shapes)
-    network = prepared(original, default_runtime() if runtime is None else runtime)
+    network = prepared(original, runtime or default_runtime())
     if equalize:
         equalized(network)
     written, float_reasons = output_format_named(output_format), _float_reasons(network, float_layers)
@@ -152,11 +155,14 @@ def quantize(
     if scheme in STORAGE:
         return _stored(job, str(scheme), 32 if block_size is None else block_size, algorithm)
     chosen, corrects_bias = _scheme(scheme, algorithm, per_channel), correct_bias and algorithm != "armnn"
-    percentage = 99.99 if percentile is None else float(percentile)
     settings = Settings(
-        chosen.name, algorithm, observer, percentage, chosen.per_channel, corrects_bias, keep_types, output_format
-    )
+        chosen.name, algorithm, observer, _percentage(percentile), chosen.per_channel, corrects_bias, keep_types,
+        output_format)  # fmt: skip
     return _calibrated(job, chosen, settings, target)
+
+
+def _percentage(percentile: float | None) -> float:
+    return 99.99 if percentile is None else float(percentile)
 
 
 def _check_types(algorithm: str, runtime: object, progress: object) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from interposer.backend import Options
 from interposer.core.errors import InterposerError, InvalidArgumentError, did_you_mean
+from interposer.optimizer import OptimizerOptions
 from interposer.runtime import CreationOptions, Runtime
 from interposer.serving.batching import Batcher, batch_shapes, largest_integers, sizes_up_to, why_not_batched
 from interposer.serving.folder import ModelSource
@@ -16,6 +19,7 @@ from interposer.serving.runs import Plain, Runner
 from interposer.serving.sequences import Sequences
 from interposer.serving.served import ServedModel
 from interposer.session import Limits, Model, load
+from interposer.session.fallback import used_options
 from interposer.session.placement import Plan
 
 __all__ = ["Loader", "served_model"]
@@ -31,6 +35,8 @@ class Loader:
         limits: the most memory and arithmetic of a network.
         sequences: seconds after which an idle sequence is dropped, and the most sequences of a model.
         allows_states: whether models may have states.
+        creation: the other options of the runtimes.
+        model_options: options of backends for all models, by backend id.
     """
 
     def __init__(
@@ -39,7 +45,10 @@ class Loader:
         limits: Limits | None = None,
         sequences: tuple[float, int] = (60.0, 256),
         allows_states: bool = True,
+        creation: CreationOptions | None = None,
+        model_options: Mapping[str, Options] | None = None,
     ) -> None:
+        self._creation, self._model_options = creation or CreationOptions(), model_options
         self._threads, self._limits, self._sequences = threads, limits, sequences
         self._allows_states = allows_states
         self._runtimes: dict[tuple[str, ...], Runtime] = {}
@@ -68,15 +77,18 @@ class Loader:
 
     def _model(self, source: ModelSource, shapes: Any, fallback: bool | None = None) -> Model:
         settings = source.settings
+        plan = None if settings.plan is None else Plan.load(settings.plan)
+        used = used_options(self._model_options, settings.backends if plan is None else plan.backends)
         return load(
             source.path,
             settings.backends,
             format=settings.format,
+            options=OptimizerOptions(model_options=used) if used else None,
             runtime=self._runtime(settings.isolate),
             limits=self._limits,
             shapes=shapes,
             fallback=fallback,
-            plan=None if settings.plan is None else Plan.load(settings.plan),
+            plan=plan,
             trusted_keys=settings.trusted_keys or None,
         )
 
@@ -107,7 +119,7 @@ class Loader:
     def _runtime(self, isolate: tuple[str, ...]) -> Runtime:
         with self._lock:
             if isolate not in self._runtimes:
-                options = CreationOptions(num_threads=self._threads, isolate=isolate or None)
+                options = replace(self._creation, num_threads=self._threads, isolate=isolate or None)
                 self._runtimes[isolate] = _checked(Runtime(options), isolate)
             return self._runtimes[isolate]
 

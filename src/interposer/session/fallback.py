@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any, Final
 
-from interposer.backend import BackendEvent
+from interposer.backend import BackendEvent, Options
 from interposer.backend.events import ENABLED_AGAIN, REPLACED
 from interposer.backend.ids import listed_ids
 from interposer.core.errors import (
@@ -27,7 +27,7 @@ from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime import Runtime
 from interposer.session.placement.plan import Plan
 
-__all__ = ["AUTO", "Choice", "asks_to_measure", "chosen_ids"]
+__all__ = ["AUTO", "Choice", "asks_to_measure", "chosen_ids", "used_options"]
 
 AUTO: Final = "auto"
 """The pseudo backend id that requests the fastest combination of all backends, found by measuring."""
@@ -55,6 +55,13 @@ def chosen_ids(backends: Iterable[str] | None) -> tuple[str, ...] | None:
             "fastest, name these and give options=OptimizerOptions(placement='measured')"
         )
     return ids
+
+
+def used_options(model_options: Mapping[str, Options] | None, backends: Iterable[str] | None) -> dict[str, Options]:
+    """Return the options of those backends in `backends`; None and "auto" stand for all backends."""
+    ids = None if backends is None else tuple(backends)
+    options = model_options or {}
+    return {backend: options[backend] for backend in options if ids is None or AUTO in ids or backend in ids}
 
 
 def _is_auto(backends: tuple[str, ...] | None) -> bool:

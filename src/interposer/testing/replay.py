@@ -15,7 +15,7 @@ from interposer.plugins.capi.loading.open_libraries import backend_of_file
 from interposer.runtime import Runtime
 from interposer.session import default_runtime
 
-__all__ = ["Factory", "backend_of", "is_library"]
+__all__ = ["Factory", "backend_of", "imported", "is_library"]
 
 Factory = Callable[[], Backend]
 
@@ -33,7 +33,7 @@ def backend_of(text: str | Factory, runtime: Runtime | None = None) -> Backend:
         return backend_of_file(text)
     if isinstance(text, str) and ":" not in text:
         return (runtime or default_runtime()).registry.get(text)
-    factory = _imported(text) if isinstance(text, str) else text
+    factory = imported(text) if isinstance(text, str) else text
     try:
         backend: object = factory() if callable(factory) else factory
     except (Exception, SystemExit) as error:
@@ -48,7 +48,12 @@ def is_library(text: str) -> bool:
     return ":" not in text and (os.sep in text or re.search(r"\.so(\.[0-9.]+)?\Z", text) is not None)
 
 
-def _imported(name: str) -> Any:
+def imported(name: str) -> Any:
+    """Return the class, function or object that ``module:name`` names.
+
+    Raises:
+        InvalidArgumentError: the text has another form, or cannot be imported.
+    """
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise InvalidArgumentError(f"{name!r} names no class; expected MODULE:CLASS")

@@ -1,0 +1,176 @@
+"""The parser of a command: short errors, help with texts that take time to find, and the arguments of all commands."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from itertools import takewhile
+from typing import Any, Final, NoReturn
+
+from interposer.cli.streams import LEVELS
+from interposer.core.errors import did_you_mean
+
+__all__ = ["GLOBAL_FLAGS", "LEVEL_OPTION", "Parser", "add_global_arguments", "command_parser", "flags_of", "parsed"]
+
+GLOBAL_FLAGS: Final = ("--debug", "--no-settings")
+LEVEL_OPTION: Final = "--log-level"
+_LATE: Final = re.compile(r"\{(formats|readers|writers)\}")
+_WIDTH: Final = 100
+"""The most characters of a line that explains an argument after an error."""
+
+
+def add_global_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments that all commands have, and that may also precede the command."""
+    group = parser.add_argument_group("messages and settings")
+    group.add_argument("--debug", action="store_true", help="show log messages, and the traceback of an error")
+    group.add_argument(LEVEL_OPTION, choices=LEVELS, metavar="LEVEL", help=f"show messages of this level: {_levels()}")
+    group.add_argument("--no-settings", action="store_true", help="ignore the defaults in [cli] of interposer.toml")
+
+
+def _levels() -> str:
+    return ", ".join("warning (default)" if level == "warning" else level for level in LEVELS)
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Formats help; ``{readers}``, ``{writers}`` and ``{formats}`` in it are lists that plug-ins can extend."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return None if action.help is None else _LATE.sub(lambda match: _late(match[1]), action.help)
+
+
+def _late(name: str) -> str:
+    from interposer.file_formats import process_formats  # noqa: PLC0415 - takes longer than the rest of the command
+
+    formats = process_formats()
+    if name == "formats":
+        return ", ".join(formats.names)
+    if name == "writers":
+        return _or(list(formats.writers()))
+    return _or(sorted((format.title for _, format in formats if format.reads), key=str.lower))
+
+
+def _or(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors explain the one argument that is wrong, instead of listing all arguments."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, exit_on_error=False, formatter_class=Help, **settings)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Raise `argparse.ArgumentError` for a value that is not among the argument's choices.
+
+        The message has the closest choice as a hint.
+        """
+        if action.choices is not None and value not in action.choices:
+            known = list(map(str, action.choices))
+            hint = did_you_mean(str(value), known)
+            raise argparse.ArgumentError(action, f"unknown choice {value!r}{hint} (known: {', '.join(known)})")
+
+    def error(self, message: str) -> NoReturn:
+        """Print the short usage and a message, and exit with status 2."""
+        self.refuse(message)
+
+    def refuse(self, message: str, actions: Iterable[argparse.Action] = ()) -> NoReturn:
+        """Print the short usage, the help of the arguments that the message is about, and the message; exit."""
+        lines = [f"usage: {self.short_usage()}"]
+        for action in actions:
+            lines += self._explanation(action)
+        lines.append(f"       {self.prog} --help describes all arguments")
+        print("\n".join(lines), file=sys.stderr)
+        self.exit(2, f"{self.prog}: error: {message}\n")
+
+    def short_usage(self) -> str:
+        """Return the usage with the required arguments alone."""
+        if self.usage is not None:
+            return self.usage
+        required = [action for action in self._actions if action.option_strings and action.required]
+        words = [f"{action.option_strings[0]} {self._metavar(action)}" for action in required]
+        return " ".join([self.prog, "[options]", *map(self._positional, self._get_positional_actions()), *words])
+
+    def _positional(self, action: argparse.Action) -> str:
+        word = self._metavar(action)
+        return {"?": f"[{word}]", "*": f"[{word} ...]", "+": f"{word} [{word} ...]"}.get(str(action.nargs), word)
+
+    def _metavar(self, action: argparse.Action) -> str:
+        if isinstance(action.metavar, tuple):
+            return " ".join(action.metavar)
+        return action.metavar or (action.dest.upper() if action.option_strings else action.dest)
+
+    def _explanation(self, action: argparse.Action) -> list[str]:
+        names = ", ".join(action.option_strings) or self._metavar(action)
+        takes_value = bool(action.option_strings) and action.nargs != 0
+        subject = f"{names} {self._metavar(action)}" if takes_value else names
+        about = self._get_formatter()._expand_help(action) if action.help else ""
+        width = min(_WIDTH, max(40, shutil.get_terminal_size().columns)) - 7
+        lines = textwrap.wrap(f"{subject}: {about}", width, subsequent_indent="    ", break_on_hyphens=False)
+        return [f"       {line}" for line in lines]
+
+    def action_named(self, name: str | None) -> argparse.Action | None:
+        """Return the argument that an `argparse.ArgumentError` calls by this name, or that has this option."""
+        for action in self._actions:
+            names = {*action.option_strings, "/".join(action.option_strings), action.dest, str(action.metavar)}
+            if name is not None and name in names:
+                return action
+        return None
+
+
+def flags_of(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the options of a parser as they are written on the command line, such as ``--input`` and ``-o``."""
+    return [flag for action in parser._actions for flag in action.option_strings]
+
+
+def command_parser(command: str, description: str, epilog: str) -> Parser:
+    """Return the parser of one command with all its arguments; `epilog` follows what the command says itself."""
+    parser = Parser(prog=f"interposer {command}", description=description)
+    import_module(f"interposer.cli.arguments.{command.replace('-', '_')}").configure(parser)
+    add_global_arguments(parser)
+    parser.epilog = "\n".join(filter(None, [parser.epilog, epilog]))
+    return parser
+
+
+def parsed(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments of a command; wrong ones are reported with a hint, and end with `SystemExit`."""
+    _refuse_files_like_options(words, parser)
+    _refuse_unknown_options(words, parser)
+    try:
+        args, unknown = parser.parse_known_args(list(words))
+    except argparse.ArgumentError as error:
+        action = parser.action_named(error.argument_name)
+        parser.refuse(str(error), [] if action is None else [action])
+    if unknown:
+        _refuse_unknown(unknown[0], parser)
+    return args
+
+
+def _refuse_unknown_options(words: Sequence[str], parser: Parser) -> None:
+    """Refuse a misspelt option before arguments are missed that might be its value."""
+    flags = flags_of(parser)
+    for word in takewhile(lambda word: word != "--", words):
+        if word.startswith("--") and " " not in word and word.partition("=")[0] not in flags:
+            _refuse_unknown(word, parser)
+
+
+def _refuse_unknown(word: str, parser: Parser) -> NoReturn:
+    name = word.partition("=")[0]
+    hint = did_you_mean(name, flags_of(parser))
+    quoted = re.search(r"'(.+)'", hint)
+    action = parser.action_named(quoted[1] if quoted else None)
+    parser.refuse(f"unknown argument {word!r}{hint}", [] if action is None else [action])
+
+
+def _refuse_files_like_options(words: Sequence[str], parser: Parser) -> None:
+    flags = flags_of(parser)
+    for word in takewhile(lambda word: word != "--", words):
+        if word.startswith("-") and word not in flags and os.path.isfile(word):
+            path = os.path.join(".", word)
+            parser.error(f"unknown argument {word!r}; a file whose name begins with a dash is given as {path!r}")

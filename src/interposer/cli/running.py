@@ -1,0 +1,380 @@
+"""What commands that run something share: --option, --backend-path, --profile-to, and backends named MODULE:CLASS."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import logging
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from interposer.backend import Backend, OptionValue
+from interposer.cli.outputs import check_writable
+from interposer.core.config import BACKEND_PATH, NUM_THREADS
+from interposer.core.errors import InvalidArgumentError, UnknownBackendError
+from interposer.optimizer import OptimizerOptions
+from interposer.plugins import process_registry
+from interposer.profiling import ExternalProfilingOptions, Profile
+from interposer.profiling.profile import SUFFIXES
+from interposer.runtime import CreationOptions, Runtime
+from interposer.session import default_runtime
+from interposer.session.fallback import AUTO, used_options
+from interposer.testing.replay import imported
+
+__all__ = [
+    "Running",
+    "allow_working_directory",
+    "backend_path",
+    "find_classes",
+    "options_of",
+    "registered",
+    "required_options",
+    "running",
+    "runtime_of_folders",
+    "runtime_with_threads",
+]
+
+_log: Final = logging.getLogger("interposer.cli")
+CAPTURE: Final = ".bin"
+"""The suffix of a file in Arm NN's external profiling protocol, as `interposer profile FILE` reads it."""
+_TRUE: Final = ("true", "yes", "on", "1")
+_FALSE: Final = ("false", "no", "off", "0")
+_KINDS: Final = {bool: "true or false", int: "a whole number", float: "a number"}
+_LISTS: Final = ("backends", "isolate")
+_LISTS_OF_LISTS: Final = ("mix", "also")
+
+
+ModelOptions: TypeAlias = Mapping[str, Mapping[str, OptionValue]]
+"""Options of backends for networks, by backend and name."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """The runtime of a command, and the options of backends that --option has set for networks, by backend id."""
+
+    runtime: Runtime
+    model_options: ModelOptions = field(default_factory=dict)
+
+    def options(
+        self, options: OptimizerOptions | None = None, backends: Iterable[str] | None = None
+    ) -> OptimizerOptions | None:
+        """Return options of the optimizer with those of these backends, None for all; None if there are neither."""
+        used = used_options(self.model_options, backends)
+        return replace(options or OptimizerOptions(), model_options=used) if used else options
+
+
+@contextmanager
+def running(args: argparse.Namespace, *, measures_all: bool = False) -> Iterator[Running]:
+    """Yield the runtime that the arguments of a command require, and close it at the end.
+
+    Without arguments about the runtime, this is the default runtime, which stays open. If --profile-to names a file
+    for a timeline, everything within the context is recorded, and written at its end. `measures_all` says that the
+    command uses all backends, engines too, unless --backends names some.
+
+    Raises:
+        InvalidArgumentError: an option, a folder or a target of the profile is not valid.
+    """
+    required = required_options(args, measures_all=measures_all)
+    threads = getattr(args, "threads", None)
+    with required as (options, of_networks), _runtime(args, threads, options) as runtime:
+        yield Running(runtime, of_networks)
+
+
+@contextmanager
+def required_options(
+    args: argparse.Namespace, *, measures_all: bool = False, checks_use: bool = True
+) -> Iterator[tuple[CreationOptions, ModelOptions]]:
+    """Yield the options of a runtime and those of networks that the arguments require, as `running` does.
+
+    Without `checks_use`, options are also accepted for backends that --backends does not name.
+    """
+    texts = _split_options(args.option)
+    with backend_path(args):
+        find_classes(args)
+        of_runtime, of_networks = _options_of_backends(texts, args, measures_all, checks_use)
+        profiling, recording = _profiling_of(args)
+        with recording:
+            yield CreationOptions(backend_options=of_runtime, profiling=profiling), of_networks
+
+
+def _runtime(args: argparse.Namespace, count: int | None, options: CreationOptions) -> AbstractContextManager[Runtime]:
+    """Return a context with a runtime of these options; that of the default runtime if nothing asks for another."""
+    if count is None and not args.backend_path and options == CreationOptions():
+        return nullcontext(default_runtime())
+    return runtime_with_threads(count, options)
+
+
+@contextmanager
+def runtime_with_threads(count: int | None, options: CreationOptions | None = None) -> Iterator[Runtime]:
+    """Yield a runtime whose backends use up to `count` threads; None keeps the default.
+
+    The runtime has these options, and is closed at the end.
+
+    The environment variable for the number of threads is set until then, and restored afterwards.
+    """
+    options = replace(options or CreationOptions(), num_threads=count)
+    with _environment(NUM_THREADS, None if count is None else str(count)), Runtime(options) as runtime:
+        yield runtime
+
+
+@contextmanager
+def _environment(name: str, value: str | None) -> Iterator[None]:
+    """Set a variable of the environment within this context, also for child processes; None changes nothing."""
+    previous = os.environ.get(name)
+    if value is not None:
+        os.environ[name] = value
+    try:
+        yield
+    finally:
+        if value is not None:
+            os.environ.pop(name, None)
+            if previous is not None:
+                os.environ[name] = previous
+
+
+# --- folders of backends ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def backend_path(args: argparse.Namespace) -> Iterator[None]:
+    """Let runtimes that are created within this context search the folders of --backend-path.
+
+    Raises:
+        InvalidArgumentError: there is no such folder.
+    """
+    folders = [folder for text in args.backend_path for folder in text.split(os.pathsep)]
+    missing = next((folder for folder in folders if not os.path.isdir(folder)), None)
+    if missing is not None:
+        raise InvalidArgumentError(f"--backend-path: there is no folder {missing!r}")
+    with _environment(BACKEND_PATH, os.pathsep.join(map(os.path.abspath, folders)) if folders else None):
+        yield
+
+
+@contextmanager
+def runtime_of_folders(args: argparse.Namespace) -> Iterator[Runtime]:
+    """Yield a runtime with the backends of --backend-path, or the default runtime without this option."""
+    with backend_path(args), Runtime() if args.backend_path else nullcontext(default_runtime()) as runtime:
+        yield runtime
+
+
+# --- MODULE:CLASS -----------------------------------------------------------------------------------------------------
+
+
+def find_classes(args: argparse.Namespace) -> None:
+    """Register the backends that arguments name as MODULE:CLASS, and replace these names by the ids.
+
+    Modules are also found in the working directory. `args.classes` has the names by id.
+
+    Raises:
+        InvalidArgumentError: a name cannot be imported, or gives no backend.
+        DuplicateBackendError: another backend has the same id.
+    """
+    args.classes = {}
+    for name in _LISTS:
+        ids = getattr(args, name, None)
+        if ids:
+            setattr(args, name, [_id_of(backend, args.classes) for backend in ids])
+    for name in _LISTS_OF_LISTS:
+        lists = getattr(args, name, None)
+        if lists:
+            setattr(args, name, [[_id_of(backend, args.classes) for backend in ids] for ids in lists])
+
+
+def _id_of(name: str, classes: dict[str, str]) -> str:
+    backend_id = registered(name)
+    if backend_id != name:
+        classes[backend_id] = name
+    return backend_id
+
+
+def registered(name: str) -> str:
+    """Return the id of a backend; one that is named MODULE:CLASS is registered, and other names are ids."""
+    if ":" not in name:
+        return name
+    allow_working_directory(name)
+    factory = imported(name)
+    try:
+        backend = factory() if callable(factory) else factory
+    except (Exception, SystemExit) as error:
+        raise InvalidArgumentError(f"{name!r} gives no backend: {type(error).__name__}: {error}") from error
+    if not isinstance(backend, Backend):
+        raise InvalidArgumentError(f"{name!r} gives {backend!r}, which is not a Backend")
+    registry = process_registry()
+    if backend.id not in registry or type(backend) is not type(_existing(backend.id)):
+        registry.register(backend.id, factory if callable(factory) else lambda: backend, source=name)
+    return str(backend.id)
+
+
+def _existing(backend_id: str) -> object:
+    registry = process_registry()
+    return None if registry.reason_absent(backend_id) is not None else registry.get(backend_id)
+
+
+def allow_working_directory(name: str) -> None:
+    """Let the module in MODULE:CLASS be imported from the working directory, if it is not found elsewhere.
+
+    Child processes take over this path of modules.
+    """
+    module = name.partition(":")[0].partition(".")[0]
+    folder = os.getcwd()
+    if module.isidentifier() and folder not in sys.path and importlib.util.find_spec(module) is None:
+        sys.path.append(folder)
+
+
+# --- options of backends ----------------------------------------------------------------------------------------------
+
+
+def _split_options(texts: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the texts of --option by backend and name."""
+    options: dict[str, dict[str, str]] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        backend, dot, option = name.rpartition(".")
+        if not (separator and dot and backend and option):
+            raise InvalidArgumentError(
+                f"--option: expected BACKEND.NAME=VALUE, such as CpuAcc.NumberOfThreads=2, not {text!r}"
+            )
+        if option in options.setdefault(backend, {}):
+            raise InvalidArgumentError(f"--option gives {name!r} more than once")
+        options[backend][option] = value
+    return options
+
+
+def _options_of_backends(
+    texts: Mapping[str, Mapping[str, str]], args: argparse.Namespace, measures_all: bool, checks_use: bool
+) -> tuple[dict[str, dict[str, OptionValue]], dict[str, dict[str, OptionValue]]]:
+    """Return the options of --option for the runtime, and those for networks; raise an error for invalid ones."""
+    if not texts:
+        return {}, {}
+    with Runtime() if args.backend_path else nullcontext(default_runtime()) as runtime:
+        _check_known(texts, runtime)
+        if checks_use:
+            _check_used(texts, args, runtime, measures_all)
+        return _sorted_options(texts, runtime)
+
+
+def _check_known(options: Iterable[str], runtime: Runtime) -> None:
+    for backend in options:
+        if backend not in runtime.registry:
+            raise UnknownBackendError(backend, runtime.registry.ids)
+
+
+def _check_used(options: Iterable[str], args: argparse.Namespace, runtime: Runtime, measures_all: bool) -> None:
+    """Raise `InvalidArgumentError` for options of a backend that the command does not use."""
+    if getattr(args, "plan", None) is not None:
+        return
+    lists = [args.backends, *(ids for name in _LISTS_OF_LISTS for ids in getattr(args, name, []))]
+    default = runtime.registry.available() if measures_all else runtime.registry.by_default()
+    used = {backend for ids in lists for backend in (default if ids is None else ids)}
+    if AUTO in used:
+        return
+    for backend in options:
+        if backend not in used:
+            raise InvalidArgumentError(
+                f"--option: backend {backend!r} is not used; name it with --backends (used: {', '.join(sorted(used))})"
+            )
+
+
+def _sorted_options(
+    texts: Mapping[str, Mapping[str, str]], runtime: Runtime
+) -> tuple[dict[str, dict[str, OptionValue]], dict[str, dict[str, OptionValue]]]:
+    """Return the options of backends for the runtime, and those for networks, both by backend and name.
+
+    An option that can be set for both is set for networks.
+    """
+    of_runtime: dict[str, dict[str, OptionValue]] = {}
+    of_networks: dict[str, dict[str, OptionValue]] = {}
+    for backend_id, options in texts.items():
+        backend = runtime.registry.get(backend_id)
+        declared = {option.name: option for option in getattr(backend, "declared_options", ())}
+        for name, text in options.items():
+            is_for_runtime = name in declared and "network" not in declared[name].scopes
+            target = of_runtime if is_for_runtime else of_networks
+            target.setdefault(backend_id, {})[name] = _value(backend, name, text)
+    return of_runtime, of_networks
+
+
+def _value(backend: Any, name: str, text: str) -> OptionValue:
+    """Return the value of an option, of the type of its default; without a default, a number or truth if it is one."""
+    kind = _kind_of(backend, name)
+    if kind is None:
+        _log.warning("backend %s declares no option %r; --option may have no effect", backend.id, name)
+        return _guessed(text)
+    if kind is str:
+        return text
+    try:
+        return _truth(text) if kind is bool else kind(text)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"--option {backend.id}.{name}: expected {_KINDS.get(kind, kind.__name__)}, not {text!r}"
+        ) from None
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in (*_TRUE, *_FALSE):
+        raise ValueError
+    return text.lower() in _TRUE
+
+
+def _kind_of(backend: Any, name: str) -> Any:
+    defaults = backend.capabilities.to_dict()
+    defaults |= {option.name: option.default for option in getattr(backend, "declared_options", ())}
+    return type(defaults[name]) if name in defaults else None
+
+
+def _guessed(text: str) -> OptionValue:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def options_of(texts: Sequence[str], backend: Any) -> dict[str, OptionValue]:
+    """Return the values of --option for the only backend of a command; raise `InvalidArgumentError` for another's."""
+    options = _split_options(texts)
+    other = next((name for name in options if name != backend.id), None)
+    if other is not None:
+        raise InvalidArgumentError(f"--option: the backend is {str(backend.id)!r}, not {other!r}")
+    return {name: _value(backend, name, text) for name, text in options.get(backend.id, {}).items()}
+
+
+# --- profiling --------------------------------------------------------------------------------------------------------
+
+
+def _profiling_of(args: argparse.Namespace) -> tuple[ExternalProfilingOptions | None, Any]:
+    """Return what --profile-to asks of the runtime, and a context that records a timeline and writes it."""
+    target = args.profile_to
+    if target is None:
+        return None, nullcontext()
+    if target.startswith("@") or _is_socket(target):
+        return ExternalProfilingOptions(enable_profiling=True, timeline_enabled=True, socket=target), nullcontext()
+    suffix = Path(target).suffix.lower()
+    if suffix not in (*SUFFIXES, CAPTURE):
+        known = ", ".join([*SUFFIXES, CAPTURE])
+        raise InvalidArgumentError(
+            f"--profile-to takes a file with the suffix {known}, or the socket of a collector, not {target!r}"
+        )
+    check_writable("--profile-to", Path(target), [])
+    if suffix != CAPTURE:
+        return None, Profile(target)
+    options = ExternalProfilingOptions(
+        enable_profiling=True, timeline_enabled=True, outgoing_capture_file=os.path.abspath(target), file_only=True
+    )
+    return options, nullcontext()
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return False
