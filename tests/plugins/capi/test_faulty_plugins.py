@@ -10,6 +10,7 @@ import ctypes
 import gc
 import re
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -106,11 +107,20 @@ def scratch(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr("tempfile.tempdir", None)
-    before = {open_descriptor.partition(": ")[2] for open_descriptor in open_descriptors()}
+    before = targets_of_descriptors()
     yield
     gc.collect()  # an error that the test has caught refers to its frame, and so to the model
     assert list(folder.iterdir()) == []
-    assert {open_descriptor.partition(": ")[2] for open_descriptor in open_descriptors()} <= before
+    end = time.monotonic() + 60
+    while not targets_of_descriptors() <= before and time.monotonic() < end:
+        time.sleep(
+            0.01
+        )  # the thread that reads the events of a child process closes its socket when the child has ended
+    assert targets_of_descriptors() <= before
+
+
+def targets_of_descriptors():
+    return {open_descriptor.partition(": ")[2] for open_descriptor in open_descriptors()}
 
 
 @pytest.fixture
