@@ -173,15 +173,19 @@ def run_page(text: str, folder: Path, interpreters: Interpreters) -> tuple[list[
 
 
 def sessions(blocks: Iterator[Block]) -> list[list[Block]]:
-    """Return the blocks in groups: a block that continues a session belongs to the last group of that language."""
+    """Return the blocks in groups: a block that continues another belongs to the last group of its kind."""
     groups: list[list[Block]] = []
     for block in blocks:
-        earlier = [group for group in groups if group[0].session] if "continued" in block.words else []
+        earlier = [group for group in groups if kind(group[0]) == kind(block)] if "continued" in block.words else []
         if earlier:
             earlier[-1].append(block)
         else:
             groups.append([block])
     return groups
+
+
+def kind(block: Block) -> tuple[str, bool]:
+    return block.language, block.session
 
 
 def is_expected(expected: str, output: str, varies: bool) -> bool:
