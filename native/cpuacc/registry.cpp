@@ -19,6 +19,7 @@ Family conv_f32_family();
 Family conv_q8_family();
 Family depthwise_f32_family();
 Family depthwise_q8_family();
+Family detection_family();
 Family elementwise_family();
 Family fills_family();
 Family fully_connected_q8_family();
@@ -55,6 +56,7 @@ Family sequence_family();
 Family softmax_q8_family();
 Family svdf_family();
 Family tabulate_family();
+Family windows_family();
 Family winograd_f32_family();
 
 namespace {
@@ -89,6 +91,7 @@ const Make kFamilies[] = {
     boxes_family,          integer_lstm_family,
     recurrent_family,      svdf_family,
     blocks_family,         fills_family,
+    detection_family,      windows_family,
     layouts_family,  // its pass is the last one
 };
 
