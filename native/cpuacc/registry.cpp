@@ -56,6 +56,7 @@ Family sequence_family();
 Family softmax_q8_family();
 Family svdf_family();
 Family tabulate_family();
+Family wide_family();
 Family windows_family();
 Family winograd_f32_family();
 
@@ -65,33 +66,57 @@ using Make = Family (*)();
 
 const Make kFamilies[] = {
     packed_matmul_family,  // before constants become float32
-    half_precision_family, block_dequantize_family,
-    lstm_family,           normalizations_family,
-    rotary_family,         attention_family,
+    half_precision_family,
+    block_dequantize_family,
+    lstm_family,
+    normalizations_family,
+    rotary_family,
+    attention_family,
     patterns_family,
     integer_q8_family,     // before images get channels last
     channels_last_family,  // before the fusion of additions
     tabulate_family,       // before activation functions are fused
-    fusion_family,         bottleneck_f32_family,
-    elementwise_q8_family, conv_q8_family,
-    depthwise_q8_family,   fully_connected_q8_family,
-    matmul_q8_family,      binary_q8_family,
-    softmax_q8_family,     depthwise_f32_family,
-    winograd_f32_family,   conv_f32_family,
-    matmul_f32_family,     reorder_family,
-    moves_family,          functions_q8_family,
-    elementwise_family,    border_family,
-    gather_family,         quantize_family,
-    scales_family,         pool_family,
-    resize_family,         reduce_q8_family,
-    reduce_family,         normalize_family,
-    select_family,         scatter_family,
-    sequence_family,       sample_family,
-    lookup_family,         col2im_family,
-    boxes_family,          integer_lstm_family,
-    recurrent_family,      svdf_family,
-    blocks_family,         fills_family,
-    detection_family,      windows_family,
+    fusion_family,
+    bottleneck_f32_family,
+    elementwise_q8_family,
+    wide_family,
+    conv_q8_family,
+    depthwise_q8_family,
+    fully_connected_q8_family,
+    matmul_q8_family,
+    binary_q8_family,
+    softmax_q8_family,
+    depthwise_f32_family,
+    winograd_f32_family,
+    conv_f32_family,
+    matmul_f32_family,
+    reorder_family,
+    moves_family,
+    functions_q8_family,
+    elementwise_family,
+    border_family,
+    gather_family,
+    quantize_family,
+    scales_family,
+    pool_family,
+    resize_family,
+    reduce_q8_family,
+    reduce_family,
+    normalize_family,
+    select_family,
+    scatter_family,
+    sequence_family,
+    sample_family,
+    lookup_family,
+    col2im_family,
+    boxes_family,
+    integer_lstm_family,
+    recurrent_family,
+    svdf_family,
+    blocks_family,
+    fills_family,
+    detection_family,
+    windows_family,
     layouts_family,  // its pass is the last one
 };
 

@@ -1,0 +1,88 @@
+#include "cpuacc/kernels/wide.hpp"
+
+#include "cpuacc/kernels/simd.hpp"
+
+namespace cpuacc::ISA_NS {
+namespace {
+
+/// Add the products of `2 * kLanes` pairs of 16-bit integers, two to each lane.
+CPUACC_INLINE IntVec add_pairs(IntVec sums, const int16_t* a, const int16_t* b) {
+#if defined(__AVX512BW__)
+  return reinterpret_cast<IntVec>(_mm512_add_epi32(reinterpret_cast<__m512i>(sums),
+                                                   _mm512_madd_epi16(_mm512_loadu_si512(a), _mm512_loadu_si512(b))));
+#elif defined(__AVX2__)
+  const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a)),
+                y = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b));
+  return reinterpret_cast<IntVec>(_mm256_add_epi32(reinterpret_cast<__m256i>(sums), _mm256_madd_epi16(x, y)));
+#elif defined(__x86_64__)
+  const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a)),
+                y = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b));
+  return reinterpret_cast<IntVec>(_mm_add_epi32(reinterpret_cast<__m128i>(sums), _mm_madd_epi16(x, y)));
+#else
+  for (int n = 0; n < kLanes; ++n) sums[n] += a[2 * n] * b[2 * n] + a[2 * n + 1] * b[2 * n + 1];
+  return sums;
+#endif
+}
+
+/// The number of elements after which a lane may not fit into 32 bits: each product has less than 23 bits.
+constexpr int64_t kPiece = 128 * kLanes;
+
+/// The sums of `kRows` rows and `kCount` vectors stay in registers.
+template <int kRows, int kCount>
+CPUACC_INLINE void multiply_tile(const int16_t* weights, const int16_t* in, int64_t in_step, int64_t depth,
+                                 int64_t* out, int64_t out_step) {
+  int64_t totals[kRows][kCount] = {};
+  for (int64_t first = 0; first < depth; first += kPiece) {
+    const int64_t last = depth - first < kPiece ? depth : first + kPiece;
+    IntVec sums[kRows][kCount] = {};
+    for (int64_t k = first; k < last; k += 2 * kLanes)
+      for (int row = 0; row < kRows; ++row)
+        for (int n = 0; n < kCount; ++n)
+          sums[row][n] = add_pairs(sums[row][n], weights + row * depth + k, in + n * in_step + k);
+    for (int row = 0; row < kRows; ++row)
+      for (int n = 0; n < kCount; ++n)
+        for (int lane = 0; lane < kLanes; ++lane) totals[row][n] += sums[row][n][lane];
+  }
+  for (int row = 0; row < kRows; ++row)
+    for (int n = 0; n < kCount; ++n) out[n * out_step + row] = totals[row][n];
+}
+
+template <int kCount>
+void multiply_narrow(const int16_t* weights, const int16_t* in, int64_t in_step, int64_t depth, int64_t rows,
+                     int64_t* out, int64_t out_step) {
+  int64_t row = 0;
+  for (; row + 2 <= rows; row += 2)
+    multiply_tile<2, kCount>(weights + row * depth, in, in_step, depth, out + row, out_step);
+  for (; row < rows; ++row) multiply_tile<1, kCount>(weights + row * depth, in, in_step, depth, out + row, out_step);
+}
+
+int64_t dot(const int16_t* a, const int16_t* b, int64_t depth) {
+  int64_t sum = 0;
+  for (int64_t k = 0; k < depth; ++k) sum += int64_t{int32_t{a[k]} * int32_t{b[k]}};
+  return sum;
+}
+
+void multiply(const int16_t* weights, const int16_t* in, int64_t in_step, int64_t count, int64_t depth, int64_t rows,
+              bool narrow, int64_t* out, int64_t out_step) {
+  if (!narrow) {
+    for (int64_t n = 0; n < count; ++n)
+      for (int64_t row = 0; row < rows; ++row)
+        out[n * out_step + row] = dot(weights + row * depth, in + n * in_step, depth);
+    return;
+  }
+  int64_t n = 0;
+  for (; n + 4 <= count; n += 4)
+    multiply_narrow<4>(weights, in + n * in_step, in_step, depth, rows, out + n * out_step, out_step);
+  for (; n < count; ++n)
+    multiply_narrow<1>(weights, in + n * in_step, in_step, depth, rows, out + n * out_step, out_step);
+}
+
+void add_products(int32_t* sums, const int16_t* x, const int16_t* weights, int64_t count) {
+  for (int64_t n = 0; n < count; ++n) sums[n] += int32_t{x[n]} * int32_t{weights[n]};
+}
+
+}  // namespace
+
+extern const WideKernels wide_kernels = {multiply, add_products};
+
+}  // namespace cpuacc::ISA_NS
