@@ -13,6 +13,7 @@ Family border_family();
 Family boxes_family();
 Family bottleneck_f32_family();
 Family channels_last_family();
+Family elementwise_q16_family();
 Family elementwise_q8_family();
 Family col2im_family();
 Family conv_f32_family();
@@ -80,6 +81,7 @@ const Make kFamilies[] = {
     bottleneck_f32_family,
     elementwise_q8_family,
     wide_family,
+    elementwise_q16_family,
     conv_q8_family,
     depthwise_q8_family,
     fully_connected_q8_family,

@@ -5,99 +5,26 @@
 #include <cmath>
 
 #include "cpuacc/lower/cost_model.hpp"
+#include "cpuacc/lower/pair_rule.hpp"
 #include "cpuacc/lower/q8.hpp"
 #include "cpuacc/pointwise.hpp"
 
 namespace cpuacc {
 namespace {
 
-using native::FixedPoint;
-
 constexpr int64_t kLeastElementsForTable = 1 << 15;  // elements from which on computing the table of 2**16 pairs pays
 constexpr uint64_t kPairs = 1 << 16;
 constexpr int64_t kLeastRow = 32;  // elements from which on sums of rows are computed in vectors
 
-/// An operation and its factors, whose meaning depends on the operation.
-struct Rule {
-  Binary operation;
-  bool signed_a, signed_b, signed_out, truth;
-  int64_t zero_a, zero_b, zero_out;
-  FixedPoint of_a, of_b, of_result;
-  bool to_even;     // computed in float32 with these scales, as ONNX does
-  Q8Scales scales;  // of the operands and the result
+/// An operation on the bytes of two operands.
+struct Rule : PairRule {
+  bool signed_a = false, signed_b = false, signed_out = false, truth = false;
 
   uint8_t operator()(uint8_t a, uint8_t b) const;
 
  private:
-  int64_t combined(int64_t a, int64_t b) const;
-  int64_t combined_as_onnx(int64_t a, int64_t b) const;
   bool compared(int64_t a, int64_t b) const;
 };
-
-/// Divide by the reciprocal of the divisor; a quotient by zero is zero.
-int64_t quotient(int64_t a, int64_t b, const FixedPoint& factor) {
-  int64_t dividend = b < 0 ? -a : b == 0 ? 0 : a, divisor = std::max<int64_t>(std::abs(b), 1);
-  auto [inverse, exponent] = native::reciprocal(divisor, 31);
-  int64_t size = dividend < 0 ? -2 * dividend - 1 : dividend;
-  int headroom = dividend == 0 ? 31 : native::leading_zeros(size) - 1;
-  int64_t found = native::multiply(dividend, {inverse, std::min(headroom, 30)});
-  return native::multiply(found, {factor.multiplier, factor.shift - exponent - headroom});
-}
-
-/// The result before its zero point is added.
-int64_t Rule::combined(int64_t a, int64_t b) const {
-  using native::multiply;
-  auto moved = [](int64_t x, int bits, const FixedPoint& factor) {
-    return multiply(native::shifted_left(x, bits), factor);
-  };
-  switch (operation) {
-    case Binary::add:
-    case Binary::sub:
-      return multiply(moved(a, 20, of_a) + moved(b, 20, of_b), of_result);
-    case Binary::sq_diff: {
-      int64_t difference = moved(a, 7, of_a) - moved(b, 7, of_b);
-      return multiply(difference * difference, of_result);
-    }
-    case Binary::mul:
-      return multiply(a * b, of_result);
-    case Binary::div:
-      return quotient(a, b, of_result);
-    default:
-      return a >= 0 ? multiply(a, of_a) : multiply(a * b, of_b);  // prelu
-  }
-}
-
-/// The same, computed in float32 and rounded half to even; 0 for NaN.
-int64_t Rule::combined_as_onnx(int64_t a, int64_t b) const {
-  const volatile float x = scales.a * float(a), y = scales.b * float(b);  // rounded before they are combined
-  float real = 0;
-  switch (operation) {
-    case Binary::add:
-      real = x + y;
-      break;
-    case Binary::sub:
-      real = x - y;
-      break;
-    case Binary::sq_diff: {
-      const volatile float difference = x - y;
-      real = difference * difference;
-      break;
-    }
-    case Binary::mul:
-      real = x * y;
-      break;
-    case Binary::div:
-      real = x / y;
-      break;
-    case Binary::maximum:
-      real = std::max(float(x), float(y));
-      break;
-    default:
-      real = std::min(float(x), float(y));
-  }
-  const float steps = real / scales.out;
-  return std::isnan(steps) ? 0 : int64_t(std::nearbyint(std::clamp(steps, -65536.0f, 65536.0f)));
-}
 
 bool Rule::compared(int64_t a, int64_t b) const {
   int64_t first = native::multiply(256 * a, of_a), second = native::multiply(256 * b, of_b);
@@ -133,53 +60,12 @@ uint8_t Rule::operator()(uint8_t first, uint8_t second) const {
   return uint8_t(std::clamp<int64_t>(code, signed_out ? -128 : 0, signed_out ? 127 : 255));
 }
 
-FixedPoint factor(double real) { return native::quantize_multiplier(real); }
-
-/// The factors of an operation; those in float32 are float32 in the reference, too.
-void fill_factors(Rule& rule, const Tensor& a, const Tensor& b, const Tensor& out) {
-  float of_a = float(a.scale()), of_b = float(b.scale()), of_out = float(out.scale());
-  double common = 2 * std::max(double(of_a), double(of_b));
-  switch (rule.operation) {
-    case Binary::add:
-    case Binary::sub:
-    case Binary::sq_diff: {
-      bool square = rule.operation == Binary::sq_diff;
-      rule.of_a = factor(double(of_a) / common), rule.of_b = factor(double(of_b) / common);
-      if (rule.operation == Binary::sub) rule.of_b.multiplier = -rule.of_b.multiplier;
-      rule.of_result =
-          factor(square ? common * common / (16384.0 * double(of_out)) : common / (1048576.0 * double(of_out)));
-      return;
-    }
-    case Binary::mul:
-      rule.of_result = factor(double(of_a * of_b / of_out));
-      return;
-    case Binary::div:
-      rule.of_result = factor(double(of_a / (of_b * of_out)));
-      return;
-    case Binary::prelu:
-      rule.of_a = factor(double(of_a / of_out)), rule.of_b = factor(double(of_a * of_b / of_out));
-      return;
-    default:
-      rule.of_a = factor(double(of_a)), rule.of_b = factor(double(of_b));  // comparisons
-  }
-}
-
 Rule rule_of(const Graph& graph, const Node& node) {
   const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
-  Rule rule{binary_of(node),
-            is_signed(a),
-            is_signed(b),
-            is_signed(out),
-            out.dtype == IPR_DTYPE_BOOL,
-            a.zero_point(),
-            b.zero_point(),
-            out.zero_point(),
-            {0, 0},
-            {0, 0},
-            {0, 0},
-            rounds_to_even(node),
-            {float(a.scale()), float(b.scale()), float(out.scale())}};
-  fill_factors(rule, a, b, out);
+  Rule rule;
+  static_cast<PairRule&>(rule) = PairRule::of(binary_of(node), a, b, out, rounds_to_even(node), 20);
+  rule.signed_a = is_signed(a), rule.signed_b = is_signed(b), rule.signed_out = is_signed(out);
+  rule.truth = out.dtype == IPR_DTYPE_BOOL;
   return rule;
 }
 
