@@ -99,7 +99,7 @@ struct ExactMeanOf : QuantizedMeanOf<T> {
     const double sum = double(total - pool.zero * int32_t(count));
     const double code =
         __builtin_nearbyint(sum * pool.scale / (double(counted) * pool.scale_out)) + double(pool.zero_out);
-    const double least = double(Least<T>::value), most = least + 255;
+    const double least = double(Least<T>::value), most = least + (sizeof(T) == 1 ? 255 : 65535);
     return T(int32_t(code < least ? least : code > most ? most : code));
   }
 };
@@ -107,6 +107,8 @@ template <>
 struct MeanOf<int8_t> : QuantizedMeanOf<int8_t> {};
 template <>
 struct MeanOf<uint8_t> : QuantizedMeanOf<uint8_t> {};
+template <>
+struct MeanOf<int16_t> : QuantizedMeanOf<int16_t> {};
 
 /// The columns of the image and the taps of all axes that one window covers.
 struct Window {
@@ -228,6 +230,7 @@ void pool_floats(const Pool& pool, const void* image, void* result, int64_t plan
 PoolKernels::Row row(PoolKind kind, int32_t dtype, bool to_even) {
   if (to_even && kind == PoolKind::average && dtype == IPR_DTYPE_INT8) return pool_row<int8_t, ExactMeanOf<int8_t>>;
   if (to_even && kind == PoolKind::average && dtype == IPR_DTYPE_UINT8) return pool_row<uint8_t, ExactMeanOf<uint8_t>>;
+  if (to_even && kind == PoolKind::average && dtype == IPR_DTYPE_INT16) return pool_row<int16_t, ExactMeanOf<int16_t>>;
   switch (dtype) {
     case IPR_DTYPE_FLOAT32:
       if (kind == PoolKind::l2) return pool_row<float, LengthOf>;
@@ -239,7 +242,8 @@ PoolKernels::Row row(PoolKind kind, int32_t dtype, bool to_even) {
       if (kind == PoolKind::l2) return nullptr;
       return kind == PoolKind::max ? pool_row<uint8_t, MaxOf<uint8_t>> : pool_row<uint8_t, MeanOf<uint8_t>>;
     case IPR_DTYPE_INT16:
-      return kind == PoolKind::max ? pool_row<int16_t, MaxOf<int16_t>> : nullptr;
+      if (kind == PoolKind::l2) return nullptr;
+      return kind == PoolKind::max ? pool_row<int16_t, MaxOf<int16_t>> : pool_row<int16_t, MeanOf<int16_t>>;
     default:
       return nullptr;
   }

@@ -83,6 +83,12 @@ bool takes_scales(const Node& node, const Tensor& in, const Tensor& out) {
   return one_quantization(in, out) || averages_to_even(node, in, out);
 }
 
+/// Return whether sums of a window of int16 fit into 32 bits.
+bool has_narrow_sums(const Node& node, const Tensor& in, const Tensor& out) {
+  const Pool pool = pool_of(node, in, out);
+  return pool.size[0] * pool.size[1] * pool.size[2] <= 32767;
+}
+
 Refusal support(const Graph& graph, const Node& node, const Settings& settings) {
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
   if (!node.posts.empty()) return refused("takes no post-ops");
@@ -93,6 +99,8 @@ Refusal support(const Graph& graph, const Node& node, const Settings& settings) 
     return refused("takes quantized values with a scale, or floats", IPR_REASON_DATA_TYPE);
   if (node.type == "Pooling3d" && !is_f32(in) && kind_of(node) != PoolKind::max)
     return refused("means of volumes are taken of float32 only", IPR_REASON_DATA_TYPE);
+  if (in.dtype == IPR_DTYPE_INT16 && kind_of(node) == PoolKind::average && !has_narrow_sums(node, in, out))
+    return refused("a window has more than 32767 elements of int16", IPR_REASON_SHAPE);
   if (pool_kernels_for(settings.isa).row(kind_of(node), in.dtype, averages_to_even(node, in, out))) return taken();
   return refused(std::string(node.text("pool_type")) + " of " + described(in) + " is not supported",
                  IPR_REASON_DATA_TYPE);

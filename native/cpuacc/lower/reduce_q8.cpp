@@ -1,4 +1,5 @@
-// Means, sums, maxima and minima of quantized values of 8 bits, in the integer arithmetic of the reference.
+// Means, sums, maxima and minima of quantized values of 8 bits and of int16, in the integer arithmetic of the
+// reference.
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +12,8 @@ namespace cpuacc {
 namespace {
 
 constexpr int64_t kMax = 1 << 22;  // elements of a reduction, so that their sum fits 32 bits
+
+constexpr int64_t kMaxWide = 1 << 15;  // the same for int16
 
 constexpr float kFar = 4294967296;  // far out of the range of 8 bits
 
@@ -91,6 +94,14 @@ struct Reducing {
     for (int64_t n = range.first; n < range.last; ++n) out[n] = self.code(in + self.places.kept[size_t(n)]);
   }
 
+  static void run_wide(const Step& step, const Run& run, int part, int parts) {
+    const Reducing& self = step.as<Reducing>();
+    const int16_t* in = run.at<int16_t>(step.in[0]);
+    int16_t* out = run.at<int16_t>(step.out[0]);
+    Range range = split(int64_t(self.places.kept.size()), part, parts, 32);
+    for (int64_t n = range.first; n < range.last; ++n) out[n] = self.wide_code(in + self.places.kept[size_t(n)]);
+  }
+
   /// Each part sums some of the columns.
   static void run_columns(const Step& step, const Run& run, int part, int parts) {
     const Reducing& self = step.as<Reducing>();
@@ -132,6 +143,23 @@ struct Reducing {
     return int64_t(std::round(std::min(value, kFar)));
   }
 
+  int16_t wide_code(const int16_t* in) const {
+    int64_t sum = 0;
+    int16_t least = 32767, most = -32768;
+    for (int64_t place : places.reduced)
+      sum += in[place], least = std::min(least, in[place]), most = std::max(most, in[place]);
+    if (kind == Kind::most) return most;
+    if (kind == Kind::least) return least;
+    const int64_t count = int64_t(places.reduced.size()), distance = sum - count * zero_in;
+    if (to_even) {
+      const double divisor = kind == Kind::mean ? double(count) : 1;
+      const double steps = std::nearbyint(double(distance) * scale_in / (divisor * scale_out)) + double(zero_out);
+      return int16_t(std::clamp(steps, -32768.0, 32767.0));
+    }
+    const int64_t result = kind == Kind::sum ? rounded(sum, count) : native::multiply(distance, factor);
+    return int16_t(std::clamp<int64_t>(result + zero_out, -32768, 32767));
+  }
+
   uint8_t code(const uint8_t* in) const {
     int flip = is_signed ? 128 : 0;  // values as unsigned numbers
     int64_t sum = 0;
@@ -146,18 +174,24 @@ struct Reducing {
   }
 };
 
+bool is_wide(const Tensor& tensor) {
+  return tensor.dtype == IPR_DTYPE_INT16 && tensor.is_quantized() && !tensor.has_axis();
+}
+
 Refusal support(const Graph& graph, const Node& node, const Settings&) {
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
-  if (!both_quantized(in, out) || in.dtype != out.dtype)
-    return refused("takes quantized values of 8 bits with a scale", IPR_REASON_DATA_TYPE);
+  const bool wide = is_wide(in) && is_wide(out);
+  if ((!both_quantized(in, out) && !wide) || in.dtype != out.dtype)
+    return refused("takes quantized values of 8 bits and of int16 with a scale", IPR_REASON_DATA_TYPE);
   Kind kind = kind_of(node);
   bool chooses = kind == Kind::most || kind == Kind::least;
   if (kind == Kind::none || (chooses && !in.same_quantization(out)))
     return refused("takes means and sums of quantized values, and maxima and minima with the same scale",
                    IPR_REASON_ATTRIBUTE);
   int64_t results = out.elements();
-  if (results <= 0 || in.elements() <= 0 || in.elements() / results > kMax)
-    return refused("takes 1 to 4194304 values for each result", IPR_REASON_SHAPE);
+  const int64_t most = wide ? kMaxWide : kMax;
+  if (results <= 0 || in.elements() <= 0 || in.elements() / results > most)
+    return refused("takes 1 to " + std::to_string(most) + " values for each result", IPR_REASON_SHAPE);
   return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
 
@@ -175,7 +209,9 @@ void lower(const Node& node, Builder& builder) {
                factor_of(kind, in, out, in.elements() / out.elements()), scale32(in) / scale32(out),
                rounds_to_even(node), single(in.scale()), single(out.scale()), Places(in.shape, node.integers("axis")),
                Columns(in.shape, node.integers("axis")), &elementwise_q8_kernels_for(builder.settings.isa)});
-  if (state->columns.width > 0 && (kind == Kind::mean || kind == Kind::sum)) {
+  if (is_wide(in)) {
+    step.fn = &Reducing::run_wide;
+  } else if (state->columns.width > 0 && (kind == Kind::mean || kind == Kind::sum)) {
     step.fn = &Reducing::run_columns;
     step.max_parts = int(std::min<int64_t>(step.max_parts, (state->columns.width + 63) / 64));
     step.scratch_per_part = uint64_t(state->columns.width) * sizeof(uint32_t);

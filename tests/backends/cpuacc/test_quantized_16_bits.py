@@ -1,0 +1,167 @@
+"""CpuAcc's layers on quantized tensors of 16 bits give what CpuRef gives, bit for bit, with any number of threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.core.types import Array, DataLayout, DataType, Quantization, TensorInfo
+from interposer.ir.graph import Layer
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Addition,
+    Convolution2d,
+    DepthwiseConvolution2d,
+    Division,
+    FullyConnected,
+    Mean,
+    Multiplication,
+    Pooling2d,
+    PoolingAlgorithm,
+    Subtraction,
+)
+from interposer.ops.quantization import Requantization
+
+pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+
+DATA = Quantization(2.0**-12, 0)
+RESULT = Quantization(2.0**-10, 0)
+THREADS = pytest.mark.parametrize("threads", [1, 3])
+ROUNDINGS = pytest.mark.parametrize("requantization", list(Requantization))
+
+
+class Layers:
+    """A network of one layer on int16 tensors."""
+
+    def __init__(self) -> None:
+        self.network = ip.Network("layer")
+        self.rng = np.random.default_rng(5)
+        self.arrays: list[Array] = []
+
+    def data(self, *shape: int) -> Layer:
+        codes = self.rng.integers(-(2**15), 2**15, shape).astype(np.int16)
+        self.arrays.append(codes)
+        return self.network.add_input_layer(len(self.arrays) - 1, TensorInfo(shape, DataType.INT16, DATA))
+
+    def weights(self, *shape: int, axis: int, dtype: type) -> Layer:
+        limits = np.iinfo(dtype)
+        codes = self.rng.integers(limits.min + 1, limits.max + 1, shape).astype(dtype)
+        scales = self.rng.uniform(1e-4, 1e-3, shape[axis]).astype(np.float32)
+        return self.network.add_constant_layer(codes, Quantization(tuple(map(float, scales)), 0, axis))
+
+    def bias(self, count: int, dtype: type) -> Layer:
+        return self.network.add_constant_layer(self.rng.integers(-(10**6), 10**6, count).astype(dtype))
+
+    def check(self, layer: Layer, threads: int = 1) -> None:
+        """Compare CpuAcc with the reference."""
+        for n, output in enumerate(layer.outputs):
+            self.network.add_output_layer(n, output)
+        runtime = ip.Runtime(ip.CreationOptions(backend_options={"CpuAcc": {"NumberOfThreads": threads}}))
+        results = [ip.load(self.network, [id], runtime=runtime).run(self.arrays) for id in ("CpuAcc", "CpuRef")]
+        for result, expected in zip(*results, strict=True):
+            np.testing.assert_array_equal(result, expected)
+
+
+def result(*shape: int, quantization: Quantization = RESULT) -> list[TensorInfo]:
+    return [TensorInfo(shape, DataType.INT16, quantization)]
+
+
+@THREADS
+@ROUNDINGS
+@pytest.mark.parametrize("layout", [DataLayout.NHWC, DataLayout.NCHW])
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("bias", [np.int32, np.int64])
+@pytest.mark.parametrize("weights", [np.int8, np.int16])
+def test_convolutions(
+    threads: int, requantization: Requantization, layout: DataLayout, groups: int, bias: type, weights: type
+) -> None:
+    layers, last = Layers(), layout is DataLayout.NHWC
+    x = layers.data(*((2, 9, 11, 45) if last else (2, 45, 9, 11)))
+    shape = (21, 3, 3, 45 // groups) if last else (21, 45 // groups, 3, 3)
+    op = Convolution2d(
+        stride_x=2, pad_left=1, pad_top=2, dilation_y=2, groups=groups, data_layout=layout,
+        requantization=requantization,
+    )  # fmt: skip
+    output = result(2, 7, 5, 21) if last else result(2, 21, 7, 5)
+    operands = [x, layers.weights(*shape, axis=0, dtype=weights), layers.bias(21, bias)]
+    layers.check(layers.network.add_layer(op, *operands, outputs=output), threads)
+
+
+@THREADS
+@ROUNDINGS
+@pytest.mark.parametrize("filters", [1, 2])
+@pytest.mark.parametrize("layout", [DataLayout.NHWC, DataLayout.NCHW])
+def test_depthwise_convolutions(threads: int, requantization: Requantization, filters: int, layout: DataLayout) -> None:
+    layers, last, outputs = Layers(), layout is DataLayout.NHWC, 19 * filters
+    x = layers.data(*((2, 8, 7, 19) if last else (2, 19, 8, 7)))
+    op = DepthwiseConvolution2d(
+        pad_left=1, pad_right=1, pad_top=1, pad_bottom=1, data_layout=layout, requantization=requantization
+    )
+    operands = [x, layers.weights(1, 3, 3, outputs, axis=3, dtype=np.int8), layers.bias(outputs, np.int64)]
+    output = result(2, 8, 7, outputs) if last else result(2, outputs, 8, 7)
+    layers.check(layers.network.add_layer(op, *operands, outputs=output), threads)
+
+
+@ROUNDINGS
+@pytest.mark.parametrize("depth", [1, 31, 32, 2500])
+@pytest.mark.parametrize("weights", [np.int8, np.uint8, np.int16])
+def test_fully_connected_layers(requantization: Requantization, depth: int, weights: type) -> None:
+    layers = Layers()
+    x, op = layers.data(13, depth), FullyConnected(transpose_weight_matrix=True, requantization=requantization)
+    operands = [x, layers.weights(17, depth, axis=0, dtype=weights), layers.bias(17, np.int64)]
+    layers.check(layers.network.add_layer(op, *operands, outputs=result(13, 17)))
+
+
+@THREADS
+@ROUNDINGS
+@pytest.mark.parametrize("op", [Addition, Subtraction, Multiplication, Division])
+@pytest.mark.parametrize("other", [(5, 40, 33), (33,), (5, 40, 1), (1,)])
+def test_arithmetic(threads: int, requantization: Requantization, op: type, other: tuple[int, ...]) -> None:
+    layers = Layers()
+    layer = layers.network.add_layer(
+        op(requantization=requantization), layers.data(5, 40, 33), layers.data(*other), outputs=result(5, 40, 33)
+    )
+    layers.check(layer, threads)
+
+
+UNIT = Quantization(2.0**-15, 0)
+CURVES = [
+    (function, quantization)
+    for function in (
+        ActivationFunction.RELU, ActivationFunction.BOUNDED_RELU, ActivationFunction.LEAKY_RELU, ActivationFunction.ABS,
+    )
+    for quantization in (DATA, RESULT, UNIT)
+] + [(ActivationFunction.SIGMOID, UNIT), (ActivationFunction.TANH, UNIT)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "quantization"), CURVES)
+def test_activation_functions_of_every_number(function: ActivationFunction, quantization: Quantization) -> None:
+    layers = Layers()
+    op = Activation(function=function, a=0.25 if function is ActivationFunction.LEAKY_RELU else 1.0, b=1.0)
+    if function is ActivationFunction.BOUNDED_RELU:
+        op = Activation(function=function, a=3.0, b=-1.0)
+    layer = layers.network.add_layer(op, layers.data(2**16), outputs=result(2**16, quantization=quantization))
+    layers.arrays = [np.arange(-(2**15), 2**15, dtype=np.int16)]
+    layers.check(layer)
+
+
+@THREADS
+@ROUNDINGS
+def test_means(threads: int, requantization: Requantization) -> None:
+    layers = Layers()
+    op = Mean(axis=(1, 2), keep_dims=True, requantization=requantization)
+    layers.check(layers.network.add_layer(op, layers.data(2, 7, 9, 70), outputs=result(2, 1, 1, 70)), threads)
+
+
+@THREADS
+@ROUNDINGS
+def test_pooling(threads: int, requantization: Requantization) -> None:
+    layers = Layers()
+    op = Pooling2d(
+        pool_type=PoolingAlgorithm.AVERAGE, pool_width=3, pool_height=2, stride_x=2, stride_y=1, pad_left=1,
+        data_layout=DataLayout.NHWC, requantization=requantization,
+    )  # fmt: skip
+    output = result(2, 7, 5, 70, quantization=DATA)
+    layers.check(layers.network.add_layer(op, layers.data(2, 8, 10, 70), outputs=output), threads)
