@@ -21,7 +21,7 @@ def content(size: int) -> bytes:
 
 
 def by_hand(data: bytes) -> str:
-    """Return the checksum as docs/saved-networks.md describes it, with the integers of Python."""
+    """Return the checksum as docs/reference/saved-format.md describes it, with the integers of Python."""
     digest = hashlib.sha256()
     for start in range(0, len(data), 522_752):
         block = data[start : start + 522_752]

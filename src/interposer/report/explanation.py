@@ -76,7 +76,7 @@ class Explanation:
         return {backend: counted[backend] for backend in self.preferences}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the explanation as JSON-compatible data; docs/explaining.md describes the format."""
+        """Return the explanation as JSON-compatible data; docs/reference/explanations.md describes the format."""
         part_of = {name: part.number for part in self.facts.parts for name in part.layers}
         clock = Clock(self.facts, self.times)
         layers = [

@@ -1,7 +1,7 @@
 """Saved networks: optimized networks in files, with their constants and compiled parts, and what the files contain.
 
 `Model.save` and `OptimizedNetwork.save` write such a file, and `interposer.load` reads it. `describe` reads the index,
-and `check` verifies the whole file. docs/saved-networks.md describes the format.
+and `check` verifies the whole file. docs/reference/saved-format.md describes the format.
 """
 
 from interposer.saved.describe import SavedNetwork, SavedVariant, check, describe

@@ -1,6 +1,6 @@
 """The container format of saved networks: a header, sections with checksums, and an index; no knowledge of networks.
 
-docs/saved-networks.md describes the layout byte by byte. All numbers are little-endian.
+docs/reference/saved-format.md describes the layout byte by byte. All numbers are little-endian.
 """
 
 from __future__ import annotations
