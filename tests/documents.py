@@ -17,7 +17,7 @@ The first word after the fence is the language of a block. The words after it sa
 ``file=NAME``
     The block is the content of a file, which the reader saves under this name.
 ``needs=NAME``
-    The block is skipped if the module NAME cannot be imported. Several names are separated by commas. ``CpuAcc`` is the
+    The block is skipped if NAME is neither a module that can be imported nor a program. Several names are separated by commas. ``CpuAcc`` is the
     native backend, which is not built on every machine.
 
 All blocks of a page share one folder, which is empty at first. A sentence such as "Copy the folder `examples/digits`"
@@ -91,10 +91,10 @@ class Block:
 
 
 def is_installed(name: str) -> bool:
-    """Return True if a module can be imported, or if the backend CpuAcc was built."""
+    """Return True if a module can be imported, a program is on the path, or the backend CpuAcc was built."""
     if name == "CpuAcc":
         return any(path.stem.startswith("Interposer_CpuAcc") for path in NATIVE.glob("*.so"))
-    return importlib.util.find_spec(name) is not None
+    return shutil.which(name) is not None or importlib.util.find_spec(name) is not None
 
 
 def blocks_of(text: str) -> list[Block]:
