@@ -17,8 +17,8 @@ The first word after the fence is the language of a block. The words after it sa
 ``file=NAME``
     The block is the content of a file, which the reader saves under this name.
 ``needs=NAME``
-    The block is skipped if NAME is neither a module that can be imported nor a program. Several names are separated by commas. ``CpuAcc`` is the
-    native backend, which is not built on every machine.
+    The block is skipped if NAME is neither a module that can be imported nor a program. Several names are separated by
+    commas. ``CpuAcc`` is the native backend, which is not built on every machine.
 
 All blocks of a page share one folder, which is empty at first. A sentence such as "Copy the folder `examples/digits`"
 copies these files from the repository. A sentence with "root of the checkout" or "from a checkout" copies `examples`.
