@@ -25,12 +25,17 @@ PoolKind kind_of(const Node& node) {
   return name == "MAX" ? PoolKind::max : name == "AVERAGE" ? PoolKind::average : PoolKind::l2;
 }
 
-/// The window over an image; an image is a volume of one plane.
-/// Return whether a node computes averages of quantized values that are rounded half to even.
-bool averages_to_even(const Node& node, const Tensor& in, const Tensor& out) {
-  return rounds_to_even(node) && kind_of(node) == PoolKind::average && has_one_scale(in) && has_one_scale(out);
+bool is_int16_with_scale(const Tensor& tensor) {
+  return tensor.dtype == IPR_DTYPE_INT16 && tensor.is_quantized() && !tensor.has_axis();
 }
 
+/// Return whether a node computes averages of quantized values that are rounded half to even.
+bool averages_to_even(const Node& node, const Tensor& in, const Tensor& out) {
+  auto averages = [](const Tensor& one) { return has_one_scale(one) || is_int16_with_scale(one); };
+  return rounds_to_even(node) && kind_of(node) == PoolKind::average && averages(in) && averages(out);
+}
+
+/// The window over an image; an image is a volume of one plane.
 Pool pool_of(const Node& node, const Tensor& in, const Tensor& out) {
   Pool pool{};
   bool volume = node.type == "Pooling3d";
