@@ -28,10 +28,11 @@ from interposer.backend import (
     WorkloadFactory,
     WorkloadInfo,
 )
-from interposer.core.errors import InvalidArgumentError, UnknownBackendError
+from interposer.core.errors import InterposerError, InvalidArgumentError, UnknownBackendError
 from interposer.core.types import Array, DataType, Quantization
 from interposer.ir.graph import Layer
 from interposer.ops import Activation, ActivationFunction, Addition, Multiplication, PreCompiled, Reshape
+from interposer.ops.control import StandIn
 from tests.testing.wrong import Right, WrongSums
 
 MODELS = Path(__file__).parents[3] / "shared" / "models"
@@ -82,6 +83,23 @@ class WrongProducts(Backend):
 
     id: ClassVar = "WrongProducts"
     kernels: ClassVar = kernels(multiply=stretched)
+
+
+class Stands(Backend):
+    """Doubles in stand-ins."""
+
+    id: ClassVar[str] = "Stands"
+    kernels: ClassVar[KernelTable] = kernels()
+
+
+@Stands.kernels(StandIn)
+def double(op: StandIn, inputs: Sequence[Array], *, out: Array) -> None:
+    np.add(inputs[0], inputs[0], out=out)
+
+
+@Stands.kernels(Activation)
+def rectify(op: Activation, x: Array, *, out: Array) -> None:
+    np.maximum(x, 0, out=out)
 
 
 class Drifting(Backend):
@@ -213,6 +231,38 @@ def test_layers_that_one_refuses_are_taken_from_the_reference_and_told(runtime: 
     assert dict(believed.layers[1].refused) == {name: "no kernel for Activation" for name in ("Right", "WrongProducts")}
     assert believed.culprit is not None
     assert believed.culprit.layers == ("2 Multiplication",)
+
+
+def with_stand_in(*ops: Any) -> Network:
+    """Return a chain of layers after a stand-in, which only the backend `Stands` runs."""
+    network = Network("chain")
+    value = network.add_input_layer(0, INFO, name="x")
+    for number, op in enumerate([StandIn(1, "special"), *ops]):
+        value = network.add_layer(op, value, name=f"{number} {type(op).__name__}", outputs=[INFO]).output
+    network.add_output_layer(0, value, name="y")
+    return network
+
+
+def test_a_layer_that_only_one_backend_runs_is_taken_from_it(runtime: Runtime) -> None:
+    runtime.registry.register("Stands", Stands)
+    for backends in (["CpuRef", "Stands"], ["Stands", "CpuRef"]):
+        comparison = compare(with_stand_in(RELU), backends, runtime=runtime)
+        stand_in, relu = comparison.layers
+        assert (stand_in.taken_from, stand_in.refused) == ("Stands", {"CpuRef": "no kernel for StandIn"})
+        assert (relu.taken_from, relu.refused) == ("", {})
+        assert comparison.agrees
+        assert not comparison.outputs["y"].differs
+
+
+def test_a_network_that_only_one_backend_runs_cannot_be_compared(runtime: Runtime) -> None:
+    runtime.registry.register("Stands", Stands)
+    with pytest.raises(InterposerError) as caught:
+        compare(with_stand_in(), ["CpuRef", "Stands"], runtime=runtime)
+    assert str(caught.value) == (
+        "no layer runs on both CpuRef and Stands:\n"
+        "  - '0 StandIn' (StandIn): CpuRef says: no kernel for StandIn\n"
+        "nothing can be compared; if a layer stands for a whole network, give the model from which it was made instead"
+    )
 
 
 def test_the_part_that_is_wrong_is_wrong_again(runtime: Runtime) -> None:

@@ -28,6 +28,10 @@ from interposer.session.placement.cuts import part_network
 __all__ = ["Comparison", "Culprit", "Cut", "LayerComparison", "compare"]
 
 REFERENCE: Final = "CpuRef"
+_LISTED: Final = 8
+_HINT: Final = (
+    "\nnothing can be compared; if a layer stands for a whole network, give the model from which it was made instead"
+)
 Progress: TypeAlias = Callable[[str, int, int], None]
 Arrays: TypeAlias = "dict[Value, Any]"
 
@@ -38,8 +42,9 @@ class LayerComparison:
 
     `local` is the difference when the second backend runs the layer on the inputs of the first one. `accumulated` is
     the difference when it runs the layer on its own earlier results. `refused` has the reason for each backend that
-    does not run the layer; `local` is then None. `depth` is the number of layers on the longest path to the layer,
-    including itself: an accumulated difference may have as many tolerances.
+    does not run the layer; `local` is then None, and `taken_from` is the backend that gave the result instead. `depth`
+    is the number of layers on the longest path to the layer, including itself: an accumulated difference may have as
+    many tolerances.
 
     `low` and `high` are the bounds of the first result on the first backend, and `snr` is the signal-to-noise ratio in
     dB of the second backend's accumulated result, both of float values, as in the report of a quantization. `snr` is
@@ -53,6 +58,7 @@ class LayerComparison:
     local: Divergence | None = None
     accumulated: Divergence | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
+    taken_from: str = ""
     low: float | None = None
     high: float | None = None
     snr: float | None = None
@@ -172,7 +178,7 @@ def compare(
     runs it on the same inputs, which shows the error of the layer, and on its own earlier results, which shows the
     accumulated error. Then both run the whole network. If its results are wrong, but no layer is, a bisection finds the
     shortest run of layers that is wrong when it is compiled together. The reference backend runs layers that one of the
-    backends refuses.
+    backends refuses; if it refuses them too, the other one of the two runs them.
 
     Args:
         network: any network; its input shapes must be known unless `inputs` are passed.
@@ -184,7 +190,8 @@ def compare(
 
     Raises:
         InvalidArgumentError: there are not two backends, or an input shape is unknown and no inputs are passed.
-        InterposerError: a backend is missing (see `optimize`), or a run of the first backend failed.
+        InterposerError: a backend is missing (see `optimize`), a run of the first backend failed, or every layer runs
+            on one of the backends only.
 
     Example:
         A backend that computes a sum wrongly, beside the reference:
@@ -266,6 +273,7 @@ class _Comparer:
         for number, layer in enumerate(self.running):
             self.progress("layer by layer", number, len(self.running))
             layers.append(self._layer(layer))
+        self._check_compared(layers)
         self.progress("as a whole", len(self.running), len(self.running))
         outputs = self._outputs()
         culprit = self._culprit(layers, outputs)
@@ -280,11 +288,13 @@ class _Comparer:
         layer_comparison = LayerComparison(
             layer.name, layer.kind, str(layer.outputs[0].known) if layer.outputs else "", self.depths[layer]
         )
-        expected = self._run(first, part, layer, self.first_results) or self._reference(part, layer, self.first_results)
-        self.first_results.update(expected)
+        expected = self._run(first, part, layer, self.first_results)
+        taken_from, results = ("", expected) if expected else self._substitute(second, part, layer, self.first_results)
+        self.first_results.update(results)
         local = self._run(second, part, layer, self.first_results)
         if local is None:
-            self.second_results.update(self._reference(part, layer, self.second_results))
+            taken_from, results = self._substitute(first, part, layer, self.second_results)
+            self.second_results.update(results)
         else:
             self.second_results.update(
                 local if self._same_inputs(layer) else self._run(second, part, layer, self.second_results) or local
@@ -299,6 +309,7 @@ class _Comparer:
             local=None if refused else self._difference(layer, local or {}),
             accumulated=self._difference(layer, self.second_results),
             refused=refused,
+            taken_from=taken_from,
             **self._statistics(layer),
         )
 
@@ -329,8 +340,7 @@ class _Comparer:
         if the backend refuses the layer or fails; the reason is then added to `refused`.
         """
         try:
-            with self._loaded(part, backend) as model:
-                results = model.run(self._feeds([layer], arrays))
+            return self._results(backend, part, layer, arrays)
         except UnsupportedLayerError as error:
             reasons = [reason for refusal in error.refusals for reason in refusal.reasons]
             self.refused[backend, layer.name] = "; ".join(reasons) or _first_line(error)
@@ -338,12 +348,34 @@ class _Comparer:
         except InterposerError as error:
             self.refused[backend, layer.name] = f"it failed: {_first_line(error)}"
             return None
-        return dict(zip(_leaving(self.graph, [layer]), results, strict=True))
 
-    def _reference(self, part: Network, layer: Layer, arrays: Arrays) -> Arrays:
-        with self._loaded(part, REFERENCE) as model:
+    def _substitute(self, other: str, part: Network, layer: Layer, arrays: Arrays) -> tuple[str, Arrays]:
+        """Run a layer that one backend refuses, and return which backend ran it and its results by value.
+
+        This is the reference backend, or `other`, the other one of the two, if the reference backend refuses it.
+        """
+        try:
+            return REFERENCE, self._results(REFERENCE, part, layer, arrays)
+        except UnsupportedLayerError:
+            if other == REFERENCE:
+                raise
+            return other, self._results(other, part, layer, arrays)
+
+    def _results(self, backend: str, part: Network, layer: Layer, arrays: Arrays) -> Arrays:
+        with self._loaded(part, backend) as model:
             results = model.run(self._feeds([layer], arrays))
         return dict(zip(_leaving(self.graph, [layer]), results, strict=True))
+
+    def _check_compared(self, layers: Sequence[LayerComparison]) -> None:
+        """Raise `InterposerError` if every layer runs on one of the backends only, and not on the reference backend."""
+        if not layers or any(layer.taken_from in {"", REFERENCE} for layer in layers):
+            return
+        lines = [
+            f"\n  - {layer.name!r} ({layer.kind}): {backend} says: {reason}"
+            for layer in layers
+            for backend, reason in layer.refused.items()
+        ]
+        raise InterposerError(f"no layer runs on both {' and '.join(self.backends)}:{''.join(lines[:_LISTED])}{_HINT}")
 
     def _loaded(self, part: Network, *backends: str) -> Model:
         options = OptimizerOptions(rewrite=False, model_options=used_options(self.model_options, backends))
@@ -375,10 +407,10 @@ class _Comparer:
     def _together(self, backend: str, layers: Sequence[Layer]) -> Arrays:
         """Return the results of layers that are compiled together, run on the first backend's values.
 
-        The reference backend runs the layers that the backend refuses.
+        The reference backend runs the layers that the backend refuses, then the other one of the two.
         """
         part = part_network(self.graph, layers, "part")
-        ids = [backend] if backend == REFERENCE else [backend, REFERENCE]
+        ids = list(dict.fromkeys([backend, REFERENCE, *self.backends]))
         try:
             with self._loaded(part, *ids) as model:
                 results = model.run(self._feeds(layers, self.first_results))

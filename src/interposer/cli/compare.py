@@ -138,18 +138,24 @@ def _print(comparison: Comparison, everything: bool) -> None:
         print()
     for layer in comparison.layers:
         for backend, reason in layer.refused.items():
-            say(f"{backend} does not run {layer.name!r} ({layer.kind}): {reason}; it is taken from CpuRef")
+            say(f"{backend} does not run {layer.name!r} ({layer.kind}): {reason}; it is taken from {layer.taken_from}")
     for name, divergence in comparison.outputs.items():
         say(f"output {name!r} of the whole network: {divergence}")
     if comparison.largest is not None:
         largest = comparison.largest
         say(f"largest difference in one layer: {largest.name!r} ({largest.kind}): {largest.local}")
     if comparison.culprit is None:
-        say(f"{second_backend} agrees with {first_backend} on {counted(len(comparison.layers), 'layer')}")
+        say(f"{second_backend} agrees with {first_backend} on {_compared(comparison)}")
         return
     if comparison.first is not None:
         say(f"first layer that differs too much: {comparison.first.name!r} ({comparison.first.kind})")
     say(f"{comparison.culprit.backend} differs, {comparison.culprit}")
+
+
+def _compared(comparison: Comparison) -> str:
+    """Return how many layers both backends ran, such as "3 layers", or "2 of 3 layers" if one refused a layer."""
+    total, both = len(comparison.layers), sum(not layer.refused for layer in comparison.layers)
+    return counted(total, "layer") if both == total else f"{both} of {counted(total, 'layer')}"
 
 
 def _is_wrong(comparison: Comparison, layer_comparison: LayerComparison) -> bool:

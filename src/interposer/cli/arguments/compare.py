@@ -17,7 +17,7 @@ local error of the layer, and by the second backend on its own earlier results,
 which gives the accumulated error. Then the whole network is compiled and run. If
 its results are wrong although every layer is right, the shortest sequence of
 layers that is wrong when compiled together is searched for. CpuRef runs layers
-that one of the backends refuses.
+that one of the backends refuses, or the other backend if CpuRef refuses them.
 
 Differences of floats are reported as absolute values, relative to the largest
 element, and in units in the last place; differences of integers in steps. After
