@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import re
@@ -90,6 +91,30 @@ def test_settings_come_from_toml_files(folder):
 def test_wrong_settings_are_refused_with_a_sentence(folder, text, message):
     (folder / "flat.toml").write_text(text)
     assert problems(folder) == {"flat": f"{folder / 'flat.toml'}: {message}"}
+
+
+def test_a_version_that_is_missing_leaves_the_others(folder):
+    (folder / "deep.toml").write_text("versions = [2, 77]")
+    (folder / "deep" / "2" / "model.tflite").rename(folder / "deep" / "2" / "model.txt")
+    (folder / "deep" / "10" / "model.tflite").unlink()
+    found = {source.version: source.problem for source in found_in(str(folder)) if source.name == "deep"}
+    assert found["77"] == "versions has 77, but the model has 10, 2, 1"
+    assert "has no model" in found["2"]
+    (folder / "deep" / "2" / "model.txt").rename(folder / "deep" / "2" / "model.tflite")
+    found = {source.version: source.problem for source in found_in(str(folder)) if source.name == "deep"}
+    assert found == {"77": "versions has 77, but the model has 10, 2, 1", "2": ""}
+
+
+def test_settings_that_are_not_read_are_named_once(folder, caplog):
+    for path in ("model.toml", "1/deep.toml", "deep.toml"):
+        (folder / "deep" / path).write_text("batch = 2")
+    for _ in range(2):
+        list(found_in(str(folder)))
+    own = folder / "deep" / "deep.toml"
+    assert caplog.messages == [
+        f"{folder / 'deep' / path} is not read; the settings of model 'deep' are in {own}"
+        for path in ("1/deep.toml", "model.toml")
+    ]
 
 
 def test_a_version_without_a_model_is_refused(folder):
@@ -290,6 +315,17 @@ def test_wrong_settings_of_a_model_do_not_concern_the_others(server, folder):
     refused = control(server, "deep", "load")
     assert (refused.status, "ConfigError" in refused.json["error"]) == (400, True)
     assert server.client.post("/v2/models/deep/infer", infer_body()).status == 200
+
+
+def test_a_server_runs_the_versions_that_are_there(folder, caplog):
+    (folder / "deep.toml").write_text("versions = [1, 2, 77]")
+    repository = Repository(lambda: found_in(str(folder), DEFAULTS), Loader(1))
+    asyncio.run(repository.load_all())
+    assert repository.versions("deep") == ["1", "2"]
+    reasons = {(row["version"], row["reason"]) for row in repository.index() if row["state"] == "UNAVAILABLE"}
+    assert reasons == {("77", "ConfigError")}
+    assert "version 77 of model 'deep' is left out: versions has 77, but the model has 10, 2, 1" in caplog.messages
+    repository.close()
 
 
 def test_the_index_has_the_models_that_run_when_their_folder_is_gone(server, folder):

@@ -7,6 +7,7 @@ import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -80,7 +81,7 @@ def found_in(folder: str, defaults: ModelSettings | None = None) -> Iterator[Mod
 
     A file such as ``kws.tflite`` is version 1 of the model ``kws``. A folder with ``1/model.tflite`` in it is a model
     with versions, as Triton has them. A file ``kws.toml`` has settings of the model ``kws``. A model whose settings are
-    wrong has a `problem`, so that the others can be loaded.
+    wrong has a `problem`, and so has a version without a model, so that the others can be loaded.
 
     Raises:
         OSError: the folder cannot be read.
@@ -98,7 +99,21 @@ def _warn_of_strays(paths: list[Path]) -> None:
     models = [path.stem if path.suffix in _suffixes() else path.name for path in paths if path.suffix != ".toml"]
     for path in paths:
         if path.suffix == ".toml" and path.stem not in models:
-            _log.warning("%s: there is no model %r%s", path, path.stem, did_you_mean(path.stem, models))
+            _warn_once(f"{path}: there is no model {path.stem!r}{did_you_mean(path.stem, models)}")
+
+
+def _warn_of_unread(folder: Path) -> None:
+    """Log each file with settings in the folder of a model that has another name than the model's."""
+    for path in sorted([*folder.glob("*.toml"), *folder.glob("*/*.toml")]):
+        if path.parent != folder or path.stem != folder.name:
+            own = folder / f"{folder.name}.toml"
+            _warn_once(f"{path} is not read; the settings of model {folder.name!r} are in {own}")
+
+
+@lru_cache(1024)
+def _warn_once(text: str) -> None:
+    """Log a warning about a file, which a server would repeat whenever a client lists its models."""
+    _log.warning("%s", text)
 
 
 def _models_of(path: Path, settings: ModelSettings) -> list[ModelSource]:
@@ -134,12 +149,18 @@ def _versions(folder: Path, defaults: ModelSettings) -> Iterator[ModelSource]:
         return
     config = read_config(folder / "config.pbtxt")
     if config.ignored:
-        _log.warning("%s: these fields are ignored: %s", folder / "config.pbtxt", ", ".join(config.ignored))
+        _warn_once(f"{folder / 'config.pbtxt'}: these fields are ignored: {', '.join(config.ignored)}")
+    _warn_of_unread(folder)
     settings = _with_toml(_with_config(defaults, config), folder.with_name(f"{folder.name}.toml"))
     settings = _with_toml(settings, folder / f"{folder.name}.toml")
     for number in _chosen(numbers, settings):
-        path = _model_file(folder / str(number), config.filename)
-        yield ModelSource(config.name or folder.name, str(number), str(path), settings)
+        version = ModelSource(config.name or folder.name, str(number), str(folder / str(number)), settings)
+        try:
+            if number not in numbers:
+                raise ConfigError(f"versions has {number}, but the model has {', '.join(map(str, numbers))}")
+            yield replace(version, path=str(_model_file(folder / str(number), config.filename)))
+        except (ConfigError, OSError) as error:
+            yield replace(version, problem=str(error))
 
 
 def _is_version(path: Path) -> bool:
@@ -147,14 +168,12 @@ def _is_version(path: Path) -> bool:
 
 
 def _chosen(numbers: list[int], settings: ModelSettings) -> list[int]:
+    """Return the versions to load, highest first; those that are listed in the settings may be absent in `numbers`."""
     if settings.versions == "all":
         return numbers
     if settings.versions == "latest":
         return numbers[: settings.latest]
-    absent = next((version for version in settings.versions if version not in map(str, numbers)), None)
-    if absent is not None:
-        raise ConfigError(f"versions has {absent}, but the model has {', '.join(map(str, numbers))}")
-    return [number for number in numbers if str(number) in settings.versions]
+    return sorted({int(version) for version in settings.versions}, reverse=True)
 
 
 def _model_file(folder: Path, filename: str) -> Path:

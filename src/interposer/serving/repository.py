@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from interposer.core.errors import InterposerError, did_you_mean
+from interposer.core.errors import ConfigError, InterposerError, did_you_mean
 from interposer.serving.folder import ModelSource
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.served import ServedModel
@@ -98,17 +98,21 @@ class Repository:
         """Load every model; raise the error of the first one that cannot be loaded."""
         self._is_loading = True
         sources = self._sources_list()
+        by_name: dict[str, list[ModelSource]] = {}
         for source in sources:
-            source.check()
-        for name in dict.fromkeys(source.name for source in sources):
+            by_name.setdefault(source.name, []).append(source)
+        for versions in by_name.values():
+            _usable(versions)
+        for name in by_name:
             await self._replace(name)
         self._is_loading = False
 
     async def load(self, name: str) -> None:
         """Load a model, or load it again from its file.
 
-        Requests that run keep the model that they began with. If a version cannot be loaded, the versions that were
-        loaded before stay.
+        Requests that run keep the model that they began with. A version that has a problem, such as one without a
+        file, is left out if another one can be loaded. If loading a version fails, the versions that were loaded before
+        stay.
 
         Raises:
             ServingError: the folder has no such model, or it cannot be loaded.
@@ -131,7 +135,8 @@ class Repository:
                 raise ServingError(Status.NOT_FOUND, f"the server has no file for a model {name[:200]!r}")
             new_models: dict[str, ServedModel] = {}
             try:
-                for source in sources:
+                source = sources[0]
+                for source in _usable(sources):
                     new_models[source.version] = await asyncio.to_thread(self._load, source)
             except BaseException as error:
                 self._reasons[name, source.version] = type(error).__name__
@@ -140,7 +145,9 @@ class Repository:
                 raise
             old_models = self._models.get(name, {})
             self._models[name] = new_models
-            self._reasons = {key: reason for key, reason in self._reasons.items() if key[0] != name}
+            self._reasons = {key: reason for key, reason in self._reasons.items() if key[0] != name} | {
+                (name, source.version): ConfigError.__name__ for source in sources if source.problem
+            }
             for model in old_models.values():
                 model.retire()
 
@@ -185,6 +192,21 @@ class Repository:
             }
             for model in self.served
         ]  # fmt: skip
+
+
+def _usable(versions: Sequence[ModelSource]) -> list[ModelSource]:
+    """Return the versions of a model that can be loaded, and log the problems of the others.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    usable = [version for version in versions if not version.problem]
+    if not usable:
+        versions[0].check()
+    for version in versions:
+        if version.problem:
+            _log.warning("version %s of model %r is left out: %s", version.version, version.name, version.problem)
+    return usable
 
 
 def _number(version: str) -> tuple[int, str]:
