@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 
 from interposer.backend import Backend
 from interposer.core.constants import check_unchanged
 from interposer.core.errors import (
+    BackendUnavailableError,
     InvalidArgumentError,
     UnknownBackendError,
     UnsupportedLayerError,
@@ -92,11 +94,29 @@ def optimize(
         return _optimized(network, backends, device_spec, options)
 
 
+def check_choice(backends: Iterable[str] | None, device_spec: DeviceSpec, options: OptimizerOptions) -> None:
+    """Check what `optimize` refuses for every network: backends and their options.
+
+    Raises:
+        UnknownBackendError: an id is unknown.
+        BackendUnavailableError: none of the backends is available.
+        InvalidArgumentError: a hint names a backend that is not among those in use, or a backend refuses its options.
+    """
+    chosen, _ = choose_backends(backends, device_spec)
+    _check_options(options, device_spec)
+    ids = tuple(backend.id for backend in chosen)
+    for layer, backend_id in options.hints.items():
+        _check_hint(layer, backend_id, ids)
+    for backend_id, backend_options in options.model_options.items():
+        with suppress(BackendUnavailableError):
+            device_spec.registry.get(backend_id).layer_support(backend_options)
+
+
 def _optimized(
     network: Network, backends: Iterable[str] | None, device_spec: DeviceSpec, options: OptimizerOptions
 ) -> OptimizedNetwork:
     chosen, absent = choose_backends(backends, device_spec)
-    _check_ids([*options.model_options, *chain.from_iterable(options.exclude.values())], device_spec)
+    _check_options(options, device_spec)
     ids = tuple(backend.id for backend in chosen)
     graph, messages = _prepared(network, options, chosen)
     records = Records()
@@ -249,17 +269,23 @@ def _constants(graph: Graph) -> Iterator[Array]:
     return (layer.op.value for layer in layers if isinstance(layer.op, Constant))
 
 
-def _check_ids(ids: Iterable[str], device_spec: DeviceSpec) -> None:
-    for backend in ids:
+def _check_options(options: OptimizerOptions, device_spec: DeviceSpec) -> None:
+    """Raise `UnknownBackendError` if the options name a backend that is not registered."""
+    for backend in chain(options.model_options, *options.exclude.values()):
         if backend not in device_spec.registry:
             raise UnknownBackendError(backend, device_spec.registry.ids)
 
 
 def _set_hints(graph: Graph, hints: Mapping[str, str], ids: tuple[str, ...]) -> None:
     for name, backend in hints.items():
-        if backend not in ids:
-            raise InvalidArgumentError(
-                f"the hint for layer {name!r} names backend {backend!r}, "
-                f"which is not among those in use ({', '.join(ids)}){did_you_mean(str(backend), ids)}"
-            )
+        _check_hint(name, backend, ids)
         find_layer(graph, name).hint = backend
+
+
+def _check_hint(layer: str, backend: str, ids: tuple[str, ...]) -> None:
+    """Raise `InvalidArgumentError` unless the backend that a hint names for a layer is among those in use, `ids`."""
+    if backend not in ids:
+        raise InvalidArgumentError(
+            f"the hint for layer {layer!r} names backend {backend!r}, "
+            f"which is not among those in use ({', '.join(ids)}){did_you_mean(str(backend), ids)}"
+        )

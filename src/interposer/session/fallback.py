@@ -22,7 +22,7 @@ from interposer.core.errors import (
     culprit,
 )
 from interposer.ir.network import Network
-from interposer.optimizer import OptimizerOptions, optimize
+from interposer.optimizer import OptimizerOptions, check_choice, optimize
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime import Runtime
 from interposer.session.placement.plan import Plan
@@ -139,6 +139,15 @@ class Choice:
         forked.events, forked._quarantined, forked._faulty = (), dict(self._quarantined), set(self._faulty)
         forked._times, forked._is_fork = {}, True
         return forked
+
+    def check(self) -> None:
+        """Check what needs no network, for a model whose network is only built in its first call.
+
+        Raises:
+            InterposerError: no backend is available, or options name an unknown backend or have an unknown key.
+        """
+        ids = self._backends if self.plan is None else self.plan.backends
+        check_choice(ids, self.runtime.device_spec, OptimizerOptions() if self._options is None else self._options)
 
     def optimized(self, network: Network) -> OptimizedNetwork:
         """Return the network, divided among the backends that are not disabled.

@@ -14,7 +14,7 @@ from interposer.optimizer.optimizer_options import refuse_measurement
 from interposer.plugins.capi.caching.recording import recording
 from interposer.runtime import Runtime
 from interposer.saved.documents import TrustedKeys
-from interposer.session.fallback import asks_to_measure, chosen_ids
+from interposer.session.fallback import AUTO, asks_to_measure, chosen_ids
 from interposer.session.limits import Limits
 from interposer.session.model import Model
 from interposer.session.network_cache import Keeper
@@ -115,7 +115,6 @@ def load(
     expect(runtime, Runtime, "the runtime must be a Runtime")
     expect(options, OptimizerOptions | None, "the options must be OptimizerOptions(...)")
     ids = chosen_ids(backends)
-    _check_used(options, ids, plan)
     reading = Reading(
         format, shapes, values, content_of(weights), outputs, signature, inputs, stand_in, subgraph, trusted_keys
     )
@@ -128,22 +127,25 @@ def load(
     return model
 
 
-def _check_used(options: OptimizerOptions | None, ids: tuple[str, ...] | None, plan: Plan | None) -> None:
+def _check_used(request: LoadRequest) -> None:
     """Raise `InvalidArgumentError` if options are given that have no effect with these backends or this plan."""
+    options, ids, plan = request.options, request.backends, request.plan
     if options is None:
         return
     if plan is None and not asks_to_measure(ids, options):
         refuse_measurement(options)
     if plan is not None and (options.placement == "measured" or options.budget_seconds is not None):
         raise InvalidArgumentError("a plan is not measured again; leave placement and budget_seconds out")
-    used = ids if plan is None else plan.backends
-    if used is None or used == ("auto",):
+    named, registry = ids if plan is None else plan.backends, request.runtime.registry
+    if not options.model_options or named == (AUTO,) or (named is None and asks_to_measure(ids, options)):
         return
+    used = request.runtime.device_spec.default_backends if named is None else named
+    which = "that are used unless backends are named" if named is None else "that were given"
     for name in options.model_options:
-        if name not in used:
+        if name not in used and (named is not None or name in registry):  # unknown ones are refused later
             raise InvalidArgumentError(
                 f"model_options has options for backend {name!r}{did_you_mean(name, used)}, which is not one of the "
-                f"backends that were given ({', '.join(used)})"
+                f"backends {which} ({', '.join(used)})"
             )
 
 
@@ -151,6 +153,7 @@ def _loaded(request: LoadRequest) -> Model:
     format = format_of(request.source, request.reading)
     if format is not None and format.backends and request.backends is None and request.plan is None:
         request = replace(request, backends=format.backends)
+    _check_used(request)
     model: Model | None = None if format is None else format.open(request)
     if model is not None:
         return model

@@ -126,6 +126,8 @@ class Model:
         if isinstance(network, Network) and isinstance(options, OptimizerOptions) and options.allow_expanded_dims:
             network = with_expanded_dims(network)
         self._set_up(network, Choice(runtime, backends, options, fallback, plan), limits, StateMemory())
+        if not self.is_prepared:
+            self._choice.check()
 
     def _set_up(
         self, network: Network | Template | Blueprint, choice: Choice, limits: Limits, states: StateMemory
