@@ -129,6 +129,10 @@ def test_a_format_that_cannot_be_imported_says_so_where_it_is_named(formats):
     assert str(error.value) == "the format 'papyrus' cannot be used: ModuleNotFoundError: No module named 'papyrus'"
 
 
+def test_a_format_is_named_in_any_case(formats):
+    assert formats.named("GREEK") is formats.named("greek")
+
+
 def test_an_unknown_name_gets_the_nearest_ones(formats):
     with pytest.raises(InvalidArgumentError) as error:
         formats.named("greck")

@@ -101,7 +101,8 @@ class Formats:
     # --- finding ------------------------------------------------------------------------------------------------------
 
     def named(self, name: str) -> Format:
-        """Return the format of this name; `InvalidArgumentError` names similar ones if there is none."""
+        """Return the format of this name, in any case; `InvalidArgumentError` names similar ones if there is none."""
+        name = next((entry for entry in self._entries if entry.lower() == name.lower()), name)
         made = self._format(name) if name in self._entries else None
         if isinstance(made, Format):
             return made

@@ -10,13 +10,19 @@ from interposer.ops.axes import axes_problems, normal_axis
 __all__ = ["checked_axes", "checked_axis"]
 
 
-def checked_axis(axis: int, rank: int) -> int:
-    """Return the axis counted from the front; raise `ParseError` if it is not in range for this rank."""
-    return checked_axes((axis,), rank)[0]
+def checked_axis(axis: int, rank: int, of: str = "the input") -> int:
+    """Return the axis counted from the front; raise `ParseError` if it is not in range for this rank.
+
+    `of` is the tensor that has the axis, for the message.
+    """
+    return checked_axes((axis,), rank, of)[0]
 
 
-def checked_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Return the axes counted from the front, in the given order; `ParseError` if one is not in range or repeated."""
-    for error in axes_problems(axes, rank, "axes"):
+def checked_axes(axes: Sequence[int], rank: int, of: str = "the input") -> tuple[int, ...]:
+    """Return the axes counted from the front, in the given order; `ParseError` if one is not in range or repeated.
+
+    `of` is the tensor that has the axes, for the message.
+    """
+    for error in axes_problems(axes, rank, "axes", of):
         raise ParseError(error)
     return tuple(normal_axis(axis, rank) for axis in axes)

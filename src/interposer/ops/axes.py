@@ -29,15 +29,15 @@ def normal_axes(axes: Iterable[int], rank: int) -> tuple[int, ...]:
     return tuple(sorted(normal_axis(axis, rank) for axis in axes))
 
 
-def axes_problems(axes: Sequence[int], rank: int, name: str = "axis") -> Iterator[str]:
-    """Yield an error message if an axis is out of range for an input of this rank, or if an axis is repeated.
+def axes_problems(axes: Sequence[int], rank: int, name: str = "axis", of: str = "the input") -> Iterator[str]:
+    """Yield an error message if an axis is out of range for a tensor of this rank, or if an axis is repeated.
 
-    `name` is the attribute that the message names. Axes may be negative, counted from the end.
+    `name` is the attribute and `of` the tensor that the message names. Axes may be negative, counted from the end.
     """
     for axis in axes:
         if not -rank <= axis < rank:
             allowed = f"{-rank} to {rank - 1}" if rank else "none, as it is a scalar"
-            yield f"{name} is {axis}, but the input has rank {rank}; expected {allowed}"
+            yield f"{name} is {axis}, but {of} has rank {rank}; expected {allowed}"
             return
     if len(set(normal_axes(axes, rank))) < len(axes):
         yield f"{name} is {tuple(axes)}, which names an axis twice"

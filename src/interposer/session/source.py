@@ -281,7 +281,7 @@ def _name_of_format(source: Any, reading: Reading) -> str | None:
     if isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
         return reading.format or process_formats().of(source)
     name = process_formats().accepting(source)
-    if name is not None and reading.format not in {None, name}:
+    if name is not None and reading.format is not None and reading.format.lower() != name.lower():
         raise InvalidArgumentError(f"{_kind(source)} is no model of format {reading.format!r}")
     return name
 

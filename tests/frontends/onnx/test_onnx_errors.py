@@ -220,3 +220,9 @@ def test_all_operators_that_are_missing_are_listed_wherever_they_are():
         "1 x odd.Whatever (opset 1; node 'the F/the Whatever': map it with interposer.frontends.onnx.operator)",
     ]
     assert str(caught.value) == "\n  - ".join(lines)
+
+
+@pytest.mark.parametrize("axis", [3, -4])
+def test_the_axis_of_unsqueeze_is_counted_in_the_result(axis):
+    text = error(single("Unsqueeze", X, np.int64([axis])))
+    assert text.endswith(f"axes is {axis}, but the result has rank 3; expected -3 to 2")

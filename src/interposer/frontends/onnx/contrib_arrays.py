@@ -43,7 +43,7 @@ def grid_sample(node: Node) -> Value:
 def expand_dims(node: Node) -> Value:
     """Convert ExpandDims: insert a dimension of 1; the axis must be constant."""
     shape, axis = list(node.info(0).shape), int(node.number_of(1, "axis"))
-    position = checked_axis(axis, len(shape) + 1)
+    position = checked_axis(axis, len(shape) + 1, "the result")
     return inserted_axes(node, node.value(0), [position])
 
 

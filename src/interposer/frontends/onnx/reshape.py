@@ -93,7 +93,7 @@ def unsqueeze(node: Node) -> Value:
         raise ParseError("it has no axes")
     if len(shape) + len(axes) > MAX_RANK:
         raise ParseError(f"its result has rank {len(shape) + len(axes)}; ranks 0 to {MAX_RANK} are supported")
-    return inserted_axes(node, node.value(0), checked_axes(axes, len(shape) + len(axes)))
+    return inserted_axes(node, node.value(0), checked_axes(axes, len(shape) + len(axes), "the result"))
 
 
 @operator("Shape")

@@ -65,7 +65,7 @@ def _concat(node: Node, axis: int, values: Sequence[Value]) -> Value:
 def pack(node: Node) -> Value:
     """Convert Pack: stack tensors along a new axis."""
     values = node.values()
-    return node.result(Stack(checked_axis(node.integer("axis", 0), values[0].known.rank + 1)), *values)
+    return node.result(Stack(checked_axis(node.integer("axis", 0), values[0].known.rank + 1, "the result")), *values)
 
 
 @operator("Unpack")

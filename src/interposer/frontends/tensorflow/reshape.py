@@ -51,7 +51,7 @@ def squeeze(node: Node) -> Value:
 def expand_dims(node: Node) -> Value:
     """Convert ExpandDims: insert an axis of size 1."""
     x = node.value(0)
-    return inserted_axes(node, x, [checked_axis(node.integer_of(1, "axis"), x.known.rank + 1)])
+    return inserted_axes(node, x, [checked_axis(node.integer_of(1, "axis"), x.known.rank + 1, "the result")])
 
 
 @operator("Shape")
