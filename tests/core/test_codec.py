@@ -69,6 +69,19 @@ def test_values_of_numpy_become_plain_ones(hint, value, stored):
     assert type(coerced) is type(stored)
 
 
+class Index:
+    """An integer of another package, such as a symbolic size."""
+
+    def __index__(self):
+        return 3
+
+
+def test_anything_with_an_index_is_an_integer():
+    assert codec_of(int).coerce(Index()) == 3
+    assert codec_of(int | None).coerce(Index()) == 3
+    assert codec_of(tuple[int, ...]).coerce([Index(), np.uint8(2)]) == (3, 2)
+
+
 def test_the_types_that_an_attribute_cannot_have_are_refused():
     for hint in (dict, int | str, tuple[int, str], list[int]):
         with pytest.raises(InvalidArgumentError, match="an attribute cannot be annotated with"):

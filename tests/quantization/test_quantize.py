@@ -307,7 +307,7 @@ def test_a_layer_that_the_written_format_cannot_hold_in_integers_stays_in_float(
 
 
 def test_weights_of_few_bits_that_the_written_format_cannot_hold_stay_in_float():
-    quantized = quantize(product_network(), scheme="weights-int4", block_size=16, output_format="tflite")
+    quantized = quantize(product_network(), scheme="weights-int4", block_size=np.int64(16), output_format="TFLite")
     assert [layer.name for layer in quantized.report.left] == ["rows", "dense", "product"]
     ip.load(tflite.write(quantized), ["CpuRef"])
 

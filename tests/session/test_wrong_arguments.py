@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.core.errors import InterposerError
+from interposer.core.errors import InterposerError, InvalidArgumentError, UnknownBackendError
+from interposer.session.placement import Search
 
 pytestmark = pytest.mark.needs_cpuref
 X = np.ones(4, np.float32)
@@ -54,3 +55,46 @@ def test_what_cannot_be_meant_is_an_error_of_ours(
 def test_a_budget_is_a_number_of_seconds(model: ip.Model, wrong: Any) -> None:
     with pytest.raises(InterposerError, match="^budget_seconds must be more than 0, and finite"):
         model.explain(measure=True, budget_seconds=wrong)
+
+
+def open_network() -> ip.Network:
+    network = ip.Network("open")
+    x = network.add_input_layer(0, ip.TensorInfo((None, 4)), name="x")
+    network.add_output_layer(0, network.add_addition_layer(x, x), name="y")
+    return network
+
+
+def options_for(backend: str) -> ip.OptimizerOptions:
+    return ip.OptimizerOptions(model_options={backend: {"bogus": 1}})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"backends": ["CpuReff"]}, "unknown backend 'CpuReff'; did you mean 'CpuRef'"),
+        ({"backends": ["CpuRef"], "options": options_for("CpuRef")}, "backend CpuRef has no option 'bogus'"),
+        ({"backends": "auto", "options": options_for("CpuRef")}, "backend CpuRef has no option 'bogus'"),
+        ({"options": options_for("CpuReff")}, "unknown backend 'CpuReff'; did you mean 'CpuRef'"),
+        ({"options": options_for("OnnxRuntime")}, "is not one of the backends that are used unless backends are named"),
+        ({"options": ip.OptimizerOptions(exclude={"Softmax": ["Nobody"]})}, "unknown backend 'Nobody'"),
+        ({"backends": ["CpuRef"], "options": ip.OptimizerOptions(hints={"x": "No"})}, "hint for layer 'x' names"),
+    ],
+)
+def test_a_network_with_open_shapes_refuses_names_when_it_is_loaded(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises((InvalidArgumentError, UnknownBackendError), match=message):
+        ip.load(open_network(), **arguments)
+
+
+def test_integers_of_numpy_are_numbers_like_any_other() -> None:
+    two = np.int64(2)
+    assert ip.CreationOptions(num_threads=two).num_threads == 2
+    assert ip.Limits(max_bytes=two).max_bytes == 2
+    assert Search(blocks=two, budget_seconds=np.float32(1)).blocks == 2
+    model = ip.load(open_network(), ["CpuRef"])
+    assert model.run([np.ones((two, 4), np.float32)], deadline=np.float32(60))[0].tolist() == [[2.0] * 4] * 2
+
+
+def test_a_flag_of_numpy_is_named_as_it_was_given() -> None:
+    with pytest.raises(InvalidArgumentError) as error:
+        ip.load(open_network(), ["CpuRef"], fallback=np.bool_(True))
+    assert str(error.value) == f"fallback must be True, False or None, not {np.True_!r}"

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.backend.memory import MemorySource
-from interposer.core.errors import InvalidArgumentError, expect
+from interposer.core.errors import InvalidArgumentError, as_int, expect
 from interposer.core.types import Array, TensorInfo
 
 __all__ = ["ExternalMemory", "MemoryDescriptor", "machine_sources", "source_problem"]
@@ -73,18 +73,20 @@ class MemoryDescriptor:
         if self.source is MemorySource.MALLOC:
             raise InvalidArgumentError("memory of the source MALLOC has no file descriptor; pass the array itself")
         for name, least in (("fd", 0), ("offset", 0), ("size", 1), ("fence", 0)):
-            _check_number(name, getattr(self, name), least, optional=name in {"size", "fence"})
+            if getattr(self, name) is not None or name in {"fd", "offset"}:
+                object.__setattr__(self, name, _checked_number(name, getattr(self, name), least))
         if self.protected and self.source is MemorySource.DMA_BUF:
             object.__setattr__(self, "source", MemorySource.DMA_BUF_PROTECTED)
         elif self.source is MemorySource.DMA_BUF_PROTECTED:
             object.__setattr__(self, "protected", True)
 
 
-def _check_number(name: str, number: Any, least: int, *, optional: bool) -> None:
-    if number is None and optional:
-        return
-    if isinstance(number, bool) or not isinstance(number, int) or number < least:
-        raise InvalidArgumentError(f"{name} must be a whole number from {least} on, not {number!r}")
+def _checked_number(name: str, number: Any, least: int) -> int:
+    requirement = f"{name} must be a whole number from {least} on"
+    checked = as_int(number, requirement)
+    if checked < least:
+        raise InvalidArgumentError(f"{requirement}, not {checked}")
+    return checked
 
 
 def machine_sources() -> MemorySource:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from interposer.backend.planner import Lifetime, MemoryPlan, lower_bound, overlapping, plan
-from interposer.core.errors import BackendContractError, InvalidArgumentError, did_you_mean, expect
+from interposer.core.errors import BackendContractError, InvalidArgumentError, as_int, did_you_mean, expect
 
 __all__ = [
     "MEMORY_STRATEGIES",
@@ -55,7 +54,7 @@ class MemoryBlock:
     offset: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "offset", _integer(self.offset, f"the offset of block {self.index}"))
+        object.__setattr__(self, "offset", as_int(self.offset, f"the offset of block {self.index} must be an integer"))
 
     def at(self, offset: int) -> MemoryBlock:
         """Return the same block at another offset."""
@@ -78,7 +77,7 @@ class MemoryBin:
         for block in blocks:
             expect(block, MemoryBlock, "the blocks of a memory bin must be MemoryBlocks")
         object.__setattr__(self, "blocks", blocks)
-        object.__setattr__(self, "size", _integer(self.size, "the size of a memory bin"))
+        object.__setattr__(self, "size", as_int(self.size, "the size of a memory bin must be an integer"))
         if self.size < 0:
             raise InvalidArgumentError(f"the size of a memory bin must not be negative, but it is {self.size}")
 
@@ -262,14 +261,6 @@ def planned_by(strategy: MemoryOptimizerStrategy, lifetimes: Sequence[Lifetime],
             offsets[block.index] = start + block.offset
         start += _rounded(lifetime.size, alignment)
     return MemoryPlan(tuple(offsets), start, lower_bound(lifetimes, alignment), strategy.name)
-
-
-def _integer(number: int, subject: str) -> int:
-    """Return a Python integer, which does not overflow; `number` may be one of NumPy."""
-    try:
-        return operator.index(number)
-    except TypeError:
-        raise InvalidArgumentError(f"{subject} must be an integer, not {number!r}") from None
 
 
 def _rounded(size: int, alignment: int) -> int:

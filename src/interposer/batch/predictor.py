@@ -20,6 +20,7 @@ from interposer.core.errors import (
     InvalidArgumentError,
     LoadError,
     ParseError,
+    as_int,
     did_you_mean,
     expect,
 )
@@ -108,9 +109,10 @@ class Predictor:
             self.__setstate__(path.__getstate__())
             return
         expect(path, str | os.PathLike, "the model must be the path of a file, which workers can read")
-        expect(batch_size, int | None, "batch_size must be a number of rows")
+        if batch_size is not None:
+            batch_size = as_int(batch_size, "batch_size must be a number of rows")
         expect(error_column, str, "error_column must be the name of a column")
-        if batch_size is not None and (batch_size < 1 or batch_size is True):
+        if batch_size is not None and batch_size < 1:
             raise InvalidArgumentError(f"batch_size must be at least 1, not {batch_size}")
         if on_error not in ("raise", "row"):
             raise InvalidArgumentError(f"on_error must be 'raise' or 'row', not {on_error!r}")

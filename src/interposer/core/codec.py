@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError, as_int
 from interposer.core.types import COLLECTIONS, Array, DataType, Dim, Quantization, TensorInfo, TensorShape
 
 __all__ = [
@@ -92,6 +92,8 @@ class _Number(Codec):
     def coerce(self, value: Any) -> Any:
         if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
             value = value.item()
+        elif self.kind is int and type(value) is not int and hasattr(type(value), "__index__"):
+            return as_int(value, self.title)
         allowed = (int, float) if self.kind is float else self.kind
         if not isinstance(value, allowed) or (isinstance(value, bool) and self.kind is not bool):
             raise TypeError(value)

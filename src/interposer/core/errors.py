@@ -42,9 +42,10 @@
 from __future__ import annotations
 
 import difflib
+import operator
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import UnionType
 from typing import Any, Final
 
@@ -86,6 +87,7 @@ __all__ = [
     "UntrustedFileError",
     "UnwritableError",
     "VerificationError",
+    "as_int",
     "culprit",
     "did_you_mean",
     "expect",
@@ -110,8 +112,27 @@ def expect(value: object, kind: type | UnionType, requirement: str) -> None:
     The message is `requirement`, such as ``"the name must be a text"``, followed by the value.
     """
     if not isinstance(value, kind):
-        is_builtin = type(value).__module__ == "builtins"
-        raise InvalidArgumentError(f"{requirement}, not {reprlib.repr(value) if is_builtin else type(value).__name__}")
+        raise InvalidArgumentError(f"{requirement}, not {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    """Return a short text for a value in a message: plain and NumPy scalars as they are, others by their type."""
+    module = type(value).__module__
+    is_scalar = module == "builtins" or (module == "numpy" and getattr(value, "shape", None) == ())
+    return reprlib.repr(value) if is_scalar else type(value).__name__
+
+
+def as_int(value: object, requirement: str) -> int:
+    """Return an integer of any type, such as one of NumPy, as an int of Python.
+
+    Raises:
+        InvalidArgumentError: the value is a bool, or has no `__index__`. The message is `requirement`, such as ``"the
+            count must be a whole number"``, followed by the value.
+    """
+    if not isinstance(value, bool) and hasattr(type(value), "__index__"):
+        with suppress(TypeError):  # an array of several elements
+            return operator.index(value)  # type: ignore[arg-type] # it has __index__
+    raise InvalidArgumentError(f"{requirement}, not {_shown(value)}")
 
 
 @contextmanager

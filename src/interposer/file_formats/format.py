@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from interposer.core.errors import InvalidArgumentError, expect
+from interposer.core.errors import InvalidArgumentError, as_int, expect
 from interposer.core.files import check_regular, unreadable
 from interposer.frontends.resizing import Resizes
 from interposer.frontends.template import Template, Values
@@ -113,7 +113,7 @@ class Reading(NamedTuple):
         expect(self.values, Mapping | None, "values must be a mapping from input's name to array")
         expect(self.signature, str | None, "the signature must be the key of one")
         expect(self.stand_in, bool, "stand_in must be True or False")
-        expect(self.subgraph, int, "subgraph must be the index of one")
+        as_int(self.subgraph, "subgraph must be the index of one")
         expect(
             self.trusted_keys, str | os.PathLike | Iterable | None, "trusted_keys must be the path of a file, or a list"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Final
 
 from interposer.backend import Backend, Options
@@ -96,7 +97,7 @@ class OptimizerOptions:
 
 def check_seconds(name: str, value: object) -> None:
     """Raise `InvalidArgumentError`, which names the argument `name`, unless the value is a finite number above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) <= sys.float_info.max:
         raise InvalidArgumentError(f"{name} must be more than 0, and finite, not {value!r}")
 
 

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import Any, Final, Literal
 
 from interposer.backend import Options
-from interposer.core.errors import InvalidArgumentError, did_you_mean, expect
+from interposer.core.errors import InvalidArgumentError, as_int, did_you_mean, expect
 from interposer.core.types import DataType
 from interposer.file_formats import Format
 from interposer.ir.graph import Layer, Value
@@ -358,7 +358,7 @@ def _stored(job: _Job, scheme: str, block_size: int, algorithm: str) -> Quantize
     """Return a network whose constants are stored in fewer bits, with its report."""
     if algorithm == "armnn":
         raise InvalidArgumentError(f"Arm NN's algorithm has no scheme {scheme!r} (it has: {', '.join(SCHEMES)})")
-    expect(block_size, int, "the block size must be an integer")
+    block_size = as_int(block_size, "the block size must be an integer")
     if block_size < 1:
         raise InvalidArgumentError(f"the block size must be a positive integer, not {block_size!r}")
     network, quantized = job.network, QuantizedNetwork(job.network.name)

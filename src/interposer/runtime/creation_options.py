@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from os import PathLike
 from typing import Any
 
 from interposer.backend import CustomAllocator, MemoryOptimizerStrategy, Options
 from interposer.backend.ids import listed_ids
 from interposer.backend.strategies import chosen_strategy
-from interposer.core.errors import InvalidArgumentError, expect
+from interposer.core.errors import InvalidArgumentError, as_int, expect
 from interposer.isolation import Isolation, requested_isolations
 from interposer.profiling.external.options import ExternalProfilingOptions
 
@@ -80,9 +81,10 @@ class CreationOptions:
             expect(options, Mapping, f"the options of backend {backend!r} must be a mapping")
         if self.isolate is not None:
             requested_isolations(self.isolate)
-        expect(self.num_threads, int | None, "num_threads must be a whole number")
-        if self.num_threads is not None and self.num_threads < 1:
-            raise InvalidArgumentError(f"num_threads must be 1 or more, not {self.num_threads}")
+        if self.num_threads is not None:
+            object.__setattr__(self, "num_threads", as_int(self.num_threads, "num_threads must be a whole number"))
+            if self.num_threads < 1:
+                raise InvalidArgumentError(f"num_threads must be 1 or more, not {self.num_threads}")
         expect(self.custom_allocators, Mapping, "custom_allocators must be a mapping from backend's id to an allocator")
         for backend, allocator in self.custom_allocators.items():
             expect(allocator, CustomAllocator, f"the custom allocator of backend {backend!r} must be a CustomAllocator")
@@ -100,6 +102,6 @@ class CreationOptions:
         expect(self.backend_allow_list, _PATH | Collection, "backend_allow_list must be a path, or a list of SHA-256")
         expect(self.unload_libraries, bool | None, "unload_libraries must be True, False or None")
         seconds = self.probe_seconds
-        expect(seconds, int | float | None, "probe_seconds must be a number")
+        expect(seconds, Real | None, "probe_seconds must be a number")
         if seconds is not None and not 0 <= seconds < math.inf:
             raise InvalidArgumentError(f"probe_seconds must not be negative or infinite, as {seconds} is")

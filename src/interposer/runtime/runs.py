@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from numbers import Real
 from typing import Any
 
 from interposer.core.errors import DeadlineExceededError, InvalidArgumentError, RunCancelledError, expect
@@ -31,11 +32,11 @@ class RunControl:
     """
 
     def __init__(self, deadline: float | None = None) -> None:
-        expect(deadline, int | float | None, "a deadline must be a number of seconds above 0")
+        expect(deadline, Real | None, "a deadline must be a number of seconds above 0")
         if deadline is not None and not deadline > 0:
             raise InvalidArgumentError(f"a deadline must be a number of seconds above 0, not {deadline!r}")
-        self.deadline = deadline
-        self._deadline_time = None if deadline is None else time.monotonic() + deadline
+        self.deadline = None if deadline is None else float(deadline)
+        self._deadline_time = None if self.deadline is None else time.monotonic() + self.deadline
         self._cancelled = threading.Event()
         self._running_at: dict[int, tuple[Layer, str]] = {}
         self.given_up = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 
 from interposer.core.errors import LimitExceededError, expect
 from interposer.core.room import Room
@@ -31,7 +32,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("max_bytes", "max_operations"):
-            expect(getattr(self, name), int | float | None, f"{name} must be a number or None")
+            expect(getattr(self, name), Real | None, f"{name} must be a number or None")
 
     def check(self, graph: Graph) -> Estimate:
         """Return the needs of a graph with known shapes; raise `LimitExceededError` if they exceed a limit."""

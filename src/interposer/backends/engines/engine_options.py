@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from interposer.backend import Capabilities, Capability, Options, OptionValue
 from interposer.core.errors import OptionError, did_you_mean
 
@@ -38,6 +40,8 @@ class Option:
         `owner` is the backend's id, for the error message.
         """
         kind = type(self.default)
+        if isinstance(value, np.generic):
+            value = value.item()
         if type(value) is not kind:
             raise OptionError(f"the option {self.name!r} of backend {owner} must be {_named(kind)}, not {value!r}")
         if self.choices and value not in self.choices:

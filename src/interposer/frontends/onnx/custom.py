@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
-from interposer.core.errors import InterposerError, InvalidArgumentError, ParseError, expect
+from interposer.core.errors import InterposerError, InvalidArgumentError, ParseError, as_int, expect
 from interposer.core.families import import_families
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, add_custom
@@ -38,7 +38,7 @@ def operator(name: str, *, domain: str = "", since: int = 1) -> Callable[[Conver
     import_families(__package__)  # what is known must be known
     expect(name, str, "an operator's name must be a text")
     expect(domain, str, "an operator's domain must be a text")
-    expect(since, int, "since must be the number of an opset")
+    since = as_int(since, "since must be the number of an opset")
 
     def register(convert: Converter) -> Converter:
         add_custom("" if domain == "ai.onnx" else domain, name, since, guarded(convert))

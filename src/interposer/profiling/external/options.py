@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from interposer.core.errors import InvalidArgumentError, expect
+from interposer.core.errors import InvalidArgumentError, as_int, expect
 
 __all__ = ["DEFAULT_SOCKET", "LEAST_PERIOD", "ExternalProfilingOptions"]
 
@@ -55,6 +55,7 @@ class ExternalProfilingOptions:
             raise InvalidArgumentError(
                 "It is not possible to enable timeline reporting without profiling being enabled"
             )
-        expect(self.capture_period, int, "capture_period must be a number of microseconds")
+        period = as_int(self.capture_period, "capture_period must be a number of microseconds")
+        object.__setattr__(self, "capture_period", period)
         if self.capture_period < 0:
             raise InvalidArgumentError(f"capture_period must not be negative, as {self.capture_period} is")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError, as_int
 from interposer.optimizer.optimizer_options import check_seconds
 
 __all__ = ["Search"]
@@ -45,9 +45,8 @@ class Search:
         if self.most_seconds is not None:
             check_seconds("most_seconds", self.most_seconds)
         for name in ("most_bytes", "blocks", "mixes"):
-            limit = getattr(self, name)
-            if type(limit) is not int and not (limit is None and name == "most_bytes"):
-                raise InvalidArgumentError(f"{name} must be a whole number, not {limit!r}")
+            if self.most_bytes is not None or name != "most_bytes":
+                object.__setattr__(self, name, as_int(getattr(self, name), f"{name} must be a whole number"))
         if self.most_bytes is not None and self.most_bytes < 1:
             raise InvalidArgumentError(f"most_bytes must be 1 or more, not {self.most_bytes}")
         if self.blocks < 1 or self.mixes < 0:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final
 
 from interposer.backend import Options
-from interposer.core.errors import InvalidArgumentError, expect
+from interposer.core.errors import InvalidArgumentError, as_int
 from interposer.core.schema import Op
 from interposer.testing.judge.crew import Crew
 from interposer.testing.judge.finding import Finding
@@ -98,8 +98,9 @@ def campaign(
 
 def _check(count: int, seed: int, start: int, kind: str | None, jobs: int | None) -> None:
     for name, number in {"count": count, "seed": seed, "start": start}.items():
-        expect(number, int, f"{name} must be an integer")
-    expect(jobs, int | None, "jobs must be an integer or None")
+        as_int(number, f"{name} must be an integer")
+    if jobs is not None:
+        as_int(jobs, "jobs must be an integer or None")
     if count < 1 or start < 0:
         raise InvalidArgumentError(f"count is {count} and start {start}; expected at least 1 and 0")
     if jobs is not None and jobs < 1:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Final, Protocol
 
 from interposer.backend import Backend, Options
-from interposer.core.errors import InterposerError, InvalidArgumentError, did_you_mean, expect
+from interposer.core.errors import InterposerError, InvalidArgumentError, as_int, did_you_mean, expect
 from interposer.optimizer.optimizer_options import check_seconds
 from interposer.testing.judge.channel import Channel
 from interposer.testing.judge.seat import Seat
@@ -67,7 +67,7 @@ def named_backends(backends: str | Factory | Sequence[str | Factory]) -> tuple[s
 def check_limits(seconds: float, memory: int) -> None:
     """Raise `InvalidArgumentError` unless both limits are numbers above 0."""
     check_seconds("seconds", seconds)
-    expect(memory, int, "memory must be an integer, in bytes")
+    as_int(memory, "memory must be an integer, in bytes")
     if memory < 1:
         raise InvalidArgumentError(f"memory is {memory} bytes; expected at least 1")
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from interposer.core.errors import InvalidArgumentError, did_you_mean, expect
+from interposer.core.errors import InvalidArgumentError, as_int, did_you_mean, expect
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Value
@@ -76,7 +75,8 @@ def random_network(
         InvalidArgumentError: the kind is unknown, `favoured` has something other than operators, `seed` or `number` is
             not an integer, the number is negative, or `max_layers` is below 1.
     """
-    seed, number, max_layers = _integer("seed", seed), _integer("number", number), _integer("max_layers", max_layers)
+    seed, number = as_int(seed, "seed must be an integer"), as_int(number, "number must be an integer")
+    max_layers = as_int(max_layers, "max_layers must be an integer")
     kind = KINDS[number % 2] if kind is None else kind
     check_kind(kind)
     check_favoured(favoured)
@@ -106,13 +106,6 @@ def check_favoured(favoured: Collection[type[Op]]) -> None:
     for op in candidates:
         if not (isinstance(op, type) and issubclass(op, Op)):
             raise InvalidArgumentError(f"favoured must hold classes of operators, such as ops.Softmax, not {op!r}")
-
-
-def _integer(name: str, number: object) -> int:
-    try:
-        return operator.index(number)  # type: ignore[arg-type] # other types are what it refuses
-    except TypeError:
-        raise InvalidArgumentError(f"{name} must be an integer, not {number!r}") from None
 
 
 def _grow(growth: Growth, max_layers: int) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from interposer._version import __version__
-from interposer.core.errors import ExecutionError, InvalidArgumentError, UnwritableError, expect, memory_to
+from interposer.core.errors import ExecutionError, InvalidArgumentError, UnwritableError, as_int, memory_to
 from interposer.core.families import import_families
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Graph, Layer
@@ -110,7 +110,7 @@ def _opsets(opset: int | None, oldest: int = OLDEST_OPSET) -> list[int]:
     newest = newest_opset()
     if opset is None:
         return [*(candidate for candidate in _USUAL_OPSETS if oldest <= candidate < newest), newest]
-    expect(opset, int, "the opset must be a number")
+    opset = as_int(opset, "the opset must be a number")
     if not OLDEST_OPSET <= opset <= newest:
         raise InvalidArgumentError(f"the opset is {opset}; opsets {OLDEST_OPSET} to {newest} can be written")
     return [opset]

@@ -6,6 +6,8 @@ import ctypes
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from interposer.backend.capabilities import Options, OptionValue
 from interposer.core.errors import OptionError, did_you_mean
 from interposer.plugins.capi.abi import structs as abi
@@ -44,6 +46,8 @@ def checked_options(backend: str, options: Options, declared: Iterable[DeclaredO
 
 def _value(backend: str, declared: DeclaredOption, value: OptionValue) -> OptionValue:
     kind = declared.kind
+    if isinstance(value, np.generic):
+        value = value.item()
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind:
