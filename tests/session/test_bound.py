@@ -200,7 +200,8 @@ def test_a_bound_model_goes_on_while_a_backend_is_replaced(runtime: Runtime, mon
     plain = BoundRun._bound
 
     def late(self: BoundRun) -> Any:
-        model._loaded.do_without(LoadError("out of sorts", backend="Brief"))  # as another thread does whose run failed
+        error = LoadError("out of sorts", backend="Brief")
+        model._loaded.do_without(error, set())  # as another thread does whose run failed
         return plain(self)
 
     monkeypatch.setattr(BoundRun, "_bound", late)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 from contextlib import suppress
@@ -12,7 +13,7 @@ import pytest
 
 import interposer as ip
 from interposer import CreationOptions, Limits, Network, Runtime, TensorInfo
-from interposer.backend import LayerSupport, Options, SubgraphView, Support
+from interposer.backend import Backend, KernelTable, LayerSupport, Options, SubgraphView, Support
 from interposer.backends.reference import ReferenceBackend
 from interposer.core.errors import (
     ExecutionError,
@@ -21,9 +22,11 @@ from interposer.core.errors import (
     InvalidValueError,
     LimitExceededError,
 )
+from interposer.core.types import Array
 from interposer.isolation import ENABLED_AGAIN, REPLACED
-from interposer.ops import Addition
-from interposer.testing.bad_values import decisive_operands, with_bad_values
+from interposer.kernels.value_checks import decisive_operands
+from interposer.ops import Addition, ComparisonOperation, Gather
+from interposer.testing.bad_values import with_bad_values
 from interposer.testing.known_samples import sampled_ops, samples_of
 from interposer.testing.sample import Sample
 from tests.failing import Failing
@@ -174,11 +177,12 @@ def equal(a: Any, b: Any) -> bool:
 
 def decided(op: Any) -> list[Sample]:
     """Return a few samples of an operator that have indices or sizes among their inputs."""
-    fitting = [sample for sample in samples_of(op) if _names(sample)]
+    fitting = [sample for sample in samples_of(op) if decided_inputs(sample)]
     return fitting[:: max(1, len(fitting) // 3)][:3]
 
 
-def _names(sample: Sample) -> list[int]:
+def decided_inputs(sample: Sample) -> list[int]:
+    """Return the binding ids of the inputs of a sample that are indices or sizes."""
     positions = decisive_operands(sample.op, len(sample.inputs))
     return [position for position in positions if (given := sample.inputs[position]) and not given.constant]
 
@@ -189,7 +193,7 @@ def test_an_operator_refuses_values_as_the_callers_error(op: Any) -> None:
         network, feeds = sample.network()
         model = ip.load(network, ["CpuRef"], limits=Limits(max_bytes=1 << 22, max_operations=10**7))
         arrays = {f"input_{number}": array for number, array in feeds.items()}
-        names = [f"input_{number}" for number in _names(sample)]
+        names = [f"input_{number}" for number in decided_inputs(sample)]
         try:
             expected = model.run(arrays)
         except LimitExceededError:
@@ -255,19 +259,135 @@ def test_limits_hold_for_the_iterations_and_results_of_loops() -> None:
 # --- backends that fail -----------------------------------------------------------------------------------------------
 
 
-def test_a_backend_that_fails_on_bad_values_is_enabled_again() -> None:
+class Unchecked(Backend):
+    """A backend whose kernel leaves it to NumPy to complain about an index, or ends its process for one."""
+
+    id = "Unchecked"
+    kernels = KernelTable()
+    aborts = False
+
+
+@Unchecked.kernels(Gather)
+def unchecked_gather(op: Gather, params: Array, indices: Array) -> Array:
+    if Unchecked.aborts and indices.max() >= params.shape[op.axis]:
+        os.abort()
+    return params.take(indices, op.axis)  # which raises IndexError
+
+
+@Unchecked.kernels(Addition)
+def unchecked_addition(op: Addition, a: Array, b: Array) -> Array:
+    return a + b
+
+
+class Aborting(Unchecked):
+    """The same backend, whose process ends at an index that is out of range."""
+
+    aborts = True
+
+
+def picked(network: Network, index: Any) -> Any:
+    table = network.add_constant_layer(np.arange(6, dtype=np.float32).reshape(3, 2))
+    return network.add_gather_layer(table, index, axis=0, name="pick")
+
+
+def computed_network() -> Network:
+    """Return a network that adds one to the indices ``i`` before it picks rows."""
+    network = Network("computed")
+    index = network.add_input_layer(0, TensorInfo((2,), INT64), name="i")
+    one = network.add_constant_layer(np.int64([1, 1]))
+    network.add_output_layer(0, picked(network, network.add_addition_layer(index, one, name="add")), name="y")
+    return network
+
+
+def branching_network() -> Network:
+    """Return a network that picks rows in a branch, which it takes for a positive first index."""
+    network = Network("branching")
+    index = network.add_input_layer(0, TensorInfo((2,), INT64), name="i")
+    zero = network.add_constant_layer(np.int64([0, 0]))
+    positive = network.add_comparison_layer(index, zero, operation=ComparisonOperation.GREATER, name="positive")
+    condition = network.add_slice_layer(positive, begin=(0,), size=(1,), name="condition")
+    then, other = Network("then"), Network("else")
+    for region in (then, other):
+        inside = region.add_input_layer(0, TensorInfo((2,), INT64), name="inside")
+        result = picked(region, inside) if region is then else region.add_constant_layer(np.zeros((2, 2), np.float32))
+        region.add_output_layer(0, result)
+    layer = network.add_if_layer(condition, index, regions=[then, other], num_outputs=1, name="branch")
+    network.add_output_layer(0, layer.outputs[0], name="y")
+    return network
+
+
+def remembering_network() -> Network:
+    """Return a network that picks the rows of the indices of the call before."""
+    network = Network("remembering")
+    index = network.add_input_layer(0, TensorInfo((2,), INT64), name="i")
+    before = network.add_state("before", TensorInfo((2,), INT64))
+    network.set_state("before", index)
+    network.add_output_layer(0, picked(network, before), name="y")
+    return network
+
+
+def open_network() -> Network:
+    """Return a network that picks as many rows as ``i`` has indices."""
+    return table_network((None,))
+
+
+BAD = np.array([1, 7])
+GOOD = np.array([1, 0])
+
+
+@pytest.mark.parametrize("backends", [["Unchecked"], ["Unchecked", "CpuRef"]], ids=["alone", "with the reference"])
+@pytest.mark.parametrize("network", [table_network, open_network, computed_network, branching_network])
+def test_a_plain_exception_about_a_value_is_the_callers_error(network: Any, backends: list[str]) -> None:
     with Runtime() as runtime:
-        backend = Failing(ReferenceBackend, "F")
+        runtime.registry.register("Unchecked", Unchecked)
+        if network is branching_network:
+            backends = ["Unchecked", "CpuRef"]
+        model = ip.load(network(), backends, runtime=runtime)
+        expected = model.run([GOOD])[0].tolist()
+        optimized, bound = model.optimized, model.bind([BAD])
+        ways = [lambda: model.run([BAD]), lambda: model.run({"i": BAD}, deadline=60), bound]
+        ways.append(lambda: model.run(model.import_inputs([BAD])))
+        for way in ways:
+            with pytest.raises(InvalidValueError, match=r"indices has [78] at \[1\]; expected -3 to 2") as caught:
+                way()
+            assert isinstance(caught.value.__cause__, ExecutionError)
+            assert caught.value.operand == "indices"
+            assert model.run([GOOD])[0].tolist() == expected
+        assert model.optimized is optimized
+        assert model.events == ()
+
+
+def test_a_wrong_value_in_a_state_is_the_callers_error_too() -> None:
+    with Runtime() as runtime:
+        runtime.registry.register("Unchecked", Unchecked)
+        model = ip.load(remembering_network(), ["Unchecked", "CpuRef"], runtime=runtime)
+        assert model.run([BAD])[0].tolist() == [[0, 1], [0, 1]]
+        with pytest.raises(InvalidValueError, match="indices has 7"):
+            model.run([GOOD])
+        model.reset_state()
+        assert model.run([GOOD])[0].tolist() == [[0, 1], [0, 1]]
+        assert model.run([GOOD])[0].tolist() == [[2, 3], [0, 1]]
+        assert model.events == ()
+
+
+@needs_linux
+def test_a_process_that_ends_at_a_wrong_value_begins_again() -> None:
+    with Runtime(CreationOptions(isolate="Aborting")) as runtime:
+        runtime.registry.register("Aborting", Aborting)
+        model = ip.load(table_network(), ["Aborting", "CpuRef"], runtime=runtime)
+        with pytest.raises(InvalidValueError, match="indices has 7"):
+            model.run([BAD])
+        assert model.run([GOOD])[0].tolist() == [[2, 3], [0, 1]]
+        assert model.events == ()
+
+
+def test_a_failure_on_good_values_is_still_the_backends_own() -> None:
+    with Runtime() as runtime:
+        backend = Failing(ReferenceBackend, "F", at=1)
         runtime.registry.register("F", lambda: backend)
         model = ip.load(table_network(), ["F", "CpuRef"], runtime=runtime)
-        backend.at = 1
-        with pytest.raises(InvalidValueError, match=r"indices has 5 at \[0\]"):
-            model.run([np.array([5, 0])])
-        backend.at = 1 << 62
-        assert model.run([np.array([0, 2])])[0].tolist() == [[0, 1], [4, 5]]
-        assert [(event.backend, event.kind) for event in model.events] == [("F", REPLACED), ("F", ENABLED_AGAIN)]
-        assert model.events[1].text == "the values of the inputs were the cause"
-        assert {placement.backend for placement in model.optimized.placements} == {"F"}
+        assert model.run([GOOD])[0].tolist() == [[2, 3], [0, 1]]
+        assert [(event.backend, event.kind) for event in model.events] == [("F", REPLACED)]
 
 
 def test_a_failure_after_which_no_division_is_possible_leaves_the_model_usable() -> None:

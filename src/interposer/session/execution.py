@@ -49,38 +49,56 @@ class Execution:
         inputs: Any,
         outputs: Any,
         control: Callable[[], RunControl | None],
-        disabled: frozenset[str] | None = None,
+        failed: set[str] | None = None,
         failure: InterposerError | None = None,
     ) -> list[Any]:
         """Run once and return the outputs; if a backend fails, run again on the remaining backends.
 
-        `control` creates the object that can stop a run, for each attempt. `disabled` are the backends that were
-        disabled when the call began; None means those that are disabled now. `failure` is the error of an earlier
-        attempt of the same call, which is raised if there is no other way to run the network.
+        `control` creates the object that can stop a run, for each attempt. `failed` are the backends that this call has
+        disabled already. `failure` is the error of an earlier attempt of the same call, which is raised if there is no
+        other way to run the network.
         """
         variants = self._variants
-        disabled = variants.choice.disabled if disabled is None else disabled
+        failed = set() if failed is None else failed
         imported_inputs = inputs if isinstance(inputs, ImportedTensors) else None
         for kind, tensors in (("input", inputs), ("output", outputs)):
             if isinstance(tensors, ImportedTensors):
                 tensors.check(variants, kind)
-        arrays = input_arrays(variants.blueprint.inputs, inputs) if imported_inputs is None else imported_inputs.arrays
+        arrays = self._arrays(inputs)
         while True:
             events_before = variants.choice.num_events
             try:
-                return self._run_once(arrays, imported_inputs, outputs, control(), disabled)
+                return self._run_once(arrays, imported_inputs, outputs, control(), failed)
             except RunCancelledError:
                 raise
             except (InvalidValueError, LimitExceededError):
-                variants.blame_values(disabled)
+                variants.blame_values(failed)
                 raise
             except (ExecutionError, LoadError, UnknownNetworkError) as error:
                 failure = error
-                if not variants.is_replaced(error, events_before):
-                    raise variants.given_up(error, disabled) from error.__cause__
+                self._check_values(error, arrays, failed)
+                if not variants.is_replaced(error, events_before, failed):
+                    raise variants.given_up(error, failed) from error.__cause__
             except (BackendUnavailableError, UnsupportedLayerError) as error:
                 first = failure or error
-                raise variants.given_up(first, disabled) from first.__cause__
+                raise variants.given_up(first, failed) from first.__cause__
+
+    def _check_values(self, error: InterposerError, arrays: Mapping[str, Array], failed: set[str]) -> None:
+        """Raise `InvalidValueError` if the values of the inputs are the cause of an error."""
+        try:
+            self._variants.check_values(error, lambda: arrays)
+        except InvalidValueError:
+            self._variants.blame_values(failed)
+            raise
+
+    def check_values(self, error: InterposerError, inputs: Any) -> None:
+        """Raise `InvalidValueError` if the values of the inputs, in any form that `run` takes, caused an error."""
+        self._variants.check_values(error, lambda: self._arrays(inputs))
+
+    def _arrays(self, inputs: Any) -> Mapping[str, Array]:
+        if isinstance(inputs, ImportedTensors):
+            return inputs.arrays
+        return input_arrays(self._variants.blueprint.inputs, inputs)
 
     def _run_once(
         self,
@@ -88,9 +106,9 @@ class Execution:
         imported: ImportedTensors | None,
         outputs: Any,
         control: RunControl | None,
-        disabled: frozenset[str],
+        failed: set[str],
     ) -> list[Any]:
-        key, network_id = self._begin(arrays, disabled)
+        key, network_id = self._begin(arrays, failed)
         try:
             input_ids = () if imported is None else imported.ids_in(network_id)
             feeds = None if input_ids else self._feeds(network_id, arrays)
@@ -102,10 +120,10 @@ class Execution:
             self._variants.end(key)
         return [results[number] for number in sorted(results)]
 
-    def _begin(self, arrays: Mapping[str, Array], disabled: frozenset[str] | None = None) -> tuple[Key, NetworkId]:
+    def _begin(self, arrays: Mapping[str, Array], failed: set[str] | None = None) -> tuple[Key, NetworkId]:
         if self.check_inputs is not None:
             self.check_inputs(arrays)
-        return self._variants.begin(arrays, disabled)
+        return self._variants.begin(arrays, failed)
 
     def _feeds(self, network_id: NetworkId, arrays: Mapping[str, Array]) -> dict[int, Any]:
         infos = self._variants.blueprint.inputs

@@ -6,7 +6,7 @@ import logging
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
@@ -17,6 +17,7 @@ from interposer.core.constants import give_back_pages
 from interposer.core.errors import (
     BackendContractError,
     BackendUnavailableError,
+    DeadlineExceededError,
     ExecutionError,
     IncompatibleMemoryError,
     InterposerError,
@@ -24,8 +25,10 @@ from interposer.core.errors import (
     InvalidValueError,
     LoadError,
     ParseError,
+    RunCancelledError,
     UnknownNetworkError,
     UnsupportedLayerError,
+    culprit,
 )
 from interposer.core.types import Array
 from interposer.ir.network import Network
@@ -34,6 +37,7 @@ from interposer.report.estimate import Estimate
 from interposer.report.optimized import OptimizedNetwork
 from interposer.report.records import Message
 from interposer.runtime import NetworkId, Runtime, StateMemory
+from interposer.runtime.refused_values import refused_value
 from interposer.session.fallback import Choice
 from interposer.session.fast_path import FastPath
 from interposer.session.limits import Limits
@@ -139,22 +143,22 @@ class LoadedVariants:
         shaped = {
             name: np.broadcast_to(np.empty((), np.uint8), tuple(map(int, shape))) for name, shape in names_and_shapes
         }
-        self._variant(shaped, self.choice.disabled)
+        self._variant(shaped, set())
         return self.latest
 
-    def begin(self, arrays: Mapping[str, Array], disabled: frozenset[str] | None = None) -> tuple[Key, NetworkId]:
+    def begin(self, arrays: Mapping[str, Array], failed: set[str] | None = None) -> tuple[Key, NetworkId]:
         """Return the key and the network id of the network for the shapes and values of these inputs.
 
-        It is not unloaded before `end` is called with the key. `disabled` are the backends that were disabled when the
-        call began; None means those that are disabled now. If no network can be built without them, they are enabled
-        again. That is not so with backends that failed during the call: then the error is raised.
+        It is not unloaded before `end` is called with the key. `failed` are the backends that this call has disabled;
+        those that fail now are added. If no network can be built, backends that were disabled before are enabled again.
+        That is not so if some have failed during the call: then the error is raised.
 
         Raises:
             InvalidArgumentError: the model is closed.
             InterposerError: the network cannot be built for these shapes or values.
         """
         with self.lock:
-            key = self._variant(arrays, self.choice.disabled if disabled is None else disabled)
+            key = self._variant(arrays, set() if failed is None else failed)
             return self._begun(key)
 
     def begin_like_the_last(self) -> tuple[Key, NetworkId]:
@@ -173,11 +177,12 @@ class LoadedVariants:
             if remaining_calls:
                 self._calls[key] = remaining_calls
 
-    def do_without(self, error: InterposerError) -> bool:
+    def do_without(self, error: InterposerError, failed: set[str]) -> bool:
         """Stop using the backend that caused an error, and unload the networks that use it.
 
-        They are built again on demand. Returns False if this is not possible, because no backend caused the error or
-        fallback does not allow it.
+        They are built again on demand. The id of the backend is added to `failed`, the backends that one call has
+        disabled. Returns False if this is not possible, because no backend caused the error or fallback does not allow
+        it.
         """
         with self.lock:
             failed_backend = self.choice.quarantine(error)
@@ -186,59 +191,78 @@ class LoadedVariants:
             self.drop(key for key, variant in self.by_key.items() if failed_backend in variant.optimized.backends)
             # last, so that variants are dropped once the event is visible
             self.choice.note(failed_backend, error, self.blueprint.name)
+            failed.add(failed_backend)
             return True
 
-    def is_replaced(self, error: ExecutionError | LoadError | UnknownNetworkError, events_before: int) -> bool:
+    def check_values(self, error: InterposerError, inputs: Callable[[], Mapping[str, Array]]) -> None:
+        """Raise `InvalidValueError` if a run failed with `error` because a layer cannot use a value of its inputs.
+
+        For backends that cannot say so themselves. `inputs` returns the inputs of the run by name.
+        """
+        is_failure = isinstance(error, ExecutionError) and not isinstance(
+            error, InvalidValueError | RunCancelledError | DeadlineExceededError
+        )
+        if not is_failure or not culprit(error):
+            return
+        try:
+            arrays = inputs()
+            with self.lock:
+                variant = self.by_key.get(self.blueprint.key(arrays)) or self.current
+            refusal = variant and refused_value(variant.optimized.divided(), arrays, self.states.snapshot)
+        except Exception as failure:
+            _log.debug("the values of a failed run cannot be checked: %s", failure)
+            return
+        if refusal is not None:
+            raise refusal from error
+
+    def is_replaced(
+        self, error: ExecutionError | LoadError | UnknownNetworkError, events_before: int, failed: set[str]
+    ) -> bool:
         """Return True if the backend that failed is no longer used, so that the run can be repeated without it.
 
-        This thread disables it, unless another one has done so since the number of events was
+        This thread disables it and adds it to `failed`, unless another one has done so since the number of events was
         `events_before`. A run that may have overwritten its own inputs or states cannot be repeated, and one that
         failed because of its inputs need not be.
         """
         if isinstance(error, InvalidValueError) or (isinstance(error, ExecutionError) and error.overwrites):
             return False
-        return self.do_without(error) or self.choice.num_events > events_before
+        return self.do_without(error, failed) or self.choice.num_events > events_before
 
     def check_repeatable(
-        self,
-        error: ExecutionError | LoadError | UnknownNetworkError,
-        path: FastPath,
-        disabled: frozenset[str],
-        events_before: int,
-    ) -> None:
-        """Return if a run on the fast path `path` that failed can be repeated in the ordinary way, else raise.
+        self, error: ExecutionError | LoadError | UnknownNetworkError, path: FastPath, events_before: int
+    ) -> set[str]:
+        """Return which backends were disabled, if a run on the fast path `path` that failed can be repeated.
 
-        It can if another thread has unloaded the network in the meantime, or if the failed backend is no longer used:
-        see `is_replaced`. `disabled` are the backends that were disabled when the call began.
+        It can be repeated in the ordinary way if another thread has unloaded the network in the meantime, or if the
+        failed backend is no longer used: see `is_replaced`.
 
         Raises:
             InterposerError: `error`, with the reasons why other backends were disabled.
         """
+        failed: set[str] = set()
         is_unloaded = isinstance(error, UnknownNetworkError) and path is not self.fast_path
-        if not is_unloaded and not self.is_replaced(error, events_before):
-            raise self.given_up(error, disabled) from error.__cause__
+        if not is_unloaded and not self.is_replaced(error, events_before, failed):
+            raise self.given_up(error, failed) from error.__cause__
+        return failed
 
-    def given_up(self, error: InterposerError, disabled: frozenset[str]) -> InterposerError:
-        """Return the error to raise when no backend is left; `disabled` were disabled when the call began.
+    def given_up(self, error: InterposerError, failed: set[str]) -> InterposerError:
+        """Return the error to raise when no backend is left.
 
-        Backends that failed during this call are enabled again, because the error is not specific to one of them.
+        The backends that this call has disabled, `failed`, are enabled again, because the error is not specific to one
+        of them.
         """
         with self.lock:
             error_with_reasons = self.choice.with_reasons(error)
-            self._enable_again(disabled, "the other backends failed as well")
+            self._enable_again(failed, "the other backends failed as well")
             return error_with_reasons
 
-    def blame_values(self, disabled: frozenset[str]) -> None:
-        """Enable the backends again that failed during a call whose inputs turned out to be invalid.
-
-        `disabled` were disabled when the call began.
-        """
-        if self.choice.disabled - disabled:
+    def blame_values(self, failed: set[str]) -> None:
+        """Enable the backends again that this call has disabled, as its inputs turned out to be invalid."""
+        if failed:
             with self.lock:
-                self._enable_again(disabled, "the values of the inputs were the cause")
+                self._enable_again(failed, "the values of the inputs were the cause")
 
-    def _enable_again(self, disabled: frozenset[str], reason: str) -> None:
-        failed = self.choice.disabled - disabled
+    def _enable_again(self, failed: Collection[str], reason: str) -> None:
         if failed and not self.is_closed:
             self.drop(self.by_key)
             self.choice.enable_again(failed, reason)
@@ -263,22 +287,22 @@ class LoadedVariants:
         for key in tuple(self.by_key):
             self._unload(key)
 
-    def _variant(self, arrays: Mapping[str, Array], disabled: frozenset[str]) -> Key:
+    def _variant(self, arrays: Mapping[str, Array], failed: set[str]) -> Key:
         """Return the key of the network for the shapes and values of these inputs; build and load it if it is missing.
 
         A variant is the network specialised for one set of shapes and values. If there are too many, the oldest is
-        unloaded. `disabled` are the backends that were disabled when the call began.
+        unloaded. `failed` are the backends that this call has disabled.
         """
         self.check_open()
         key = self.blueprint.key(arrays)
         if key not in self.by_key:
             known = self.blueprint.known(key)
             if known is not None and self._usable(known):
-                self._make(*known, disabled=disabled)
+                self._make(*known, failed=failed)
             else:
                 network = self._built(arrays) if known is None else known.network()
                 key = self.blueprint.key(arrays)
-                self._make_within_limits(key, network, disabled)
+                self._make_within_limits(key, network, failed)
             self._make_room(key)
         self.by_key.move_to_end(key)
         self.current = self.by_key[key]
@@ -299,24 +323,24 @@ class LoadedVariants:
         optimized = variant.optimized
         return optimized is not None and not self.choice.disabled & optimized.backends.keys()
 
-    def _make_within_limits(self, key: Key, network: Network, disabled: frozenset[str] | None = None) -> None:
+    def _make_within_limits(self, key: Key, network: Network, failed: set[str] | None = None) -> None:
         self.estimate = self._limits.check(network.graph)
-        self._make(key, lambda: network, disabled=disabled)
+        self._make(key, lambda: network, failed=failed)
 
     def _make(
         self,
         key: Key,
         network: Callable[[], Network],
         known: OptimizedNetwork | None = None,
-        disabled: frozenset[str] | None = None,
+        failed: set[str] | None = None,
     ) -> None:
         """Optimize and load the network for one set of input shapes and values (a variant), and store it under `key`.
 
         `network` builds it. `known` is its optimized network if that is in the cache; it is then not optimized again.
-        Backends that fail in doing so are disabled, if fallback allows that. `disabled` are those that were disabled
-        when the call began, which are enabled again if there is no other way.
+        Backends that fail in doing so are disabled, if fallback allows that, and added to `failed`, the backends that
+        this call has disabled. The others that are disabled are enabled again if there is no other way.
         """
-        before = self.choice.disabled if disabled is None else disabled
+        failed_now = set[str]() if failed is None else failed
         while True:
             try:
                 optimized = self._optimized(network()) if known is None else known
@@ -327,12 +351,12 @@ class LoadedVariants:
                 self.fast_path = self._alone(network_id)
                 return
             except (BackendUnavailableError, UnsupportedLayerError):
-                if not self.choice.disabled or self.choice.disabled - before:
+                if not self.choice.disabled or self.choice.disabled & failed_now:
                     raise
-                self.choice.enable_again(before, "the network cannot be built without it")
+                self.choice.enable_again(self.choice.disabled, "the network cannot be built without it")
             except (LoadError, BackendContractError, IncompatibleMemoryError) as error:
                 known = None
-                if not self.do_without(error):
+                if not self.do_without(error, failed_now):
                     raise self.choice.with_reasons(error) from error.__cause__
 
     def _optimized(self, network: Network) -> OptimizedNetwork:

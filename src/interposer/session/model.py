@@ -405,8 +405,13 @@ class Model:
                 depends on data.
             InterposerError: any error that `run` raises before it runs the network.
         """
-        tensors = self._execution.tensors_to_bind(inputs, outputs)
-        return BoundRun(self, *tensors, self._loaded.is_replaced, lambda: self._choice.num_events)
+        by_name, outputs_in_order = self._execution.tensors_to_bind(inputs, outputs)
+
+        def is_replaced(error: ExecutionError | UnknownNetworkError, events_before: int) -> bool:
+            self._execution.check_values(error, by_name)
+            return self._loaded.is_replaced(error, events_before, set())
+
+        return BoundRun(self, by_name, outputs_in_order, is_replaced, lambda: self._choice.num_events)
 
     def run(
         self,
@@ -477,7 +482,8 @@ class Model:
         if profile is not None or signature is not None or (active_marks and is_unmarked()):
             return self._run_observed(inputs, outputs, deadline, signature, profile, named)
         failure: InterposerError | None = None
-        path, disabled, events_before = self._loaded.fast_path, self._choice.disabled, self._choice.num_events
+        failed: set[str] | None = None
+        path, events_before = self._loaded.fast_path, self._choice.num_events
         if path is not None and deadline is None and (inputs is None or not named):
             feeds = named if inputs is None else inputs
             direct = None if active_marks else path.recorded if active else path.direct
@@ -489,9 +495,10 @@ class Model:
             except InvalidValueError:
                 raise
             except (ExecutionError, LoadError, UnknownNetworkError) as error:
-                self._loaded.check_repeatable(error, path, disabled, events_before)
+                self._execution.check_values(error, feeds)
+                failed = self._loaded.check_repeatable(error, path, events_before)
                 failure = error if isinstance(error, ExecutionError) else None
-        return self._run_checked(inputs, outputs, deadline, named, disabled, failure)
+        return self._run_checked(inputs, outputs, deadline, named, failed, failure)
 
     def _run_observed(
         self,
@@ -516,20 +523,19 @@ class Model:
         outputs: Outputs | None,
         deadline: float | None,
         named: Mapping[str, Any],
-        disabled: frozenset[str],
+        failed: set[str] | None,
         failure: InterposerError | None,
     ) -> list[Any]:
         """Run once with inputs and outputs of any form, which are checked and converted.
 
-        `disabled` are the backends that were disabled when the call began. `failure` is the error of a backend that was
-        disabled during this call, or None.
+        `failed` are the backends that this call has disabled, and `failure` is the error of one of them, or None.
         """
         if named or inputs is None:
             inputs = named_inputs(self.inputs, inputs, named, _RUN_ARGUMENTS)
         names = None if outputs is None else requested_names(outputs)
         if names is None:
             control = partial(_control, deadline)
-            return self._execution.run(inputs, outputs, control, disabled, failure)
+            return self._execution.run(inputs, outputs, control, failed, failure)
         if set(names) <= self.outputs.keys():
             return self._in_order(names, self.run(inputs, deadline=deadline))
         return self._relatives.with_outputs(names).run(self._execution.as_arrays(inputs), deadline=deadline)

@@ -11,26 +11,16 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from interposer.core.schema import Op
-from interposer.core.traits import Role
 from interposer.core.types import Array
 from interposer.ir.graph import Graph, binding_id
+from interposer.kernels.value_checks import decisive_operands
 from interposer.ops.control import Input
 
-__all__ = ["decisive_inputs", "decisive_operands", "with_bad_values"]
+__all__ = ["decisive_inputs", "with_bad_values"]
 
 _Name = TypeVar("_Name")
 _VALUES: Final = (-1, 1 << 31, -(1 << 31), 1 << 40, -(1 << 62), 1000, 0)
 """Integers that few operators accept as an index, a size or a length; each is saturated to the type of the operand."""
-
-
-def decisive_operands(op: Op, count: int) -> list[int]:
-    """Return the positions of the operands whose values an operator may refuse, of `count` operands.
-
-    These are the operands that have indices and sizes.
-    """
-    roles = [op.operands[min(index, len(op.operands) - 1)].role for index in range(count)]
-    return [index for index, role in enumerate(roles) if role in (Role.INDICES, Role.SIZES)]
 
 
 def decisive_inputs(graph: Graph) -> list[int]:

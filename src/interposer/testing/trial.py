@@ -17,7 +17,8 @@ from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer, binding_id
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
-from interposer.testing.bad_values import decisive_operands, with_bad_values
+from interposer.kernels.value_checks import decisive_operands
+from interposer.testing.bad_values import with_bad_values
 from interposer.testing.bench import MOST_BYTES, Bench, Loaded, can_be_shaped, view_of
 from interposer.testing.floating import mode_problems, reset_mode
 from interposer.testing.oracle import reference_outputs

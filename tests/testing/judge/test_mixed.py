@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ import pytest
 
 import interposer as ip
 from interposer import CreationOptions, Limits, Network, Runtime, TensorInfo
+from interposer.backend import Workload
 from interposer.backends.reference import ReferenceBackend
-from interposer.core.errors import InterposerError
+from interposer.core.errors import InterposerError, InvalidValueError, LimitExceededError
 from interposer.testing.bad_values import decisive_inputs
 from interposer.testing.judge.mixed import mixed_problems
 from interposer.testing.random_networks import random_network
@@ -60,21 +61,52 @@ def test_calls_of_an_isolated_backend_do_not_disturb_each_other() -> None:
         assert runtime.events == ()
 
 
-def test_a_backend_that_reports_values_as_its_failure_is_found() -> None:
+def table_network() -> Network:
     network = Network("table")
     index = network.add_input_layer(0, TensorInfo((2,), "int64"), name="i")
     table = network.add_constant_layer(np.float32([0, 10, 20]))
     network.add_output_layer(0, network.add_gather_layer(table, index, axis=0, name="pick"), name="y")
+    return network
+
+
+def test_a_backend_that_fails_after_an_invalid_value_is_found() -> None:
+    good = {"i": np.array([0, 2])}
     with Runtime() as runtime:
         backend = Failing(ReferenceBackend, "F")
         runtime.registry.register("F", lambda: backend)
-        model = ip.load(network, ["F"], runtime=runtime)
-        expected = model.run([np.array([0, 2])])
-        backend.at = 1
-        call = partial(_failing, model, expected)
-        [first, *_] = mixed_problems(model, {"i": np.array([0, 2])}, call=call)
-        assert first.startswith("an invalid value gave ExecutionError: layer 'pick' (Gather) failed on backend F")
+        model = ip.load(table_network(), ["F"], runtime=runtime)
+
+        def call(feeds: Any) -> list[Any]:
+            backend.at = backend.at if feeds["i"].tolist() == [0, 2] else 1  # it fails from then on
+            return model.run(feeds)
+
+        problems = mixed_problems(model, good, threads=1, call=call)
+        assert any("layer 'pick' (Gather) failed on backend F" in problem for problem in problems)
 
 
-def _failing(model: ip.Model, expected: list[Any], feeds: Any) -> list[Any]:
-    return expected if feeds["i"].tolist() == [0, 2] else model.run(feeds)
+def test_a_backend_that_reports_values_as_its_failure_disturbs_nobody() -> None:
+    with Runtime() as runtime:
+        runtime.registry.register("Plain", lambda: Plain(ReferenceBackend, "Plain"))
+        for backends in (["Plain"], ["Plain", "CpuRef"]):
+            model = ip.load(table_network(), backends, runtime=runtime)
+            assert mixed_problems(model, {"i": np.array([0, 2])}) == []
+        for name, network, feeds in list(subjects(0))[:4]:
+            with suppress(InterposerError), ip.load(network, ["Plain"], runtime=runtime, limits=LIMITS) as model:
+                assert (name, mixed_problems(model, feeds, threads=4, calls=3)) == (name, [])
+
+
+class Plain(Failing):
+    """A backend that raises the same exception for a wrong value as for any other failure."""
+
+    def _counting(self, workload: Workload) -> Workload:
+        execute = workload.execute
+
+        def plain(*handles: Any) -> None:
+            try:
+                execute(*handles)
+            except (InvalidValueError, LimitExceededError):
+                raise IndexError("out of bounds") from None
+
+        workload.execute = plain  # type: ignore[method-assign]
+        workload.prepare = lambda inputs, outputs: lambda: plain(inputs, outputs)  # type: ignore[method-assign]
+        return workload
