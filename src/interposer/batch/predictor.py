@@ -109,8 +109,7 @@ class Predictor:
             self.__setstate__(path.__getstate__())
             return
         expect(path, str | os.PathLike, "the model must be the path of a file, which workers can read")
-        if batch_size is not None:
-            batch_size = as_int(batch_size, "batch_size must be a number of rows")
+        batch_size = None if batch_size is None else as_int(batch_size, "batch_size must be a number of rows")
         expect(error_column, str, "error_column must be the name of a column")
         if batch_size is not None and batch_size < 1:
             raise InvalidArgumentError(f"batch_size must be at least 1, not {batch_size}")

@@ -39,8 +39,9 @@ from interposer.backends.engines.engine_options import Chosen, Option, chosen
 from interposer.backends.engines.memory import bytes_of, largest_moment
 from interposer.backends.engines.profiles import EngineProfiles, EngineStep
 from interposer.backends.engines.recorded import Recording
-from interposer.backends.engines.values import ValueCheck, checks_of, refused_value
+from interposer.backends.engines.values import InputChecks
 from interposer.core.errors import BackendContractError, OptionError
+from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ops import PreCompiled
@@ -85,8 +86,8 @@ class Executable(ABC):
     """The names of the network's layers that the executable computes."""
     backend: str = ""
     """The id of the backend that has compiled it."""
-    checks: Sequence[ValueCheck] = ()
-    """Checks of the values of inputs, which are made if a run fails."""
+    checks: InputChecks | None = None
+    """Checks of the values of inputs, which are made if a run fails, or before each run."""
     profiles: EngineProfiles | None = None
     """Where measured steps are reported."""
     source: SavedPart | None = None
@@ -159,6 +160,8 @@ class Engine(Backend):
     options: ClassVar[tuple[Option, ...]]
     types: ClassVar[frozenset[DataType]]
     """The supported data types of inputs and outputs."""
+    unchecked: ClassVar[tuple[type[Op], ...]] = ()
+    """The operators for which the engine computes something, or crashes, if an index or size is out of range."""
 
     def __init__(self) -> None:
         self._reasons = _Reasons()
@@ -231,7 +234,7 @@ class Engine(Backend):
         """Add to an executable what the engine knows of the layers in `view` that it computes."""
         executable.held = executable.held_weights(view) + largest_moment(view)
         executable.layers, executable.profiles = frozenset(layer.name for layer in view), self._profiles
-        executable.backend, executable.checks = self.id, checks_of(view)
+        executable.backend, executable.checks = self.id, InputChecks(view, self.id, self.unchecked)
 
     def fingerprint(self, options: Options) -> str:
         """Return the version of the engine, and the processor or device; empty if the engine exports nothing."""
@@ -441,13 +444,15 @@ class _EngineWorkload(Workload):
             targets = [
                 array if array.flags.c_contiguous else np.empty(array.shape, array.dtype) for array in output_arrays
             ]
+            checks = self.executable.checks
+            if checks is not None and checks.comes_first:
+                checks.check(input_arrays)
             try:
                 self._run(input_arrays, targets)
-            except Exception as error:
-                refusal = refused_value(self.executable.checks, input_arrays, self.executable.backend)
-                if refusal is None:
-                    raise
-                raise refusal from error
+            except Exception:
+                if checks is not None:
+                    checks.check(input_arrays)
+                raise
             for array, target in zip(output_arrays, targets, strict=True):
                 if target is not array:
                     np.copyto(array, target)

@@ -16,6 +16,7 @@ from interposer.backend import BackendId, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Executable, RefusedError, shortened
 from interposer.backends.engines.engine_options import MOST_THREADS, Option, capabilities
 from interposer.core.errors import ExecutionError, UnwritableError
+from interposer.core.schema import Op
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer, Value
 from interposer.ops import Activation, ActivationFunction, DepthwiseConvolution2d, TransposeConvolution2d
@@ -52,6 +53,7 @@ class LiteRt(Engine):
     packages: ClassVar = ("ai_edge_litert", "flatbuffers")
     extra: ClassVar = "litert"
     options: ClassVar = _OPTIONS
+    unchecked: ClassVar = (Op,)
     types: ClassVar = _TYPES
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True)
 

@@ -29,6 +29,7 @@ from interposer.backends.engines.profiles import EngineStep
 from interposer.core.errors import UnwritableError, did_you_mean
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer
+from interposer.ops.embedding import EmbeddingLookup
 
 __all__ = ["OnnxRuntime"]
 
@@ -56,6 +57,7 @@ class OnnxRuntime(Engine):
     packages: ClassVar = ("onnxruntime", "onnx")
     extra: ClassVar = "onnxruntime"
     options: ClassVar = _OPTIONS
+    unchecked: ClassVar = (EmbeddingLookup,)
     types: ClassVar = _TYPES
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
 

@@ -28,6 +28,7 @@ from interposer.backends.engines.models import OnnxPart, constants_as_inputs, on
 from interposer.backends.engines.openvino_rules import RULES
 from interposer.backends.engines.profiles import EngineStep, in_turn
 from interposer.core.errors import UnwritableError, did_you_mean
+from interposer.core.schema import Op
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer
 
@@ -55,6 +56,7 @@ class OpenVino(Engine):
     packages: ClassVar = ("openvino", "onnx")
     extra: ClassVar = "openvino"
     options: ClassVar = _OPTIONS
+    unchecked: ClassVar = (Op,)
     types: ClassVar = _TYPES
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
 

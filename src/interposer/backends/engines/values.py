@@ -1,91 +1,50 @@
-"""Values that an engine has refused: whether the inputs of a subgraph are the cause of a failed run.
+"""Values that an engine cannot use: whether the inputs of a subgraph are the cause of a failed run.
 
-Engines raise the same exceptions for an index out of range as for any other failure. After a failure, the reference
-kernels of the layers with indices or sizes check these operands, as far as they are inputs of the subgraph.
+Engines raise the same exceptions for an index out of range as for any other failure, and some compute something from it
+or end the process. The indices and sizes that depend on inputs of the subgraph are therefore checked as the reference
+kernels check them: after a failure, and before each run for operators that the engine does not check.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Final
 
-import numpy as np
-
-from interposer.core.errors import InterposerError, InvalidValueError
 from interposer.core.schema import Op
-from interposer.core.traits import Role
-from interposer.core.types import Array, TensorInfo
+from interposer.core.types import Array
 from interposer.ir.graph import Layer
 from interposer.ir.subgraph import SubgraphView
-from interposer.kernels.evaluation import evaluate
+from interposer.kernels.value_checks import Refused, ValueChecks, decisive_operands
 
-__all__ = ["ValueCheck", "checks_of", "refused_value"]
+__all__ = ["InputChecks"]
+
+_MOST_ELEMENTS: Final = 1 << 14
+"""The most elements of a layer that is computed in order to check indices, as this is repeated in each run."""
 
 
-@dataclass(frozen=True)
-class ValueCheck:
-    """A layer of a subgraph whose indices or sizes are inputs of the subgraph.
+class InputChecks:
+    """The checks of the inputs of a subgraph that the backend `backend` runs.
 
-    `sources` maps the positions of these operands to those of the inputs, and `tensors` to the names of the tensors.
+    `unchecked` are the operators whose indices and sizes the engine does not check.
     """
 
-    op: Op
-    name: str
-    title: str
-    inputs: tuple[TensorInfo | None, ...]
-    outputs: tuple[TensorInfo, ...]
-    sources: dict[int, int]
-    tensors: dict[str, str]
+    def __init__(self, view: SubgraphView, backend: str, unchecked: Sequence[type[Op]]) -> None:
+        self._backend = backend
+        self._checks = ValueChecks(list(view), view.inputs, most_elements=_MOST_ELEMENTS)
+        self._positions = [(view.inputs.index(source), source) for source in self._checks.sources]
+        is_unchecked = any(isinstance(layer.op, tuple(unchecked)) and _is_decided(layer) for layer in view)
+        self.comes_first = bool(self._positions) and is_unchecked
 
-    def refusal(self, arrays: Sequence[Array], backend: str) -> InvalidValueError | None:
-        """Return the error of the reference kernel for these inputs of the subgraph, or None if it accepts them."""
-        operands = [
-            arrays[self.sources[index]] if index in self.sources else _zeros(info)
-            for index, info in enumerate(self.inputs)
-        ]
+    def check(self, arrays: Sequence[Array]) -> None:
+        """Raise `InvalidValueError` if a layer cannot use a value of these arrays, the inputs of the subgraph."""
+        if not self._positions:
+            return
         try:
-            evaluate(self.op, operands, self.inputs, self.outputs)
-        except InvalidValueError as error:
-            tensor = self.tensors.get(error.operand, "")
-            return error.of_layer(self.title, layer=self.name, backend=backend, tensor=tensor)
-        except (InterposerError, MemoryError):
-            return None
-        return None
+            self._checks.check({source: arrays[position] for position, source in self._positions})
+        except Refused as refused:
+            layer, error = refused.layer, refused.error
+            raise error.of_layer(str(layer), layer=layer.name, backend=self._backend, tensor=refused.tensor) from error
 
 
-def _zeros(info: TensorInfo | None) -> Array | None:
-    """Return zeros in the shape of a tensor, which use the memory of a single element."""
-    return None if info is None else np.broadcast_to(np.zeros((), info.dtype.numpy), tuple(map(int, info.shape)))
-
-
-def checks_of(view: SubgraphView) -> tuple[ValueCheck, ...]:
-    """Return a check for each layer of a subgraph that has inputs of the subgraph as indices or sizes."""
-    return tuple(_checks(view))
-
-
-def _checks(view: SubgraphView) -> Iterator[ValueCheck]:
-    position = {value: index for index, value in enumerate(view.inputs)}
-    for layer in view:
-        sources = {
-            index: position[value]
-            for index, value in enumerate(layer.inputs)
-            if value in position and _is_decisive(layer, index)
-        }
-        infos = [None if value is None else value.known.with_constant(None) for value in layer.inputs]
-        if sources and all(info is None or (info.is_tensor and info.is_concrete) for info in infos):
-            names = {layer.op.operand_name(index): view.inputs[source].name for index, source in sources.items()}
-            yield ValueCheck(layer.op, layer.name, str(layer), tuple(infos), tuple(layer.output_infos), sources, names)
-
-
-def _is_decisive(layer: Layer, index: int) -> bool:
-    declared = layer.op.operands
-    return declared[min(index, len(declared) - 1)].role in (Role.INDICES, Role.SIZES)
-
-
-def refused_value(checks: Sequence[ValueCheck], arrays: Sequence[Array], backend: str) -> InvalidValueError | None:
-    """Return the error for the first value that a layer cannot use, or None if no input of the subgraph is the cause.
-
-    `arrays` are the inputs of the subgraph in a run that failed on the backend.
-    """
-    refusals = (check.refusal(arrays, backend) for check in checks)
-    return next((refusal for refusal in refusals if refusal is not None), None)
+def _is_decided(layer: Layer) -> bool:
+    return bool(decisive_operands(layer.op, len(layer.inputs)))
