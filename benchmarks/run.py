@@ -13,6 +13,7 @@
     python benchmarks/run.py saved [--help]
     python benchmarks/run.py sharing [--help]
     python benchmarks/run.py serving MODEL [--help]
+    python benchmarks/run.py wrong-values [--help]
     python benchmarks/run.py torch [--help]
     python benchmarks/run.py compare NEW.json [--help]
     python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [memory] [overhead] [profiling]
@@ -72,6 +73,7 @@ from benchmarks import (
     serving,
     sharing,
     weights,
+    wrong_values,
 )
 from benchmarks.engines import command
 from benchmarks.folders import add_models
@@ -111,6 +113,7 @@ COMMANDS = {
     "saved": saved.main,
     "sharing": sharing.main,
     "serving": serving.main,
+    "wrong-values": wrong_values.main,
     "torch": _torch,
     "compare": baseline.main,
 }
