@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # before any test imports ONNX Runtime
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -13,6 +17,28 @@ from tests.backends.engines.test_engines import golden, needs_models, options_fo
 pytestmark = pytest.mark.skipif(
     engine_class("OnnxRuntime").unavailable() is not None, reason="ONNX Runtime or the package onnx is not installed"
 )
+
+
+LOADS = """
+import os, sys
+seen = []
+sys.addaudithook(lambda event, args: seen.append(os.environ.get("ORT_DISABLE_TELEMETRY"))
+                 if event == "import" and args[0] == "onnxruntime" else None)
+import numpy, interposer
+network = interposer.Network("net")
+x = network.add_input_layer(0, interposer.TensorInfo((2,)), name="x")
+network.add_output_layer(0, network.add_addition_layer(x, x), name="y")
+interposer.load(network, ["OnnxRuntime"]).run([numpy.ones(2, numpy.float32)])
+print(set(seen))
+"""
+
+
+@pytest.mark.parametrize(("given", "seen"), [(None, "1"), ("0", "0")])
+def test_the_telemetry_is_off_before_the_package_is_imported_unless_it_is_asked_for(given, seen):
+    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    environment |= {} if given is None else {"ORT_DISABLE_TELEMETRY": given}
+    done = subprocess.run([sys.executable, "-c", LOADS], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str({seen})
 
 
 @pytest.fixture
