@@ -95,15 +95,29 @@ class Browser:
         result: dict[str, Any] = json.loads(line)
         return result
 
-    def open(self, file: Path, width: int = 1400, height: int = 900, dark: bool = False, ready: str = DRAWN) -> Page:
-        """A page with a file in it, once the expression `ready` is true in it."""
+    def open(
+        self,
+        file: Path,
+        width: int = 1400,
+        height: int = 900,
+        dark: bool = False,
+        ready: str = DRAWN,
+        scale: float = 1,
+        phone: bool = False,
+    ) -> Page:
+        """A page with a file in it, once the expression `ready` is true in it.
+
+        `scale` is the number of pixels of a screenshot for one of the page, along each side.
+        """
         target = self.tell("Target.createTarget", url="about:blank")["targetId"]
         session = self.tell("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, target, session)
         page.tell("Page.bringToFront")  # a hidden page is not drawn
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         page.tell("Emulation.setEmulatedMedia", features=scheme)
-        page.tell("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        page.tell(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=phone
+        )
         page.tell("Page.navigate", url=file.as_uri())
         page.wait_for(ready)
         page.settle()

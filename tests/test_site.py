@@ -18,6 +18,7 @@ import interposer.testing
 pytest.importorskip("mkdocs", reason="pip install 'interposer-nn[docs]'")
 pytest.importorskip("mkdocstrings", reason="pip install 'interposer-nn[docs]'")
 
+from tests import browser as browsers
 from tools import mkdocs_hooks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,12 +44,57 @@ def public(module):
     return {name for name in module.__all__ if not isinstance(getattr(module, name), ModuleType)} - {"__version__"}
 
 
-def test_the_site_builds_and_describes_all_public_names(tmp_path):
-    built = build(tmp_path)
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Return the folder of the site, which is built without a warning."""
+    folder = tmp_path_factory.mktemp("site")
+    built = build(folder)
     assert (built.returncode, built.stderr) == (0, "")
-    names = documented(tmp_path)
+    return folder
+
+
+@pytest.fixture
+def browser(tmp_path):
+    program = browsers.installed()
+    if program is None:
+        pytest.skip(f"there is no {' or '.join(browsers.NAMES[:2])} here")
+    browser = browsers.Browser(program, tmp_path)
+    yield browser
+    browser.close()
+
+
+def test_the_site_describes_all_public_names(site):
+    names = documented(site)
     for module in (interposer, interposer.backend, interposer.testing, interposer.core.types):
         assert sorted(public(module) - names) == [], module.__name__
+
+
+def test_every_page_names_the_version_and_leads_to_the_source(site):
+    for page in ("index.html", "api/model.html"):
+        link = re.search(r'<a href="([^"]*)" title="Source of Interposer (\S+)"', (site / page).read_text("utf-8"))
+        assert link[2] == interposer.__version__
+        source = (site / page).parent / link[1]
+        assert 'href="src/interposer/index.html">src/interposer<' in source.read_text("utf-8")
+    copied = (site / "repository/src/interposer/session/load.py.txt").read_bytes()
+    assert copied == (ROOT / "src/interposer/session/load.py").read_bytes()
+
+
+def test_the_link_to_the_source_leads_to_the_code_host_that_the_environment_names(monkeypatch):
+    monkeypatch.setenv("SITE_REPOSITORY_URL", "https://code.invalid/interposer")
+    config = SimpleNamespace(nav=[], extra={}, repo_url=None)
+    assert mkdocs_hooks.on_config(config).repo_url == "https://code.invalid/interposer"
+
+
+def test_pages_that_are_opened_as_files_can_be_searched_and_load_nothing_from_a_host(site, browser):
+    page = browser.open(site / "reference/onnx.html", ready="document.readyState === 'complete'")
+    page.click(".md-search__input")
+    page.wait_for("document.querySelector('.md-search-result__meta').textContent.includes('Type to start')")
+    page.write("signature")
+    page.press("End", 35)  # the search starts when a key is released
+    page.wait_for("document.querySelector('.md-search-result__item') !== null")
+    assert "Signatures" in page.text(".md-search-result__list")
+    assert page.problems == []
+    assert [address for address in page.requests if not address.startswith(("file:", "data:"))] == []
 
 
 @pytest.mark.parametrize(("link", "origin", "rewritten"), [
@@ -57,6 +103,9 @@ def test_the_site_builds_and_describes_all_public_names(tmp_path):
     ("../examples/compute_backend.py", "docs/backend-guide.md", "repository/examples/compute_backend.py.md"),
     ("../examples/custom_backend", "docs/backend-guide.md", "repository/examples/custom_backend/README.md"),
     ("../../src/interposer/types.py", "docs/reference/errors.md", "../repository/src/interposer/types.py.txt"),
+    ("common", "native/README.md", "common/README.md"),
+    ("pool.hpp", "native/common/README.md", "pool.hpp.txt"),
+    ("examples", "SOURCE.md", "examples/README.md"),
     ("docs/models.md", "CHANGELOG.md", "../models.md"),
     ("https://semver.org", "CHANGELOG.md", "https://semver.org"),
     ("#errors", "docs/models.md", "#errors"),
@@ -77,6 +126,13 @@ def test_links_in_code_are_left_alone():
 def test_words_for_the_tests_after_the_language_of_a_block_become_a_title_or_nothing(fence, on_the_site):
     page = SimpleNamespace(file=SimpleNamespace(src_uri="models.md"))
     assert mkdocs_hooks.on_page_markdown(f"{fence}\nx = 1\n```\n", page, {}, []) == f"{on_the_site}\nx = 1\n```\n"
+
+
+def test_a_folder_without_a_page_of_its_own_becomes_a_list_of_its_source():
+    page = mkdocs_hooks.page_of("native/common/README.md")
+    assert page.startswith("---\nsearch:\n  exclude: true\n---\n\n# native/common\n\n- [processor/](processor/)\n")
+    assert "\n- [pool.hpp](pool.hpp)\n" in page
+    assert "exports.map" not in page
 
 
 def test_a_file_of_code_becomes_a_page_that_the_search_leaves_out():

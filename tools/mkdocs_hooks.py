@@ -1,14 +1,17 @@
 """Hooks of MkDocs for the documentation site (mkdocs.yml).
 
-Pages link to files outside docs/ by relative paths, such as ``../examples/compute_backend.py``. These links work in a
-checkout and on a code host. For the site, `on_files` adds a page below ``repository/`` for every linked file, and
-`on_page_markdown` rewrites the links.
+Pages link to files and folders outside docs/ by relative paths, such as ``../examples/compute_backend.py``. These links
+work in a checkout and on a code host. For the site, `on_files` adds a page below ``repository/`` for every linked file
+and folder, and `on_page_markdown` rewrites the links. The page of a folder is its README.md or a list of its files. The
+page `SOURCE` lists the folders of the source.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +23,13 @@ from mkdocs.structure.pages import Page
 ROOT: Final = Path(__file__).resolve().parent.parent
 ALWAYS: Final = ("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE")
 """Files outside docs/ that the navigation names."""
+SOURCE: Final = "SOURCE.md"
+"""The page that leads to the source. It is in the site only, where every page links to it."""
+SOURCES: Final = ("src/interposer", "native", "examples")
+LISTED: Final = {".c", ".cpp", ".h", ".hpp", ".in", ".md", ".py", ".pyi", ".rs", ".toml", ".txt"}
+"""Endings of the files in the lists of folders."""
+AS_PAGES: Final = ("examples/", "LICENSE")
+"""Files that become pages with colors. Others, except Markdown, are copied as plain text, which costs no time."""
 LANGUAGES: Final = {".c": "c", ".cpp": "cpp", ".h": "c", ".hpp": "cpp", ".py": "python", ".rs": "rust"}
 UNSEARCHED: Final = "---\nsearch:\n  exclude: true\n---\n\n"
 
@@ -31,9 +41,18 @@ _WORDS: Final = re.compile(r"^(```\w+)((?: [\w=,.]+)+)$", re.MULTILINE)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Replace each folder in the navigation by its pages."""
+    """Replace each folder in the navigation by its pages, and name the version and the place of the source."""
     config.nav = _expanded(config.nav)
+    config.extra["release"] = release()
+    config.repo_url = os.environ.get("SITE_REPOSITORY_URL") or "repository/SOURCE.html"
     return config
+
+
+def release() -> str:
+    """Return the version of the package, from its source."""
+    text = (ROOT / "src/interposer/_version.py").read_text(encoding="utf-8")
+    found = re.search(r'^__version__ = "(.*)"', text, re.MULTILINE)
+    return found[1] if found else sys.exit("src/interposer/_version.py has no __version__")
 
 
 def _expanded(entry: Any) -> Any:
@@ -51,8 +70,8 @@ def _pages(folder: str) -> list[str | dict[str, str]]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for every file outside docs/ to which a page links, directly or through such a page."""
-    waiting = [*ALWAYS]
+    """Add a page for every file and folder outside docs/ to which a page links, directly or through such a page."""
+    waiting = [*ALWAYS, SOURCE]
     for file in files.documentation_pages():
         waiting += outside_links(f"docs/{file.src_uri}", file.content_string)
     seen = set()
@@ -113,12 +132,15 @@ def outside_links(origin: str, markdown: str) -> Iterator[str]:
 
 
 def linked_path(target: str, origin: str) -> str | None:
-    """Return the path in the repository that a relative link leads to; None for URLs, anchors and missing files."""
+    """Return the path in the repository that a relative link leads to; None for URLs, anchors and missing files.
+
+    A folder has the path of its README.md, also if there is no such file.
+    """
     if not target or re.match(r"[a-z]+:", target):
         return None
     path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), target))
     if (ROOT / path).is_dir():
-        path = posixpath.join(path, "README.md")
+        return posixpath.join(path, "README.md")
     return path if (ROOT / path).is_file() else None
 
 
@@ -126,23 +148,52 @@ def site_path(path: str) -> str:
     """Return the path in the site's sources of a file in the repository."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
-    if path.startswith("src/"):
-        return f"repository/{path}.txt"  # no page: a plain copy, which costs the build nothing
-    return f"repository/{path}" if path.endswith(".md") else f"repository/{path}.md"
+    if path.endswith(".md"):
+        return f"repository/{path}"
+    return f"repository/{path}.md" if path.startswith(AS_PAGES) else f"repository/{path}.txt"
 
 
 def repository_path(src_uri: str) -> str:
-    """Return the path in the repository of a file in the site's sources: the inverse of `site_path`."""
+    """Return the path in the repository of a page in the site's sources: the inverse of `site_path`."""
     if not src_uri.startswith("repository/"):
         return f"docs/{src_uri}"
     path = src_uri.removeprefix("repository/")
-    return path if (ROOT / path).is_file() else path.removesuffix(".md")
+    file = path.removesuffix(".md")
+    return file if (ROOT / file).is_file() else path
 
 
 def page_of(path: str) -> str:
-    """Return the text of the page for a file outside docs/: Markdown as it is, everything else as a block of code."""
+    """Return the text of the page for a path outside docs/.
+
+    Markdown and plain copies are as in the file, others are a block of code. A folder without README.md is a list.
+    """
+    if path == SOURCE:
+        return source_page()
+    if not (ROOT / path).exists():
+        return folder_page(posixpath.dirname(path))
     text = (ROOT / path).read_text(encoding="utf-8")
-    if path.endswith(".md") or path.startswith("src/"):
+    if not path.startswith(AS_PAGES) or path.endswith(".md"):
         return text
     language = LANGUAGES.get(posixpath.splitext(path)[1], "text")
     return f"{UNSEARCHED}# {path}\n\n````{language}\n{text.rstrip()}\n````\n"
+
+
+def source_page() -> str:
+    """Return the page that leads to the folders of the source."""
+    rows = "".join(f"- [{folder}]({folder})\n" for folder in SOURCES)
+    return f"{UNSEARCHED}# Source of Interposer {release()}\n\n{rows}"
+
+
+def folder_page(folder: str) -> str:
+    """Return a page with links to the folders and files of source in a folder."""
+    inside = sorted((ROOT / folder).iterdir(), key=lambda path: (path.is_file(), path.name))
+    names = [path.name + "/" * path.is_dir() for path in inside if has_source(path)]
+    rows = "".join(f"- [{name}]({name})\n" for name in names)
+    return f"{UNSEARCHED}# {folder}\n\n{rows}"
+
+
+def has_source(path: Path) -> bool:
+    """Return True for a file of source, and for a folder that contains one and is not the result of a build."""
+    if path.is_file():
+        return path.suffix in LISTED
+    return path.name not in {"build", "__pycache__"} and path.is_dir() and any(map(has_source, path.iterdir()))
