@@ -23,7 +23,7 @@ FOLDER: Final = Path(__file__).parent / "baselines"
 """Where the recorded figures are."""
 MORE_IS_BETTER: Final = ("a second", "per_second", "per_cycle", "speedup")
 """Figures whose names contain one of these are better if they are greater."""
-DESCRIPTIONS: Final = ("machine", "context", "peaks")
+DESCRIPTIONS: Final = ("machine", "recorded", "context", "peaks")
 """Entries that describe a run, and hold no figures to compare."""
 
 FIGURES: Final = ("median_ms", "plain_ms", "load_cold_ms", "memory_bytes", "seconds", "resident", "peak")

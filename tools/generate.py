@@ -22,6 +22,7 @@ from interposer.kernels import reference  # noqa: E402
 from tools.armnn_layers import armnn_page  # noqa: E402
 from tools.builders import builders_stub  # noqa: E402
 from tools.declarations import docstring_sections, first_line, shipped  # noqa: E402
+from tools.figures import PAGES, with_figures  # noqa: E402
 from tools.pages import environment_page, errors_page, family_page, operators_index  # noqa: E402
 from tools.recordings import with_recordings  # noqa: E402
 from tools.tensorflow_operators import tensorflow_page  # noqa: E402
@@ -83,6 +84,7 @@ def generated() -> dict[str, str]:
         "docs/reference/torch.md": torch_page(),
     }
     files |= {path: with_recordings(text) for path in ("docs/engines.md",) if (text := _read(path)) is not None}
+    files |= {path: with_figures(path, text) for path in PAGES if (text := _read(path)) is not None}
     files |= headers({path: text for path in HEADERS if (text := _read(path)) is not None})
     families = [(family, list(group)) for family, group in groupby(shipped(), key=lambda op: op.family)]
     files |= {f"docs/reference/operators/{family}.md": family_page(family, group) for family, group in families}

@@ -35,6 +35,9 @@ UNSEARCHED: Final = "---\nsearch:\n  exclude: true\n---\n\n"
 
 _FENCE: Final = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 _LINK: Final = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
+_PICTURE: Final = re.compile(
+    r'<picture>\s*<source[^>]* srcset="([^"]*)"\s*/?>\s*<img src="([^"]*)"([^>]*)>\s*</picture>'
+)
 _SESSION: Final = re.compile(r"```python\n(>>> .*?)\n*```", re.DOTALL)
 _WORDS: Final = re.compile(r"^(```\w+)((?: [\w=,.]+)+)$", re.MULTILINE)
 """The start of a block of code with words for the tests after its language (tests/documents.py)."""
@@ -88,14 +91,20 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite links to files outside docs/, give fragments of code a title, and mark interactive Python sessions."""
     origin = repository_path(page.file.src_uri)
+    if origin == "docs/README.md":
+        page.meta["hide"] = ["navigation", "toc"]  # the cards lead on
     markdown = _WORDS.sub(lambda start: start[1] + titled(start[2]), markdown)
     markdown = _SESSION.sub(r"```pycon\n\1\n```", markdown)
     return _outside_fences(markdown, lambda text: _LINK.sub(lambda link: rewritten(link[1], origin), text))
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """End paragraphs of docstrings that introduce a literal block in one colon, not in the two of reStructuredText."""
-    return html.replace("::</p>", ":</p>")
+    """End paragraphs before a literal block in one colon, and show pictures in the colors that the reader chose.
+
+    Docstrings have the two colons of reStructuredText there. On a code host, the reader's system chooses between the
+    sources of a picture; the site has a switch for it.
+    """
+    return _PICTURE.sub(r'<img src="\2#only-light"\3><img src="\1#only-dark"\3>', html.replace("::</p>", ":</p>"))
 
 
 def titled(words: str) -> str:

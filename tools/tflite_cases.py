@@ -20,11 +20,11 @@ from typing import Any, Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
-from interposer.formats.tflite.schema import OPERATORS  # noqa: E402
 from interposer.frontends.tflite import operators  # noqa: E402
 from tests.frontends.tflite.cases.all_cases import CASES  # noqa: E402
 from tests.frontends.tflite.cases.case import Case  # noqa: E402
 from tests.frontends.tflite.cases.comparison import compared, difference_to_example  # noqa: E402
+from tools.tflite_operators import BUILTIN  # noqa: E402
 
 PAGE: Final = "docs/reference/tflite-cases.md"
 VERSION: Final = "2.3.0"
@@ -72,7 +72,7 @@ def _put(queue: Any, case: Case) -> None:
 
 def page(results: Sequence[Result]) -> str:
     """Return the page in Markdown that lists the builtin operators with the results of their cases."""
-    imported = {*operators()} & {*OPERATORS}
+    imported = {*operators()} & {*BUILTIN}
     counts = Counter(result.status for result in results)
     lines = [
         "# TFLite: operators compared with LiteRT",
@@ -90,7 +90,7 @@ def page(results: Sequence[Result]) -> str:
 
 def _summary(counts: Counter[str], total: int, operator_count: int) -> str:
     return (
-        f"Of the {len(OPERATORS)} builtin operators, {operator_count} are supported. Each case is a model "
+        f"Of the {len(BUILTIN)} builtin operators, {operator_count} are supported. Each case is a model "
         "with one operator. "
         f"The reference kernels of Interposer and LiteRT's interpreter, version {VERSION}, compute its results from "
         f"the same inputs. Of {total:,} cases, {counts['agrees']:,} agree, and LiteRT refuses "
@@ -104,7 +104,7 @@ def _rows(results: Sequence[Result], imported: set[str]) -> Iterator[str]:
     counts = Counter((result.case.operator, result.status) for result in results)
     worked = Counter(result.case.operator for result in results if result.is_worked)
     totals = Counter(result.case.operator for result in results)
-    for name in sorted(OPERATORS):
+    for name in sorted(BUILTIN):
         agreed, refused = counts[name, "agrees"], counts[name, "refused by LiteRT"]
         compared_cases = totals[name] - refused
         cells = (f"{agreed} of {compared_cases}" if compared_cases else "", refused or "", worked[name] or "")

@@ -19,18 +19,19 @@ The builtin operators of the TFLite schema, in the order of their codes, and the
 empty row means that files with the operator are refused. *complex* marks operators of complex numbers.
 [The guide](../tflite.md) describes the format.
 """
+BUILTIN: Final = [name for name in OPERATORS if name != "CUSTOM" and not name.startswith("PLACEHOLDER")]
+"""The builtin operators; the schema lists two codes more that stand for no operator."""
 _PREFIX: Final = "CUSTOM "
 
 
 def tflite_page() -> str:
     """Return the page in Markdown."""
-    names = [name for name in OPERATORS if name != "CUSTOM" and not name.startswith("PLACEHOLDER")]
-    count = sum(_described(name) != "" for name in names)
+    count = sum(_described(name) != "" for name in BUILTIN)
     custom = [name.removeprefix(_PREFIX) for name in operators() if name.startswith(_PREFIX)]
     table = ["| operator | conversion |", "| --- | --- |"]
-    builtin = [f"| `{name}` | {_described(name)} |" for name in names]
+    builtin = [f"| `{name}` | {_described(name)} |" for name in BUILTIN]
     own = [f"| `{name}` | {_first_line(find(name, True))} |" for name in custom]
-    parts = [HEAD, f"## {count} of {len(names)} builtin operators", "", *table, *builtin]
+    parts = [HEAD, f"## {count} of {len(BUILTIN)} builtin operators", "", *table, *builtin]
     return "\n".join([*parts, "", "## Custom operators", "", *table, *own])
 
 

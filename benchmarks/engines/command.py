@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
@@ -165,6 +166,7 @@ def _write(folder: Path, rows: list[dict[str, Any]], engines: Sequence[str], pea
     """Write all results so far, so that an interrupted run leaves them."""
     facts = {
         "machine": machine(),
+        "recorded": {"date": date.today().isoformat()},
         "engines": engines,
         "peaks": {str(threads): asdict(peak) for threads, peak in peaks.items()},
         "rows": rows,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from .ours import FAST_MATH
 from .peak import Peak
 
-__all__ = ["KINDS", "Versus", "markdown", "speed_of_peak", "text", "versus"]
+__all__ = ["KINDS", "Least", "Versus", "least", "markdown", "speed_of_peak", "text", "versus"]
 
 Row = Mapping[str, Any]
 
@@ -204,8 +205,41 @@ def _remarks(rows: Sequence[Row]) -> Iterator[str]:
 # --- Markdown ---------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Least:
+    """The least time of the first engine of a row, and that of the fastest of the others, in milliseconds.
+
+    Other programs can only make a run longer. So the least time of many turns says most about an engine.
+    """
+
+    network: str
+    ours: float
+    peer: str
+    theirs: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast the first engine is."""
+        return self.theirs / self.ours
+
+
+def least(row: Row, subject: str) -> Least | None:
+    """Return the least times of a row if both engines have run, else None; those of plain calls for tiny networks."""
+    name = "plain_min_ms" if row["kind"] == "tiny" else "min_ms"
+    times = {
+        engine: float(figures[name])
+        for engine, figures in row["engines"].items()
+        if name in figures and not engine.endswith(FAST_MATH)
+    }
+    ours = times.pop(subject, None)
+    if ours is None or not times:
+        return None
+    peer = min(times, key=times.__getitem__)
+    return Least(_title(row), ours, peer, times[peer])
+
+
 def markdown(rows: Sequence[Row], engines: Sequence[str]) -> str:
-    """Return the tables for the documentation: the means of each kind, and the rows of each kind."""
+    """Return the tables for the documentation, of least times: the means of each kind, and the rows of each kind."""
     threads = sorted({row["threads"] for row in rows})
     kinds = [kind for kind in KINDS if any(row["kind"] == kind for row in rows)]
     lines = [
@@ -226,13 +260,12 @@ def markdown(rows: Sequence[Row], engines: Sequence[str]) -> str:
 def _kind_means(rows: Sequence[Row], subject: str, kind: str, threads: Sequence[int]) -> Iterator[str]:
     for count in threads:
         mine = [row for row in rows if row["kind"] == kind and row["threads"] == count]
-        ratios = [versus_of_row.ratio for row in mine if (versus_of_row := _counted(row, subject))]
+        ratios = [times.ratio for row in mine if (times := least(row, subject))]
         yield f"{statistics.geometric_mean(ratios):.2f} | {min(ratios):.2f}" if ratios else "- | -"
 
 
 def _compared(rows: Sequence[Row], subject: str, threads: int) -> str:
-    against = next((_counted(row, subject) for row in rows if row["threads"] == threads), None)
-    if against is None:
+    times = next((least(row, subject) for row in rows if row["threads"] == threads), None)
+    if times is None:
         return "- | - | -"
-    ours, theirs = map(_number, against.milliseconds)
-    return f"{ours} | {theirs} {against.peer} | {against.ratio:.2f}"
+    return f"{_number(times.ours)} | {_number(times.theirs)} {times.peer} | {times.ratio:.2f}"

@@ -8,7 +8,7 @@ pytest.importorskip("onnx")
 
 from benchmarks.engines.peak import Peak
 from benchmarks.engines.plot import svg
-from benchmarks.engines.report import markdown, speed_of_peak, text, versus
+from benchmarks.engines.report import least, markdown, speed_of_peak, text, versus
 
 ENGINES = ["Ours", "Peer", "Other"]
 PEAKS = {1: Peak(100e9, 0.0, "measured")}
@@ -116,6 +116,13 @@ def test_a_ratio_is_taken_round_by_round_so_that_a_slow_moment_hits_both():
     against = versus(row(Ours=timed(1.0, 10.0, 1.0), Peer=timed(2.0, 20.0, 9.0)), "Ours")
 
     assert (against.peer, against.ratio, against.ratio_of_minima) == ("Peer", 2.0, 2.0)
+
+
+def test_the_documentation_compares_least_times_so_that_a_ratio_agrees_with_the_times_beside_it():
+    busy = row(Ours=timed(48.0, 20.0, 60.0), Peer=timed(30.0, 59.0, 61.0), Other=timed(40.0))
+    assert (least(busy, "Ours").ours, least(busy, "Ours").peer, least(busy, "Ours").ratio) == (20.0, "Peer", 1.5)
+    assert "| `net` | 20.0 | 30.0 Peer | 1.50 |" in markdown([busy], ENGINES)
+    assert least(row(Ours=timed(1.0), Peer={"failed": "absent"}), "Ours") is None
 
 
 def test_nothing_is_compared_where_one_has_not_run():
