@@ -38,7 +38,8 @@ Node cast_node(const Graph& graph, int from, int to) {
 /// Return whether a layer needs operands that are rounded to half precision. A small difference of its operands may be
 /// a large one of its result, or a wider result may show the rounding.
 bool reads_rounded(const Graph& graph, const Node& node) {
-  for (const char* type : {"Comparison", "ArgMinMax", "TopK", "GridSample", "RoiAlign", "NonMaxSuppression"})
+  for (const char* type : {"Comparison", "ArgMinMax", "TopK", "GridSample", "RoiAlign", "NonMaxSuppression", "NonZero",
+                           "Hardmax", "MaxPoolingWithIndices", "DetectionPostProcess"})
     if (node.type == type) return true;
   if (node.type == "Cast") return !is_half(graph.out(node));
   if (node.type == "Activation") {
@@ -169,9 +170,10 @@ Graph widened(const Graph& graph, const Settings& settings) {
 }
 
 Refusal refuse_half_precision(const Graph& graph, const Node& node) {
+  const bool reads_bits = node.type == "Quantize" || node.type == "Dequantize" || node.type == "Bitcast";
   for (const std::vector<int>* tensors : {&node.inputs, &node.outputs})
     for (int tensor : *tensors)
-      if (tensor >= 0 && is_half(graph[tensor]) && (node.type == "Quantize" || node.type == "Dequantize"))
+      if (tensor >= 0 && is_half(graph[tensor]) && reads_bits)
         return refused(graph[tensor].name + " is " + described(graph[tensor]) + "; takes float32",
                        IPR_REASON_DATA_TYPE);
   return taken();

@@ -25,7 +25,7 @@ bool is_known(const Shape& shape) {
 /// Refuse nodes with unknown dimensions, unless only those of their results are unknown because data determines them.
 Refusal unknown_extents(const Graph& graph, const Node& node) {
   auto known = [&](int tensor) { return tensor < 0 || is_known(graph[tensor].shape); };
-  const bool determines = node.type == "NonMaxSuppression";
+  const bool determines = node.type == "NonMaxSuppression" || node.type == "NonZero" || node.type == "Compress";
   if (std::all_of(node.inputs.begin(), node.inputs.end(), known) &&
       (determines || std::all_of(node.outputs.begin(), node.outputs.end(), known)))
     return taken();

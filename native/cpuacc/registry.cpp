@@ -23,6 +23,7 @@ Family depthwise_q8_family();
 Family detection_family();
 Family elementwise_family();
 Family fills_family();
+Family filters_family();
 Family fully_connected_q8_family();
 Family matmul_q8_family();
 Family functions_q8_family();
@@ -117,6 +118,7 @@ const Make kFamilies[] = {
     svdf_family,
     blocks_family,
     fills_family,
+    filters_family,
     detection_family,
     windows_family,
     layouts_family,  // its pass is the last one

@@ -1,0 +1,187 @@
+// Layers whose number of results follows from the data: NonZero and Compress. They set the shape of the result.
+
+#include <algorithm>
+#include <cstring>
+
+#include "cpuacc/lower/encoding.hpp"
+#include "cpuacc/rules.hpp"
+#include "cpuacc/strided_copy.hpp"
+
+namespace cpuacc {
+namespace {
+
+bool is_known(const Shape& shape) {
+  return std::all_of(shape.begin(), shape.end(), [](int64_t extent) { return extent >= 0; });
+}
+
+/// The memory of a result, whose shape is set if it was unknown; nullptr if there is none.
+char* result_of(const Step& step, const Run& run, bool known, const Shape& shape) {
+  return known ? run.at<char>(step.out[0]) : static_cast<char*>(run.resized(step.out[0], shape));
+}
+
+// ---- NonZero --------------------------------------------------------------------------------------------------------
+
+/// The bits of an element that decide whether it is zero.
+uint64_t deciding_bits(int32_t dtype) {
+  switch (dtype) {
+    case IPR_DTYPE_FLOAT32:
+      return 0x7fffffff;
+    case IPR_DTYPE_FLOAT64:
+      return ~uint64_t{0} >> 1;
+    case IPR_DTYPE_FLOAT16:
+    case IPR_DTYPE_BFLOAT16:
+      return 0x7fff;
+    case IPR_DTYPE_FLOAT8_E4M3FN:
+    case IPR_DTYPE_FLOAT8_E5M2:
+      return 0x7f;
+    case IPR_DTYPE_FLOAT6_E2M3FN:
+    case IPR_DTYPE_FLOAT6_E3M2FN:
+      return 0x1f;
+    case IPR_DTYPE_FLOAT4_E2M1FN:
+      return 7;
+    case IPR_DTYPE_INT4:
+    case IPR_DTYPE_UINT4:
+      return 15;
+    case IPR_DTYPE_INT2:
+    case IPR_DTYPE_UINT2:
+      return 3;
+    default:
+      return ~uint64_t{0};
+  }
+}
+
+struct NonZeros {
+  Shape shape;
+  int64_t count, item;
+  uint64_t zero, bits;
+  bool known;
+
+  template <class T>
+  void all(const Step& step, const Run& run) const {
+    const T* in = run.at<T>(step.in[0]);
+    const T expected = T(zero & bits), mask = T(bits);
+    int64_t found = 0;
+    for (int64_t n = 0; n < count; ++n) found += T(in[n] & mask) != expected;
+    int64_t* out = reinterpret_cast<int64_t*>(result_of(step, run, known, {int64_t(shape.size()), found}));
+    if (!out) return;
+    for (int64_t n = 0; n < count; ++n)
+      if (T(in[n] & mask) != expected) write_place(n, found, out++);
+  }
+
+  /// Write the index along each axis, `step` elements from one to the next.
+  void write_place(int64_t n, int64_t step, int64_t* out) const {
+    for (size_t axis = shape.size(); axis-- > 0; n /= shape[axis]) out[int64_t(axis) * step] = n % shape[axis];
+  }
+
+  static void run(const Step& step, const Run& run, int, int) {
+    const NonZeros& self = step.as<NonZeros>();
+    switch (self.item) {
+      case 1:
+        return self.all<uint8_t>(step, run);
+      case 2:
+        return self.all<uint16_t>(step, run);
+      case 4:
+        return self.all<uint32_t>(step, run);
+      default:
+        return self.all<uint64_t>(step, run);
+    }
+  }
+};
+
+Refusal support_non_zero(const Graph& graph, const Node& node, const Settings& settings) {
+  const Tensor& in = *graph.in(node, 0);
+  char zero[8];
+  if (!encode(0, in, zero)) return refused("NonZero of " + described(in) + " is not supported", IPR_REASON_DATA_TYPE);
+  if (in.rank() == 0) return refused("the operand is a scalar", IPR_REASON_SHAPE);
+  return without_posts(graph, node, settings);
+}
+
+void lower_non_zero(const Node& node, Builder& builder) {
+  const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
+  auto state = std::make_shared<NonZeros>();
+  state->shape = in.shape;
+  state->count = in.elements();
+  state->item = int64_t(ipr::item_size(in.dtype));
+  encode(0, in, reinterpret_cast<char*>(&state->zero));
+  state->bits = deciding_bits(in.dtype);
+  state->known = is_known(out.shape);
+  Step step;
+  step.name = "NonZero " + node.name;
+  step.fn = &NonZeros::run;
+  step.in = {builder.buffer(node.inputs[0])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+// ---- Compress -------------------------------------------------------------------------------------------------------
+
+struct Kept {
+  Shape shape;  // of the result, with a free place at `axis`
+  size_t axis;
+  int64_t conditions, outer, extent, bytes;  // `bytes` of the dimensions after the axis
+  bool known;
+
+  static void run(const Step& step, const Run& run, int, int) {
+    const Kept& self = step.as<Kept>();
+    const uint8_t* conditions = run.at<uint8_t>(step.in[1]);
+    const char* in = run.at<char>(step.in[0]);
+    int64_t found = 0;
+    for (int64_t n = 0; n < self.conditions; ++n) found += conditions[n] != 0;
+    Shape shape = self.shape;
+    shape[self.axis] = found;
+    char* out = result_of(step, run, self.known, shape);
+    if (!out) return;
+    for (int64_t row = 0; row < self.outer; ++row, in += self.extent * self.bytes)
+      for (int64_t n = 0; n < self.conditions; ++n) {
+        if (!conditions[n]) continue;
+        std::memcpy(out, in + n * self.bytes, size_t(self.bytes));
+        out += self.bytes;
+      }
+  }
+};
+
+Refusal support_compress(const Graph& graph, const Node& node, const Settings& settings) {
+  const Tensor &in = *graph.in(node, 0), &condition = *graph.in(node, 1);
+  const int64_t extent = node.has("axis") ? in.extent(axis_of(node.integer("axis"), in.rank())) : in.elements();
+  if (condition.dtype != IPR_DTYPE_BOOL)
+    return refused("the condition is " + described(condition), IPR_REASON_DATA_TYPE);
+  if (condition.elements() > extent) return refused("there are more conditions than elements", IPR_REASON_SHAPE);
+  if (!in.same_quantization(graph.out(node)) || in.has_axis())
+    return refused("the tensors are quantized differently", IPR_REASON_QUANTIZATION);
+  return without_posts(graph, node, settings);
+}
+
+void lower_compress(const Node& node, Builder& builder) {
+  const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
+  const int64_t item = int64_t(ipr::item_size(in.dtype));
+  auto state = std::make_shared<Kept>();
+  state->conditions = builder.graph.in(node, 1)->elements();
+  state->known = is_known(out.shape);
+  if (node.has("axis")) {
+    state->axis = size_t(axis_of(node.integer("axis"), in.rank()));
+    const Around at = around(in.shape, int(state->axis));
+    state->shape = in.shape;
+    state->outer = at.outer, state->extent = at.extent, state->bytes = at.inner * item;
+  } else {
+    state->axis = 0, state->shape = {0};
+    state->outer = 1, state->extent = in.elements(), state->bytes = item;
+  }
+  Step step;
+  step.name = "Compress " + node.name;
+  step.fn = &Kept::run;
+  step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+}  // namespace
+
+Family filters_family() {
+  return {{{"NonZero", "plain", support_non_zero, lower_non_zero, nullptr},
+           {"Compress", "plain", support_compress, lower_compress, nullptr}},
+          {}};
+}
+
+}  // namespace cpuacc
