@@ -58,11 +58,14 @@ def test_a_block_with_commands_or_python_is_run_or_marked_as_a_fragment(page):
     assert [f"line {block.line}: {block.text.splitlines()[0]}" for block in unmarked] == []
 
 
+CODE = re.compile(r"^(\$ )?interposer [a-z.]|^\$ |^(import|from) \w+|^>>> |^\w+ = (ip|interposer)\.", re.MULTILINE)
+
+
 def has_unmarked_code(block):
     """Return True if a reader would take the block for something to run, and nothing says that it is not run."""
     if block.runs or {"fragment", "served"} & {*block.words}:
         return bool(block.unknown_words())
-    return bool(re.search(r"^(\$ )?interposer [a-z.]|^\$ |^(import|from) \w+|^>>> ", block.text, re.MULTILINE))
+    return bool(CODE.search(block.text))
 
 
 def with_mark(path):
