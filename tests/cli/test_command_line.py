@@ -15,8 +15,10 @@ import pytest
 
 from interposer import __version__
 from interposer.cli import backends
-from interposer.cli.main import COMMANDS, NO_MEANS, main
+from interposer.cli.main import COMMANDS, EXAMPLES, NO_MEANS, main, parser_of
+from interposer.cli.parsing import parsed
 from interposer.cli.tables import wrapped
+from tests.cli import networks
 from tests.parameters import one_in
 
 INTERPOSER = [sys.executable, "-m", "interposer"]
@@ -87,6 +89,83 @@ def test_an_error_of_the_user_is_status_2_and_one_message(words, text, capsys, t
     captured = capsys.readouterr()
     assert captured.err.startswith(f"interposer: {text}")
     assert captured.out == ""
+
+
+def test_without_a_command_each_one_is_shown_with_an_example(capsys):
+    assert main([]) == 0
+    captured = capsys.readouterr()
+    lines = captured.out.splitlines()
+    for command, summary in COMMANDS.items():
+        number = lines.index(f"  {command:14} {summary}")
+        assert lines[number + 1].strip().startswith(f"interposer {command}")
+    assert captured.err == ""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_example_of_a_command_is_understood(command, capsys):
+    words = shlex.split(EXAMPLES[command])
+    assert words[0] == command
+    parsed(parser_of(command), words[1:])
+    assert capsys.readouterr().err == ""
+
+
+def test_an_error_explains_the_one_argument_that_is_wrong(capsys):
+    assert main(["run", "net.onnx", "--top", "0"]) == 2
+    assert capsys.readouterr().err == (
+        "usage: interposer run [options] network\n"
+        "       --top N: how many classes to show (default: 5)\n"
+        "       interposer run --help describes all arguments\n"
+        "interposer run: error: argument --top: expected a positive number, not '0'\n"
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_error_has_more_than_a_few_lines(command, capsys):
+    assert main([command, "--nothing-like-this"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) <= 5
+
+
+def test_the_path_of_a_model_is_run(capsys, tmp_path, monkeypatch):
+    pytest.importorskip("onnx")
+    monkeypatch.chdir(tmp_path)
+    networks.doubler(tmp_path)
+    assert main(["--log-level", "error", "doubler.onnx", "--random", "--backends", "CpuRef"]) == 0
+    captured = capsys.readouterr()
+    assert "1 layer on CpuRef" in captured.out
+    assert captured.err == (
+        "interposer: no command is given, so this is: "
+        "interposer --log-level error run doubler.onnx --random --backends CpuRef\n"
+    )
+
+
+@pytest.mark.parametrize("words", [["nosuch.onnx"], ["folder/nosuch"], ["--debug", "x.tflite"]])
+def test_a_path_without_a_file_is_no_command(words, capsys):
+    assert main(words) == 2
+    assert capsys.readouterr().err.endswith(
+        f"interposer: {words[-1]}: there is no such file, and no command of this name; "
+        "'interposer' alone lists the commands\n"
+    )
+
+
+@pytest.mark.parametrize(("level", "shown"), [("debug", True), ("info", False), ("warning", False), ("error", False)])
+def test_the_level_of_messages_is_chosen(level, shown, capsys, tmp_path):
+    pytest.importorskip("onnx")
+    network = networks.doubler(tmp_path)
+    assert main(["run", network, "--random", "--backends", "CpuRef", "--log-level", level]) == 0
+    assert ("DEBUG interposer" in capsys.readouterr().err) is shown
+    assert main(["--log-level", level, "run", network, "--random", "--backends", "CpuRef"]) == 0
+    assert ("DEBUG interposer" in capsys.readouterr().err) is shown
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_arguments_of_a_command_are_read_without_numpy(command):
+    if command == "convert":
+        pytest.skip("its arguments are those of all formats that can be written")
+    code = (
+        f"import sys; from interposer.cli.main import main; main(['{command}', '--42']); print('numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_debug_adds_the_traceback(capsys):

@@ -88,7 +88,7 @@ def test_without_labels_the_label_is_null(run, folder):
 
 def test_scores_that_are_no_numbers_are_null(run, folder):
     np.save("x.npy", np.float32([[1, np.nan, 3, 2]]))
-    top = as_json(run, networks.doubler(folder), "--input", "x.npy", "--top", 2)["top"]
+    top = as_json(run, networks.doubler(folder), "--input", "x.npy", "--top", 2, "--log-level", "error")["top"]
     assert [ranked["score"] for ranked in top] == [None, 6.0]
 
 
@@ -262,7 +262,7 @@ def test_mobilenet_names_what_is_on_a_picture(run, picture, expected):
     [
         ([], "no --input gives these inputs of the network:\n  - 'x' float32[1, 4]"),
         (["--input", "nothing.npy"], "nothing.npy: No such file or directory"),
-        (["--input", "."], ".: Is a directory"),
+        (["--input", "empty"], "empty: the folder has no files of inputs, such as .npy, .npz or images"),
         (["--input", "short.npy"], "input 'x' has shape [1, 3]; expected [1, 4]"),
         (["--input", "x.npy", "--output", "z"], "the network has no output 'z' (it has: y)"),
         (["--input", "x.npy", "--labels", "few.txt"],
@@ -281,6 +281,7 @@ def test_mobilenet_names_what_is_on_a_picture(run, picture, expected):
 def test_what_cannot_be_done_is_said_in_a_message(run, folder, words, text):
     np.save("short.npy", np.float32([[1, 2, 3]]))
     (folder / "few.txt").write_text("one\ntwo\n")
+    (folder / "empty").mkdir()
     assert run(networks.doubler(folder), *words, status=2).startswith(f"interposer: {text}")
 
 

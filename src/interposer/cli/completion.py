@@ -39,7 +39,9 @@ _interposer() {
     fi
     local index
     for index in "${!COMPREPLY[@]}"; do
-        printf -v "COMPREPLY[$index]" '%q' "${COMPREPLY[$index]}"
+        if [[ ${COMPREPLY[$index]} == *[^a-zA-Z0-9_.,/=:@%+~-]* ]]; then
+            printf -v "COMPREPLY[$index]" '%q' "${COMPREPLY[$index]}"
+        fi
     done
 }
 complete -F _interposer interposer
@@ -75,10 +77,11 @@ _SCRIPTS: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 def execute(args: argparse.Namespace) -> None:
     """Print the script, or after ``--`` the candidates for the last word, each with a tab and its description."""
-    if not args.typed:
+    typed = args.typed[1:] if args.typed[:1] == ["--"] else args.typed  # as some versions of argparse leave it
+    if not typed:
         print(_SCRIPTS[args.shell].strip())
         return
-    for candidate in _candidates(args.typed):
+    for candidate in _candidates(typed):
         print("\t".join(filter(None, map(printable, candidate))))
 
 

@@ -6,7 +6,15 @@ import argparse
 from typing import Final
 
 from interposer.cli.arguments.explain import configure
-from interposer.cli.inputs import inputs_text, read_inputs, require_shapes, require_values, seed_of, sized_inputs
+from interposer.cli.inputs import (
+    inputs_text,
+    one_set,
+    read_inputs,
+    require_shapes,
+    require_values,
+    seed_of,
+    sized_inputs,
+)
 from interposer.cli.network import open_model, sources_of
 from interposer.cli.outputs import check_writable
 from interposer.cli.running import running
@@ -38,7 +46,8 @@ def execute(args: argparse.Namespace) -> None:
         preprocessing = Preprocessing(quantize=args.quantize_inputs)
         inputs = None
         if args.measure:
-            inputs = read_inputs(args.input, model.inputs, preprocessing, seed_of(args), sized_inputs(model))
+            texts = one_set(args.input, model.inputs, "explain")
+            inputs = read_inputs(texts, model.inputs, preprocessing, seed_of(args), sized_inputs(model))
         explanation = model.explain(args.measure, inputs=inputs, budget_seconds=args.budget)
         if args.dot is not None:
             model.optimized.to_dot(args.dot)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import os
 import re
 import shlex
 import zipfile
@@ -11,40 +13,50 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from interposer.analysis.bench import random_array
+from interposer.cli.parsing import SEPARATOR
 from interposer.cli.tables import counted
 from interposer.core.conversion import converted
 from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.core.files import check_regular
 from interposer.core.types import Array, DataType, Dim, TensorInfo
 from interposer.ir.network import Network
-from interposer.kernels.fixedpoint import quantize
+from interposer.kernels.fixedpoint import dequantize, quantize
 from interposer.session import Model
 from interposer.session.arguments import input_arrays
 from interposer.session.images import Preprocessing, read_image
 
 __all__ = [
     "example_shapes",
+    "input_sets",
     "inputs_text",
     "named_inputs",
+    "one_set",
     "read_inputs",
     "require_shapes",
     "require_values",
     "seed_of",
     "shape_hint",
     "sized_inputs",
+    "words_of",
 ]
 
+_log: Final = logging.getLogger("interposer.cli")
 Infos = Mapping[str, TensorInfo]
 _NPY: Final = b"\x93NUMPY"
 _NPZ: Final = (b"PK\x03\x04", b"PK\x05\x06")
 _MEMBER: Final = ".npy"
+_MOST_SATURATED: Final = 0.5
+"""The share of values outside of a quantized input's range that is not remarked."""
 _RAW: Final = (".bin", ".raw")
 _TEXT: Final = (".txt", ".csv")
+_IMAGES: Final = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+_INPUTS: Final = (".npy", ".npz", *_RAW, *_TEXT, *_IMAGES)
+"""The suffixes of the files in a folder that are inputs."""
 
 
 def seed_of(args: argparse.Namespace) -> int | None:
@@ -56,7 +68,108 @@ def inputs_text(args: argparse.Namespace) -> str:
     """Return a description of the inputs that a command ran on: texts of --input, and the seed of random numbers."""
     seed = seed_of(args)
     random_text = f"random numbers, seed {seed}" if seed is not None else ""
-    return ", ".join(filter(None, [" and ".join(args.input), random_text]))
+    return ", ".join(filter(None, [" and ".join(" ".join(words_of(text)) for text in args.input), random_text]))
+
+
+def words_of(text: str) -> list[str]:
+    """Return the files, perhaps with names of inputs, that one --input has."""
+    return text.split(SEPARATOR)
+
+
+def input_sets(texts: Sequence[str], infos: Infos) -> list[list[str]]:
+    """Return the sets of inputs that the options --input give; a network runs once on each.
+
+    The result has texts for `read_inputs`. Several files of an input, or a folder with files, are for one run each. A
+    single file is for all runs. Files without a name are for the inputs that have no other files, in turns.
+
+    Raises:
+        InvalidArgumentError: inputs have different numbers of files, or a folder has none.
+    """
+    groups = [group for text in texts for group in _groups(words_of(text), infos)]
+    if all(len(group.paths) == 1 and not group.is_folder for group in groups):
+        return [[group.texts[0] for group in groups]]
+    named = {group.name for group in groups}
+    free = [name for name, info in infos.items() if name not in named and info.dtype is not DataType.OPTIONAL]
+    unnamed = [group for group in groups if group.name is None]
+    if len(unnamed) == 1:
+        groups = [*(group for group in groups if group.name is not None), *_in_turns(unnamed[0], free)]
+    return _zipped(groups)
+
+
+class _Group(NamedTuple):
+    """The files of one input, one for each run; the name is None for the next input without a file."""
+
+    name: str | None
+    paths: list[str]
+    is_folder: bool = False
+
+    @property
+    def texts(self) -> list[str]:
+        """The files as texts for `read_inputs`."""
+        return [path if self.name is None else f"{self.name}={path}" for path in self.paths]
+
+
+def _groups(words: Sequence[str], infos: Infos) -> list[_Group]:
+    """Return the groups of one --input; each word with the name of an input begins a group."""
+    groups: list[_Group] = []
+    for word in words:
+        name, path = _split(word, infos)
+        is_folder = os.path.isdir(path)
+        paths = _files_in(path) if is_folder else [path]
+        if name is None and groups:
+            groups[-1] = _Group(groups[-1].name, [*groups[-1].paths, *paths], groups[-1].is_folder or is_folder)
+        else:
+            groups.append(_Group(name, paths, is_folder))
+    return groups
+
+
+def _files_in(folder: str) -> list[str]:
+    """Return the files of inputs in a folder by name, numbers in names by value; other files are reported."""
+    names = sorted((name for name in os.listdir(folder) if not name.startswith(".")), key=_natural)
+    known = [name for name in names if Path(name).suffix.lower() in _INPUTS]
+    if not known:
+        raise InvalidArgumentError(f"{folder}: the folder has no files of inputs, such as .npy, .npz or images")
+    others = [name for name in names if name not in known]
+    if others:
+        _log.warning("%s: left out, as they are no inputs: %s", folder, ", ".join(others))
+    return [os.path.join(folder, name) for name in known]
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts x2.npy before x10.npy."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _in_turns(group: _Group, names: Sequence[str]) -> list[_Group]:
+    """Return the files without a name, divided among these inputs; files of several arrays are not divided."""
+    if len(names) < 2 or all(_first_bytes(path).startswith(_NPZ) for path in group.paths):
+        return [group]
+    if len(group.paths) % len(names):
+        raise InvalidArgumentError(
+            f"{counted(len(group.paths), 'file')} for {len(names)} inputs ({', '.join(names)}); expected a multiple of "
+            f"{len(names)}, or the names of the inputs"
+        )
+    return [_Group(name, group.paths[number :: len(names)]) for number, name in enumerate(names)]
+
+
+def _zipped(groups: Sequence[_Group]) -> list[list[str]]:
+    counts = {len(group.paths) for group in groups} - {1}
+    if len(counts) > 1:
+        described = ", ".join(f"{group.name or 'the unnamed input'} has {len(group.paths)}" for group in groups)
+        raise InvalidArgumentError(f"the inputs have different numbers of files: {described}")
+    count = max(counts, default=1)
+    columns = [group.texts * count if len(group.paths) == 1 else group.texts for group in groups]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def one_set(texts: Sequence[str], infos: Infos, command: str) -> list[str]:
+    """Return the only set of inputs; raise `InvalidArgumentError` if there are several."""
+    sets = input_sets(texts, infos)
+    if len(sets) > 1:
+        raise InvalidArgumentError(
+            f"{command} takes one set of inputs, but {len(sets)} are given; interposer run and trace take several"
+        )
+    return sets[0]
 
 
 def shape_hint(infos: Infos) -> str:
@@ -140,6 +253,7 @@ def read_inputs(
             if input_name in arrays:
                 raise InvalidArgumentError(f"{path}: input {input_name!r} is given already")
             arrays[input_name] = array
+            _remark(path, input_name, array, _held(infos[input_name]) if input_name in infos else None)
     _check_preprocessing(preprocessing, [path for _, path in named_paths])
     absent = [name for name in infos if name not in arrays]
     if seed is not None:
@@ -150,6 +264,24 @@ def read_inputs(
         message = "\n  - ".join(["no --input gives these inputs of the network:", *missing])
         raise InvalidArgumentError(f"{message}\ngive a file for each with --input NAME=FILE, or use --random")
     return arrays
+
+
+def _remark(path: str, name: str, array: Any, info: TensorInfo | None) -> None:
+    """Log a warning about values that are valid for an input, but that are probably not meant."""
+    if info is None or not info.is_tensor or not isinstance(array, np.ndarray) or not array.size:
+        return
+    takes_floats = info.dtype.numpy.kind == "f"
+    if array.dtype == np.uint8 and takes_floats:
+        _log.warning(
+            "%s has uint8 values for input %r %s; they become 0.0 to 255.0, and are not divided by 255",
+            path, name, info,
+        )  # fmt: skip
+    if array.dtype.kind != "f":
+        return
+    for test, title in ((np.isnan, "NaN"), (np.isinf, "infinite")):
+        count = int(np.count_nonzero(test(array)))
+        if count:
+            _log.warning("%s: %s of input %r are %s", path, f"{count:,} of {array.size:,} elements", name, title)
 
 
 def _check_preprocessing(preprocessing: Preprocessing, paths: Sequence[str]) -> None:
@@ -176,7 +308,8 @@ def named_inputs(args: argparse.Namespace, network: Network) -> dict[str, Any]:
     """
     infos = {layer.name: layer.output.known for layer in network.graph.inputs}
     preprocessing = Preprocessing(quantize=getattr(args, "quantize_inputs", False))
-    inputs = read_inputs(args.input, infos, preprocessing, seed_of(args))
+    texts = one_set(args.input, infos, args.command)
+    inputs = read_inputs(texts, infos, preprocessing, seed_of(args))
     input_arrays(infos, inputs)  # otherwise each backend would be reported to refuse the arrays
     return inputs
 
@@ -262,7 +395,22 @@ def _quantized(arrays: Mapping[str, Any], infos: Infos) -> dict[str, Any]:
         quantization = infos[name].quantization
         if quantization is not None and array.dtype.kind == "f":
             quantized[name] = quantize(array, quantization, infos[name].dtype)
+            _remark_saturated(name, array, quantized[name], infos[name])
     return quantized
+
+
+def _remark_saturated(name: str, array: Array, quantized: Array, info: TensorInfo) -> None:
+    """Log a warning if many values of a file are outside of the range of a quantized input."""
+    if info.quantization is None or not array.size:
+        return
+    error = np.abs(dequantize(quantized, info.quantization) - array)
+    count = int(np.count_nonzero(error > np.max(info.quantization.scale)))
+    if count > array.size * _MOST_SATURATED:
+        low, high = float(np.min(array)), float(np.max(array))
+        _log.warning(
+            "%s of input %r, which are %.4g to %.4g, are outside of the range of its quantization, and are saturated",
+            f"{count:,} of {array.size:,} values", name, low, high,
+        )  # fmt: skip
 
 
 def _held(info: TensorInfo) -> TensorInfo:
@@ -298,6 +446,9 @@ def _from_archive(name: str | None, path: str, infos: Infos, unnamed: list[str])
         return {name: arrays[name]}
     if len(arrays) == 1:
         [(member_name, array)] = arrays.items()
+        if member_name not in infos:
+            target = name or next(iter(unnamed), None)
+            _log.warning("%s has no array %r; its only array, %r, is used for this input", path, target, member_name)
         return {name or (member_name if member_name in infos else _next(unnamed, path, infos)): array}
     if name is not None:
         raise InvalidArgumentError(f"{path}: there is no array {name!r} (there are: {', '.join(arrays) or 'none'})")

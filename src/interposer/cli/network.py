@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from interposer.cli.arguments.shared import Number
+from interposer.cli.parsing import SEPARATOR
 from interposer.cli.progress import progress_line
 from interposer.cli.running import Running, runtime_with_threads
 from interposer.cli.streams import printable
@@ -75,8 +76,9 @@ def sources_of(args: argparse.Namespace) -> Iterator[str]:
     if getattr(args, "sign_key", None) is not None:
         yield args.sign_key
     for text in getattr(args, "input", []):
-        yield text
-        yield text.partition("=")[2]
+        for word in text.split(SEPARATOR):
+            yield word
+            yield word.partition("=")[2]
     with suppress(InterposerError):
         yield from map(str, files_of_weights(args.network))
 

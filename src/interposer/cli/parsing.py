@@ -16,10 +16,24 @@ from typing import Any, Final, NoReturn
 from interposer.cli.streams import LEVELS
 from interposer.core.errors import did_you_mean
 
-__all__ = ["GLOBAL_FLAGS", "LEVEL_OPTION", "Parser", "add_global_arguments", "command_parser", "flags_of", "parsed"]
+__all__ = [
+    "GLOBAL_FLAGS",
+    "LEVEL_OPTION",
+    "LIST_OPTION",
+    "SEPARATOR",
+    "Parser",
+    "add_global_arguments",
+    "command_parser",
+    "flags_of",
+    "parsed",
+]
 
 GLOBAL_FLAGS: Final = ("--debug", "--no-settings")
 LEVEL_OPTION: Final = "--log-level"
+LIST_OPTION: Final = "--input"
+"""The option that can be followed by several values."""
+SEPARATOR: Final = "\0"
+"""The character between the values of `LIST_OPTION`, which no path can contain."""
 _LATE: Final = re.compile(r"\{(formats|readers|writers)\}")
 _WIDTH: Final = 100
 """The most characters of a line that explains an argument after an error."""
@@ -143,13 +157,54 @@ def parsed(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
     _refuse_files_like_options(words, parser)
     _refuse_unknown_options(words, parser)
     try:
-        args, unknown = parser.parse_known_args(list(words))
+        args, unknown = parser.parse_known_args(_with_lists(words, parser))
     except argparse.ArgumentError as error:
         action = parser.action_named(error.argument_name)
         parser.refuse(str(error), [] if action is None else [action])
     if unknown:
         _refuse_unknown(unknown[0], parser)
     return args
+
+
+def _with_lists(words: Sequence[str], parser: Parser) -> list[str]:
+    """Return the words with the files that follow ``--input FILE`` as part of its value, divided by `SEPARATOR`.
+
+    The last of them are left to arguments without an option that have no words elsewhere, such as the network.
+    """
+    action = parser.action_named(LIST_OPTION)
+    if action is None:
+        return list(words)
+    grouped = _grouped(words, parser, action)
+    free = sum(len(group) for is_list, group in grouped if not is_list and not group[0].startswith("-"))
+    needed = sum(positional.nargs is None for positional in parser._get_positional_actions()) - free
+    for number, (is_list, group) in reversed(list(enumerate(grouped))):
+        while is_list and needed > 0 and len(group) > 2:
+            grouped.insert(number + 1, (False, [group.pop()]))
+            needed -= 1
+    return [word for is_list, group in grouped for word in (_as_one(group) if is_list else group)]
+
+
+def _as_one(group: Sequence[str]) -> list[str]:
+    return [group[0], SEPARATOR.join(group[1:])] if len(group) > 2 else list(group)
+
+
+def _grouped(words: Sequence[str], parser: Parser, list_action: argparse.Action) -> list[tuple[bool, list[str]]]:
+    """Return options with their values, and other words alone; True marks the option that takes a list."""
+    groups: list[tuple[bool, list[str]]] = []
+    is_value = False
+    for number, word in enumerate(words):
+        if word == "--":
+            return [*groups, *((False, [rest]) for rest in words[number:])]
+        if word.startswith("-") and word != "-":
+            action = parser.action_named(word)
+            groups.append((action is list_action, [word]))
+            is_value = action is not None and action.nargs != 0
+        elif groups and (is_value or groups[-1][0]):
+            groups[-1][1].append(word)
+            is_value = False
+        else:
+            groups.append((False, [word]))
+    return groups
 
 
 def _refuse_unknown_options(words: Sequence[str], parser: Parser) -> None:

@@ -6,6 +6,7 @@ import argparse
 import statistics
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from interposer.cli import interrupts
 from interposer.cli.arguments.run import configure
-from interposer.cli.inputs import inputs_text, read_inputs, seed_of, sized_inputs
+from interposer.cli.inputs import input_sets, inputs_text, read_inputs, seed_of, sized_inputs
 from interposer.cli.labels import Labels, check_count, read_labels
 from interposer.cli.network import names_of, open_model, report_absent, sources_of
 from interposer.cli.outputs import Ranked, check_suffix, check_writable, figures, flat, has_classes, save, top
+from interposer.cli.progress import Progress, progress_line
 from interposer.cli.running import running
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.core.errors import InvalidArgumentError, did_you_mean
@@ -40,30 +43,91 @@ def execute(args: argparse.Namespace) -> int:
         _check_output(args.output, names)
         if args.save is not None:
             check_suffix("--save", args.save, len(names))
-        preprocessing = Preprocessing(
-            DataLayout[args.layout] if args.layout else None, args.mean, args.std, args.quantize_inputs
-        )
-        inputs = read_inputs(args.input, model.inputs, preprocessing, seed_of(args), sized_inputs(model))
-        outputs, times = _timed(model, inputs, names, args.repeat, args.concurrent)
+        sets = _sets(args, model)
+        outputs, times = _timed(model, sets, names, args.repeat, args.concurrent)
         if args.dequantize_outputs:
-            outputs = {name: _dequantized(model, name, value) for name, value in outputs.items()}
-        intermediates = _intermediates(model, inputs) if args.save_intermediates is not None else {}
+            outputs = [{name: _dequantized(model, name, value) for name, value in of_set.items()} for of_set in outputs]
+        intermediates = _intermediates(model, sets[0].arrays()) if args.save_intermediates is not None else {}
         report_absent(model)
-        summary = _result(args, model, outputs, labels, times)
-    if args.save is not None:
-        save(args.save, flat(outputs))
+        results = [_result(args, model, of_set, labels, times) for of_set in outputs]
+    _save(args, outputs, intermediates)
+    if args.json:
+        write_json(_facts(args, sets, results))
+    else:
+        _print_all(args, sets, results)
+    return int(_is_late(results[0], args.threshold))
+
+
+class _Set:
+    """The inputs of one run: the texts of --input, whose files are read when they are needed.
+
+    The arrays of the only set stay in memory. Those of several sets are read for each run.
+    """
+
+    def __init__(self, texts: Sequence[str], read: Callable[[Sequence[str]], dict[str, Any]], stays: bool) -> None:
+        self.title = " ".join(texts)
+        self._texts, self._read = texts, read
+        self._arrays = read(texts) if stays else None
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the arrays by the names of the inputs."""
+        return self._read(self._texts) if self._arrays is None else self._arrays
+
+
+def _sets(args: argparse.Namespace, model: Model) -> list[_Set]:
+    """Return the sets of inputs; raise `InvalidArgumentError` for options that need one set, if there are several."""
+    layout = DataLayout[args.layout] if args.layout else None
+    preprocessing = Preprocessing(layout, args.mean, args.std, args.quantize_inputs)
+    sized = sized_inputs(model)
+
+    def read(texts: Sequence[str]) -> dict[str, Any]:
+        return read_inputs(texts, model.inputs, preprocessing, seed_of(args), sized)
+
+    found = input_sets(args.input, model.inputs)
+    if len(found) > 1 and args.save_intermediates is not None:
+        raise InvalidArgumentError(f"--save-intermediates takes one set of inputs, but {len(found)} are given")
+    return [_Set(texts, read, stays=len(found) == 1) for texts in found]
+
+
+def _save(args: argparse.Namespace, outputs: Sequence[dict[str, Any]], intermediates: dict[str, Any]) -> None:
+    """Write the outputs of each set of inputs, those of several sets to files with the number of the set."""
+    if args.save is not None and len(outputs) == 1:
+        save(args.save, flat(outputs[0]))
+    elif args.save is not None:
+        path = Path(args.save)
+        for number, of_set in enumerate(outputs):
+            save(str(path.with_name(f"{path.stem}-{number}{path.suffix}")), flat(of_set))
     if args.save_intermediates is not None:
         save(args.save_intermediates, flat(intermediates), "--save-intermediates")
-    has_random_inputs = seed_of(args) is not None
-    if args.json:
-        write_json(summary.to_dict() | ({"inputs": inputs_text(args)} if has_random_inputs else {}))
-        return int(_is_late(summary, args.threshold))
-    _print(summary)
-    if has_random_inputs:
+
+
+def _facts(args: argparse.Namespace, sets: Sequence[_Set], results: Sequence[_Result]) -> dict[str, Any]:
+    """Return the result as JSON-compatible data; that of several sets of inputs has a list with an entry for each."""
+    inputs = {} if seed_of(args) is None else {"inputs": inputs_text(args)}
+    facts = results[0].to_dict()
+    if len(sets) == 1:
+        return facts | inputs
+    of_sets = [
+        {"inputs": of_set.title, "top": [ranked.to_dict() for ranked in result.top], "outputs": result.outputs}
+        for of_set, result in zip(sets, results, strict=True)
+    ]
+    del facts["top"], facts["outputs"]
+    return {"sets": of_sets, **facts, **inputs}
+
+
+def _print_all(args: argparse.Namespace, sets: Sequence[_Set], results: Sequence[_Result]) -> None:
+    for of_set, result in zip(sets, results, strict=True):
+        if len(sets) > 1:
+            say(f"{of_set.title}:")
+        show(_classes(result.top) if result.top else _outputs(result.outputs))
+        if len(sets) > 1:
+            print()
+    say(_where(results[0].placement, len(results[0].optimized.copies)))
+    print(_time(results[0]))
+    if seed_of(args) is not None:
         say(f"inputs: {inputs_text(args)}")
-    if _is_late(summary, args.threshold):
-        say(f"the median of {summary.median:.3g} ms is above the threshold of {args.threshold:g} ms")
-    return int(_is_late(summary, args.threshold))
+    if _is_late(results[0], args.threshold):
+        say(f"the median of {results[0].median:.3g} ms is above the threshold of {args.threshold:g} ms")
 
 
 def _is_late(result: _Result, threshold: float | None) -> bool:
@@ -122,40 +186,57 @@ class _Times:
 
 
 def _timed(
-    model: Model, inputs: dict[str, Any], names: list[str], repeat: int, concurrent: int
-) -> tuple[dict[str, Any], _Times]:
-    """Run the model `repeat` times in each of `concurrent` threads, and return the outputs by name, and the times.
+    model: Model, sets: Sequence[_Set], names: list[str], repeat: int, concurrent: int
+) -> tuple[list[dict[str, Any]], _Times]:
+    """Run the model `repeat` times on each set of inputs in each of `concurrent` threads.
 
-    `names` are the values to compute. Runs before these do the one-time setup, which is not timed. The outputs are
-    those of the last run of one thread.
+    The result has the outputs of each set by name, and the times. `names` are the values to compute. Runs before these
+    do the one-time setup, which is not timed. The outputs are those of the last runs of one thread.
     """
     extra_names = None if names == list(model.outputs) else names
-    if (
-        repeat * concurrent > 1
-        or extra_names is not None
-        or not all(info.is_concrete for info in model.inputs.values())
-    ):
-        model.run(inputs)
-    if extra_names is not None:
-        model.run(inputs, extra_names)
-
-    def work(_: int = 0) -> tuple[Any, list[float]]:
-        times = []
-        for _ in range(repeat):
-            start = time.perf_counter()
-            outputs = model.run(inputs, extra_names)
-            times.append((time.perf_counter() - start) * 1e3)
-        return outputs, times
-
+    _warm_up(model, sets, extra_names, repeat * concurrent > 1 or len(sets) > 1)
     start_time = time.perf_counter()
-    if concurrent == 1:
-        thread_results = [work()]
-    else:
-        with ThreadPoolExecutor(concurrent) as pool:
-            thread_results = list(pool.map(work, range(concurrent)))
+    with progress_line() as progress:
+
+        def work(thread: int = 0) -> tuple[list[Any], list[float]]:
+            return _runs(model, sets, extra_names, repeat, progress if thread == 0 else None)
+
+        if concurrent == 1:
+            thread_results = [work()]
+        else:
+            with ThreadPoolExecutor(concurrent) as pool:
+                thread_results = list(pool.map(work, range(concurrent)))
     milliseconds = [milliseconds_of_run for _, times in thread_results for milliseconds_of_run in times]
     times = _Times(milliseconds, concurrent, time.perf_counter() - start_time)
-    return dict(zip(names, thread_results[0][0], strict=True)), times
+    return [dict(zip(names, outputs, strict=True)) for outputs in thread_results[0][0]], times
+
+
+def _warm_up(model: Model, sets: Sequence[_Set], extra_names: list[str] | None, runs_often: bool) -> None:
+    """Make the runs that are not timed, as they set up what later runs use."""
+    is_open = not all(info.is_concrete for info in model.inputs.values())
+    if runs_often or extra_names is not None or is_open:
+        model.run(sets[0].arrays())
+    if extra_names is not None:
+        model.run(sets[0].arrays(), extra_names)
+
+
+def _runs(
+    model: Model, sets: Sequence[_Set], extra_names: list[str] | None, repeat: int, progress: Progress | None
+) -> tuple[list[Any], list[float]]:
+    """Return the outputs for each set of inputs, and the milliseconds of all runs in this thread."""
+    outputs: list[Any] = [None] * len(sets)
+    times: list[float] = []
+    for _ in range(repeat):
+        for number, of_set in enumerate(sets):
+            if interrupts.happened():  # which only the main thread notices otherwise
+                raise KeyboardInterrupt
+            if progress is not None:
+                progress("running", len(times), repeat * len(sets))
+            inputs = of_set.arrays()
+            start = time.perf_counter()
+            outputs[number] = model.run(inputs, extra_names)
+            times.append((time.perf_counter() - start) * 1e3)
+    return outputs, times
 
 
 def _dequantized(model: Model, name: str, output: Any) -> Any:
@@ -237,12 +318,6 @@ def _why_no_classes(model: Model, arrays: dict[str, Array]) -> str:
         return f"--labels needs one output; choose it with --output ({', '.join(arrays)})"
     [(name, array)] = arrays.items()
     return f"--labels needs a vector of classes, but output {name!r} is {_info(model, name, array)}"
-
-
-def _print(result: _Result) -> None:
-    show(_classes(result.top) if result.top else _outputs(result.outputs))
-    say(_where(result.placement, len(result.optimized.copies)))
-    print(_time(result))
 
 
 def _where(placement: dict[str, int], copies: int) -> str:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from interposer.cli.arguments.trace import configure
-from interposer.cli.inputs import inputs_text, read_inputs, seed_of, sized_inputs
+from interposer.cli.inputs import input_sets, inputs_text, read_inputs, seed_of, sized_inputs
 from interposer.cli.network import open_model, report_absent, sources_of
 from interposer.cli.outputs import check_writable
 from interposer.cli.progress import progress_line
@@ -58,15 +58,19 @@ def _recorded(args: argparse.Namespace, setup: Running, profile: Profile) -> Exp
         model = open_model(args, setup, plan)
     with model, progress_line() as progress:
         preprocessing = Preprocessing(quantize=args.quantize_inputs)
-        inputs = read_inputs(args.input, model.inputs, preprocessing, seed_of(args), sized_inputs(model))
+        sized = sized_inputs(model)
+        sets = [
+            read_inputs(texts, model.inputs, preprocessing, seed_of(args), sized)
+            for texts in input_sets(args.input, model.inputs)
+        ]
         if not model.is_prepared:
             with profile:
-                _prepare(model, inputs)
-        model.run(inputs)
+                _prepare(model, sets[0])
+        model.run(sets[0])
         with profile:
             for number in range(args.runs):
                 progress("recording runs", number, args.runs)
-                model.run(inputs)
+                model.run(sets[number % len(sets)])
         report_absent(model)
         return model.explain()
 

@@ -22,4 +22,4 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the command-line arguments of `interposer completion`."""
     parser.epilog = _HELP
     parser.add_argument("shell", choices=SHELLS, help="the shell that reads the script")
-    parser.add_argument("typed", nargs="*", default=[], help=argparse.SUPPRESS)
+    parser.add_argument("typed", nargs=argparse.REMAINDER, default=[], help=argparse.SUPPRESS)
