@@ -22,4 +22,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the command-line arguments of `interposer completion`."""
     parser.epilog = _HELP
     parser.add_argument("shell", choices=SHELLS, help="the shell that reads the script")
-    parser.add_argument("typed", nargs=argparse.REMAINDER, default=[], help=argparse.SUPPRESS)
+    typed = parser.add_argument("typed", nargs=argparse.REMAINDER, default=[], help=argparse.SUPPRESS)
+    typed.required = False  # so that an error names the shell alone
