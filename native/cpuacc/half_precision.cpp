@@ -39,7 +39,7 @@ Node cast_node(const Graph& graph, int from, int to) {
 /// a large one of its result, or a wider result may show the rounding.
 bool reads_rounded(const Graph& graph, const Node& node) {
   for (const char* type : {"Comparison", "ArgMinMax", "TopK", "GridSample", "RoiAlign", "NonMaxSuppression", "NonZero",
-                           "Hardmax", "MaxPoolingWithIndices", "DetectionPostProcess"})
+                           "Hardmax", "MaxPoolingWithIndices", "DetectionPostProcess", "DeformableConvolution2d"})
     if (node.type == type) return true;
   if (node.type == "Cast") return !is_half(graph.out(node));
   if (node.type == "Activation") {

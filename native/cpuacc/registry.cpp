@@ -18,6 +18,7 @@ Family elementwise_q8_family();
 Family col2im_family();
 Family conv_f32_family();
 Family conv_q8_family();
+Family deformable_family();
 Family depthwise_f32_family();
 Family depthwise_q8_family();
 Family detection_family();
@@ -119,6 +120,7 @@ const Make kFamilies[] = {
     blocks_family,
     fills_family,
     filters_family,
+    deformable_family,
     detection_family,
     windows_family,
     layouts_family,  // its pass is the last one
