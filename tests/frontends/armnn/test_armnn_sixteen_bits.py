@@ -15,6 +15,7 @@ pytest.importorskip("flatbuffers", reason="the package flatbuffers, which builds
 
 from tests.frontends.armnn.build import Table, const, encode, info, one_layer
 
+pytestmark = pytest.mark.needs_cpuref
 STEP = 2.0**-12
 
 

@@ -35,8 +35,11 @@ def refusal(case):
     return caught.value.message
 
 
+@pytest.mark.needs_cpuref
 @pytest.mark.parametrize("backends", [["CpuRef"], ["CpuAcc", "CpuRef"]], ids=" ".join)
-def test_an_lstm_gives_the_numbers_that_onnx_runtime_gave(backends):
+def test_an_lstm_gives_the_numbers_that_onnx_runtime_gave(backends, request):
+    if "CpuAcc" in backends:
+        request.getfixturevalue("cpuacc")
     case = all_operands()
     results = ip.load(case.file(), backends=backends).run(case.feeds())
     for result, expected in zip(results, (OUTPUT, HIDDEN_STATE, CELL_STATE), strict=True):
