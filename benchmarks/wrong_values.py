@@ -2,7 +2,7 @@
 
 `interposer serve` has a model that looks up rows of a table and multiplies them. A client sends good requests at a
 fixed rate, in every second leg together with some whose index is beyond the table. The times begin when a request is
-due, so that a server that falls behind is noticed.
+due, so the times of a server that is too slow grow.
 """
 
 from __future__ import annotations

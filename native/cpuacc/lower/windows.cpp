@@ -32,7 +32,7 @@ struct Along {
   }
 };
 
-/// Depth, height and width; images of fewer axes have extents of 1.
+/// Depth, height and width; images of fewer axes have sizes of 1 in front.
 using Window = std::array<Along, 3>;
 
 Window window_of(const Graph& graph, const Node& node) {
@@ -64,7 +64,7 @@ struct Greatest {
   std::array<int64_t, 3> numbers;  // the step of the indices along each axis
   int32_t dtype;
 
-  /// One row of places: the cells are tried in order, so the first of equal elements is kept.
+  /// One row of places: the cells are tried in order, so the first of equal elements is chosen.
   template <class T>
   void row(const T* plane, int64_t first_number, int64_t d, int64_t h, T* best, int64_t* indices) const {
     const Along &depth = window[0], &height = window[1], &width = window[2];
