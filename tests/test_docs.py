@@ -103,6 +103,16 @@ def test_links_lead_somewhere(page):
             assert not anchor or anchor in anchors(there), target
 
 
+REPEATED = (r"(\d+ of) (?:the )?(\d+) builtin operators", r"more than (\d+,000) (?:conformance )?cases")
+
+
+@pytest.mark.parametrize("figure", REPEATED)
+def test_a_figure_is_the_same_on_every_page(figure):
+    found = {page.name: hit for page in PAGES for hit in re.findall(figure, page.read_text(encoding="utf-8"))}
+    assert found
+    assert len(set(found.values())) == 1, found
+
+
 def test_every_page_is_in_the_index():
     index = (ROOT / "docs/pages.md").read_text(encoding="utf-8")
     pages = [page for page in (ROOT / "docs").glob("*.md") if page.name not in {"README.md", "pages.md"}]

@@ -8,6 +8,7 @@ page `SOURCE` lists the folders of the source.
 
 from __future__ import annotations
 
+import json
 import os
 import posixpath
 import re
@@ -21,6 +22,10 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools import notebooks  # noqa: E402
+
 ALWAYS: Final = ("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE")
 """Files outside docs/ that the navigation names."""
 SOURCE: Final = "SOURCE.md"
@@ -84,7 +89,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             seen.add(path)
             content = page_of(path)
             files.append(File.generated(config, site_path(path), content=content))
-            waiting += outside_links(path, content) if path.endswith(".md") else ()
+            waiting += outside_links(path, content) if path.endswith((".md", ".ipynb")) else ()
     return files
 
 
@@ -174,7 +179,8 @@ def repository_path(src_uri: str) -> str:
 def page_of(path: str) -> str:
     """Return the text of the page for a path outside docs/.
 
-    Markdown and plain copies are as in the file, others are a block of code. A folder without README.md is a list.
+    Markdown and plain copies are as in the file, and a notebook has its outputs. Others are a block of code. A folder
+    without README.md is a list.
     """
     if path == SOURCE:
         return source_page()
@@ -183,6 +189,8 @@ def page_of(path: str) -> str:
     text = (ROOT / path).read_text(encoding="utf-8")
     if not path.startswith(AS_PAGES) or path.endswith(".md"):
         return text
+    if path.endswith(".ipynb"):
+        return notebooks.as_markdown(json.loads(text))
     language = LANGUAGES.get(posixpath.splitext(path)[1], "text")
     return f"{UNSEARCHED}# {path}\n\n````{language}\n{text.rstrip()}\n````\n"
 

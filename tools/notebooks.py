@@ -109,6 +109,28 @@ def _lines(text: str) -> list[str]:
     return text.splitlines(keepends=True)
 
 
+def as_markdown(notebook: Notebook) -> str:
+    """Return a notebook as Markdown: its texts, and its code in blocks with the outputs below them."""
+    return "\n\n".join(part for cell in notebook["cells"] for part in _markdown_parts(cell)) + "\n"
+
+
+def _markdown_parts(cell: dict[str, Any]) -> Iterator[str]:
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        yield source
+        return
+    yield f"```python\n{source}\n```"
+    for output in cell["outputs"]:
+        data = output.get("data", {})
+        if "image/png" in data:
+            yield f"![the output of the cell](data:image/png;base64,{data['image/png'].strip()})"
+        elif "text/html" in data:
+            yield "".join(data["text/html"])
+        else:
+            text = data.get("text/plain") or output.get("text") or [f"{output['ename']}: {output['evalue']}"]
+            yield f"```text\n{''.join(text).rstrip()}\n```"
+
+
 def text_of(notebook: Notebook) -> str:
     """Return a notebook as the text of its file."""
     return json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

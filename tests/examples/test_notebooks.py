@@ -53,6 +53,12 @@ def test_an_error_without_its_tag_ends_the_run():
         notebooks.run_cells(notebook)
 
 
+def test_a_notebook_as_markdown_has_its_code_and_its_outputs():
+    markdown = notebooks.as_markdown(notebooks.run_cells(json.loads(json.dumps(MIXED))))
+    assert markdown.startswith("# Numbers\n\n```python\nx = 2\nprint('twice')\nx + x\n```\n\n```text\ntwice\n```")
+    assert markdown.endswith("```text\nZeroDivisionError: division by zero\n```\n")
+
+
 def test_outputs_that_vary_are_not_compared():
     cell = {"source": ["1"], "metadata": {"tags": ["varies"]}, "outputs": [{"output_type": "stream", "text": ["1"]}]}
     assert notebooks.compared({"cells": [cell]}) == [(["1"], [])]
