@@ -197,6 +197,7 @@ void lower_switch(const Node& node, Builder& builder) {
 
 struct Hardest {
   SearchColumns search;
+  const MoveKernels* moves;
   Around at;
   int64_t from_item, item;
   char one[8], zero[8];
@@ -213,7 +214,7 @@ struct Hardest {
   void one_slice(const char* in, char* out) const {
     constexpr int64_t kPiece = 256;
     int32_t found[kPiece];
-    for (int64_t n = 0; n < at.extent * at.inner; ++n) std::memcpy(out + n * item, zero, size_t(item));
+    moves->fill(out, zero, item, at.extent * at.inner);
     for (int64_t first = 0; first < at.inner; first += kPiece) {
       const int64_t last = std::min(first + kPiece, at.inner);
       search({in, at.extent, at.inner, first, last}, {false, false}, found);
@@ -239,6 +240,7 @@ void lower_hardmax(const Node& node, Builder& builder) {
   if (in.elements() == 0) return;
   auto state = std::make_shared<Hardest>();
   state->search = select_kernels_for(builder.settings.isa).search(in.dtype);
+  state->moves = &move_kernels_for(builder.settings.isa);
   state->at = around(in.shape, axis_of(node.integer("axis", -1), in.rank()));
   state->from_item = int64_t(ipr::item_size(in.dtype)), state->item = int64_t(ipr::item_size(out.dtype));
   encode(0, out, state->zero);

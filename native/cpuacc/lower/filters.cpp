@@ -64,13 +64,19 @@ struct NonZeros {
     for (int64_t n = 0; n < count; ++n) found += T(in[n] & mask) != expected;
     int64_t* out = reinterpret_cast<int64_t*>(result_of(step, run, known, {int64_t(shape.size()), found}));
     if (!out) return;
-    for (int64_t n = 0; n < count; ++n)
-      if (T(in[n] & mask) != expected) write_place(n, found, out++);
+    const int64_t length = shape.back();
+    for (int64_t first = 0; first < count; first += length)
+      for (int64_t n = 0; n < length; ++n) {
+        if (T(in[first + n] & mask) == expected) continue;
+        write_row(first / length, found, out);
+        out[int64_t(shape.size() - 1) * found] = n;
+        ++out;
+      }
   }
 
-  /// Write the index along each axis, `step` elements from one to the next.
-  void write_place(int64_t n, int64_t step, int64_t* out) const {
-    for (size_t axis = shape.size(); axis-- > 0; n /= shape[axis]) out[int64_t(axis) * step] = n % shape[axis];
+  /// Write the index along each axis but the last one, `step` elements from one to the next.
+  void write_row(int64_t row, int64_t step, int64_t* out) const {
+    for (size_t axis = shape.size() - 1; axis-- > 0; row /= shape[axis]) out[int64_t(axis) * step] = row % shape[axis];
   }
 
   static void run(const Step& step, const Run& run, int, int) {

@@ -170,27 +170,37 @@ struct Norms {
   float from_scale, to_scale;
   int64_t from_zero, to_zero;
 
-  double power(double x) const {
-    const double size = std::fabs(x);
-    return p == 1 ? size : p == 2 ? size * size : std::pow(size, double(p));
+  /// Add powers of a line of elements to sums.
+  template <class Element>
+  void add_line(const Element& element, int64_t line, double* sums) const {
+    const int64_t count = window[2].extent;
+    if (p == 2)
+      for (int64_t x = 0; x < count; ++x) sums[x] += element(line + x) * element(line + x);
+    else if (p == 1)
+      for (int64_t x = 0; x < count; ++x) sums[x] += std::fabs(element(line + x));
+    else
+      for (int64_t x = 0; x < count; ++x) sums[x] += std::pow(std::fabs(element(line + x)), double(p));
   }
+
   double root(double x) const { return p == 1 ? x : p == 2 ? std::sqrt(x) : std::pow(x, 1.0 / double(p)); }
 
+  /// One row of places: the lines under the window are added first, then the cells along the width. The sums of the
+  /// lines lie behind those of the places.
   template <class Element>
   void row(const Element& element, int64_t d, int64_t h, double* sums) const {
     const Along &depth = window[0], &height = window[1], &width = window[2];
+    double* lines = sums + width.places;
     std::fill_n(sums, width.places, 0.0);
+    std::fill_n(lines, width.extent, 0.0);
     for (int64_t kd = 0; kd < depth.size; ++kd)
       for (int64_t kh = 0; kh < height.size; ++kh) {
         const int64_t z = depth.position(d, kd), y = height.position(h, kh);
-        if (!depth.has(z) || !height.has(y)) continue;
-        const int64_t line = (z * height.extent + y) * width.extent;
-        for (int64_t kw = 0; kw < width.size; ++kw) {
-          const Range places = width.places_of(kw);
-          for (int64_t place = places.first; place < places.last; ++place)
-            sums[place] += power(element(line + width.position(place, kw)));
-        }
+        if (depth.has(z) && height.has(y)) add_line(element, (z * height.extent + y) * width.extent, lines);
       }
+    for (int64_t kw = 0; kw < width.size; ++kw) {
+      const Range places = width.places_of(kw);
+      for (int64_t place = places.first; place < places.last; ++place) sums[place] += lines[width.position(place, kw)];
+    }
   }
 
   template <class T>
@@ -250,7 +260,7 @@ void lower_norms(const Node& node, Builder& builder) {
   step.name = label(node);
   step.fn = &Norms::run;
   step.max_parts = parts_for(builder.settings, double(out.elements() * product(window, &Along::size)));
-  step.scratch_per_part = uint64_t(window[2].places) * sizeof(double);
+  step.scratch_per_part = uint64_t(window[2].places + window[2].extent) * sizeof(double);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(state);
