@@ -25,7 +25,8 @@ and `weights` run networks of one layer. `generation` lets a decoder generate to
 `formats` runs classifiers as files of TensorFlow and Caffe, and `arm-nn` runs models through the interface of PyArmNN.
 `quantization` compares networks that several quantizers have made with the float networks. `saved` loads saved networks
 beside model files and the cache, `sharing` measures the memory of several processes with one file, `serving` sends
-requests to servers, and `torch` runs programs of PyTorch. These suites have separate options.
+requests to servers, `wrong-values` sends a server requests that it must refuse beside good ones, and `torch` runs
+programs of PyTorch. These suites have separate options.
 `compare` compares figures with recorded ones.
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default that of the environment variable
