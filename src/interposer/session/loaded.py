@@ -206,14 +206,19 @@ class LoadedVariants:
             return
         try:
             arrays = inputs()
-            with self.lock:
-                variant = self.by_key.get(self.blueprint.key(arrays)) or self.current
+            variant = self._variant_of(arrays)
             refusal = variant and refused_value(variant.optimized.divided(), arrays, self.states.snapshot)
         except Exception as failure:
             _log.debug("the values of a failed run cannot be checked: %s", failure)
             return
         if refusal is not None:
             raise refusal from error
+
+    def _variant_of(self, arrays: Mapping[str, Array]) -> Variant | None:
+        """Return the variant for the shapes and values of these inputs, which may be unloaded; None if it is gone."""
+        with self.lock:
+            key, current = self.blueprint.key(arrays), self.current
+            return self.by_key.get(key) or (current if current is not None and current.key == key else None)
 
     def is_replaced(
         self, error: ExecutionError | LoadError | UnknownNetworkError, events_before: int, failed: set[str]
