@@ -55,7 +55,41 @@ def files(tmp_path_factory):
     (folder / "notes.txt").write_text("notes\n")
     (folder / "folder").mkdir()
     os.mkfifo(folder / "pipe.onnx")
+    Path(networks.splitter(folder)).rename(folder / "two.onnx")
+    (folder / "whole.tflite").unlink()
+    write_inputs(folder)
+    write_foreign_models(folder)
     return folder
+
+
+def write_inputs(folder):
+    """Write files of inputs, most of which do not fit."""
+    np.savez(folder / "two.npz", a=np.ones((1, 3), np.float32), z=np.ones((2, 3), np.float32))
+    np.save(folder / "text.npy", np.array(["a", "b"]))
+    np.save(folder / "object.npy", np.array([{1: 2}], dtype=object), allow_pickle=True)
+    np.save(folder / "complex.npy", np.ones((1, 4), np.complex64))
+    (folder / "cut.npz").write_bytes((folder / "two.npz").read_bytes()[:50])
+    (folder / "cut.npy").write_bytes((folder / "x.npy").read_bytes()[:90])
+    (folder / "five.txt").write_text("1 2 3 4 5\n")
+    (folder / "words.txt").write_text("1 2 three 4\n")
+    (folder / "six.raw").write_bytes(bytes(6))
+    (folder / "plan.json").write_text('{"layers": 3}')
+
+
+def write_foreign_models(folder):
+    """Write the beginnings of models of other programs."""
+    (folder / "model.xml").write_text("<?xml version='1.0'?><net name='a'></net>")
+    (folder / "page.html").write_text("<!DOCTYPE html><html></html>")
+    (folder / "model.gguf").write_bytes(b"GGUF\3\0\0\0" + bytes(64))
+    (folder / "model.json").write_text('{"a": 1}')
+    (folder / "model.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(60))
+    (folder / "model.pkl").write_bytes(b"\x80\x04\x95" + bytes(40))
+    (folder / "model.safetensors").write_bytes((8).to_bytes(8, "little") + b'{"a":{}}' + bytes(8))
+    (folder / "model.engine").write_bytes(b"ptrt" + bytes(60))
+    (folder / "model.mlpackage").mkdir()
+    (folder / "hf").mkdir()
+    (folder / "hf" / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "hf" / "model.safetensors").write_bytes(bytes(9))
 
 
 def said(text: str) -> str:

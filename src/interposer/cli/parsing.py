@@ -160,7 +160,8 @@ def parsed(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
         args, unknown = parser.parse_known_args(_with_lists(words, parser))
     except argparse.ArgumentError as error:
         action = parser.action_named(error.argument_name)
-        parser.refuse(str(error), [] if action is None else [action])
+        message = re.sub("ignored explicit argument (.*)", r"it takes no value, but \1 was given", str(error))
+        parser.refuse(message, [] if action is None else [action])
     if unknown:
         _refuse_unknown(unknown[0], parser)
     return args
