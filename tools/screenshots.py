@@ -1,7 +1,8 @@
 """Draw the pictures of the front page, and take screenshots of the documentation to look at.
 
-    python tools/screenshots.py pictures          # writes docs/assets/explain*.png and docs/assets/clip_text.html
-    python tools/screenshots.py pages FOLDER      # README.md and pages of build/site, on a desk and on a phone
+    python tools/screenshots.py pictures             # writes docs/assets/clip_text.html and docs/assets/explain*.png
+    python tools/screenshots.py pictures --stored    # draws the page that is there, without measuring
+    python tools/screenshots.py pages FOLDER         # README.md and pages of build/site, on a desk and on a phone
 
 `pictures` measures the text encoder of CLIP from `benchmarks/networks` on OpenVINO and CpuAcc, and shows a layer that
 OpenVINO refuses. It needs Chromium, onnx, OpenVINO and Pillow. `pages` needs Chromium, the extra `docs`, and a site
@@ -28,6 +29,8 @@ REFUSED: Final = "ArgMax_130"
 PICTURE: Final = {"width": 1200, "height": 640, "scale": 2}
 COLORS: Final = 128
 """Colors in a picture. More make the file larger, and no difference to the eye."""
+BORDER: Final = {False: "#d0d7de", True: "#3d444d"}
+"""The color of the border of a picture, by whether the picture is dark."""
 SECONDS: Final = 5.0
 TRIES: Final = 5
 """How often the network is measured. The quickest measurement is shown, as other programs disturb the others."""
@@ -35,7 +38,7 @@ SIZES: Final = {
     "desk": {"width": 1440, "height": 900},
     "phone": {"width": 390, "height": 844, "phone": True, "scale": 2},
 }
-PAGES: Final = ("index.html", "explaining.html", "tutorial.html", "models.html", "api/model.html")
+PAGES: Final = ("index.html", "first-hour.html", "explaining.html", "models.html", "api/model.html")
 LOADED: Final = "document.readyState === 'complete'"
 
 
@@ -68,26 +71,28 @@ def explain(page: Path) -> None:
         page.write_text(quickest.to_html(), encoding="utf-8")
 
 
-def pictures() -> None:
-    """Write the page of the explanation, and its pictures in light and in dark colors."""
+def pictures(stored: bool) -> None:
+    """Write the page of the explanation, unless it is `stored`, and its pictures in light and in dark colors."""
     page = ASSETS / f"{NETWORK}.html"
-    explain(page)
+    if not stored:
+        explain(page)
     with browsing() as browser:
         for name, dark in (("explain", False), ("explain-dark", True)):
             opened = browser.open(page, dark=dark, **PICTURE)
             opened.click(f'g.node[data-name="{REFUSED}"]')
             opened.evaluate("document.activeElement.blur()")
             opened.settle()
-            save(opened, ASSETS / f"{name}.png")
+            save(opened, ASSETS / f"{name}.png", BORDER[dark])
             opened.close()
 
 
-def save(page: Any, path: Path) -> None:
-    """Store a picture of a page with few colors."""
-    from PIL import Image  # noqa: PLC0415 - only for the pictures
+def save(page: Any, path: Path, border: str) -> None:
+    """Store a picture of a page with few colors, and with a border, as its background is that of the text around it."""
+    from PIL import Image, ImageDraw  # noqa: PLC0415 - only for the pictures
 
     with tempfile.TemporaryDirectory() as folder:
         picture = Image.open(io.BytesIO(page.screenshot(Path(folder) / "picture.png"))).convert("RGB")
+    ImageDraw.Draw(picture).rectangle((0, 0, picture.width - 1, picture.height - 1), outline=border, width=2)
     picture.quantize(COLORS, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"{path.relative_to(ROOT)}: {picture.width} x {picture.height}, {path.stat().st_size / 1024:.0f} KiB")
 
@@ -108,6 +113,7 @@ def pages(folder: Path) -> None:
                     wide = opened.evaluate("document.documentElement.scrollWidth - innerWidth")
                     if wide > 0:
                         print(f"{label} is {wide} pixels wider than the {size}")
+                    opened.evaluate("localStorage.clear()")  # the site stores whether it is dark
                     opened.close()
 
 
@@ -133,11 +139,12 @@ def main() -> None:
     """Do what the first argument asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("pictures", help="write the pictures of the front page")
+    drawing = commands.add_parser("pictures", help="write the pictures of the front page")
+    drawing.add_argument("--stored", action="store_true", help="draw the stored page, without measuring")
     commands.add_parser("pages", help="write screenshots of the documentation").add_argument("folder", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "pictures":
-        pictures()
+        pictures(arguments.stored)
     else:
         pages(arguments.folder)
 
