@@ -31,7 +31,10 @@ class ForeignName(NamedTuple):
 
 @cache
 def foreign_names() -> tuple[ForeignName, ...]:
-    """Return the names of all operators in the other formats, ordered like the registry of operators."""
+    """Return a name for each operator of ONNX, TFLite, NNAPI and Arm NN that has a counterpart here.
+
+    They are in the order of `registered_ops()`.
+    """
     return tuple(name for op in registered_ops().values() for name in _names_of(op))
 
 

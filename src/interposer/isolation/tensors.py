@@ -68,10 +68,10 @@ class SharedMemory(MemoryManager):
 
     @property
     def users(self) -> Users:
-        """The steps that run on these tensors; raises `BackendError` if their network was deleted."""
+        """The steps that run on these tensors; raises `BackendError` if their network was unloaded."""
         steps = None if self._users is None else self._users()
         if steps is None:
-            raise BackendError("the tensors of a network are used that is gone")
+            raise BackendError("the tensors belong to a network that was unloaded; load it again")
         return steps
 
     def new_handle(self, info: TensorInfo) -> SharedHandle:

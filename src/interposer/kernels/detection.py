@@ -1,4 +1,7 @@
-"""Kernels of the detection operators; they compute in float32 (float64 for float64 inputs) and round once."""
+"""Kernels of the detection operators. They compute in float32, and in float64 for float64 inputs.
+
+`DetectionPostProcess` decodes boxes in float64, and rounds centers and sizes before it adds them.
+"""
 
 from __future__ import annotations
 

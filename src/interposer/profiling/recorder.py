@@ -514,7 +514,7 @@ class RunTrace:
         return end
 
     def fail(self, network: TracedNetwork, error: BaseException) -> None:
-        """Add the instant at which the run fails: the last one of the times of its chain, or now."""
+        """Add the instant at which the run fails: the end of the last layer that ran, or now if none has run."""
         failure_time = self.times[-1] if len(self.times) > 1 else perf_counter_ns()
         self.fields += (_failed(network, error), failure_time, None, get_ident())
 

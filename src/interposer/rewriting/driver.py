@@ -246,7 +246,10 @@ class _Maker:
             VerificationError: the replacement is missing or has another info than `old`.
         """
         if new is None:
-            raise VerificationError([f"no stand-in for {old!r}"], after=self._title())
+            raise VerificationError(
+                [f"it removed the layer of value {old.name!r} ({old.info}), which is used, and gave no other value"],
+                after=self._title(),
+            )
         value = new if isinstance(new, Value) else self._root(new, old)
         if not _same(value.info, old.known):
             raise VerificationError([f"{old.name}, {old.info}, would become {value.info}"], after=self._title())

@@ -81,8 +81,8 @@ def tree_ensemble(node: Node) -> Value:
         nodes = _with_members(nodes, node.tensor_array("membership_values").reshape(-1))
     weights, aggregation = node.tensor_array("leaf_weights").reshape(-1), node.integer("aggregate_function", 1)
     transform = node.integer("post_transform", 0)
-    if not 0 <= transform < len(TRANSFORMS) or not 0 <= aggregation < len(TreeAggregation):
-        raise ParseError(f"its post_transform is {transform} and its aggregate_function {aggregation}")
+    _check_choice("post_transform", transform, len(TRANSFORMS))
+    _check_choice("aggregate_function", aggregation, len(TreeAggregation))
     op = TreeEnsemble(
         roots=integers(node, "tree_roots"),
         **nodes.attributes(),
@@ -93,6 +93,11 @@ def tree_ensemble(node: Node) -> Value:
         aggregation=TreeAggregation(aggregation),
     )
     return transformed(node, node.result(op, node.value(0)), TRANSFORMS[transform])
+
+
+def _check_choice(attribute: str, given: int, count: int) -> None:
+    if not 0 <= given < count:
+        raise ParseError(f"its {attribute} is {given}; expected 0 to {count - 1}")
 
 
 def _branches(node: Node, side: str) -> Array:

@@ -309,7 +309,9 @@ def _unrolled(node: Node, arguments: list[Result], once: Once) -> Absent | list[
 
 def _tensor(result: Result) -> Value:
     if not isinstance(result, Value):
-        raise ParseError("it carries something that is no tensor")
+        raise ParseError(
+            f"it carries a {type(result).__name__} from one iteration to the next; only tensors can be carried"
+        )
     return result
 
 

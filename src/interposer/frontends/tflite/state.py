@@ -165,7 +165,7 @@ class ImportState(Importer):
         return self._handles.get(index)
 
     def give_handle(self, index: int, name: str) -> None:
-        """Let tensor `index` be a handle of a variable or table."""
+        """Record that tensor `index` is a handle of the variable or the table `name`."""
         self._handles[index] = name
 
     def read_variable(self, name: str) -> Value:

@@ -188,13 +188,19 @@ def _checked_tree(text: Any) -> Any:
     try:
         version, tree = json.loads(text)
     except (ValueError, TypeError) as error:
-        raise DamagedFileError("a tree of inputs or outputs is wrong") from error
+        raise DamagedFileError(
+            f"a specification of inputs or outputs (TreeSpec) is {text[:60]!r}; expected JSON with a version and a "
+            "tree; export the program again"
+        ) from error
     return json.dumps([version, _plain_tree(tree)])
 
 
 def _plain_tree(tree: Any) -> Any:
     if not isinstance(tree, dict) or not isinstance(tree.get("children_spec"), list):
-        raise DamagedFileError("a tree of inputs or outputs is wrong")
+        raise DamagedFileError(
+            f"a specification of inputs or outputs (TreeSpec) has {str(tree)[:60]!r}; expected a node with a list "
+            "children_spec; export the program again"
+        )
     children = [_plain_tree(child) for child in tree["children_spec"]]
     kind, context = tree.get("type"), tree.get("context")
     _check_context(context)

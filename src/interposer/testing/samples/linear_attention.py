@@ -43,7 +43,7 @@ def rules() -> Iterator[Sample]:
 
 @samples(LinearAttention)
 def worked() -> Iterator[Sample]:
-    """Yield a worked LinearAttention example whose state is a single number."""
+    """Yield worked LinearAttention examples whose state is a single number, with each kind of gate and with a past."""
     ones, values = of([[[1], [1], [1]]]), of([[[2], [3], [4]]])
     half = of([[[0.5], [0.5], [0.5]]])
     op = LinearAttention(1, 1, scale=1.0)

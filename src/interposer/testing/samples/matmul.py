@@ -90,7 +90,7 @@ def _quantized(transpose: bool, dtype: DataType, bias: DataType | None, per_axis
 
 @samples(FullyConnected)
 def worked_fully_connected() -> Iterator[Sample]:
-    """Yield a worked FullyConnected example with two rows, a matrix of three columns, and a bias."""
+    """Yield a worked FullyConnected example with two rows, three outputs and a bias, in both layouts of weights."""
     rows, matrix, bias = of([[1, 2], [3, 4]]), [[1, 0, -1], [2, 1, 0]], of([10, 20, 30], constant=True)
     expected = [f32([[15, 22, 29], [21, 24, 27]])]
     yield Sample(FullyConnected(), [rows, of(matrix, constant=True), bias], name="worked", expected=expected)
@@ -165,7 +165,10 @@ def transposed_matmul() -> Iterator[Sample]:
 
 @samples(BatchMatMul)
 def worked_matmul() -> Iterator[Sample]:
-    """Yield a worked BatchMatMul example: a matrix times its adjugate is the determinant times the identity matrix."""
+    """Yield worked BatchMatMul examples: a product, a product with the adjugate, and one with `x` transposed.
+
+    A matrix times its adjugate is the determinant times the identity matrix.
+    """
     a, b = of([[1, 2], [3, 4]]), of([[5, 6], [7, 8]])
     yield Sample(BatchMatMul(), [a, b], name="worked", expected=[f32([[19, 22], [43, 50]])])
     determinants = [f32([[-2, 0], [0, -2]])]

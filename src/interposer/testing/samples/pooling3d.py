@@ -52,7 +52,7 @@ def pooling3d() -> Iterator[Sample]:
 
 @samples(Pooling3d)
 def worked() -> Iterator[Sample]:
-    """Yield a worked Pooling3d example: the eight cells of a cube."""
+    """Yield a worked Pooling3d example for each algorithm: the window is the eight cells of a cube."""
     cells = of(np.array([1, 2, 3, 4, 5, 6, 7, 9.0]).reshape(1, 1, 2, 2, 2))
     roots = {PoolingAlgorithm.MAX: 9, PoolingAlgorithm.AVERAGE: 37 / 8, PoolingAlgorithm.L2: np.sqrt(221 / 8)}
     for algorithm, value in roots.items():

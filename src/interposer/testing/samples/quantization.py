@@ -124,7 +124,10 @@ def requantize() -> Iterator[Sample]:
 
 @samples(Quantize)
 def worked_quantize() -> Iterator[Sample]:
-    """Yield a worked Quantize example with numbers halfway between two steps and numbers out of range."""
+    """Yield a worked Quantize example for each of two rounding methods.
+
+    The numbers are halfway between two steps, or out of range.
+    """
     x = of([0, 0.25, 0.75, -0.25, 100, -100, np.inf])
     info = TensorInfo((7,), UINT8, Quantization(0.5, 10))
     expected = [u8([10, 11, 12, 9, 210, 0, 255])]

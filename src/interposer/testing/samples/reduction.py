@@ -171,7 +171,7 @@ def arg_min_max() -> Iterator[Sample]:
 
 @samples(ArgMinMax)
 def worked_arg_min_max() -> Iterator[Sample]:
-    """Yield a worked ArgMinMax example with equal elements, of which the first or the last is selected."""
+    """Yield worked ArgMinMax examples for rows with equal elements: both functions, the first and the last index."""
     input_rows = of([[2, 1, 1], [3, 3, 1]])
     for function, last_index, expected in (
         (MIN, False, [1, 2]),

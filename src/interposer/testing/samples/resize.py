@@ -60,7 +60,7 @@ def types() -> Iterator[Sample]:
 
 @samples(Resize)
 def worked() -> Iterator[Sample]:
-    """Yield a worked Resize example: a row of two pixels resized to four, by every coordinate convention."""
+    """Yield worked Resize examples: two pixels resized to four, by each method and each coordinate convention."""
     row = of(f32([0, 3]).reshape(1, 1, 2, 1))
     for method, convention, expected in [
         (NEAREST, "corners", [0, 0, 3, 3]),

@@ -41,7 +41,10 @@ class _Serializer:
         tensors = (tensor for step in self._steps for tensor in _stored(step))
         size = sum(tensor.array.nbytes + 64 for tensor in tensors if tensor.array is not None)
         if size > LARGEST:
-            raise InvalidArgumentError(f"the constants have {size:,} bytes, and an Arm NN file less than 2 GiB")
+            raise InvalidArgumentError(
+                f"the constants have {size:,} bytes, and an Arm NN file must have less than 2 GiB; "
+                "ONNX files can have more (interposer.writers.onnx)"
+            )
         self._tables = Tables(FORMAT, size)
         self._places = {
             output: (number, slot)

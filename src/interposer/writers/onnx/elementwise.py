@@ -47,7 +47,7 @@ _OF_TRUTHS: Final = {**_BITWISE, B.MAXIMUM: "Or", B.MINIMUM: "And"}
 def _divisor(draft: Draft, b: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return an integer divisor with its zeros replaced by 1, and a boolean mask of the zeros.
 
-    The mask is None if there are none. Where it is true, callers return 0 for the division.
+    The mask is None if `b` is a constant without zeros. Where the mask is true, callers return 0 for the division.
     """
     if b.array is not None and b.array.all():
         return b, None

@@ -38,7 +38,7 @@ class _Serializer:
         size = sum(_stored_bytes(array) + 64 for array in arrays)
         if size > LARGEST:
             raise InvalidArgumentError(
-                f"the constants have {size:,} bytes, and a TFLite file less than 2 GiB; "
+                f"the constants have {size:,} bytes, and a TFLite file must have less than 2 GiB; "
                 "ONNX files can have more (interposer.writers.onnx)"
             )
         self._tables = Tables(FORMAT, size)

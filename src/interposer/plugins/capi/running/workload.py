@@ -313,7 +313,9 @@ class RunTables:
             raise self._problem
         for index, handle in enumerate(handles):
             if index not in self._written and not handle.info.is_concrete:
-                raise BackendContractError(f"execute gave output {index}, {handle.info}, no shape by `resize`")
+                raise BackendContractError(
+                    f"execute did not give output {index}, {handle.info}, a shape: call `resize` for it"
+                )
         self._outputs.finish(self._written)
 
     def _resized(self, _: Any, output: int, shape: int | None, rank: int) -> int:
