@@ -60,6 +60,8 @@ def _support() -> list[Planted]:
              "^with an unknown option it refuses layers that it accepts without the option"),
             ("The error about an unknown option does not name it", wrong.NamesNoOption, options,
              "^it refuses an unknown option without naming it: there is a wrong option"),
+            ("A kernel declares no data types, so that it accepts all", wrong.TakesEveryType, "claims/types",
+             "^Addition: it takes .*float4_e2m1fn.*, which no sample has, so that no check tries them; declare"),
             ("A capability that is True or False is a text", wrong.OddCapabilities, "description/capabilities",
              "^the capability 'DynamicShapes' is 'yes'; expected True or False"),
         )

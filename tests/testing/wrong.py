@@ -218,6 +218,19 @@ class WritesFarBeyondItsOutputs(Right):
 # --- what it says -----------------------------------------------------------------------------------------------------
 
 
+class TakesEveryType(Right):
+    """Has a kernel without data types, which therefore takes all of them."""
+
+    id: ClassVar = "TakesEveryType"
+    kernels: ClassVar = KernelTable()
+
+
+@TakesEveryType.kernels(Addition)
+def add_anything(op: Addition, a: Array, b: Array) -> Array:
+    """Add arrays of any type."""
+    return np.asarray(np.add(a, b))
+
+
 class Answering(Right):
     """Answers as `verdicts` says."""
 

@@ -11,14 +11,15 @@ from typing import Final
 import numpy as np
 
 from interposer.core.errors import InvalidValueError
-from interposer.core.types import FLOATS, QUANTIZABLE, Array, TensorInfo
+from interposer.core.types import QUANTIZABLE, Array, DataType, TensorInfo
 from interposer.kernels.operand_values import check_range
-from interposer.kernels.real import store
+from interposer.kernels.real import WIDE_FLOATS, store
 from interposer.kernels.table import KernelInfo
 from interposer.ops.detection import NmsKernel
 
 __all__ = [
     "REALS",
+    "REALS_OF_FEW_BITS",
     "Lower",
     "best_boxes",
     "check_boxes",
@@ -32,7 +33,8 @@ __all__ = [
     "take_greedily",
 ]
 
-REALS: Final = FLOATS | QUANTIZABLE
+REALS: Final = WIDE_FLOATS | QUANTIZABLE
+REALS_OF_FEW_BITS: Final = WIDE_FLOATS | {DataType.INT8, DataType.UINT8}
 
 Lower = Callable[[Array, Array], Array]
 """A function of indices of boxes and their overlaps with a selected box; returns which boxes are dropped.

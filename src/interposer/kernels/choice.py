@@ -6,6 +6,7 @@ import numpy as np
 
 from interposer.core.types import ANY_TYPE, STORED_FLOATS, Array, DataType
 from interposer.kernels.philox import stream, uniform64
+from interposer.kernels.real import WIDE_FLOATS
 from interposer.kernels.reference import kernel
 from interposer.ops.choice import RandomMultinomial, TopK
 
@@ -28,7 +29,7 @@ def top_k(op: TopK, x: Array) -> tuple[Array, Array]:
     return np.moveaxis(values, -1, op.axis), np.moveaxis(indices, -1, op.axis)
 
 
-@kernel(RandomMultinomial)
+@kernel(RandomMultinomial, dtypes={"logits": WIDE_FLOATS})
 def random_multinomial(op: RandomMultinomial, logits: Array, seeds: Array | None) -> Array:
     """Compute `RandomMultinomial`: uniform random numbers are looked up in the cumulative probabilities of each row.
 

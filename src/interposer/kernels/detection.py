@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from interposer.core.room import check_room
-from interposer.core.types import FLOATS, Array
+from interposer.core.types import Array, DataType
 from interposer.kernels.boxes import (
     REALS,
+    REALS_OF_FEW_BITS,
     best_boxes,
     check_boxes,
     check_images,
@@ -25,7 +26,7 @@ from interposer.kernels.boxes import (
 )
 from interposer.kernels.layout import to_nhwc
 from interposer.kernels.operand_values import checked_count
-from interposer.kernels.real import real
+from interposer.kernels.real import WIDE_FLOATS, real
 from interposer.kernels.reference import kernel
 from interposer.kernels.suppression import Suppression
 from interposer.kernels.table import KernelInfo
@@ -47,7 +48,7 @@ __all__: list[str] = []
 # --- detections relative to anchors -----------------------------------------------------------------------------------
 
 
-@kernel(DetectionPostProcess, dtypes=REALS, when=reals_only)
+@kernel(DetectionPostProcess, dtypes={"box_encodings": REALS_OF_FEW_BITS, "*": REALS}, when=reals_only)
 def detection_post_process(
     op: DetectionPostProcess, encodings: Array, scores: Array, anchors: Array, *, info: KernelInfo
 ) -> tuple[Array, ...]:
@@ -126,7 +127,7 @@ class _Detections:
 # --- suppression ------------------------------------------------------------------------------------------------------
 
 
-@kernel(NonMaxSuppression, dtypes=FLOATS)
+@kernel(NonMaxSuppression, dtypes=WIDE_FLOATS)
 def non_max_suppression(op: NonMaxSuppression, boxes: Array, scores: Array, *, info: KernelInfo) -> Array:
     """Compute `NonMaxSuppression`; return the (image, class, box) indices of the selected boxes, (K, 3).
 
@@ -182,7 +183,7 @@ def _candidates(op: NonMaxSuppression, scores: Array) -> Array:
 # --- detections relative to prior boxes -------------------------------------------------------------------------------
 
 
-@kernel(DetectionOutput, dtypes=FLOATS)
+@kernel(DetectionOutput, dtypes=WIDE_FLOATS)
 def detection_output(
     op: DetectionOutput, locations: Array, confidences: Array, priors: Array, *, info: KernelInfo
 ) -> Array:
@@ -238,7 +239,7 @@ def _selected(op: DetectionOutput, boxes: Array, scores: Array) -> list[int]:
     return best_boxes(boxes, scores, candidates, len(candidates), op.nms_threshold)
 
 
-@kernel(BoxWithNmsLimit, dtypes=REALS, when=reals_only)
+@kernel(BoxWithNmsLimit, dtypes={"scores": REALS_OF_FEW_BITS, "*": REALS}, when=reals_only)
 def box_with_nms_limit(
     op: BoxWithNmsLimit, scores: Array, boxes: Array, batches: Array, *, info: KernelInfo
 ) -> tuple[Array, ...]:
@@ -281,7 +282,7 @@ def _best_pairs(op: BoxWithNmsLimit, scores: Array, boxes: Array, rows: Array) -
 # --- proposals --------------------------------------------------------------------------------------------------------
 
 
-@kernel(AxisAlignedBboxTransform, dtypes=REALS, when=reals_only)
+@kernel(AxisAlignedBboxTransform, dtypes={"boxes": WIDE_FLOATS | {DataType.UINT16}, "*": REALS}, when=reals_only)
 def axis_aligned_bbox_transform(
     op: AxisAlignedBboxTransform, boxes: Array, deltas: Array, batches: Array, image_info: Array, *, info: KernelInfo
 ) -> Array:
@@ -292,7 +293,7 @@ def axis_aligned_bbox_transform(
     return stored(transformed.reshape(deltas.shape), info.output)
 
 
-@kernel(GenerateProposals, dtypes=REALS, when=reals_only)
+@kernel(GenerateProposals, dtypes={"scores": REALS_OF_FEW_BITS, "*": REALS}, when=reals_only)
 def generate_proposals(
     op: GenerateProposals, scores: Array, deltas: Array, anchors: Array, image_info: Array, *, info: KernelInfo
 ) -> tuple[Array, ...]:

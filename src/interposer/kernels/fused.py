@@ -7,15 +7,16 @@ from typing import Final
 
 import numpy as np
 
-from interposer.core.types import ANY_TYPE, STORED_FLOATS, Array, DataType
-from interposer.kernels.real import real, store
+from interposer.core.types import Array, DataType
+from interposer.kernels.accumulation import EIGHT_BITS
+from interposer.kernels.real import WIDE_FLOATS, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.fused import Fused
 
 __all__: list[str] = []
 
-NUMBERS: Final = ANY_TYPE - STORED_FLOATS - {DataType.BOOL, DataType.STRING}
+PLAIN: Final = WIDE_FLOATS | {DataType.INT32}
 
 
 def _all_or_none_quantized(_: object, info: KernelInfo) -> str | None:
@@ -25,7 +26,8 @@ def _all_or_none_quantized(_: object, info: KernelInfo) -> str | None:
     return "some of the tensors are quantized; takes all or none"
 
 
-@kernel(Fused, dtypes=NUMBERS, when=_all_or_none_quantized)
+@kernel(Fused, dtypes=PLAIN, quantized=False, when=_all_or_none_quantized)
+@kernel(Fused, dtypes=EIGHT_BITS, quantized=True, when=_all_or_none_quantized)
 def add_mul_add(
     op: Fused, a: Array, b: Array, multiplier: Array, addend: Array, *, info: KernelInfo, out: Array | Sequence[Array]
 ) -> None:  # fmt: skip

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interposer.core.types import Array
+from interposer.core.types import Array, DataType
 from interposer.kernels.dynamic_range import rounded_rows
 from interposer.kernels.integer_lstm import INTEGER_RULES, INTEGER_TYPES, IntegerLstm, tanh_only
 from interposer.kernels.recurrent import (
     FUSED,
+    INPUT,
     Function,
     Reals,
     converted,
@@ -192,7 +193,7 @@ def _bounded(x: Array, bound: float) -> Array:
     return np.clip(x, -bound, bound) if bound > 0 else x
 
 
-@kernel(Lstm, when=real_valued)
+@kernel(Lstm, dtypes={"input": INPUT["input"] | {DataType.INT16}}, when=real_valued)
 def lstm(op: Lstm, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
     """Compute `Lstm` as a sequence of one step; the first result, the scratch tensor, receives the gates."""
     operands = reals(arrays, info, prepared)
@@ -218,7 +219,7 @@ def unidirectional_sequence_lstm_of_integers(
     return time_first(outputs, op.time_major), output, cell
 
 
-@kernel(UnidirectionalSequenceLstm, when=real_valued)
+@kernel(UnidirectionalSequenceLstm, dtypes=INPUT, when=real_valued)
 def unidirectional_sequence_lstm(
     op: UnidirectionalSequenceLstm,
     *arrays: Array | None,
@@ -233,7 +234,7 @@ def unidirectional_sequence_lstm(
     store_all((time_first(outcome.outputs, op.time_major), outcome.output, outcome.cell), info, out)
 
 
-@kernel(BidirectionalSequenceLstm, when=real_valued)
+@kernel(BidirectionalSequenceLstm, dtypes=INPUT, when=real_valued)
 def bidirectional_sequence_lstm(
     op: BidirectionalSequenceLstm,
     *arrays: Array | None,

@@ -7,13 +7,15 @@ from typing import Final
 
 import numpy as np
 
-from interposer.core.types import Array, TensorInfo
+from interposer.core.types import FLOATS, Array, TensorInfo
 from interposer.kernels.fixedpoint import dequantize, quantize, round_half_away
 from interposer.kernels.table import KernelInfo
 from interposer.ops.quantization import Requantization
 
-__all__ = ["all_quantized", "precisely", "real", "store"]
+__all__ = ["WIDE_FLOATS", "all_quantized", "precisely", "real", "store"]
 
+WIDE_FLOATS: Final = frozenset(dtype for dtype in FLOATS if dtype.bits >= 16)
+"""The floats of 16 bits and more; smaller ones are the types of weights and of products, not of whole algorithms."""
 _ROUNDINGS: Final[Mapping[Requantization, Callable[[Array], Array]]] = {
     Requantization.FIXED_POINT: round_half_away,
     Requantization.HALF_TO_EVEN: np.rint,

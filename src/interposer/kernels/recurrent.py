@@ -24,13 +24,14 @@ from interposer.kernels.fixedpoint import (
     quantize_multiplier,
 )
 from interposer.kernels.quantized_functions import quantized_bounds
-from interposer.kernels.real import precisely, real, store
+from interposer.kernels.real import WIDE_FLOATS, precisely, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.recurrent import BidirectionalSequenceRnn, FusedActivation, Rnn, Svdf, UnidirectionalSequenceRnn
 
 __all__ = [
     "FUSED",
+    "INPUT",
     "Function",
     "Reals",
     "converted",
@@ -65,6 +66,9 @@ _BOUNDS: Final = {
     FusedActivation.RELU_N1_TO_1: (-1.0, 1.0),
     FusedActivation.RELU6: (0.0, 6.0),
 }
+
+INPUT: Final = {"input": WIDE_FLOATS | {DataType.INT8}}
+"""The types of the inputs of recurrent layers that are computed in floats."""
 
 
 def real_valued(op: Op, info: KernelInfo) -> str | None:
@@ -192,7 +196,7 @@ class _Cell(NamedTuple):
         return outputs, state
 
 
-@kernel(Rnn, when=real_valued)
+@kernel(Rnn, dtypes=INPUT, when=real_valued)
 def rnn(op: Rnn, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
     """Compute `Rnn` as a sequence of one step."""
     operands = reals(arrays, info, prepared)
@@ -202,7 +206,7 @@ def rnn(op: Rnn, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...]
     store_all((state, outputs[0]), info, out)
 
 
-@kernel(UnidirectionalSequenceRnn, when=real_valued)
+@kernel(UnidirectionalSequenceRnn, dtypes=INPUT, when=real_valued)
 def unidirectional_sequence_rnn(
     op: UnidirectionalSequenceRnn,
     *arrays: Array | None,
@@ -248,7 +252,7 @@ def joined(forward: Array, backward: Array, time_major: bool, merge_outputs: boo
     return [np.concatenate(ordered, axis=-1)] if merge_outputs else ordered
 
 
-@kernel(BidirectionalSequenceRnn, when=real_valued)
+@kernel(BidirectionalSequenceRnn, dtypes=INPUT, when=real_valued)
 def bidirectional_sequence_rnn(
     op: BidirectionalSequenceRnn,
     *arrays: Array | None,
@@ -323,7 +327,7 @@ def svdf_of_integers(
     return next_state(memory), np.clip(scaled, *quantized_bounds(*_BOUNDS[op.activation_func], output))
 
 
-@kernel(Svdf, when=real_valued)
+@kernel(Svdf, dtypes=INPUT, when=real_valued)
 def svdf(op: Svdf, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
     """Compute `Svdf` on floats; the new projection is written to the free last position of each filter's memory.
 

@@ -11,6 +11,7 @@ from interposer.core.types import Array
 from interposer.kernels.activation import FUNCTIONS
 from interposer.kernels.operand_values import check_range
 from interposer.kernels.recurrent import (
+    INPUT,
     Function,
     Reals,
     converted,
@@ -189,7 +190,7 @@ def _layer(
     return output if op.time_major else output.transpose(2, 0, 1, 3), *ends
 
 
-@kernel(RnnSequence, when=real_valued)
+@kernel(RnnSequence, dtypes=INPUT, when=real_valued)
 def rnn_sequence(
     op: RnnSequence, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None
 ) -> None:
@@ -199,7 +200,7 @@ def rnn_sequence(
     store_all(_layer(op, operands, stored["hidden_state"], lambda weights: _rnn(op, weights)), info, out)
 
 
-@kernel(GruSequence, when=real_valued)
+@kernel(GruSequence, dtypes=INPUT, when=real_valued)
 def gru_sequence(
     op: GruSequence, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None
 ) -> None:
@@ -209,7 +210,7 @@ def gru_sequence(
     store_all(_layer(op, operands, stored["hidden_state"], lambda weights: _gru(op, weights)), info, out)
 
 
-@kernel(LstmSequence, when=real_valued)
+@kernel(LstmSequence, dtypes=INPUT, when=real_valued)
 def lstm_sequence(
     op: LstmSequence, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None
 ) -> None:

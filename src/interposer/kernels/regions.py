@@ -9,7 +9,7 @@ import numpy as np
 
 from interposer.core.errors import InvalidValueError
 from interposer.core.types import Array, DataType
-from interposer.kernels.boxes import REALS, check_boxes, check_images, reals_only, stored
+from interposer.kernels.boxes import REALS, REALS_OF_FEW_BITS, check_boxes, check_images, reals_only, stored
 from interposer.kernels.fixedpoint import round_half_away
 from interposer.kernels.layout import from_nhwc, to_nhwc
 from interposer.kernels.real import real
@@ -90,7 +90,7 @@ def _samples(
     return _Samples(low, np.minimum(low + 1, axis_size - 1), clipped - low, is_inside)
 
 
-@kernel(RoiAlign, dtypes=REALS, when=reals_only)
+@kernel(RoiAlign, dtypes={"input": REALS_OF_FEW_BITS, "*": REALS}, when=reals_only)
 def roi_align(op: RoiAlign, x: Array, regions: Array, batches: Array, *, info: KernelInfo) -> Array:
     """Compute `RoiAlign` in float64: the mean over a grid of interpolated samples is taken along both axes in turn."""
     images = to_nhwc(real(x, info.at(0)), op.data_layout)
@@ -134,7 +134,7 @@ def _largest(image: Array, row_samples: _Samples, column_samples: _Samples) -> A
     return np.where(np.isinf(maxima), 0, maxima)
 
 
-@kernel(RoiPooling, dtypes=REALS, when=reals_only)
+@kernel(RoiPooling, dtypes={"input": REALS_OF_FEW_BITS, "*": REALS}, when=reals_only)
 def roi_pooling(op: RoiPooling, x: Array, regions: Array, batches: Array, *, info: KernelInfo) -> Array:
     """Compute `RoiPooling` on quantized values, which are rescaled at the end if the quantizations differ."""
     images = to_nhwc(x, op.data_layout)
@@ -164,7 +164,7 @@ def _bins(start: float, end: float, bins: int, size: int) -> list[tuple[int, sli
     return [(index, slice(*bounds)) for index, bounds in ranges if bounds[0] < bounds[1]]
 
 
-@kernel(HeatmapMaxKeypoint, dtypes=REALS, when=reals_only)
+@kernel(HeatmapMaxKeypoint, dtypes={"heatmaps": REALS_OF_FEW_BITS, "*": REALS}, when=reals_only)
 def heatmap_max_keypoint(
     op: HeatmapMaxKeypoint, heatmaps: Array, boxes: Array, *, info: KernelInfo
 ) -> tuple[Array, Array]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from interposer.core.room import check_room
-from interposer.core.types import Array
+from interposer.core.types import INTEGERS, Array
 from interposer.kernels.elementwise import NUMBERS
 from interposer.kernels.operand_values import check_range, refuse_value
-from interposer.kernels.real import all_quantized, real, store
+from interposer.kernels.real import WIDE_FLOATS, all_quantized, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.sequence import CumProd, CumSum, Range, ReverseSequence, range_length
@@ -54,7 +54,7 @@ def reverse_sequence(op: ReverseSequence, x: Array, lengths: Array) -> Array:
     return np.moveaxis(sequences[np.arange(samples)[:, np.newaxis], sources], (0, 1), axes)
 
 
-@kernel(Range, dtypes=NUMBERS, quantized=False)
+@kernel(Range, dtypes=NUMBERS & (WIDE_FLOATS | INTEGERS), quantized=False)
 def number_range(op: Range, start: Array, limit: Array, delta: Array) -> Array:
     """Compute `Range` in 64 bits, and round every number once."""
     if not delta.any():

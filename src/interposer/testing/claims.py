@@ -33,19 +33,22 @@ from interposer.runtime.loaded import LoadedNetwork
 from interposer.testing.bench import Bench, can_be_shaped, view_of
 from interposer.testing.contents import Contents, rubbish
 from interposer.testing.contracts import on_backend
+from interposer.testing.known_samples import samples_of
 from interposer.testing.oracle import reference_outputs
 from interposer.testing.outcome import Skipped
 from interposer.testing.progress import note
 from interposer.testing.sample import Sample
 from interposer.testing.tolerances import same
+from interposer.testing.untried_types import untried_kinds
 
 __all__: list[str] = []
 
 _PER_OPERATOR: Final = 2
+_ATTRIBUTES: Final = 8
 _GAP: Final = 2
 
 
-@on_backend("strided", "in-place", "dynamic-shapes", "keeps-constants", "non-constant-weights")
+@on_backend("strided", "in-place", "dynamic-shapes", "keeps-constants", "non-constant-weights", "types")
 def claims(bench: Bench, variant: str) -> Iterator[str]:
     """Yield an error for every claim of the backend that does not hold.
 
@@ -53,7 +56,8 @@ def claims(bench: Bench, variant: str) -> Iterator[str]:
     shares the memory of an input. A backend with DynamicShapes must accept layers with unknown dimensions, and run them
     on several sizes. Constants that compiled subgraphs do not list in `constants` are overwritten after loading. A
     backend with NonConstWeights must accept weights that the caller provides. A backend without any of these claims
-    passes.
+    passes. Every data type that the backend accepts for an operator must be the type of a sample, as no other check
+    tries it.
     """
     yield from _CHECKS[variant](bench)
 
@@ -581,10 +585,32 @@ def _on_other_weights(bench: Bench, sample: Sample) -> Iterator[str]:
         yield f"{claim}: {error}"
 
 
+def _types(bench: Bench) -> Iterator[str]:
+    """Yield an error for each operator that the backend accepts with types that no sample has."""
+    for op in dict.fromkeys(type(sample.op) for sample in bench.taken if any(sample.inputs)):
+        note(f"asking which types it takes for {op.op_name()}")
+        accepted = [sample for sample in bench.samples_of(op) if bench.takes(sample)]
+        others = [sample for sample in samples_of(op) if sample not in accepted]
+        untried = untried_kinds([*accepted, *others], lambda sample: _is_accepted(bench, sample), _ATTRIBUTES)
+        if untried:
+            yield (
+                f"{op.op_name()}: it takes {', '.join(untried)}, which no sample has, so that no check tries them; "
+                "declare the types of the kernel (dtypes=...), or add samples of these types"
+            )
+
+
+def _is_accepted(bench: Bench, sample: Sample) -> bool:
+    try:
+        return bench.takes_all(sample.network()[0].graph)
+    except Exception:  # the operator does not allow such tensors
+        return False
+
+
 _CHECKS: Final[dict[str, Callable[[Bench], Iterator[str]]]] = {
     "strided": _strided,
     "in-place": _in_place,
     "dynamic-shapes": _dynamic_shapes,
     "keeps-constants": _keeps_constants,
     "non-constant-weights": _non_constant_weights,
+    "types": _types,
 }

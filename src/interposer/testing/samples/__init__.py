@@ -32,6 +32,7 @@ from interposer.testing.samples import (  # noqa: F401
     pooling3d,
     quantization,
     quantized_recurrent,
+    quantized_states,
     randomness,
     rearrange,
     recurrent,

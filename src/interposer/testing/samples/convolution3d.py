@@ -10,7 +10,7 @@ import numpy as np
 from interposer.core.types import DataLayout, DataType, Quantization, TensorInfo
 from interposer.ops import Convolution3d
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
-from interposer.testing.samples.common import FLOATS
+from interposer.testing.samples.common import FLOATS, INTEGERS, SMALL_FLOATS, TINY_INTEGERS, plain
 
 __all__: list[str] = []
 
@@ -43,6 +43,9 @@ def floats() -> Iterator[Sample]:
                 operands = [_given(op, dtype), weights((2, 3, 2, 4 // op.groups, 6), dtype)]
                 operands += [] if name == "plain" else [weights((6,), dtype)]
                 yield Sample(op, operands, name=f"{name}-{layout}-{dtype}")
+    for dtype in (*SMALL_FLOATS, *INTEGERS, *TINY_INTEGERS):
+        operands = [plain((1, 2, 3, 3, 2), dtype), weights((1, 2, 2, 2, 3), dtype)]
+        yield Sample(Convolution3d(), operands, name=f"type-{dtype}")
 
 
 @samples(Convolution3d)

@@ -76,7 +76,7 @@ def detections() -> Iterator[Sample]:
         for name, options in _option_sets().items():
             op = DetectionPostProcess(5, **options, nms_iou_threshold=0.4, rules=rules, scale_x=10.0, scale_h=5.0)
             title = f"{name}-{rules.name.lower()}"
-            for dtype in FLOATS[:2]:
+            for dtype in FLOATS:
                 yield Sample(op, [of(x, dtype) for x in (encodings, scores, anchors)], name=f"{title}-{dtype}")
             for dtype, (of_scores, of_deltas) in QUANTIZATIONS.items():
                 operands = [quantized_as(encodings, dtype, of_deltas), quantized_as(scores, dtype, of_scores)]

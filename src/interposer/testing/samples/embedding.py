@@ -10,7 +10,7 @@ import numpy as np
 from interposer.core.types import DataType, TensorInfo
 from interposer.ops import EmbeddingLookup, HashtableLookup, LshProjection, LshProjectionType, OneHot
 from interposer.testing.sample import Given, Sample, given, of, samples
-from interposer.testing.samples.common import QUANTIZED, f32, i32, plain, typed, u8
+from interposer.testing.samples.common import INTEGERS, QUANTIZED, TINY_INTEGERS, f32, i32, plain, typed, u8
 
 __all__: list[str] = []
 
@@ -83,6 +83,8 @@ def rows() -> Iterator[Sample]:
         for dtype, operand in indices.items():
             op = OneHot(4, axis, on_value=2.0, off_value=-1.0)
             yield Sample(op, [operand], name=f"axis{axis}-{dtype}")
+    for dtype in (*INTEGERS, *TINY_INTEGERS):
+        yield Sample(OneHot(2), [of([1, 0, 1, 1], dtype)], name=f"indices-{dtype}")
     negative = of([-1, -4, 2, -5], DataType.INT32)
     for dtype in (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64, DataType.INT8, DataType.INT64, DataType.BOOL):
         for from_end in (False, True):

@@ -10,7 +10,7 @@ import numpy as np
 from interposer.core.types import DataLayout, DataType, Quantization
 from interposer.ops import OutputShapeRounding, PaddingMethod, Pooling3d, PoolingAlgorithm
 from interposer.testing.sample import Sample, given, of, samples
-from interposer.testing.samples.common import FLOATS
+from interposer.testing.samples.common import FLOATS, INTEGERS, SMALL_FLOATS, TINY_INTEGERS, plain
 
 __all__: list[str] = []
 
@@ -19,7 +19,9 @@ QUANTIZED: Final = {
     DataType.INT8: Quantization(1 / 32, -3),
     DataType.INT16: Quantization(1 / 4096),
 }
-CUBE: Final = {"pool_width": 2, "pool_height": 2, "pool_depth": 2, "stride_x": 2, "stride_y": 1, "stride_z": 2}
+CUBE: Final[dict[str, Any]] = {
+    "pool_width": 2, "pool_height": 2, "pool_depth": 2, "stride_x": 2, "stride_y": 1, "stride_z": 2,
+}  # fmt: skip
 WINDOWS: Final[dict[str, dict[str, Any]]] = {
     "global": {},
     "plain": CUBE,
@@ -48,6 +50,8 @@ def pooling3d() -> Iterator[Sample]:
                     yield Sample(op, [given(shape, dtype, quantization)], name=f"{title}-quantized-{dtype}")
                 if algorithm is PoolingAlgorithm.MAX:
                     yield Sample(op, [given(shape, DataType.INT32, high=90)], name=f"{title}-int32")
+    for dtype in (*SMALL_FLOATS, *INTEGERS, *TINY_INTEGERS):
+        yield Sample(Pooling3d(**CUBE), [plain((1, 3, 4, 5, 2), dtype)], name=f"type-{dtype}")
 
 
 @samples(Pooling3d)

@@ -9,7 +9,7 @@ import numpy as np
 from interposer.core.types import DataType
 from interposer.ops import Compress, NonZero, Unique
 from interposer.testing.sample import Sample, given, of, samples
-from interposer.testing.samples.common import PLAIN, QUANTIZED, f32, plain, quantized, typed
+from interposer.testing.samples.common import PLAIN, QUANTIZED, TINY_QUANTIZED, f32, plain, quantized, typed
 
 __all__: list[str] = []
 
@@ -21,7 +21,7 @@ def places() -> Iterator[Sample]:
         if dtype is not DataType.STRING:
             low = 0.0 if str(dtype).startswith("uint") else -1.0
             yield Sample(NonZero(), [plain((3, 4), dtype, low=low, high=1.0)], name=f"type-{dtype}")
-    for dtype, quantization in QUANTIZED.items():
+    for dtype, quantization in {**QUANTIZED, **TINY_QUANTIZED}.items():
         yield Sample(
             NonZero(),
             [given((3, 4), dtype, quantization, low=-quantization.scale, high=quantization.scale)],
@@ -59,8 +59,8 @@ def different() -> Iterator[Sample]:
             yield Sample(Unique(sorted=is_sorted), [plain((3, 4), dtype, low=low, high=2.0)], name=f"{title}-{dtype}")
             rows = plain((4, 2), dtype, low=low / 2, high=1.0)
             yield Sample(Unique(0, is_sorted), [rows], name=f"{title}-rows-{dtype}")
-        for dtype in (DataType.INT8, DataType.UINT8):
-            yield Sample(Unique(sorted=is_sorted), [quantized((4, 4), dtype)], name=f"{title}-quantized-{dtype}")
+        for dtype, q in {**QUANTIZED, **TINY_QUANTIZED}.items():
+            yield Sample(Unique(sorted=is_sorted), [quantized((4, 4), dtype, q)], name=f"{title}-quantized-{dtype}")
         for axis in (0, 1, 2, -1):
             x = plain((3, 3, 3), DataType.INT32, low=0.0, high=1.0)
             yield Sample(Unique(axis, is_sorted), [x], name=f"{title}-axis{axis}")

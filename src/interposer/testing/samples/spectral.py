@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from interposer.core.types import DataType
 from interposer.ops import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
 from interposer.testing.sample import Sample, given, of, samples
-from interposer.testing.samples.common import FLOATS, f32
+from interposer.testing.samples.common import FLOATS, INTEGERS, TINY_INTEGERS, f32
 
 __all__: list[str] = []
 
@@ -84,6 +84,9 @@ def bands() -> Iterator[Sample]:
     for bins, length in ((0, 16), (9, 8), (3, 0)):
         integers = [of(number, INT32) for number in (bins, length, 8000)]
         yield Sample(MelWeightMatrix(), [*integers, of(0.0), of(4000.0)], name=f"{bins}-{length}")
+    for dtype in (*INTEGERS, *TINY_INTEGERS):
+        integers = [of(1, dtype) for _ in range(3)]
+        yield Sample(MelWeightMatrix(), [*integers, of(0.0), of(0.5)], name=f"sizes-{dtype}")
     worked_integers = [of(number, INT32) for number in (1, 8, 700)]
     matrix = f32([[0], [1 / 2], [1], [2 / 3], [1 / 3]])
     yield Sample(MelWeightMatrix(), [*worked_integers, of(0.0), of(700.0)], name="worked", expected=[matrix])
