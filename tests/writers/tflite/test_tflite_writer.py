@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 
 import numpy as np
@@ -459,3 +460,18 @@ def test_int8_weights_of_a_convolution_must_have_the_zero_point_0():
     network.add_output_layer(0, network.add_layer(op, x, weights, name="conv", outputs=[info]), name="y")
     with pytest.raises(UnwritableError, match=r"its weights are int8 with the zero point 10; TFLite's convolutions"):
         write(network)
+
+
+@pytest.mark.parametrize(("dtype", "q"), [("int8", (0.1, 3)), ("uint8", (0.05, 120)), ("int16", (0.001, 0))])
+@pytest.mark.parametrize("result", [None, 1.5])
+@pytest.mark.parametrize(("a", "b"), [(2.9, -1.3), (20.0, 0.0), (math.inf, -0.5)])
+def test_a_quantized_clamp_with_any_bounds_is_a_maximum_and_a_minimum(dtype, q, result, a, b):
+    network, given = ip.Network(), ip.TensorInfo((256,), dtype, ip.Quantization(*q))
+    info = given if result is None else given.with_quantization(ip.Quantization(q[0] * result, q[1]))
+    clamp = Activation(ActivationFunction.BOUNDED_RELU, a, b)
+    layer = network.add_layer(clamp, network.add_input_layer(0, given, name="x"), outputs=[info])
+    network.add_output_layer(0, layer, name="y")
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    values = np.linspace(low, high, 256).astype(dtype)
+    written = ip.load(write(network), ["CpuRef"]).run([values])[0]
+    np.testing.assert_array_equal(written, ip.load(network, ["CpuRef"]).run([values])[0])

@@ -250,7 +250,8 @@ STABLEHLO_SCATTER:StablehloScatterOptions STABLEHLO_SLICE:StablehloSliceOptions 
 STABLEHLO_TRANSPOSE:StablehloTransposeOptions STABLEHLO_WHILE:StablehloWhileOptions STRIDED_SLICE:StridedSliceOptions
 SUB:SubOptions SUM:ReducerOptions SVDF:SVDFOptions TILE:TileOptions TRANSPOSE:TransposeOptions
 TRANSPOSE_CONV:TransposeConvOptions UNIDIRECTIONAL_SEQUENCE_LSTM:UnidirectionalSequenceLSTMOptions
-UNIDIRECTIONAL_SEQUENCE_RNN:SequenceRNNOptions UNIQUE:UniqueOptions UNPACK:UnpackOptions WHILE:WhileOptions
+UNIDIRECTIONAL_SEQUENCE_RNN:SequenceRNNOptions UNIQUE:UniqueOptions UNPACK:UnpackOptions
+VAR_HANDLE:VarHandleOptions WHILE:WhileOptions
 """
 
 TENSOR_TYPES = tuple(_TENSOR_TYPES.split())

@@ -21,8 +21,11 @@ _FUSIBLE_TYPES: Final = frozenset({DataType.FLOAT32, DataType.INT8, DataType.UIN
 
 
 def clean(sheet: Sheet) -> None:
-    """Fuse activations, and remove operators that the outputs do not depend on."""
-    sheet.operators = live(sheet.operators, sheet.outputs)
+    """Fuse activations, and remove operators that neither the outputs nor the variables depend on."""
+    effects = [operator for operator in sheet.operators if operator.has_effect]
+    needed = [tensor for operator in effects for tensor in (*operator.inputs, *operator.outputs)]
+    kept = {*live(sheet.operators, [*sheet.outputs, *needed]), *effects}
+    sheet.operators = [operator for operator in sheet.operators if operator in kept]
     _fuse_activations(sheet)
 
 

@@ -122,6 +122,24 @@ class Draft(Operands[Tensor]):
         self._operators.append(Operator(kind, operands, results, options, origin(self.layer)))
         return [self.cast(result, info.dtype) for result, info in zip(results, infos, strict=True)]
 
+    def recurrent(
+        self,
+        kind: str,
+        inputs: Sequence[Tensor | None],
+        giving: Sequence[TensorInfo],
+        intermediates: Sequence[Tensor],
+        **options: Any,
+    ) -> list[Tensor]:
+        """Add a recurrent operator with all its operands, also absent ones, as they are, and return its results.
+
+        `intermediates` are tensors that have the scales of values inside of the operator.
+        """
+        infos = [TensorInfo(info.shape, info.dtype, info.quantization) for info in giving]
+        results = [Tensor(self.sheet.names.free(f"{self.layer.name}/{kind}"), info) for info in infos]
+        operator = Operator(kind, list(inputs), results, options, origin(self.layer), list(intermediates))
+        self._operators.append(operator)
+        return results
+
     def _widths(
         self, kind: str, data_infos: Sequence[TensorInfo], giving: Sequence[TensorInfo]
     ) -> dict[DataType, DataType]:

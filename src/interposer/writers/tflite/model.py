@@ -16,6 +16,7 @@ from interposer.writers.tflite.layers import bind_inputs, name_outputs, write_la
 from interposer.writers.tflite.legal import legalize
 from interposer.writers.tflite.serial import serialized
 from interposer.writers.tflite.sheet import Sheet, Tensor
+from interposer.writers.tflite.states import assign_states, read_states
 
 __all__ = ["Traced", "reasons", "traced", "write"]
 
@@ -24,8 +25,9 @@ def write(network: Network | Graph | SubgraphView, *, name: str | None = None) -
     """Return the bytes of a TFLite file that is equivalent to a network, a graph or a part of a graph.
 
     Inputs and outputs keep their order, types, scales and names, which are those of the tensors and of the file's only
-    signature; dimensions that are not known stay open. The inputs and outputs of a part are named after the layers that
-    produce them. Scales are rounded to 32 bits, as the format stores them as float32.
+    signature; dimensions that are not known stay open. States become variables of the file. The inputs and outputs of a
+    part are named after the layers that produce them. Scales are rounded to 32 bits, as the format stores them as
+    float32.
 
     Args:
         network: the network, graph or part of a graph; it is validated, not changed.
@@ -52,9 +54,9 @@ def traced(network: Network | Graph | SubgraphView, *, name: str | None = None) 
     """Return the file for a network, with the layer that each operator was written for; otherwise like `write`."""
     import_families(__package__)
     border = border_of(network, legalize)
-    border.refuse_states("TFLite")
     sheet = Sheet(name or border.name or "main")
-    refusals = dict([*bind_inputs(border, sheet), *write_layers(border, sheet)])
+    refusals = dict([*bind_inputs(border, sheet), *read_states(border, sheet), *write_layers(border, sheet)])
+    assign_states(border, sheet)
     try:
         name_outputs(border, sheet)
     except RefusedError as error:

@@ -11,7 +11,7 @@ from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import Array, DataType, Dim, TensorInfo
 from interposer.formats.tflite.schema import OPTIONS
 from interposer.writers.tflite.sheet import Operator, Sheet, Tensor
-from interposer.writers.tflite.tables import FORMAT, LARGEST, Tables, operator_code, options_code, type_code
+from interposer.writers.tflite.tables import FORMAT, HANDLE, LARGEST, Tables, operator_code, options_code, type_code
 from interposer.writers.tflite.versions import version_of
 
 __all__ = ["serialized"]
@@ -91,7 +91,8 @@ class _Serializer:
             "quantization": self._quantization(info),
             "buffer": self._buffer(tensor.array),
         }
-        return tables.table("Tensor", type=type_code(info.dtype), has_rank=True, **fields)
+        code = HANDLE if tensor.is_handle else type_code(info.dtype)
+        return tables.table("Tensor", type=code, has_rank=True, is_variable=tensor.is_variable, **fields)
 
     def _quantization(self, info: TensorInfo) -> int | None:
         q = info.quantization
@@ -130,7 +131,11 @@ class _Serializer:
             outputs=tables.numbers([number_of_tensor[output] for output in operator.outputs]),
             builtin_options_type=None if kind is None else options_code(kind),
             builtin_options=options,
+            intermediates=self._numbers(operator.intermediates, number_of_tensor),
         )
+
+    def _numbers(self, tensors: list[Tensor], number_of_tensor: dict[Tensor | None, int]) -> int | None:
+        return self._tables.numbers([number_of_tensor[tensor] for tensor in tensors]) if tensors else None
 
     def _options(self, operator: Operator) -> dict[str, Any]:
         return {name: self._option(option) for name, option in operator.options.items()}
@@ -140,6 +145,8 @@ class _Serializer:
             return type_code(option)
         if isinstance(option, Sheet):
             return self._sheets.index(option)
+        if isinstance(option, str):
+            return self._tables.text(option)
         return self._tables.numbers(option) if isinstance(option, list | tuple) else option
 
     def _signature(self, sheet: Sheet) -> int:
@@ -166,7 +173,10 @@ def _with_subgraphs(sheet: Sheet) -> list[Sheet]:
 def _tensors(sheet: Sheet) -> list[Tensor]:
     """Return all tensors of a sheet in the order of their indices in the file: inputs first."""
     used_tensors = (
-        tensor for operator in sheet.operators for tensor in (*operator.inputs, *operator.outputs) if tensor is not None
+        tensor
+        for operator in sheet.operators
+        for tensor in (*operator.inputs, *operator.outputs, *operator.intermediates)
+        if tensor is not None
     )
     return list(dict.fromkeys([*sheet.inputs, *used_tensors, *sheet.outputs]))
 

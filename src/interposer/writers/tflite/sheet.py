@@ -21,11 +21,16 @@ _SHARED: Final = 64
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor of the file: its name, its info, and for a constant its array. Tensors are compared by identity."""
+    """A tensor of the file: its name, its info, and for a constant its array. Tensors are compared by identity.
+
+    A variable tensor is a state that a recurrent operator reads and updates. A handle stands for a variable.
+    """
 
     name: str
     info: TensorInfo
     array: Array | None = None
+    is_variable: bool = False
+    is_handle: bool = False
 
     @property
     def dtype(self) -> DataType:
@@ -52,11 +57,18 @@ class Operator:
     options: dict[str, Any] = field(default_factory=dict)
     layer: str = ""
     """The layer that the operator is written for."""
+    intermediates: list[Tensor] = field(default_factory=list)
+    """The tensors that only have the scales of values inside of the operator."""
 
     @property
     def reads(self) -> list[Tensor | None]:
         """The tensors that the operator depends on."""
         return self.inputs
+
+    @property
+    def has_effect(self) -> bool:
+        """True if the operator sets a variable, so that it is needed even if nothing uses its results."""
+        return not self.outputs or any(tensor is not None and tensor.is_variable for tensor in self.inputs)
 
     def with_tensors(self, tensors: Mapping[Tensor, Tensor]) -> Operator:
         """Return the same operator with each input or output that is a key of `tensors` replaced by its value."""

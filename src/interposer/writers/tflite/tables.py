@@ -8,12 +8,14 @@ from interposer.core.types import DataType
 from interposer.formats.tflite.schema import OPERATORS, SCHEMA, TENSOR_TYPES, UNIONS
 from interposer.writers.tables import LARGEST, Format, Tables
 
-__all__ = ["FORMAT", "LARGEST", "Tables", "operator_code", "options_code", "type_code"]
+__all__ = ["FORMAT", "HANDLE", "LARGEST", "Tables", "operator_code", "options_code", "type_code"]
 
 FORMAT: Final = Format(SCHEMA, "TFLite", "tflite", b"TFL3")
 """The format of TFLite files, for `Tables`."""
 
 _TYPES: Final = {name.upper(): number for number, name in enumerate(TENSOR_TYPES)}
+HANDLE: Final = _TYPES["RESOURCE"]
+"""The number of the type of handles of variables."""
 _OPERATORS: Final = {name: number for number, name in enumerate(OPERATORS)}
 
 

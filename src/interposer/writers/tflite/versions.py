@@ -37,8 +37,34 @@ _OF_INT4: Final = {"CONV_2D": 7, "DEPTHWISE_CONV_2D": 7, "FULLY_CONNECTED": 10}
 _OTHERWISE: Final = {"BROADCAST_TO": 2}
 
 
+_RECURRENT: Final = {
+    "BIDIRECTIONAL_SEQUENCE_LSTM": (2, 3),
+    "BIDIRECTIONAL_SEQUENCE_RNN": (2, 3),
+    "LSTM": (3, 4),
+    "RNN": (2, 3),
+    "SVDF": (2, 4),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (2, 3),
+    "UNIDIRECTIONAL_SEQUENCE_RNN": (2, 3),
+}
+"""The versions of recurrent operators of floats with int8 weights, without and with a zero point of activations."""
+_SVDF_OF_INTEGERS: Final = 3
+
+
+def _version_of_recurrent(operator: Operator) -> int:
+    if operator.options.get("kernel_type"):
+        return 2
+    x, weights = operator.inputs[0], next(filter(None, operator.inputs[1:]))
+    if x is not None and x.info.is_quantized:
+        return _SVDF_OF_INTEGERS if operator.kind == "SVDF" else 1
+    symmetric, asymmetric = _RECURRENT[operator.kind]
+    is_asymmetric = operator.options.get("asymmetric_quantize_inputs")
+    return 1 if not weights.info.is_quantized else asymmetric if is_asymmetric else symmetric
+
+
 def version_of(operator: Operator) -> int:
     """Return the lowest version of the operator that has the types and options which the operator uses."""
+    if operator.kind in _RECURRENT:
+        return _version_of_recurrent(operator)
     types = {tensor.dtype for tensor in operator.inputs if tensor is not None}
     version = _OTHERWISE.get(operator.kind, 1)
     if operator.kind == "FULLY_CONNECTED" and operator.options.get("keep_num_dims"):
