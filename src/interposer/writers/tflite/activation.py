@@ -6,12 +6,15 @@ import math
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+import numpy as np
+
 from interposer.core.types import DataType, Quantization, TensorInfo, integer_range
 from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
 from interposer.ops.axes import normal_axis
 from interposer.writers.refusals import refuse
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor
+from interposer.writers.tflite.takes import taken
 from interposer.writers.tflite.tflite_layer_writers import writer
 
 __all__ = ["check_scale", "scaled"]
@@ -37,6 +40,8 @@ def activation(draft: Draft, op: Activation) -> Tensor:
     """Write Activation as one operator if TFLite has it, else as several operators."""
     x = draft.operand(0)
     kind = _kind(op)
+    if op.function is F.BOUNDED_RELU and kind is not None and not taken(kind, x.info):
+        kind = None
     if kind in _ROUNDED and draft.is_quantized:
         refuse(f"TFLite rounds a quantized {kind} otherwise")
     if kind in _PRESCRIBED:
@@ -47,6 +52,8 @@ def activation(draft: Draft, op: Activation) -> Tensor:
         return draft.final("LEAKY_RELU", x, alpha=op.a)
     if op.function in (F.GELU, F.GELU_TANH):
         return draft.final("GELU", x, approximate=op.function is F.GELU_TANH)
+    if draft.is_quantized and op.function is F.BOUNDED_RELU:
+        return _bounded_by_quantized_values(draft, x, op.a, op.b)
     if draft.is_quantized:
         refuse(f"TFLite has no operator for {op.function.name} with a = {op.a:g} and b = {op.b:g}")
     return _FUNCTIONS[op.function](draft, x, op.a, op.b)
@@ -106,6 +113,31 @@ def _bounded(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
         low, high = integer_range(x.dtype)
         a, b = math.floor(min(a, high)), math.ceil(max(b, low))
     return _binary(draft, "MINIMUM", _binary(draft, "MAXIMUM", x, b), a)
+
+
+def _bounded_by_quantized_values(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
+    """Return quantized `x`, rescaled to the quantization of the result, and clamped to the range from `b` to `a`."""
+    info = draft.result
+    if any(q is None or q.per_axis for q in (x.info.quantization, info.quantization)):
+        refuse("an operand or result has no scale, or several; TFLite clamps tensors with one scale")
+    if x.info.quantization != info.quantization:
+        if info.dtype.bits > 16:
+            refuse(f"it rescales {info.dtype}, which TFLite rounds otherwise")
+        x = draft.node("QUANTIZE", x, giving=info)
+    limits = integer_range(info.dtype)
+    for kind, bound, limit in (("MAXIMUM", b, limits[0]), ("MINIMUM", a, limits[1])):
+        number = _quantized(bound, info, limits)
+        if number != limit:
+            x = draft.node(kind, x, draft.constant(number, info.dtype, "bound", info.quantization), giving=info)
+    return x
+
+
+def _quantized(bound: float, info: TensorInfo, limits: tuple[int, int]) -> int:
+    """Return a bound as a quantized value, rounded half away from zero and limited to the range of the type."""
+    if not math.isfinite(bound):
+        return limits[1] if bound > 0 else limits[0]
+    steps = math.copysign(math.floor(abs(np.float32(bound) / np.float32(info.scale)) + 0.5), bound)
+    return min(max(int(steps) + info.zero_point, limits[0]), limits[1])
 
 
 def _soft_relu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
