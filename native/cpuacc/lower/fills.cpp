@@ -112,6 +112,7 @@ struct Ones {
 Refusal support_eye(const Graph& graph, const Node& node, const Settings& settings) {
   const Tensor& out = graph.out(node);
   if (out.is_quantized()) return refused("the result is quantized", IPR_REASON_QUANTIZATION);
+  if (graph.in(node, 0)->is_quantized()) return refused("operand 0 is quantized", IPR_REASON_QUANTIZATION);
   for (double value : {0.0, 1.0})
     if (Refusal why = can_encode(out, value)) return why;
   return without_posts(graph, node, settings);
@@ -227,6 +228,8 @@ struct Hardest {
 Refusal support_hardmax(const Graph& graph, const Node& node, const Settings& settings) {
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
   if (!select_kernels_for(settings.isa).search(in.dtype) || in.is_quantized() != out.is_quantized() || in.has_axis())
+    return refused("Hardmax of " + described(in) + " is not supported", IPR_REASON_DATA_TYPE);
+  if (!in.is_quantized() && !is_f32(in))
     return refused("Hardmax of " + described(in) + " is not supported", IPR_REASON_DATA_TYPE);
   if (in.is_quantized() && ipr::item_size(in.dtype) > 2)  // the reference compares float32
     return refused("Hardmax of " + described(in) + " is not supported", IPR_REASON_DATA_TYPE);
