@@ -27,7 +27,7 @@ settings.load_profile("repeatable")
 
 MARKER = "needs_cpuref: runs networks on CpuRef; skipped where INTERPOSER_DISABLED_BACKENDS names that backend"
 DISABLED = "INTERPOSER_DISABLED_BACKENDS"
-OWN_FOLDERS = {"INTERPOSER_CACHE_DIR": "cache", "XDG_CONFIG_HOME": "settings"}
+OWN_FOLDERS = {"INTERPOSER_CACHE_DIR": "cache", "XDG_CONFIG_HOME": "settings", "XDG_CONFIG_DIRS": "machine"}
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -22,6 +22,7 @@ def said(tmp_path, monkeypatch, capsys):
     Path(networks.doubler(tmp_path)).rename(tmp_path / "net.onnx")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CONFIG_DIRS", "/nowhere")
 
     def run(line: str, settings: str = "", of_user: str = "") -> tuple[int, str, str]:
         Path("interposer.toml").write_text(settings)
@@ -124,7 +125,7 @@ def test_a_file_of_the_working_directory_cannot_do_everything(settings, subject,
     key = settings.split("\n")[1].partition(" ")[0]
     assert said("run net.onnx", settings) == (
         2, "", f"interposer: interposer.toml: [cli.run] {key}: {subject} only the command line or "
-        f"{tmp_path}/config/interposer/interposer.toml may give\n",
+        f"{tmp_path}/config/interposer/interposer.toml or /nowhere/interposer/interposer.toml may give\n",
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from interposer.core.config import COUNT, FLAG, PATH, SECONDS, Setting, disabled_backends, settings
+from interposer.core.config import COUNT, FLAG, PATH, SECONDS, Setting, config_files, disabled_backends, settings
 from interposer.core.errors import ConfigError
 
 DISABLED = settings()["disabled_backends"]
@@ -25,6 +25,7 @@ def folders(tmp_path, monkeypatch):
     user.mkdir(parents=True)
     monkeypatch.chdir(here)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(user.parent))
+    monkeypatch.setenv("XDG_CONFIG_DIRS", str(tmp_path / "machine"))
     return Path("interposer.toml"), user / "interposer.toml"
 
 
@@ -72,6 +73,23 @@ def test_the_users_folder_is_below_the_home_folder_as_a_rule(folders, monkeypatc
     (tmp_path / ".config" / "interposer").mkdir(parents=True)
     (tmp_path / ".config" / "interposer" / "interposer.toml").write_text("probe_seconds = 1.5")
     assert TIMEOUT.read() == 1.5
+
+
+def test_a_file_of_the_machine_has_what_no_file_of_the_user_has(folders, monkeypatch, tmp_path):
+    _, user = folders
+    for name, seconds in (("first", 3), ("second", 4)):
+        (tmp_path / name / "interposer").mkdir(parents=True)
+        text = f'probe_seconds = {seconds}\nbackend_path = ["/opt/{name}"]'
+        (tmp_path / name / "interposer" / "interposer.toml").write_text(text)
+    monkeypatch.setenv("XDG_CONFIG_DIRS", f"relative:{tmp_path / 'first'}:{tmp_path / 'second'}")
+    user.write_text("probe_seconds = 2")
+    assert TIMEOUT.read() == 2.0
+    assert settings()["backend_path"].read() == ("/opt/first",)
+
+
+def test_the_folder_of_the_machine_is_in_etc_as_a_rule(monkeypatch):
+    monkeypatch.delenv("XDG_CONFIG_DIRS")
+    assert config_files()[-1] == Path("/etc/xdg/interposer/interposer.toml")
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -153,8 +171,9 @@ def test_a_file_in_the_working_directory_must_not_decide_what_is_trusted(key, fo
     here.write_text(f"{key} = 0")
     with pytest.raises(ConfigError) as caught:
         DISABLED.read()
-    variable = settings()[key].variable
-    assert str(caught.value) == f"interposer.toml has the key {key!r}, which only {variable} or {user} may set"
+    variable, machine = settings()[key].variable, config_files()[-1]
+    places = f"{variable} or {user} or {machine}"
+    assert str(caught.value) == f"interposer.toml has the key {key!r}, which only {places} may set"
 
 
 @pytest.mark.parametrize(

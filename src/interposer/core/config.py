@@ -1,7 +1,8 @@
 """Settings: an argument of the caller, else an environment variable, else a key in ``interposer.toml``.
 
-The file is read from the working directory and from the user's configuration folder, which is
-``$XDG_CONFIG_HOME/interposer`` or ``~/.config/interposer``. If both files have a key, the working directory's wins.
+The file is read from the working directory, from the user's configuration folder, which is
+``$XDG_CONFIG_HOME/interposer`` or ``~/.config/interposer``, and from those of the machine, which are the folders
+``interposer`` in ``$XDG_CONFIG_DIRS`` or ``/etc/xdg``. If several files have a key, the first one's value is used.
 The table ``cli`` of the file has defaults for the options of the command line, which checks them.
 """
 
@@ -77,6 +78,7 @@ CACHE_DIR: Final = "INTERPOSER_CACHE_DIR"
 FILE_NAME: Final = "interposer.toml"
 COMMAND_LINE: Final = "cli"
 """The key of the table with defaults for the options of the command line."""
+_OF_MACHINE: Final = "/etc/xdg"
 _PREFIX: Final = "INTERPOSER_"
 _CACHE_KEY: Final = "cache_dir"
 _CGROUP_2: Final = Path("/sys/fs/cgroup/cpu.max")
@@ -103,7 +105,7 @@ class Kind(Generic[T]):
 class Setting(Generic[T]):
     """One setting: its key in the settings file, its environment variable, and the type of its value.
 
-    If `for_user` is True, the key is only allowed in the file in the user's configuration folder, because a file in the
+    If `for_user` is True, the key is only allowed in the files of the user and of the machine, because a file in the
     working directory may come from an untrusted source.
     """
 
@@ -296,17 +298,21 @@ def _first_line(path: Path) -> str:
 
 
 def config_files() -> tuple[Path, ...]:
-    """Return the paths of the settings files, which need not exist: in the working directory and the user's folder."""
+    """Return the paths of the settings files, which need not exist.
+
+    The first is in the working directory. Those after it are in the user's folder and in the folders of the machine.
+    """
     folder = os.environ.get("XDG_CONFIG_HOME", "")
     home = folder if os.path.isabs(folder) else os.path.expanduser("~/.config")
-    local_file = Path(FILE_NAME)
-    return (local_file, Path(home, "interposer", FILE_NAME)) if os.path.isabs(home) else (local_file,)
+    of_machine = (os.environ.get("XDG_CONFIG_DIRS") or _OF_MACHINE).split(":")
+    trusted = [path for path in (home, *of_machine) if os.path.isabs(path)]
+    return (Path(FILE_NAME), *(Path(path, "interposer", FILE_NAME) for path in dict.fromkeys(trusted)))
 
 
 def _files() -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    local_file, *user_files = config_files()
+    local_file, *trusted_files = config_files()
     yield local_file, _content(local_file, for_user=False)
-    for path in user_files:
+    for path in trusted_files:
         yield path, _content(path, for_user=True)
 
 
@@ -332,7 +338,8 @@ def _content(path: Path, *, for_user: bool) -> Mapping[str, Any]:
 def command_line_tables() -> list[tuple[Path, bool, Mapping[str, Any]]]:
     """Return the tables with defaults for the command line, the one of the working directory first.
 
-    Each is given as the file, whether that is the user's, and the content of its table ``cli``, which is not checked.
+    Each is given as the file, whether that is the user's or the machine's, and the content of its table ``cli``, which
+    is not checked.
 
     Raises:
         ConfigError: a file cannot be read, or has a key ``cli`` that is no table.
