@@ -246,7 +246,7 @@ class Conformance:
         if self.runtime is not None or ":" in text or is_library(text):
             return self.runtime is None
         source = default_runtime().registry.taken_by(text)
-        return source is None or source.startswith(("entry point of ", "shared object "))
+        return source is None or source.startswith(("entry point of ", "shared object ", "Python file "))
 
     def _serve(self, report: Channel, requests: int, shared: int, stacks: int) -> None:
         self._is_fork = True

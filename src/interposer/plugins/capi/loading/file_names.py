@@ -1,4 +1,4 @@
-"""The naming scheme of dynamic backend files: ``<vendor>_<name>_backend.so[<version>]``."""
+"""The naming scheme of dynamic backend files: ``<vendor>_<name>_backend.so[<version>]``, or ``.py`` for Python."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 __all__ = ["looks_like_a_backend", "name_problem"]
 
 SCHEME: Final = "<vendor>_<name>_backend.so[.<number>...]"
-_FILE: Final = re.compile(r"[A-Za-z0-9]+_[A-Za-z0-9]+_backend\.so(\.[0-9]+)*")
+_FILE: Final = re.compile(r"[A-Za-z0-9]+_[A-Za-z0-9]+_backend\.(so(\.[0-9]+)*|py)")
 _PIECES: Final = re.compile(r"(?:(?P<vendor>.*?)_)??(?P<name>[^_]*)_backend\.so(?P<version>\..*)?", re.DOTALL)
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from interposer.backend.base import Backend
 from interposer.backend.capabilities import Options
-from interposer.core.errors import OptionError, UnknownBackendError
+from interposer.core.errors import OptionError, PluginError, UnknownBackendError
 from interposer.plugins.capi.library.library import SYMBOLS
 from interposer.plugins.capi.loading.elf import elf_problem
 from interposer.plugins.capi.loading.file_names import looks_like_a_backend, name_problem
@@ -32,6 +32,7 @@ from interposer.plugins.capi.loading.open_libraries import (
 from interposer.plugins.capi.loading.paths import OWN_BACKENDS, PACKAGE_FOLDER, Folder, own_files
 from interposer.plugins.capi.loading.probe import Verdict, cached_verdict, keep_verdict, probe
 from interposer.plugins.capi.loading.records import DynamicBackendRecord, State, Step, StepError
+from interposer.plugins.python_files import ENDING, backend_class, backend_of_python_file
 from interposer.plugins.registry import BackendRegistry
 
 __all__ = ["DynamicBackends", "LoadingOptions", "forget_verdicts", "load_backends"]
@@ -206,6 +207,9 @@ class _File:
         _check_name(self.record.file_name)
         with opened_file(self.record.library) as descriptor:
             self._check_first(descriptor)
+            if self.record.file_name.endswith(ENDING):
+                self._register_class(descriptor)
+                return
             error = elf_problem(descriptor, SYMBOLS)
             if error is not None:
                 raise StepError(Step.FILE, error)
@@ -214,6 +218,22 @@ class _File:
             if self.record.id:
                 self._check_id()
             self._open_and_register(descriptor)
+
+    def _register_class(self, descriptor: int) -> None:
+        """Run a Python file, and register the backend class that it defines."""
+        self._check_allowed(descriptor)
+        with open(descriptor, "rb", closefd=False) as file:
+            file.seek(0)
+            content = file.read()
+        try:
+            created = backend_class(self.record.library, content)
+        except PluginError as error:
+            raise StepError(Step.OPEN, error.reason) from error
+        except (Exception, SystemExit) as error:
+            raise StepError(Step.OPEN, f"it raised {type(error).__name__}: {error}") from error
+        self._update_record(id=created.id)
+        self._check_id()
+        self._register(partial(backend_of_python_file, self.record.library, self.record.sha256))
 
     def _check_first(self, descriptor: int) -> None:
         identity = FileIdentity.of(descriptor)
@@ -295,7 +315,9 @@ class _File:
         return bool(self.record.id) and self.search.registry.isolation(self.record.id) is not None
 
     def _open_and_register(self, descriptor: int) -> None:
-        factory = self._factory(descriptor)
+        self._register(self._factory(descriptor))
+
+    def _register(self, factory: Callable[[], Backend]) -> None:
         in_place = self.record.id in self.search.vacant
         self.search.registry.register(self.record.id, factory, source=self.record.source, in_place=in_place)
         self.search.registered.append(self.record.id)

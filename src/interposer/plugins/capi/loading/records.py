@@ -35,13 +35,13 @@ class Step(Enum):
     LIBRARY = "library"
     """The file was not seen before under another name."""
     FILE = "file"
-    """The file is a shared object for this machine that exports the three required functions."""
+    """The file is a shared object for this machine that exports the three required functions, or in Python."""
     ALLOW_LIST = "allow-list"
     """The file is in the list of allowed files, if there is such a list."""
     PROBE = "probe"
     """A child process has loaded and tried the file successfully."""
     OPEN = "open"
-    """The dynamic linker has loaded the file."""
+    """The dynamic linker has loaded the file, or Python has run it and found one backend class."""
     VERSION = "version"
     """The backend is compatible with this version of the interface."""
     ID = "id"
@@ -83,8 +83,10 @@ class DynamicBackendRecord:
 
     @property
     def source(self) -> str:
-        """Where the backend comes from, for messages: "folder" or "shared object", and the path."""
-        return f"{'folder' if self.step is Step.FOLDER else 'shared object'} {self.path}"
+        """Where the backend comes from, for messages: "folder", "shared object" or "Python file", and the path."""
+        if self.step is Step.FOLDER:
+            return f"folder {self.path}"
+        return f"{'Python file' if self.path.endswith('.py') else 'shared object'} {self.path}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON-compatible data."""
