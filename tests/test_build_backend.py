@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import importlib.util
+import json
 import os
 import platform
 import shutil
@@ -18,7 +21,8 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
-def build():
+def build(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools")
     spec = importlib.util.spec_from_file_location("build_backend", ROOT / "tools" / "build_backend.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -28,7 +32,7 @@ def build():
 @pytest.fixture
 def source(tmp_path):
     """A copy of what the build needs, with little in the package."""
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "THIRD_PARTY_NOTICES.txt"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(ROOT / "tools", tmp_path / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     package = tmp_path / "src" / "interposer"
@@ -106,6 +110,37 @@ def test_a_wheel_without_native_backends_is_pure_and_says_why(source):
     assert name.endswith("-py3-none-any.whl")
     assert files["interposer/native/not_built.txt"].decode().strip() in said
     assert not (source / "src" / "interposer" / "native" / "not_built.txt").exists()
+
+
+def test_a_wheel_has_a_bill_of_materials_and_notices(source):
+    _, files, _ = wheel_of(source, PATH=str(source))
+    [info] = {name.partition("/")[0] for name in files if ".dist-info/" in name}
+    place = f"{info}/sboms/interposer_nn.cdx.json"
+    bill = json.loads(files[place])
+    about = bill["metadata"]["component"]
+    assert (bill["bomFormat"], about["purl"]) == ("CycloneDX", f"pkg:pypi/interposer-nn@{about['version']}")
+    digest = base64.urlsafe_b64encode(hashlib.sha256(files[place]).digest()).rstrip(b"=").decode()
+    assert f"{place},sha256={digest},{len(files[place])}" in files[f"{info}/RECORD"].decode().splitlines()
+    assert f"{info}/licenses/THIRD_PARTY_NOTICES.txt" in files
+
+
+def test_a_bill_of_materials_names_the_libraries_that_are_linked_into_shared_objects(build):
+    files = {
+        "interposer_nn-1.dist-info/METADATA": b"Metadata-Version: 2.4\nName: interposer-nn\nVersion: 1\n",
+        "interposer/native/a.so": b"\x7fELF..St13runtime_error..GCC: (Debian 12.2.0-14) 12.2.0\0",
+        "interposer/native/b.so": b"\x7fELF..NSt3__112basic_stringE..clang version 22.1.8\0",
+    }
+    bill = build.sbom.sbom_of(files)
+    assert [part["bom-ref"] for part in bill["components"]] == [
+        "interposer/native/a.so", "interposer/native/b.so", "libstdc++@12.2.0", "libgcc@12.2.0", "libc++@22.1.8",
+        "compiler-rt and libunwind@22.1.8",
+    ]  # fmt: skip
+    assert bill["dependencies"] == [
+        {"ref": "interposer-nn@1", "dependsOn": ["interposer/native/a.so", "interposer/native/b.so"]},
+        {"ref": "interposer/native/a.so", "dependsOn": ["libstdc++@12.2.0", "libgcc@12.2.0"]},
+        {"ref": "interposer/native/b.so", "dependsOn": ["libc++@22.1.8", "compiler-rt and libunwind@22.1.8"]},
+    ]
+    assert bill == build.sbom.sbom_of(files)
 
 
 def test_a_build_that_fails_gives_a_wheel_all_the_same(source):

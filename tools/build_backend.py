@@ -24,6 +24,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
+import sbom
 from scikit_build_core import build as scikit
 from scikit_build_core.build import build_sdist, get_requires_for_build_sdist
 
@@ -85,10 +86,12 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
     """Build a wheel for this kind of machine, or a pure Python wheel if the native backends cannot be built.
 
     The platform tag of a wheel with native backends says which release of the C library they need at least, such as
-    manylinux_2_28, so that pip installs it on all distributions that have it.
+    manylinux_2_28, so that pip installs it on all distributions that have it. The wheel has a bill of materials.
     """
     name = _built(wheel_directory, config_settings, "all")
-    return _with_platform(Path(wheel_directory), name) if "-linux_" in name else name
+    name = _with_platform(Path(wheel_directory), name) if "-linux_" in name else name
+    sbom.add_to(Path(wheel_directory, name))
+    return name
 
 
 def _built(wheel_directory: str, config_settings: Settings, usual_sets: str) -> str:
