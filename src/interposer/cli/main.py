@@ -6,6 +6,7 @@ import argparse
 import errno
 import logging
 import os
+import re
 import sys
 import textwrap
 import traceback
@@ -81,6 +82,8 @@ NO_MEANS: Final = {
 _DESCRIPTION: Final = "Divide a neural network among backends, say why, and run it."
 _OF_WRITING: Final = {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
 """The `errno` values of write errors; files are written by a function whose errors name the file."""
+_OF_PYTHON: Final = re.compile(r"^(signature|stand_in|subgraph|trusted_keys|weights)= is for")
+"""The beginning of messages of `load` that name an argument, in place of which the command line has an option."""
 ERROR: Final = 2
 PIPE_CLOSED: Final = 141  # the status of a program that SIGPIPE ended
 
@@ -201,7 +204,7 @@ def _message(error: Exception) -> str:
         option = "--limit-bytes" if error.what == "memory" else "--limit-operations"
         return f"{str(error).partition(';')[0]}; raise it with {option} if the file is trusted"
     if isinstance(error, InterposerError):
-        return str(error)
+        return _OF_PYTHON.sub(lambda match: f"{_option(match[1])} is for", str(error))
     if isinstance(error, OSError):
         name = error.filename or ("standard output" if error.errno in _OF_WRITING else None)
         return ": ".join(map(str, filter(None, (name, error.strerror)))) or str(error)
@@ -209,6 +212,11 @@ def _message(error: Exception) -> str:
         return ": ".join(filter(None, ("there is not enough memory", str(error))))
     description = f"{type(error).__name__}: {error}".partition("\n")[0]
     return f"unexpected {description}; this is a defect of Interposer, and --debug shows the traceback"
+
+
+def _option(argument: str) -> str:
+    """Return the option that sets an argument of `load`."""
+    return "--trusted-key" if argument == "trusted_keys" else f"--{argument.replace('_', '-')}"
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
