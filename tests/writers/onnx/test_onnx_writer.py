@@ -385,3 +385,30 @@ def test_a_resized_image_takes_the_same_pixels_in_onnx(layout, rows, target, cen
     model = write(network)
     assert kinds(model).count(written) == (2 if written == "Gather" else 1)
     same_after_a_round_trip(network, model, np.arange(rows, dtype=np.float32).reshape(shape))
+
+
+def test_a_convolution_with_an_integer_bias_that_rounds_half_to_even_is_written_between_dequantized_tensors():
+    generator = np.random.default_rng(4)
+    constants = {
+        "x_scale": np.float32(0.0331), "x_zero": np.uint8(136),
+        "w": generator.integers(-127, 128, (8, 3, 3, 3)).astype(np.int8),
+        "w_scale": generator.uniform(0.002, 0.01, 8).astype(np.float32), "w_zero": np.zeros(8, np.int8),
+        "y_scale": np.float32(0.0174), "y_zero": np.uint8(134),
+        "b": generator.integers(-5000, 5000, 8).astype(np.int32),
+    }  # fmt: skip
+    node = onnx.helper.make_node("QLinearConv", ["x", *constants], ["y"])
+    declared = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UINT8, None) for name in "xy"]
+    declared[0] = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, [1, 3, 40, 40])
+    arrays = [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    graph = onnx.helper.make_graph([node], "net", declared[:1], declared[1:], arrays)
+    network = load(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)]))
+    written = write(network)
+    kinds = Counter(node.op_type for node in written.graph.node)
+    assert kinds == {"DequantizeLinear": 3, "Conv": 1, "QuantizeLinear": 1}
+    feeds = {0: generator.integers(0, 256, (1, 3, 40, 40)).astype(np.uint8)}
+    for found, wanted in zip(
+        reference_outputs(load(written).graph, feeds).values(),
+        reference_outputs(network.graph, feeds).values(),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(found, wanted)

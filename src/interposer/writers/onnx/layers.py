@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 
-from interposer.core.traits import Role
 from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.ops.quantization import Requantization
 from interposer.writers.onnx.draft import Draft
@@ -89,16 +88,9 @@ def _quantized(registered: Entry[Draft, Tensor], draft: Draft) -> list[Tensor]:
 
 
 def _rounds_as_onnx(draft: Draft) -> bool:
-    """Return True if a layer computes what ONNX does between DequantizeLinear and QuantizeLinear.
-
-    The scale of a bias of integers would be rounded to 32 bits.
-    """
+    """Return True if a layer computes what ONNX does between DequantizeLinear and QuantizeLinear."""
     requantization = getattr(draft.layer.op, "requantization", Requantization.FIXED_POINT)
-    if requantization is Requantization.FIXED_POINT:
-        return False
-    bias = draft.layer.op.inputs_of(Role.BIAS, len(draft.infos))
-    infos = [draft.infos[index] for index in bias]
-    return not draft.exact or all(info is None or info.dtype.is_float for info in infos)
+    return requantization is not Requantization.FIXED_POINT
 
 
 def _by_reals(function: Function[Draft, Tensor], draft: Draft) -> list[Tensor]:
