@@ -177,11 +177,16 @@ def _sources(args: argparse.Namespace) -> list[Any]:
             raise InvalidArgumentError(f"{path}: the folder has no models, such as kws.tflite or kws/1/model.onnx")
         known_names = {source.name for source in sources}
         for source_in_path in in_path:
-            if source_in_path.name in known_names or _count_equal(source_in_path, in_path) > 1:
-                problem = f"two models have the name {source_in_path.name!r}; a server needs different names"
-                source_in_path = replace(source_in_path, problem=problem)
+            if source_in_path.name in known_names:
+                raise InvalidArgumentError(_same_name(source_in_path.name))
+            if _count_equal(source_in_path, in_path) > 1:
+                source_in_path = replace(source_in_path, problem=_same_name(source_in_path.name))
             sources.append(source_in_path)
     return sources
+
+
+def _same_name(name: str) -> str:
+    return f"two models have the name {name!r}; a server needs different names"
 
 
 def _count_equal(source: Any, sources: list[Any]) -> int:
