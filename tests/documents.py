@@ -122,8 +122,10 @@ def copy_files(text: str, folder: Path) -> None:
     for path in sorted(paths):
         source, target = ROOT / path, folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        copy = shutil.copytree if source.is_dir() else shutil.copyfile
-        copy(source, target, **({"dirs_exist_ok": True} if source.is_dir() else {}))
+        if source.is_dir():  # other tests import modules of the examples
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        else:
+            shutil.copyfile(source, target)
 
 
 def environment() -> dict[str, str]:
