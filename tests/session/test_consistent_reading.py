@@ -85,7 +85,7 @@ def test_a_model_can_be_read_while_calls_of_many_shapes_load_and_unload_networks
     assert together(good_call, good_call, pickled, *readers_of(model, tmp_path)) == []
 
 
-def test_a_model_can_be_read_while_a_backend_is_disabled_and_enabled_again(tmp_path: Path) -> None:
+def test_a_model_can_be_read_while_calls_with_wrong_values_fail(tmp_path: Path) -> None:
     def fail_for_bad_values() -> None:
         if threading.current_thread().name == "bad":
             raise ValueError("a value was out of range, but this backend cannot say so")
@@ -103,5 +103,17 @@ def test_a_model_can_be_read_while_a_backend_is_disabled_and_enabled_again(tmp_p
                 model.run([np.array([0, 9])])
 
         assert together(good_call, good_call, bad_call, *readers_of(model, tmp_path)) == []
+        assert model.events == ()
+        assert {placement.backend for placement in model.optimized.placements} == {"F"}
+
+
+def test_a_model_can_be_read_while_a_backend_fails_and_is_disabled(tmp_path: Path) -> None:
+    with Runtime() as runtime:
+        backend = Failing(ReferenceBackend, "F", at=20)  # every run fails from the twentieth on
+        runtime.registry.register("F", lambda: backend)
+        model = ip.load(table_network((None,)), ["F", "CpuRef"], runtime=runtime)
+        model.run([np.array([0])])
+        good_call = calls_of_many_shapes(model)
+        assert together(good_call, good_call, *readers_of(model, tmp_path)) == []
         assert model.events
-        assert {placement.backend for placement in model.optimized.placements} <= {"F", "CpuRef"}
+        assert {placement.backend for placement in model.optimized.placements} == {"CpuRef"}
