@@ -184,8 +184,8 @@ struct Norms {
 
   double root(double x) const { return p == 1 ? x : p == 2 ? std::sqrt(x) : std::pow(x, 1.0 / double(p)); }
 
-  /// One row of places: the lines under the window are added first, then the cells along the width. The sums of the
-  /// lines lie behind those of the places.
+  /// One row of places: the lines under the window are added first, then the cells along the width. `sums` has
+  /// the sums of the places, and after them those of the lines.
   template <class Element>
   void row(const Element& element, int64_t d, int64_t h, double* sums) const {
     const Along &depth = window[0], &height = window[1], &width = window[2];
