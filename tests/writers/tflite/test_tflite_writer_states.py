@@ -77,7 +77,7 @@ def test_a_state_of_other_layers_is_a_variable_with_its_initial_value(initial, d
 
 
 def recurrent(*, state: str) -> ip.Network:
-    """Return a network with an Rnn layer. Its state is "absent", "an input", "shown" as an output, or "ones" at first."""
+    """Return a network with an Rnn layer. Its state is "absent", "an input", "shown" as an output or "ones" first."""
     network = ip.Network("recurrent")
     x = network.add_input_layer(0, ip.TensorInfo((1, INPUTS)), name="x")
     shapes = ((UNITS, INPUTS), (UNITS, UNITS), (UNITS,))
