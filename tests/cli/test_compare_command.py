@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,49 @@ def test_the_part_is_cut_out_and_seen_again(suffix: str, tmp_path: Path, capsys:
     status, out, _ = run(capsys, *command[2:])
     assert status == 1
     assert "right one by one, when Fuses compiles them together" in out
+
+
+SLOPED = """
+import numpy as np
+
+from interposer.backend import Backend, Capabilities, Capability, KernelTable
+from interposer.ops import Activation
+
+kernel = KernelTable()
+slopes = [0.0]
+
+
+@kernel(Activation)
+def sloped(op, x, *, out):
+    np.maximum(x, slopes[-1] * x, out=out)
+
+
+class Sloped(Backend):
+    id = "Sloped"
+    kernels = kernel
+    capabilities = Capabilities(Capability("slope", 0.0, "The slope of RELU for negative numbers."))
+
+    def layer_support(self, options):
+        slopes.append(options.get("slope", 0.0))
+        return super().layer_support(options)
+"""
+
+
+def test_the_part_is_compared_again_with_the_class_and_the_options_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / "sloped_backend.py").write_text(SLOPED, encoding="utf-8")
+    words = ["--backends", "CpuRef,sloped_backend:Sloped", "--tolerance", "0.001", "--option", "Sloped.slope=0.1"]
+    status, out, _ = run(capsys, written(tmp_path, SUM, RELU, SUM), *words, "--cut", "part.txt")
+    assert status == 1
+    assert "  it was compared again, and differs in the same way: " in out
+    assert out.splitlines()[-1] == (
+        "  interposer compare part.txt --backends CpuRef,sloped_backend:Sloped --input part.npz "
+        "--option Sloped.slope=0.1 --tolerance 0.001"
+    )
+    process_registry().deregister("Sloped")
 
 
 def test_inputs_are_taken_from_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

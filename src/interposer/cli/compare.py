@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from interposer.analysis.compare import Comparison, Cut, LayerComparison, compare
 from interposer.analysis.divergence import Divergence, Tolerance
@@ -14,7 +14,7 @@ from interposer.cli.inputs import inputs_text, named_inputs, read_inputs
 from interposer.cli.network import limits_of, reading_of, sources_of
 from interposer.cli.outputs import check_writable, flat, save_npz
 from interposer.cli.progress import progress_line
-from interposer.cli.running import running
+from interposer.cli.running import Running, running
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.cli.writing import writer_of
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnwritableError
@@ -31,27 +31,29 @@ def execute(args: argparse.Namespace) -> int:
 
     With --cut, the smallest subgraph that differs is written to a file.
     """
-    backends = _backends(args.backends)
+    named_backends = _backends(args.backends)
     if args.cut is not None:
         _check_cut(args)
     network = read_network(args.network, **reading_of(args))
     tolerance = Tolerance(args.tolerance, args.steps)
-    with running(args) as setup, progress_line() as progress:
-        comparison = compare(
-            network,
-            _backends(args.backends),
-            named_inputs(args, network),
-            tolerance=tolerance,
-            runtime=setup.runtime,
-            model_options=setup.model_options,
-            limits=limits_of(args),
-            progress=progress,
-        )
-    if not args.json:
-        _print(comparison, args.all)  # before writing files, which may fail
-    written_files = None
-    if args.cut is not None and comparison.cut is not None:
-        written_files = _write_cut(args, backends, comparison.cut, tolerance, comparison)
+    with running(args) as setup:
+        with progress_line() as progress:
+            comparison = compare(
+                network,
+                _backends(args.backends),
+                named_inputs(args, network),
+                tolerance=tolerance,
+                runtime=setup.runtime,
+                model_options=setup.model_options,
+                limits=limits_of(args),
+                progress=progress,
+            )
+        if not args.json:
+            _print(comparison, args.all)  # before writing files, which may fail
+        written_files = None
+        if args.cut is not None and comparison.cut is not None:
+            written_files = _write_cut(args, setup, comparison)
+            written_files["command"] = _command(args, named_backends)
     if args.json:
         write_json(comparison.to_dict() | {"cut": written_files, "inputs": inputs_text(args)})
     else:
@@ -77,15 +79,13 @@ def _check_cut(args: argparse.Namespace) -> None:
         check_writable("--cut", target, sources_of(args))
 
 
-def _write_cut(
-    args: argparse.Namespace, backends: list[str], cut: Cut, tolerance: Tolerance, comparison: Comparison
-) -> dict[str, Any]:
-    """Write the failing subgraph `cut` to the file of --cut and its inputs beside it, and compare these files again.
+def _write_cut(args: argparse.Namespace, setup: Running, comparison: Comparison) -> dict[str, Any]:
+    """Write the failing subgraph to the file of --cut and its inputs beside it, and compare these files again.
 
-    The result is the JSON entry about them: the two paths, the failing layers, the command that repeats the comparison,
-    whether the difference was reproduced (``reproduces``), and its description (``found``).
+    The result is the JSON entry about them: the two paths, the failing layers, whether the difference was reproduced
+    (``reproduces``), and its description (``found``).
     """
-    path: Path = args.cut
+    path, cut = args.cut, cast(Cut, comparison.cut)
     inputs = path.with_suffix(".npz")
     with replacing(inputs) as file:  # complete before the network replaces an old file, so that both fit together
         save_npz(file, flat(cut.inputs))
@@ -97,19 +97,34 @@ def _write_cut(
     network = read_network(path)
     infos = {layer.name: layer.output.known for layer in network.graph.inputs}
     arrays = read_inputs([str(inputs)], infos, Preprocessing(None, (), ()))
-    second_comparison = compare(network, backends, arrays, tolerance=tolerance)
-    command = ["interposer", "compare", str(path), "--backends", ",".join(backends), "--input", str(inputs)]
-    command += ["--tolerance", f"{args.tolerance:g}"] if args.tolerance is not None else []
-    command += ["--steps", f"{args.steps:g}"] if args.steps != 1 else []
+    second_comparison = compare(
+        network,
+        _backends(args.backends),
+        arrays,
+        tolerance=comparison.tolerance,
+        limits=limits_of(args),
+        runtime=setup.runtime,
+        model_options=setup.model_options,
+    )
     culprit = second_comparison.culprit
     return {
         "file": str(path),
         "inputs": str(inputs),
         "layers": list(comparison.culprit.layers) if comparison.culprit is not None else [],
-        "command": shlex.join(command),
         "reproduces": not second_comparison.agrees,
         "found": None if culprit is None else str(culprit),
     }
+
+
+def _command(args: argparse.Namespace, named_backends: list[str]) -> str:
+    """Return the command that compares the files of --cut again, with the options that change the results."""
+    inputs = args.cut.with_suffix(".npz")
+    command = ["interposer", "compare", str(args.cut), "--backends", ",".join(named_backends), "--input", str(inputs)]
+    command += [word for text in args.option for word in ("--option", text)]
+    command += [word for folder in args.backend_path for word in ("--backend-path", str(folder))]
+    command += ["--tolerance", f"{args.tolerance:g}"] if args.tolerance is not None else []
+    command += ["--steps", f"{args.steps:g}"] if args.steps != 1 else []
+    return shlex.join(command)
 
 
 def _print_cut(args: argparse.Namespace, written_files: dict[str, Any] | None) -> None:
