@@ -247,27 +247,28 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
 void lower(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   const Tensor &encodings = *graph.in(node, 0), &scores = *graph.in(node, 1);
-  auto state = std::make_shared<Detection>(Detection{Reader(encodings),
-                                                     Reader(scores),
-                                                     Reader(*graph.in(node, 2)),
-                                                     encodings.shape[0],
-                                                     encodings.shape[1],
-                                                     encodings.shape[2],
-                                                     node.integer("num_classes"),
-                                                     scores.extent(-1),
-                                                     node.integer("max_detections"),
-                                                     node.integer("max_classes_per_detection", 1),
-                                                     node.integer("detections_per_class", 1),
-                                                     float(node.number("nms_score_threshold")),
-                                                     float(node.number("nms_iou_threshold")),
-                                                     node.number("scale_y", 1),
-                                                     node.number("scale_x", 1),
-                                                     node.number("scale_h", 1),
-                                                     node.number("scale_w", 1),
-                                                     node.flag("use_regular_nms"),
-                                                     node.text("rules") == "ARMNN",
-                                                     node.flag("background_in_classes") ? 1 : 0,
-                                                     graph.out(node, 1).dtype == IPR_DTYPE_INT32});
+  auto state =
+      std::make_shared<Detection>(Detection{Reader(encodings),
+                                            Reader(scores),
+                                            Reader(*graph.in(node, 2)),
+                                            encodings.shape[0],
+                                            encodings.shape[1],
+                                            encodings.shape[2],
+                                            node.integer("num_classes"),
+                                            scores.extent(-1),
+                                            node.integer("max_detections"),
+                                            node.integer("max_classes_per_detection", 1),
+                                            std::min(node.integer("detections_per_class", 1), encodings.shape[1]),
+                                            float(node.number("nms_score_threshold")),
+                                            float(node.number("nms_iou_threshold")),
+                                            node.number("scale_y", 1),
+                                            node.number("scale_x", 1),
+                                            node.number("scale_h", 1),
+                                            node.number("scale_w", 1),
+                                            node.flag("use_regular_nms"),
+                                            node.text("rules") == "ARMNN",
+                                            node.flag("background_in_classes") ? 1 : 0,
+                                            graph.out(node, 1).dtype == IPR_DTYPE_INT32});
   Step step;
   step.name = "DetectionPostProcess " + node.name;
   step.fn = &Detection::run;

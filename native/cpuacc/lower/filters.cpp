@@ -10,13 +10,22 @@
 namespace cpuacc {
 namespace {
 
-bool is_known(const Shape& shape) {
-  return std::all_of(shape.begin(), shape.end(), [](int64_t extent) { return extent >= 0; });
+constexpr int64_t kUnknown = -1;
+
+/// The number of results along an axis that the network declares; kUnknown if the shape is not known.
+int64_t declared_count(const Shape& shape, size_t axis) {
+  const bool known = std::all_of(shape.begin(), shape.end(), [](int64_t size) { return size >= 0; });
+  return known ? shape[axis] : kUnknown;
 }
 
-/// The memory of a result, whose shape is set if it was unknown; nullptr if there is none.
-char* result_of(const Step& step, const Run& run, bool known, const Shape& shape) {
-  return known ? run.at<char>(step.out[0]) : static_cast<char*>(run.resized(step.out[0], shape));
+/// The memory of a result with `found` elements along its axis, whose shape is set if it was unknown.
+///
+/// It is nullptr if there is no memory. A declared number that is not `found` is reported as an error of the values.
+char* result_of(const Step& step, const Run& run, int64_t declared, int64_t found, const Shape& shape) {
+  if (declared == kUnknown) return static_cast<char*>(run.resized(step.out[0], shape));
+  if (declared == found) return run.at<char>(step.out[0]);
+  run.fail(int(step.in.size()) - 1, 0, "the number of results differs from that of the declared shape");
+  return nullptr;
 }
 
 // ---- NonZero --------------------------------------------------------------------------------------------------------
@@ -54,7 +63,7 @@ struct NonZeros {
   Shape shape;
   int64_t count, item;
   uint64_t zero, bits;
-  bool known;
+  int64_t declared;
 
   template <class T>
   void all(const Step& step, const Run& run) const {
@@ -62,7 +71,7 @@ struct NonZeros {
     const T expected = T(zero & bits), mask = T(bits);
     int64_t found = 0;
     for (int64_t n = 0; n < count; ++n) found += T(in[n] & mask) != expected;
-    int64_t* out = reinterpret_cast<int64_t*>(result_of(step, run, known, {int64_t(shape.size()), found}));
+    int64_t* out = reinterpret_cast<int64_t*>(result_of(step, run, declared, found, {int64_t(shape.size()), found}));
     if (!out) return;
     const int64_t length = shape.back();
     for (int64_t first = 0; first < count; first += length)
@@ -110,7 +119,7 @@ void lower_non_zero(const Node& node, Builder& builder) {
   state->item = int64_t(ipr::item_size(in.dtype));
   encode(0, in, reinterpret_cast<char*>(&state->zero));
   state->bits = deciding_bits(in.dtype);
-  state->known = is_known(out.shape);
+  state->declared = declared_count(out.shape, 1);
   Step step;
   step.name = "NonZero " + node.name;
   step.fn = &NonZeros::run;
@@ -126,7 +135,7 @@ struct Kept {
   Shape shape;  // of the result, with a free place at `axis`
   size_t axis;
   int64_t conditions, outer, extent, bytes;  // `bytes` of the dimensions after the axis
-  bool known;
+  int64_t declared;
 
   static void run(const Step& step, const Run& run, int, int) {
     const Kept& self = step.as<Kept>();
@@ -136,7 +145,7 @@ struct Kept {
     for (int64_t n = 0; n < self.conditions; ++n) found += conditions[n] != 0;
     Shape shape = self.shape;
     shape[self.axis] = found;
-    char* out = result_of(step, run, self.known, shape);
+    char* out = result_of(step, run, self.declared, found, shape);
     if (!out) return;
     for (int64_t row = 0; row < self.outer; ++row, in += self.extent * self.bytes)
       for (int64_t n = 0; n < self.conditions; ++n) {
@@ -163,7 +172,6 @@ void lower_compress(const Node& node, Builder& builder) {
   const int64_t item = int64_t(ipr::item_size(in.dtype));
   auto state = std::make_shared<Kept>();
   state->conditions = builder.graph.in(node, 1)->elements();
-  state->known = is_known(out.shape);
   if (node.has("axis")) {
     state->axis = size_t(axis_of(node.integer("axis"), in.rank()));
     const Around at = around(in.shape, int(state->axis));
@@ -173,6 +181,7 @@ void lower_compress(const Node& node, Builder& builder) {
     state->axis = 0, state->shape = {0};
     state->outer = 1, state->extent = in.elements(), state->bytes = item;
   }
+  state->declared = declared_count(out.shape, state->axis);
   Step step;
   step.name = "Compress " + node.name;
   step.fn = &Kept::run;

@@ -88,6 +88,7 @@ int64_t truncated_quotient(int64_t a, int64_t b) { return a / b; }  // toward ze
 
 /// Normalize 16-bit numbers. Mean and deviation have 10 more fractional bits.
 void normalize(const Argument& gate, int64_t units, int32_t* x) {
+  if (units == 0) return;
   int64_t sum = 0, squares = 0;
   for (int64_t n = 0; n < units; ++n) sum += x[n], squares += int64_t{x[n]} * x[n];
   const int64_t mean = truncated_quotient(sum * 1024, units);
@@ -447,6 +448,9 @@ Refusal quantized_support(const Graph& graph, const Node& node, const Settings&)
     if (n < 11 &&
         (weights.dtype != IPR_DTYPE_UINT8 || !has_one_scale(weights) || !weights.same_quantization(*graph.in(node, 3))))
       return refused("weights are quantized in another way", IPR_REASON_QUANTIZATION);
+    if (n >= 11 && weights.dtype != IPR_DTYPE_INT32)
+      return refused("operand " + std::to_string(n) + " is " + described(weights) + "; takes int32",
+                     IPR_REASON_DATA_TYPE);
   }
   if (graph.in(node, 0)->shape[1] + graph.in(node, 2)->shape[1] > kMostDepth)
     return refused("there are too many inputs", IPR_REASON_SHAPE);

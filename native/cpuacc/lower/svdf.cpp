@@ -120,6 +120,7 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
   for (int tensor : node.outputs)
     if (!is_f32(graph[tensor]))
       return refused("the result is " + described(graph[tensor]) + "; takes float32", IPR_REASON_DATA_TYPE);
+  if (graph.in(node, 2)->shape[1] < 1) return refused("there are no time steps", IPR_REASON_SHAPE);
   return taken();
 }
 
@@ -226,6 +227,7 @@ Refusal integer_support(const Graph& graph, const Node& node, const Settings&) {
   if (node.text("activation_func") == "TANH" || node.text("activation_func") == "SIGMOID")
     return refused("only clamps are computed in integers", IPR_REASON_ATTRIBUTE);
   if (feature->shape[1] > 65000) return refused("there are too many inputs", IPR_REASON_SHAPE);
+  if (time->shape[1] < 1) return refused("there are no time steps", IPR_REASON_SHAPE);
   return taken();
 }
 

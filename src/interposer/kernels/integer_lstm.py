@@ -78,6 +78,8 @@ class _Norm(NamedTuple):
         Mean and deviation are computed with 10 fractional bits more than `x`.
         """
         units = x.shape[-1]
+        if units == 0:
+            return x
         sums = x.sum(axis=-1, keepdims=True) * 1024
         mean = np.sign(sums) * (np.abs(sums) // units)
         scaled_variance = np.square(x).sum(axis=-1, keepdims=True) * (2**20 // units) - np.square(mean)

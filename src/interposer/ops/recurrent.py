@@ -366,6 +366,8 @@ class Svdf(Op):
         sizes = sizes_by_letter(infos, words)
         if sizes["F"] % self.rank:
             yield f"weights_feature has {sizes['F']} filters; expected a multiple of the rank, {self.rank}"
+        if sizes["M"] == 0:
+            yield "weights_time has no time steps; expected at least one, that of the input"
         for name, info, expected in (
             ("bias", bias, TensorShape((sizes["F"] // self.rank,))),
             ("state_in", state_in, TensorShape((sizes["B"], sizes["F"] * sizes["M"]))),
