@@ -27,7 +27,7 @@ def overwritten() -> str | None:
 
 
 def other_package() -> str | None:
-    """Return a warning if the other package is installed too, and what to do, or None if it is not.
+    """Return a warning if the package `interposer` of the index is installed too, and what to do; None if it is not.
 
     The metadata of installed packages is searched for it, in less than a millisecond.
     """

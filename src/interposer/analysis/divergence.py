@@ -26,7 +26,7 @@ class Divergence:
 
     `absolute` is in float values, or in steps of integers. `relative` is `absolute` divided by the largest element.
     `steps` is the largest difference in steps of integers, or for floats in units in the last place. `count` of `size`
-    elements differ. `error` says why the arrays cannot be compared, or where only one of two elements is infinite or
+    elements differ. A text says why the arrays cannot be compared, or where only one of two elements is infinite or
     NaN; the numbers are infinite then.
     """
 
@@ -85,8 +85,8 @@ class Divergence:
         return max(parts, key=lambda divergence: divergence.relative, default=cls(str(info.dtype)))
 
     @classmethod
-    def _faulty(cls, dtype: str, error: str) -> Divergence:
-        return cls(dtype, math.inf, math.inf, math.inf, fault=error)
+    def _faulty(cls, dtype: str, fault: str) -> Divergence:
+        return cls(dtype, math.inf, math.inf, math.inf, fault=fault)
 
     @classmethod
     def _of_numbers(cls, a: Array, b: Array, dtype: str) -> Divergence:

@@ -97,7 +97,7 @@ class MemoryOptimizerStrategy(ABC):
     @property
     @abstractmethod
     def packing(self) -> Packing:
-        """How blocks share a bin."""
+        """How blocks, which are the bytes of a tensor, share a bin, which is one allocation."""
 
     @abstractmethod
     def optimize(self, blocks: Sequence[MemoryBlock]) -> Sequence[MemoryBin]:

@@ -30,6 +30,8 @@ class Layout:
     def of(cls, model: Model) -> Layout:
         """Return the layout of a model: the first dimension of all inputs and outputs is the batch, if it is the same.
 
+        If it is not the same, the model has no batch dimension, and the size is 0.
+
         Raises:
             InvalidArgumentError: the model has states, so that the result of a row depends on the rows before it; or
                 an input or output is not a tensor.
@@ -54,7 +56,7 @@ class Layout:
             yield slice(start, min(start + step, count))
 
     def fitted(self, columns: Mapping[str, Array], infos: Mapping[str, TensorInfo]) -> Layout:
-        """Return this layout if the rows of the columns fit it, or the one of single runs if they fit that.
+        """Return this layout if the rows of the columns fit it, or else the layout that runs each row alone.
 
         Raises:
             BindingError: the rows of a column have neither shape.

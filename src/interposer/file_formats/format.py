@@ -207,7 +207,10 @@ class Format(ABC):
         raise InvalidArgumentError(f"{self.title} is a format that is only written")
 
     def open(self, request: Any) -> Any:
-        """Return the model for a request of `load` that is more than the network of its file; None if it is not."""
+        """Return the model for a request of `load`, or None if `read` suffices for it.
+
+        A saved network overrides this: its file has compiled parts besides the network.
+        """
         return None
 
     def files_of_weights(self, path: str | os.PathLike[str]) -> tuple[Path, ...]:

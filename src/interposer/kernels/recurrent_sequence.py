@@ -34,7 +34,7 @@ Step: TypeAlias = Callable[[Array, States], States]
 
 
 class _Weights:
-    """The weights, biases and functions of one direction of a layer; `place` is the direction's index, 0 or 1.
+    """The weights, biases and functions of one direction of a layer; `direction` is 0 or 1.
 
     The rows of all gates are concatenated, in the order of the operator.
     """

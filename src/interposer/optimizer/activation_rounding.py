@@ -20,7 +20,7 @@ class DropActivationRounding:
     """Removes DynamicFakeQuantization layers, and the rounding of recurrent layers, which then compute with floats.
 
     With `keep`, a layer stays if the backend that supports it is preferred at least as much as those of its readers.
-    A recurrent layer keeps its rounding if the backend that supports the layer would not be another one without it.
+    A recurrent layer keeps its rounding, unless a more preferred backend supports the layer without it.
     """
 
     preference: Preference

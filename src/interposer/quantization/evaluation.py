@@ -20,7 +20,7 @@ _SAMPLES: Final = 16
 def compared(
     network: Network, quantized: Network, samples: Samples, runs: Runs, limit: int = _SAMPLES
 ) -> dict[str, SignalToNoise]:
-    """Return the errors of the values that both networks have, by name, on the first `limit` samples."""
+    """Return the signal-to-noise ratios of the values that both networks have, by name, on up to `limit` samples."""
     quantized_values = {
         value.name: value for layer in quantized.graph for value in layer.outputs if not value.is_constant
     }

@@ -56,10 +56,10 @@ class BoundSteps(NamedTuple):
 class Steps:
     """The layers of a program in execution order, with handles for their tensors.
 
-    For a region, `around` is the name of its layer with the names of outer regions. `enter` fills the inputs that are
-    the same in every iteration, and `run` runs the region once with the remaining inputs. Inputs that no layer reads
-    are left out. Not thread-safe; with `workers`, branches on different backends run concurrently. `trace` is that of
-    the current run, if it is recorded.
+    For a region, `owner_path` is the name of its layer with the names of outer regions. `enter` fills the inputs that
+    are the same in every iteration, and `run` runs the region once with the remaining inputs. Inputs that no layer
+    reads are left out. Not thread-safe; with `workers`, branches on different backends run concurrently. `trace` is
+    that of the current run, if it is recorded.
 
     Raises:
         LoadError: a backend could not create a handle.

@@ -356,7 +356,7 @@ class SectionWriter:
         return self._section(kind, memoryview(raw), hashlib.sha256(raw).digest(), ALIGNMENT)
 
     def data(self, raw: memoryview) -> Ref:
-        """Write bytes, and return their place."""
+        """Store bytes, unless equal bytes are stored already, and return their place."""
         digest = hashlib.sha256(raw).digest()
         stored_ref = self._stored_refs.get(digest)
         if stored_ref is not None:

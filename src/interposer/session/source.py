@@ -219,7 +219,9 @@ def _kind(source: Any) -> str:
 
 
 def content_of(source: Any) -> Any:
-    """Return the bytes of an open file, read from its position to its end; return any other source unchanged.
+    """Return the bytes of an open file, read from its position to its end, or of a memoryview.
+
+    Any other source is returned unchanged.
 
     Raises:
         InvalidArgumentError: the file is opened in text mode, closed, or write-only.

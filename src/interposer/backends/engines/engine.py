@@ -112,7 +112,10 @@ class Executable(ABC):
         """
 
     def run_measured(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Sequence[EngineStep]:
-        """Do what `run` does while a profile records, and return the steps that the engine measured in this run."""
+        """Run as `run` does, and return the steps that the engine measured, by default none.
+
+        While a profile records, this is called instead of `run`.
+        """
         self.run(inputs, outputs)
         return ()
 

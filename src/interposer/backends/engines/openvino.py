@@ -160,7 +160,7 @@ def _onnx_part(view: SubgraphView, options: dict[str, Any]) -> OnnxPart:
 class _refusing:  # noqa: N801 - reads as a statement
     """A context manager that turns an exception of OpenVINO into a `RefusedError`.
 
-    The message is ``OpenVINO``, `what` (such as "cannot read it"), and the message of the exception.
+    The message is ``OpenVINO``, `failure` (such as "cannot read it"), and the message of the exception.
     """
 
     def __init__(self, failure: str) -> None:

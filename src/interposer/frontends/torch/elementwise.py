@@ -447,7 +447,7 @@ def identity(c: Call, x: Value, *_: Any, **__: Any) -> Value:
 @aten("_to_copy", "to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as", "_cast_Float", "_cast_Int",
       "to.prim_dtype", "prims.convert_element_type.default")  # fmt: skip
 def to_copy(c: Call, x: Value, *_: Any, **__: Any) -> Value:
-    """Convert a cast; the type is that of the recorded result."""
+    """Convert `aten._to_copy` and other casts; the type is that of the recorded result."""
     return cast_as_torch(c, x, c.dtype)
 
 

@@ -210,7 +210,7 @@ class _Variant(NamedTuple):
 class _Result(NamedTuple):
     """One result of a graph: an output of the network, an input of the graph, or a fixed value.
 
-    `strides` are those that PyTorch expects of the tensor; None for a contiguous one.
+    `example` is a tensor with the strides that PyTorch expects; None for contiguous ones.
     """
 
     output: int | None = None

@@ -18,8 +18,8 @@ __all__ = ["PlainCalls"]
 class PlainCalls:
     """The arguments and results of a program whose arguments are tensors and whose results are tensors or fixed values.
 
-    `names` are the names of the arguments in order, and `places` the index of the argument for each input of the
-    network in order.
+    `names` are the names of the arguments in order, and `positions` the index of the argument for each input of
+    the network in order.
     """
 
     def __init__(self, program: Program, names: Sequence[str], positions: Sequence[int], dtypes: Sequence[Any]) -> None:

@@ -138,7 +138,7 @@ Rule: TypeAlias = Callable[[Draft, Tensor, Tensor], Tensor]
 def _on_common_scale(
     draft: Draft, a: Tensor, b: Tensor, left_shift: int, sign: int = 1
 ) -> tuple[Tensor, Tensor, float]:
-    """Return both operands as integers without zero point at the scale ``common / 2**left``, and `common`.
+    """Return both operands as integers without zero point at the scale ``common / 2**left_shift``, and `common`.
 
     `common` is twice the larger scale of the operands. With `sign` -1, the second operand is negated.
     """
