@@ -71,24 +71,24 @@ class _Placer:
         return crossings
 
     def _cross(self, graph: Graph, value: Value, prefix: str) -> list[Crossing]:
-        groups = _grouped(value)
+        reader_groups = _grouped(value)
         writer_side = self._side(value.producer, value, graph)
-        reader_sides = [self._side(layers[0], value, graph) for layers in groups]
+        reader_sides = [self._side(layers[0], value, graph) for layers in reader_groups]
         route = self._route(value, writer_side, reader_sides)
         if route is None:
             raise IncompatibleMemoryError(
-                self._refusal_text(value, groups, prefix), backend=str(value.producer.backend)
+                self._refusal_text(value, reader_groups, prefix), backend=str(value.producer.backend)
             )
         value.factory = route.home
         if not route.hops:
-            return _direct_crossings(value, groups, prefix)
-        kind_of_group = dict(zip(map(id, groups), route.reads, strict=True))
+            return _direct_crossings(value, reader_groups, prefix)
+        kind_of_group = dict(zip(map(id, reader_groups), route.reads, strict=True))
         crossings, copies = [], {route.home: value}
         for hop in route.hops:
-            readers = [layer for layers in groups if kind_of_group[id(layers)] == hop.target for layer in layers]
+            readers = [layer for layers in reader_groups if kind_of_group[id(layers)] == hop.target for layer in layers]
             copies[hop.target], crossing = _insert_transfer(graph, value, copies[hop.source], hop, readers, prefix)
             crossings.append(crossing)
-        for layers in groups:
+        for layers in reader_groups:
             kind = kind_of_group[id(layers)]
             if kind != route.home:
                 graph.replace_uses(value, copies[kind], lambda use, layers=layers: use.layer in layers)  # type: ignore[misc]
@@ -120,9 +120,9 @@ class _Placer:
             self._routes[key] = find_route(kinds, writer, readers, padded)
         return self._routes[key]
 
-    def _refusal_text(self, value: Value, groups: list[list[Layer]], prefix: str) -> str:
+    def _refusal_text(self, value: Value, reader_groups: list[list[Layer]], prefix: str) -> str:
         lines = [f"the tensor {prefix}{value.name!r} cannot get to all who read it:"]
-        for layer, verb in [(value.producer, "gives"), *((layers[0], "takes") for layers in groups)]:
+        for layer, verb in [(value.producer, "gives"), *((layers[0], "takes") for layers in reader_groups)]:
             if _runs_on_host(layer):
                 lines.append(
                     f"{layer} ({verb} it) is run by the host, which can only work on memory that can be mapped"
@@ -155,16 +155,16 @@ def _backend_of(layer: Layer, default: str) -> str:
     return next((neighbour.backend for neighbour in neighbours if neighbour.backend is not None), default)
 
 
-def _direct_crossings(value: Value, groups: list[list[Layer]], prefix: str) -> list[Crossing]:
+def _direct_crossings(value: Value, reader_groups: list[list[Layer]], prefix: str) -> list[Crossing]:
     """Return a record for each backend, other than the producer's, that reads a value in place, without a copy.
 
-    The list is empty for an input of the graph. `groups` has the layers that read the value, as `_grouped` returns
-    them; `prefix` is put before the value's name in the records.
+    The list is empty for an input of the graph. `reader_groups` has the layers that read the value, as `_grouped`
+    returns them; `prefix` is put before the value's name in the records.
     """
     source, memory = str(value.producer.backend), (str(value.factory), str(value.factory))
     if isinstance(value.producer.op, Input):
         return []
-    targets = dict.fromkeys(str(layers[0].backend) for layers in groups if not _runs_on_host(layers[0]))
+    targets = dict.fromkeys(str(layers[0].backend) for layers in reader_groups if not _runs_on_host(layers[0]))
     name = f"{prefix}{value.name}"
     return [Crossing("", name, source, target, value.known, "direct", memory) for target in targets if target != source]
 

@@ -50,7 +50,11 @@ class Decisions:
 
     def operand(self, layer: Layer, index: int) -> Quantization:
         """Return the quantization that a quantized layer needs for its data operand `index`."""
-        value = layer.outputs[0] if self.rules[layer].form is ResultQuantization.SAME else layer.inputs[index]
+        value = (
+            layer.outputs[0]
+            if self.rules[layer].result_quantization is ResultQuantization.SAME
+            else layer.inputs[index]
+        )
         assert value is not None, "operands of data are connected"
         return self.quantizations[value]
 
@@ -117,7 +121,9 @@ def _rule(layer: Layer, scheme: Scheme, reasons: dict[Layer, str]) -> Rule | Non
 
 def _unbounded(layer: Layer, rule: Rule, ranges: Ranges) -> str | None:
     """Return why there is no scale for a value of a layer, or None: it was not observed, or is infinite or NaN."""
-    operands = [layer.inputs[index] for index in (*rule.data, rule.weights, rule.bias) if index is not None]
+    operands = [
+        layer.inputs[index] for index in (*rule.data_indices, rule.weights_index, rule.bias_index) if index is not None
+    ]
     named = [("its result", value) for value in quantized_results(layer, rule)]
     named += [(f"its operand {value.name!r}", value) for value in operands if value is not None]
     for title, value in named:
@@ -149,7 +155,7 @@ def _prune(rules: dict[Layer, Rule], reasons: dict[Layer, str]) -> None:
 
 def _isolation(layer: Layer, rules: Mapping[Layer, Rule]) -> str | None:
     """Return why a passive layer is better computed in float, or None."""
-    data = [value for index in rules[layer].data if (value := layer.inputs[index]) is not None]
+    data = [value for index in rules[layer].data_indices if (value := layer.inputs[index]) is not None]
     producers = [value.producer for value in data if not value.is_constant]
     if any(neighbour not in rules and not isinstance(neighbour.op, Input) for neighbour in producers):
         return "it moves float values"
@@ -163,7 +169,7 @@ def _isolation(layer: Layer, rules: Mapping[Layer, Rule]) -> str | None:
 
 def _reads(consumer: Layer, producer: Layer, rules: Mapping[Layer, Rule]) -> bool:
     rule = rules.get(consumer)
-    return rule is not None and any(consumer.inputs[index] in producer.outputs for index in rule.data)
+    return rule is not None and any(consumer.inputs[index] in producer.outputs for index in rule.data_indices)
 
 
 # --- scales -----------------------------------------------------------------------------------------------------------
@@ -189,18 +195,18 @@ class _Scales:
 
     def _unite(self, layer: Layer, rule: Rule) -> None:
         """Join the data of a layer and its results in one group if they must or should have the same scale."""
-        source = layer.inputs[rule.data[0]]
+        source = layer.inputs[rule.data_indices[0]]
         is_fused = is_clamp(rule.op) and self.fuse_clamps and source is not None and self._is_private(source)
-        if rule.form is not ResultQuantization.SAME and not is_fused:
+        if rule.result_quantization is not ResultQuantization.SAME and not is_fused:
             return
         for output in quantized_results(layer, rule)[1:]:
             self._join(output, layer.outputs[0])
-        if len(rule.data) == 1 and source is not None and not source.is_constant:
+        if len(rule.data_indices) == 1 and source is not None and not source.is_constant:
             self._join(source, layer.outputs[0])
             if len(source.uses) == 1 and (is_fused or not _averages(layer)):
                 self.inner.add(source)
             return
-        for index in rule.data if not is_fused else ():
+        for index in rule.data_indices if not is_fused else ():
             value = layer.inputs[index]
             if value is not None and self._is_private(value):
                 self._join(value, layer.outputs[0])
@@ -214,7 +220,7 @@ class _Scales:
 
     def _is_prescribed(self, value: Value) -> bool:
         rule = self.decisions.rules.get(value.producer)
-        return rule is not None and rule.form is ResultQuantization.PRESCRIBED
+        return rule is not None and rule.result_quantization is ResultQuantization.PRESCRIBED
 
     def _root(self, value: Value) -> Value:
         while value in self.parents and self.parents[value] is not value:
@@ -239,15 +245,15 @@ class _Scales:
 
     def _assign(self, layer: Layer, rule: Rule, bounds: Mapping[Value, tuple[float, float]]) -> None:
         quantizations, scheme = self.decisions.quantizations, self.decisions.scheme
-        for index in rule.data:
+        for index in rule.data_indices:
             value = layer.inputs[index]
             if value is not None and value not in quantizations:
                 quantizations[value] = self._quantization(value, bounds)
         for value in quantized_results(layer, rule):
             quantizations[value] = self._quantization(value, bounds)
-        if rule.form is ResultQuantization.PRESCRIBED:
+        if rule.result_quantization is ResultQuantization.PRESCRIBED:
             self._prescribe(layer, rule)
-        if rule.weights is not None:
+        if rule.weights_index is not None:
             scale = self.decisions.operand(layer, 0).scale
             self.decisions.stored[layer] = _constants(layer, rule, scheme, scale, self.means)
 
@@ -278,7 +284,7 @@ def _constants(layer: Layer, rule: Rule, scheme: Scheme, scale: float, means: Me
     """Return the quantized weights and bias of a layer whose input has this scale."""
     weights, bias = (
         None if index is None or (value := layer.inputs[index]) is None else value.constant
-        for index in (rule.weights, rule.bias)
+        for index in (rule.weights_index, rule.bias_index)
     )
     assert weights is not None, "the rule requires constant weights"
     if isinstance(rule.op, TransposeConvolution2d) and rule.op.groups > 1:  # one row of weights is of several channels
@@ -311,10 +317,12 @@ def quantized_infos(decisions: Decisions, layer: Layer) -> tuple[list[TensorInfo
     """Return the infos of the operands and the results of a quantized layer."""
     rule, dtype = decisions.rules[layer], decisions.scheme.activations
     inputs: list[TensorInfo | None] = list(layer.input_infos)
-    for index in rule.data:
+    for index in rule.data_indices:
         info = inputs[index]
         inputs[index] = info and TensorInfo(info.shape, dtype, decisions.operand(layer, index))
-    for operand_index, constant in zip((rule.weights, rule.bias), decisions.stored.get(layer, ()), strict=False):
+    for operand_index, constant in zip(
+        (rule.weights_index, rule.bias_index), decisions.stored.get(layer, ()), strict=False
+    ):
         if operand_index is not None and constant is not None:
             inputs[operand_index] = TensorInfo.of(constant.array, constant.quantization)
     quantized = quantized_results(layer, rule)
@@ -329,17 +337,17 @@ def quantized_infos(decisions: Decisions, layer: Layer) -> tuple[list[TensorInfo
 
 def quantized_results(layer: Layer, rule: Rule) -> list[Value]:
     """Return the results of a quantized layer that are quantized: not those of another type than the data."""
-    if rule.form is ResultQuantization.NONE:
+    if rule.result_quantization is ResultQuantization.NONE:
         return []
     return [value for value in layer.outputs if value.known.dtype is DataType.FLOAT32]
 
 
 def _overflows(rule: Rule, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> bool:
     """Return True if sums or products, in steps of the result, do not fit 32 bits."""
-    data_infos = [info for index in rule.data if (info := inputs[index]) is not None]
+    data_infos = [info for index in rule.data_indices if (info := inputs[index]) is not None]
     scales = [info.scale for info in data_infos]
-    if rule.weights is not None:
-        weights = inputs[rule.weights]
+    if rule.weights_index is not None:
+        weights = inputs[rule.weights_index]
         assert weights is not None and weights.quantization is not None, "weights are quantized"
         factor = scales[0] * max(weights.quantization.scales) / outputs[0].scale
         return not _fits(int(weights.num_elements) * 2.0 ** (data_infos[0].dtype.bits + 8), factor)

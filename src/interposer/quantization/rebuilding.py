@@ -74,12 +74,14 @@ class _Builder:
         rule = self.decisions.rules[layer]
         operands = [
             None if value is None
-            else self._integers(value, self.decisions.operand(layer, index)) if index in rule.data
-            else None if index in (rule.weights, rule.bias)
+            else self._integers(value, self.decisions.operand(layer, index)) if index in rule.data_indices
+            else None if index in (rule.weights_index, rule.bias_index)
             else self._real(value)
             for index, value in enumerate(layer.inputs)
         ]  # fmt: skip
-        for index, constant in zip((rule.weights, rule.bias), self.decisions.stored.get(layer, ()), strict=False):
+        for index, constant in zip(
+            (rule.weights_index, rule.bias_index), self.decisions.stored.get(layer, ()), strict=False
+        ):
             value = None if index is None else layer.inputs[index]
             if constant is not None and value is not None and index is not None:
                 constant_layer = self.new_network.add_constant_layer(

@@ -32,47 +32,49 @@ __all__ = ["Rule", "is_clamp", "rule_of", "whole_image_mean"]
 class Rule:
     """How a layer is quantized.
 
-    `form` says what determines the quantization of the results. `data` has the numbers of the operands that are
-    quantized as data; the others stay as they are, or are weights and bias. A `passive` layer moves or chooses
-    elements: it is quantized only beside layers that compute in integers. `op` is the operator of the quantized layer.
-    `weights` is the number of the operand with the weights, `bias` that of the bias, and `axis` the axis of the weights
-    that counts output channels.
+    `result_quantization` says what determines the quantization of the results. `data_indices` has the numbers of the
+    operands that are quantized as data; the others stay as they are, or are weights and bias. A `passive` layer moves
+    or chooses elements: it is quantized only beside layers that compute in integers. `op` is the operator of the
+    quantized layer. `weights_index` is the number of the operand with the weights, `bias_index` that of the bias, and
+    `axis` the axis of the weights that counts output channels.
     """
 
-    form: ResultQuantization
+    result_quantization: ResultQuantization
     op: Op
-    data: tuple[int, ...] = (0,)
+    data_indices: tuple[int, ...] = (0,)
     passive: bool = False
-    weights: int | None = None
-    bias: int | None = None
+    weights_index: int | None = None
+    bias_index: int | None = None
     axis: int = 0
 
 
 def rule_of(layer: Layer, dtype: DataType) -> Rule | str:
     """Return how a float32 layer is quantized to activations of type `dtype`, or the reason why it is not."""
-    form = layer.op.result_quantization(dtype)
-    if isinstance(form, str):
-        return form
+    quantization_or_reason = layer.op.result_quantization(dtype)
+    if isinstance(quantization_or_reason, str):
+        return quantization_or_reason
     data_indices = _connected(layer, Role.DATA)
     if not data_indices:
         return "it has no data"
     if any(_input(layer, index).known.dtype is not DataType.FLOAT32 for index in data_indices):
         return "its data is not float32"
     maker = next((_MAKERS[kind] for kind in type(layer.op).__mro__ if kind in _MAKERS), None)
-    return maker(layer.op, layer) if maker is not None else _declared(layer, form, data_indices)
+    return maker(layer.op, layer) if maker is not None else _declared(layer, quantization_or_reason, data_indices)
 
 
-def _declared(layer: Layer, form: ResultQuantization, data_indices: tuple[int, ...]) -> Rule | str:
+def _declared(layer: Layer, result_quantization: ResultQuantization, data_indices: tuple[int, ...]) -> Rule | str:
     """Return the rule of a layer that is quantized as its operator declares, or the reason why it is not."""
-    op, weights, bias = layer.op, _connected(layer, Role.WEIGHTS), _connected(layer, Role.BIAS)
-    if any(_input(layer, index).constant is None for index in weights):
+    op, weights_indices, bias_indices = layer.op, _connected(layer, Role.WEIGHTS), _connected(layer, Role.BIAS)
+    if any(_input(layer, index).constant is None for index in weights_indices):
         return "its weights are not constant"
-    if any(_input(layer, index).constant is None for index in bias):
+    if any(_input(layer, index).constant is None for index in bias_indices):
         return "its bias is not constant"
-    if max(len(weights), len(bias)) > 1 or len(bias) > len(weights):
+    if max(len(weights_indices), len(bias_indices)) > 1 or len(bias_indices) > len(weights_indices):
         return f"{layer.kind} has no form in integers"
-    passive = form is ResultQuantization.NONE or (form is ResultQuantization.SAME and not _compares(op))
-    return Rule(form, op, data_indices, passive, next(iter(weights), None), next(iter(bias), None), op.output_axis)
+    is_same = result_quantization is ResultQuantization.SAME
+    passive = result_quantization is ResultQuantization.NONE or (is_same and not _compares(op))
+    weights_index, bias_index = next(iter(weights_indices), None), next(iter(bias_indices), None)
+    return Rule(result_quantization, op, data_indices, passive, weights_index, bias_index, op.output_axis)
 
 
 def _compares(op: Op) -> bool:
@@ -117,7 +119,7 @@ def _product(op: BatchMatMul, layer: Layer) -> Rule | str:
     a, b = layer.values[:2]
     if b.constant is not None and b.known.rank == 2 and a.known.rank >= 2 and not op.transpose_x:
         dense = FullyConnected(transpose_weight_matrix=op.transpose_y, keep_dims=a.known.rank > 2)
-        return Rule(ResultQuantization.OBSERVED, dense, weights=1, axis=dense.output_axis)
+        return Rule(ResultQuantization.OBSERVED, dense, weights_index=1, axis=dense.output_axis)
     if a.known.rank < 2 or b.known.rank < 2:
         return "takes matrices of float32"
     return Rule(ResultQuantization.OBSERVED, op, (0, 1))

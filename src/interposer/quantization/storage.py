@@ -222,9 +222,9 @@ def _weights_rule(layer: Layer) -> Rule | str:
         return "the ranks of its tensors are not known"
     if isinstance(rule, str):
         return rule if "weights" in rule else "it has no weights that are constant"
-    if rule.weights is None:
+    if rule.weights_index is None:
         return "it has no weights that are constant"
-    weights = layer.inputs[rule.weights]
+    weights = layer.inputs[rule.weights_index]
     assert weights is not None and weights.constant is not None, "the rule requires constant weights"
     if weights.constant.size < _LEAST:
         return f"it has fewer than {_LEAST} weights"

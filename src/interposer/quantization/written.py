@@ -24,11 +24,11 @@ def output_format_named(name: str | None) -> Format | None:
     return format
 
 
-def check_float_layers(layers: Iterable[Layer], format: Format, network: str) -> None:
-    """Raise `UnwritableError` if the format cannot hold these layers of the network `network`, which stay in float."""
+def check_float_layers(layers: Iterable[Layer], format: Format, network_name: str) -> None:
+    """Raise `UnwritableError` if the format cannot hold these layers of a network, which stay in float."""
     refusals = {layer.name: (layer.kind, reason) for layer in layers if (reason := _refusal(layer, format)) is not None}
     if refusals:
-        raise UnwritableError(format.title, refusals, network)
+        raise UnwritableError(format.title, refusals, network_name)
 
 
 def unwritable(quantized: Network, names: Collection[str], format: Format) -> dict[str, str]:

@@ -216,13 +216,17 @@ def compute_in_integers(op: Quantize, layer: Layer) -> Replacement:
 
     Only float32 layers of operators with a rule are replaced, and only if the Quantize alone reads their result.
     """
-    inner_layer, output = layer.values[0].producer, layer.output.known
+    inner_layer, output_info = layer.values[0].producer, layer.output.known
     rule = _rule(layer.values[0])
     if rule is None or not _alone(inner_layer) or op.rounding is not RoundingMethod.HALF_TO_EVEN:
         return None
-    if output.dtype not in _TYPES or not _one_scale(output) or inner_layer.output.known.dtype is not DataType.FLOAT32:
+    if (
+        output_info.dtype not in _TYPES
+        or not _one_scale(output_info)
+        or inner_layer.output.known.dtype is not DataType.FLOAT32
+    ):
         return None
-    integer_layer = rule(inner_layer.op, inner_layer, output)
+    integer_layer = rule(inner_layer.op, inner_layer, output_info)
     if integer_layer is None or gives(integer_layer.op, integer_layer.inputs) is None:
         return None
     return New(integer_layer.op, integer_layer.inputs, like=inner_layer)
@@ -255,51 +259,55 @@ def _one_scale(info: TensorInfo) -> bool:
     return info.quantization is not None and not info.quantization.per_axis
 
 
-def _operand(value: Value | None, output: TensorInfo) -> Value | None:
+def _operand(value: Value | None, output_info: TensorInfo) -> Value | None:
     """Return the quantized values from which a float operand was dequantized.
 
-    None if it was not, or if they have another type than `output`, the result's info, or one scale per channel.
+    None if it was not, or if they have another type than `output_info`, the result's info, or one scale per channel.
     """
     quantized = quantized_source(value)
     return (
         quantized
-        if quantized is not None and quantized.known.dtype is output.dtype and _one_scale(quantized.known)
+        if quantized is not None and quantized.known.dtype is output_info.dtype and _one_scale(quantized.known)
         else None
     )
 
 
-def _all_operands(op: Op, layer: Layer, output: TensorInfo) -> New | None:
-    operands = [_operand(value, output) for value in layer.inputs]
+def _all_operands(op: Op, layer: Layer, output_info: TensorInfo) -> New | None:
+    operands = [_operand(value, output_info) for value in layer.inputs]
     return _rounded(op, operands) if all(operand is not None for operand in operands) else None
 
 
-def _joined(op: Concat, layer: Layer, output: TensorInfo) -> New | None:
+def _joined(op: Concat, layer: Layer, output_info: TensorInfo) -> New | None:
     """Return a Concat of quantized values, of which those with another quantization than the output are requantized."""
-    operands = [_operand(value, output) for value in layer.inputs]
+    operands = [_operand(value, output_info) for value in layer.inputs]
     if any(operand is None for operand in operands):
         return None
     pairs = zip(operands, layer.values, strict=True)
     return New(
-        op, [quantized if _is_like(quantized, output) else _requantized(real, output) for quantized, real in pairs]
+        op,
+        [
+            quantized if _is_like(quantized, output_info) else _requantized(real, output_info)
+            for quantized, real in pairs
+        ],
     )
 
 
-def _is_like(quantized: Value | None, output: TensorInfo) -> bool:
-    return quantized is not None and quantized.known.quantization == output.quantization
+def _is_like(quantized: Value | None, output_info: TensorInfo) -> bool:
+    return quantized is not None and quantized.known.quantization == output_info.quantization
 
 
-def _requantized(real: Value, output: TensorInfo) -> New:
-    info = TensorInfo(real.known.shape, output.dtype, output.quantization)
-    return New(Quantize(output.dtype, RoundingMethod.HALF_TO_EVEN), [real], info=info)
+def _requantized(real: Value, output_info: TensorInfo) -> New:
+    info = TensorInfo(real.known.shape, output_info.dtype, output_info.quantization)
+    return New(Quantize(output_info.dtype, RoundingMethod.HALF_TO_EVEN), [real], info=info)
 
 
-def _weighted(op: Op, layer: Layer, output: TensorInfo) -> New | None:
+def _weighted(op: Op, layer: Layer, output_info: TensorInfo) -> New | None:
     """Return a quantized layer for an operator with an input, constant weights and an optional constant bias.
 
-    `op` is the operator of the new layer, `layer` the float layer, and `output` the info of the quantized result. None
-    if an operand is not suitable.
+    `op` is the operator of the new layer, `layer` the float layer, and `output_info` the info of the quantized result.
+    None if an operand is not suitable.
     """
-    x, weights = _operand(layer.inputs[0], output), _weights(layer.inputs[1])
+    x, weights = _operand(layer.inputs[0], output_info), _weights(layer.inputs[1])
     if x is None or weights is None or weights.quantization is None:
         return None
     stored_weights = New(weights, name=layer.values[1].name)
@@ -340,11 +348,11 @@ def _bias(value: Value) -> Value | New | None:
     return constant(real_bias, None, name=value.name) if real_bias.ndim == 1 else None
 
 
-def _product(op: BatchMatMul, layer: Layer, output: TensorInfo) -> New | None:
+def _product(op: BatchMatMul, layer: Layer, output_info: TensorInfo) -> New | None:
     """Return a quantized layer for a matrix product, or None if its operands are not suitable.
 
-    A product with a constant matrix becomes a FullyConnected; a product of two tensors remains a BatchMatMul. `output`
-    is the info of the quantized result.
+    A product with a constant matrix becomes a FullyConnected; a product of two tensors remains a BatchMatMul.
+    `output_info` is the info of the quantized result.
     """
     weights = quantized_source(layer.inputs[1])
     a = layer.values[0].known
@@ -356,13 +364,13 @@ def _product(op: BatchMatMul, layer: Layer, output: TensorInfo) -> New | None:
         or op.transpose_x
         or op.adjoint_y
     ):
-        return _all_operands(op, layer, output) if output.dtype in EIGHT_BITS else None
+        return _all_operands(op, layer, output_info) if output_info.dtype in EIGHT_BITS else None
     fully_connected = FullyConnected(transpose_weight_matrix=op.transpose_y, keep_dims=a.rank > 2)
-    return _weighted(fully_connected, layer, output)
+    return _weighted(fully_connected, layer, output_info)
 
 
-def _arithmetic(op: ElementwiseBinary, layer: Layer, output: TensorInfo) -> New | None:
-    integer_layer = _all_operands(op, layer, output)
+def _arithmetic(op: ElementwiseBinary, layer: Layer, output_info: TensorInfo) -> New | None:
+    integer_layer = _all_operands(op, layer, output_info)
     if integer_layer is None:
         return None
     if op.operation in (BinaryOperation.ADD, BinaryOperation.SUB, BinaryOperation.MUL):
@@ -370,16 +378,16 @@ def _arithmetic(op: ElementwiseBinary, layer: Layer, output: TensorInfo) -> New 
     operands = [operand for operand in integer_layer.inputs if isinstance(operand, Value)]
     if op.operation not in (BinaryOperation.MAXIMUM, BinaryOperation.MINIMUM):
         return None
-    return New(op, operands) if all(_is_like(operand, output) for operand in operands) else None
+    return New(op, operands) if all(_is_like(operand, output_info) for operand in operands) else None
 
 
-def _average(op: Pooling2d, layer: Layer, output: TensorInfo) -> New | None:
+def _average(op: Pooling2d, layer: Layer, output_info: TensorInfo) -> New | None:
     """Return a quantized Mean if the window is the whole image, else a quantized average pooling.
 
-    `op` and `layer` are the float pooling, and `output` is the info of the quantized result. Returns None for other
-    poolings.
+    `op` and `layer` are the float pooling, and `output_info` is the info of the quantized result. Returns None for
+    other poolings.
     """
-    x = _operand(layer.inputs[0], output)
+    x = _operand(layer.inputs[0], output_info)
     if x is None or op.pool_type is not PoolingAlgorithm.AVERAGE:
         return None
     if op.stride_x == 0 and op.pool_width == op.pool_height == 0:
@@ -388,17 +396,17 @@ def _average(op: Pooling2d, layer: Layer, output: TensorInfo) -> New | None:
     return _rounded(op, [x])
 
 
-def _mean(op: Mean | Reduce, layer: Layer, output: TensorInfo) -> New | None:
+def _mean(op: Mean | Reduce, layer: Layer, output_info: TensorInfo) -> New | None:
     is_mean_or_sum = isinstance(op, Mean) or op.operation in (ReduceOperation.MEAN, ReduceOperation.SUM)
-    return _all_operands(op, layer, output) if is_mean_or_sum else None
+    return _all_operands(op, layer, output_info) if is_mean_or_sum else None
 
 
-def _function(op: Activation, layer: Layer, output: TensorInfo) -> New | None:
+def _function(op: Activation, layer: Layer, output_info: TensorInfo) -> New | None:
     """Return a quantized activation for an 8-bit output, which backends compute by a lookup table; None for others.
 
-    `output` is the info of the quantized result.
+    `output_info` is the info of the quantized result.
     """
-    return _all_operands(op, layer, output) if output.dtype in EIGHT_BITS else None
+    return _all_operands(op, layer, output_info) if output_info.dtype in EIGHT_BITS else None
 
 
 _CLAMPS: Final = frozenset({ActivationFunction.RELU, ActivationFunction.BOUNDED_RELU})
