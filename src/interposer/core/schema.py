@@ -144,8 +144,8 @@ def _parameter_problems(cls: type[Op], method: str) -> Iterator[str]:
     if code is None or code.co_flags & inspect.CO_VARARGS:
         return
     if code.co_argcount != len(cls.operands) + 1:
-        operands = ", ".join(["self", *(declared.name for declared in cls.operands)])
-        yield f"{method} takes {code.co_argcount} arguments; expected {method}({operands})"
+        expected_parameters = ", ".join(["self", *(declared.name for declared in cls.operands)])
+        yield f"{method} takes {code.co_argcount} arguments; expected {method}({expected_parameters})"
 
 
 def _declared(cls: type[Op], kind: type[Any]) -> tuple[Any, ...]:
@@ -166,5 +166,5 @@ def _declared_attributes(cls: type[Op]) -> dict[str, Attribute]:
     return attributes
 
 
-def _attribute_from(default: Any) -> Attribute:
-    return default if isinstance(default, Attribute) else Attribute(default, {}, None, "")
+def _attribute_from(declared: Any) -> Attribute:
+    return declared if isinstance(declared, Attribute) else Attribute(declared, {}, None, "")

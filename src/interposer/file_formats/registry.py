@@ -81,12 +81,15 @@ class Formats:
     @cached_property
     def _usable(self) -> list[tuple[str, Format]]:
         made = [(name, self._format(name)) for name in self._entries]
-        return [(name, format) for name, format in made if isinstance(format, Format)]
+        return [(name, format_or_reason) for name, format_or_reason in made if isinstance(format_or_reason, Format)]
 
     def records(self) -> list[FormatRecord]:
         """Return one record for each format, usable or not, and for each that was refused."""
         made = {name: self._format(name) for name in self._entries}
-        reasons = {name: format if isinstance(format, str) else "" for name, format in made.items()}
+        reasons = {
+            name: format_or_reason if isinstance(format_or_reason, str) else ""
+            for name, format_or_reason in made.items()
+        }
         known = [FormatRecord(name, not why, self._entries[name].source, why) for name, why in reasons.items()]
         return [*known, *self._refused]
 

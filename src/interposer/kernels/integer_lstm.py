@@ -168,14 +168,14 @@ def _norm(tensors: _Tensors, name: str, bias: Ints) -> _Norm:
 class IntegerLstm(NamedTuple):
     """Computes the steps of an LSTM in integers; the scale of the cell state is 2 to the power of `cell_exponent`.
 
-    The four gates give the arguments of their functions. `input` is None with CIFG, `cell_bound` is 0 without a bound,
-    and `to_output` converts the gates' product to the quantized output.
+    The four gates give the arguments of their functions. `input_gate` is None with CIFG, `cell_bound` is 0 without a
+    bound, and `to_output` converts the gates' product to the quantized output.
     """
 
-    input: _Gate | None
-    forget: _Gate
-    cell: _Gate
-    output: _Gate
+    input_gate: _Gate | None
+    forget_gate: _Gate
+    cell_gate: _Gate
+    output_gate: _Gate
     cell_exponent: int
     cell_bound: int
     to_output: Callable[[Ints], Ints]
@@ -208,15 +208,15 @@ class IntegerLstm(NamedTuple):
 
         `x` is the step's input (B, I), `output` the previous output (B, O), and `cell` the previous cell state (B, U).
         """
-        forget_gate = sigmoid(self.forget(x, output, cell))
-        candidate = tanh(self.cell(x, output, cell), 3)
-        input_gate = _ONE - forget_gate if self.input is None else sigmoid(self.input(x, output, cell))
+        forget_gate = sigmoid(self.forget_gate(x, output, cell))
+        candidate = tanh(self.cell_gate(x, output, cell), 3)
+        input_gate = _ONE - forget_gate if self.input_gate is None else sigmoid(self.input_gate(x, output, cell))
         remembered = rounding_divide_by_pot(forget_gate * cell, 15)
         cell = _bounded(
             saturate(remembered + rounding_divide_by_pot(input_gate * candidate, 30 + self.cell_exponent)),
             self.cell_bound,
         )
-        output_gate = sigmoid(self.output(x, output, cell))
+        output_gate = sigmoid(self.output_gate(x, output, cell))
         return self.to_output(output_gate * tanh(cell, 15 + self.cell_exponent)), cell
 
 
@@ -276,11 +276,11 @@ INTEGER_TYPES: Final = {
 
 def _quantized_alike(op: object, info: KernelInfo) -> str | None:
     """Return why an operand is refused: all but the biases must be quantized with one scale; None if they are."""
-    for name, tensor in zip(info.names, info.inputs, strict=False):
-        if tensor is None or name.endswith("_bias"):
+    for name, tensor_info in zip(info.names, info.inputs, strict=False):
+        if tensor_info is None or name.endswith("_bias"):
             continue
-        if tensor.quantization is None or tensor.quantization.per_axis:
-            return f"{name} is {tensor}; takes tensors quantized with one scale"
+        if tensor_info.quantization is None or tensor_info.quantization.per_axis:
+            return f"{name} is {tensor_info}; takes tensors quantized with one scale"
     return None
 
 
@@ -315,12 +315,12 @@ def _same_outputs(op: object, info: KernelInfo) -> str | None:
 
     16-bit outputs continue the cell state, and all others the output state.
     """
-    for index, tensor in enumerate(info.outputs):
-        name = "cell_state_in" if tensor.dtype is DataType.INT16 else "output_state_in"
+    for index, tensor_info in enumerate(info.outputs):
+        name = "cell_state_in" if tensor_info.dtype is DataType.INT16 else "output_state_in"
         state = info.get(name)
-        if state is None or tensor.quantization != state.quantization:
+        if state is None or tensor_info.quantization != state.quantization:
             expected = f"{name}, which is {'absent' if state is None else state}"
-            return f"output {index} is {tensor}; takes one quantized like {expected}"
+            return f"output {index} is {tensor_info}; takes one quantized like {expected}"
     return None
 
 

@@ -49,8 +49,8 @@ class Einsum(Op):
 
     def words(self) -> tuple[tuple[str, ...], str]:
         """Return the terms of the inputs, and the term of the result: "ij,jk->ik" gives ``(("ij", "jk"), "ik")``."""
-        input_terms, arrow, output_term = self.equation.replace(" ", "").partition("->")
-        return tuple(input_terms.split(",")), output_term if arrow else _implied_output_term(input_terms)
+        inputs_text, arrow, output_term = self.equation.replace(" ", "").partition("->")
+        return tuple(inputs_text.split(",")), output_term if arrow else _implied_output_term(inputs_text)
 
     def check(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
         errors = list(self._term_problems(len(inputs)))
@@ -126,8 +126,8 @@ class Einsum(Op):
         return len(infos) * math.prod(dim for shape in shapes for dim in shape)
 
 
-def _implied_output_term(input_terms: str) -> str:
-    """Return the term of the result for an equation without ``->``; `input_terms` has the terms of the inputs."""
-    letters = input_terms.replace(_ELLIPSIS, "")
+def _implied_output_term(inputs_text: str) -> str:
+    """Return the term of the result for an equation without ``->``; `inputs_text` has the terms of the inputs."""
+    letters = inputs_text.replace(_ELLIPSIS, "")
     once = sorted(letter for letter in set(letters) - {","} if letters.count(letter) == 1)
-    return (_ELLIPSIS if _ELLIPSIS in input_terms else "") + "".join(once)
+    return (_ELLIPSIS if _ELLIPSIS in inputs_text else "") + "".join(once)

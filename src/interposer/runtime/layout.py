@@ -36,9 +36,10 @@ class Layout:
 
     `border` are values in the caller's memory: inputs, and values that Output layers read. `pieces` maps values to the
     tensors that contain them, which are the `wholes`. `guests` maps values to the `lenders` whose memory they import.
-    `in_place` maps values to the input of their layer whose memory they overwrite. `begins` and `ends` are lists of
-    values by moment: at moment 0 the network's inputs are filled, at moment n layer n runs, and after the last moment
-    outputs are read. The lifetime of a region's inputs does not end, as the region may run again.
+    `in_place` maps values to the input of their layer whose memory they overwrite. `values_beginning_at` and
+    `values_ending_at` are lists of the values whose lifetimes begin and end at each moment: at moment 0 the network's
+    inputs are filled, at moment n layer n runs, and after the last moment outputs are read. The lifetime of a region's
+    inputs does not end, as the region may run again.
     """
 
     border: set[Value] = field(default_factory=set)
@@ -47,8 +48,8 @@ class Layout:
     lenders: set[Value] = field(default_factory=set)
     wholes: set[Value] = field(default_factory=set)
     in_place: dict[Value, Value] = field(default_factory=dict)
-    begins: list[list[Value]] = field(default_factory=list)
-    ends: list[list[Value]] = field(default_factory=list)
+    values_beginning_at: list[list[Value]] = field(default_factory=list)
+    values_ending_at: list[list[Value]] = field(default_factory=list)
 
     def root(self, value: Value) -> Value:
         """Return the tensor in whose memory this one is stored: a tensor that contains it, or whose memory it imports.
@@ -99,9 +100,9 @@ def layout_of(
         layout.pieces.update(pieces)
         layout.wholes.update(piece.whole for piece in pieces.values())
     for layer in order:
-        source = _overwritten(layer, layout, not_planned) if may_overwrite(layer) else None
-        if source is not None:
-            layout.in_place[layer.output] = source
+        overwritten = _overwritten(layer, layout, not_planned) if may_overwrite(layer) else None
+        if overwritten is not None:
+            layout.in_place[layer.output] = overwritten
     _set_lifetimes(layout, graph, order, not_planned)
     return layout
 
@@ -205,18 +206,20 @@ def _same_size(a: TensorInfo, b: TensorInfo) -> bool:
 def _set_lifetimes(layout: Layout, graph: Graph, order: Sequence[Layer], not_planned: set[Value]) -> None:
     moment = {layer: number for number, layer in enumerate(order, 1)}
     last_moment = len(order) + 1
-    layout.begins = [[] for _ in range(last_moment + 1)]
-    layout.ends = [[] for _ in range(last_moment + 1)]
+    layout.values_beginning_at = [[] for _ in range(last_moment + 1)]
+    layout.values_ending_at = [[] for _ in range(last_moment + 1)]
     spans: dict[Value, tuple[int, int]] = {}
     for layer in order:
         for value in layer.outputs if not isinstance(layer.op, Constant) else ():
             if value in not_planned:
                 continue
             begin = 0 if isinstance(layer.op, Input) else moment[layer]
-            reads = (last_moment if isinstance(use.layer.op, Output) else moment[use.layer] for use in value.uses)
-            begins, ends = spans.get(layout.root(value), (begin, begin))
-            spans[layout.root(value)] = min(begins, begin), max(ends, begin, *reads)
-    for value, (begins, ends) in spans.items():
-        layout.begins[begins].append(value)
+            read_moments = (
+                last_moment if isinstance(use.layer.op, Output) else moment[use.layer] for use in value.uses
+            )
+            first, last = spans.get(layout.root(value), (begin, begin))
+            spans[layout.root(value)] = min(first, begin), max(last, begin, *read_moments)
+    for value, (first, last) in spans.items():
+        layout.values_beginning_at[first].append(value)
         if graph.owner is None or not isinstance(value.producer.op, Input):
-            layout.ends[ends].append(value)
+            layout.values_ending_at[last].append(value)

@@ -327,12 +327,13 @@ class Steps:
         self._plan_layers()
 
     def _begin_inputs(self) -> None:
-        for value in self.program.layout.begins[0]:
+        for value in self.program.layout.values_beginning_at[0]:
             self._begin(value)
 
     def _plan_layers(self) -> None:
         layout, order = self.program.layout, self.program.order
-        for number, (beginning, ending) in enumerate(zip(layout.begins, layout.ends, strict=True)):
+        values_by_moment = zip(layout.values_beginning_at, layout.values_ending_at, strict=True)
+        for number, (beginning, ending) in enumerate(values_by_moment):
             for value in beginning if number else ():
                 self._begin(value)
             _plan_regions(self._regions_of(order[number - 1]) if 0 < number <= len(order) else ())
@@ -340,7 +341,7 @@ class Steps:
                 self._end(value)
 
     def _end_inputs(self) -> None:
-        for value in self.program.layout.begins[0]:
+        for value in self.program.layout.values_beginning_at[0]:
             self._end(value)
 
     def _regions_of(self, layer: Layer) -> Sequence[Steps]:

@@ -31,14 +31,14 @@ def is_armnn(head: bytes, read_at: Callable[[int, int], bytes]) -> bool:
     return root - back >= 4 and not back % 2 and _is_root(head, root, read_at(root - back, 4 + 2 * _MOST_FIELDS))
 
 
-def _is_root(head: bytes, root: int, description: bytes) -> bool:
-    """Return True if the table at position `root`, with these bytes as its description, is a network's root table."""
-    if len(description) < 6:
+def _is_root(head: bytes, root: int, vtable: bytes) -> bool:
+    """Return True if the table at position `root` is a network's root table; `vtable` begins with its vtable."""
+    if len(vtable) < 6:
         return False
-    length, size = struct.unpack_from("<HH", description)
-    if length % 2 or not 6 <= length <= len(description) or not 8 <= size <= 4 + 4 * _MOST_FIELDS:
+    length, size = struct.unpack_from("<HH", vtable)
+    if length % 2 or not 6 <= length <= len(vtable) or not 8 <= size <= 4 + 4 * _MOST_FIELDS:
         return False
-    places = struct.unpack_from(f"<{length // 2 - 2}H", description, 4)
+    places = struct.unpack_from(f"<{length // 2 - 2}H", vtable, 4)
     if not places[0] or any(place and (place % 4 or not 4 <= place <= size - 4) for place in places):
         return False
     place = root + places[0]

@@ -83,8 +83,10 @@ def _without_data(view: memoryview, graph: _Field) -> tuple[list[bytes | memoryv
 def _raw_data(view: memoryview, tensor: _Field) -> _Field | None:
     """Return the field with the raw data of an encoded `TensorProto`; None if the data is small or not in one field."""
     fields = [field for field in _fields(view, tensor.start, tensor.end) if field.number == _RAW_DATA]
-    is_large = len(fields) == 1 and fields[0].kind == _BYTES and fields[0].end - fields[0].start > LEAST_TENSOR
-    return fields[0] if is_large else None
+    is_one_large_field = (
+        len(fields) == 1 and fields[0].kind == _BYTES and fields[0].end - fields[0].start > LEAST_TENSOR
+    )
+    return fields[0] if is_one_large_field else None
 
 
 def _fields(view: memoryview, offset: int, end: int) -> Iterator[_Field]:

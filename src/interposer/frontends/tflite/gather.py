@@ -176,7 +176,7 @@ def _summed(node: Node, places: Value, rows: Value) -> Value:
 
 def _or_one_without_rows(node: Node, places: Value, weights: Value, divisor: Value) -> Value:
     """Return the divisor, but 1 for places that no row belongs to."""
-    zero, unit = (node.constant(np.array(number, np.float32)) for number in (0, 1))
-    units = node.step(Where(), node.step(EQUAL, weights, weights), unit, unit)
-    count = _summed(node, places, units)
-    return node.step(Where(), node.step(GREATER, count, zero), divisor, unit)
+    zero, one = (node.constant(np.array(number, np.float32)) for number in (0, 1))
+    ones = node.step(Where(), node.step(EQUAL, weights, weights), one, one)
+    count = _summed(node, places, ones)
+    return node.step(Where(), node.step(GREATER, count, zero), divisor, one)

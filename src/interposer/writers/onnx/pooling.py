@@ -30,22 +30,22 @@ _GLOBAL: Final = {MAX: "GlobalMaxPool", AVERAGE: "GlobalAveragePool"}
 class _Places(NamedTuple):
     """The windows of a pooling layer, and how many cells each of them covers.
 
-    The windows' end pads are such that the layer's output size results. For each spatial axis, `seen` has the number of
-    image cells in every window, and `counted` the number of cells that a mean divides by.
+    The windows' end pads are such that the layer's output size results. For each spatial axis, `image_cells` has the
+    number of image cells in every window, and `counted` the number of cells that a mean divides by.
     """
 
     windows: Sequence[Window]
-    seen: Sequence[Array]
+    image_cells: Sequence[Array]
     counted: Sequence[Array]
 
     @property
     def is_plain(self) -> bool:
         """True if every window covers cells of the image, and every pad is smaller than its window."""
         small = all(max(w.pad_before, w.pad_after) < w.size for w in self.windows)
-        return small and all(int(counts.min(initial=1)) > 0 for counts in self.seen)
+        return small and all(int(counts.min(initial=1)) > 0 for counts in self.image_cells)
 
     def product(self, counts: Sequence[Array]) -> Array:
-        """Return the product of one array per spatial axis (such as `seen`) for each position of the window.
+        """Return the product of one array per spatial axis (such as `image_cells`) for each position of the window.
 
         The shape is (1, 1, *output sizes), which broadcasts with the result.
         """
@@ -145,7 +145,7 @@ def _largest(draft: Draft, x: Tensor, places: _Places) -> Tensor:
     padded = _padded(draft, wide_x, places, _least(wide_x.dtype))
     unpadded = [w._replace(pad_before=0, pad_after=0) for w in places.windows]
     maxima = draft.cast(draft.node("MaxPool", padded, **kernel_attributes(unpadded)), x.dtype)
-    mask = draft.constant(places.product(places.seen) > 0, DataType.BOOL, "seen")
+    mask = draft.constant(places.product(places.image_cells) > 0, DataType.BOOL, "seen")
     return draft.node("Where", mask, maxima, draft.like(0, x))
 
 
@@ -177,7 +177,7 @@ def _mean(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor, places: _Places) -
         refuse(f"AveragePool has no dilations in opset {draft.opset}")
     size = math.prod(w.size for w in places.windows)
     counted = places.product(places.counted)
-    if places.is_plain and places.counted is places.seen:
+    if places.is_plain and places.counted is places.image_cells:
         return make(draft, x, "AveragePool", kernel_attributes(places.windows))
     if places.is_plain and (counted == size).all():
         return make(draft, x, "AveragePool", {**kernel_attributes(places.windows), "count_include_pad": 1})
@@ -222,7 +222,9 @@ def _quantized_mean(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int
     single(draft.info(0))
     places = _places(draft, op, sizes)
     count = max(1, int(places.product(places.counted).max(initial=1)))
-    counts_padding = op.padding_method is PaddingMethod.IGNORE_VALUE and (places.product(places.seen) < count).any()
+    counts_padding = (
+        op.padding_method is PaddingMethod.IGNORE_VALUE and (places.product(places.image_cells) < count).any()
+    )
     if counts_padding or count > _MOST_CELLS:
         refuse("ONNX rounds a quantized pool otherwise")
     floats = draft.cast(draft.operand(0), DataType.FLOAT32)

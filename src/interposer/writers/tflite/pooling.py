@@ -26,12 +26,12 @@ _KINDS: Final = {AVERAGE: "AVERAGE_POOL_2D", MAX: "MAX_POOL_2D", L2: "L2_POOL_2D
 class _Places(NamedTuple):
     """The windows of a pooling layer along height and width, and the cells that each position of them covers.
 
-    `seen` is the number of image cells and `counted` the number of cells that a mean divides by, both of shape (OH, OW,
-    1).
+    `image_cells` is the number of image cells and `counted` the number of cells that a mean divides by, both of shape
+    (OH, OW, 1).
     """
 
     windows: tuple[Window, ...]
-    seen: Array
+    image_cells: Array
     counted: Array
 
     @property
@@ -91,7 +91,7 @@ def _cells(window: Window, size: int, count: int, padding: int) -> Array:
 
 
 def _largest(draft: Draft, x: Tensor, info: TensorInfo, places: _Places) -> Tensor:
-    if not places.seen.all():
+    if not places.image_cells.all():
         refuse("some of its windows see nothing but padding")
     padding = sliding(places.windows, x.shape[1:3], info.shape[1:3])
     return _node(draft, MAX, padded(draft, x, padding, _lowest(x.info)), info, places.windows, padding)
@@ -108,7 +108,7 @@ def _mean(draft: Draft, op: Pooling2d, x: Tensor, info: TensorInfo, places: _Pla
     ratio. Quantized layers are refused in this case, as they would be rounded twice.
     """
     padding = sliding(places.windows, x.shape[1:3], info.shape[1:3])
-    if not padding.adds and np.array_equal(places.counted, places.seen):
+    if not padding.adds and np.array_equal(places.counted, places.image_cells):
         return _node(draft, op.pool_type, x, info, places.windows, padding)
     if padding.padding == SAME:
         padding = _explicit(places.windows, x.shape[1:3], info.shape[1:3])
