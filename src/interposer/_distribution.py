@@ -22,8 +22,8 @@ def overwritten() -> str | None:
     package = sys.modules["interposer"]
     if getattr(package, "__version__", None) == __version__:
         return None
-    name = f"another package, {_OTHER!r}, which was installed over {DISTRIBUTION!r}"
-    return f"{package.__file__} belongs to {name}; {_REMEDY}"
+    description = f"another package, {_OTHER!r}, which was installed over {DISTRIBUTION!r}"
+    return f"{package.__file__} belongs to {description}; {_REMEDY}"
 
 
 def other_package() -> str | None:
@@ -41,10 +41,10 @@ def other_package() -> str | None:
 
 def _warning(version: str, folder: str) -> str:
     own_folder = realpath(dirname(__file__))
-    name = f"another package, {_OTHER!r} {version},"
+    description = f"another package, {_OTHER!r} {version},"
     if folder == own_folder:
-        return f"{name} has its files in the same folder as {DISTRIBUTION!r}: {folder}; {_REMEDY}"
+        return f"{description} has its files in the same folder as {DISTRIBUTION!r}: {folder}; {_REMEDY}"
     return (
-        f"{name} in {folder} has the same import package as {DISTRIBUTION!r} in {own_folder}; "
+        f"{description} in {folder} has the same import package as {DISTRIBUTION!r} in {own_folder}; "
         "programs import the first in sys.path, so use an environment for each"
     )

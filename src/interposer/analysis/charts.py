@@ -43,9 +43,9 @@ def _axes(bottom: int, longest: float, unit: str, names: tuple[str, str]) -> Ite
         x = LEFT + WIDTH * tick / MARKS
         yield f'<line x1="{x:.1f}" y1="{bottom + 4}" x2="{x:.1f}" y2="{bottom + 9}" stroke="black"/>'
         yield f'<text x="{x:.1f}" y="{bottom + 22}" text-anchor="middle">{longest * tick / MARKS:.3g}</text>'
-    across, along = names[0], f"{names[1]} ({unit})"
-    yield f'<text x="{LEFT + WIDTH / 2:.1f}" y="{bottom + 40}" text-anchor="middle">{_clean(along)}</text>'
-    yield f'<text x="{LEFT - 8}" y="{bottom + 22}" text-anchor="end" font-style="italic">{_clean(across)}</text>'
+    names_title, lengths_title = names[0], f"{names[1]} ({unit})"
+    yield f'<text x="{LEFT + WIDTH / 2:.1f}" y="{bottom + 40}" text-anchor="middle">{_clean(lengths_title)}</text>'
+    yield f'<text x="{LEFT - 8}" y="{bottom + 22}" text-anchor="end" font-style="italic">{_clean(names_title)}</text>'
 
 
 def _bar(top: int, name: str, length: float, mark: float, label: str) -> Iterator[str]:

@@ -181,33 +181,33 @@ class _Times:
     """The milliseconds of each run, the number of threads that ran, and the seconds until all were done."""
 
     milliseconds: list[float]
-    concurrent: int
+    concurrency: int
     seconds: float
 
 
 def _timed(
-    model: Model, sets: Sequence[_Set], names: list[str], repeat: int, concurrent: int
+    model: Model, sets: Sequence[_Set], names: list[str], repeat: int, concurrency: int
 ) -> tuple[list[dict[str, Any]], _Times]:
-    """Run the model `repeat` times on each set of inputs in each of `concurrent` threads.
+    """Run the model `repeat` times on each set of inputs in each of `concurrency` threads.
 
     The result has the outputs of each set by name, and the times. `names` are the values to compute. Runs before these
     do the one-time setup, which is not timed. The outputs are those of the last runs of one thread.
     """
     extra_names = None if names == list(model.outputs) else names
-    _warm_up(model, sets, extra_names, repeat * concurrent > 1 or len(sets) > 1)
+    _warm_up(model, sets, extra_names, repeat * concurrency > 1 or len(sets) > 1)
     start_time = time.perf_counter()
     with progress_line() as progress:
 
         def work(thread: int = 0) -> tuple[list[Any], list[float]]:
             return _runs(model, sets, extra_names, repeat, progress if thread == 0 else None)
 
-        if concurrent == 1:
+        if concurrency == 1:
             thread_results = [work()]
         else:
-            with ThreadPoolExecutor(concurrent) as pool:
-                thread_results = list(pool.map(work, range(concurrent)))
+            with ThreadPoolExecutor(concurrency) as pool:
+                thread_results = list(pool.map(work, range(concurrency)))
     milliseconds = [milliseconds_of_run for _, times in thread_results for milliseconds_of_run in times]
-    times = _Times(milliseconds, concurrent, time.perf_counter() - start_time)
+    times = _Times(milliseconds, concurrency, time.perf_counter() - start_time)
     return [dict(zip(names, outputs, strict=True)) for outputs in thread_results[0][0]], times
 
 
@@ -280,7 +280,7 @@ class _Result:
             "absent": [{"id": backend.id, "reason": backend.reason} for backend in self.optimized.absent],
             "ms": round(self.median, 3),
             "runs": len(self.times.milliseconds),
-            "concurrent": self.times.concurrent,
+            "concurrent": self.times.concurrency,
             "runs_per_second": round(self.per_second, 3),
         }
 
@@ -333,8 +333,8 @@ def _time(result: _Result) -> str:
     if len(runs) == 1:
         return f"{runs[0]:.2f} ms"
     text = f"{result.median:.2f} ms (median of {len(runs)} runs, {min(runs):.2f} to {max(runs):.2f})"
-    concurrent = result.times.concurrent
-    return text if concurrent == 1 else f"{text}, {concurrent} at a time, {result.per_second:.4g} runs per second"
+    concurrency = result.times.concurrency
+    return text if concurrency == 1 else f"{text}, {concurrency} at a time, {result.per_second:.4g} runs per second"
 
 
 def _classes(ranked: list[Ranked]) -> Table:

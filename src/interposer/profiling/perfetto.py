@@ -134,10 +134,10 @@ def _fixed(number: int, value: int) -> bytes:
 def _clock_snapshot() -> bytes:
     """Return the packet that relates the clocks to each other, and begins the sequence."""
     clocks = b""
-    for number, name in _CLOCKS:
-        identifier = getattr(time, name, None) if name else None
-        now = perf_counter_ns() if identifier is None else time.clock_gettime_ns(identifier)
-        clock = _field(_ClockField.CLOCK_ID, number) + _field(_ClockField.TIMESTAMP, now)
+    for perfetto_id, name in _CLOCKS:
+        system_id = getattr(time, name, None) if name else None
+        now = perf_counter_ns() if system_id is None else time.clock_gettime_ns(system_id)
+        clock = _field(_ClockField.CLOCK_ID, perfetto_id) + _field(_ClockField.TIMESTAMP, now)
         clocks += _field(_SnapshotField.CLOCKS, clock)
     return _packet(_field(_PacketField.CLOCK_SNAPSHOT, clocks) + _field(_PacketField.SEQUENCE_FLAGS, _STATE_CLEARED))
 
@@ -152,65 +152,67 @@ class _Writer:
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self._ids = count(1)
-        self._process = next(self._ids)
-        self._groups = {group: next(self._ids) for group in dict.fromkeys(track.group for track in timeline.tracks)}
+        self._process_track_id = next(self._ids)
+        self._id_of_group = {
+            group: next(self._ids) for group in dict.fromkeys(track.group for track in timeline.tracks)
+        }
         children = {track.foreign.process: track.foreign.process_name for track in timeline.tracks if track.foreign}
         self._children = {process: (next(self._ids), name) for process, name in children.items()}
-        self._tracks = {track: next(self._ids) for track in timeline.tracks}
-        self._threads = {track.thread: number for track, number in self._tracks.items() if track.thread}
-        self._counters: dict[Counter, int] = {}
+        self._id_of_track = {track: next(self._ids) for track in timeline.tracks}
+        self._id_of_thread = {track.thread: track_id for track, track_id in self._id_of_track.items() if track.thread}
+        self._id_of_counter: dict[Counter, int] = {}
         for sample in timeline.samples:
-            self._counters.setdefault(sample.counter, next(self._ids))
+            self._id_of_counter.setdefault(sample.counter, next(self._ids))
 
     def descriptors(self) -> Iterator[bytes]:
         """Yield the packets that describe the process, the tracks and the counters."""
         pid = os.getpid()
-        yield _track_packet(self._process, _process(pid, process_name()))
-        for process_id, (number, name) in self._children.items():
-            yield _track_packet(number, _process(process_id, name))
-        for group, number in self._groups.items():
+        yield _track_packet(self._process_track_id, _process(pid, process_name()))
+        for process_id, (track_id, name) in self._children.items():
+            yield _track_packet(track_id, _process(process_id, name))
+        for group, track_id in self._id_of_group.items():
             if group != THREADS:
-                yield _track_packet(number, _field(_TrackField.NAME, group), self._process)
-        for track, number in self._tracks.items():
+                yield _track_packet(track_id, _field(_TrackField.NAME, group), self._process_track_id)
+        for track, track_id in self._id_of_track.items():
             name_field = _field(_TrackField.NAME, track.name)
             if track.foreign is not None:
-                owner = track.foreign.process
-                thread = _thread(owner, track.foreign.native_id, track.name)
-                yield _track_packet(number, thread if track.thread else name_field, self._children[owner][0])
+                process_id = track.foreign.process
+                thread = _thread(process_id, track.foreign.native_id, track.name)
+                yield _track_packet(track_id, thread if track.thread else name_field, self._children[process_id][0])
             elif track.thread:
-                yield _track_packet(number, _thread(pid, track.thread, track.name), self._process)
+                yield _track_packet(track_id, _thread(pid, track.thread, track.name), self._process_track_id)
             else:
-                yield _track_packet(number, name_field, self._groups[track.group])
-        for counter, number in self._counters.items():
-            yield _track_packet(number, _counter_fields(counter), self._process)
+                yield _track_packet(track_id, name_field, self._id_of_group[track.group])
+        for counter, track_id in self._id_of_counter.items():
+            yield _track_packet(track_id, _counter_fields(counter), self._process_track_id)
 
     def events(self) -> list[bytes]:
         """Return the packets of all events, ordered by their times; equal times keep the order of their track."""
         timed_events = [event for track in self._timeline.tracks for event in self._of_track(track)]
         timed_events += [(instant.at, self._instant(instant)) for instant in self._timeline.instants]
         for sample in self._timeline.samples:
-            value = _field(_EventField.DOUBLE_COUNTER_VALUE, float(sample.value))
-            timed_events.append((sample.at, _event(_COUNTER, self._counters[sample.counter], value)))
+            value_field = _field(_EventField.DOUBLE_COUNTER_VALUE, float(sample.value))
+            timed_events.append((sample.at, _event(_COUNTER, self._id_of_counter[sample.counter], value_field)))
         return [_timed(time_ns, event) for time_ns, event in sorted(timed_events, key=itemgetter(0))]
 
     def _of_track(self, track: Track) -> Iterator[tuple[int, bytes]]:
-        number, enclosing = self._tracks[track], list[Slice]()
+        track_id, enclosing = self._id_of_track[track], list[Slice]()
         for slice in track.slices:
             while enclosing and enclosing[-1].end <= slice.begin:
-                yield enclosing.pop().end, _event(_END, number)
-            yield slice.begin, _event(_BEGIN, number, _described(slice))
+                yield enclosing.pop().end, _event(_END, track_id)
+            yield slice.begin, _event(_BEGIN, track_id, _described(slice))
             enclosing.append(slice)
         while enclosing:
-            yield enclosing.pop().end, _event(_END, number)
+            yield enclosing.pop().end, _event(_END, track_id)
 
     def _instant(self, instant: Instant) -> bytes:
         content = _site(instant.site, instant.site.to_dict())
-        return _event(_INSTANT, self._threads.get(instant.thread, self._process), content)
+        return _event(_INSTANT, self._id_of_thread.get(instant.thread, self._process_track_id), content)
 
 
-def _track_packet(number: int, content: bytes, parent: int | None = None) -> bytes:
+def _track_packet(track_id: int, content: bytes, parent: int | None = None) -> bytes:
     """Return the packet that describes the track with this id; `content` says what it shows."""
-    descriptor = _field(_TrackField.UUID, number) + content
+    descriptor = _field(_TrackField.UUID, track_id) + content
     if parent is not None:
         descriptor += _field(_TrackField.PARENT_UUID, parent)
     return _packet(_field(_PacketField.TRACK_DESCRIPTOR, descriptor))
@@ -230,8 +232,8 @@ def _timed(time_ns: int, event: bytes) -> bytes:
     return _packet(moment + _field(_PacketField.TRACK_EVENT, event))
 
 
-def _event(kind: int, track: int, content: bytes = b"") -> bytes:
-    return _field(_EventField.TYPE, kind) + _field(_EventField.TRACK_UUID, track) + content
+def _event(kind: int, track_id: int, content: bytes = b"") -> bytes:
+    return _field(_EventField.TYPE, kind) + _field(_EventField.TRACK_UUID, track_id) + content
 
 
 def _described(slice: Slice) -> bytes:

@@ -123,6 +123,7 @@ class NetworkToSave:
 
     `usual` has the usual shapes of inputs with open dimensions. `needed` names the inputs whose values decide which
     layers the network has. `metadata` has the description, the entries and the files of the model file.
+    `signature_networks` has the networks that the model's signatures call, by the keys of the signatures.
     """
 
     name: str
@@ -133,7 +134,7 @@ class NetworkToSave:
     needed: Sequence[str] = ()
     usual: Mapping[str, Sequence[int | str | None]] = field(default_factory=dict)
     metadata: tuple[str, Mapping[str, bytes], Mapping[str, bytes]] | None = None
-    signatures: Mapping[str, NetworkToSave] = field(default_factory=dict)
+    signature_networks: Mapping[str, NetworkToSave] = field(default_factory=dict)
 
 
 def save_optimized(path: Path, optimized: Divided, sign_key: Path | None = None) -> None:
@@ -207,7 +208,7 @@ class _Writer:
             "network": self._graph(network.graph),
             "metadata": None if network.metadata is None else self._metadata(*network.metadata),
             "signatures": {
-                key: self.network(signature_network) for key, signature_network in network.signatures.items()
+                key: self.network(signature_network) for key, signature_network in network.signature_networks.items()
             },
             "variants": [self._variant(variant) for variant in network.variants],
         }

@@ -132,7 +132,7 @@ class _Session(Executable):
             RefusedError: ONNX Runtime refuses the model.
         """
         self._model, self.inputs, self.outputs, self._options = model, inputs, outputs, options
-        self._measured: MeasuredSession[_Session] | None = None
+        self._measuring_session: MeasuredSession[_Session] | None = None
         self._measure_lock = threading.Lock()
         self._constants, self._values = dict(constants or {}), dict(values or {})
         settings = _settings(options)
@@ -189,22 +189,22 @@ class _Session(Executable):
         """Run the model as `run` does, in a session that measures its nodes until `end_measuring`."""
         if not self._options["layer_times"]:
             return super().run_measured(inputs, outputs)
-        measured = self._begun()
-        (self if measured.is_full else measured).run(inputs, outputs)
+        measuring = self._begun()
+        (self if measuring.is_full else measuring).run(inputs, outputs)
         return ()
 
     def begin_measuring(self, examples: Examples) -> None:
         """Create the session that measures its nodes, if `layer_times` is True, and run it once."""
-        if self._options["layer_times"] and self._measured is None:
+        if self._options["layer_times"] and self._measuring_session is None:
             self._begun().warm_up(*examples())
 
     def _begun(self) -> MeasuredSession[_Session]:
         with self._measure_lock:
-            if self._measured is None:
-                self._measured = self._measured_session()
-            return self._measured
+            if self._measuring_session is None:
+                self._measuring_session = self._new_measuring_session()
+            return self._measuring_session
 
-    def _measured_session(self) -> MeasuredSession[_Session]:
+    def _new_measuring_session(self) -> MeasuredSession[_Session]:
         try:
             return MeasuredSession(self._measuring)
         except OSError as error:
@@ -217,8 +217,8 @@ class _Session(Executable):
     def end_measuring(self) -> Sequence[EngineStep]:
         """Return the nodes that ran since recording began, and end the session that measured them."""
         with self._measure_lock:
-            measured, self._measured = self._measured, None
-        return () if measured is None else measured.end()
+            ended, self._measuring_session = self._measuring_session, None
+        return () if ended is None else ended.end()
 
 
 class _Binding:

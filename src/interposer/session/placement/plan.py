@@ -99,9 +99,11 @@ class Plan:
                 yield f"backend {backend} is not available here"
         names = {layer.name for layer in graph}
         unused = [pattern for pattern in self._patterns(names) if not any(_fits(pattern, layer) for layer in graph)]
-        wildcards = [key for key in unused if key.startswith(TYPE) or any(wildcard in key for wildcard in "*?[")]
-        yield from (f"{key!r} of the plan fits no layer of this network" for key in wildcards)
-        missing_layers = [key for key in unused if key not in wildcards]
+        wildcards = [
+            pattern for pattern in unused if pattern.startswith(TYPE) or any(wildcard in pattern for wildcard in "*?[")
+        ]
+        yield from (f"{pattern!r} of the plan fits no layer of this network" for pattern in wildcards)
+        missing_layers = [pattern for pattern in unused if pattern not in wildcards]
         if missing_layers:
             yield f"{len(missing_layers)} layers of the plan are not in this network, such as {missing_layers[0]!r}"
         if self.made_with:

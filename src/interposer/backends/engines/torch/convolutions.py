@@ -36,12 +36,12 @@ def _with_channels_first(layout: DataLayout, function: Function) -> Function:
     return lambda x, *others: function(x.permute(_FIRST), *others).permute(_LAST)
 
 
-def _padding(rows: Any, columns: Any) -> list[int]:
+def _padding(row_window: Any, column_window: Any) -> list[int]:
     """Return the padding along height and width in the order of torch's `pad`: left, right, top, bottom.
 
-    `rows` is the window along the height, and `columns` the one along the width.
+    `row_window` is the window along the height, and `column_window` the one along the width.
     """
-    return [columns.pad_before, columns.pad_after, rows.pad_before, rows.pad_after]
+    return [column_window.pad_before, column_window.pad_after, row_window.pad_before, row_window.pad_after]
 
 
 def _padded(x: Any, pads: list[int], value: float = 0.0) -> Any:
@@ -60,9 +60,9 @@ def _is_same_on_both_sides(pads: list[int]) -> bool:
 def convolution(op: Convolution2d, layer: Layer) -> Function:
     """Return the torch convolution; weights have the shape (O, I, H, W), or (O, H, W, I) for channels last."""
     h, w, _ = op.data_layout.axes()
-    rows, columns = op.windows(*(layer.input_infos[1].shape[axis] for axis in (h, w)))  # type: ignore[union-attr]
+    row_window, column_window = op.windows(*(layer.input_infos[1].shape[axis] for axis in (h, w)))  # type: ignore[union-attr]
     permuted = _permuted(_FIRST if op.data_layout is not DataLayout.NCHW else (0, 1, 2, 3))
-    convolve = _convolve(rows, columns, op.groups)
+    convolve = _convolve(row_window, column_window, op.groups)
     return _with_channels_first(op.data_layout, lambda x, weights, bias: convolve(x, permuted(weights), bias))
 
 
@@ -71,12 +71,12 @@ def _permuted(order: tuple[int, ...]) -> Function:
     return lambda weights: weights.permute(order).contiguous(memory_format=torch.channels_last)
 
 
-def _convolve(rows: Any, columns: Any, groups: int) -> Function:
-    pads = _padding(rows, columns)
+def _convolve(row_window: Any, column_window: Any, groups: int) -> Function:
+    pads = _padding(row_window, column_window)
     is_symmetric = _is_same_on_both_sides(pads)
     options = {
-        "stride": (rows.stride, columns.stride),
-        "dilation": (rows.dilation, columns.dilation),
+        "stride": (row_window.stride, column_window.stride),
+        "dilation": (row_window.dilation, column_window.dilation),
         "padding": (pads[2], pads[0]) if is_symmetric else 0,
         "groups": groups,
     }
@@ -88,9 +88,9 @@ def depthwise_convolution(op: DepthwiseConvolution2d, layer: Layer) -> Function:
     """Return the torch convolution; weights have the shape (1, H, W, I * M)."""
     weights_info = layer.input_infos[1]
     assert weights_info is not None
-    rows, columns = op.windows(weights_info.shape[1], weights_info.shape[2])
+    row_window, column_window = op.windows(weights_info.shape[1], weights_info.shape[2])
     channels = layer.values[0].known.shape[op.data_layout.axes()[2]]
-    convolve = _convolve(rows, columns, int(channels))
+    convolve = _convolve(row_window, column_window, int(channels))
     permuted = _permuted((3, 0, 1, 2))
     return _with_channels_first(op.data_layout, lambda x, weights, bias: convolve(x, permuted(weights), bias))
 
@@ -143,26 +143,29 @@ def pooling(op: Pooling2d, layer: Layer) -> Function:
     """
     h, w, _ = op.data_layout.axes()
     input_shape, output_shape = layer.values[0].known.shape, layer.output_infos[0].shape
-    row_window, columns = op.windows(int(input_shape[h]), int(input_shape[w]))
+    row_window, column_window = op.windows(int(input_shape[h]), int(input_shape[w]))
     pads_after = [
         _excess(window, int(input_shape[axis]), int(output_shape[axis]))
-        for window, axis in ((row_window, h), (columns, w))
+        for window, axis in ((row_window, h), (column_window, w))
     ]
     if min(pads_after) < 0 or 0 in input_shape or 0 in output_shape:
         raise RefusedError("a part of the image is in no window, or the image is empty")
-    pads = [columns.pad_before, pads_after[1], row_window.pad_before, pads_after[0]]
-    options = {"kernel_size": (row_window.size, columns.size), "stride": (row_window.stride, columns.stride)}
+    pads = [column_window.pad_before, pads_after[1], row_window.pad_before, pads_after[0]]
+    options = {
+        "kernel_size": (row_window.size, column_window.size),
+        "stride": (row_window.stride, column_window.stride),
+    }
     if op.pool_type is PoolingAlgorithm.MAX:
-        dilation = (row_window.dilation, columns.dilation)
+        dilation = (row_window.dilation, column_window.dilation)
         return _with_channels_first(
             op.data_layout,
             lambda x: functional.max_pool2d(_padded(x, pads, -torch.inf), dilation=dilation, **options),
         )
-    if row_window.dilation != 1 or columns.dilation != 1:
+    if row_window.dilation != 1 or column_window.dilation != 1:
         raise RefusedError("torch has no dilated average pooling")
-    counts = _counts(op, (row_window, columns), (int(input_shape[h]), int(input_shape[w])), pads, options)
+    counts = _counts(op, (row_window, column_window), (int(input_shape[h]), int(input_shape[w])), pads, options)
     kind = getattr(torch, str(kind_of(layer.values[0])))
-    mean = _mean(counts, pads, options, row_window.size * columns.size, kind)
+    mean = _mean(counts, pads, options, row_window.size * column_window.size, kind)
     if op.pool_type is PoolingAlgorithm.L2:
         norm = in_float32(lambda x: torch.sqrt(mean(torch.square(x))), kind_of(layer.values[0]))
         return _with_channels_first(op.data_layout, norm)
@@ -187,19 +190,19 @@ def _counts(op: Pooling2d, windows: Any, sizes: tuple[int, int], pads: list[int]
         pads: the padding in the order of torch's `pad`.
         options: the kernel size and the stride, as arguments of torch's pooling.
     """
-    row_window, columns = windows
+    row_window, column_window = windows
     ones = torch.ones(1, 1, *sizes)
     if op.padding_method is PaddingMethod.IGNORE_VALUE:
         declared_pads = [
-            columns.pad_before,
-            min(columns.pad_after, pads[1]),
+            column_window.pad_before,
+            min(column_window.pad_after, pads[1]),
             row_window.pad_before,
             min(row_window.pad_after, pads[3]),
         ]
         ones = functional.pad(ones, declared_pads, value=1.0)
         pads = [total - declared for total, declared in zip(pads, declared_pads, strict=True)]
     counts = functional.avg_pool2d(functional.pad(ones, pads), divisor_override=1, **options)
-    return None if bool((counts == row_window.size * columns.size).all()) else counts.clamp(min=1)
+    return None if bool((counts == row_window.size * column_window.size).all()) else counts.clamp(min=1)
 
 
 def _mean(counts: Any, pads: list[int], options: dict[str, Any], area: int, kind: Any) -> Function:
