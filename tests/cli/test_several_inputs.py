@@ -72,6 +72,29 @@ def test_the_outputs_of_each_set_have_a_file_of_their_own(said):
     assert not Path("out.npz").exists()
 
 
+@pytest.mark.parametrize(
+    ("line", "target"),
+    [
+        ("run net.onnx --input in-0.npy in-1.npy --save in.npy", "in-0.npy"),
+        ("run net.onnx --input x=set in-0.npy in-1.npy --save set/x.npy", "set/x-1.npy"),
+        ("run net.onnx --input set --save set/x1.npy", "set/x1.npy"),
+    ],
+)
+def test_the_inputs_are_not_overwritten_by_the_outputs_of_a_set(line, target, said):
+    for path in ("in-0.npy", "in-1.npy", "set/x-1.npy"):
+        save(path, np.ones((1, 4), np.float32))
+    message = f"interposer: --save would overwrite {target!r}, which the command reads; name another file\n"
+    assert said(line) == (2, "", message)
+    assert float(np.load("in-0.npy")[0, 0]) == 1
+
+
+def test_each_file_of_the_sets_must_be_writable_before_the_runs(said):
+    Path("out-1.npy").mkdir()
+    message = "interposer: --save cannot be written to 'out-1.npy': it is a folder\n"
+    assert said("run net.onnx --input set --save out.npy") == (2, "", message)
+    assert not Path("out-0.npy").exists()
+
+
 def test_an_archive_has_all_inputs_of_a_run(said):
     for number in (1, 2):
         np.savez(f"set/p{number}.npz", a=np.full((1, 3), number, np.float32), b=np.zeros((2, 3), np.float32))

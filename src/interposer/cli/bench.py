@@ -10,10 +10,11 @@ from interposer.analysis.bench import BenchReport, Candidate, bench, candidates
 from interposer.analysis.charts import bars
 from interposer.cli.arguments.bench import configure
 from interposer.cli.inputs import inputs_text, named_inputs
-from interposer.cli.network import limits_of, reading_of, report_skipped, sources_of
+from interposer.cli.network import limits_of, reading_of, report_skipped
 from interposer.cli.outputs import check_writable
 from interposer.cli.progress import progress_line
 from interposer.cli.running import running
+from interposer.cli.sources import sources_of
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import write_file

@@ -11,10 +11,11 @@ from interposer.analysis.compare import Comparison, Cut, LayerComparison, compar
 from interposer.analysis.divergence import Divergence, Tolerance
 from interposer.cli.arguments.compare import configure
 from interposer.cli.inputs import inputs_text, named_inputs, read_inputs
-from interposer.cli.network import limits_of, reading_of, sources_of
+from interposer.cli.network import limits_of, reading_of
 from interposer.cli.outputs import check_writable, flat, save_npz
 from interposer.cli.progress import progress_line
 from interposer.cli.running import Running, running
+from interposer.cli.sources import sources_of
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.cli.writing import writer_of
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnwritableError

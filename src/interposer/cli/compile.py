@@ -14,9 +14,10 @@ from typing import Final
 
 from interposer.cli.arguments.compile import _ISA, configure
 from interposer.cli.inputs import example_shapes, require_shapes, require_values
-from interposer.cli.network import open_model, report_absent, sources_of
+from interposer.cli.network import open_model, report_absent
 from interposer.cli.outputs import check_writable
 from interposer.cli.running import Running, running
+from interposer.cli.sources import sources_of
 from interposer.cli.tables import counted, say
 from interposer.core.errors import InterposerError, InvalidArgumentError
 from interposer.saved import describe

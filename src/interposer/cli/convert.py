@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 
 from interposer.cli.arguments.convert import _flag, _options, configure
-from interposer.cli.network import names_of, reading_of, sources_of
+from interposer.cli.network import names_of, reading_of
 from interposer.cli.outputs import check_writable
+from interposer.cli.sources import sources_of
 from interposer.cli.tables import say
 from interposer.cli.writing import writer_of
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnboundInputError, UnwritableError

@@ -15,9 +15,10 @@ from interposer.cli.inputs import (
     seed_of,
     sized_inputs,
 )
-from interposer.cli.network import open_model, sources_of
+from interposer.cli.network import open_model
 from interposer.cli.outputs import check_writable
 from interposer.cli.running import running
+from interposer.cli.sources import sources_of
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import is_same_file, write_file

@@ -32,6 +32,7 @@ from interposer.session.images import Preprocessing, read_image
 
 __all__ = [
     "example_shapes",
+    "input_files",
     "input_sets",
     "inputs_text",
     "named_inputs",
@@ -126,13 +127,18 @@ def _groups(words: Sequence[str], infos: Infos) -> list[_Group]:
 def _files_in(folder: str) -> list[str]:
     """Return the files of inputs in a folder by name, numbers in names by value; other files are reported."""
     names = sorted((name for name in os.listdir(folder) if not name.startswith(".")), key=_natural)
-    known = [name for name in names if Path(name).suffix.lower() in _INPUTS]
+    known = sorted(input_files(folder), key=_natural)
     if not known:
         raise InvalidArgumentError(f"{folder}: the folder has no files of inputs, such as .npy, .npz or images")
     others = [name for name in names if name not in known]
     if others:
         _log.warning("%s: left out, as they are no inputs: %s", folder, ", ".join(others))
     return [os.path.join(folder, name) for name in known]
+
+
+def input_files(folder: str) -> list[str]:
+    """Return the names of the files in a folder that are inputs, in no order; raise `OSError` if it is no folder."""
+    return [name for name in os.listdir(folder) if name[0] != "." and Path(name).suffix.lower() in _INPUTS]
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Container, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Container, Sequence
 from typing import Any, Final, TypeVar
 
 from interposer.cli.arguments.shared import Number
-from interposer.cli.parsing import SEPARATOR
 from interposer.cli.progress import progress_line
 from interposer.cli.running import Running, runtime_with_threads
 from interposer.cli.streams import printable
-from interposer.core.errors import InterposerError, InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
 from interposer.optimizer import OptimizerOptions
 from interposer.session import Limits, Model, load
 from interposer.session.fallback import AUTO
 from interposer.session.placement import Plan
-from interposer.session.source import files_of_weights
 
 __all__ = [
     "limits_of",
@@ -28,7 +25,6 @@ __all__ = [
     "report_absent",
     "report_skipped",
     "runtime_with_threads",
-    "sources_of",
     "trusted_keys_of",
 ]
 
@@ -61,26 +57,6 @@ def _options_of(args: argparse.Namespace) -> OptimizerOptions | None:
     if precision == "float32":
         return None
     return OptimizerOptions(reduce_fp32_to_fp16=precision == "float16", reduce_fp32_to_bf16=precision == "bfloat16")
-
-
-def sources_of(args: argparse.Namespace) -> Iterator[str]:
-    """Yield the paths of all files that a command reads, so that it does not overwrite one of them.
-
-    These include external files with the weights of an ONNX model. An --input of the form ``NAME=FILE`` is yielded both
-    as a whole and without its name, as a path may contain "=".
-    """
-    for name in ("network", "plan", "labels", "weights"):
-        if getattr(args, name, None) is not None:
-            yield getattr(args, name)
-    yield from getattr(args, "trusted_key", [])
-    if getattr(args, "sign_key", None) is not None:
-        yield args.sign_key
-    for text in getattr(args, "input", []):
-        for word in text.split(SEPARATOR):
-            yield word
-            yield word.partition("=")[2]
-    with suppress(InterposerError):
-        yield from map(str, files_of_weights(args.network))
 
 
 def names_of(option: str, texts: Sequence[str], known: Container[str] = ()) -> list[str] | None:

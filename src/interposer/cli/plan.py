@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from interposer.cli.arguments.plan import configure
 from interposer.cli.inputs import require_shapes
-from interposer.cli.network import limits_of, reading_of, sources_of
+from interposer.cli.network import limits_of, reading_of
 from interposer.cli.outputs import check_writable
 from interposer.cli.progress import progress_line
 from interposer.cli.running import running
+from interposer.cli.sources import sources_of
 from interposer.cli.tables import Table, counted, say, show
 from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.ir.graph import Graph

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from interposer.cli.arguments.quantize import configure
-from interposer.cli.network import names_of, reading_of, sources_of
+from interposer.cli.network import names_of, reading_of
 from interposer.cli.outputs import check_writable
 from interposer.cli.progress import Progress, progress_line
 from interposer.cli.running import Running, running
+from interposer.cli.sources import sources_of
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.cli.writing import named_writer_of
 from interposer.core.errors import InvalidArgumentError

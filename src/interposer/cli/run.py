@@ -18,10 +18,11 @@ from interposer.cli import interrupts
 from interposer.cli.arguments.run import configure
 from interposer.cli.inputs import input_sets, inputs_text, read_inputs, seed_of, sized_inputs
 from interposer.cli.labels import Labels, check_count, read_labels
-from interposer.cli.network import names_of, open_model, report_absent, sources_of
+from interposer.cli.network import names_of, open_model, report_absent
 from interposer.cli.outputs import Ranked, check_suffix, check_writable, figures, flat, has_classes, save, top
 from interposer.cli.progress import Progress, progress_line
 from interposer.cli.running import running
+from interposer.cli.sources import sources_of
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.core.files import is_same_file
@@ -44,6 +45,8 @@ def execute(args: argparse.Namespace) -> int:
         if args.save is not None:
             check_suffix("--save", args.save, len(names))
         sets = _sets(args, model)
+        for path in _saved(args, len(sets)):
+            check_writable("--save", path, sources_of(args))
         outputs, times = _timed(model, sets, names, args.repeat, args.concurrent)
         if args.dequantize_outputs:
             outputs = [{name: _dequantized(model, name, value) for name, value in of_set.items()} for of_set in outputs]
@@ -89,14 +92,20 @@ def _sets(args: argparse.Namespace, model: Model) -> list[_Set]:
     return [_Set(texts, read, stays=len(found) == 1) for texts in found]
 
 
+def _saved(args: argparse.Namespace, count: int) -> list[Path]:
+    """Return the files of --save: one, or for several sets of inputs one with the number of each set."""
+    if args.save is None:
+        return []
+    path = Path(args.save)
+    if count == 1:
+        return [path]
+    return [path.with_name(f"{path.stem}-{number}{path.suffix}") for number in range(count)]
+
+
 def _save(args: argparse.Namespace, outputs: Sequence[dict[str, Any]], intermediates: dict[str, Any]) -> None:
-    """Write the outputs of each set of inputs, those of several sets to files with the number of the set."""
-    if args.save is not None and len(outputs) == 1:
-        save(args.save, flat(outputs[0]))
-    elif args.save is not None:
-        path = Path(args.save)
-        for number, of_set in enumerate(outputs):
-            save(str(path.with_name(f"{path.stem}-{number}{path.suffix}")), flat(of_set))
+    """Write the outputs of each set of inputs, and the intermediate results."""
+    for path, of_set in zip(_saved(args, len(outputs)), outputs, strict=args.save is not None):
+        save(str(path), flat(of_set))
     if args.save_intermediates is not None:
         save(args.save_intermediates, flat(intermediates), "--save-intermediates")
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from interposer.cli.arguments.trace import configure
 from interposer.cli.inputs import input_sets, inputs_text, read_inputs, seed_of, sized_inputs
-from interposer.cli.network import open_model, report_absent, sources_of
+from interposer.cli.network import open_model, report_absent
 from interposer.cli.outputs import check_writable
 from interposer.cli.progress import progress_line
 from interposer.cli.running import Running, running
+from interposer.cli.sources import sources_of
 from interposer.cli.tables import Table, counted, say, show, write_json
 from interposer.core.errors import InvalidArgumentError
 from interposer.profiling import Category, CounterTotal, LayerTimes, Profile
