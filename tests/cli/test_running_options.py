@@ -133,6 +133,44 @@ def test_what_runs_is_recorded_to_a_file(command, target, folder, capsys):
         assert "inference" in capsys.readouterr().out or first == "compile"
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("run net.onnx --input x.bin --profile-to x.bin",
+         "--profile-to would overwrite 'x.bin', which the command reads; name another file"),
+        ("run net.onnx --input xs --profile-to xs/x.bin",
+         "--profile-to would overwrite 'xs/x.bin', which the command reads; name another file"),
+        ("run net.onnx --random --plan plan.json --profile-to plan.json",
+         "--profile-to would overwrite 'plan.json', which the command reads; name another file"),
+        ("run net.onnx --random --save out.json --profile-to ./out.json",
+         "--profile-to and --save name one file, './out.json'"),
+        ("run net.onnx --random --save-intermediates out.json --profile-to out.json",
+         "--profile-to and --save-intermediates name one file, 'out.json'"),
+        ("run net.onnx --input x.bin x.bin --save out.json --profile-to out-1.json",
+         "--save and --profile-to name one file, 'out-1.json'"),
+        ("trace net.onnx --random -o out.json --profile-to out.json", "--profile-to and --output name one file, "
+         "'out.json'"),
+        ("explain net.onnx --html out.html --profile-to out.html", "--profile-to and --html name one file, 'out.html'"),
+        ("serve net.onnx served --profile-to served/other.json",
+         "--profile-to would overwrite 'served/other.json', which the command reads; name another file"),
+    ],
+)  # fmt: skip
+def test_a_profile_is_not_written_to_a_file_that_the_command_reads_or_writes(line, message, folder, capsys):
+    Path("xs").mkdir()
+    Path("served").mkdir()
+    for path in ("x.bin", "xs/x.bin"):
+        np.ones((1, 4), np.float32).tofile(path)
+    Path("plan.json").write_text("{}")
+    Path("served/other.json").symlink_to(Path("net.onnx").absolute())
+    assert main([*shlex.split(line), "--backends", "CpuRef"]) == 2
+    assert capsys.readouterr().err == f"interposer: {message}\n"
+    assert not Path("out.json").exists()
+
+
+def test_a_profile_may_have_the_name_of_an_output(folder):
+    assert main(shlex.split("run net.onnx --random --backends CpuRef --output y --profile-to y.json")) == 0
+
+
 def test_a_class_that_cannot_be_a_backend_is_refused(folder, capsys):
     (folder / "wrong.py").write_text("class Nothing:\n    pass\n")
     assert main(shlex.split("run net.onnx --random --backends wrong:Nothing")) == 2

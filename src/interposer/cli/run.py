@@ -45,8 +45,7 @@ def execute(args: argparse.Namespace) -> int:
         if args.save is not None:
             check_suffix("--save", args.save, len(names))
         sets = _sets(args, model)
-        for path in _saved(args, len(sets)):
-            check_writable("--save", path, sources_of(args))
+        _check_saved(args, len(sets))
         outputs, times = _timed(model, sets, names, args.repeat, args.concurrent)
         if args.dequantize_outputs:
             outputs = [{name: _dequantized(model, name, value) for name, value in of_set.items()} for of_set in outputs]
@@ -100,6 +99,13 @@ def _saved(args: argparse.Namespace, count: int) -> list[Path]:
     if count == 1:
         return [path]
     return [path.with_name(f"{path.stem}-{number}{path.suffix}") for number in range(count)]
+
+
+def _check_saved(args: argparse.Namespace, count: int) -> None:
+    for path in _saved(args, count):
+        check_writable("--save", path, sources_of(args))
+        if args.profile_to is not None and is_same_file(path, args.profile_to):
+            raise InvalidArgumentError(f"--save and --profile-to name one file, {str(path)!r}")
 
 
 def _save(args: argparse.Namespace, outputs: Sequence[dict[str, Any]], intermediates: dict[str, Any]) -> None:

@@ -16,8 +16,10 @@ from typing import Any, Final, TypeAlias
 
 from interposer.backend import Backend, OptionValue
 from interposer.cli.outputs import check_writable
+from interposer.cli.sources import sources_of
 from interposer.core.config import BACKEND_PATH, NUM_THREADS
 from interposer.core.errors import InvalidArgumentError, UnknownBackendError
+from interposer.core.files import is_same_file
 from interposer.optimizer import OptimizerOptions
 from interposer.plugins import process_registry
 from interposer.profiling import ExternalProfilingOptions, Profile
@@ -46,6 +48,11 @@ CAPTURE: Final = ".bin"
 _TRUE: Final = ("true", "yes", "on", "1")
 _FALSE: Final = ("false", "no", "off", "0")
 _KINDS: Final = {bool: "true or false", int: "a whole number", float: "a number"}
+_TARGETS: Final = {
+    f"--{name.replace('_', '-')}": name
+    for name in ("save", "save_intermediates", "output", "report", "html", "dot", "plot", "cut")
+}
+"""The options that name files which commands write, and their names among the arguments."""
 _LISTS: Final = ("backends", "isolate")
 _LISTS_OF_LISTS: Final = ("mix", "also")
 
@@ -364,13 +371,24 @@ def _profiling_of(args: argparse.Namespace) -> tuple[ExternalProfilingOptions | 
         raise InvalidArgumentError(
             f"--profile-to takes a file with the suffix {known}, or the socket of a collector, not {target!r}"
         )
-    check_writable("--profile-to", Path(target), [])
+    check_writable("--profile-to", Path(target), sources_of(args))
+    _check_apart(target, args)
     if suffix != CAPTURE:
         return None, Profile(target)
     options = ExternalProfilingOptions(
         enable_profiling=True, timeline_enabled=True, outgoing_capture_file=os.path.abspath(target), file_only=True
     )
     return options, nullcontext()
+
+
+def _check_apart(target: str, args: argparse.Namespace) -> None:
+    """Raise `InvalidArgumentError` if the command writes another result to the profile's file."""
+    for option, name in _TARGETS.items():
+        path = getattr(args, name, None)
+        if path is None or (name == "output" and args.command == "run"):  # where --output names a value
+            continue
+        if is_same_file(target, path):
+            raise InvalidArgumentError(f"--profile-to and {option} name one file, {target!r}")
 
 
 def _is_socket(path: str) -> bool:
