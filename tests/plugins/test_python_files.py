@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +11,12 @@ import numpy as np
 import pytest
 
 import interposer as ip
+from interposer.cli import interrupts
 from interposer.core.errors import BackendUnavailableError, UnknownBackendError
 from interposer.isolation import Isolation
+from interposer.plugins import BackendRegistry
+from interposer.plugins.capi.loading.loader import LoadingOptions, load_backends
+from interposer.plugins.capi.loading.paths import Folder
 
 NAME = "Local_Doubling_backend.py"
 TEXT = """
@@ -113,6 +118,8 @@ def test_a_backend_is_gone_with_its_runtime(runtime_of) -> None:
         ("1 / 0", "open", "it raised ZeroDivisionError: division by zero"),
         ("import no_such", "open", "it raised ModuleNotFoundError: No module named 'no_such'"),
         ("raise SystemExit(3)", "open", "it raised SystemExit: 3"),
+        ("raise KeyboardInterrupt('no key')", "open", "it raised KeyboardInterrupt: no key"),
+        ("class Stop(BaseException): pass\nraise Stop('now')", "open", "it raised Stop: now"),
         ("from interposer.backend import Backend", "open",
          "it has to define one subclass of Backend with an id, and defines none"),
         (TEXT + "class Other(Backend):\n    id = 'Other'\n", "open",
@@ -122,7 +129,8 @@ def test_a_backend_is_gone_with_its_runtime(runtime_of) -> None:
         (TEXT.replace('"Doubling"', '"CpuRef"'), "register",
          "the id 'CpuRef' is registered already (entry point of "),
     ],
-    ids=["it raises", "a module is missing", "it exits", "no class", "two classes", "a wrong id", "a taken id"],
+    ids=["it raises", "a module is missing", "it exits", "no Ctrl-C", "no Exception", "no class", "two classes",
+         "a wrong id", "a taken id"],
 )  # fmt: skip
 def test_a_file_that_is_no_backend_is_a_record_with_the_reason(text: str, step: str, reason: str, runtime_of) -> None:
     record = the_record(runtime_of(text))
@@ -145,6 +153,31 @@ def test_only_allowed_files_are_run(runtime_of) -> None:
     assert (record.state.value, record.step.value) == ("refused", "allow-list")
     digest = hashlib.sha256(TEXT.encode()).hexdigest()
     assert doubled(runtime_of(backend_allow_list=[digest])) == [2, 4, 6]
+
+
+def test_what_runs_is_the_content_that_was_checked(tmp_path) -> None:
+    path = tmp_path / NAME
+    path.write_text(TEXT)
+
+    class Replacing(frozenset[str]):
+        def __contains__(self, digest: object) -> bool:
+            path.write_text("1 / 0")
+            return super().__contains__(digest)
+
+    allowed = Replacing([hashlib.sha256(TEXT.encode()).hexdigest()])
+    loaded = load_backends(BackendRegistry(), [Folder(str(tmp_path))], LoadingOptions(allowed=allowed))
+    assert [record.state.value for record in loaded.records if record.path == str(path)] == ["loaded"]
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, interrupts._raise], ids=["Python", "the command"])
+def test_an_interruption_ends_the_loading(handler, runtime_of, monkeypatch) -> None:
+    monkeypatch.setattr(interrupts, "_interruptions", [])
+    previous = signal.signal(signal.SIGINT, handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            runtime_of("import signal\nsignal.raise_signal(signal.SIGINT)\nwhile True: pass")
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def test_content_that_was_not_allowed_is_not_run_later(runtime_of, tmp_path) -> None:

@@ -5,7 +5,9 @@ An invalid file never stops the search or the process: it is skipped, and the re
 
 from __future__ import annotations
 
+import dis
 import gc
+import hashlib
 import logging
 import os
 import threading
@@ -213,23 +215,28 @@ class _File:
             error = elf_problem(descriptor, SYMBOLS)
             if error is not None:
                 raise StepError(Step.FILE, error)
-            self._check_allowed(descriptor)
+            self._check_allowed(lambda: sha256_of(descriptor))
             self._check_probe(descriptor)
             if self.record.id:
                 self._check_id()
             self._open_and_register(descriptor)
 
     def _register_class(self, descriptor: int) -> None:
-        """Run a Python file, and register the backend class that it defines."""
-        self._check_allowed(descriptor)
+        """Run a Python file, and register the backend class that it defines.
+
+        The file is read once, so that what runs is what the list of allowed files has.
+        """
         with open(descriptor, "rb", closefd=False) as file:
             file.seek(0)
             content = file.read()
+        self._check_allowed(lambda: hashlib.sha256(content).hexdigest())
         try:
             created = backend_class(self.record.library, content)
         except PluginError as error:
             raise StepError(Step.OPEN, error.reason) from error
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and not _is_raised_by(self.record.library, error):
+                raise
             raise StepError(Step.OPEN, f"it raised {type(error).__name__}: {error}") from error
         self._update_record(id=created.id)
         self._check_id()
@@ -241,10 +248,10 @@ class _File:
         if first_path != self.record.path:
             raise StepError(Step.LIBRARY, f"it is the same file as {first_path}", State.SKIPPED)
 
-    def _check_allowed(self, descriptor: int) -> None:
+    def _check_allowed(self, digest: Callable[[], str]) -> None:
         if self.options.allowed is None or self.ours:
             return
-        self._update_record(sha256=sha256_of(descriptor))
+        self._update_record(sha256=digest())
         if self.record.sha256 not in self.options.allowed:
             raise StepError(Step.ALLOW_LIST, f"its SHA-256 is not in the list of allowed ones: {self.record.sha256}")
 
@@ -336,6 +343,16 @@ class _File:
                 return lambda: backend
         digest = self.record.sha256 if self._needs_exact_content else ""
         return partial(backend_of_file, self.record.library, dict(self.options.backend_options), sha256=digest)
+
+
+def _is_raised_by(path: str, error: BaseException) -> bool:
+    """Return True if a statement of this file has raised the error, False if a signal did while the file ran."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or trace.tb_frame.f_code.co_filename != path:
+        return False
+    return trace.tb_frame.f_code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]
 
 
 def _resolved(path: str) -> str:
