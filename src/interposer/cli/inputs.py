@@ -299,6 +299,7 @@ def _check_preprocessing(preprocessing: Preprocessing, paths: Sequence[str]) -> 
 
 
 def _first_bytes(path: str) -> bytes:
+    check_regular(path)  # a pipe would block
     with open(path, "rb") as file:
         return file.read(8)
 
