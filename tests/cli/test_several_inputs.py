@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 
@@ -107,6 +108,21 @@ def test_a_trace_takes_the_sets_in_turns(said):
     status, output, _ = said("trace net.onnx --input set --runs 6 -o t.json")
     assert status == 0
     assert "with 6 runs on: set\n" in output
+
+
+def test_a_trace_has_a_run_on_each_set(said):
+    status, output, _ = said("trace net.onnx --input set --runs 1 -o t.json")
+    assert status == 0
+    assert "with 3 runs on: set\n" in output
+    assert "median of 3 recorded runs" in output
+    assert "with 1 run on: set/x1.npy\n" in said("trace net.onnx --input set/x1.npy --runs 1 -o t.json")[1]
+
+
+def test_a_pipe_is_refused_among_several_files(said):
+    os.mkfifo("pipe.npy")
+    status, _, messages = said("run two.onnx --input a1.npy pipe.npy a2.npy b1.npy")
+    assert (status, messages) == (2, "interposer: pipe.npy: it is a pipe, not a regular file\n")
+    assert said("run two.onnx --input pipe.npy a1.npy a2.npy b1.npy")[0] == 2
 
 
 @pytest.mark.parametrize(

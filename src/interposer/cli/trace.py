@@ -47,13 +47,16 @@ def execute(args: argparse.Namespace) -> None:
     if durations:
         median = f"{statistics.median(durations) / 1000:.2f} us ±{spread_of(durations):.0%}"
         say(f"one run takes {median} (median of {counted(len(durations), 'recorded run')})")
-    say(f"written: {args.output}, with {args.runs} runs on: {inputs_text(args)}")
+    say(f"written: {args.output}, with {counted(args.runs, 'run')} on: {inputs_text(args)}")
     if profile.lost:
         say(f"{profile.lost} events were lost, because the buffer was full; give fewer --runs")
 
 
 def _recorded(args: argparse.Namespace, setup: Running, profile: Profile) -> Explanation:
-    """Load and run the network, record this in the profile, and return the model's explanation."""
+    """Load and run the network, record this in the profile, and return the model's explanation.
+
+    Each set of inputs has a run, even if --runs is lower; `args.runs` is then the number of sets.
+    """
     plan = _searched_plan(args, setup)
     with profile:
         model = open_model(args, setup, plan)
@@ -64,6 +67,7 @@ def _recorded(args: argparse.Namespace, setup: Running, profile: Profile) -> Exp
             read_inputs(texts, model.inputs, preprocessing, seed_of(args), sized)
             for texts in input_sets(args.input, model.inputs)
         ]
+        args.runs = max(args.runs, len(sets))
         if not model.is_prepared:
             with profile:
                 _prepare(model, sets[0])

@@ -37,7 +37,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=file_path, required=True, metavar="FILE", help="the file: .pftrace, .json or .html"
     )
-    parser.add_argument("--runs", type=positive, default=10, metavar="N", help="how many runs to record (default: 10)")
+    parser.add_argument(
+        "--runs", type=positive, default=10, metavar="N",
+        help="how many runs to record, at least one for each set of inputs (default: 10)",
+    )  # fmt: skip
     add_input_arguments(parser)
     add_running_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the times of the layers as JSON")
