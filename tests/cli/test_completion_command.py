@@ -77,6 +77,13 @@ def test_words_are_completed(words, expected, completed):
     assert completed(*words) == expected
 
 
+def test_backends_in_files_of_folders_are_completed(completed, tmp_path, monkeypatch):
+    monkeypatch.setenv("INTERPOSER_BACKEND_PATH", str(tmp_path / "folder"))
+    for name in ("Acme_Zeta_backend.py", "Acme_Zest_backend.so.1", "Acme_Zero_backend.py.1"):
+        (tmp_path / "folder" / name).touch()
+    assert completed("run", "--backends", "Ze") == ["Zest", "Zeta"]
+
+
 def test_all_commands_and_all_options_are_completed(completed):
     assert completed("") == list(COMMANDS)
     assert {"--input", "--backends", "--save", "--help", "--debug", "--log-level"} <= set(completed("run", "--"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from interposer.isolation import Isolation
 from interposer.plugins import BackendRegistry
 from interposer.plugins.capi.loading.loader import LoadingOptions, load_backends
 from interposer.plugins.capi.loading.paths import Folder
+from interposer.plugins.python_files import backend_class
 
 NAME = "Local_Doubling_backend.py"
 TEXT = """
@@ -126,11 +128,13 @@ def test_a_backend_is_gone_with_its_runtime(runtime_of) -> None:
          "it has to define one subclass of Backend with an id, and defines Doubling, Other"),
         (TEXT.replace('"Doubling"', '"a b"'), "open",
          "it raised InvalidArgumentError: a backend id must not contain blanks or commas, as 'a b' does"),
+        (TEXT.replace('"Doubling"', "5"), "open",
+         "class Doubling: a backend id must be a text other than '' and 'Unknown', not 5"),
         (TEXT.replace('"Doubling"', '"CpuRef"'), "register",
          "the id 'CpuRef' is registered already (entry point of "),
     ],
     ids=["it raises", "a module is missing", "it exits", "no Ctrl-C", "no Exception", "no class", "two classes",
-         "a wrong id", "a taken id"],
+         "a wrong id", "a number as id", "a taken id"],
 )  # fmt: skip
 def test_a_file_that_is_no_backend_is_a_record_with_the_reason(text: str, step: str, reason: str, runtime_of) -> None:
     record = the_record(runtime_of(text))
@@ -141,6 +145,17 @@ def test_a_file_that_is_no_backend_is_a_record_with_the_reason(text: str, step: 
 def test_a_subclass_of_another_backend_of_the_file_counts_and_an_abstract_base_does_not(runtime_of) -> None:
     text = TEXT.replace("class Doubling(Backend):", "class Base(Backend):\n    pass\n\n\nclass Doubling(Base):")
     assert doubled(runtime_of(text)) == [2, 4, 6]
+
+
+def test_a_class_may_have_two_names(runtime_of) -> None:
+    assert doubled(runtime_of(TEXT + "Default = Doubling\n")) == [2, 4, 6]
+
+
+def test_several_threads_may_create_the_same_backend(tmp_path) -> None:
+    content = TEXT.replace("@dataclass", "import time\n\ntime.sleep(0.2)\n\n\n@dataclass").encode()
+    with ThreadPoolExecutor(4) as pool:
+        classes = set(pool.map(lambda _: backend_class(str(tmp_path / NAME), content), range(4)))
+    assert [found.__name__ for found in classes] == ["Doubling"]
 
 
 def test_a_name_that_is_not_of_the_scheme_is_not_run(runtime_of) -> None:

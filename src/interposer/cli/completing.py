@@ -46,7 +46,7 @@ _BY_NAME: Final = {
 }  # fmt: skip
 """The kinds of the arguments whose names are in `argparse.Action.dest`; the metavar decides about the others."""
 _AUTO: Final = Candidate("auto", "the fastest backend, or a mix of several")
-_LIBRARY: Final = re.compile(r"[A-Za-z0-9]+_([A-Za-z0-9]+)_backend\.so(\.[0-9]+)*")
+_LIBRARY: Final = re.compile(r"[A-Za-z0-9]+_([A-Za-z0-9]+)_backend\.(so(\.[0-9]+)*|py)")
 
 
 def kind_of(action: argparse.Action) -> Kind:
@@ -180,9 +180,9 @@ def _backends(current: str, several: bool) -> Iterator[Candidate]:
 
 
 def _ids() -> list[str]:
-    """Return the ids of backends that are installed, by their entry points and the names of shared objects.
+    """Return the ids of backends that are installed, by their entry points and the names of files in folders.
 
-    No backend is loaded. The id of a shared object may differ from its name.
+    No backend is loaded. The id of the backend in a file may differ from the file's name.
     """
     from interposer.core.config import settings  # noqa: PLC0415 - not needed for most words
     from interposer.core.entry_points import entry_points  # noqa: PLC0415

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from interposer.backend.base import Backend
-from interposer.core.errors import PluginError
+from interposer.backend.base import Backend, BackendId
+from interposer.core.errors import InvalidArgumentError, PluginError
 
 __all__ = ["ENDING", "backend_class", "backend_of_python_file"]
 
 ENDING: Final = "_backend.py"
 """The end of the names of such files."""
+_lock = threading.RLock()
+"""Held while a file runs: another thread must not see the module before, and a file may create a runtime itself."""
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - a thread that is not here may hold it
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def backend_class(path: str, content: bytes) -> type[Backend]:
@@ -25,15 +37,22 @@ def backend_class(path: str, content: bytes) -> type[Backend]:
         content: the bytes of the file.
 
     Raises:
-        PluginError: the file does not define exactly one subclass of `Backend` with an id of its own.
+        PluginError: the file does not define exactly one subclass of `Backend` with a valid id of its own.
         Exception: the file raises it.
     """
-    module = _module_of(path, content)
-    classes: list[type[Backend]] = [value for value in vars(module).values() if _is_own_backend(value, module)]
+    with _lock:
+        module = _module_of(path, content)
+    classes: list[type[Backend]] = list(
+        dict.fromkeys(value for value in vars(module).values() if _is_own_backend(value, module))
+    )
     if len(classes) != 1:
         names = ", ".join(sorted(found.__name__ for found in classes)) or "none"
         reason = f"it has to define one subclass of Backend with an id, and defines {names}"
         raise PluginError(path, "file", reason)
+    try:
+        BackendId(classes[0].id)
+    except InvalidArgumentError as error:
+        raise PluginError(path, "id", f"class {classes[0].__name__}: {error}") from error
     return classes[0]
 
 

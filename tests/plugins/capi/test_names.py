@@ -23,6 +23,7 @@ from interposer.plugins.capi.loading.paths import Folder, folders_to_search, rea
         "Arm123_GpuAcc_backend.so",
         "Arm_GpuAcc456_backend.so",
         "Arm_CpuAcc_backend.so",
+        "Arm_CpuAcc_backend.py",
     ],
 )
 def test_a_name_of_the_scheme_is_one(name):
@@ -46,19 +47,23 @@ def test_a_name_of_the_scheme_is_one(name):
         ("Arm__backend.so", "has no name"),
         ("Arm_GpuAcc.so", "has no '_backend' before '.so'"),
         ("__backend.so", "has no vendor"),
+        ("GpuAcc_backend.py", "has no vendor"),
+        ("Arm_Gpu-Acc_backend.py", "has a name with other characters than letters and digits: 'Gpu-Acc'"),
+        ("my_backends.py", "has no '_backend' before '.py'"),
+        ("Arm_GpuAcc_backend.py.1", "does not end in '_backend.so' and a version, or in '_backend.py'"),
         ("__.so", "has no '_backend' before '.so'"),
-        ("Arm_GpuAcc_backend", "does not end in '_backend.so' and a version"),
+        ("Arm_GpuAcc_backend", "does not end in '_backend.so' and a version, or in '_backend.py'"),
         ("Arm_GpuAcc_backend_v1.2.so", "has no '_backend' before '.so'"),
-        ("Arm_GpuAcc_backendXso", "does not end in '_backend.so' and a version"),
-        ("Arm_GpuAcc_backend.so\n", "does not end in '_backend.so' and a version"),
-        ("Arm_GpuAcc_backend.so1", "does not end in '_backend.so' and a version"),
-        ("", "does not end in '_backend.so' and a version"),
+        ("Arm_GpuAcc_backendXso", "does not end in '_backend.so' and a version, or in '_backend.py'"),
+        ("Arm_GpuAcc_backend.so\n", "does not end in '_backend.so' and a version, or in '_backend.py'"),
+        ("Arm_GpuAcc_backend.so1", "does not end in '_backend.so' and a version, or in '_backend.py'"),
+        ("", "does not end in '_backend.so' and a version, or in '_backend.py'"),
     ],
 )
 def test_any_other_name_is_refused_with_what_is_wrong(name, fault):
     result = name_problem(name)
     assert result.startswith(f"the file name {fault}")
-    assert result.endswith("; expected <vendor>_<name>_backend.so[.<number>...]")
+    assert result.endswith("; expected <vendor>_<name>_backend.so[.<number>...] or <vendor>_<name>_backend.py")
 
 
 # --- folders ----------------------------------------------------------------------------------------------------------

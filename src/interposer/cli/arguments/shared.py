@@ -226,8 +226,9 @@ def add_running_arguments(parser: argparse.ArgumentParser, *, profiles: bool = T
 
 
 def add_backend_path_argument(parser: argparse._ActionsContainer) -> None:
-    """Declare --backend-path, the folders that are searched for backends in shared objects."""
+    """Declare --backend-path, the folders that are searched for backends in shared objects and Python files."""
     parser.add_argument(
         "--backend-path", action="append", default=[], metavar="FOLDER",
-        help="search this folder for backends in shared objects, instead of INTERPOSER_BACKEND_PATH; may be repeated",
+        help="search this folder for backends in shared objects and Python files, instead of INTERPOSER_BACKEND_PATH; "
+        "may be repeated",
     )  # fmt: skip

@@ -7,9 +7,9 @@ from typing import Final
 
 __all__ = ["looks_like_a_backend", "name_problem"]
 
-SCHEME: Final = "<vendor>_<name>_backend.so[.<number>...]"
+SCHEME: Final = "<vendor>_<name>_backend.so[.<number>...] or <vendor>_<name>_backend.py"
 _FILE: Final = re.compile(r"[A-Za-z0-9]+_[A-Za-z0-9]+_backend\.(so(\.[0-9]+)*|py)")
-_PIECES: Final = re.compile(r"(?:(?P<vendor>.*?)_)??(?P<name>[^_]*)_backend\.so(?P<version>\..*)?", re.DOTALL)
+_PIECES: Final = re.compile(r"(?:(?P<vendor>.*?)_)??(?P<name>[^_]*)_backend\.(?:so(?P<version>\..*)?|py)", re.DOTALL)
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 
 
@@ -34,8 +34,10 @@ def _problem(file_name: str) -> str:
 
 
 def _problem_of_ending(file_name: str) -> str:
-    has_ending = re.search(r"\.so(\.[0-9]+)*\Z", file_name) is not None
-    return "has no '_backend' before '.so'" if has_ending else "does not end in '_backend.so' and a version"
+    ending = re.search(r"\.(so|py)((?<!py)\.[0-9]+)*\Z", file_name)
+    if ending is not None:
+        return f"has no '_backend' before '.{ending[1]}'"
+    return "does not end in '_backend.so' and a version, or in '_backend.py'"
 
 
 def looks_like_a_backend(file_name: str) -> bool:
