@@ -129,6 +129,17 @@ def test_a_file_of_the_working_directory_cannot_do_everything(settings, subject,
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("line", ["ops", "run net.onnx --random"])
+@pytest.mark.parametrize("value", ["'evil:B'", "['evil:B']"])
+def test_a_file_of_the_working_directory_runs_no_code(line, value, said):
+    Path("evil.py").write_text("open('executed', 'w').close()\n")
+    option = "backend" if line == "ops" else "backends"
+    status, output, messages = said(line, f"[cli.{line.split()[0]}]\n{option} = {value}\n")
+    assert (status, output) == (2, "")
+    assert "loads code, which only the command line or " in messages
+    assert not Path("executed").exists()
+
+
 def test_the_file_of_the_user_can(said):
     assert said("run net.onnx --random --backends CpuRef", "", "[cli.run]\nsave = 'out.npz'\n")[0] == 0
     assert Path("out.npz").exists()

@@ -156,7 +156,7 @@ def _default(
 
 def _check_local(action: argparse.Action, name: str, value: Any, source: str) -> None:
     """Raise `ConfigError` if only the user's own file may have this default."""
-    loads_code = kind_of(action) is Kind.BACKENDS and ":" in str(value)
+    loads_code = kind_of(action) in (Kind.BACKENDS, Kind.BACKEND) and ":" in str(value)
     if name not in _FOR_USER and kind_of(action) not in _PATHS and not loads_code:
         return
     places = " or ".join(["the command line", *map(str, config_files()[1:])])
