@@ -12,7 +12,7 @@ import interposer as ip
 from interposer.cli.main import main
 from tests.cli.networks import doubler
 from tests.cli.test_explain_command import summed
-from tests.instruction_sets import needs_instruction_set
+from tests.instruction_sets import INSTRUCTION_SETS, needs_instruction_set
 
 pytestmark = pytest.mark.needs_cpuref
 
@@ -112,3 +112,19 @@ def test_a_level_that_the_processor_lacks_is_refused(
         "--isa: CpuAcc compiles nothing of this network for 'sse9' here; the processor lacks" in capsys.readouterr().err
     )
     assert not (tmp_path / "a").exists()
+
+
+def test_an_instruction_set_can_be_a_default_of_the_user(
+    cpuacc: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = doubler(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    assert main(["compile", source, "--backends", "CpuAcc,CpuRef", "-o", "best.ipn"]) == 0
+    fingerprint = ip.saved.check("best.ipn").variants[0].fingerprints["CpuAcc"].split()
+    level = next(name for name in reversed(INSTRUCTION_SETS) if name in fingerprint)
+    settings = tmp_path / "config/interposer/interposer.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(f"[cli.compile]\nisa = '{level}'\nbackends = 'CpuAcc,CpuRef'\nlimit-bytes = '1G'\n")
+    assert main(["compile", "-onet.ipn", "--also", "CpuAcc", "--", source]) == 0
+    assert len(ip.saved.check("net.ipn").variants) == 2

@@ -77,15 +77,23 @@ def _save_all(args: argparse.Namespace, setup: Running, lists: Sequence[list[str
 
 def _save_for(level: str, args: argparse.Namespace, path: str) -> None:
     """Save one target in a child process, whose instruction set an environment variable chooses."""
-    words = [*_without_targets(args.words), "-o", path]
-    if args.backends is not None:
-        words += ["--backends", ",".join(args.classes.get(backend, backend) for backend in args.backends)]
     process = subprocess.run(
-        [sys.executable, "-P", "-m", "interposer", *words],  # -P: nothing from the working directory
+        [sys.executable, "-P", "-m", "interposer", *_words_for(args, path)],  # -P: nothing from the working directory
         env=os.environ | {_ISA: level}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if process.returncode:
         raise InterposerError(f"compiling for {level} failed: {process.stderr.strip().removeprefix('interposer: ')}")
+
+
+def _words_for(args: argparse.Namespace, path: str) -> Iterator[str]:
+    """Yield the words for a target, with the defaults of the settings files, which the child process does not read."""
+    yield "--no-settings"
+    yield f"--output={path}"
+    if args.backends is not None:
+        yield f"--backends={','.join(args.classes.get(backend, backend) for backend in args.backends)}"
+    for default in getattr(args, "defaults", ()):
+        yield from _without_targets(default.words)
+    yield from _without_targets(args.words)
 
 
 _WITH_VALUE: Final = ("-o", "--output", "--isa", "--also", "--backends", "--sign-key", "--profile-to")
@@ -97,8 +105,13 @@ def _without_targets(words: Sequence[str]) -> Iterator[str]:
     for word in remaining_words:
         if word in _WITH_VALUE:
             next(remaining_words, None)
-        elif word.partition("=")[0] not in _WITH_VALUE:
+        elif word.partition("=")[0] not in _WITH_VALUE and not _is_attached(word):
             yield word
+
+
+def _is_attached(word: str) -> bool:
+    """Return True for ``-oFILE``, the value of a short option in the same word."""
+    return word.startswith("-o")
 
 
 def _check_levels(levels: list[str] | None, files: Sequence[SavedFile]) -> None:
