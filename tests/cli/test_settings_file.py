@@ -140,6 +140,22 @@ def test_a_file_of_the_working_directory_runs_no_code(line, value, said):
     assert not Path("executed").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "setting"),
+    [
+        *(("serve", setting) for setting in (
+            "max-body = '9G'", "timeout = '9s'", "queue = 9", "metrics-port = 0", "workers = 9", "drain = '9s'",
+        )),
+        ("compile", "isa = 'avx2'"),
+        ("profile", "listen = true"),
+    ],
+)  # fmt: skip
+def test_a_file_of_the_working_directory_lifts_no_limits(command, setting, said):
+    status, _, messages = said(f"{command} net.onnx", f"[cli.{command}]\n{setting}\n")
+    assert status == 2
+    assert f"[cli.{command}] {setting.split()[0]}: this option only the command line or " in messages
+
+
 def test_the_file_of_the_user_can(said):
     assert said("run net.onnx --random --backends CpuRef", "", "[cli.run]\nsave = 'out.npz'\n")[0] == 0
     assert Path("out.npz").exists()

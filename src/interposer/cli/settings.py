@@ -30,8 +30,9 @@ __all__ = ["Default", "arguments_with_defaults", "defaults_of"]
 _NEVER: Final = ("help", "version", "no-settings", "debug")
 """Options that no file sets."""
 _FOR_USER: Final = (
-    "backend-path", "control", "host", "isolate", "limit-bytes", "limit-operations", "option", "profile-to",
-    "shared-memory", "socket", "stand-in",
+    "backend-path", "control", "drain", "host", "isa", "isolate", "limit-bytes", "limit-operations", "listen",
+    "max-body", "metrics-port", "option", "profile-to", "queue", "shared-memory", "socket", "stand-in", "timeout",
+    "workers",
 )  # fmt: skip
 """Options that only the user's file sets, in addition to those that take a file or a folder."""
 _PATHS: Final = (Kind.FILE, Kind.FOLDER, Kind.MODEL, Kind.INPUT)
