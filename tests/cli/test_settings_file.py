@@ -53,6 +53,20 @@ def test_the_command_line_wins(said):
     assert runs(said, "run net.onnx --repeat=2", DEFAULTS)["runs"] == 2
 
 
+@pytest.mark.parametrize("shape", ["-sx=1x4", "-s x=1x4", "--shape=x=1x4", "--shape x=1x4"])
+def test_every_form_of_an_option_wins(shape, said):
+    assert runs(said, f"run net.onnx {shape}", DEFAULTS + "shape = ['nothing=3']\n")["runs"] == 3
+
+
+def test_an_argument_wins_over_a_default_that_it_excludes(said):
+    settings = "[cli.ops]\nbackend = 'CpuRef'\n"
+    listed = said("ops", settings)
+    assert listed == said("ops --backend CpuRef --no-settings")
+    for line in ("ops Softmax", "ops --json Softmax", "ops --log-level error Softmax", "ops -- Softmax"):
+        assert said(line, settings) == said(f"--no-settings {line}")
+        assert said(line, settings) != listed
+
+
 def test_the_working_directory_wins_over_the_user_and_a_command_over_all(said):
     assert runs(said, "run net.onnx", DEFAULTS, "[cli.run]\nrepeat = 7\nseed = 1\n")["runs"] == 3
     assert runs(said, "run net.onnx", "[cli]\nrepeat = 5\n" + DEFAULTS.replace("[cli]\n", ""))["runs"] == 3

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from interposer.cli.completing import Kind, kind_of
@@ -55,28 +56,57 @@ class Default:
 def defaults_of(
     command: str, parser: Parser, words: Sequence[str], parsers: Callable[[], Mapping[str, Parser]]
 ) -> list[Default]:
-    """Return the defaults for the options of a command that its words do not have.
+    """Return the defaults for the options of a command that its words neither have nor exclude.
 
     `parsers` returns the parsers of all commands by name; it is called for keys that this command does not have.
 
     Raises:
         ConfigError: a settings file cannot be read, or has a key or a value that it cannot have.
     """
-    given = {id(action) for action in _given(parser, words)}
+    decided = _decided(parser, words)
     defaults: dict[int, Default] = {}
     for path, is_user_file, table in command_line_tables():
         for action, default in _defaults_in(table, str(path), command, parser, parsers, is_user_file):
-            if id(action) not in given:
+            if id(action) not in decided:
                 defaults.setdefault(id(action), default)
     return list(defaults.values())
 
 
+def _decided(parser: Parser, words: Sequence[str]) -> set[int]:
+    """Return the `id` of the arguments that the words give, and of those that exclude these."""
+    given = {id(action) for action in _given(parser, words)}
+    for group in parser._mutually_exclusive_groups:
+        members = {id(action) for action in group._group_actions}
+        if not members.isdisjoint(given):
+            given |= members
+    return given
+
+
 def _given(parser: Parser, words: Sequence[str]) -> Iterator[argparse.Action]:
-    """Yield the arguments of a command whose options are among its words."""
-    for word in words:
-        action = parser.action_named(word.partition("=")[0]) if word.startswith("-") else None
-        if action is not None:
-            yield action
+    """Yield the arguments that words give; words without an option are those of positional arguments in order."""
+    positionals = iter(parser._get_positional_actions())
+    is_value = False
+    for number, word in enumerate(words):
+        if word == "--":
+            yield from (action for action, _ in zip(positionals, words[number + 1 :], strict=False))
+            return
+        if word.startswith("-") and word != "-":
+            action, has_value = _option_of(parser, word)
+            is_value = action is not None and action.nargs != 0 and not has_value
+            yield from filter(None, [action])
+        elif is_value:
+            is_value = False
+        else:
+            yield from islice(positionals, 1)
+
+
+def _option_of(parser: Parser, word: str) -> tuple[argparse.Action | None, bool]:
+    """Return the argument of an option (``-s x=3``, ``-sx=3`` and ``--shape=x=3``) and if its value is in the word."""
+    action = parser.action_named(word)
+    if action is not None:
+        return action, False
+    name = word.partition("=")[0] if word.startswith("--") else word[:2]
+    return parser.action_named(name), True
 
 
 def _defaults_in(
