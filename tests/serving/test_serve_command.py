@@ -179,7 +179,7 @@ def test_only_files_of_a_trusted_key_are_served(signed):
             (["{signed}/unsigned"], "plain.ipn: the saved network is not signed, and only signed ones are trusted"),
             (["{signed}/good", "--trusted-key", "{signed}/none.pub"], "none.pub: there is no such file"),
             (["{signed}/hostile"], "plain.toml: unknown key 'trusted_keys' (known: backends, plan, "),
-            (["{file}"], "trusted_keys= is for saved networks; "),
+            (["{file}"], "--trusted-key is for saved networks; "),
             (["{signed}/unsigned", "--workers", "2"], " did not start; its message is above"),
         ],
     ),
@@ -224,3 +224,15 @@ def ask(client: Client) -> int:
         return client.post("/v2/models/doubler/infer", infer_body()).status
     except ConnectionError:
         return 0
+
+
+def test_workers_serve_a_model_with_a_version_that_lacks_its_file(file, tmp_path):
+    for version in ("1", "2"):
+        (tmp_path / "deep" / version).mkdir(parents=True)
+    (tmp_path / "deep.toml").write_text('versions = "all"')
+    (tmp_path / "deep/1/model.tflite").write_bytes(Path(file).read_bytes())
+    with started("--workers", "2", "--", str(tmp_path)) as (process, line):
+        assert re.fullmatch(r"serving deep with 2 workers at http://127.0.0.1:\d+\n", line)
+        assert client_of(line).post("/v2/models/deep/infer", infer_body()).status == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(300) == 0

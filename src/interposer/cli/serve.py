@@ -34,17 +34,25 @@ def execute(args: argparse.Namespace) -> None:
         with required_options(args, checks_use=False) as options:
             run_server(lambda: _server(args, *options), stops_with_stdin=bool(os.environ.get(WORKER)))
         return
-    for source in _sources(args):  # their errors are reported once, and not by each worker
-        source.check()
+    _check_models(args)
     parent = Workers(args.workers, lambda ports: _command(args, ports), _listen(args), args.drain)
     parent.run(lambda ports: _say_workers(args, ports))
+
+
+def _check_models(args: argparse.Namespace) -> None:
+    """Raise `ConfigError` for a model without a version that can be loaded, so that each worker need not report it."""
+    from interposer.serving.repository import by_name, usable  # noqa: PLC0415 - optional dependencies
+
+    for versions in by_name(_sources(args)).values():
+        usable(versions)
 
 
 def _command(args: argparse.Namespace, ports: list[int | None]) -> list[str]:
     """Return the command of a worker: this command, with the ports that its parent has reserved."""
     words = [str(word) for word in args.words]
-    for option, port in zip(("--port", "--grpc-port", "--metrics-port"), ports, strict=True):
-        words += [] if port is None else [option, str(port)]
+    place = words.index("--") if "--" in words else len(words)
+    options = zip(("--port", "--grpc-port", "--metrics-port"), ports, strict=True)
+    words[place:place] = [f"{option}={port}" for option, port in options if port is not None]
     return [sys.executable, "-P", "-m", "interposer", *words]
 
 

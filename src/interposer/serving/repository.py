@@ -12,7 +12,7 @@ from interposer.serving.folder import ModelSource
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.served import ServedModel
 
-__all__ = ["Repository"]
+__all__ = ["Repository", "by_name", "usable"]
 
 _log: Final = logging.getLogger("interposer.serving")
 
@@ -97,13 +97,10 @@ class Repository:
     async def load_all(self) -> None:
         """Load every model; raise the error of the first one that cannot be loaded."""
         self._is_loading = True
-        sources = self._sources_list()
-        by_name: dict[str, list[ModelSource]] = {}
-        for source in sources:
-            by_name.setdefault(source.name, []).append(source)
-        for versions in by_name.values():
-            _usable(versions)
-        for name in by_name:
+        models = by_name(self._sources_list())
+        for versions in models.values():
+            usable(versions)
+        for name in models:
             await self._replace(name)
         self._is_loading = False
 
@@ -136,7 +133,7 @@ class Repository:
             new_models: dict[str, ServedModel] = {}
             try:
                 source = sources[0]
-                for source in _usable(sources):
+                for source in usable(sources):
                     new_models[source.version] = await asyncio.to_thread(self._load, source)
             except BaseException as error:
                 self._reasons[name, source.version] = type(error).__name__
@@ -194,7 +191,15 @@ class Repository:
         ]  # fmt: skip
 
 
-def _usable(versions: Sequence[ModelSource]) -> list[ModelSource]:
+def by_name(sources: Iterable[ModelSource]) -> dict[str, list[ModelSource]]:
+    """Return the versions of each model by its name."""
+    models: dict[str, list[ModelSource]] = {}
+    for source in sources:
+        models.setdefault(source.name, []).append(source)
+    return models
+
+
+def usable(versions: Sequence[ModelSource]) -> list[ModelSource]:
     """Return the versions of a model that can be loaded, and log the problems of the others.
 
     Raises:
