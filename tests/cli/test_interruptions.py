@@ -68,7 +68,8 @@ def folder(tmp_path):
 def test_an_interruption_at_a_random_time_is_an_end_without_a_trace(line, number, folder):
     seconds = random.Random(f"{line} {number}").uniform(0, 2)
     status, messages = interrupted(line, seconds, folder, group=number % 2 == 1)
-    assert (status in (0, 1, interrupts.STATUS), messages) == (True, "")
+    at_exit = -signal.SIGINT  # the interpreter's last steps have no handler
+    assert (status in (0, 1, interrupts.STATUS, at_exit), messages) == (True, "")
     if "100000000" in line:
         assert status == interrupts.STATUS
     assert not [path for path in folder.iterdir() if path.name.startswith(".") or "tmp" in path.name]

@@ -176,7 +176,10 @@ def test_a_model_of_two_gibibytes_is_refused():
     network, x = image((1, 1))
     huge = network.add_constant_layer(np.broadcast_to(np.float32(1), (2**15, 2**15)), name="huge")
     network.add_output_layer(0, network.add_layer(Addition(), x, huge))
-    with pytest.raises(InvalidArgumentError, match=r"the constants have 4,294,967,\d+ bytes, and a TFLite file less"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"the constants have 4,294,967,\d+ bytes, and a TFLite file must have less than 2 GiB",
+    ):
         write(network)
 
 
