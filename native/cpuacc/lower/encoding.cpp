@@ -52,9 +52,30 @@ bool encode_float(double value, const SmallFloat& type, char* to) {
   return true;
 }
 
-struct Limits {
-  double least, most;
-};
+/// Write a whole number; types of fewer than 8 bits have it in their low bits.
+bool encode_integer(double whole, int32_t dtype, char* to) {
+  const Limits limits = limits_of(dtype);
+  if (!(whole >= limits.least && whole <= limits.most)) return false;  // NaN as well
+  int64_t bits = int64_t(whole);  // little endian, so its first bytes are the element
+  if (dtype == IPR_DTYPE_INT4) bits &= 15;
+  if (dtype == IPR_DTYPE_INT2) bits &= 3;
+  std::memcpy(to, &bits, sizeof bits);
+  return true;
+}
+
+bool is_integer(int32_t dtype) {
+  return (dtype >= IPR_DTYPE_INT8 && dtype <= IPR_DTYPE_UINT64) || dtype == IPR_DTYPE_INT4 ||
+         dtype == IPR_DTYPE_UINT4 || dtype == IPR_DTYPE_INT2 || dtype == IPR_DTYPE_UINT2;
+}
+
+bool encode_quantized(double value, const Tensor& tensor, char* to) {
+  if (tensor.has_axis() || !is_integer(tensor.dtype)) return false;
+  const Limits limits = limits_of(tensor.dtype);
+  const double code = native::round_half_away(value / double(float(tensor.scale()))) + double(tensor.zero_point());
+  return encode_integer(std::min(std::max(code, limits.least), limits.most), tensor.dtype, to);
+}
+
+}  // namespace
 
 Limits limits_of(int32_t dtype) {
   switch (dtype) {
@@ -86,31 +107,6 @@ Limits limits_of(int32_t dtype) {
       return {-9007199254740992.0, 9007199254740992.0};
   }
 }
-
-/// Write a whole number; types of fewer than 8 bits have it in their low bits.
-bool encode_integer(double whole, int32_t dtype, char* to) {
-  const Limits limits = limits_of(dtype);
-  if (!(whole >= limits.least && whole <= limits.most)) return false;  // NaN as well
-  int64_t bits = int64_t(whole);  // little endian, so its first bytes are the element
-  if (dtype == IPR_DTYPE_INT4) bits &= 15;
-  if (dtype == IPR_DTYPE_INT2) bits &= 3;
-  std::memcpy(to, &bits, sizeof bits);
-  return true;
-}
-
-bool is_integer(int32_t dtype) {
-  return (dtype >= IPR_DTYPE_INT8 && dtype <= IPR_DTYPE_UINT64) || dtype == IPR_DTYPE_INT4 ||
-         dtype == IPR_DTYPE_UINT4 || dtype == IPR_DTYPE_INT2 || dtype == IPR_DTYPE_UINT2;
-}
-
-bool encode_quantized(double value, const Tensor& tensor, char* to) {
-  if (tensor.has_axis() || !is_integer(tensor.dtype)) return false;
-  const Limits limits = limits_of(tensor.dtype);
-  const double code = native::round_half_away(value / double(float(tensor.scale()))) + double(tensor.zero_point());
-  return encode_integer(std::min(std::max(code, limits.least), limits.most), tensor.dtype, to);
-}
-
-}  // namespace
 
 bool encode(double value, const Tensor& tensor, char* to) {
   if (tensor.is_quantized()) return encode_quantized(value, tensor, to);

@@ -6,6 +6,7 @@
 
 #include "common/fixed_point.hpp"
 #include "cpuacc/lower/cost_model.hpp"
+#include "cpuacc/lower/encoding.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {
@@ -23,27 +24,6 @@ struct Scales {
   }
   size_t of(int64_t element) const { return scales.size() == 1 ? 0 : size_t(element / inner) % scales.size(); }
 };
-
-struct Limits {
-  double least, most;
-};
-
-Limits limits_of(int32_t dtype) {
-  switch (dtype) {
-    case IPR_DTYPE_INT8:
-      return {-128, 127};
-    case IPR_DTYPE_UINT8:
-      return {0, 255};
-    case IPR_DTYPE_INT16:
-      return {-32768, 32767};
-    case IPR_DTYPE_UINT16:
-      return {0, 65535};
-    case IPR_DTYPE_INT32:
-      return {-2147483648.0, 2147483647.0};
-    default:
-      return {0, 4294967295.0};
-  }
-}
 
 /// Return whether a tensor has all scales that it needs, and none is zero.
 bool has_scales(const Tensor& tensor) {
