@@ -228,6 +228,13 @@ def test_it_starts_as_a_module_and_prints_json():
     assert "CpuRef" in [record["id"] for record in json.loads(done.stdout)]
 
 
+@pytest.mark.parametrize("command", ["run", "explain", "bench", "ops", "compile", "serve"])
+def test_the_module_of_a_command_does_not_import_the_conformance_kit(command):
+    code = f"import sys, interposer.cli.{command}; print('interposer.testing' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 def test_help_does_not_wait_for_numpy():
     code = "import sys; from interposer.cli.main import main; main(['--help']); print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

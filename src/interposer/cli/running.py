@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from interposer.backend import Backend, OptionValue
+from interposer.backend import OptionValue
 from interposer.cli.outputs import check_writable
 from interposer.cli.sources import sources_of
 from interposer.core.config import BACKEND_PATH, NUM_THREADS
@@ -27,7 +27,6 @@ from interposer.profiling.profile import SUFFIXES
 from interposer.runtime import CreationOptions, Runtime
 from interposer.session import default_runtime
 from interposer.session.fallback import AUTO, used_options
-from interposer.testing.replay import imported
 
 __all__ = [
     "Running",
@@ -204,14 +203,10 @@ def registered(name: str) -> str:
     """Return the id of a backend; one that is named MODULE:CLASS is registered, and other names are ids."""
     if ":" not in name:
         return name
+    from interposer.testing.replay import backend_of, imported  # noqa: PLC0415 - other names do not need the kit
+
     allow_working_directory(name)
-    factory = imported(name)
-    try:
-        backend = factory() if callable(factory) else factory
-    except (Exception, SystemExit) as error:
-        raise InvalidArgumentError(f"{name!r} gives no backend: {type(error).__name__}: {error}") from error
-    if not isinstance(backend, Backend):
-        raise InvalidArgumentError(f"{name!r} gives {backend!r}, which is not a Backend")
+    backend, factory = backend_of(name), imported(name)
     registry = process_registry()
     if backend.id not in registry or type(backend) is not type(_existing(backend.id)):
         registry.register(backend.id, factory if callable(factory) else lambda: backend, source=name)
