@@ -798,10 +798,10 @@ typedef struct ipr_in_place_api {
   int32_t (*inputs_of_outputs)(void* self, void* executable, uint64_t count, int64_t* out_inputs, ipr_error* error);
 } ipr_in_place_api;
 
-/* Names that are reserved for later extensions. */
-#define IPR_EXT_ASYNC "ipr.async/1"         /* runs that are submitted and complete later */
+/* Names of extensions that are described below, and of later ones. */
+#define IPR_EXT_ASYNC "ipr.async/1"         /* runs that are submitted and complete later: see below */
 #define IPR_EXT_PROFILING "ipr.profiling/1" /* events and counters: see below */
-#define IPR_EXT_DEVICES "ipr.devices/1"     /* several devices of one backend */
+#define IPR_EXT_DEVICES "ipr.devices/1"     /* several devices of one backend: see below */
 #define IPR_EXT_REGIONS "ipr.regions/1"     /* layers with control flow */
 #define IPR_EXT_SEQUENCES "ipr.sequences/1" /* sequences, optional values and tensors of text */
 
@@ -891,6 +891,198 @@ typedef struct ipr_profiling_api {
    * error is shown to the user. Hosts that do not know this function read all counters. */
   int32_t (*select_counters)(void* self, uint64_t period_us, uint64_t count, const uint64_t* indices, ipr_error* error);
 } ipr_profiling_api;
+
+/* ---- Extension "ipr.async/1": runs that are submitted and complete later (experimental) --------------------------
+ *
+ * Experimental: this extension may still change, and its name will then end with another number. Everything above is
+ * frozen.
+ *
+ * A queue runs its submissions in their order. They are numbered 1, 2, 3 ... An event is a point on the timeline of a
+ * queue: the submission with that number is over. Events have no lifetime, and their state is read from memory.
+ *
+ *   A submission is   waiting -> ready -> running -> over. It ends with
+ *                     IPR_OK; or the status of its failure (IPR_FAILED, IPR_INVALID_VALUE, IPR_OUT_OF_MEMORY ...);
+ *                     IPR_SKIPPED if a point that it waits for failed, or an earlier submission of its queue;
+ *                     IPR_CANCELLED if `cancel` was called before it ended well;
+ *                     IPR_DEADLINE if `ipr_run.deadline_ns` had passed and it gave up;
+ *                     IPR_DEVICE_LOST if the device failed: so do all others, and `submit` from then on.
+ *   A queue is        good -> failed (after the first submission that did not end with IPR_OK) -> good after `reset`.
+ *                     A queue whose device is lost stays so.
+ *
+ * Order.      Within a queue, submissions begin and end in their order. Those of different queues are ordered only by
+ *             `waits`. The host waits only for what was submitted already, and for gates.
+ * Visibility. Whoever reads `ipr_timeline.completed` >= n with acquire order sees all that the submissions up to n have
+ *             written to memory of the host.
+ * Lifetimes.  Executables, pools, tensors, imported memory, constants, workspaces and gates stay valid until all
+ *             submissions that use them are over. The host ends objects in this order: tensors, pools, queues, then the
+ *             backend.
+ * Errors.     The first failure is the cause. IPR_SKIPPED carries the message of the cause, with its queue and number.
+ *             IPR_INVALID_VALUE of a submission is no failure of the backend; the queue is `failed` until `reset`.
+ * Hanging.    After a deadline, the host calls `cancel` and waits for some seconds. If a submission is still not over,
+ *             its memory, queue and executable are never used, destroyed or released again, and neither `shutdown` nor
+ *             any other function is called.
+ * Threads.    Those of the backend may write to timelines and call `ipr_timeline.wake`, besides `ipr_log` and the
+ *             allocator of the host.
+ * `execute`   stays synchronous. A backend with this extension has it too: for shapes that are found in the run, and for
+ *             hosts without queues. It may be called while submissions are in progress.
+ */
+
+#define IPR_SKIPPED 13 /* not run, because a submission that it depends on failed */
+
+/* The progress of a queue, in memory of the host, which is valid until `destroy_queue` returns. Any thread of the
+ * backend writes it: `failed` before `completed` reaches that number, both with release order. Both only grow, except
+ * that `reset` writes 0 to `failed`. */
+typedef struct ipr_timeline {
+  uint64_t struct_size;
+  uint64_t completed; /* all submissions up to this number are over, well or not */
+  uint64_t failed;    /* the first submission that did not end with IPR_OK; 0: none. All after it end with IPR_SKIPPED */
+                      /* or IPR_CANCELLED */
+  int32_t wake_fd;    /* an eventfd of the host, for `notify` */
+  uint32_t reserved;
+  int32_t (*wake)(int32_t fd, uint64_t one); /* wake(wake_fd, 1) makes it readable; native, for any thread */
+} ipr_timeline;
+
+/* ipr_point.kind: what a submission waits for, one bit each. */
+#define IPR_POINT_QUEUE 1u         /* `handle`: a queue of this backend; `value`: the number of a submission to it */
+#define IPR_POINT_GATE 2u          /* `handle`: a gate of this backend, which the host will open */
+#define IPR_POINT_TIMELINE 4u      /* `handle`: the address of the ipr_timeline of another queue; `value`: a number */
+#define IPR_POINT_SYNC_FD 8u       /* `handle`: a sync file, which the backend duplicates during the call */
+#define IPR_POINT_SEMAPHORE_FD 16u /* `handle`: a timeline semaphore (Vulkan, CUDA, Level Zero); `value`: its value */
+
+/* Something to wait for. A failed point fails what waits for it. Element of an array. */
+typedef struct ipr_point {
+  uint32_t kind; /* IPR_POINT_... */
+  uint32_t reserved;
+  uint64_t handle;
+  uint64_t value;
+} ipr_point;
+
+/* One thing to do: run an executable, or copy a tensor. The structs and tables are read during the call of `submit`; the
+ * memory of tensors, the workspace and `run->cancel` are used until the submission is over. */
+typedef struct ipr_submission {
+  uint64_t struct_size;
+  void* executable;         /* ipr_executable.handle; NULL: a copy */
+  const ipr_run* run;       /* of an executable; `run->resize` is NULL */
+  void* pool;               /* of a copy: as in ipr_handles_api.copy. With IPR_FACTORY_PEER_COPIES, both tensors may be */
+  const ipr_tensor* source; /* private, and the pool is that of the target */
+  const ipr_tensor* target;
+  uint64_t wait_count;
+  uint64_t wait_stride;
+  const ipr_point* waits;   /* all must be over, with IPR_OK, before it begins */
+} ipr_submission;
+
+#define IPR_ASYNC_COPIES UINT64_C(1)      /* ipr_async_api.flags: submissions can be copies */
+#define IPR_ASYNC_COPY_ENGINE UINT64_C(2) /* copies run at the same time as executables of other queues */
+
+typedef struct ipr_async_api {
+  uint64_t struct_size;
+  uint32_t wait_kinds;   /* IPR_POINT_... that submissions can wait for; IPR_POINT_QUEUE always */
+  uint32_t export_kinds; /* IPR_POINT_... that `export_point` can write */
+  uint64_t flags;        /* IPR_ASYNC_... */
+
+  /* Create a queue on the device that the options name. The host creates one for each run at a time, and reuses it. */
+  int32_t (*create_queue)(void* self, const ipr_options* options, ipr_timeline* timeline, void** out_queue,
+                          ipr_error* error);
+  /* Called when all submissions are over, or none was made. */
+  void (*destroy_queue)(void* self, void* queue);
+
+  /* Submit one thing to do, and write its number. Returns soon, whatever it waits for. Called by one thread at a time
+   * for each queue. If it fails, nothing was submitted and no number is used. */
+  int32_t (*submit)(void* self, void* queue, const ipr_submission* submission, uint64_t* out_number, ipr_error* error);
+
+  /* The following functions are called by any thread, also while others are in `submit` and `wait`. */
+
+  /* Wait until a submission is over, well or not: IPR_OK. IPR_DEADLINE if it is not over at `deadline_ns` of
+   * CLOCK_MONOTONIC; 0 waits without a limit. */
+  int32_t (*wait)(void* self, void* queue, uint64_t number, int64_t deadline_ns, ipr_error* error);
+  /* Return how a submission that is over has ended, with the error. Of those that ended well, and of those before the
+   * last `reset`, nothing needs to be remembered: IPR_OK. */
+  int32_t (*result)(void* self, void* queue, uint64_t number, ipr_error* error);
+  /* Call `wake` of the timeline when a submission is over, or now if it is. Additional calls of `wake` are allowed: the
+   * host reads the timeline. */
+  int32_t (*notify)(void* self, void* queue, uint64_t number, ipr_error* error);
+  /* All submissions that have not begun end with IPR_CANCELLED; the one that runs should end soon. */
+  int32_t (*cancel)(void* self, void* queue, ipr_error* error);
+  /* Called when everything is over and nothing waits for it: forget the failure. Numbers go on. */
+  int32_t (*reset)(void* self, void* queue, ipr_error* error);
+
+  /* Optional: NULL, or a `struct_size` that ends before it. */
+
+  /* From here on, all that was submitted gets done without further calls. NULL: this is always so. */
+  int32_t (*flush)(void* self, void* queue, ipr_error* error);
+  /* With IPR_POINT_GATE. A gate is opened once: with IPR_OK, or with a status, and what waits for it then ends with
+   * IPR_SKIPPED. Gates are destroyed when nothing waits for them any more. */
+  int32_t (*create_gate)(void* self, const ipr_options* options, uint64_t* out_gate, ipr_error* error);
+  void (*open_gate)(void* self, uint64_t gate, int32_t status);
+  void (*destroy_gate)(void* self, uint64_t gate);
+  /* With `export_kinds`. Write a point of that kind; a file descriptor in it belongs to the host from then on. */
+  int32_t (*export_point)(void* self, void* queue, uint64_t number, uint32_t kind, ipr_point* out, ipr_error* error);
+} ipr_async_api;
+
+/* ---- Extension "ipr.devices/1": several devices of one backend (experimental) ------------------------------------
+ *
+ * A backend with this extension declares the option "Device" (IPR_KIND_INT, IPR_SCOPE_MODEL or both scopes, default 0).
+ * The host sets it to the index of a device in all ipr_options that concern this device: query_support, optimize,
+ * compile, blobs, handles, queues. Users name the device "Id:1" or "Id:" followed by ipr_device.id. Each device is a
+ * backend of its own for them; "Id" alone is the first one.
+ *
+ * Fingerprints of blobs contain the device and its driver. Ids of tensor handle factories differ from device to device.
+ */
+
+/* ipr_device.type */
+#define IPR_DEVICE_CPU 1u
+#define IPR_DEVICE_GPU 2u
+#define IPR_DEVICE_NPU 3u
+#define IPR_DEVICE_DSP 4u
+#define IPR_DEVICE_FPGA 5u
+#define IPR_DEVICE_OTHER 100u
+
+#define IPR_DEVICE_UNIFIED UINT64_C(1)   /* ipr_device.flags: shares memory with the host */
+#define IPR_DEVICE_SIMULATED UINT64_C(2) /* runs on the processor of the host, for tests */
+#define IPR_DEVICE_DISPLAY UINT64_C(4)   /* also drives a display, so that long kernels may be interrupted */
+
+/* ipr_factory.flags: `copy` also copies between two tensors in private memory of this backend, of any pool and device.
+ * The numbers of all its tensors then differ. */
+#define IPR_FACTORY_PEER_COPIES UINT64_C(8)
+
+/* A device. Element of an array; the index in it is the value of the option "Device". */
+typedef struct ipr_device {
+  ipr_string id; /* unique among the devices of the backend, and the same in other processes: "pci:0000:41:00.0" ... */
+  ipr_string name;
+  ipr_string vendor;
+  ipr_string driver;       /* its version */
+  uint32_t type;           /* IPR_DEVICE_CPU ... */
+  uint32_t memory_kinds;   /* IPR_MEMORY_... that it can use without a copy */
+  uint64_t flags;          /* IPR_DEVICE_UNIFIED ... */
+  uint64_t memory;         /* bytes; 0: unknown */
+  uint64_t memory_free;    /* at the time of the call; 0: unknown */
+  uint64_t largest;        /* bytes of the largest allocation; 0: unknown */
+  uint32_t queue_limit;    /* queues that run at the same time; 0: unknown */
+  int32_t dlpack_type;     /* DLDeviceType, and the number of the device; 0 if DLPack does not know it */
+  int32_t dlpack_id;
+  uint32_t reserved;
+  const uint8_t* uuid;     /* 16 bytes as in Vulkan, by which backends know that they share a device; may be NULL */
+  uint64_t property_count; /* named capabilities of this device, as in ipr_info */
+  uint64_t property_stride;
+  const ipr_property* properties;
+} ipr_device;
+
+/* Out struct of `describe`. */
+typedef struct ipr_devices {
+  uint64_t struct_size;
+  uint64_t device_count; /* at least 1; the same in every call until `shutdown` */
+  uint64_t device_stride;
+  const ipr_device* devices;
+  void* owner;
+  void (*release)(void* owner);
+} ipr_devices;
+
+typedef struct ipr_devices_api {
+  uint64_t struct_size;
+
+  /* Describe all devices; only `memory_free` may change between calls. */
+  int32_t (*describe)(void* self, ipr_devices* out, ipr_error* error);
+} ipr_devices_api;
 
 /* ---- The three functions that a backend exports ------------------------------------------------------------------ */
 

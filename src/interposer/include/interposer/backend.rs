@@ -56,6 +56,7 @@ pub mod raw {
     pub const STALE: i32 = 10;
     pub const DEVICE_LOST: i32 = 11;
     pub const INVALID_VALUE: i32 = 12;
+    pub const SKIPPED: i32 = 13;
 
     pub const VALUE_OPERAND: u32 = 1;
     pub const VALUE_ELEMENT: u32 = 2;
@@ -696,6 +697,126 @@ pub mod raw {
         pub read_counters: Option<unsafe extern "C" fn(Raw, u64, *mut f64, *mut ipr_error) -> i32>,
         pub correlate: Option<unsafe extern "C" fn(Raw, ipr_string, *mut ipr_clock, *mut ipr_error) -> i32>,
         pub select_counters: Option<unsafe extern "C" fn(Raw, u64, u64, *const u64, *mut ipr_error) -> i32>,
+    }
+
+    // "ipr.async/1" and "ipr.devices/1", which are experimental; this file has no safe functions for them yet.
+
+    pub const POINT_QUEUE: u32 = 1;
+    pub const POINT_GATE: u32 = 2;
+    pub const POINT_TIMELINE: u32 = 4;
+    pub const POINT_SYNC_FD: u32 = 8;
+    pub const POINT_SEMAPHORE_FD: u32 = 16;
+    pub const ASYNC_COPIES: u64 = 1;
+    pub const ASYNC_COPY_ENGINE: u64 = 2;
+
+    pub const DEVICE_CPU: u32 = 1;
+    pub const DEVICE_GPU: u32 = 2;
+    pub const DEVICE_NPU: u32 = 3;
+    pub const DEVICE_DSP: u32 = 4;
+    pub const DEVICE_FPGA: u32 = 5;
+    pub const DEVICE_OTHER: u32 = 100;
+    pub const DEVICE_UNIFIED: u64 = 1;
+    pub const DEVICE_SIMULATED: u64 = 2;
+    pub const DEVICE_DISPLAY: u64 = 4;
+    pub const FACTORY_PEER_COPIES: u64 = 8;
+
+    #[repr(C)]
+    pub struct ipr_timeline {
+        pub struct_size: u64,
+        pub completed: u64,
+        pub failed: u64,
+        pub wake_fd: i32,
+        pub reserved: u32,
+        pub wake: Option<unsafe extern "C" fn(i32, u64) -> i32>,
+    }
+
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    pub struct ipr_point {
+        pub kind: u32,
+        pub reserved: u32,
+        pub handle: u64,
+        pub value: u64,
+    }
+
+    #[repr(C)]
+    pub struct ipr_submission {
+        pub struct_size: u64,
+        pub executable: *mut c_void,
+        pub run: *const ipr_run,
+        pub pool: *mut c_void,
+        pub source: *const ipr_tensor,
+        pub target: *const ipr_tensor,
+        pub wait_count: u64,
+        pub wait_stride: u64,
+        pub waits: *const ipr_point,
+    }
+
+    type OfSubmission = Option<unsafe extern "C" fn(Raw, *mut c_void, u64, *mut ipr_error) -> i32>;
+    type OfQueue = Option<unsafe extern "C" fn(Raw, *mut c_void, *mut ipr_error) -> i32>;
+
+    #[repr(C)]
+    pub struct ipr_async_api {
+        pub struct_size: u64,
+        pub wait_kinds: u32,
+        pub export_kinds: u32,
+        pub flags: u64,
+        pub create_queue: Option<
+            unsafe extern "C" fn(Raw, *const ipr_options, *mut ipr_timeline, *mut *mut c_void, *mut ipr_error) -> i32,
+        >,
+        pub destroy_queue: Option<unsafe extern "C" fn(Raw, *mut c_void)>,
+        pub submit: Option<
+            unsafe extern "C" fn(Raw, *mut c_void, *const ipr_submission, *mut u64, *mut ipr_error) -> i32,
+        >,
+        pub wait: Option<unsafe extern "C" fn(Raw, *mut c_void, u64, i64, *mut ipr_error) -> i32>,
+        pub result: OfSubmission,
+        pub notify: OfSubmission,
+        pub cancel: OfQueue,
+        pub reset: OfQueue,
+        pub flush: OfQueue,
+        pub create_gate: Option<unsafe extern "C" fn(Raw, *const ipr_options, *mut u64, *mut ipr_error) -> i32>,
+        pub open_gate: Option<unsafe extern "C" fn(Raw, u64, i32)>,
+        pub destroy_gate: Option<unsafe extern "C" fn(Raw, u64)>,
+        pub export_point:
+            Option<unsafe extern "C" fn(Raw, *mut c_void, u64, u32, *mut ipr_point, *mut ipr_error) -> i32>,
+    }
+
+    #[repr(C)]
+    pub struct ipr_device {
+        pub id: ipr_string,
+        pub name: ipr_string,
+        pub vendor: ipr_string,
+        pub driver: ipr_string,
+        pub type_: u32,
+        pub memory_kinds: u32,
+        pub flags: u64,
+        pub memory: u64,
+        pub memory_free: u64,
+        pub largest: u64,
+        pub queue_limit: u32,
+        pub dlpack_type: i32,
+        pub dlpack_id: i32,
+        pub reserved: u32,
+        pub uuid: *const u8,
+        pub property_count: u64,
+        pub property_stride: u64,
+        pub properties: *const ipr_property,
+    }
+
+    #[repr(C)]
+    pub struct ipr_devices {
+        pub struct_size: u64,
+        pub device_count: u64,
+        pub device_stride: u64,
+        pub devices: *const ipr_device,
+        pub owner: *mut c_void,
+        pub release: Option<unsafe extern "C" fn(*mut c_void)>,
+    }
+
+    #[repr(C)]
+    pub struct ipr_devices_api {
+        pub struct_size: u64,
+        pub describe: Option<unsafe extern "C" fn(Raw, *mut ipr_devices, *mut ipr_error) -> i32>,
     }
 }
 

@@ -32,6 +32,7 @@ CORRUPT: Final = 9
 STALE: Final = 10
 DEVICE_LOST: Final = 11
 INVALID_VALUE: Final = 12
+SKIPPED: Final = 13
 STATUS: Final = {
     FAILED: "failed",
     INVALID_ARGUMENT: "invalid argument",
@@ -45,6 +46,7 @@ STATUS: Final = {
     STALE: "stale blob",
     DEVICE_LOST: "device lost",
     INVALID_VALUE: "invalid value",
+    SKIPPED: "skipped",
 }
 
 ITEM_NONE: Final = 0
@@ -133,10 +135,29 @@ EXT_ALLOCATOR: Final = b"ipr.allocator/1"
 EXT_EXECUTABLE_MEMORY: Final = b"ipr.executable_memory/1"
 EXT_IN_PLACE: Final = b"ipr.in_place/1"
 EXT_PROFILING: Final = b"ipr.profiling/1"
+EXT_ASYNC: Final = b"ipr.async/1"
+EXT_DEVICES: Final = b"ipr.devices/1"
 
 FACTORY_MAPS: Final = 1
 FACTORY_SUB_TENSORS: Final = 2
 FACTORY_DEVICE_COPIES: Final = 4
+FACTORY_PEER_COPIES: Final = 8
+POINT_QUEUE: Final = 1
+POINT_GATE: Final = 2
+POINT_TIMELINE: Final = 4
+POINT_SYNC_FD: Final = 8
+POINT_SEMAPHORE_FD: Final = 16
+ASYNC_COPIES: Final = 1
+ASYNC_COPY_ENGINE: Final = 2
+DEVICE_CPU: Final = 1
+DEVICE_GPU: Final = 2
+DEVICE_NPU: Final = 3
+DEVICE_DSP: Final = 4
+DEVICE_FPGA: Final = 5
+DEVICE_OTHER: Final = 100
+DEVICE_UNIFIED: Final = 1
+DEVICE_SIMULATED: Final = 2
+DEVICE_DISPLAY: Final = 4
 HANDLE_ALONE: Final = 1
 INTERVAL_KERNEL: Final = 1
 INTERVAL_COPY: Final = 2
@@ -540,6 +561,69 @@ class ProfilingApi(ctypes.Structure):
     ]  # fmt: skip
 
 
+class Timeline(ctypes.Structure):
+    """The C struct ``ipr_timeline``: the progress of a queue, which the backend writes."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("completed", c_uint64), ("failed", c_uint64), ("wake_fd", c_int32),
+        ("reserved", c_uint32), ("wake", c_void_p),
+    ]  # fmt: skip
+
+
+class Point(ctypes.Structure):
+    """The C struct ``ipr_point``: something that a submission waits for."""
+
+    _fields_ = [("kind", c_uint32), ("reserved", c_uint32), ("handle", c_uint64), ("value", c_uint64)]
+
+
+class Submission(ctypes.Structure):
+    """The C struct ``ipr_submission``: a run of an executable or a copy of a tensor, and what it waits for."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("executable", c_void_p), ("run", c_void_p), ("pool", c_void_p),
+        ("source", c_void_p), ("target", c_void_p), ("wait_count", c_uint64), ("wait_stride", c_uint64),
+        ("waits", c_void_p),
+    ]  # fmt: skip
+
+
+class AsyncApi(ctypes.Structure):
+    """The C struct ``ipr_async_api``: extension ``ipr.async/1``, queues of submissions."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("wait_kinds", c_uint32), ("export_kinds", c_uint32), ("flags", c_uint64),
+        ("create_queue", c_void_p), ("destroy_queue", c_void_p), ("submit", c_void_p), ("wait", c_void_p),
+        ("result", c_void_p), ("notify", c_void_p), ("cancel", c_void_p), ("reset", c_void_p), ("flush", c_void_p),
+        ("create_gate", c_void_p), ("open_gate", c_void_p), ("destroy_gate", c_void_p), ("export_point", c_void_p),
+    ]  # fmt: skip
+
+
+class Device(ctypes.Structure):
+    """The C struct ``ipr_device``: one device of a backend."""
+
+    _fields_ = [
+        ("id", String), ("name", String), ("vendor", String), ("driver", String), ("type", c_uint32),
+        ("memory_kinds", c_uint32), ("flags", c_uint64), ("memory", c_uint64), ("memory_free", c_uint64),
+        ("largest", c_uint64), ("queue_limit", c_uint32), ("dlpack_type", c_int32), ("dlpack_id", c_int32),
+        ("reserved", c_uint32), ("uuid", c_void_p), ("property_count", c_uint64), ("property_stride", c_uint64),
+        ("properties", c_void_p),
+    ]  # fmt: skip
+
+
+class Devices(ctypes.Structure):
+    """The C struct ``ipr_devices``: all devices of a backend."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("device_count", c_uint64), ("device_stride", c_uint64), ("devices", c_void_p),
+        ("owner", c_void_p), ("release", c_void_p),
+    ]  # fmt: skip
+
+
+class DevicesApi(ctypes.Structure):
+    """The C struct ``ipr_devices_api``: extension ``ipr.devices/1``, several devices of one backend."""
+
+    _fields_ = [("struct_size", c_uint64), ("describe", c_void_p)]
+
+
 STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "ipr_string": String, "ipr_error": Error, "ipr_value_error": InvalidValue, "ipr_attribute": Attribute,
     "ipr_options": Options,
@@ -553,6 +637,8 @@ STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "ipr_allocator_api": AllocatorApi, "ipr_executable_memory_api": ExecutableMemoryApi,
     "ipr_in_place_api": InPlaceApi, "ipr_interval": Interval,
     "ipr_counter": Counter, "ipr_counters": Counters, "ipr_clock": Clock, "ipr_profiling_api": ProfilingApi,
+    "ipr_timeline": Timeline, "ipr_point": Point, "ipr_submission": Submission, "ipr_async_api": AsyncApi,
+    "ipr_device": Device, "ipr_devices": Devices, "ipr_devices_api": DevicesApi,
 }  # fmt: skip
 """The structs of the header, by their names in C."""
 
@@ -608,6 +694,17 @@ FUNCTIONS: Final[dict[str, Any]] = {
     "read_counters": CFUNCTYPE(c_int32, _P, c_uint64, _P, _P),
     "correlate": CFUNCTYPE(c_int32, _P, String, _P, _P),
     "select_counters": CFUNCTYPE(c_int32, _P, c_uint64, c_uint64, _P, _P),
+    "create_queue": CFUNCTYPE(c_int32, _P, _P, _P, _P, _P),
+    "destroy_queue": CFUNCTYPE(None, _P, _P),
+    "submit": CFUNCTYPE(c_int32, _P, _P, _P, _P, _P),
+    "wait": CFUNCTYPE(c_int32, _P, _P, c_uint64, c_int64, _P),
+    "of_submission": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P),
+    "of_queue": CFUNCTYPE(c_int32, _P, _P, _P),
+    "create_gate": CFUNCTYPE(c_int32, _P, _P, _P, _P),
+    "open_gate": CFUNCTYPE(None, _P, c_uint64, c_int32),
+    "destroy_gate": CFUNCTYPE(None, _P, c_uint64),
+    "export_point": CFUNCTYPE(c_int32, _P, _P, c_uint64, c_uint32, _P, _P),
+    "describe_devices": CFUNCTYPE(c_int32, _P, _P, _P),
     "host_allocate": CFUNCTYPE(c_int32, _P, c_uint64, c_uint64, _P),
     "host_free": CFUNCTYPE(None, _P, _P),
 }
