@@ -1,4 +1,4 @@
-"""Several worker processes that listen on the same ports, and are started again when they die."""
+"""Several worker processes that listen on the same ports, and are started again, with growing pauses, when they die."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -30,30 +29,44 @@ SINCE: Final = "INTERPOSER_SERVE_SINCE"
 """Environment variable of a worker process: when its parent was started, in seconds since 1970."""
 READY: Final = "ready"
 """The line that a worker writes when its models are loaded."""
-_RESTARTS, _SECONDS = 5, 60.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
+_STABLE: Final = 60.0
+"""Seconds of life after which the deaths of a worker before are forgotten."""
+_STARTS: Final = 4
+"""How often a worker may be killed before any worker was ready; more of it ends the server."""
 _POLL: Final = 0.05
 
 
 @dataclass(eq=False)
 class _Worker:
-    """One process, and the times at which it was started again."""
+    """One process, how often it died soon after its start, and when it is started again."""
 
     number: int
     process: subprocess.Popen[str] | None = None
-    restarts: deque[float] = field(default_factory=deque)
     is_ready: threading.Event = field(default_factory=threading.Event)
+    started: float = 0.0
+    deaths: int = 0
+    next_start: float | None = None
+
+    def died(self, now: float) -> float:
+        """Count a death, and return the pause in seconds before the next start, at the time `next_start`."""
+        self.deaths = 1 if now - self.started >= _STABLE else self.deaths + 1
+        pause = 0.0 if self.deaths == 1 else min(_FIRST_PAUSE * 2.0 ** min(self.deaths - 2, 16), _LONGEST_PAUSE)
+        self.next_start = now + pause
+        return pause
 
 
 class Workers:
     """The parent of worker processes: holds their ports, starts them again, and stops them in order.
 
-    A worker that dies is started again, at most five times within a minute.
+    A worker that dies is started again: at once the first time, and then after pauses that double from half a second to
+    a minute, until it has lived for a minute. The other workers answer meanwhile.
 
     Args:
         count: the number of workers.
         command: returns the command of a worker, from the ports for HTTP, gRPC and metrics; None for ports not used.
         listen: the addresses. A port of 0 is chosen by the system, the same for all workers.
-        drain: seconds that workers have to end.
+        drain: seconds that workers have to end, any delay before they begin to end included.
     """
 
     def __init__(
@@ -65,19 +78,22 @@ class Workers:
         self._listen = listen
         self._workers = [_Worker(number) for number in range(count)]
         self._signals = 0
+        self._last_signal: int = signal.SIGTERM
         self._folder = ""
         self._started = time.time()
+        self._has_been_ready = False
 
-    def stop(self, *_: Any) -> None:
-        """Stop the workers in order; called a second time, at once."""
+    def stop(self, signal_number: int = signal.SIGTERM, *_: Any) -> None:
+        """Stop the workers in order, with the same signal; called a second time, at once."""
         self._signals += 1
-        self._send(signal.SIGTERM if self._signals == 1 else signal.SIGKILL)
+        self._last_signal = signal_number if self._signals == 1 else signal.SIGKILL
+        self._send(self._last_signal)
 
     def run(self, ready: Callable[[list[int | None]], None]) -> None:
         """Run the workers until a signal stops them; `ready` is called with the ports when all are ready.
 
         Raises:
-            InterposerError: a port is taken, a file for TLS is wrong, a worker does not start, or one dies too often.
+            InterposerError: a port is taken, a file for TLS is wrong, or a worker does not start before any is ready.
         """
         self._listen.check_tls()
         self._listen.check_free()
@@ -89,7 +105,7 @@ class Workers:
             stack.callback(self._end)
             for worker in self._workers:
                 self._start(worker, ports)
-            self._wait_until_ready()
+            self._wait_until_ready(ports)
             if not self._signals:
                 ready(ports)
             self._watch(ports)
@@ -108,6 +124,7 @@ class Workers:
     def _start(self, worker: _Worker, ports: Sequence[int | None]) -> None:
         environment = {**os.environ, WORKER: str(worker.number), SINCE: str(self._started), FOLDER: self._folder}
         worker.is_ready = threading.Event()
+        worker.started, worker.next_start = time.monotonic(), None
         worker.process = subprocess.Popen(
             self._command(list(ports)),
             stdin=subprocess.PIPE,  # it ends when this process is gone
@@ -117,34 +134,45 @@ class Workers:
             start_new_session=True,  # a Ctrl-C in the terminal reaches this process only
         )
         threading.Thread(target=_read, args=(worker.process, worker.is_ready), daemon=True).start()
+        if self._signals:  # one arrived while the worker was started
+            self._send(self._last_signal)
 
-    def _wait_until_ready(self) -> None:
-        while not self._signals and not all(worker.is_ready.is_set() for worker in self._workers):
+    def _wait_until_ready(self, ports: Sequence[int | None]) -> None:
+        """Wait until all workers are ready, or one is and others could not start."""
+        while not self._signals and not self._are_ready():
             for worker in self._workers:
-                if worker.process is not None and worker.process.poll() is not None:
+                status = None if worker.process is None else worker.process.poll()
+                if status is not None and not self._has_been_ready and not _may_start_again(worker, status):
                     raise InterposerError(f"worker {worker.number} did not start; its message is above")
+            self._revive(ports)
             time.sleep(_POLL)
+
+    def _are_ready(self) -> bool:
+        self._has_been_ready |= any(worker.is_ready.is_set() for worker in self._workers)
+        return self._has_been_ready and all(worker.is_ready.is_set() or worker.deaths for worker in self._workers)
 
     def _watch(self, ports: Sequence[int | None]) -> None:
         while not self._signals:
-            for worker in self._workers:
-                status = None if worker.process is None else worker.process.poll()
-                if status is not None and not self._signals:
-                    self._start_again(worker, ports, status)
+            self._revive(ports)
             time.sleep(_POLL)
 
-    def _start_again(self, worker: _Worker, ports: Sequence[int | None], status: int) -> None:
-        assert worker.process is not None
-        now = time.monotonic()
-        while worker.restarts and now - worker.restarts[0] > _SECONDS:
-            worker.restarts.popleft()
-        if len(worker.restarts) >= _RESTARTS:
-            how_often = f"{_RESTARTS + 1} times within {_SECONDS:g} seconds"
-            raise InterposerError(f"worker {worker.number} ended {how_often}, the last time {_how(status)}")
-        worker.restarts.append(now)
+    def _revive(self, ports: Sequence[int | None]) -> None:
+        """Start the workers again that have died and whose pause is over."""
+        for worker in self._workers:
+            if worker.next_start is None:
+                self._bury(worker)
+            if worker.next_start is not None and time.monotonic() >= worker.next_start and not self._signals:
+                self._start(worker, ports)
+
+    def _bury(self, worker: _Worker) -> None:
+        """Log the end of a worker that has died, and plan its next start."""
+        status = None if worker.process is None else worker.process.poll()
+        if worker.process is None or status is None or self._signals:
+            return
         forget_process(worker.process.pid, self._folder)
-        _log.warning("worker %d ended %s, and is started again", worker.number, _how(status))
-        self._start(worker, ports)
+        pause = worker.died(time.monotonic())
+        when = "is started again" if not pause else f"is started again in {pause:g} seconds"
+        _log.warning("worker %d ended %s, and %s", worker.number, _how(status), when)
 
     def _send(self, signal_number: int) -> None:
         for worker in self._workers:
@@ -164,6 +192,11 @@ class Workers:
             if worker.process.poll() is None:
                 worker.process.kill()
                 worker.process.wait()
+
+
+def _may_start_again(worker: _Worker, status: int) -> bool:
+    """Return True for a worker that was killed; one that ended by itself has found an error that stays."""
+    return status < 0 and worker.deaths < _STARTS
 
 
 def _read(process: subprocess.Popen[str], is_ready: threading.Event) -> None:
