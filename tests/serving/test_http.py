@@ -287,6 +287,14 @@ def test_requests_are_counted(client, server):
     assert 'interposer_requests_total{code="OK",model="bytes",protocol="http",version="1"} 1.0' in text
     assert 'interposer_requests_total{code="INVALID_ARGUMENT",model="bytes",protocol="http",version="1"} 1.0' in text
     assert 'interposer_model_ready{model="two",version="1"} 1.0' in text
+    [statistics] = client.get("/v2/models/two/stats").json["model_stats"]
+    for name, count in (
+        ("nv_inference_request_success", statistics["inference_stats"]["success"]["count"]),
+        ("nv_inference_exec_count", statistics["execution_count"]),
+        ("nv_inference_count", statistics["inference_count"]),
+        ("nv_inference_pending_request_count", 0),
+    ):
+        assert f'{name}{{model="two",version="1"}} {count:.1f}' in text
     assert 'model="none"' not in text
     assert server.core.in_flight == 0
 

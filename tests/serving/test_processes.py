@@ -45,6 +45,7 @@ def test_metrics_are_sums_over_the_workers_also_after_one_has_died(file):
         for _ in range(5):  # whichever worker answers
             assert metric(client, 'interposer_requests_total{code="OK"') == 60
             assert metric(client, "interposer_request_duration_seconds_count") == 60
+            assert metric(client, "nv_inference_request_success") == 60
             assert metric(client, 'interposer_model_ready{model="doubler"') == 1
         before = children(process)
         os.kill(before[0], signal.SIGKILL)

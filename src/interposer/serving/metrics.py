@@ -13,6 +13,7 @@ from interposer.runtime import Runtime
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.served import ServedModel
 from interposer.serving.statistics import FOLDER, Timing
+from interposer.serving.triton_metrics import triton_families
 
 __all__ = ["Metrics", "forget_process"]
 
@@ -22,7 +23,7 @@ _SECONDS: Final = (
 _SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 _MODEL: Final = ("model", "version")
 _TEXTS: Final = {
-    "model_ready": "1 for a model that is ready.",
+    "model_ready": "1 for a model that can run, else 0.",
     "requests_in_flight": "Requests that run or wait.",
     "memory_bytes": "Memory of all models.",
 }
@@ -118,10 +119,12 @@ class Metrics:
 
             registry = client.CollectorRegistry()
             multiprocess.MultiProcessCollector(registry)
+            registry.register(_Fixed(_families_of_all(client, served)))
             return client.generate_latest(registry), client.CONTENT_TYPE_LATEST
+        families = _Fixed([*_families_of_process(client, served), *_families_of_all(client, served)])
         gauges = client.CollectorRegistry()
-        _add_gauges(client, gauges, served)
-        return client.generate_latest(self._registry) + gauges_text(client, gauges), client.CONTENT_TYPE_LATEST
+        gauges.register(families)
+        return client.generate_latest(self._registry) + client.generate_latest(gauges), client.CONTENT_TYPE_LATEST
 
 
 class _Shared:
@@ -133,14 +136,12 @@ class _Shared:
             return client.Gauge(f"interposer_{name}", text, labels, registry=registry, multiprocess_mode=mode)
 
         self._ready = gauge("model_ready", _MODEL, "livemin")
-        self._flight = gauge("requests_in_flight", _MODEL, "livesum")
         self._memory = gauge("memory_bytes", ("kind",), "livesum")
 
     def update(self, served: list[ServedModel]) -> None:
         """Write the values of this process."""
         for model in served:
-            self._ready.labels(model.name, model.version).set(1)
-            self._flight.labels(model.name, model.version).set(model.in_flight)
+            self._ready.labels(model.name, model.version).set(model.readiness.is_ready)
         for kind, size in _memory(served).items():
             self._memory.labels(kind).set(size)
 
@@ -153,26 +154,26 @@ def forget_process(number: int, folder: str) -> None:
     multiprocess.mark_process_dead(number, folder)
 
 
-def gauges_text(client: Any, registry: Any) -> bytes:
-    """Return the gauges of a registry in the text format."""
-    text: bytes = client.generate_latest(registry)
-    return text
+def _gauge(client: Any, name: str, labels: tuple[str, ...]) -> Any:
+    return client.core.GaugeMetricFamily(f"interposer_{name}", _TEXTS[name], labels=labels)
 
 
-def _add_gauges(client: Any, registry: Any, served: list[ServedModel]) -> None:
-    """Add metrics whose values are read when they are asked for."""
-
-    def gauge(name: str, labels: tuple[str, ...]) -> Any:
-        return client.core.GaugeMetricFamily(f"interposer_{name}", _TEXTS[name], labels=labels)
-
-    ready, in_flight = gauge("model_ready", _MODEL), gauge("requests_in_flight", _MODEL)
-    memory = gauge("memory_bytes", ("kind",))
+def _families_of_process(client: Any, served: list[ServedModel]) -> list[Any]:
+    """Return the gauges of one process."""
+    ready, memory = _gauge(client, "model_ready", _MODEL), _gauge(client, "memory_bytes", ("kind",))
     for model in served:
-        ready.add_metric((model.name, model.version), 1)
-        in_flight.add_metric((model.name, model.version), model.in_flight)
+        ready.add_metric((model.name, model.version), model.readiness.is_ready)
     for kind, size in _memory(served).items():
         memory.add_metric((kind,), size)
-    registry.register(_Fixed([ready, in_flight, memory]))
+    return [ready, memory]
+
+
+def _families_of_all(client: Any, served: list[ServedModel]) -> list[Any]:
+    """Return the metrics whose values are those of all processes, from the statistics of the models."""
+    in_flight = _gauge(client, "requests_in_flight", _MODEL)
+    for model in served:
+        in_flight.add_metric((model.name, model.version), model.statistics.all_in_flight())
+    return [in_flight, *triton_families(client, served)]
 
 
 class _Fixed:
