@@ -35,7 +35,7 @@ def execute(args: argparse.Namespace) -> None:
             run_server(lambda: _server(args, *options), stops_with_stdin=bool(os.environ.get(WORKER)))
         return
     _check_models(args)
-    parent = Workers(args.workers, lambda ports: _command(args, ports), _listen(args), args.drain)
+    parent = Workers(args.workers, lambda ports: _command(args, ports), _listen(args), args.drain + args.shutdown_delay)
     parent.run(lambda ports: _say_workers(args, ports))
 
 
@@ -43,7 +43,11 @@ def _check_models(args: argparse.Namespace) -> None:
     """Raise `ConfigError` for a model without a version that can be loaded, so that each worker need not report it."""
     from interposer.serving.repository import by_name, usable  # noqa: PLC0415 - optional dependencies
 
-    for versions in by_name(_sources(args)).values():
+    all_versions = list(by_name(_sources(args)).values())
+    if args.poll is None and not args.exit_on_error:
+        all_versions.sort(key=lambda versions: all(version.problem for version in versions))
+        del all_versions[1:]  # one model that can be loaded is enough
+    for versions in all_versions if args.poll is None else ():
         usable(versions)
 
 
@@ -82,6 +86,8 @@ def _check(args: argparse.Namespace) -> None:
         raise InvalidArgumentError(
             "--control explicit and --shared-memory need --workers 1, as each request reaches one"
         )
+    if args.poll is not None and args.poll <= 0:
+        raise InvalidArgumentError("--poll must be more than 0 seconds")
     if args.workers > 1 and args.profile_to is not None:
         raise InvalidArgumentError("--profile-to needs --workers 1, as each worker would write the same profile")
     if args.no_grpc and args.grpc_port is not None:
@@ -144,6 +150,8 @@ def _server(args: argparse.Namespace, creation: CreationOptions, model_options: 
 
     options = ServeOptions(
         queue=args.queue, max_body=args.max_body, timeout=args.timeout, drain=args.drain,
+        shutdown_delay=args.shutdown_delay, strict_readiness=args.strict_readiness, exit_on_error=args.exit_on_error,
+        poll=args.poll,
         control=args.control == "explicit", shared_memory=args.shared_memory, token=os.environ.get(TOKEN) or None,
     )  # fmt: skip
     is_worker = bool(os.environ.get(WORKER))
@@ -181,7 +189,7 @@ def _sources(args: argparse.Namespace) -> list[Any]:
     sources: list[Any] = []
     for path in args.model:
         in_path = list(found_in(path, settings)) if _is_folder(path) else [source_of_file(path, args.name, settings)]
-        if not in_path:
+        if not in_path and args.poll is None:
             raise InvalidArgumentError(f"{path}: the folder has no models, such as kws.tflite or kws/1/model.onnx")
         known_names = {source.name for source in sources}
         for source_in_path in in_path:

@@ -42,7 +42,7 @@ class Core:
         self.repository = repository
         self.options = ServeOptions() if options is None else options
         self.metrics = Metrics()
-        self.is_draining = False
+        self.is_stopping = self.is_draining = False
         self.started = time.time()
         self._calls: set[Call] = set()
         self._memory = SharedMemory(limit=self.options.max_body) if self.options.shared_memory else None
@@ -139,8 +139,18 @@ class Core:
 
     @property
     def is_ready(self) -> bool:
-        """True if all models are loaded and the server is not stopping."""
-        return not self.is_draining and self.repository.is_ready
+        """True if the models are loaded and can run, and the server is not stopping.
+
+        One model that can run is enough, so that a broken one does not stop the others; with the option
+        `strict_readiness`, all of them must.
+        """
+        is_stopping = self.is_stopping or self.is_draining
+        return not is_stopping and self.repository.is_ready(self.options.strict_readiness)
+
+    def is_model_ready(self, name: str, version: str = "") -> bool:
+        """Return True if a model can run and the server is not stopping; raise `ServingError` if there is no model."""
+        served = self.repository.find(name, version)
+        return served.readiness.is_ready and not self.is_stopping and not self.is_draining
 
     def server_metadata(self) -> dict[str, Any]:
         """Return the name and the version of the server, and the extensions of the protocol that it offers."""
@@ -184,6 +194,7 @@ class Core:
         except Exception as error:
             failure = as_serving_error(error)
             if failure.status is Status.INTERNAL:
+                served.readiness.failed(error)
                 _log.error("a request for model %r failed: %s", served.name, error, exc_info=error)
             raise failure from error
         finally:
@@ -206,6 +217,7 @@ class Core:
     def _count(self, call: Call, served: ServedModel, failure: ServingError | None) -> None:
         seconds = time.monotonic() - call.arrived
         if failure is None:
+            served.readiness.succeeded()
             served.statistics.succeeded(seconds, call.timing)
             if call.timing.is_counted:
                 served.statistics.executed(call.timing.batch, call.timing.compute)

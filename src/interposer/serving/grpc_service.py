@@ -140,10 +140,10 @@ class _Service:
 
     async def on_ModelReady(self, request: Message, context: Any) -> Message:  # noqa: N802
         try:
-            self.core.repository.find(request.name, request.version)
+            is_ready = self.core.is_model_ready(request.name, request.version)
         except ServingError:  # clients of Triton wait for a model with this method, and expect no error
-            return message("ModelReadyResponse")(ready=False)
-        return message("ModelReadyResponse")(ready=not self.core.is_draining)
+            is_ready = False
+        return message("ModelReadyResponse")(ready=is_ready)
 
     async def on_ServerMetadata(self, request: Message, context: Any) -> Message:  # noqa: N802
         return message("ServerMetadataResponse")(**self.core.server_metadata())

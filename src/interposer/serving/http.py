@@ -241,8 +241,7 @@ class _Api:
 
     async def model_ready(self, request: Any) -> Any:
         name, version = _name(request)
-        self.core.repository.find(name, version)
-        is_ready = not self.core.is_draining
+        is_ready = self.core.is_model_ready(name, version)
         return answer({"name": name, "ready": is_ready}, 200 if is_ready else 503)
 
     async def config(self, request: Any) -> Any:

@@ -28,7 +28,7 @@ _COLOURS: Final = ("#2f7ed8", "#e4862c", "#3a9d5d", "#b0509e", "#8a8f98", "#c9a2
 
 def status_page(core: Core, metrics: bool = True) -> str:
     """Return the HTML of the page, which a browser reads again every two seconds, with a link to metrics or without."""
-    state = "stopping" if core.is_draining else "ready" if core.is_ready else "loading"
+    state = "stopping" if core.is_stopping else "ready" if core.is_ready else "not ready"
     style_class = "ready" if state == "ready" else "wait"
     models = core.repository.describe()
     rows = "\n".join(map(_row, models))

@@ -11,6 +11,7 @@ from interposer.core.errors import ConfigError, InterposerError, did_you_mean
 from interposer.serving.folder import ModelSource
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.served import ServedModel
+from interposer.serving.watching import Fingerprint, fingerprints
 
 __all__ = ["Repository", "by_name", "usable"]
 
@@ -35,15 +36,24 @@ class Repository:
         self._sources, self._load = sources, load
         self._models: dict[str, dict[str, ServedModel]] = {}
         self._reasons: dict[tuple[str, str], str] = {}
+        self._broken: set[str] = set()
         self._is_loading = False
+        self._seen: dict[str, Fingerprint] = {}
+        self._changed: dict[str, Fingerprint] = {}
         self._lock = asyncio.Lock()
         for model in served:
             self._models.setdefault(model.name, {})[model.version] = model
 
-    @property
-    def is_ready(self) -> bool:
-        """True if every model that the server should have is loaded."""
-        return not self._is_loading
+    def is_ready(self, strict: bool = False) -> bool:
+        """Return True if loading has ended and a model can run; with `strict`, if all models can.
+
+        A repository without models is ready, unless they could not be loaded.
+        """
+        if self._is_loading:
+            return False
+        states = [model.readiness.is_ready for model in self.served]
+        states += [False for name in self._broken if name not in self._models]
+        return all(states) if strict or not states else any(states)
 
     @property
     def served(self) -> list[ServedModel]:
@@ -80,7 +90,9 @@ class Repository:
 
     def index(self, only_ready: bool = False) -> list[dict[str, str]]:
         """Return name, version, state and reason of each version of each model that is known."""
-        state_of_version = {(model.name, model.version): ("READY", "") for model in self.served}
+        state_of_version = {(model.name, model.version): _state(model) for model in self.served}
+        if only_ready:
+            state_of_version = {key: state for key, state in state_of_version.items() if state[0] == "READY"}
         if not only_ready:
             state_of_version = {
                 key: ("UNAVAILABLE", reason) for key, reason in self._reasons.items()
@@ -94,15 +106,71 @@ class Repository:
             )
         ]
 
-    async def load_all(self) -> None:
-        """Load every model; raise the error of the first one that cannot be loaded."""
+    async def load_all(self, *, needs_all: bool = True, needs_one: bool = True) -> None:
+        """Load every model, and log the errors of those that cannot be loaded.
+
+        Args:
+            needs_all: raise the error of the first model that cannot be loaded.
+            needs_one: raise it if no model could be loaded.
+
+        Raises:
+            InterposerError: see the arguments, or the list of models cannot be read.
+        """
         self._is_loading = True
-        models = by_name(self._sources_list())
-        for versions in models.values():
-            usable(versions)
+        models = by_name(await asyncio.to_thread(self._sources_list))
+        if needs_all:
+            for versions in models.values():
+                usable(versions)
+        first_error: Exception | None = None
         for name in models:
-            await self._replace(name)
+            try:
+                await self._replace(name)
+            except Exception as error:
+                if needs_all:
+                    raise
+                first_error = first_error or error
+                _log_failure(name, error)
+        if first_error is not None and needs_one and not self._models:
+            raise first_error
         self._is_loading = False
+
+    async def look_for_changes(self) -> None:
+        """Load the models whose files are new or have changed, and unload those whose files are gone.
+
+        A change counts when the files are the same as at the look before, so that no half-written file is loaded. The
+        versions of a model that were loaded stay if the new files cannot be loaded. A model that a client has unloaded
+        stays unloaded until its files change.
+        """
+        try:
+            current = fingerprints(await asyncio.to_thread(self._sources_list))
+        except (InterposerError, OSError) as error:
+            _log.warning("the models cannot be listed: %s", error)
+            return
+        previous, self._changed = self._changed, {}
+        for name in [*current, *(name for name in self._seen if name not in current)]:
+            fingerprint = current.get(name, ())
+            if fingerprint == self._seen.get(name):
+                continue
+            if previous.get(name) == fingerprint:
+                await self._follow(name, fingerprint)
+            else:
+                self._changed[name] = fingerprint
+
+    async def _follow(self, name: str, fingerprint: Fingerprint) -> None:
+        """Load a model again that has changed, or unload it if it has no files."""
+        self._seen[name] = fingerprint
+        try:
+            if fingerprint:
+                await self._replace(name)
+                _log.warning("model %r was loaded, because its files have changed", name)
+                return
+            del self._seen[name]
+            self._broken.discard(name)
+            if name in self._models:
+                await self.unload(name)
+                _log.warning("model %r was unloaded, because its files are gone", name)
+        except Exception as error:
+            _log_failure(name, error)
 
     async def load(self, name: str) -> None:
         """Load a model, or load it again from its file.
@@ -119,7 +187,7 @@ class Repository:
         except ServingError:
             raise
         except (InterposerError, OSError) as error:
-            _log.error("model %r cannot be loaded: %s", name, error)
+            _log_failure(name, error)
             reason = "the log of the server has the details"
             raise ServingError(
                 Status.INVALID, f"model {name!r} cannot be loaded ({type(error).__name__}); {reason}"
@@ -130,6 +198,7 @@ class Repository:
             sources = [source for source in await asyncio.to_thread(self._sources_list) if source.name == name]
             if self._load is None or not sources:
                 raise ServingError(Status.NOT_FOUND, f"the server has no file for a model {name[:200]!r}")
+            self._seen |= await asyncio.to_thread(fingerprints, sources)
             new_models: dict[str, ServedModel] = {}
             try:
                 source = sources[0]
@@ -137,11 +206,15 @@ class Repository:
                     new_models[source.version] = await asyncio.to_thread(self._load, source)
             except BaseException as error:
                 self._reasons[name, source.version] = type(error).__name__
+                self._broken.add(name)
                 for model in new_models.values():
                     model.retire()
                 raise
             old_models = self._models.get(name, {})
             self._models[name] = new_models
+            self._broken.discard(name)
+            for model in new_models.values():
+                model.readiness.watch()
             self._reasons = {key: reason for key, reason in self._reasons.items() if key[0] != name} | {
                 (name, source.version): ConfigError.__name__ for source in sources if source.problem
             }
@@ -171,6 +244,7 @@ class Repository:
                 raise self._absent(name)
             for version, model in versions.items():
                 self._reasons[name, version] = "unloaded"
+                self._broken.discard(name)
                 model.retire()
 
     def close(self) -> None:
@@ -189,6 +263,11 @@ class Repository:
             }
             for model in self.served
         ]  # fmt: skip
+
+
+def _log_failure(name: str, error: Exception) -> None:
+    is_unexpected = not isinstance(error, InterposerError | OSError)
+    _log.error("model %r cannot be loaded: %s", name, error, exc_info=error if is_unexpected else None)
 
 
 def by_name(sources: Iterable[ModelSource]) -> dict[str, list[ModelSource]]:
@@ -212,6 +291,11 @@ def usable(versions: Sequence[ModelSource]) -> list[ModelSource]:
         if version.problem:
             _log.warning("version %s of model %r is left out: %s", version.version, version.name, version.problem)
     return usable
+
+
+def _state(model: ServedModel) -> tuple[str, str]:
+    """Return the state of a model that is loaded, and its reason."""
+    return ("READY", "") if model.readiness.is_ready else ("UNAVAILABLE", model.readiness.reason)
 
 
 def _number(version: str) -> tuple[int, str]:

@@ -49,6 +49,14 @@ class Runner(ABC):
     def warm_up(self, inputs: Mapping[str, Array]) -> None:
         """Run the model once; called in another thread, before the first request."""
 
+    async def try_out(self, inputs: Mapping[str, Array], outputs: Sequence[str], seconds: float) -> None:
+        """Run the model once while it is served, to see whether it can run; no request sees an effect.
+
+        Raises:
+            InterposerError: the run failed, or took longer than `seconds`.
+        """
+        await self.run(inputs, outputs, seconds, {}, Timing())
+
     @property
     def concurrency(self) -> int:
         """How many requests run at the same time; more of them wait."""

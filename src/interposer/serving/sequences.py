@@ -105,6 +105,14 @@ class Sequences(Runner):
         finally:
             sequence.states = self.model.exchange_state(initial_state)
 
+    async def try_out(self, inputs: Mapping[str, Array], outputs: Sequence[str], seconds: float) -> None:
+        async with asyncio.timeout(seconds):
+            await self._lock.acquire()
+        try:
+            await self._run_with(_Sequence(), inputs, outputs, seconds, Timing())
+        finally:
+            self._lock.release()
+
     def _started(self, sequence_id: _Id) -> _Sequence:
         self._drop_idle()
         if sequence_id not in self._sequences and len(self._sequences) >= self._max_sequences:

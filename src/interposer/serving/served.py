@@ -19,6 +19,7 @@ from interposer.core.types import Array, DataType, Dim, TensorInfo
 from interposer.serving.protocol.datatypes import data_type, wire_type
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.messages import InferRequest, OutputTensor, RequestedOutput
+from interposer.serving.readiness import Readiness, is_of_model
 from interposer.serving.runs import Runner
 from interposer.serving.statistics import FOLDER, Statistics
 from interposer.session import Model
@@ -27,6 +28,8 @@ from interposer.session.stopwatch import example_inputs
 __all__ = ["ServedModel"]
 
 _log: Final = logging.getLogger("interposer.serving")
+_TRIAL: Final = 30.0
+"""The most seconds of a trial run."""
 
 
 class ServedModel:
@@ -60,6 +63,8 @@ class ServedModel:
         self.format, self.labels, self._owned = format, labels, owned
         self.statistics = Statistics(name, version, os.environ.get(FOLDER) or None)
         self.is_retired = False
+        self.readiness = Readiness(name, self._tried)
+        self._trial_inputs: dict[str, Array] = {}
         self.inputs = {key: (info, _wire(f"input {key!r}", info)) for key, info in model.inputs.items()}
         self.outputs = {key: (info, _wire(f"output {key!r}", info)) for key, info in self._output_infos().items()}
 
@@ -165,15 +170,26 @@ class ServedModel:
             return
         started = time.perf_counter()
         with suppress(InvalidArgumentError, BindingError):  # inputs that cannot be made up
+            self._trial_inputs = example_inputs(self.model.optimized)
             try:
-                self.runner.warm_up(example_inputs(self.model.optimized))
+                self.runner.warm_up(self._trial_inputs)
             except InterposerError as error:
                 _log.warning("model %r failed in its first run, with example inputs: %s", self.name, error)
+                if is_of_model(error):
+                    self.readiness.fail_at_start(error)
         _log.debug("model %r ran once in %.3f s", self.name, time.perf_counter() - started)
+
+    async def _tried(self) -> bool:
+        """Run the model on its trial inputs; return False if it has none. See `Runner.try_out` for the errors."""
+        if not self._trial_inputs:
+            return False
+        await self.runner.try_out(self._trial_inputs, list(self.model.outputs), _TRIAL)
+        return True
 
     def retire(self) -> None:
         """Close the model as soon as no request uses it."""
         self.is_retired = True
+        self.readiness.close()
         self.close_if_unused()
 
     def close_if_unused(self) -> None:

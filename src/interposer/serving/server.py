@@ -40,12 +40,18 @@ class Server:
     def __init__(self, core: Core, listen: Listen, ready: Any = None) -> None:
         self.core, self.listen, self._ready = core, listen, ready
         self._signals = 0
+        self._is_loaded = self._is_delayed = False
         self._stop = asyncio.Event()
 
-    def stop(self) -> None:
-        """End in order; called a second time, end at once."""
+    def stop(self, delayed: bool = True) -> None:
+        """End in order; called a second time, end at once.
+
+        The server is not ready from now on. With `delayed`, it answers new requests for the seconds of the option
+        `shutdown_delay`, in which load balancers see that it is not ready.
+        """
         self._signals += 1
-        self.core.is_draining = True
+        self._is_delayed = delayed and self._is_loaded
+        self.core.is_stopping = True
         self._stop.set()
 
     async def run(self) -> None:
@@ -56,36 +62,62 @@ class Server:
         """
         self.listen.check_tls()
         if self.listen.is_shared:  # the other workers answer until this one can
-            await self.core.repository.load_all()
+            await self._load_models()
         web = self._web_servers()
         rpc = await self._rpc_server()
         tasks = [asyncio.ensure_future(server.serve(sockets=[bound_socket])) for server, bound_socket in web]
         stopping = asyncio.ensure_future(self._stop.wait())
         loading = asyncio.ensure_future(self._loaded())
         updating = asyncio.ensure_future(self._updated())
+        polling = asyncio.ensure_future(self._polled())
         try:
             await asyncio.wait([*tasks, loading, stopping], return_when=asyncio.FIRST_COMPLETED)
             if loading.done():
                 loading.result()
+                self._is_loaded = True
                 if self._ready is not None and not self._stop.is_set():
                     self._ready(self._addresses(web, rpc))
             await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
+            await self._delayed()
+            self.core.is_draining = True
             await self._drained()
         finally:
             self.core.is_draining = True
             stopping.cancel()
             updating.cancel()
+            polling.cancel()
             await self._closed([server for server, _ in web], tasks, rpc)
 
     async def _loaded(self) -> None:
         if not self.listen.is_shared:
-            await self.core.repository.load_all()
+            await self._load_models()
+
+    async def _load_models(self) -> None:
+        """Load the models; a server whose models may be repaired while it runs also starts without any of them."""
+        options = self.core.options
+        await self.core.repository.load_all(
+            needs_all=options.exit_on_error, needs_one=options.poll is None and not options.control
+        )
 
     async def _updated(self) -> None:
         """Update the gauges every second, for the worker that answers at ``/metrics``."""
         while True:
             self.core.metrics.update(self.core.repository.served)
             await asyncio.sleep(_UPDATE)
+
+    async def _polled(self) -> None:
+        """Look for changed files of models, at intervals of the option `poll`."""
+        if self.core.options.poll is None:
+            return
+        while True:
+            await asyncio.sleep(self.core.options.poll)
+            await self.core.repository.look_for_changes()
+
+    async def _delayed(self) -> None:
+        """Answer requests for the time of `shutdown_delay`; end it at the second signal."""
+        deadline = asyncio.get_running_loop().time() + (self.core.options.shutdown_delay if self._is_delayed else 0)
+        while self._signals < 2 and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(_POLL)
 
     async def _drained(self) -> None:
         """Wait for the requests that run; cancel them after the time for draining, or at the second signal."""
@@ -166,6 +198,8 @@ class Server:
 def run_server(create: Any, *, stops_with_stdin: bool = False) -> None:
     """Run a server until a signal ends it: SIGTERM or Ctrl-C in order, a second one at once.
 
+    The delay of the option `shutdown_delay` is for SIGTERM.
+
     The event loop is that of uvloop if it is installed.
 
     Args:
@@ -176,8 +210,8 @@ def run_server(create: Any, *, stops_with_stdin: bool = False) -> None:
     async def main() -> None:
         server = create()
         loop = asyncio.get_running_loop()
-        for signal_number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(signal_number, server.stop)
+        loop.add_signal_handler(signal.SIGTERM, server.stop)
+        loop.add_signal_handler(signal.SIGINT, server.stop, False)
         if stops_with_stdin:
             loop.add_reader(sys.stdin, _ended, loop, server)
         await server.run()
@@ -189,7 +223,7 @@ def run_server(create: Any, *, stops_with_stdin: bool = False) -> None:
 def _ended(loop: asyncio.AbstractEventLoop, server: Server) -> None:
     if not os.read(sys.stdin.fileno(), 4096):
         loop.remove_reader(sys.stdin)
-        server.stop()
+        server.stop(delayed=False)
 
 
 def _loop_factory() -> Any:

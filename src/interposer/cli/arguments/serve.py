@@ -54,6 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-body", type=_bytes, default=64 << 20, metavar="N", help="largest request (64MiB)")
     parser.add_argument("--timeout", type=_seconds, default=30.0, metavar="T", help="longest request (default: 30s)")
     parser.add_argument("--drain", type=_seconds, default=30.0, metavar="T", help="time to end at SIGTERM (30s)")
+    _add_life_arguments(parser)
     parser.add_argument(
         "--control", choices=("none", "explicit"), default="none", help="whether clients may load and unload models"
     )
@@ -66,6 +67,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_trust_argument(parser)
     add_running_arguments(parser)
     parser.add_argument("--json-logs", action="store_true", help="write a line of JSON for each request and message")
+
+
+def _add_life_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments about broken models, changed files and the end of a server."""
+    parser.add_argument(
+        "--shutdown-delay", type=_seconds, default=0.0, metavar="T", help="time from SIGTERM to refusals (0s)"
+    )
+    parser.add_argument("--exit-on-error", action="store_true", help="end if a model cannot be loaded at the start")
+    parser.add_argument(
+        "--strict-readiness", action="store_true", help="be ready only if all models can run (default: one of them)"
+    )
+    parser.add_argument("--poll", type=_seconds, metavar="T", help="look for changed files of models at this interval")
 
 
 def _port(text: str) -> int:
