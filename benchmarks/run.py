@@ -5,6 +5,7 @@
     python benchmarks/run.py loading [--help]
     python benchmarks/run.py convolutions [--help]
     python benchmarks/run.py operators [--help]
+    python benchmarks/run.py cliffs [--help]
     python benchmarks/run.py weights [--help]
     python benchmarks/run.py generation [--help]
     python benchmarks/run.py formats [--help]
@@ -21,7 +22,8 @@
 
 `engines` runs whole networks on CpuAcc and other engines, and `placement` compares "auto" with every single engine.
 Both take long. `loading` measures the time and the memory of loading, and their growth. `convolutions`, `operators`
-and `weights` run networks of one layer. `generation` lets a decoder generate tokens.
+and `weights` run networks of one layer, and `cliffs` searches all operators for slow ones. `generation` lets a decoder
+generate tokens.
 `formats` runs classifiers as files of TensorFlow and Caffe, and `arm-nn` runs models through the interface of PyArmNN.
 `quantization` compares networks that several quantizers have made with the float networks. `saved` loads saved networks
 beside model files and the cache, `sharing` measures the memory of several processes with one file, `serving` sends
@@ -78,6 +80,7 @@ from benchmarks import (
     weights,
     wrong_values,
 )
+from benchmarks.cliffs import command as cliffs
 from benchmarks.engines import command
 from benchmarks.folders import add_models
 from benchmarks.formats import command as formats
@@ -108,6 +111,7 @@ COMMANDS = {
     "loading": loading.main,
     "convolutions": convolutions.main,
     "operators": operators.main,
+    "cliffs": cliffs.main,
     "weights": weights.main,
     "generation": generation.main,
     "formats": formats.main,
