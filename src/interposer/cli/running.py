@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import logging
 import os
 import stat
 import sys
@@ -27,6 +26,7 @@ from interposer.profiling.profile import SUFFIXES
 from interposer.runtime import CreationOptions, Runtime
 from interposer.session import default_runtime
 from interposer.session.fallback import AUTO, used_options
+from interposer.session.option_texts import option_value, sorted_options
 
 __all__ = [
     "Running",
@@ -41,12 +41,8 @@ __all__ = [
     "runtime_with_threads",
 ]
 
-_log: Final = logging.getLogger("interposer.cli")
 CAPTURE: Final = ".bin"
 """The suffix of a file in Arm NN's external profiling protocol, as `interposer profile FILE` reads it."""
-_TRUE: Final = ("true", "yes", "on", "1")
-_FALSE: Final = ("false", "no", "off", "0")
-_KINDS: Final = {bool: "true or false", int: "a whole number", float: "a number"}
 _TARGETS: Final = {
     f"--{name.replace('_', '-')}": name
     for name in ("save", "save_intermediates", "output", "report", "html", "dot", "plot", "cut")
@@ -258,7 +254,7 @@ def _options_of_backends(
         _check_known(texts, runtime)
         if checks_use:
             _check_used(texts, args, runtime, measures_all)
-        return _sorted_options(texts, runtime)
+        return sorted_options(texts, runtime, "--option")
 
 
 def _check_known(options: Iterable[str], runtime: Runtime) -> None:
@@ -283,71 +279,13 @@ def _check_used(options: Iterable[str], args: argparse.Namespace, runtime: Runti
             )
 
 
-def _sorted_options(
-    texts: Mapping[str, Mapping[str, str]], runtime: Runtime
-) -> tuple[dict[str, dict[str, OptionValue]], dict[str, dict[str, OptionValue]]]:
-    """Return the options of backends for the runtime, and those for networks, both by backend and name.
-
-    An option that can be set for both is set for networks.
-    """
-    of_runtime: dict[str, dict[str, OptionValue]] = {}
-    of_networks: dict[str, dict[str, OptionValue]] = {}
-    for backend_id, options in texts.items():
-        backend = runtime.registry.get(backend_id)
-        declared = {option.name: option for option in getattr(backend, "declared_options", ())}
-        for name, text in options.items():
-            is_for_runtime = name in declared and "network" not in declared[name].scopes
-            target = of_runtime if is_for_runtime else of_networks
-            target.setdefault(backend_id, {})[name] = _value(backend, name, text)
-    return of_runtime, of_networks
-
-
-def _value(backend: Any, name: str, text: str) -> OptionValue:
-    """Return the value of an option, of the type of its default; without a default, a number or truth if it is one."""
-    kind = _kind_of(backend, name)
-    if kind is None:
-        _log.warning("backend %s declares no option %r; --option may have no effect", backend.id, name)
-        return _guessed(text)
-    if kind is str:
-        return text
-    try:
-        return _truth(text) if kind is bool else kind(text)
-    except ValueError:
-        raise InvalidArgumentError(
-            f"--option {backend.id}.{name}: expected {_KINDS.get(kind, kind.__name__)}, not {text!r}"
-        ) from None
-
-
-def _truth(text: str) -> bool:
-    if text.lower() not in (*_TRUE, *_FALSE):
-        raise ValueError
-    return text.lower() in _TRUE
-
-
-def _kind_of(backend: Any, name: str) -> Any:
-    defaults = backend.capabilities.to_dict()
-    defaults |= {option.name: option.default for option in getattr(backend, "declared_options", ())}
-    return type(defaults[name]) if name in defaults else None
-
-
-def _guessed(text: str) -> OptionValue:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
 def options_of(texts: Sequence[str], backend: Any) -> dict[str, OptionValue]:
     """Return the values of --option for the only backend of a command; raise `InvalidArgumentError` for another's."""
     options = _split_options(texts)
     other = next((name for name in options if name != backend.id), None)
     if other is not None:
         raise InvalidArgumentError(f"--option: the backend is {str(backend.id)!r}, not {other!r}")
-    return {name: _value(backend, name, text) for name, text in options.get(backend.id, {}).items()}
+    return {name: option_value(backend, name, text, "--option") for name, text in options.get(backend.id, {}).items()}
 
 
 # --- profiling --------------------------------------------------------------------------------------------------------
