@@ -111,7 +111,7 @@ site: $(STAMPS)-docs  ## build the documentation as a site in build/site, with e
 clean:  ## remove the environment and all that was built or cached
 	rm -rf $(VENV) build dist compat/*/dist src/interposer/native native/*/build examples/*/build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests examples compat -name __pycache__ -type d -prune -exec rm -rf {} +
-	find src -name '*.abi3.so' -delete
+	find src -name '*.abi3.so' -delete -o -name libinterposer_bridge.so -delete
 
 # Installed are either what the demonstration needs, or everything and the tools.
 $(STAMPS)-demo: pyproject.toml $(NATIVE)

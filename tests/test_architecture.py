@@ -68,6 +68,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "quantization": EVERYTHING,
     "analysis": EVERYTHING | {"quantization"},
     "serving": EVERYTHING,
+    "bridges": EVERYTHING,
     "cli": EVERYTHING | {"include", "testing", "analysis", "quantization", "serving"},
     "batch": EVERYTHING,
     "__main__": {"_distribution", "cli"},

@@ -6,8 +6,8 @@ An editable install has kernels for the instruction sets of this machine only, a
 If they cannot be built, the package is built without them. The build reports this, and a file in the package has the
 reason for `interposer backends`. With ``--config-settings=native=required`` it is an error instead.
 
-An editable install is one line in a ``.pth`` file. Its native backends and its extension are written to the source
-tree, where the package looks for them.
+An editable install is one line in a ``.pth`` file. Its native backends, its extension and the library of the bridges
+are written to the source tree, where the package looks for them.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ SOURCES: Final = "src"
 NATIVE: Final = "interposer/native"
 EXTENSION: Final = "interposer/plugins/capi/running"
 """The folder of the Python extension. It is optional: the package runs without it."""
+BRIDGES: Final = "interposer/bridges"
+"""The folder of the library that ONNX Runtime and LiteRT load. It is optional as well."""
 NOT_BUILT: Final = f"{NATIVE}/not_built.txt"
 """The file with the reason, as in `interposer.plugins.capi.loading.paths`."""
 PROCESSORS: Final = ("x86_64", "amd64", "aarch64", "arm64")
@@ -194,8 +196,8 @@ def _wheel_without(wheel_directory: str, settings: dict[str, str | list[str]], r
 
 
 def _take_over(wheel: Path, target: Path) -> None:
-    """Extract the native backends and the extension module of a wheel to the folder `target`; delete old ones."""
-    for place, pattern in ((NATIVE, "*"), (EXTENSION, "*.so")):
+    """Extract the native backends and the other shared objects of a wheel to the folder `target`; delete old ones."""
+    for place, pattern in ((NATIVE, "*"), (EXTENSION, "*.so"), (BRIDGES, "*.so")):
         folder = target / place
         folder.mkdir(parents=True, exist_ok=True)
         taken = set(_extracted(wheel, place, pattern, folder))

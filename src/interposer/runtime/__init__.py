@@ -1,6 +1,7 @@
 """The runtime: loads, runs and unloads optimized networks."""
 
 from interposer.runtime.creation_options import CreationOptions
+from interposer.runtime.direct import OnlyPart
 from interposer.runtime.imports import ImportedInputId, ImportedOutputId
 from interposer.runtime.memory import MemoryReport
 from interposer.runtime.runs import PendingRun, RunControl
@@ -15,6 +16,7 @@ __all__ = [
     "ImportedOutputId",
     "MemoryReport",
     "NetworkId",
+    "OnlyPart",
     "PendingRun",
     "RunControl",
     "Runtime",

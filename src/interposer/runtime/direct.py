@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,10 +22,18 @@ from interposer.runtime.steps import Steps, failure
 
 if TYPE_CHECKING:
     from interposer.plugins.capi.running._direct import DirectCall
+    from interposer.plugins.capi.running.direct import NetworkFacts
 
-__all__ = ["DirectRun", "StatefulCall", "direct_call", "recorded"]
+__all__ = ["DirectRun", "OnlyPart", "StatefulCall", "direct_call", "only_part", "recorded"]
 
 DirectRun: TypeAlias = Callable[[Any, Any], "list[Array] | None"]
+
+
+class OnlyPart(NamedTuple):
+    """The workload that runs a whole network as one compiled part of a plug-in, and facts about the network."""
+
+    workload: Any
+    facts: NetworkFacts
 
 
 def direct_call(
@@ -39,6 +47,21 @@ def direct_call(
         inputs: the binding ids of the inputs in the order of the calls; the outputs are in the order of their ids.
         runs: gets an item for each run in progress, by thread.
         left: is called at the end of a run if the call was closed during it.
+    """
+    part = only_part(steps, bindings, inputs, runs, left)
+    if part is None:
+        return None
+    from interposer.plugins.capi.running import direct  # noqa: PLC0415 - only where there are plug-ins
+
+    return direct.direct_call(part.workload, part.facts)
+
+
+def only_part(
+    steps: Steps, bindings: Bindings, inputs: Sequence[int], runs: dict[int, Any], left: Callable[[], object]
+) -> OnlyPart | None:
+    """Return the only part of a network; None if the network has other layers, or its part is no plug-in's.
+
+    The arguments are those of `direct_call`.
     """
     step = steps.only_step
     if step is None or not _runs_a_part(step.workload):
@@ -67,7 +90,7 @@ def direct_call(
         failed=partial(failure, step.layer, "failed"),
         left=left,
     )
-    return direct.direct_call(workload, facts)
+    return OnlyPart(workload, facts)
 
 
 def recorded(call: DirectRun, steps: Steps) -> DirectRun:

@@ -24,7 +24,7 @@ from interposer.profiling.events import HeldTensor, TracedNetwork
 from interposer.profiling.profiler import Profiler
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.bindings import Bindings
-from interposer.runtime.direct import DirectRun, StatefulCall, direct_call, recorded
+from interposer.runtime.direct import DirectRun, OnlyPart, StatefulCall, direct_call, only_part, recorded
 from interposer.runtime.factories import Factories, error_text
 from interposer.runtime.flow import flow_of
 from interposer.runtime.imports import ImportedRun, Imports
@@ -335,6 +335,13 @@ class LoadedNetwork:
                 return None
             self._direct[tuple(inputs)] = call
         return call.run
+
+    def only_part(self) -> OnlyPart | None:
+        """Return the compiled part that the network consists of, or None: see `Runtime.only_part`."""
+        if self._steps is None or self.states:
+            return None
+        inputs = sorted(self.bindings.inputs)
+        return only_part(self._steps, self.bindings, inputs, self._runs, partial(_notify, self._runs_changed))
 
     def recorded(self, call: DirectRun) -> DirectRun:
         """Return a function that makes direct calls by `call`, a result of `direct_call`, and records them."""

@@ -40,6 +40,7 @@ from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.allocators import use_allocators
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.creation_options import CreationOptions
+from interposer.runtime.direct import OnlyPart
 from interposer.runtime.enqueue import run, run_imported, run_watched
 from interposer.runtime.imports import ImportedInputId, ImportedOutputId
 from interposer.runtime.loaded import DirectRun, LoadedNetwork, error_text
@@ -517,6 +518,17 @@ class Runtime:
             BindingError: `inputs` does not have the binding id of each input once.
         """
         return self._loaded(network_id).direct_call(inputs)
+
+    def only_part(self, network_id: NetworkId) -> OnlyPart | None:
+        """Return the compiled part of a plug-in that a network consists of; None for any other network.
+
+        Its facts list the inputs and outputs in the order of their binding ids. A program that runs the part itself
+        must keep the workload alive, and does not count as a run of the network.
+
+        Raises:
+            UnknownNetworkError: the network is not loaded.
+        """
+        return self._loaded(network_id).only_part()
 
     def recorded(self, network_id: NetworkId, call: DirectRun) -> DirectRun:
         """Return a function that does the same as a result of `direct_call` for a network, and records its runs.

@@ -36,7 +36,7 @@ from interposer.profiling.marks import active_marks, is_unmarked, marked
 from interposer.profiling.recorder import active
 from interposer.report.explanation import Explanation, Times
 from interposer.report.optimized import OptimizedNetwork
-from interposer.runtime import MemoryReport, PendingRun, RunControl, Runtime, StateMemory, TransferReport
+from interposer.runtime import MemoryReport, OnlyPart, PendingRun, RunControl, Runtime, StateMemory, TransferReport
 from interposer.session.arguments import named_inputs
 from interposer.session.bound import BoundRun
 from interposer.session.execution import Execution
@@ -707,6 +707,15 @@ class Model:
                 self._loaded.latest_loaded()
             loaded = {key: variant.optimized for key, variant in self._loaded.by_key.items()}
             Saver(self._blueprint, self._choice, self._limits, loaded).save(path, shapes, sign_key)
+
+    def only_part(self) -> OnlyPart | None:
+        """Return the compiled part of a plug-in that the whole model is, for a host that runs it without Python.
+
+        None if the model has other layers, or networks for several shapes. See `Runtime.only_part`.
+        """
+        with self._loaded.lock:
+            fast_path = self._loaded.fast_path
+            return None if fast_path is None else self.runtime.only_part(fast_path.network_id)
 
     def close(self) -> None:
         """Unload the network; later calls raise `InvalidArgumentError`.

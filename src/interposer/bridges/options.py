@@ -1,0 +1,185 @@
+"""The options of all bridges: texts by name, as ONNX Runtime and LiteRT pass them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.optimizer import OptimizerOptions
+from interposer.runtime import CreationOptions, Runtime
+from interposer.session import default_runtime
+from interposer.session.option_texts import sorted_options, truth
+
+__all__ = ["OPTIONS", "REFERENCE", "BridgeOptions", "Option", "bridge_options"]
+
+REFERENCE: Final = "CpuRef"
+"""The backend that runs every layer, slowly."""
+_PREFIX: Final = "options."
+"""The beginning of the name of a backend's own option: ``options.CpuAcc.NumberOfThreads``."""
+
+
+@dataclass(frozen=True)
+class BridgeOptions:
+    """What the user of a host asks of a bridge.
+
+    Args:
+        backends: the ids of the backends that may take nodes, in order of preference.
+        backend_options: the texts of backends' own options, by backend id and name.
+        min_nodes: the fewest nodes of a group that is taken. None takes groups that have a layer with arithmetic, such
+            as a convolution or a matrix product, and groups of any kind that are the whole network.
+        threads: the number of threads of backends; None is the default of the runtime.
+        isolate: the ids of backends that run in child processes; None is the default of the runtime.
+        strict: raise an error, instead of leaving nodes to the host, if anything is not taken.
+        explain: the path of a file to which the report of each network is written; empty for none.
+        float16: compute float32 layers in float16.
+    """
+
+    backends: tuple[str, ...] = ()
+    backend_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    min_nodes: int | None = None
+    threads: int | None = None
+    isolate: tuple[str, ...] | None = None
+    strict: bool = False
+    explain: str = ""
+    float16: bool = False
+
+    def runtime(self) -> Runtime:
+        """Return the runtime for these options; networks with the same options share one.
+
+        Raises:
+            InterposerError: a backend is unknown, or has no such option.
+        """
+        texts = _frozen(self.backend_options)
+        return _runtime(self.threads, self.isolate, texts)
+
+    def optimizer_options(self) -> OptimizerOptions:
+        """Return the options of the optimizer, with the options of backends for networks."""
+        _, of_networks = sorted_options(self.backend_options, default_runtime(), "the option")
+        return OptimizerOptions(model_options=of_networks, reduce_fp32_to_fp16=self.float16)
+
+
+class Option(NamedTuple):
+    """An option that has one name in all hosts: how its text changes `BridgeOptions`, and what it means.
+
+    `expected` describes valid texts, for messages. `change` raises ValueError for any other text.
+    """
+
+    expected: str
+    meaning: str
+    change: Callable[[BridgeOptions, str], BridgeOptions]
+
+
+def _ids(text: str) -> tuple[str, ...]:
+    ids = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not ids:
+        raise ValueError
+    return ids
+
+
+def _count(text: str) -> int:
+    if int(text) < 1:
+        raise ValueError
+    return int(text)
+
+
+def _file(text: str) -> str:
+    if not text.strip():
+        raise ValueError
+    return str(Path(text).expanduser())
+
+
+def _option(name: str, expected: str, meaning: str, read: Callable[[str], Any]) -> Option:
+    """Return the option that sets the field `name` to the value that `read` makes of its text."""
+
+    def change(options: BridgeOptions, text: str) -> BridgeOptions:
+        return replace(options, **{name: read(text)})
+
+    return Option(expected, meaning, change)
+
+
+OPTIONS: Final[dict[str, Option]] = {
+    "backends": _option(
+        "backends", "ids of backends, such as CpuAcc,CpuRef", "the backends that may take nodes, preferred first", _ids
+    ),
+    "min-nodes": _option(
+        "min_nodes",
+        "a whole number, 1 or more",
+        "the fewest nodes of a group that is taken; by default, a group needs a layer with arithmetic",
+        _count,
+    ),
+    "threads": _option("threads", "a whole number, 1 or more", "the number of threads of backends", _count),
+    "isolate": _option("isolate", "ids of backends", "backends that run in child processes", _ids),
+    "strict": _option("strict", "true or false", "an error if a node is not taken", truth),
+    "explain": _option("explain", "the path of a file", "a file to which reports are written", _file),
+    "reduce-fp32-to-fp16": _option("float16", "true or false", "whether float32 layers are computed in float16", truth),
+}
+"""The options that all hosts have, by name."""
+
+
+def bridge_options(
+    texts: Mapping[str, str], default_backends: Iterable[str] = (), options: Mapping[str, Option] = OPTIONS
+) -> BridgeOptions:
+    """Return the options that a host passes as texts by name; ``_`` in a name is read as ``-``.
+
+    Args:
+        texts: the options of the user. ``options.<backend>.<name>`` is an option of a backend.
+        default_backends: the backends to use if the user names none; empty means the default ones of the runtime.
+        options: the known options.
+
+    Raises:
+        InvalidArgumentError: an option is unknown, or its text is not valid.
+    """
+    chosen = BridgeOptions(backends=tuple(default_backends))
+    for name, text in texts.items():
+        if name.startswith(_PREFIX):
+            chosen = _with_backend_option(chosen, name, text)
+        else:
+            chosen = _changed(chosen, name, text, options)
+    return chosen if chosen.backends else replace(chosen, backends=_default_backends())
+
+
+def _default_backends() -> tuple[str, ...]:
+    """Return the backends that `load` uses, without CpuRef if there are others: the host runs what they refuse."""
+    ids = tuple(default_runtime().device_spec.default_backends)
+    return tuple(name for name in ids if name != REFERENCE) or ids
+
+
+def _changed(chosen: BridgeOptions, name: str, text: str, options: Mapping[str, Option]) -> BridgeOptions:
+    option = options.get(name.replace("_", "-"))
+    if option is None:
+        known = ", ".join([*options, f"{_PREFIX}<backend>.<name>"])
+        raise InvalidArgumentError(f"there is no option {name!r}{did_you_mean(name, options)} (there are: {known})")
+    try:
+        return option.change(chosen, text)
+    except ValueError:
+        raise InvalidArgumentError(f"the option {name!r} is {text!r}; expected {option.expected}") from None
+
+
+def _with_backend_option(chosen: BridgeOptions, name: str, text: str) -> BridgeOptions:
+    backend, dot, option = name.removeprefix(_PREFIX).rpartition(".")
+    if not (backend and dot and option):
+        raise InvalidArgumentError(
+            f"the option {name!r} names no option of a backend; expected {_PREFIX}<backend>.<name>, such as "
+            f"{_PREFIX}CpuAcc.NumberOfThreads"
+        )
+    of_backend = {**chosen.backend_options.get(backend, {}), option: text}
+    return replace(chosen, backend_options={**chosen.backend_options, backend: of_backend})
+
+
+_Frozen = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+
+
+def _frozen(texts: Mapping[str, Mapping[str, str]]) -> _Frozen:
+    return tuple((backend, tuple(options.items())) for backend, options in texts.items())
+
+
+@cache
+def _runtime(threads: int | None, isolate: tuple[str, ...] | None, texts: _Frozen) -> Runtime:
+    of_runtime, _ = sorted_options({name: dict(options) for name, options in texts}, default_runtime(), "the option")
+    if threads is None and isolate is None and not of_runtime:
+        return default_runtime()
+    return Runtime(CreationOptions(backend_options=of_runtime, num_threads=threads, isolate=isolate))

@@ -1,0 +1,74 @@
+"""The options of bridges: texts by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from interposer.bridges.options import BridgeOptions, bridge_options
+from interposer.errors import InterposerError, InvalidArgumentError
+
+
+def test_every_option_is_read():
+    options = bridge_options(
+        {
+            "backends": "CpuAcc, CpuRef,CpuAcc",
+            "min_nodes": "3",
+            "threads": "2",
+            "isolate": "CpuRef",
+            "strict": "yes",
+            "explain": "report.txt",
+            "reduce-fp32-to-fp16": "on",
+            "options.CpuAcc.NumberOfThreads": "1",
+        }
+    )
+    assert options == BridgeOptions(
+        backends=("CpuAcc", "CpuRef"), backend_options={"CpuAcc": {"NumberOfThreads": "1"}}, min_nodes=3, threads=2,
+        isolate=("CpuRef",), strict=True, explain="report.txt", float16=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (
+            {"backend": "CpuRef"},
+            "there is no option 'backend'; did you mean 'backends'? (there are: backends, min-nodes, threads, isolate, "
+            "strict, explain, reduce-fp32-to-fp16, options.<backend>.<name>)",
+        ),
+        ({"backends": " , "}, "the option 'backends' is ' , '; expected ids of backends, such as CpuAcc,CpuRef"),
+        ({"threads": "0"}, "the option 'threads' is '0'; expected a whole number, 1 or more"),
+        ({"threads": "many"}, "the option 'threads' is 'many'; expected a whole number, 1 or more"),
+        ({"strict": "perhaps"}, "the option 'strict' is 'perhaps'; expected true or false"),
+        (
+            {"options.CpuAcc": "1"},
+            "the option 'options.CpuAcc' names no option of a backend; expected options.<backend>.<name>, such as "
+            "options.CpuAcc.NumberOfThreads",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_to_write_instead(texts, message):
+    with pytest.raises(InvalidArgumentError) as caught:
+        bridge_options(texts)
+    assert str(caught.value) == message
+
+
+def test_the_backends_of_a_vendor_are_the_default():
+    assert bridge_options({}, ["Acme"]).backends == ("Acme",)
+    assert bridge_options({"backends": "CpuRef"}, ["Acme"]).backends == ("CpuRef",)
+
+
+@pytest.mark.needs_cpuref
+def test_without_a_name_the_default_backends_take_nodes_and_the_reference_leaves_them_to_the_host():
+    assert bridge_options({}).backends == ("CpuRef",)  # the only one, as the tests disable CpuAcc
+
+
+def test_an_unknown_backend_is_named_with_the_nearest():
+    options = bridge_options({"backends": "CpuRef", "options.CpuReff.speed": "1"})
+    with pytest.raises(InterposerError, match=r"CpuReff.*did you mean 'CpuRef'"):
+        options.optimizer_options()
+
+
+def test_networks_with_the_same_options_share_a_runtime():
+    first, second = (bridge_options({"backends": "CpuRef", "threads": text}) for text in ("1", "1"))
+    assert first.runtime() is second.runtime()
+    assert first.runtime().options.num_threads == 1
