@@ -46,6 +46,7 @@ Family patterns_family();
 Family pool_family();
 Family quantize_family();
 Family recurrent_family();
+Family recurrent_sequence_family();
 Family reduce_family();
 Family reduce_q8_family();
 Family reorder_family();
@@ -116,6 +117,7 @@ const Make kFamilies[] = {
     boxes_family,
     integer_lstm_family,
     recurrent_family,
+    recurrent_sequence_family,  // after lstm_family
     svdf_family,
     blocks_family,
     fills_family,
