@@ -26,6 +26,7 @@ Family elementwise_family();
 Family fills_family();
 Family filters_family();
 Family fully_connected_q8_family();
+Family matmul_q16_family();
 Family matmul_q8_family();
 Family functions_q8_family();
 Family fusion_family();
@@ -57,6 +58,7 @@ Family scales_family();
 Family scatter_family();
 Family select_family();
 Family sequence_family();
+Family softmax_q16_family();
 Family softmax_q8_family();
 Family svdf_family();
 Family tabulate_family();
@@ -89,8 +91,10 @@ const Make kFamilies[] = {
     depthwise_q8_family,
     fully_connected_q8_family,
     matmul_q8_family,
+    matmul_q16_family,  // after matmul_q8_family
     binary_q8_family,
     softmax_q8_family,
+    softmax_q16_family,
     depthwise_f32_family,
     winograd_f32_family,
     conv_f32_family,

@@ -8,134 +8,13 @@
 #include <cmath>
 #include <cstring>
 
-#include "common/fixed_point.hpp"
 #include "cpuacc/lower/cost_model.hpp"
+#include "cpuacc/lower/requantize_wide.hpp"
 #include "cpuacc/rules.hpp"
 #include "cpuacc/strided_copy.hpp"
 
 namespace cpuacc {
 namespace {
-
-using native::FixedPoint;
-
-// ---- Requantization -------------------------------------------------------------------------------------------------
-
-double single(double scale) { return double(float(scale)); }
-
-/// How sums become quantized results.
-struct Requantization {
-  enum Kind { fixed_point, wide_fixed_point, real, exact } kind = real;
-  bool wraps = false;          // sums have 32 bits
-  const double* ratios;        // for each channel; `exact`: the products of the scales
-  const int64_t* multipliers;  // fixed point
-  const int32_t* shifts;
-  const int64_t* bias;  // nullptr: none; `exact`: as `real_bias`
-  const double* real_bias;
-  double scale;
-  int64_t zero;
-
-  int64_t code(int64_t sum, int64_t channel) const {
-    return std::clamp<int64_t>(kind == exact ? rounded(sum, channel) : scaled(sum, channel), -32768, 32767);
-  }
-
- private:
-  int64_t rounded(int64_t sum, int64_t channel) const {
-    double value = double(sum) * ratios[channel];
-    if (real_bias) value += real_bias[channel];
-    return whole(std::nearbyint(value / scale) + double(zero));
-  }
-
-  static int64_t whole(double value) { return int64_t(std::clamp(value, -1e9, 1e9)); }
-
-  int64_t scaled(int64_t sum, int64_t channel) const {
-    if (wraps) sum = native::wrapped(sum);
-    if (bias) sum += bias[channel];
-    if (wraps) sum = native::wrapped(sum);
-    switch (kind) {
-      case fixed_point:
-        return native::multiply(sum, {multipliers[channel], shifts[channel]}) + zero;
-      case wide_fixed_point:
-        return wide(sum, multipliers[channel], 15 - shifts[channel]) + zero;
-      default:
-        return whole(native::round_half_away(double(sum) * ratios[channel]) + double(zero));
-    }
-  }
-
-  static int64_t wide(int64_t sum, int64_t multiplier, int shift) {
-    return (sum * multiplier + (int64_t(1) << (shift - 1))) >> shift;
-  }
-};
-
-bool to_even(const Node& node) { return node.text("requantization") == "HALF_TO_EVEN"; }
-
-/// The scale of the weights of a channel.
-double weight_scale(const Tensor& weights, int64_t channel) {
-  return single(weights.scales[weights.scales.size() == 1 ? 0 : size_t(channel) % weights.scales.size()]);
-}
-
-Requantization::Kind kind_of(const Graph& graph, const Node& node) {
-  const Tensor &weights = *graph.in(node, 1), *bias = graph.in(node, 2);
-  if (to_even(node)) return Requantization::exact;
-  if (node.type == "FullyConnected" && weights.dtype != IPR_DTYPE_INT16) return Requantization::real;
-  const bool wide = !bias || bias->dtype != IPR_DTYPE_INT32 || weights.dtype == IPR_DTYPE_INT16;
-  return wide ? Requantization::wide_fixed_point : Requantization::fixed_point;
-}
-
-FixedPoint factor_of(const Graph& graph, const Node& node, int64_t channel) {
-  const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1);
-  const double scale = weight_scale(weights, channel);
-  const bool of_singles = weights.dtype == IPR_DTYPE_UINT8 && node.type != "FullyConnected";
-  const double products = of_singles ? double(float(scale) * float(in.scale())) : scale * single(in.scale());
-  FixedPoint factor = native::quantize_multiplier(products / single(graph.out(node).scale()));
-  if (kind_of(graph, node) == Requantization::wide_fixed_point)
-    factor.multiplier = factor.multiplier < 0x7FFF0000 ? (factor.multiplier + (1 << 15)) >> 16 : 0x7FFF;
-  return factor;
-}
-
-double integer_at(const Tensor& tensor, int64_t n) {
-  switch (tensor.dtype) {
-    case IPR_DTYPE_INT32:
-      return tensor.values<int32_t>()[n];
-    case IPR_DTYPE_INT64:
-      return double(tensor.values<int64_t>()[n]);
-    default:
-      return double(tensor.floats()[n]);
-  }
-}
-
-template <class T, class Make>
-const T* made_for_channels(Builder& builder, int64_t channels, const Make& make) {
-  return static_cast<const T*>(builder.pack(uint64_t(channels) * sizeof(T), [&](void* to) {
-    for (int64_t n = 0; n < channels; ++n) static_cast<T*>(to)[n] = T(make(n));
-  }));
-}
-
-Requantization requantization_of(const Node& node, Builder& builder, int64_t channels) {
-  const Graph& graph = builder.graph;
-  const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), *bias = graph.in(node, 2),
-               &out = graph.out(node);
-  Requantization made{};
-  made.kind = kind_of(graph, node);
-  made.wraps = bias && bias->dtype == IPR_DTYPE_INT32 && weights.dtype != IPR_DTYPE_INT16;
-  made.scale = single(out.scale()), made.zero = out.zero_point();
-  const bool exact = made.kind == Requantization::exact;
-  auto products = [&](int64_t n) { return weight_scale(weights, n) * single(in.scale()); };
-  made.ratios = made_for_channels<double>(
-      builder, channels, [&](int64_t n) { return exact ? products(n) : products(n) / single(out.scale()); });
-  made.multipliers =
-      made_for_channels<int64_t>(builder, channels, [&](int64_t n) { return factor_of(graph, node, n).multiplier; });
-  made.shifts =
-      made_for_channels<int32_t>(builder, channels, [&](int64_t n) { return factor_of(graph, node, n).shift; });
-  if (bias && exact)
-    made.real_bias = made_for_channels<double>(builder, channels, [&](int64_t n) {
-      return is_f32(*bias) ? integer_at(*bias, n) : integer_at(*bias, n) * products(n);
-    });
-  else if (bias)
-    made.bias = made_for_channels<int64_t>(builder, channels, [&](int64_t n) {
-      return bias->dtype == IPR_DTYPE_INT64 ? bias->values<int64_t>()[n] : int64_t{bias->values<int32_t>()[n]};
-    });
-  return made;
-}
 
 // ---- What is taken --------------------------------------------------------------------------------------------------
 
@@ -169,11 +48,10 @@ Refusal support(const Graph& graph, const Node& node, const Settings& settings) 
       std::any_of(weights.zero_points.begin(), weights.zero_points.end(),
                   [&](int64_t zero) { return zero != weights.zero_point(); }))
     return refused("weights are " + described(weights), IPR_REASON_DATA_TYPE);
-  const bool fits =
-      !bias || bias->dtype == IPR_DTYPE_INT32 || bias->dtype == IPR_DTYPE_INT64 || (is_f32(*bias) && to_even(node));
+  const bool fits = !bias || bias->dtype == IPR_DTYPE_INT32 || bias->dtype == IPR_DTYPE_INT64 ||
+                    (is_f32(*bias) && node.text("requantization") == "HALF_TO_EVEN");
   if (!fits) return refused("the bias is " + described(*bias), IPR_REASON_DATA_TYPE);
-  for (int64_t n = 0; n < int64_t(weights.scales.size()); ++n)
-    if (factor_of(graph, node, n).shift > 14) return refused("a scale is too large", IPR_REASON_QUANTIZATION);
+  if (has_too_large_scale(graph, node)) return refused("a scale is too large", IPR_REASON_QUANTIZATION);
   return without_posts(graph, node, settings);
 }
 
@@ -201,7 +79,7 @@ constexpr int64_t kPixels = 8;  // windows that are copied and multiplied togeth
 
 struct Wide {
   const WideKernels* kernels;
-  Requantization requantization;
+  WideRequantization requantization;
   const int16_t* weights;  // [output][padded depth]; depthwise: [tap][channel]
   bool narrow, depthwise;
   int64_t batch, in_h, in_w, channels, out_h, out_w, outputs, groups;
@@ -292,7 +170,7 @@ struct Wide {
 void add_step(const Node& node, Builder& builder, Wide wide) {
   wide.kernels = &wide_kernels_for(builder.settings.isa);
   wide.narrow = builder.graph.in(node, 1)->dtype != IPR_DTYPE_INT16;
-  wide.requantization = requantization_of(node, builder, wide.outputs);
+  wide.requantization = wide_requantization_of(node, builder, wide.outputs);
   const double products = double(wide.batch * wide.out_h * wide.out_w * wide.outputs) *
                           double(wide.depthwise ? wide.kernel_h * wide.kernel_w : wide.depth());
   Step step;
