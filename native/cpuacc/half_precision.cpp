@@ -77,11 +77,17 @@ class Widener {
   void run() {
     for (const std::vector<int>* border : {&graph_.inputs, &graph_.outputs})
       for (int tensor : *border)
-        if (is_half(graph_[tensor]) && !wide_.count(tensor)) wide_[tensor] = twin(tensor, IPR_DTYPE_FLOAT32);
+        if (is_half(graph_[tensor]) && !wide_.count(tensor) && is_known(graph_[tensor].shape))
+          wide_[tensor] = twin(tensor, IPR_DTYPE_FLOAT32);
     std::vector<Node> old = graph_.nodes.take();
     for (int tensor : graph_.inputs)
       if (wide_.count(tensor)) graph_.nodes.push_back(cast_node(graph_, tensor, wide_[tensor]));
     for (Node& node : old) {
+      if (has_unknown_result(graph_, node)) {
+        keep_types(node);
+        graph_.nodes.push_back(std::move(node));
+        continue;
+      }
       if (rounds(node)) round_result(node);
       if (reads_rounded(graph_, node)) round_operands(node);
       for (int& tensor : node.inputs) tensor = wide(tensor);
@@ -130,6 +136,23 @@ class Widener {
       graph_.nodes.push_back(cast_node(graph_, narrow, made));
       tensor = made;
     }
+  }
+
+  /// Let a node read and write its own types, because results of unknown size cannot be converted.
+  void keep_types(Node& node) {
+    for (int& tensor : node.inputs) {
+      if (tensor < 0 || !is_half(graph_[tensor]) || is_input(tensor)) continue;
+      if (graph_[tensor].is_constant()) {
+        tensor = graph_.add_tensor(graph_[tensor]);
+      } else {
+        const int narrow = twin(tensor, graph_[tensor].dtype);
+        graph_.nodes.push_back(cast_node(graph_, wide(tensor), narrow));
+        tensor = narrow;
+      }
+      stays_[tensor] = true;
+    }
+    for (int tensor : node.outputs)
+      if (tensor >= 0) stays_[tensor] = true;
   }
 
   int twin(int tensor, int32_t dtype) {

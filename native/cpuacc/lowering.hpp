@@ -44,7 +44,8 @@ struct Lowering {
   /// The lowering then has to support exactly these.
   Layouts (*layouts)(const Graph&, const Node&, const Settings&);
 
-  bool to_even = false;  // quantized results may be rounded half to even (the attribute `requantization`)
+  bool to_even = false;      // quantized results may be rounded half to even (the attribute `requantization`)
+  bool sets_shapes = false;  // results may have unknown dimensions, which a step determines
 };
 
 /// A change of the graph before it is lowered, such as fusion. `apply` returns true if it changed the graph; the caller
@@ -66,6 +67,9 @@ const std::vector<Pass>& passes();
 
 /// The first lowering that supports a node; nullptr if there is none, with the last refusal in `why`.
 const Lowering* find_lowering(const Graph& graph, const Node& node, const Settings& settings, Refusal* why = nullptr);
+
+/// Return whether a lowering of this type of node determines dimensions of results, so that they may be unknown.
+bool sets_shapes(const Node& node);
 
 }  // namespace cpuacc
 

@@ -11,6 +11,7 @@
 #include "cpuacc/checksum.hpp"
 #include "cpuacc/half_precision.hpp"
 #include "cpuacc/profile.hpp"
+#include "cpuacc/rules.hpp"
 #include "cpuacc/tuning.hpp"
 
 namespace cpuacc {
@@ -18,16 +19,11 @@ namespace {
 
 constexpr uint64_t kLeastMappedBytes = 1 << 20;  // smaller blobs are copied, so that their pages need not stay loaded
 
-bool is_known(const Shape& shape) {
-  return std::all_of(shape.begin(), shape.end(), [](int64_t extent) { return extent >= 0; });
-}
-
 /// Refuse nodes with unknown dimensions, unless only those of their results are unknown because data determines them.
 Refusal unknown_extents(const Graph& graph, const Node& node) {
   auto known = [&](int tensor) { return tensor < 0 || is_known(graph[tensor].shape); };
-  const bool determines = node.type == "NonMaxSuppression" || node.type == "NonZero" || node.type == "Compress";
   if (std::all_of(node.inputs.begin(), node.inputs.end(), known) &&
-      (determines || std::all_of(node.outputs.begin(), node.outputs.end(), known)))
+      (sets_shapes(node) || std::all_of(node.outputs.begin(), node.outputs.end(), known)))
     return taken();
   return refused("a shape is unknown until the network runs", IPR_REASON_SHAPE);
 }
@@ -43,7 +39,7 @@ ipr::Verdict verdict(const Graph& graph, const Node& node, const Settings& setti
 void accept_widened(const Graph& graph, const Settings& settings, std::vector<ipr::Verdict>& found) {
   const Graph wide = widened(graph, settings);
   for (size_t n = 0; n < found.size(); ++n) {
-    if (found[n].verdict != IPR_NO) continue;
+    if (found[n].verdict != IPR_NO || has_unknown_result(graph, graph.nodes[n])) continue;  // of its own type
     Refusal why = refuse_half_precision(graph, graph.nodes[n]);
     found[n] = why ? ipr::no(why.text, why.code) : verdict(wide, wide.nodes[n], settings);
   }

@@ -1,8 +1,9 @@
 // All families in order of priority: specialized implementations before general ones.
 
+#include <algorithm>
 #include <iterator>
 
-#include "cpuacc/lowering.hpp"
+#include "cpuacc/rules.hpp"
 
 namespace cpuacc {
 
@@ -22,6 +23,7 @@ Family deformable_family();
 Family depthwise_f32_family();
 Family depthwise_q8_family();
 Family detection_family();
+Family dynamic_moves_family();
 Family elementwise_family();
 Family fills_family();
 Family filters_family();
@@ -62,6 +64,7 @@ Family softmax_q16_family();
 Family softmax_q8_family();
 Family svdf_family();
 Family tabulate_family();
+Family unique_family();
 Family wide_family();
 Family windows_family();
 Family winograd_f32_family();
@@ -125,6 +128,8 @@ const Make kFamilies[] = {
     svdf_family,
     blocks_family,
     fills_family,
+    unique_family,
+    dynamic_moves_family,  // after fills_family
     filters_family,
     deformable_family,
     detection_family,
@@ -164,14 +169,21 @@ const Lowering* find_lowering(const Graph& graph, const Node& node, const Settin
   const bool to_even = rounds_quantized_to_even(graph, node);
   Refusal last = to_even ? refused("no kernel for " + node.type + " that rounds half to even", IPR_REASON_ATTRIBUTE)
                          : refused("no kernel for " + node.type, IPR_REASON_LAYER_TYPE);
+  const bool shapes_unknown = has_unknown_result(graph, node);
   for (const Lowering& one : lowerings()) {
     if (node.type != one.type) continue;
     if (to_even && !one.to_even) continue;
+    if (shapes_unknown && !one.sets_shapes) continue;
     last = one.support(graph, node, settings);
     if (!last) return &one;
   }
   if (why) *why = last;
   return nullptr;
+}
+
+bool sets_shapes(const Node& node) {
+  return std::any_of(lowerings().begin(), lowerings().end(),
+                     [&](const Lowering& one) { return one.sets_shapes && node.type == one.type; });
 }
 
 }  // namespace cpuacc

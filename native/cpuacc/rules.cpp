@@ -1,9 +1,19 @@
 #include "cpuacc/rules.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 
 namespace cpuacc {
+
+bool is_known(const Shape& shape) {
+  return std::all_of(shape.begin(), shape.end(), [](int64_t size) { return size >= 0; });
+}
+
+bool has_unknown_result(const Graph& graph, const Node& node) {
+  return std::any_of(node.outputs.begin(), node.outputs.end(),
+                     [&](int tensor) { return tensor >= 0 && !is_known(graph[tensor].shape); });
+}
 
 std::string described(const Tensor& tensor) {
   std::string text(ipr::dtype_name(tensor.dtype));

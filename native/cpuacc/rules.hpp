@@ -22,6 +22,12 @@ inline bool is_row(const Tensor& row, const Tensor& tensor) {
          row.extent(-1) == tensor.extent(-1);
 }
 
+/// Return whether all dimensions are known.
+bool is_known(const Shape& shape);
+
+/// Return whether a result has an unknown dimension, which the node determines when it runs.
+bool has_unknown_result(const Graph& graph, const Node& node);
+
 std::string described(const Tensor& tensor);
 
 /// Supported if all present operands and all results are float32.

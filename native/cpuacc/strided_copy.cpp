@@ -12,6 +12,8 @@ struct Copy {
   Box box;
   int64_t rows, in_offset, out_offset;  // offsets in bytes
 
+  bool is_contiguous() const { return box.from[box.rank - 1] == box.item && box.to[box.rank - 1] == box.item; }
+
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Copy& copy = step.as<Copy>();
     Range rows = split(copy.rows, part, parts);
@@ -87,6 +89,33 @@ int64_t widen_elements(Axes& axes, uint64_t item, int64_t in_offset, int64_t out
   return run.extent;
 }
 
+int64_t elements_of(const Axes& axes) {
+  int64_t count = 1;
+  for (const Axis& axis : axes) count *= axis.extent;
+  return count;
+}
+
+Copy copy_of(const MoveKernels& kernels, Axes axes, uint64_t item, int64_t in_offset, int64_t out_offset) {
+  const bool empty = elements_of(axes) == 0;
+  axes = merged(axes);
+  const int64_t run = widen_elements(axes, item, in_offset, out_offset);
+  item *= uint64_t(run), in_offset /= run, out_offset /= run;
+  turn(axes);
+  Copy copy{&kernels,
+            {},
+            empty ? 0 : elements_of(axes) / std::max<int64_t>(1, axes.back().extent),
+            in_offset * int64_t(item),
+            out_offset * int64_t(item)};
+  copy.box.rank = int(axes.size());
+  copy.box.item = int64_t(item);
+  for (size_t n = 0; n < axes.size(); ++n) {
+    copy.box.extent[n] = axes[n].extent;
+    copy.box.from[n] = axes[n].from * int64_t(item);
+    copy.box.to[n] = axes[n].to * int64_t(item);
+  }
+  return copy;
+}
+
 }  // namespace
 
 Shape steps_of(const Shape& shape) {
@@ -104,38 +133,25 @@ Axes axes_of(const Shape& result) {
 
 Step copy_step(Builder& builder, std::string name, Buffer in, Buffer out, Axes axes, uint64_t item, int64_t in_offset,
                int64_t out_offset) {
-  bool empty = std::any_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.extent == 0; });
-  axes = merged(axes);
-  const int64_t run = widen_elements(axes, item, in_offset, out_offset);
-  item *= uint64_t(run), in_offset /= run, out_offset /= run;
-  turn(axes);
-  auto copy = std::make_shared<Copy>();
-  copy->kernels = &move_kernels_for(builder.settings.isa);
-  copy->in_offset = in_offset * int64_t(item);
-  copy->out_offset = out_offset * int64_t(item);
-  copy->box.rank = int(axes.size());
-  copy->box.item = int64_t(item);
-  int64_t rows = 1, size = int64_t(item);
-  for (size_t n = 0; n < axes.size(); ++n) {
-    copy->box.extent[n] = axes[n].extent;
-    copy->box.from[n] = axes[n].from * int64_t(item);
-    copy->box.to[n] = axes[n].to * int64_t(item);
-    if (n + 1 < axes.size()) rows *= axes[n].extent;
-    size *= axes[n].extent;
-  }
-  copy->rows = empty ? 0 : rows;
-  if (empty) size = 0;
+  const int64_t bytes = elements_of(axes) * int64_t(item);
+  auto copy = std::make_shared<Copy>(
+      copy_of(move_kernels_for(builder.settings.isa), std::move(axes), item, in_offset, out_offset));
   Step step;
   step.name = std::move(name);
   step.fn = &Copy::run;
-  const bool contiguous = axes.back().from == 1 && axes.back().to == 1;
-  const double byte_ns = contiguous ? cost::kContiguousByteNs : cost::kStridedByteNs;
+  const double byte_ns = copy->is_contiguous() ? cost::kContiguousByteNs : cost::kStridedByteNs;
   step.max_parts =
-      int(std::min<int64_t>(parts_for(builder.settings, double(size) * byte_ns), std::max<int64_t>(rows, 1)));
+      int(std::min<int64_t>(parts_for(builder.settings, double(bytes) * byte_ns), std::max<int64_t>(copy->rows, 1)));
   step.in = {in};
   step.out = {out};
   step.state = std::move(copy);
   return step;
+}
+
+void copy_view(const MoveKernels& kernels, const char* in, char* out, Axes axes, uint64_t item, int64_t in_offset,
+               int64_t out_offset) {
+  const Copy copy = copy_of(kernels, std::move(axes), item, in_offset, out_offset);
+  if (copy.rows > 0) kernels.copy(copy.box, in + copy.in_offset, out + copy.out_offset, 0, copy.rows);
 }
 
 Step fill_step(Builder& builder, std::string name, Buffer out, const void* value, uint64_t item, int64_t count) {

@@ -24,6 +24,10 @@ Axes axes_of(const Shape& result);
 Step copy_step(Builder& builder, std::string name, Buffer in, Buffer out, Axes axes, uint64_t item,
                int64_t in_offset = 0, int64_t out_offset = 0);
 
+/// Copy a view at once, in this thread. Offsets are in elements.
+void copy_view(const MoveKernels& kernels, const char* in, char* out, Axes axes, uint64_t item, int64_t in_offset = 0,
+               int64_t out_offset = 0);
+
 /// The step that fills a result with one element.
 Step fill_step(Builder& builder, std::string name, Buffer out, const void* value, uint64_t item, int64_t count);
 

@@ -100,6 +100,6 @@ void lower(const Node& node, Builder& builder) {
 
 }  // namespace
 
-Family boxes_family() { return {{{"NonMaxSuppression", "plain", support, lower, nullptr}}, {}}; }
+Family boxes_family() { return {{{"NonMaxSuppression", "plain", support, lower, nullptr, false, true}}, {}}; }
 
 }  // namespace cpuacc

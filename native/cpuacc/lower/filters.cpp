@@ -194,8 +194,8 @@ void lower_compress(const Node& node, Builder& builder) {
 }  // namespace
 
 Family filters_family() {
-  return {{{"NonZero", "plain", support_non_zero, lower_non_zero, nullptr},
-           {"Compress", "plain", support_compress, lower_compress, nullptr}},
+  return {{{"NonZero", "plain", support_non_zero, lower_non_zero, nullptr, false, true},
+           {"Compress", "plain", support_compress, lower_compress, nullptr, false, true}},
           {}};
 }
 

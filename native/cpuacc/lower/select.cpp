@@ -1,4 +1,4 @@
-// ArgMinMax and TopK.
+// ArgMinMax, TopK and DynamicTopK.
 
 #include "cpuacc/kernels/select.hpp"
 
@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "cpuacc/lower/cost_model.hpp"
+#include "cpuacc/lower/dynamic_result.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {
@@ -161,6 +162,12 @@ struct Row {
   }
 };
 
+/// The operand and the results of a `TopK`.
+struct TopData {
+  const char* in;
+  char *values, *indices;
+};
+
 struct Top {
   NextBefore next_before;
   int32_t dtype;
@@ -168,14 +175,17 @@ struct Top {
   Around at;
   int64_t k, item, room;
 
+  /// Select `count` elements of each row.
+  void choose(int64_t count) { k = count, room = std::min(at.extent, std::max<int64_t>(2 * count, count + 256)); }
+
   uint64_t scratch() const {
     return uint64_t(room) * sizeof(Candidate) + (at.inner > 1 ? uint64_t(at.extent * item) : 0);
   }
 
   template <class T>
-  void one(const Step& step, const Run& run, char* scratch, int64_t n) const {
+  void one(const TopData& data, char* scratch, int64_t n) const {
     const int64_t outer = n / at.inner, column = n % at.inner;
-    const T* in = run.at<T>(step.in[0]) + outer * at.extent * at.inner + column;
+    const T* in = reinterpret_cast<const T*>(data.in) + outer * at.extent * at.inner + column;
     Candidate* best = reinterpret_cast<Candidate*>(scratch);
     if (at.inner > 1) {
       T* row = reinterpret_cast<T*>(best + room);
@@ -185,45 +195,51 @@ struct Top {
     Row<T>{in, at.extent, k, least, next_before}.select(best, room);
     for (int64_t i = 0; i < k; ++i) {
       const int64_t to = (outer * k + i) * at.inner + column;
-      run.at<T>(step.out[0])[to] = in[best[i].index];
+      if (data.values) reinterpret_cast<T*>(data.values)[to] = in[best[i].index];
+      if (!data.indices) continue;
       if (wide)
-        run.at<int64_t>(step.out[1])[to] = best[i].index;
+        reinterpret_cast<int64_t*>(data.indices)[to] = best[i].index;
       else
-        run.at<int32_t>(step.out[1])[to] = int32_t(best[i].index);
+        reinterpret_cast<int32_t*>(data.indices)[to] = int32_t(best[i].index);
     }
   }
 
   template <class T>
-  void all(const Step& step, const Run& run, char* scratch, Range range) const {
-    for (int64_t n = range.first; n < range.last; ++n) one<T>(step, run, scratch, n);
+  void all(const TopData& data, char* scratch, Range range) const {
+    for (int64_t n = range.first; n < range.last; ++n) one<T>(data, scratch, n);
+  }
+
+  int64_t rows() const { return k == 0 ? 0 : at.outer * at.inner; }
+
+  void rows_of(const TopData& data, char* scratch, Range range) const {
+    switch (dtype) {
+      case IPR_DTYPE_FLOAT32:
+        return all<float>(data, scratch, range);
+      case IPR_DTYPE_FLOAT64:
+        return all<double>(data, scratch, range);
+      case IPR_DTYPE_INT8:
+        return all<int8_t>(data, scratch, range);
+      case IPR_DTYPE_INT16:
+        return all<int16_t>(data, scratch, range);
+      case IPR_DTYPE_UINT16:
+        return all<uint16_t>(data, scratch, range);
+      case IPR_DTYPE_INT32:
+        return all<int32_t>(data, scratch, range);
+      case IPR_DTYPE_UINT32:
+        return all<uint32_t>(data, scratch, range);
+      case IPR_DTYPE_INT64:
+        return all<int64_t>(data, scratch, range);
+      case IPR_DTYPE_UINT64:
+        return all<uint64_t>(data, scratch, range);
+      default:
+        return all<uint8_t>(data, scratch, range);
+    }
   }
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Top& self = step.as<Top>();
-    const Range range = split(self.k == 0 ? 0 : self.at.outer * self.at.inner, part, parts);
-    char* scratch = run.part_scratch<char>(part);
-    switch (self.dtype) {
-      case IPR_DTYPE_FLOAT32:
-        return self.all<float>(step, run, scratch, range);
-      case IPR_DTYPE_FLOAT64:
-        return self.all<double>(step, run, scratch, range);
-      case IPR_DTYPE_INT8:
-        return self.all<int8_t>(step, run, scratch, range);
-      case IPR_DTYPE_INT16:
-        return self.all<int16_t>(step, run, scratch, range);
-      case IPR_DTYPE_UINT16:
-        return self.all<uint16_t>(step, run, scratch, range);
-      case IPR_DTYPE_INT32:
-        return self.all<int32_t>(step, run, scratch, range);
-      case IPR_DTYPE_UINT32:
-        return self.all<uint32_t>(step, run, scratch, range);
-      case IPR_DTYPE_INT64:
-        return self.all<int64_t>(step, run, scratch, range);
-      case IPR_DTYPE_UINT64:
-        return self.all<uint64_t>(step, run, scratch, range);
-      default:
-        return self.all<uint8_t>(step, run, scratch, range);
-    }
+    const TopData data{run.at<char>(step.in[0]), run.at<char>(step.out[0]), run.at<char>(step.out[1])};
+    self.rows_of(data, run.part_scratch<char>(part), split(self.rows(), part, parts));
   }
 };
 
@@ -235,17 +251,23 @@ Refusal top_support(const Graph& graph, const Node& node, const Settings& settin
   return taken();
 }
 
+Top top_of(const Node& node, const Builder& builder) {
+  const Tensor& in = *builder.graph.in(node, 0);
+  Top top{};
+  top.next_before = select_kernels_for(builder.settings.isa).next_before(in.dtype);
+  top.dtype = in.dtype;
+  top.least = !node.flag("largest", true);
+  top.wide = node.text("index_dtype") == "INT64";
+  top.at = around(in.shape, axis_of(node.integer("axis", -1), in.rank()));
+  top.item = int64_t(ipr::item_size(in.dtype));
+  return top;
+}
+
 void lower_top(const Node& node, Builder& builder) {
   const Tensor& in = *builder.graph.in(node, 0);
-  auto state = std::make_shared<Top>();
-  state->next_before = select_kernels_for(builder.settings.isa).next_before(in.dtype);
-  state->dtype = in.dtype;
-  state->least = !node.flag("largest", true);
+  auto state = std::make_shared<Top>(top_of(node, builder));
   state->wide = builder.graph.out(node, 1).dtype == IPR_DTYPE_INT64;
-  state->at = around(in.shape, axis_of(node.integer("axis"), in.rank()));
-  state->k = node.integer("k");
-  state->item = int64_t(ipr::item_size(in.dtype));
-  state->room = std::min(state->at.extent, std::max<int64_t>(2 * state->k, state->k + 256));
+  state->choose(node.integer("k"));
   const bool sorts = state->k > 64;
   Step step;
   step.name = label(node);
@@ -258,11 +280,60 @@ void lower_top(const Node& node, Builder& builder) {
   builder.add(std::move(step));
 }
 
+// ---- DynamicTopK ----------------------------------------------------------------------------------------------------
+
+struct DynamicTop {
+  Top top;
+  Shape shape;
+  size_t axis;
+  Integers k;
+  DynamicResult values, indices;
+
+  static void run(const Step& step, const Run& run, int, int) {
+    const DynamicTop& self = step.as<DynamicTop>();
+    Top top = self.top;
+    const int64_t count = self.k.at(run, step.in[1], 0);
+    if (count < 0 || count > top.at.extent) return run.fail(1, 0, count, 0, top.at.extent);
+    top.choose(count);
+    Shape shape = self.shape;
+    shape[self.axis] = count;
+    if (!self.values.takes(run, 1, shape) || !self.indices.takes(run, 1, shape)) return;
+    char* values = self.values.memory(step, run, shape);
+    char* indices = self.indices.memory(step, run, shape);
+    top.rows_of({run.at<char>(step.in[0]), values, indices}, run.part_scratch<char>(0), {0, top.rows()});
+  }
+};
+
+Refusal dynamic_top_support(const Graph& graph, const Node& node, const Settings& settings) {
+  if (graph.in(node, 0)->has_axis()) return refused("scales along an axis are not taken", IPR_REASON_QUANTIZATION);
+  return top_support(graph, node, settings);
+}
+
+void lower_dynamic_top(const Node& node, Builder& builder) {
+  const Tensor& in = *builder.graph.in(node, 0);
+  auto state = std::make_shared<DynamicTop>();
+  state->top = top_of(node, builder);
+  state->shape = in.shape;
+  state->axis = size_t(axis_of(node.integer("axis", -1), in.rank()));
+  state->k = Integers(*builder.graph.in(node, 1));
+  state->values = DynamicResult(builder.graph, node, 0), state->indices = DynamicResult(builder.graph, node, 1);
+  state->top.choose(state->top.at.extent);  // for the most scratch memory
+  Step step;
+  step.name = label(node);
+  step.fn = &DynamicTop::run;
+  step.scratch_per_part = state->top.scratch();
+  step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
+  step.out = {state->values.buffer(builder), state->indices.buffer(builder)};
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
 }  // namespace
 
 Family select_family() {
   return {{{"ArgMinMax", "plain", search_support, lower_search, nullptr},
-           {"TopK", "plain", top_support, lower_top, nullptr}},
+           {"TopK", "plain", top_support, lower_top, nullptr},
+           {"DynamicTopK", "plain", dynamic_top_support, lower_dynamic_top, nullptr, false, true}},
           {}};
 }
 
