@@ -140,7 +140,7 @@ class Fuzzer:
         if length is not None:
             extra += f"Inference-Header-Content-Length: {length}\r\n"
         return (
-            f"POST {path} HTTP/1.1\r\nHost: a\r\n{extra}Content-Length: {len(data)}\r\n\r\n".encode() + data,
+            f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{extra}Content-Length: {len(data)}\r\n\r\n".encode() + data,
             expected,
         )
 
@@ -199,7 +199,7 @@ class Fuzzer:
             self.failures.append(f"a valid request got {status}: {body[:200]!r}")
         if status >= 500 and status not in (501, 503, 504):
             self.failures.append(f"status {status} {body[:200]!r} for {data[:600]!r}")
-        if status >= 400 and b"Invalid HTTP" not in body and "error" not in json.loads(body):
+        if status >= 400 and "error" not in json.loads(body):
             self.failures.append(f"no error in {body[:200]!r}")
         if not sizes or b"connection: close" in head.lower():
             writer.close()

@@ -62,13 +62,14 @@ class Client:
 
 
 class Running(NamedTuple):
-    """A server that runs: a client of it, its core, its gRPC address, and the server itself."""
+    """A server that runs: a client, its core, its gRPC address, the server, its loop, and all addresses."""
 
     client: Client
     core: Core
     grpc: str
     server: Server
     loop: asyncio.AbstractEventLoop
+    addresses: dict[str, str]
 
     def call(self, function: Any) -> None:
         """Call a function in the thread of the server's event loop."""
@@ -100,7 +101,7 @@ def running(
     try:
         addresses = _next(started)
         port = int(addresses["http"].rpartition(":")[2])
-        yield Running(Client(port), core, addresses.get("grpc", ""), server, loop)
+        yield Running(Client(port), core, addresses.get("grpc", ""), server, loop, addresses)
     finally:
         with suppress(RuntimeError):  # the loop is closed already
             loop.call_soon_threadsafe(server.stop)

@@ -237,7 +237,7 @@ def test_wrong_bytes_are_refused_with_a_sentence(datatype, shape, tail, text):
         (b"", None, "the request is not JSON: Expecting value: line 1 column 1 (char 0)"),
         (b"[]", None, "the request is not a JSON object"),
         (b"\xff", None, "the request is not JSON"),
-        (b'{"inputs": [' + b"[" * 100_000, None, "the request has too many nested lists"),
+        (b'{"inputs": [' + b"[" * 100_000, None, "the request has lists nested more than 64 deep"),
         (b'{"id": ' + b"9" * 5000 + b"}", None, "the request is not JSON"),
         (b'{"inputs": NaN}', None, "the request has NaN, which JSON does not have; send it as binary data"),
         (b'{"inputs": {}}', None, "'inputs' is not a list of objects"),

@@ -124,7 +124,7 @@ def has_ipv6() -> bool:
             (["{file}", "--isolate", "Nobody"], "backend 'Nobody' is to be isolated, but it is unknown"),
             (
                 ["{file}", "--port", "{port}", "--metrics-port", "{port}", "--workers", "2"],
-                "HTTP, gRPC and metrics need different ports; port {port} cannot be that of two",
+                "HTTP, gRPC, metrics and health need different ports; port {port} cannot be that of two",
             ),
         ],
     ),

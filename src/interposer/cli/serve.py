@@ -19,7 +19,7 @@ from interposer.runtime import CreationOptions
 
 __all__ = ["configure", "execute"]
 
-_TITLES: Final = {"grpc": "gRPC", "metrics": "metrics"}
+_TITLES: Final = {"grpc": "gRPC", "metrics": "metrics", "health": "health"}
 
 
 def execute(args: argparse.Namespace) -> None:
@@ -55,7 +55,7 @@ def _command(args: argparse.Namespace, ports: list[int | None]) -> list[str]:
     """Return the command of a worker: this command, with the ports that its parent has reserved."""
     words = [str(word) for word in args.words]
     place = words.index("--") if "--" in words else len(words)
-    options = zip(("--port", "--grpc-port", "--metrics-port"), ports, strict=True)
+    options = zip(("--port", "--grpc-port", "--metrics-port", "--health-port"), ports, strict=True)
     words[place:place] = [f"{option}={port}" for option, port in options if port is not None]
     return [sys.executable, "-P", "-m", "interposer", *words]
 
@@ -103,11 +103,11 @@ def _grpc_port(args: argparse.Namespace) -> int | None:
 
 def _check_ports(args: argparse.Namespace) -> None:
     """Raise `InvalidArgumentError` if two services have the same port, which the system allows for several workers."""
-    ports = [port for port in (args.port, _grpc_port(args), args.metrics_port) if port]
+    ports = [port for port in (args.port, _grpc_port(args), args.metrics_port, args.health_port) if port]
     repeated = next((port for port in ports if ports.count(port) > 1), None)
     if repeated is not None:
         raise InvalidArgumentError(
-            f"HTTP, gRPC and metrics need different ports; port {repeated} cannot be that of two"
+            f"HTTP, gRPC, metrics and health need different ports; port {repeated} cannot be that of two"
         )
 
 
@@ -153,6 +153,7 @@ def _server(args: argparse.Namespace, creation: CreationOptions, model_options: 
         shutdown_delay=args.shutdown_delay, strict_readiness=args.strict_readiness, exit_on_error=args.exit_on_error,
         poll=args.poll,
         control=args.control == "explicit", shared_memory=args.shared_memory, token=os.environ.get(TOKEN) or None,
+        max_memory=args.max_memory, max_connections=args.max_connections,
     )  # fmt: skip
     is_worker = bool(os.environ.get(WORKER))
     loader = Loader(
@@ -169,7 +170,7 @@ def _listen(args: argparse.Namespace) -> Any:
 
     return Listen(
         args.host, args.port, _grpc_port(args), args.metrics_port, args.tls_cert, args.tls_key,
-        args.tls_client_ca, args.workers > 1,
+        args.tls_client_ca, args.workers > 1, args.health_port,
     )  # fmt: skip
 
 

@@ -95,12 +95,17 @@ __all__ = [
 ]
 
 
+_LONGEST_COMPARED: Final = 200
+
+
 def did_you_mean(text: str, known: Iterable[object], cutoff: float = 0.6) -> str:
     """Return a hint such as ``"; did you mean 'Softmax'?"`` with the known name most similar to `text`.
 
-    Returns "" if no known name has a similarity of at least `cutoff`, from 0 to 1. Keys of other types than str are
-    ignored.
+    Returns "" if no known name has a similarity of at least `cutoff`, from 0 to 1, or if `text` has more than 200
+    characters, which would take long to compare. Keys of other types than str are ignored.
     """
+    if len(text) > _LONGEST_COMPARED:
+        return ""
     known_by_lowercase = {name.lower(): name for name in known if isinstance(name, str)}
     matches = difflib.get_close_matches(text.lower(), known_by_lowercase, n=1, cutoff=cutoff)
     return f"; did you mean {known_by_lowercase[matches[0]]!r}?" if matches else ""

@@ -5,14 +5,24 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, TypeAlias
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
 
+from interposer.serving.admission import Holding
 from interposer.serving.encodings import WINDOW_BITS
 from interposer.serving.protocol.errors import ServingError, Status
 
-__all__ = ["Receive", "headers_of", "read_body", "whole_header"]
+__all__ = ["BodyEnd", "BodyLimits", "Receive", "discard_rest", "headers_of", "read_body", "whole_header"]
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Unpack: TypeAlias = Callable[[bytes, bool, bytearray], Awaitable[None]]
+_STEP: Final = 1 << 17
+"""The most bytes that are decompressed before other requests have their turn."""
+_UNSUSPICIOUS: Final = 1 << 20
+"""Bytes of a body up to which it may be any number of times as large as its compressed form."""
+_LINGER: Final = 2.0
+"""Seconds in which the rest of a refused body is read and forgotten."""
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
@@ -30,68 +40,166 @@ def whole_header(headers: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-async def read_body(receive: Receive, headers: Mapping[str, str], limit: int, seconds: float) -> bytes:
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """The limits of the body of a request.
+
+    Args:
+        size: the most bytes, before and after decompression.
+        ratio: how many times as large as its compressed form a body may be, beyond its first MiB.
+        seconds: the time in which the body must arrive.
+    """
+
+    size: int
+    ratio: int
+    seconds: float
+
+
+async def read_body(
+    receive: Receive, headers: Mapping[str, str], limits: BodyLimits, holding: Holding
+) -> bytes | bytearray:
     """Return the body of a request, decompressed.
 
     Args:
         receive: the ASGI function for the next message.
         headers: the headers of the request.
-        limit: the most bytes, before and after decompression; they are counted while they arrive.
-        seconds: the time in which the body must arrive.
+        limits: the limits; bytes are counted while they arrive.
+        holding: what the request holds; the body is added to it.
 
     Raises:
-        ServingError: the body is too large, too late or damaged, or the client has left.
+        ServingError: the body is too large, too late, too slow or damaged, there is no room for it, or the client has
+            left.
     """
     announced = whole_header(headers, "Content-Length")
-    if announced is not None and announced > limit:
-        raise _too_large(limit)
-    unpack = _unpacker(headers.get("content-encoding", "identity").strip().lower(), limit)
-    parts: list[bytes] = []
-    num_received = 0
+    if announced is not None and announced > limits.size:
+        raise _too_large(limits.size)
+    unpack = _unpacker(headers.get("content-encoding", "identity").strip().lower(), limits, holding)
     try:
-        async with asyncio.timeout(seconds):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ServingError(Status.CANCELLED, "the client has left")
-                data = message.get("body", b"")
-                num_received += len(data)
-                if num_received > limit:
-                    raise _too_large(limit)
-                is_last = not message.get("more_body", False)
-                parts.append(data if unpack is None else unpack(data, is_last))
-                if is_last:
-                    return parts[0] if len(parts) == 1 else b"".join(parts)
+        async with asyncio.timeout(limits.seconds):
+            holding.watch()
+            return await _received(receive, unpack, limits, holding)
     except TimeoutError:
         raise ServingError(
-            Status.TIMEOUT_OF_BODY, f"the body of the request did not arrive within {seconds:.3g} seconds"
+            Status.TIMEOUT_OF_BODY, f"the body of the request did not arrive within {limits.seconds:.3g} seconds"
         ) from None
+    except asyncio.CancelledError:
+        if holding.reason is None:
+            raise
+        _uncancel()
+        raise holding.reason from None
+    finally:
+        holding.finish()
+
+
+def _uncancel() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.uncancel()
+
+
+async def _received(receive: Receive, unpack: Unpack | None, limits: BodyLimits, holding: Holding) -> bytes | bytearray:
+    body: bytes | bytearray = b""
+    num_received = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ServingError(Status.CANCELLED, "the client has left")
+        data = message.get("body", b"")
+        num_received += len(data)
+        if num_received > limits.size:
+            raise _too_large(limits.size)
+        holding.arrived(len(data))
+        is_last = not message.get("more_body", False)
+        if unpack is not None:
+            body = body or bytearray()
+            await unpack(data, is_last, cast(bytearray, body))
+        else:
+            holding.take(len(data))
+            body = _joined(body, data)
+        if is_last:
+            return body
+
+
+def _joined(body: bytes | bytearray, data: bytes) -> bytes | bytearray:
+    """Return the body with the next bytes. A body that arrives in one piece is not copied."""
+    if not body:
+        return data
+    joined = body if isinstance(body, bytearray) else bytearray(body)
+    joined += data
+    return joined
 
 
 def _too_large(limit: int) -> ServingError:
     return ServingError(Status.TOO_LARGE, f"the body of the request is larger than {limit:,} bytes")
 
 
-def _unpacker(encoding: str, limit: int) -> Callable[[bytes, bool], bytes] | None:
-    """Return a function that decompresses the next bytes, or None if they are not compressed."""
+def _unpacker(encoding: str, limits: BodyLimits, holding: Holding) -> Unpack | None:
+    """Return a function that decompresses the next bytes into a body, or None if they are not compressed.
+
+    It decompresses a little at a time and one body after the other, so that other requests are not kept waiting.
+    """
     if encoding in ("", "identity"):
         return None
     if encoding not in WINDOW_BITS:
         raise ServingError(Status.ENCODING, f"the content encoding {encoding[:40]!r} is neither gzip nor deflate")
     stream = zlib.decompressobj(WINDOW_BITS[encoding])
-    size = 0
+    num_packed = 0
 
-    def unpack(data: bytes, is_last: bool) -> bytes:
-        nonlocal size
-        try:
-            unpacked = stream.decompress(data, limit - size + 1)
-        except zlib.error:
-            raise ServingError(Status.INVALID, f"the body of the request is not {encoding} data") from None
-        size += len(unpacked)
-        if size > limit:
-            raise _too_large(limit)
+    async def unpack(data: bytes, is_last: bool, body: bytearray) -> None:
+        nonlocal num_packed
+        num_packed += len(data)
+        while True:
+            try:
+                unpacked = stream.decompress(data, _STEP)
+            except zlib.error:
+                raise ServingError(Status.INVALID, f"the body of the request is not {encoding} data") from None
+            _check_unpacked(len(body) + len(unpacked), num_packed, limits)
+            holding.take(len(unpacked))
+            body += unpacked
+            data = stream.unconsumed_tail
+            if not data and len(unpacked) < _STEP:
+                break
+            async with holding.turn:  # so that others have their turns after each piece, not after one of each body
+                await asyncio.sleep(0)
         if is_last and (not stream.eof or stream.unused_data):
             raise ServingError(Status.INVALID, f"the body of the request is not one complete {encoding} stream")
-        return unpacked
 
     return unpack
+
+
+def _check_unpacked(size: int, num_packed: int, limits: BodyLimits) -> None:
+    if size > limits.size:
+        raise _too_large(limits.size)
+    if size > max(_UNSUSPICIOUS, limits.ratio * num_packed):
+        raise ServingError(
+            Status.TOO_LARGE,
+            f"the body of the request is more than {limits.ratio} times as large as its compressed form; send it with "
+            "less compression, or without",
+        )
+
+
+class BodyEnd:
+    """The ASGI function for the next message, which notes whether the body has arrived completely.
+
+    Attributes:
+        has_ended: whether the last message of the body has arrived, or the client has left.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.has_ended = False
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        """Return the next message."""
+        message = await self._receive()
+        self.has_ended = self.has_ended or not message.get("more_body", False)
+        return message
+
+
+async def discard_rest(receive: Receive) -> None:
+    """Read and forget the rest of a body for a short time, so that a client that still sends it reads its answer."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER):
+            message = await receive()
+            while message["type"] == "http.request" and message.get("more_body", False):
+                message = await receive()

@@ -7,17 +7,22 @@ import hmac
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from interposer._version import __version__
+from interposer.core.types import Array
+from interposer.serving.admission import Admission
+from interposer.serving.bodies import BodyLimits
 from interposer.serving.metrics import Metrics
 from interposer.serving.options import ServeOptions
 from interposer.serving.protocol.errors import ServingError, Status, as_serving_error
 from interposer.serving.protocol.http_messages import Regions, no_shared_memory
 from interposer.serving.protocol.messages import InferRequest, InferResponse, OutputTensor
+from interposer.serving.protocol.reading import Reading
 from interposer.serving.repository import Repository
 from interposer.serving.served import ServedModel
 from interposer.serving.shared_memory import SharedMemory
@@ -27,6 +32,11 @@ from interposer.serving.tracing import request_span
 __all__ = ["Call", "Core"]
 
 _log: Final = logging.getLogger("interposer.serving")
+Result = TypeVar("Result")
+_LARGE: Final = 1 << 18
+"""Bytes of outputs from which on they are sorted or copied in another thread."""
+_PARSERS: Final = 2
+"""Threads that read large requests. They hold the interpreter's lock in turns, so that more would not be faster."""
 _requests: Final = logging.getLogger("interposer.serving.requests")
 
 
@@ -45,13 +55,44 @@ class Core:
         self.is_stopping = self.is_draining = False
         self.started = time.time()
         self._calls: set[Call] = set()
+        self.admission = Admission(self.options)
+        self._parser = ThreadPoolExecutor(_PARSERS, "interposer-parser")
         self._memory = SharedMemory(limit=self.options.max_body) if self.options.shared_memory else None
 
     def end(self) -> None:
         """Close the models, and forget the regions of shared memory; called when the server has stopped."""
         self.repository.close()
+        self._parser.shutdown(wait=False, cancel_futures=True)
         if self._memory is not None:
             self._memory.unregister()
+
+    @property
+    def body_limits(self) -> BodyLimits:
+        """The limits of the body of an inference request."""
+        return BodyLimits(self.options.max_body, self.options.max_ratio, self.options.timeout)
+
+    async def in_parser(self, reading: Reading, function: Callable[..., Result], *args: Any) -> Result:
+        """Return the result of a function that reads a large request, which is called in a thread for such requests.
+
+        Raises:
+            ServingError: the request is late, or the function raises it.
+        """
+        job = asyncio.get_running_loop().run_in_executor(self._parser, function, *args)
+        await asyncio.wait([job], timeout=max(0.0, reading.deadline - time.monotonic()))
+        if not job.done():
+            job.cancel()
+            raise ServingError(Status.LATE, "the deadline of the request passed while it was read")
+        return job.result()
+
+    def check_model(self, name: str, version: str) -> None:
+        """Raise `ServingError` if no request for this model can be accepted, before its body is read."""
+        if self.is_draining:
+            raise ServingError(Status.UNAVAILABLE, "the server is stopping", retry_after=1)
+        self.repository.find(name, version)
+
+    def refused(self, protocol: str, error: ServingError) -> None:
+        """Count a request that was refused before it got a slot of a model."""
+        self.metrics.refused(protocol, error.status)
 
     @property
     def regions(self) -> Regions | None:
@@ -161,24 +202,28 @@ class Core:
         return {"name": "interposer", "version": __version__, "extensions": extensions}
 
     @contextmanager
-    def call(self, model: str, version: str, protocol: str, seconds: float | None = None) -> Iterator[Call]:
-        """Accept a request, and count it at the end of a ``with`` block.
+    def call(
+        self, model: str, version: str, protocol: str, seconds: float | None = None, arrived: float | None = None
+    ) -> Iterator[Call]:
+        """Accept a request that has arrived completely, and count it at the end of a ``with`` block.
 
         Args:
             model: the name of the model.
             version: the version, or an empty text for the server's choice.
             protocol: "http" or "grpc".
             seconds: the time until the client's own deadline; None if there is none.
+            arrived: when the request began to arrive, as `time.monotonic` says; None means now.
 
         Raises:
             ServingError: there is no such model, the server is stopping, or too many requests wait already. Every
                 exception in the block is turned into a `ServingError`, except the cancellation of the task.
         """
-        call = Call(self, protocol, self.options.timeout if seconds is None else min(seconds, self.options.timeout))
+        seconds = self.options.timeout if seconds is None else min(seconds, self.options.timeout)
+        call = Call(self, protocol, seconds, arrived)
         try:
             served = self._admitted(model, version)
         except ServingError as refusal:
-            self.metrics.refused(protocol, refusal.status)
+            self.refused(protocol, refusal)
             raise
         call.served = served
         served.statistics.in_flight += 1
@@ -241,9 +286,9 @@ class Core:
 class Call:
     """One request from its arrival to its end."""
 
-    def __init__(self, core: Core, protocol: str, seconds: float) -> None:
+    def __init__(self, core: Core, protocol: str, seconds: float, arrived: float | None = None) -> None:
         self.core, self.protocol = core, protocol
-        self.arrived = time.monotonic()
+        self.arrived = time.monotonic() if arrived is None else arrived
         self.seconds = seconds
         self.served: ServedModel
         self.timing = Timing()
@@ -252,13 +297,18 @@ class Call:
         self._task: asyncio.Task[Any] | None = None
 
     @property
+    def deadline(self) -> float:
+        """The time of `time.monotonic` at which the request is late."""
+        return self.arrived + self.seconds
+
+    @property
     def remaining(self) -> float:
         """Seconds until the deadline of the request.
 
         Raises:
             ServingError: the deadline has passed.
         """
-        seconds_left = self.arrived + self.seconds - time.monotonic()
+        seconds_left = self.deadline - time.monotonic()
         if seconds_left <= 0:
             raise ServingError(Status.LATE, f"the request took longer than {self.seconds:g} seconds")
         return seconds_left
@@ -290,8 +340,18 @@ class Call:
         finally:
             self._task = None
         parameters = self._explained() if request.parameters.get("explain") is True else {}
-        outputs = tuple(self.core.shared(output) for output in served.results(request, arrays))
+        outputs = await self._outputs(request, arrays)
         return InferResponse(served.name, served.version, outputs, request.id, parameters)
+
+    async def _outputs(self, request: InferRequest, arrays: list[Array]) -> tuple[OutputTensor, ...]:
+        """Return the outputs of the response; those that are sorted or copied and large are made in another thread."""
+        is_special = any(output.classes or output.region for output in request.outputs)
+        if is_special and sum(array.nbytes for array in arrays) > _LARGE:
+            return await asyncio.to_thread(self._made_outputs, request, arrays)
+        return self._made_outputs(request, arrays)
+
+    def _made_outputs(self, request: InferRequest, arrays: list[Array]) -> tuple[OutputTensor, ...]:
+        return tuple(self.core.shared(output) for output in self.served.results(request, arrays))
 
     def _explained(self) -> dict[str, Any]:
         layers = self.served.layers_by_backend()

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from interposer.core.errors import ConfigError, MissingDependencyError
+from interposer.serving.admission import Holding
 from interposer.serving.core import Core
 from interposer.serving.grpc_health import Health
+from interposer.serving.grpc_reading import Readers
 from interposer.serving.listen import Listen, host_and_port
-from interposer.serving.protocol.errors import ServingError, as_serving_error
+from interposer.serving.protocol.errors import ServingError, Status, as_serving_error
 from interposer.serving.protocol.extensions import ABSENT_METHODS, EMPTY_METHODS
 from interposer.serving.protocol.grpc_messages import (
     HEALTH,
     INFERENCE,
     Message,
+    checked,
     infer_response,
     message,
     methods,
     parameters_of,
-    parsed,
     read_infer_request,
 )
+from interposer.serving.protocol.reading import Reading
 
 __all__ = ["start_grpc"]
 
@@ -31,6 +35,8 @@ _OVERHEAD: Final = 1 << 16
 """Bytes of a message beside its tensors."""
 _MAX_MESSAGE: Final = (1 << 31) - 1
 """The largest message that gRPC can be configured for."""
+_STREAMS: Final = 256
+"""Calls of one connection that run at the same time."""
 _LARGE: Final = 1 << 18
 """Bytes of a message with typed contents from which on it is read in another thread."""
 
@@ -50,7 +56,7 @@ async def start_grpc(core: Core, listen: Listen) -> Any:
     limit = min(core.options.max_body + _OVERHEAD, _MAX_MESSAGE)
     options = [
         ("grpc.max_receive_message_length", limit), ("grpc.max_send_message_length", -1),
-        ("grpc.so_reuseport", int(listen.is_shared)),
+        ("grpc.so_reuseport", int(listen.is_shared)), ("grpc.max_concurrent_streams", _STREAMS),
     ]  # fmt: skip
     server = grpc.aio.server(options=options)
     services = {INFERENCE: _handlers(grpc, core), HEALTH: Health(grpc, core).handlers()}
@@ -90,8 +96,8 @@ def _handlers(grpc: Any, core: Core) -> dict[str, Any]:
         if name == "ModelStreamInfer":
             handler = grpc.stream_stream_rpc_method_handler(service.stream, response_serializer=serialize)
         else:
-            answering = service.answering(name, request)
-            handler = grpc.unary_unary_rpc_method_handler(answering, response_serializer=serialize)
+            answering = service.answering(name, request)  # reads its one message itself, when there is room for it
+            handler = grpc.stream_unary_rpc_method_handler(answering, response_serializer=serialize)
         handlers[name] = handler
     return handlers
 
@@ -115,14 +121,17 @@ class _Service:
 
     def __init__(self, grpc: Any, core: Core) -> None:
         self._grpc, self.core = grpc, core
+        self._readers = Readers(core.options)
 
-    def answering(self, name: str, kind: Message) -> Callable[[bytes, Any], Awaitable[Message]]:
+    def answering(self, name: str, kind: Message) -> Callable[[Any, Any], Awaitable[Message]]:
         """Return the handler of the method `name`, whose errors become status codes; requests have the class `kind`."""
         method = getattr(self, f"on_{name}")
 
-        async def handler(request: bytes, context: Any) -> Message:
+        async def handler(requests: Any, context: Any) -> Message:
             try:
-                return await method(parsed(kind, request), context)
+                with self.core.admission.holding(_client_of(context)) as holding:
+                    request = await self._request(kind, context, holding)
+                    return await method(request, context)
             except asyncio.CancelledError:
                 raise
             except Exception as caught:
@@ -131,6 +140,26 @@ class _Service:
             return await context.abort(getattr(self._grpc.StatusCode, error.status.grpc), str(error), metadata)
 
         return handler
+
+    async def _request(self, kind: Message, context: Any, holding: Holding) -> Message:
+        """Receive and return the request of a call, which has the class `kind`."""
+        arrived = time.monotonic()
+        data = await self._readers.read(context, context.time_remaining())
+        holding.finish()
+        if data is self._grpc.aio.EOF:
+            raise ServingError(Status.INVALID, "the call has no message")
+        return await self._parsed(kind, data, arrived, context.time_remaining(), holding)
+
+    async def _parsed(
+        self, kind: Message, data: bytes, arrived: float, seconds: float | None, holding: Holding
+    ) -> Message:
+        """Return a message, whose elements are counted before it is parsed."""
+        options = self.core.options
+        limit = options.timeout if seconds is None else min(seconds, options.timeout)
+        reading = Reading(options.max_values, arrived + limit, holding.take)
+        if len(data) < _LARGE:
+            return checked(kind, data, reading)
+        return await self.core.in_parser(reading, checked, kind, data, reading)
 
     async def on_ServerLive(self, request: Message, context: Any) -> Message:  # noqa: N802 - names of the protocol
         return message("ServerLiveResponse")(live=True)
@@ -200,10 +229,11 @@ class _Service:
         is_raw = bool(request.raw_input_contents)
         name, version = request.model_name, request.model_version
         with core.call(name, version, "grpc", seconds) as call, core.span(call, metadata):
-            if is_raw or request.ByteSize() < _LARGE:
-                infer_request = read_infer_request(request, core.regions)
+            reading = Reading(core.options.max_values, call.deadline)
+            if request.ByteSize() < _LARGE or (is_raw and not any(_has_strings(tensor) for tensor in request.inputs)):
+                infer_request = read_infer_request(request, core.regions, reading)
             else:
-                infer_request = await asyncio.to_thread(read_infer_request, request, core.regions)
+                infer_request = await core.in_parser(reading, read_infer_request, request, core.regions, reading)
             is_typed = any(tensor.HasField("contents") for tensor in request.inputs)
             return infer_response(await call.run(infer_request), not is_typed)
 
@@ -211,17 +241,30 @@ class _Service:
         """Answer the requests of a stream in order; an error is an answer too, and does not end the stream."""
         metadata = _metadata(context)
         async for data in requests:
-            request = message("ModelInferRequest")()
+            kind = message("ModelInferRequest")
+            request = kind()
             try:
-                request = parsed(message("ModelInferRequest"), data)
-                yield message("ModelStreamInferResponse")(
-                    infer_response=await self._infer(request, context.time_remaining(), metadata)
-                )
+                with self.core.admission.holding(_client_of(context)) as holding:
+                    holding.finish()
+                    request = await self._parsed(kind, data, time.monotonic(), context.time_remaining(), holding)
+                    response = await self._infer(request, context.time_remaining(), metadata)
+                yield message("ModelStreamInferResponse")(infer_response=response)
             except ServingError as error:
                 empty_response = message("ModelInferResponse")(
                     model_name=request.model_name, model_version=request.model_version, id=request.id
                 )
                 yield message("ModelStreamInferResponse")(error_message=str(error), infer_response=empty_response)
+
+
+def _has_strings(tensor: Message) -> bool:
+    """Return True if the elements of a tensor are texts, which are read one by one."""
+    return bool(tensor.datatype == "BYTES")
+
+
+def _client_of(context: Any) -> str:
+    """Return the address of the client of a call, without its port."""
+    peer: str = context.peer()
+    return peer.rpartition(":")[0]
 
 
 def _metadata(context: Any) -> dict[str, str]:

@@ -5,19 +5,29 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from interposer.core.errors import MissingDependencyError
-from interposer.serving.bodies import Receive, headers_of, read_body, whole_header
+from interposer.serving.admission import Holding
+from interposer.serving.bodies import (
+    BodyEnd,
+    BodyLimits,
+    Receive,
+    discard_rest,
+    headers_of,
+    read_body,
+    whole_header,
+)
 from interposer.serving.core import Call, Core
 from interposer.serving.encodings import accepted_encoding, compressed
 from interposer.serving.protocol.errors import ServingError, Status, as_serving_error
 from interposer.serving.protocol.extensions import NO_CUDA, NO_LOGS, NO_TRACES
-from interposer.serving.protocol.http_messages import read_infer_request, write_response
-from interposer.serving.protocol.json_text import object_of
+from interposer.serving.protocol.http_messages import read_infer_request, small_object_of, write_response
 from interposer.serving.protocol.messages import InferRequest
+from interposer.serving.protocol.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,13 +37,16 @@ __all__ = ["http_app", "metrics_app"]
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Handler: TypeAlias = Callable[[Any], Awaitable[Any]]
+Result = TypeVar("Result")
 _log: Final = logging.getLogger("interposer.serving")
 _LENGTH: Final = "Inference-Header-Content-Length"
 _LARGE: Final = 1 << 18
 """Bytes of JSON from which on it is read and written in another thread, so that the event loop can go on."""
 _COMPRESSED: Final = 1 << 10
 """Bytes of an answer from which on it is compressed, if the client accepts that."""
-_SMALL_BODY: Final = 1 << 20
+_PIECE: Final = 1 << 18
+"""Bytes of an answer that are sent at once."""
+_SMALL_BODY: Final = 1 << 16
 """The largest body of a request that is no inference."""
 _SECONDS: Final = 10.0
 
@@ -66,6 +79,12 @@ def metrics_app(core: Core) -> Any:
     from starlette.routing import Route  # noqa: PLC0415
 
     return Starlette(routes=[Route("/metrics", _guarded(_Api(core).metrics), methods=["GET"])])
+
+
+def client_of(scope: Scope) -> str:
+    """Return the address of the client of a request; an empty text if it is not known."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
 
 
 def _lifespan(core: Core) -> Any:
@@ -125,42 +144,62 @@ class _Infer:
         self.core = core
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            parts, length = await self._answered(scope, receive)
-        except ServingError as error:
-            await _send_error(send, error)
-            return
-        headers = [(b"content-type", b"application/json" if length is None else b"application/octet-stream")]
-        if length is not None:
-            headers.append((_LENGTH.lower().encode(), str(length).encode()))
-        encoding = accepted_encoding(headers_of(scope).get("accept-encoding", ""))
-        size = sum(map(len, parts))
-        if encoding is not None and size >= _COMPRESSED:
-            headers += [(b"content-encoding", encoding.encode()), (b"vary", b"accept-encoding")]
-            is_large = size >= _LARGE
-            parts = [await asyncio.to_thread(compressed, parts, encoding) if is_large else compressed(parts, encoding)]
-        await _send(send, 200, headers, parts)
+        body_end = BodyEnd(receive)
+        with self.core.admission.holding(client_of(scope)) as holding:
+            try:
+                parts, length = await self._answered(scope, body_end, holding)
+                size = sum(map(len, parts))
+                if size >= _LARGE:
+                    holding.take(size)
+            except ServingError as error:
+                await _send_error(send, error, body_end)
+                return
+            headers = [(b"content-type", b"application/json" if length is None else b"application/octet-stream")]
+            if length is not None:
+                headers.append((_LENGTH.lower().encode(), str(length).encode()))
+            encoding = accepted_encoding(headers_of(scope).get("accept-encoding", ""))
+            if encoding is not None and size >= _COMPRESSED:
+                headers += [(b"content-encoding", encoding.encode()), (b"vary", b"accept-encoding")]
+                parts = [await _in_thread(size, compressed, parts, encoding)]
+            await _send(send, 200, headers, parts)
 
-    async def _answered(self, scope: Scope, receive: Receive) -> tuple[list[bytes], int | None]:
-        core, path = self.core, scope["path_params"]
+    async def _answered(self, scope: Scope, receive: Receive, holding: Holding) -> tuple[list[bytes], int | None]:
+        core, path, arrived = self.core, scope["path_params"], time.monotonic()
+        name, version = path["model"], path.get("version", "")
         headers = headers_of(scope)
-        with core.call(path["model"], path.get("version", ""), "http") as call, core.span(call, headers):
-            body = await read_body(receive, headers, core.options.max_body, call.remaining)
-            request = await self._read(body, whole_header(headers, _LENGTH))
+        try:
+            core.check_model(name, version)
+            length = whole_header(headers, _LENGTH)
+            body = await read_body(receive, headers, core.body_limits, holding)
+        except ServingError as error:
+            core.refused("http", error)
+            raise
+        with core.call(name, version, "http", arrived=arrived) as call, core.span(call, headers):
+            request = await self._read(body, length, Reading(core.options.max_values, call.deadline, holding.take))
             watcher = asyncio.create_task(_watch(receive, call))
             try:
                 response = await call.run(request)
             finally:
                 watcher.cancel()
             binary = request.parameters.get("binary_data_output") is True
-            if sum(output.array.size for output in response.outputs) * 8 < _LARGE:
-                return write_response(response, binary)
-            return await asyncio.to_thread(write_response, response, binary)
+            size = sum(output.array.size for output in response.outputs) * 8
+            return await _in_thread(size, write_response, response, binary)
 
-    async def _read(self, body: bytes, length: int | None) -> InferRequest:
-        if (len(body) if length is None else length) < _LARGE:
-            return read_infer_request(body, length, self.core.regions)
-        return await asyncio.to_thread(read_infer_request, body, length, self.core.regions)
+    async def _read(self, body: bytes | bytearray, length: int | None, reading: Reading) -> InferRequest:
+        size = len(body) if length is None or _may_have_strings(body, length) else length
+        if size < _LARGE:
+            return read_infer_request(body, length, self.core.regions, reading)
+        return await self.core.in_parser(reading, read_infer_request, body, length, self.core.regions, reading)
+
+
+def _may_have_strings(body: bytes | bytearray, length: int) -> bool:
+    """Return True if the binary tensors of a request may be texts, which are read one by one."""
+    return body.find(b"BYTES", 0, length) >= 0 or body.find(b"\\", 0, length) >= 0
+
+
+async def _in_thread(size: int, function: Callable[..., Result], *args: Any) -> Result:
+    """Return the result of a function, which is called in another thread if it has to do with many bytes."""
+    return function(*args) if size < _LARGE else await asyncio.to_thread(function, *args)
 
 
 async def _watch(receive: Receive, call: Call) -> None:
@@ -170,17 +209,28 @@ async def _watch(receive: Receive, call: Call) -> None:
     call.cancel(ServingError(Status.CANCELLED, "the client has left"))
 
 
-async def _send_error(send: Send, error: ServingError) -> None:
-    headers = [(b"content-type", b"application/json")]
+async def _send_error(send: Send, error: ServingError, receive: BodyEnd) -> None:
+    """Send an error. If the body has not arrived completely, the connection ends after the answer."""
+    content = json.dumps({"error": str(error)}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
     headers += [(name.lower().encode(), value.encode()) for name, value in _headers_of(error).items()]
+    if not receive.has_ended:
+        headers.append((b"connection", b"close"))
     with suppress(OSError):  # the client may be gone
-        await _send(send, error.status.http, headers, [json.dumps({"error": str(error)}).encode()])
+        await send({"type": "http.response.start", "status": error.status.http, "headers": headers})
+        await send({"type": "http.response.body", "body": content, "more_body": not receive.has_ended})
+        if not receive.has_ended:
+            await discard_rest(receive)
+            await send({"type": "http.response.body", "body": b""})
 
 
 async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], parts: list[bytes]) -> None:
     headers.append((b"content-length", str(sum(map(len, parts))).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": parts[0] if len(parts) == 1 else b"".join(parts)})
+    body = parts[0] if len(parts) == 1 else b"".join(parts)
+    for begin in range(0, len(body) - _PIECE, _PIECE):  # each is sent when the client has read most of those before
+        await send({"type": "http.response.body", "body": body[begin : begin + _PIECE], "more_body": True})
+    await send({"type": "http.response.body", "body": body[max(0, (len(body) - 1) // _PIECE * _PIECE) :]})
 
 
 class _Api:
@@ -303,8 +353,10 @@ class _Api:
         return HTMLResponse(status_page(self.core, self._has_metrics))
 
     async def _body(self, request: Any) -> dict[str, Any]:
-        data = await read_body(request.receive, headers_of(request.scope), _SMALL_BODY, _SECONDS)
-        return object_of(data) if data.strip() else {}
+        limits = BodyLimits(_SMALL_BODY, self.core.options.max_ratio, _SECONDS)
+        with self.core.admission.holding(client_of(request.scope)) as holding:
+            data = await read_body(request.receive, headers_of(request.scope), limits, holding)
+            return small_object_of(data) if data.strip() else {}
 
     def _check_control(self, request: Any) -> None:
         self.core.check_control(request.headers.get("authorization", ""))

@@ -29,6 +29,7 @@ class Listen:
         key: a file with the private key of the certificate.
         client_ca: a file with the authorities whose clients may connect; None lets all clients connect.
         is_shared: whether several processes listen on the same ports.
+        health_port: a port for answers about health only, from a thread of its own; None without it.
     """
 
     host: str = "127.0.0.1"
@@ -39,6 +40,7 @@ class Listen:
     key: str | None = None
     client_ca: str | None = None
     is_shared: bool = False
+    health_port: int | None = None
 
     def check_tls(self) -> None:
         """Check the files for TLS; raise `ConfigError` if the server cannot use them."""
@@ -51,7 +53,7 @@ class Listen:
         Several processes may share a port, so this has to be checked before the first of them listens.
         """
         unshared = replace(self, is_shared=False)
-        for port in (self.port, self.grpc_port, self.metrics_port):
+        for port in (self.port, self.grpc_port, self.metrics_port, self.health_port):
             if port:
                 unshared.bound(port).close()
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from interposer.core.errors import InvalidArgumentError
 
 __all__ = ["ServeOptions"]
+
+_WHOLE: Final = ("queue", "max_body", "max_sequences", "max_values", "max_ratio", "min_rate", "max_connections")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,14 @@ class ServeOptions:
             allows them without it.
         sequence_idle: seconds after which the state of a sequence without requests is dropped.
         max_sequences: the number of sequences of one model that may have states at the same time.
+        max_memory: the most bytes that all requests of the process hold together: bodies, what is read from them, and
+            answers that are being sent; None means eight times `max_body`.
+        client_share: the part of `max_memory` that the requests of one client may hold, more than 0 and at most 1.
+        max_values: the number of JSON values, strings, or elements of gRPC messages of one request. Long lists of
+            numbers do not count, as they are read without an object for each number.
+        max_ratio: how many times as large as its compressed form a body may be, beyond its first MiB.
+        min_rate: the least bytes per second at which a body must arrive after its first seconds.
+        max_connections: the number of HTTP connections; beyond it, the one that has been idle for longest is closed.
     """
 
     queue: int = 64
@@ -43,9 +54,20 @@ class ServeOptions:
     token: str | None = None
     sequence_idle: float = 60.0
     max_sequences: int = 256
+    max_memory: int | None = None
+    client_share: float = 0.5
+    max_values: int = 1 << 20
+    max_ratio: int = 250
+    min_rate: int = 1024
+    max_connections: int = 1024
+
+    @property
+    def memory(self) -> int:
+        """The most bytes that all requests hold together: `max_memory`, or its default."""
+        return 8 * self.max_body if self.max_memory is None else self.max_memory
 
     def __post_init__(self) -> None:
-        for name in ("queue", "max_body", "max_sequences"):
+        for name in _WHOLE:
             if type(getattr(self, name)) is not int or getattr(self, name) < 1:
                 raise InvalidArgumentError(f"{name} must be a whole number from 1 on, not {getattr(self, name)!r}")
         for name in ("timeout", "drain", "shutdown_delay", "sequence_idle"):
@@ -55,3 +77,15 @@ class ServeOptions:
             raise InvalidArgumentError(f"poll must be None or a number of seconds above 0, not {self.poll!r}")
         if not self.timeout:
             raise InvalidArgumentError("timeout must be more than 0 seconds")
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        if type(self.memory) is not int:
+            raise InvalidArgumentError(f"max_memory must be a whole number of bytes, not {self.max_memory!r}")
+        if type(self.client_share) not in (int, float) or not 0 < self.client_share <= 1:
+            raise InvalidArgumentError(f"client_share must be more than 0 and at most 1, not {self.client_share!r}")
+        if self.memory * self.client_share < self.max_body or self.memory // 2 < self.max_body:
+            raise InvalidArgumentError(
+                f"max_memory must have room for two bodies of max_body, {self.max_body:,} bytes each, and the share of "
+                f"a client for one; {self.memory:,} bytes and a share of {self.client_share:g} do not"
+            )

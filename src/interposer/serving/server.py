@@ -10,12 +10,14 @@ import signal
 import socket
 import ssl
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
 from interposer.core.errors import MissingDependencyError
-from interposer.serving.connections import protocol_class
+from interposer.serving.connections import Connections, allowed_connections, protocol_class
 from interposer.serving.core import Core
+from interposer.serving.health import HealthPort
 from interposer.serving.http import http_app, metrics_app
 from interposer.serving.listen import Listen, host_and_port
 
@@ -24,6 +26,10 @@ __all__ = ["Server", "run_server"]
 _log: Final = logging.getLogger("interposer.serving")
 _POLL: Final = 0.02
 _UPDATE: Final = 1.0
+_LIFELESS: Final = 20.0
+"""Seconds without a turn of the event loop after which the server is not live."""
+_SWITCH: Final = 0.001
+"""Seconds after which a thread that runs Python code has to let the event loop have its turn."""
 _ANSWER: Final = 2.0
 """Seconds in which cancelled requests can still be answered."""
 
@@ -42,6 +48,7 @@ class Server:
         self._signals = 0
         self._is_loaded = self._is_delayed = False
         self._stop = asyncio.Event()
+        self._beat = time.monotonic()
 
     def stop(self, delayed: bool = True) -> None:
         """End in order; called a second time, end at once.
@@ -65,6 +72,7 @@ class Server:
             await self._load_models()
         web = self._web_servers()
         rpc = await self._rpc_server()
+        health = self._health_port()
         tasks = [asyncio.ensure_future(server.serve(sockets=[bound_socket])) for server, bound_socket in web]
         stopping = asyncio.ensure_future(self._stop.wait())
         loading = asyncio.ensure_future(self._loaded())
@@ -76,7 +84,7 @@ class Server:
                 loading.result()
                 self._is_loaded = True
                 if self._ready is not None and not self._stop.is_set():
-                    self._ready(self._addresses(web, rpc))
+                    self._ready(self._addresses(web, rpc, health))
             await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
             await self._delayed()
             self.core.is_draining = True
@@ -87,6 +95,8 @@ class Server:
             updating.cancel()
             polling.cancel()
             await self._closed([server for server, _ in web], tasks, rpc)
+            if health is not None:
+                health[0].close()
 
     async def _loaded(self) -> None:
         if not self.listen.is_shared:
@@ -102,6 +112,7 @@ class Server:
     async def _updated(self) -> None:
         """Update the gauges every second, for the worker that answers at ``/metrics``."""
         while True:
+            self._beat = time.monotonic()
             self.core.metrics.update(self.core.repository.served)
             await asyncio.sleep(_UPDATE)
 
@@ -155,7 +166,7 @@ class Server:
         tls_settings = self._tls()
         config = uvicorn.Config(
             app,
-            http=protocol_class(AutoHTTPProtocol),
+            http=protocol_class(AutoHTTPProtocol, Connections(allowed_connections(self.core.options.max_connections))),
             ws="none",
             log_config=None,
             access_log=False,
@@ -185,13 +196,28 @@ class Server:
 
         return await start_grpc(self.core, self.listen)
 
-    def _addresses(self, web: list[tuple[Any, Any]], rpc: Any) -> dict[str, str]:
+    def _health_port(self) -> tuple[HealthPort, str] | None:
+        """Open the port for answers about health; return it and its address."""
+        if self.listen.health_port is None:
+            return None
+        bound_socket = self.listen.bound(self.listen.health_port)
+        address = f"http://{host_and_port(*bound_socket.getsockname()[:2])}"
+        self._beat = time.monotonic()
+        return HealthPort(bound_socket, self._is_live, lambda: self.core.is_ready), address
+
+    def _is_live(self) -> bool:
+        """Return True if the event loop has had its turn lately; called in another thread."""
+        return time.monotonic() - self._beat < _LIFELESS
+
+    def _addresses(self, web: list[tuple[Any, Any]], rpc: Any, health: tuple[HealthPort, str] | None) -> dict[str, str]:
         scheme = "http" if self.listen.certificate is None else "https"
         names = ["http", "metrics"]
         addresses = {
             name: f"{scheme}://{host_and_port(*server.address[:2])}"
             for name, (server, _) in zip(names, web, strict=False)
         }
+        if health is not None:
+            addresses["health"] = health[1]
         return addresses if rpc is None else addresses | {"grpc": host_and_port(self.listen.host, rpc.port)}
 
 
@@ -216,6 +242,7 @@ def run_server(create: Any, *, stops_with_stdin: bool = False) -> None:
             loop.add_reader(sys.stdin, _ended, loop, server)
         await server.run()
 
+    sys.setswitchinterval(_SWITCH)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(main())
 

@@ -64,7 +64,8 @@ class Workers:
 
     Args:
         count: the number of workers.
-        command: returns the command of a worker, from the ports for HTTP, gRPC and metrics; None for ports not used.
+        command: returns the command of a worker, from the ports for HTTP, gRPC, metrics and health; None for ports
+            not used.
         listen: the addresses. A port of 0 is chosen by the system, the same for all workers.
         drain: seconds that workers have to end, any delay before they begin to end included.
     """
@@ -113,7 +114,7 @@ class Workers:
     def _reserved(self, stack: contextlib.ExitStack) -> list[int | None]:
         """Bind all ports without listening, so that they stay those of the workers."""
         ports: list[int | None] = []
-        for port in (self._listen.port, self._listen.grpc_port, self._listen.metrics_port):
+        for port in (self._listen.port, self._listen.grpc_port, self._listen.metrics_port, self._listen.health_port):
             if port is None:
                 ports.append(None)
             else:

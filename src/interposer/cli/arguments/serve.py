@@ -42,18 +42,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grpc-port", type=_port, metavar="P", help="the port for gRPC (default: 8081)")
     parser.add_argument("--no-grpc", action="store_true", help="do not offer gRPC")
     parser.add_argument("--metrics-port", type=_port, metavar="P", help="a port of its own for /metrics")
+    parser.add_argument("--health-port", type=_port, metavar="P", help="a port of its own for answers about health")
     parser.add_argument("--batch", type=positive, default=1, metavar="N", help="run up to N requests together")
     parser.add_argument(
         "--batch-delay", type=_seconds, default=0.002, metavar="T", help="how long to wait for them (default: 2ms)"
     )
     parser.add_argument("--threads", type=threads, metavar="N", help="how many threads runs may use in total")
     parser.add_argument("--workers", type=positive, default=1, metavar="N", help="processes that answer (default: 1)")
-    parser.add_argument(
-        "--queue", type=positive, default=64, metavar="N", help="requests of a model that may wait (64)"
-    )
-    parser.add_argument("--max-body", type=_bytes, default=64 << 20, metavar="N", help="largest request (64MiB)")
-    parser.add_argument("--timeout", type=_seconds, default=30.0, metavar="T", help="longest request (default: 30s)")
-    parser.add_argument("--drain", type=_seconds, default=30.0, metavar="T", help="time to end at SIGTERM (30s)")
+    _add_limits(parser)
     _add_life_arguments(parser)
     parser.add_argument(
         "--control", choices=("none", "explicit"), default="none", help="whether clients may load and unload models"
@@ -79,6 +75,22 @@ def _add_life_arguments(parser: argparse.ArgumentParser) -> None:
         "--strict-readiness", action="store_true", help="be ready only if all models can run (default: one of them)"
     )
     parser.add_argument("--poll", type=_seconds, metavar="T", help="look for changed files of models at this interval")
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments about how much requests may need."""
+    parser.add_argument(
+        "--queue", type=positive, default=64, metavar="N", help="requests of a model that may wait (64)"
+    )
+    parser.add_argument("--max-body", type=_bytes, default=64 << 20, metavar="N", help="largest request (64MiB)")
+    parser.add_argument(
+        "--max-memory", type=_bytes, metavar="N", help="bytes that all requests hold together (8 times --max-body)"
+    )
+    parser.add_argument(
+        "--max-connections", type=positive, default=1024, metavar="N", help="HTTP connections that may be open (1024)"
+    )
+    parser.add_argument("--timeout", type=_seconds, default=30.0, metavar="T", help="longest request (default: 30s)")
+    parser.add_argument("--drain", type=_seconds, default=30.0, metavar="T", help="time to end at SIGTERM (30s)")
 
 
 def _port(text: str) -> int:

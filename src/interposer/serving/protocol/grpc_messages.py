@@ -22,17 +22,19 @@ from interposer.serving.protocol.http_messages import (
     shared_tensor,
 )
 from interposer.serving.protocol.messages import InferRequest, InferResponse, InputTensor, OutputTensor, Parameters
+from interposer.serving.protocol.reading import UNLIMITED, Reading
 from interposer.serving.protocol.tensors import checked_shape, from_bytes, from_contents, to_bytes
+from interposer.serving.protocol.wire import check_wire
 
 __all__ = [
     "HEALTH",
     "INFERENCE",
     "Message",
+    "checked",
     "infer_response",
     "message",
     "methods",
     "parameters_of",
-    "parsed",
     "read_infer_request",
 ]
 
@@ -81,10 +83,15 @@ def methods(service: str = INFERENCE) -> dict[str, tuple[Message, Message]]:
     }
 
 
-def parsed(kind: Message, data: bytes) -> Message:
-    """Return the message of the class `kind` in these bytes; raise `ServingError` if they are damaged."""
+def checked(kind: Message, data: bytes, reading: Reading) -> Message:
+    """Return the message of the class `kind` in these bytes.
+
+    Raises:
+        ServingError: the bytes are damaged, or have more elements than `reading` allows.
+    """
     from google.protobuf.message import DecodeError  # noqa: PLC0415 - an optional dependency
 
+    check_wire(data, kind, reading)
     try:
         return kind.FromString(data)
     except DecodeError as error:
@@ -97,8 +104,13 @@ def parameters_of(fields: Mapping[str, Message]) -> Parameters:
     return {name: getattr(fields[name], field) for name, field in field_of_name.items() if field is not None}
 
 
-def read_infer_request(request: Message, regions: Regions | None = None) -> InferRequest:
+def read_infer_request(request: Message, regions: Regions | None = None, reading: Reading = UNLIMITED) -> InferRequest:
     """Return the request in a ``ModelInferRequest``.
+
+    Args:
+        request: the message.
+        regions: the regions of shared memory that inputs may be in; None if there are none.
+        reading: limits of the request.
 
     Raises:
         ServingError: the inputs have elements in two forms or in none, or do not fit their shapes.
@@ -115,29 +127,29 @@ def read_infer_request(request: Message, regions: Regions | None = None) -> Infe
         count = len(request.raw_input_contents)
         raise ServingError(Status.INVALID, f"raw_input_contents has {count} elements for {len(in_message)} inputs")
     return InferRequest(
-        inputs=tuple(_input(tensor, raw if is_raw else None, regions) for tensor in tensors),
+        inputs=tuple(_input(tensor, raw if is_raw else None, regions, reading) for tensor in tensors),
         outputs=tuple(requested_output(tensor.name, parameters_of(tensor.parameters)) for tensor in request.outputs),
         id=request.id,
         parameters=parameters_of(request.parameters),
     )
 
 
-def _input(tensor: Message, raw: Iterable[bytes] | None, regions: Regions | None) -> InputTensor:
+def _input(tensor: Message, raw: Iterable[bytes] | None, regions: Regions | None, reading: Reading) -> InputTensor:
     name, datatype = tensor.name, tensor.datatype
     data_type(datatype)
     shape = checked_shape(name, list(tensor.shape))
     parameters = parameters_of(tensor.parameters)
     if "shared_memory_region" in parameters:
-        return InputTensor(name, datatype, shared_tensor(name, datatype, shape, parameters, regions))
+        return InputTensor(name, datatype, shared_tensor(name, datatype, shape, parameters, regions, reading))
     if raw is None:
         if len(tensor.contents.ListFields()) > 1:
             raise ServingError(Status.INVALID, f"input {name!r} has contents of several types")
         field = _CONTENTS.get(datatype)
         values = () if field is None else getattr(tensor.contents, field)
-        return InputTensor(name, datatype, from_contents(name, datatype, shape, values))
+        return InputTensor(name, datatype, from_contents(name, datatype, shape, values, reading))
     if tensor.HasField("contents"):
         raise ServingError(Status.INVALID, f"input {name!r} has contents, but the request has raw_input_contents")
-    return InputTensor(name, datatype, from_bytes(name, datatype, shape, memoryview(next(iter(raw)))))
+    return InputTensor(name, datatype, from_bytes(name, datatype, shape, memoryview(next(iter(raw))), reading))
 
 
 def infer_response(response: InferResponse, is_raw: bool) -> Message:

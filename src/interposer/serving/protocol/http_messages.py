@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from interposer.core.types import Array
 from interposer.serving.protocol.datatypes import data_type
 from interposer.serving.protocol.errors import ServingError, Status
-from interposer.serving.protocol.json_text import json_bytes, object_of, quick_object_of
+from interposer.serving.protocol.json_text import json_bytes, long_array, object_of, quick_object_of
+from interposer.serving.protocol.long_lists import LongList
 from interposer.serving.protocol.messages import (
     InferRequest,
     InferResponse,
@@ -18,6 +20,8 @@ from interposer.serving.protocol.messages import (
     Parameters,
     RequestedOutput,
 )
+from interposer.serving.protocol.outline import DEEPEST, outline
+from interposer.serving.protocol.reading import UNLIMITED, Reading
 from interposer.serving.protocol.tensors import check_size, checked_shape, from_bytes, from_json, to_bytes, to_json
 
 __all__ = [
@@ -29,12 +33,21 @@ __all__ = [
     "read_infer_request",
     "requested_output",
     "shared_tensor",
+    "small_object_of",
     "write_response",
 ]
 
 MOST_TENSORS: Final = 4096
 """The largest number of inputs, or of outputs, in one request."""
 _MOST_CLASSES: Final = 1 << 20
+_LONGEST_TEXT: Final = 4096
+"""Characters of a name or an id."""
+_SMALL: Final = 1 << 16
+"""Bytes of JSON text below which its objects need little memory, however many there are."""
+_MOST_AT_ONCE: Final = 1 << 16
+"""Elements of an output from which on it is written in pieces."""
+_CONTAINER, _VALUE = 256, 64
+"""Bytes that a list or an object needs, and any other value."""
 
 
 class Regions(Protocol):
@@ -44,18 +57,24 @@ class Regions(Protocol):
         """Return a copy of bytes of a region; raise `ServingError` if the region does not have them."""
 
 
-def read_infer_request(body: bytes, header_length: int | None = None, regions: Regions | None = None) -> InferRequest:
+def read_infer_request(
+    body: bytes | bytearray,
+    header_length: int | None = None,
+    regions: Regions | None = None,
+    reading: Reading = UNLIMITED,
+) -> InferRequest:
     """Return the request in the body of an HTTP request.
 
     Args:
         body: the JSON object, followed by the bytes of binary tensors.
         header_length: the number of bytes of the JSON object; None if the body has nothing else.
         regions: the regions of shared memory that inputs may be in; None if there are none.
+        reading: limits of the request.
 
     Fields that the protocol does not have are ignored, because some clients send the name of the model, for example.
 
     Raises:
-        ServingError: the body is not a request. The message says which part of it is wrong.
+        ServingError: the body is not a request, or exceeds a limit. The message says which part of it is wrong.
     """
     if header_length is not None and not 0 <= header_length <= len(body):
         raise ServingError(
@@ -63,17 +82,56 @@ def read_infer_request(body: bytes, header_length: int | None = None, regions: R
         )
     json_text = body if header_length is None else body[:header_length]
     binary_data = memoryview(body)[len(json_text) :]
-    header = quick_object_of(json_text)
-    if header is not None:
+    text, long_lists = _without_long_lists(json_text, reading)
+    header = quick_object_of(text)
+    if header is None:
+        header = object_of(text)
+    elif len(text) < _SMALL:
         with suppress(ServingError):  # a request that is refused is read again, for a message with all of its digits
-            return _request_of(header, binary_data, regions)
-    return _request_of(object_of(json_text), binary_data, regions)
+            return _request_of(header, binary_data, regions, reading, long_lists)
+        header = object_of(text)
+    return _request_of(header, binary_data, regions, reading, long_lists)
 
 
-def _request_of(header: Mapping[str, Any], tail: memoryview, regions: Regions | None) -> InferRequest:
+def _without_long_lists(text: bytes | bytearray, reading: Reading) -> tuple[bytes | bytearray, Mapping[str, LongList]]:
+    """Return JSON text in which long lists of numbers are replaced, and the lists by the keys that replace them.
+
+    A list is replaced by an object with one key, which no client can know. The text that is returned has room for as
+    many objects as it may create.
+    """
+    if len(text) < _SMALL and text.count(b"[") + text.count(b"{") <= DEEPEST:
+        return text, {}
+    found = outline(text, reading)
+    reading.take(found.containers * _CONTAINER + found.values * _VALUE)
+    nonce = os.urandom(16).hex()
+    parts: list[bytes | bytearray] = []
+    long_lists: dict[str, LongList] = {}
+    end = 0
+    for begin_of_list, end_of_list in found.long_lists:
+        key = f"{nonce}{len(long_lists)}"
+        long_lists[key] = LongList(text, begin_of_list, end_of_list, reading)
+        parts += [text[end:begin_of_list], f'{{"{key}":0}}'.encode()]
+        end = end_of_list
+    return (b"".join([*parts, text[end:]]) if long_lists else text), long_lists
+
+
+def small_object_of(text: bytes | bytearray) -> dict[str, Any]:
+    """Return the JSON object in a short text; raise `ServingError` if it is not one, or is nested too deep."""
+    outline(text, UNLIMITED)
+    return object_of(text)
+
+
+def _request_of(
+    header: Mapping[str, Any],
+    tail: memoryview,
+    regions: Regions | None,
+    reading: Reading,
+    long_lists: Mapping[str, LongList],
+) -> InferRequest:
     input_objects = _objects("inputs", header.get("inputs", []))
     binary_tensors = _BinaryTensors(tail)
-    inputs = tuple(_input(tensor, binary_tensors, regions) for tensor in input_objects)
+    source = _Source(binary_tensors, regions, reading, long_lists)
+    inputs = tuple(_input(tensor, source) for tensor in input_objects)
     binary_tensors.check_end()
     parameters = checked_parameters("the request", header.get("parameters"))
     if not isinstance(parameters.get("binary_data_output", False), bool):
@@ -108,6 +166,21 @@ class _BinaryTensors:
             raise ServingError(Status.INVALID, f"the body has {bytes_left} bytes after its last input")
 
 
+class _Source(NamedTuple):
+    """What the inputs of one request are read from."""
+
+    binary_tensors: _BinaryTensors
+    regions: Regions | None
+    reading: Reading
+    long_lists: Mapping[str, LongList]
+
+    def data(self, data: Any) -> Any:
+        """Return the `LongList` that an object stands for, or `data` if it is no such object."""
+        if type(data) is not dict or len(data) != 1:
+            return data
+        return self.long_lists.get(next(iter(data)), data)
+
+
 def _objects(field: str, objects: Any) -> Sequence[Mapping[str, Any]]:
     if not isinstance(objects, list) or not all(isinstance(tensor, dict) for tensor in objects):
         raise ServingError(Status.INVALID, f"{field!r} is not a list of objects")
@@ -127,6 +200,10 @@ def check_names(field: str, names: Sequence[str]) -> None:
 def _text(field: str, text: Any) -> str:
     if not isinstance(text, str):
         raise ServingError(Status.INVALID, f"{field!r} is not a string")
+    if len(text) > _LONGEST_TEXT:
+        raise ServingError(
+            Status.INVALID, f"{field!r} has {len(text)} characters; at most {_LONGEST_TEXT} are possible"
+        )
     return text
 
 
@@ -143,7 +220,7 @@ def checked_parameters(owner: str, parameters: Any) -> Parameters:
     return parameters
 
 
-def _input(tensor: Mapping[str, Any], binary_tensors: _BinaryTensors, regions: Regions | None) -> InputTensor:
+def _input(tensor: Mapping[str, Any], source: _Source) -> InputTensor:
     name = tensor["name"]
     datatype = tensor.get("datatype")
     data_type(datatype)
@@ -157,35 +234,37 @@ def _input(tensor: Mapping[str, Any], binary_tensors: _BinaryTensors, regions: R
         raise ServingError(
             Status.INVALID, f"input {name!r} needs exactly one of data, binary_data_size and shared_memory_region"
         )
-    return InputTensor(name, str(datatype), _array(tensor, str(datatype), shape, parameters, binary_tensors, regions))
+    return InputTensor(name, str(datatype), _array(tensor, str(datatype), shape, parameters, source))
 
 
 def _array(
-    tensor: Mapping[str, Any],
-    datatype: str,
-    shape: tuple[int, ...],
-    parameters: Parameters,
-    binary_tensors: _BinaryTensors,
-    regions: Regions | None,
+    tensor: Mapping[str, Any], datatype: str, shape: tuple[int, ...], parameters: Parameters, source: _Source
 ) -> Array:
     name = tensor["name"]
     if "data" in tensor:
-        return from_json(name, datatype, shape, tensor["data"])
+        return from_json(name, datatype, shape, source.data(tensor["data"]))
     if "binary_data_size" in parameters:
         size = _whole(f"binary_data_size of input {name!r}", parameters["binary_data_size"])
-        return from_bytes(name, datatype, shape, binary_tensors.take(name, size))
-    return shared_tensor(name, datatype, shape, parameters, regions)
+        data = source.binary_tensors.take(name, size)
+        return from_bytes(name, datatype, shape, data, source.reading)
+    return shared_tensor(name, datatype, shape, parameters, source.regions, source.reading)
 
 
 def shared_tensor(
-    name: str, datatype: str, shape: tuple[int, ...], parameters: Parameters, regions: Regions | None
+    name: str,
+    datatype: str,
+    shape: tuple[int, ...],
+    parameters: Parameters,
+    regions: Regions | None,
+    reading: Reading = UNLIMITED,
 ) -> Array:
     """Return the tensor in the region of its parameters; raise `ServingError` before a copy if its size is wrong."""
     if regions is None:
         raise no_shared_memory()
     region = region_of(name, parameters)
     check_size(name, datatype, shape, region[2])
-    return from_bytes(name, datatype, shape, regions.read(*region))
+    reading.take(region[2])
+    return from_bytes(name, datatype, shape, regions.read(*region), reading)
 
 
 def no_shared_memory() -> ServingError:
@@ -230,17 +309,20 @@ def write_response(response: InferResponse, is_binary: bool) -> tuple[list[bytes
         ServingError: JSON cannot express an output.
     """
     binary_parts: list[bytes] = []
-    outputs = [_written(output, is_binary, binary_parts) for output in response.outputs]
+    long_arrays: list[Array] = []
+    outputs = [_written(output, is_binary, binary_parts, long_arrays) for output in response.outputs]
     header: dict[str, Any] = {"model_name": response.model, "model_version": response.version, "outputs": outputs}
     if response.id:
         header["id"] = response.id
     if response.parameters:
         header["parameters"] = response.parameters
-    text = json_bytes(header)
+    text = json_bytes(header, long_arrays)
     return [text, *binary_parts], len(text) if binary_parts else None
 
 
-def _written(output: OutputTensor, is_binary: bool, binary_parts: list[bytes]) -> dict[str, Any]:
+def _written(
+    output: OutputTensor, is_binary: bool, binary_parts: list[bytes], long_arrays: list[Array]
+) -> dict[str, Any]:
     tensor = {"name": output.name, "datatype": output.datatype, "shape": list(output.array.shape)}
     requested_output = output.requested
     if output.is_shared and requested_output is not None and requested_output.region is not None:
@@ -251,4 +333,8 @@ def _written(output: OutputTensor, is_binary: bool, binary_parts: list[bytes]) -
         data = to_bytes(output.array)
         binary_parts.append(data)
         return tensor | {"parameters": {"binary_data_size": len(data)}}
-    return tensor | {"data": to_json(output.name, output.datatype, output.array)}
+    elements = to_json(output.name, output.datatype, output.array)
+    if isinstance(elements, list) or len(elements) < _MOST_AT_ONCE:
+        return tensor | {"data": elements}
+    long_arrays.append(elements)
+    return tensor | {"data": long_array(len(long_arrays) - 1)}

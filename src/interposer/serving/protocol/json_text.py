@@ -8,10 +8,13 @@ and refused without, as Python limits its recursion.
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
+from interposer.core.types import Array
 from interposer.serving.protocol.errors import ServingError, Status
 
 try:
@@ -19,16 +22,39 @@ try:
 except ImportError:
     orjson = None
 
-__all__ = ["json_bytes", "object_of", "quick_object_of"]
+__all__ = ["json_bytes", "list_of", "long_array", "object_of", "quick_list_of", "quick_object_of"]
 
+_NONCE: Final = os.urandom(16).hex()
+_PIECE: Final = 1 << 15
+"""Elements of an array that are written at once."""
 _WRITABLE: Final = frozenset("?bBhHiIlLqQfd")
 """The characters of the NumPy types whose arrays orjson writes."""
 
 
-def object_of(data: bytes) -> dict[str, Any]:
+def object_of(data: bytes | bytearray) -> dict[str, Any]:
     """Return the JSON object in these bytes; raise `ServingError` if they are not one."""
+    parsed = _parsed(data)
+    if not isinstance(parsed, dict):
+        raise ServingError(Status.INVALID, "the request is not a JSON object")
+    return parsed
+
+
+def list_of(data: bytes) -> list[Any]:
+    """Return the JSON list in these bytes, a piece of a longer one; raise `ServingError` if they are not one."""
     try:
-        parsed = json.loads(data, parse_constant=_no_constant)
+        parsed = _parsed(data)
+    except ServingError as error:
+        if not isinstance(error.__context__, json.JSONDecodeError):
+            raise
+        problem = "a list has something that is no value, or a comma without one"  # positions in a piece say nothing
+        raise ServingError(Status.INVALID, f"the request is not JSON: {problem}") from None
+    assert isinstance(parsed, list)  # the text begins with a bracket
+    return parsed
+
+
+def _parsed(data: bytes | bytearray) -> Any:
+    try:
+        return json.loads(str(data, "utf-8"), parse_constant=_no_constant)
     except ServingError:
         raise
     except RecursionError:
@@ -36,16 +62,24 @@ def object_of(data: bytes) -> dict[str, Any]:
     except (ValueError, MemoryError) as error:  # JSON errors, wrong UTF-8, integers of thousands of digits
         text = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
         raise ServingError(Status.INVALID, f"the request is not JSON{text}") from None
-    if not isinstance(parsed, dict):
-        raise ServingError(Status.INVALID, "the request is not a JSON object")
-    return parsed
 
 
 def _no_constant(name: str) -> NoReturn:
     raise ServingError(Status.INVALID, f"the request has {name}, which JSON does not have; send it as binary data")
 
 
-def quick_object_of(data: bytes | memoryview) -> dict[str, Any] | None:
+def quick_list_of(data: bytes) -> list[Any] | None:
+    """Return the JSON list in these bytes; None if `list_of` has to read them."""
+    if orjson is None:
+        return None
+    try:
+        parsed = orjson.loads(data)
+    except (ValueError, MemoryError):
+        return None
+    return parsed if isinstance(parsed, list) else None
+
+
+def quick_object_of(data: bytes | bytearray | memoryview) -> dict[str, Any] | None:
     """Return the JSON object in these bytes; None if `object_of` has to read them.
 
     Integers of more than 64 bits are floats in the result.
@@ -59,12 +93,39 @@ def quick_object_of(data: bytes | memoryview) -> dict[str, Any] | None:
     return parsed if isinstance(parsed, dict) else None
 
 
-def json_bytes(data: Any) -> bytes:
+def long_array(index: int) -> str:
+    """Return the text that stands for an array in the arguments of `json_bytes`; no client can know it."""
+    return f"{_NONCE}{index}"
+
+
+def json_bytes(data: Any, long_arrays: Sequence[Array] = ()) -> bytes:
     """Return JSON text without spaces. One-dimensional arrays of finite numbers or truth values become lists.
+
+    Args:
+        data: the object.
+        long_arrays: arrays that are written in pieces, so that other threads have their turns. The object has the text
+            `long_array` of their indices in their places, in the same order.
 
     Raises:
         TypeError: there is an object or an array that JSON does not have.
     """
+    text = _written(data)
+    parts = []
+    for index, array in enumerate(long_arrays):
+        before, _, text = text.partition(b'"%b"' % long_array(index).encode())
+        parts += [before, b"[", *_pieces(array), b"]"]
+    return b"".join([*parts, text]) if parts else text
+
+
+def _pieces(array: Array) -> Iterator[bytes]:
+    """Yield the elements of an array with their commas."""
+    for begin in range(0, len(array), _PIECE):
+        if begin:
+            yield b","
+        yield _written(array[begin : begin + _PIECE])[1:-1]
+
+
+def _written(data: Any) -> bytes:
     if orjson is not None:
         try:
             encoded: bytes = orjson.dumps(data, _list_of, orjson.OPT_SERIALIZE_NUMPY)

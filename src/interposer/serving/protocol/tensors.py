@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import struct
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -18,11 +18,17 @@ from interposer.core.types import MAX_RANK, Array, DataType
 from interposer.core.types import integer_range as range_of
 from interposer.serving.protocol.datatypes import BINARY_ONLY, data_type
 from interposer.serving.protocol.errors import ServingError, Status
+from interposer.serving.protocol.long_lists import LongList
+from interposer.serving.protocol.reading import UNLIMITED, Reading
 
 __all__ = ["check_size", "checked_shape", "from_bytes", "from_contents", "from_json", "to_bytes", "to_json"]
 
 _MAX_ELEMENTS: Final = 1 << 48
 """More elements than any memory holds; NumPy computes the sizes of larger shapes wrongly or refuses them."""
+_STRING: Final = 80
+"""Bytes that a text needs beside its characters."""
+_SOME: Final = 1 << 14
+"""Elements that are read before other threads have their turns."""
 _KINDS: Final[dict[str, set[type]]] = {"i": {int}, "u": {int}, "f": {int, float}, "b": {bool}, "O": {str}}
 _EXPECTED: Final = {"i": "integers", "u": "integers", "f": "numbers", "b": "true and false", "O": "strings"}
 
@@ -48,17 +54,19 @@ def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def from_bytes(name: str, datatype: str, shape: tuple[int, ...], data: memoryview) -> Array:
+def from_bytes(
+    name: str, datatype: str, shape: tuple[int, ...], data: memoryview, reading: Reading = UNLIMITED
+) -> Array:
     """Return the tensor whose elements are in `data`, in row-major order and little-endian.
 
-    The array of a numeric type shares the memory of `data` if that is aligned.
+    The array of a numeric type shares the memory of `data` if that is aligned. `reading` limits the number of strings.
 
     Raises:
         ServingError: the number of bytes does not fit the shape.
     """
     dtype = data_type(datatype)
     if dtype is DataType.STRING:
-        return _strings(name, shape, data)
+        return _strings(name, shape, data, reading)
     check_size(name, datatype, shape, len(data))
     count = math.prod(shape)
     array: Array = np.frombuffer(data, dtype.numpy, count).reshape(shape) if count else np.zeros(shape, dtype.numpy)
@@ -75,13 +83,17 @@ def check_size(name: str, datatype: str, shape: tuple[int, ...], size: int) -> N
         raise _refused(name, f"has {size} bytes; {datatype} with the shape {list(shape)} needs {needed}")
 
 
-def _strings(name: str, shape: tuple[int, ...], data: memoryview) -> Array:
+def _strings(name: str, shape: tuple[int, ...], data: memoryview, reading: Reading) -> Array:
     """Return a tensor of texts, each of which has its length in bytes before it, as 4 bytes."""
     count = math.prod(shape)
     if len(data) < 4 * count:
         raise _refused(name, f"has {len(data)} bytes, too few for the lengths of {count} strings")
+    reading.check_values(count)
+    reading.take(count * _STRING + len(data))
     texts, offset = [], 0
-    for _ in range(count):
+    for index in range(count):
+        if index % _SOME == 0:
+            reading.check_time()
         if offset + 4 > len(data):
             raise _refused(name, f"ends before its {count} strings")
         size = int.from_bytes(data[offset : offset + 4], "little")
@@ -118,18 +130,27 @@ def from_json(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> Ar
     dtype = data_type(datatype)
     if datatype in BINARY_ONLY:
         raise _refused(name, f"is {datatype}, which JSON cannot express; send it as binary data")
+    if isinstance(data, LongList):
+        array_type = np.dtype(object) if dtype is DataType.STRING else dtype.numpy
+        return data.array(name, shape, array_type, lambda elements: _elements(name, datatype, elements))
     if not isinstance(data, list):
         raise _refused(name, "has data that is not a list")
     flat = _flattened(name, shape, data)
     if len(flat) != math.prod(shape):
         raise _refused(name, f"has {len(flat)} elements; the shape {list(shape)} needs {math.prod(shape)}")
+    return _elements(name, datatype, flat).reshape(shape)
+
+
+def _elements(name: str, datatype: str, flat: Sequence[Any]) -> Array:
+    """Return elements as an array with one dimension; raise `ServingError` if they do not fit the data type."""
+    dtype = data_type(datatype)
     numbers = _quick_numbers(dtype, flat)
     if numbers is not None:
-        return numbers.reshape(shape)
+        return numbers
     kind = "f" if dtype.is_float else dtype.numpy.kind
     if not set(map(type, flat)) <= _KINDS[kind]:
         raise _refused(name, f"has elements that are not {_EXPECTED[kind]}, as {datatype} needs")
-    return _filled(name, datatype, flat, shape)
+    return _filled(name, datatype, flat, (len(flat),))
 
 
 def _quick_numbers(dtype: DataType, flat: Sequence[Any]) -> Array | None:
@@ -232,7 +253,9 @@ def _shown(number: int) -> str:
     return str(number) if abs(number) < 1 << 64 else "of more than 64 bits"
 
 
-def from_contents(name: str, datatype: str, shape: tuple[int, ...], values: Iterable[Any]) -> Array:
+def from_contents(
+    name: str, datatype: str, shape: tuple[int, ...], values: Sequence[Any], reading: Reading = UNLIMITED
+) -> Array:
     """Return the tensor whose elements gRPC has sent in typed contents; `values` is the field for the data type.
 
     Raises:
@@ -242,14 +265,23 @@ def from_contents(name: str, datatype: str, shape: tuple[int, ...], values: Iter
     dtype = data_type(datatype)
     if datatype in BINARY_ONLY:
         raise _refused(name, f"is {datatype}, which has no typed contents; send it in raw_input_contents")
-    flat = list(values)
-    if len(flat) != math.prod(shape):
-        raise _refused(name, f"has {len(flat)} elements; the shape {list(shape)} needs {math.prod(shape)}")
+    if len(values) != math.prod(shape):
+        raise _refused(name, f"has {len(values)} elements; the shape {list(shape)} needs {math.prod(shape)}")
+    array = np.empty(len(values), object if dtype is DataType.STRING else dtype.numpy)
+    for begin in range(0, len(values), _SOME):  # in pieces, so that other threads have their turns
+        reading.check_time()
+        some = values[begin : begin + _SOME]
+        array[begin : begin + len(some)] = _of_contents(name, datatype, some)
+    return array.reshape(shape)
+
+
+def _of_contents(name: str, datatype: str, values: Sequence[Any]) -> Array:
+    dtype = data_type(datatype)
     if dtype is DataType.STRING:
-        return _objects([_text(name, text) for text in flat], shape)
+        return _objects([_text(name, text) for text in values], (len(values),))
     if dtype.is_float:
-        return np.array(flat, dtype.numpy).reshape(shape)
-    return _filled(name, datatype, flat, shape)
+        return np.array(values, dtype.numpy)
+    return _filled(name, datatype, values, (len(values),))
 
 
 def to_bytes(array: Array) -> bytes:
