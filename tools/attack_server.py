@@ -1,0 +1,952 @@
+"""Attack a server in many ways, and measure what that costs it and its other clients.
+
+    python tools/attack_server.py [--only NAME,NAME] [--seconds 4] [--python PYTHON] [--markdown]
+
+Each attack has a fresh `interposer serve` in a process of its own, with a small budget of memory. While it runs, one
+client asks for liveness ten times a second and another one sends small valid requests. The table has, for each attack,
+the most memory that the server needed beyond what it had before, the longest answer about liveness, the 99th percentile
+of the valid requests and how many of them were refused, and what the attacker got. The status is 1 if a server has
+ended, needed more memory than its budget and 200 MiB, or was not live within the limit.
+
+`--python` runs the server with another interpreter, for example one that has an older version.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import http.client
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interposer import Network, TensorInfo
+from interposer.writers import tflite
+
+TOKEN = "a-token-of-the-attack-suite"
+MIB = 1 << 20
+INFER = "/v2/models/double/infer"
+
+
+@dataclass
+class Target:
+    """The server that is attacked, and what its attacker gets."""
+
+    port: int
+    grpc_port: int
+    pid: int
+    folder: Path
+    seconds: float
+    budget: int
+    got: Counter[str] = field(default_factory=Counter)
+
+    def connect(self) -> socket.socket:
+        """Return a new connection."""
+        connection = socket.create_connection(("127.0.0.1", self.port), 20)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def note(self, status: object) -> None:
+        """Count something that the attacker got."""
+        self.got[str(status)] += 1
+
+    def post(self, body: bytes, path: str = INFER, **headers: str) -> None:
+        """Send a request, and count the status of its answer."""
+        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            client.request("POST", path, body, {name.replace("_", "-"): text for name, text in headers.items()})
+            response = client.getresponse()
+            response.read()
+            self.note(response.status)
+        except (OSError, http.client.HTTPException) as error:
+            self.note(type(error).__name__)
+        finally:
+            client.close()
+
+    def together(self, count: int, attack: Callable[[int], None]) -> None:
+        """Call a function in several threads at the same time."""
+        threads = [threading.Thread(target=self._guarded, args=(attack, number)) for number in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _guarded(self, attack: Callable[[int], None], number: int) -> None:
+        try:
+            attack(number)
+        except (OSError, http.client.HTTPException) as error:
+            self.note(type(error).__name__)
+
+    def until_end(self) -> Iterator[int]:
+        """Yield numbers until the time of an attack is over."""
+        end, number = time.monotonic() + self.seconds, 0
+        while time.monotonic() < end:
+            yield number
+            number += 1
+
+    def hold(self, connections: list[socket.socket], data: bytes) -> None:
+        """Send a few bytes on all connections now and then, until the time is over; count those that were closed."""
+        for _ in self.until_end():
+            for connection in connections:
+                with contextlib.suppress(OSError):
+                    connection.sendall(data)
+            time.sleep(0.3)
+        for connection in connections:
+            self.note(answered(connection))
+            connection.close()
+
+
+def answered(connection: socket.socket) -> str:
+    """Return the status that a connection has been answered with, ``closed`` or ``open``."""
+    connection.settimeout(0.05)
+    try:
+        data = connection.recv(4096)
+    except TimeoutError:
+        return "open"
+    except OSError:
+        return "closed"
+    return data.split()[1].decode() if data[:5] == b"HTTP/" else "closed"
+
+
+def head(path: str = INFER, **headers: object) -> bytes:
+    """Return the line and the headers of a request."""
+    lines = [f"{name.replace('_', '-')}: {text}" for name, text in headers.items()]
+    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", *lines, "", ""]).encode()
+
+
+def of_rows(rows: int, fields: str = "") -> bytes:
+    """Return the JSON object of a request for the model `double`, whose rows follow it as bytes."""
+    tensor_text = f'{{"name":"x","datatype":"FP32","shape":[{rows},4],"parameters":{{"binary_data_size":{16 * rows}}}}}'
+    return f'{{"inputs":[{tensor_text}]{fields}}}'.encode()
+
+
+def repeated(prefix: bytes, unit: bytes, suffix: bytes, size: int) -> bytes:
+    """Return a body of about `size` bytes that repeats a unit."""
+    return prefix + unit * ((size - len(prefix) - len(suffix)) // len(unit)) + suffix
+
+
+ATTACKS: dict[str, Callable[[Target], None]] = {}
+AUDITED: set[str] = set()
+
+
+def attack(function: Callable[[Target], None]) -> Callable[[Target], None]:
+    """Add an attack to the suite; its name is that of the function, and its docstring says what it does."""
+    ATTACKS[function.__name__.replace("_", "-")] = function
+    return function
+
+
+def audited(function: Callable[[Target], None]) -> Callable[[Target], None]:
+    """Add an attack that a review has found."""
+    AUDITED.add(function.__name__.replace("_", "-"))
+    return attack(function)
+
+
+def json_bomb(unit: bytes, size: int = 63 * MIB, prefix: bytes = b'{"inputs":[', suffix: bytes = b"0]}") -> bytes:
+    """Return compressed JSON text with very many values."""
+    return gzip.compress(repeated(prefix, unit, suffix, size), 9)
+
+
+@attack
+def nothing(target: Target) -> None:
+    """No attack, for comparison."""
+    time.sleep(target.seconds)
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+@audited
+def json_lists(target: Target) -> None:
+    """65 KB of gzip with 20 million empty lists."""
+    target.post(json_bomb(b"[],"), Content_Encoding="gzip")
+
+
+@audited
+def json_lists_8(target: Target) -> None:
+    """The same eight times at once."""
+    body = json_bomb(b"[],")
+    target.together(8, lambda _: target.post(body, Content_Encoding="gzip"))
+
+
+@attack
+def json_objects(target: Target) -> None:
+    """7 million objects with a list each."""
+    target.post(json_bomb(b'{"":[]},'), Content_Encoding="gzip")
+
+
+@attack
+def json_texts(target: Target) -> None:
+    """Millions of short texts that are not ASCII."""
+    target.post(json_bomb(b'"\xc3\xa9\xc3\xa9",'), Content_Encoding="gzip")
+
+
+@attack
+def json_numbers(target: Target) -> None:
+    """16 million numbers as the data of a tensor of another shape."""
+    prefix = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,4],"data":['
+    target.post(json_bomb(b"1.5,", prefix=prefix, suffix=b"0]}]}"), Content_Encoding="gzip")
+
+
+@attack
+def json_numbers_of_the_shape(target: Target) -> None:
+    """16 million numbers for a model that accepts any number of rows, sent plainly."""
+    rows = 3_900_000
+    text = f'{{"inputs":[{{"name":"x","datatype":"FP32","shape":[{rows},4],"data":['
+    target.post(text.encode() + b"1.5," * (4 * rows - 1) + b"1.5]}]}")
+
+
+@attack
+def json_texts_as_a_tensor(target: Target) -> None:
+    """10 million texts as the data of a tensor."""
+    prefix = b'{"inputs":[{"name":"x","datatype":"BYTES","shape":[1],"data":['
+    target.post(json_bomb(b'"ab",', prefix=prefix, suffix=b'""]}]}'), Content_Encoding="gzip")
+
+
+@attack
+def json_nested(target: Target) -> None:
+    """A million nested lists, with closing brackets."""
+    target.post(b'{"inputs":' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}")
+
+
+@attack
+def json_nested_in_small_texts(target: Target) -> None:
+    """Many small requests with a thousand nested lists each."""
+    body = b'{"inputs":' + b"[" * 1000 + b"]" * 1000 + b"}"
+    for _ in target.until_end():
+        target.post(body)
+
+
+@attack
+def json_parameters(target: Target) -> None:
+    """Three million parameters."""
+    body = b'{"inputs":[],"parameters":{' + b",".join(b'"%d":1' % n for n in range(3_000_000)) + b"}}"
+    target.post(body)
+
+
+@attack
+def json_long_name(target: Target) -> None:
+    """A tensor whose name has 30 MB, which is compared with the known names."""
+    target.post(b'{"inputs":[{"name":"' + b"ab" * (15 * MIB) + b'","datatype":"FP32","shape":[1],"data":[1]}]}')
+
+
+@attack
+def json_long_number(target: Target) -> None:
+    """An integer with 20 million digits."""
+    target.post(b'{"inputs":[{"name":"x","datatype":"INT64","shape":[1],"data":[' + b"9" * 20_000_000 + b"]}]}")
+
+
+@attack
+def json_backslashes(target: Target) -> None:
+    """A text of 60 million backslashes."""
+    target.post(b'{"id":"' + b"\\" * (60 * MIB) + b'"}')
+
+
+@attack
+def json_nested_like_the_shape(target: Target) -> None:
+    """Four million rows of one number each, in lists of their own."""
+    prefix = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[4000000,1],"data":['
+    target.post(json_bomb(b"[1],", 16_000_000, prefix, b"[1]]}]}"), Content_Encoding="gzip")
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+
+@audited
+def unfinished_bodies(target: Target) -> None:
+    """20 bodies of 60 MiB of which the last MiB never comes."""
+    connections = [target.connect() for _ in range(20)]
+    for connection in connections:
+        with contextlib.suppress(OSError):
+            connection.sendall(head(Content_Length=60 * MIB))
+            for _ in range(59):
+                connection.sendall(bytes(MIB))
+    target.hold(connections, b"")
+
+
+@attack
+def unfinished_chunks(target: Target) -> None:
+    """20 bodies of unknown length that grow to 60 MiB and never end."""
+    connections = [target.connect() for _ in range(20)]
+    for connection in connections:
+        with contextlib.suppress(OSError):
+            connection.sendall(head(Transfer_Encoding="chunked"))
+            for _ in range(59):
+                connection.sendall(b"100000\r\n" + bytes(MIB) + b"\r\n")
+    target.hold(connections, b"1\r\n \r\n")
+
+
+@audited
+def idle_bodies(target: Target) -> None:
+    """200 requests that announce a body and send none."""
+    connections = [target.connect() for _ in range(200)]
+    for connection in connections:
+        connection.sendall(head(Content_Length=60_000_000))
+    target.hold(connections, b"")
+
+
+@attack
+def dripping_bodies(target: Target) -> None:
+    """200 bodies that arrive byte by byte."""
+    connections = [target.connect() for _ in range(200)]
+    for connection in connections:
+        connection.sendall(head(Content_Length=60_000_000))
+    target.hold(connections, b" ")
+
+
+@attack
+def whole_bodies(target: Target) -> None:
+    """40 bodies of 60 MiB at once, which do not fit the model."""
+    body = bytes(60 * MIB)
+    target.together(40, lambda _: target.post(body, Inference_Header_Content_Length="2"))
+
+
+@attack
+def zeros(target: Target) -> None:
+    """60 MiB of zeros in 60 KB of gzip, 32 times at once."""
+    body = gzip.compress(bytes(60 * MIB), 9)
+    target.together(32, lambda _: target.post(body, Content_Encoding="gzip"))
+
+
+@attack
+def deflated_endlessly(target: Target) -> None:
+    """A stream of deflate that never ends."""
+    stream, connection = zlib.compressobj(9), target.connect()
+    connection.sendall(head(Transfer_Encoding="chunked", Content_Encoding="deflate"))
+    for _ in target.until_end():
+        piece = stream.compress(bytes(8 * MIB)) + stream.flush(zlib.Z_SYNC_FLUSH)
+        connection.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
+    target.note(answered(connection))
+
+
+@attack
+def empty_texts(target: Target) -> None:
+    """16 million empty texts in a binary tensor of 64 MB, whose type has an escaped letter."""
+    count = 15_500_000
+    text = '{"inputs":[{"name":"x","datatype":"B\\u0059TES","shape":[%d],"parameters":{"binary_data_size":%d}}]}'
+    header = (text % (count, 4 * count)).encode()
+    target.post(header + bytes(4 * count), Inference_Header_Content_Length=str(len(header)))
+
+
+@attack
+def endless_control(target: Target) -> None:
+    """Bodies of a megabyte for requests that need none."""
+    for _ in target.until_end():
+        target.post(b'{"a":' + b"[" * 500_000 + b"]" * 500_000 + b"}", "/v2/repository/index")
+
+
+# --- heads and connections --------------------------------------------------------------------------------------------
+
+
+@audited
+def endless_head(target: Target) -> None:
+    """Headers without end, on one connection."""
+    connection = target.connect()
+    connection.sendall(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n")
+    lines = b"".join(b"A%07d: \r\n" % number for number in range(20_000))
+    _flood(target, [connection], lines)
+
+
+@attack
+def endless_header(target: Target) -> None:
+    """One header without end, on each of 20 connections."""
+    connections = [target.connect() for _ in range(20)]
+    for connection in connections:
+        connection.sendall(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\nA: ")
+    _flood(target, connections, b"a" * MIB)
+
+
+@attack
+def endless_line(target: Target) -> None:
+    """A path without end, on each of 20 connections."""
+    connections = [target.connect() for _ in range(20)]
+    for connection in connections:
+        connection.sendall(b"GET /")
+    _flood(target, connections, b"a" * MIB)
+
+
+def _flood(target: Target, connections: list[socket.socket], data: bytes) -> None:
+    """Send data on all connections until they are closed, or the time is over."""
+    still_open = list(connections)
+    for _ in target.until_end():
+        for connection in tuple(still_open):
+            try:
+                connection.sendall(data)
+            except OSError:
+                still_open.remove(connection)
+        if not still_open:
+            break
+    target.got["open"] += len(still_open)
+    target.got["closed"] += len(connections) - len(still_open)
+
+
+@attack
+def many_headers(target: Target) -> None:
+    """300 connections with 60 KB of headers that do not end."""
+    connections = [target.connect() for _ in range(300)]
+    lines = b"".join(b"A%05d:\r\n" % number for number in range(6_000))
+    for connection in connections:
+        with contextlib.suppress(OSError):
+            connection.sendall(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n" + lines)
+    target.hold(connections, b"")
+
+
+@audited
+def slow_heads(target: Target) -> None:
+    """900 connections whose headers arrive line by line."""
+    connections = []
+    for _ in range(900):
+        with contextlib.suppress(OSError):
+            connections.append(target.connect())
+            connections[-1].sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\n")
+    target.hold(connections, b"X: b\r\n")
+
+
+@attack
+def all_descriptors(target: Target) -> None:
+    """4,000 connections that send nothing."""
+    connections = []
+    for _ in range(4000):
+        with contextlib.suppress(OSError):
+            connections.append(target.connect())
+    target.hold(connections, b"")
+
+
+@attack
+def pipelined(target: Target) -> None:
+    """Requests one after another on 20 connections, whose answers are not read."""
+    data = b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5_000
+    _flood(target, [target.connect() for _ in range(20)], data)
+
+
+@attack
+def unread_answers(target: Target) -> None:
+    """60 requests with answers of 48 MB, which are not read."""
+    rows = 3_000_000
+    header = of_rows(rows, ',"parameters":{"binary_data_output":true}')
+    length = len(header) + 16 * rows
+    request = head(Content_Length=length, Inference_Header_Content_Length=len(header)) + header + bytes(16 * rows)
+    connections = []
+    for _ in range(60):
+        with contextlib.suppress(OSError):
+            connection = target.connect()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connections.append(connection)
+            connection.sendall(request)
+    target.hold(connections, b"")
+
+
+@attack
+def upgrades(target: Target) -> None:
+    """Requests to change to another protocol."""
+    for _ in target.until_end():
+        target.post(b"{}", Connection="Upgrade", Upgrade="websocket")
+
+
+@attack
+def garbage(target: Target) -> None:
+    """Bytes that are not HTTP."""
+    for _ in target.until_end():
+        connection = target.connect()
+        connection.sendall(os.urandom(4096))
+        target.note(answered(connection))
+        connection.close()
+
+
+@attack
+def new_connections(target: Target) -> None:
+    """As many new connections as possible, from four threads."""
+
+    def open_and_close(_: int) -> None:
+        for _ in target.until_end():
+            target.connect().close()
+            target.got["opened"] += 1
+
+    target.together(4, open_and_close)
+
+
+@attack
+def flood_of_requests(target: Target) -> None:
+    """As many valid requests as possible, from 24 connections."""
+    body = valid_body()
+
+    def send(_: int) -> None:
+        client = http.client.HTTPConnection("127.0.0.1", target.port, timeout=60)
+        for _ in target.until_end():
+            client.request("POST", INFER, body)
+            response = client.getresponse()
+            response.read()
+            target.note(response.status)
+
+    target.together(24, send)
+
+
+@attack
+def classes(target: Target) -> None:
+    """All elements of an output of a million as texts, from four threads."""
+    rows = 250_000
+    header = of_rows(rows, ',"outputs":[{"name":"y","parameters":{"classification":1000000}}]')
+    body = header + bytes(16 * rows)
+    target.together(4, lambda _: target.post(body, Inference_Header_Content_Length=str(len(header))))
+
+
+@attack
+def json_answers(target: Target) -> None:
+    """Outputs of 12 million numbers as JSON text, from four threads."""
+    rows = 3_000_000
+    header = of_rows(rows)
+    body = header + np.random.default_rng(0).random(4 * rows, np.float32).tobytes()
+    target.together(4, lambda _: target.post(body, Inference_Header_Content_Length=str(len(header))))
+
+
+# --- gRPC -------------------------------------------------------------------------------------------------------------
+
+
+def rpc(target: Target, data: bytes, *, compressed: bool = True, method: str = "ModelInfer") -> None:
+    """Send the bytes of a message over gRPC, and count the status."""
+    import grpc  # noqa: PLC0415 - --help needs no package
+
+    options = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(f"127.0.0.1:{target.grpc_port}", options) as channel:
+        call = channel.unary_unary(f"/inference.GRPCInferenceService/{method}", None, None)
+        try:
+            call(data, timeout=40, compression=grpc.Compression.Gzip if compressed else None)
+            target.note("OK")
+        except grpc.RpcError as error:
+            target.note(error.code().name)
+
+
+def number(value: int) -> bytes:
+    """Return a number in protobuf's variable length."""
+    data = b""
+    while value > 127:
+        data += bytes([value & 127 | 128])
+        value >>= 7
+    return data + bytes([value])
+
+
+def in_field(index: int, data: bytes) -> bytes:
+    """Return data as a field of a message."""
+    return number(index << 3 | 2) + number(len(data)) + data
+
+
+NAME = in_field(1, b"double")
+INPUTS, CONTENTS, BOOLS, INTEGERS, TEXTS = 5, 5, 1, 2, 8
+
+
+def tensor(contents: bytes) -> bytes:
+    """Return a message with one input that has these contents."""
+    fields = in_field(1, b"x") + in_field(2, b"BYTES") + in_field(3, b"\x04") + in_field(CONTENTS, contents)
+    return NAME + in_field(INPUTS, fields)
+
+
+@audited
+def grpc_inputs(target: Target) -> None:
+    """20 million empty inputs in a message of 40 MB."""
+    rpc(target, NAME + in_field(INPUTS, b"") * 20_000_000)
+
+
+@audited
+def grpc_texts(target: Target) -> None:
+    """30 million empty texts in typed contents."""
+    rpc(target, tensor(in_field(TEXTS, b"") * 30_000_000))
+
+
+@attack
+def grpc_numbers(target: Target) -> None:
+    """60 million integers in typed contents of a byte each."""
+    rpc(target, tensor(in_field(INTEGERS, bytes(60_000_000))))
+
+
+@attack
+def grpc_truth_values(target: Target) -> None:
+    """60 million truth values in typed contents, four times at once."""
+    data = tensor(in_field(BOOLS, bytes(60_000_000)))
+    target.together(4, lambda _: rpc(target, data))
+
+
+@attack
+def grpc_parameters(target: Target) -> None:
+    """8 million parameters without names."""
+    rpc(target, NAME + in_field(4, b"") * 8_000_000)
+
+
+@attack
+def grpc_unfinished(target: Target) -> None:
+    """20 messages of 60 MiB over gRPC of which the last MiB never comes."""
+    connections = [half_message(target, 59 * MIB) for _ in range(20)]
+    target.hold([connection for connection in connections if connection is not None], b"")
+
+
+def half_message(target: Target, sent: int) -> socket.socket | None:
+    """Return a connection that has sent a part of a message of 60 MiB over HTTP/2."""
+    connection = socket.create_connection(("127.0.0.1", target.grpc_port), 5)
+    fields = {
+        ":method": "POST", ":scheme": "http", ":path": "/inference.GRPCInferenceService/ModelInfer",
+        ":authority": "localhost", "content-type": "application/grpc", "te": "trailers",
+    }  # fmt: skip
+    block = b"".join(
+        b"\x00" + number(len(name)) + name.encode() + number(len(text)) + text.encode() for name, text in fields.items()
+    )
+    try:
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + frame(1, 4, 1, block))
+        data = b"\0" + struct.pack(">I", 60 * MIB) + bytes(16_000)
+        windows, is_closed = [65_535, 65_535], threading.Event()
+        threading.Thread(target=_read_windows, args=(connection, windows, is_closed), daemon=True).start()
+        end = time.monotonic() + 1.0
+        while sent > 0 and time.monotonic() < end and not is_closed.is_set():
+            if min(windows) < len(data):
+                time.sleep(0.001)
+                continue
+            connection.sendall(frame(0, 0, 1, data))
+            windows[0], windows[1] = windows[0] - len(data), windows[1] - len(data)
+            sent, data = sent - len(data), bytes(16_000)
+    except OSError:
+        target.note("closed")
+        return None
+    return connection
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """Return a frame of HTTP/2."""
+    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
+
+
+def _read_windows(connection: socket.socket, windows: list[int], is_closed: threading.Event) -> None:
+    """Read the frames of a server, and add what it allows to the windows of the connection and of its stream."""
+    file = connection.makefile("rb")
+    with contextlib.suppress(OSError, ValueError):
+        while True:
+            start = file.read(9)
+            if len(start) < 9:
+                break
+            payload = file.read(int.from_bytes(start[:3], "big"))
+            stream = int.from_bytes(start[5:9], "big")
+            if start[3] == 8:
+                windows[1 if stream else 0] += int.from_bytes(payload, "big")
+            elif start[3] == 4 and not start[4] & 1:
+                for offset in range(0, len(payload), 6):
+                    if payload[offset : offset + 2] == b"\0\4":
+                        windows[1] += int.from_bytes(payload[offset + 2 : offset + 6], "big") - 65_535
+                connection.sendall(frame(4, 1, 0, b""))
+            elif start[3] in (3, 7):
+                break
+    is_closed.set()
+
+
+@attack
+def grpc_flood(target: Target) -> None:
+    """Compressed messages of 60 MiB of zeros, from eight threads."""
+    data = NAME + in_field(7, bytes(60 * MIB))
+    target.together(8, lambda _: rpc(target, data))
+
+
+# --- trust ------------------------------------------------------------------------------------------------------------
+
+
+def ask(target: Target, method: str, path: str, body: Any = None, **headers: str) -> str:
+    """Return the status of a request with other headers than a client of this project would send."""
+    client = http.client.HTTPConnection("127.0.0.1", target.port, timeout=20)
+    try:
+        named = {name.replace("_", "-"): text for name, text in headers.items()}
+        client.request(method, path, None if body is None else json.dumps(body), named)
+        return str(client.getresponse().status)
+    except (OSError, http.client.HTTPException) as error:
+        return type(error).__name__
+    finally:
+        client.close()
+
+
+@audited
+def unload_without_token(target: Target) -> None:
+    """A model is unloaded without a token."""
+    target.note(ask(target, "POST", "/v2/repository/models/small/unload", {}))
+
+
+@audited
+def unload_from_a_page(target: Target) -> None:
+    """A page of another site unloads a model, as text/plain."""
+    headers = {"Host": "evil.example", "Origin": "http://evil.example", "Content_Type": "text/plain"}
+    target.note(ask(target, "POST", "/v2/repository/models/small/unload", {}, **headers))
+
+
+@attack
+def inference_from_a_page(target: Target) -> None:
+    """A page of another site sends a request to a model."""
+    headers = {"Origin": "http://evil.example", "Content_Type": "text/plain"}
+    target.note(ask(target, "POST", INFER, json.loads(valid_body()), **headers))
+
+
+@attack
+def rebound_name(target: Target) -> None:
+    """A page whose name was bound to this address sends a request to a model."""
+    headers = {"Host": "evil.example:8080", "Origin": "http://evil.example:8080"}
+    target.note(ask(target, "POST", INFER, json.loads(valid_body()), **headers))
+
+
+@attack
+def statistics_without_token(target: Target) -> None:
+    """Somebody reads how often which model is used."""
+    for path in ("/v2/models/stats", "/v2/models/double/stats", "/", "/metrics"):
+        target.note(ask(target, "GET", path))
+
+
+@audited
+def shared_memory_of_another_user(target: Target) -> None:
+    """A region that belongs to the server's user is registered by another user, as whom this runs if it may."""
+    path = Path("/dev/shm", f"attack-{os.getpid()}")
+    path.write_bytes(b"secret of another user" * 10)
+    path.chmod(0o600)
+    body = {"key": f"/{path.name}", "offset": 0, "byte_size": 16}
+    code = (
+        "import http.client, json, os, sys\n"
+        "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
+        "c = http.client.HTTPConnection('127.0.0.1', int(sys.argv[1]))\n"
+        "h = {'Authorization': 'Bearer ' + sys.argv[3]} if sys.argv[3] else {}\n"
+        "c.request('POST', '/v2/systemsharedmemory/region/r/register', sys.argv[2], h)\n"
+        "print(c.getresponse().status)"
+    )
+    try:
+        for token in ("", TOKEN):
+            command = [sys.executable, "-I", "-c", code, str(target.port), json.dumps(body), token]
+            target.note(subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip())
+    finally:
+        path.unlink()
+
+
+@attack
+def guessed_token(target: Target) -> None:
+    """Tokens are tried as quickly as possible."""
+    for index in target.until_end():
+        headers = {"Authorization": f"Bearer guess-{index}"}
+        target.note(ask(target, "POST", "/v2/repository/models/small/unload", {}, **headers))
+
+
+@audited
+def replaced_file(target: Target) -> None:
+    """The file of a model is written to and truncated while the model is served."""
+    path = target.folder / "large.tflite"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 4 : len(content) // 2] = b"\x11" * (len(content) // 2 - len(content) // 4)
+    with path.open("r+b") as file:
+        file.write(content)
+    target.post(large_body(), "/v2/models/large/infer")
+    os.truncate(path, 1000)
+    target.post(large_body(), "/v2/models/large/infer")
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+def network(dtype: str, shape: tuple[Any, ...]) -> Network:
+    """Return a network that computes y = x + x."""
+    doubler = Network("double")
+    x = doubler.add_input_layer(0, TensorInfo(shape, dtype), name="x")
+    doubler.add_output_layer(0, doubler.add_addition_layer(x, x, name="sum"), name="y")
+    return doubler
+
+
+LARGE = 1 << 20
+"""Elements of the constant of the model `large`, whose file is mapped."""
+
+
+def large_network() -> Network:
+    """Return a network whose file is so large that it would be mapped; it adds a constant of ones to its input."""
+    adder = Network("large")
+    x = adder.add_input_layer(0, TensorInfo((1, LARGE)), name="x")
+    ones = adder.add_constant_layer(np.ones((1, LARGE), np.float32), name="ones")
+    adder.add_output_layer(0, adder.add_addition_layer(x, ones, name="sum"), name="y")
+    return adder
+
+
+def large_body() -> bytes:
+    """Return a request for the model `large`, for one class of its output."""
+    data = ",".join(["0"] * LARGE)
+    tensor_text = f'{{"name":"x","datatype":"FP32","shape":[1,{LARGE}],"data":[{data}]}}'
+    return f'{{"inputs":[{tensor_text}],"outputs":[{{"name":"y","parameters":{{"classification":1}}}}]}}'.encode()
+
+
+def valid_body() -> bytes:
+    """Return a small valid request."""
+    data = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
+    return json.dumps({"inputs": [data]}).encode()
+
+
+def resident(pid: int) -> int:
+    """Return the resident memory of a process in bytes; 0 if it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    match = re.search(r"VmRSS:\s+(\d+)", text)
+    return int(match[1]) << 10 if match else 0
+
+
+class Witness:
+    """Measures a server from outside while it is attacked, in a process that the attacks do not slow down."""
+
+    def __init__(self, port: int, pid: int) -> None:
+        self._port, self._pid, self._stop = port, pid, threading.Event()
+        self.peak = self.before = resident(pid)
+        self.live: list[float] = []
+        self.served: list[float] = []
+        self.statuses: Counter[str] = Counter()
+
+    def watch(self) -> dict[str, Any]:
+        """Measure until standard input ends, and return what was measured."""
+        threads = [threading.Thread(target=each, daemon=True) for each in (self._memory, self._liveness, self._client)]
+        for thread in threads:
+            thread.start()
+        print("watching", flush=True)
+        sys.stdin.read()
+        time.sleep(0.3)
+        self._stop.set()
+        for thread in threads:
+            thread.join(40)
+        return {
+            "growth": max(0, self.peak - self.before), "live": max(self.live, default=float("inf")),
+            "p99": percentile(self.served), "statuses": self.statuses,
+        }  # fmt: skip
+
+    def _memory(self) -> None:
+        while not self._stop.wait(0.01):
+            self.peak = max(self.peak, resident(self._pid))
+
+    def _liveness(self) -> None:
+        while not self._stop.wait(0.1):
+            self.live.append(self._timed("GET", "/v2/health/live", None)[1])
+
+    def _client(self) -> None:
+        body = valid_body()
+        while not self._stop.wait(0.02):
+            status, seconds = self._timed("POST", INFER, body)
+            self.statuses[status] += 1
+            if status == "200":
+                self.served.append(seconds)
+
+    def _timed(self, method: str, path: str, body: bytes | None) -> tuple[str, float]:
+        began = time.monotonic()
+        client = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
+        try:
+            client.request(method, path, body)
+            response = client.getresponse()
+            response.read()
+            status = str(response.status)
+        except (OSError, http.client.HTTPException) as error:
+            status = type(error).__name__
+        finally:
+            client.close()
+        return status, time.monotonic() - began
+
+
+@contextlib.contextmanager
+def watched(target: Target) -> Iterator[dict[str, Any]]:
+    """Yield a dictionary that has what a `Witness` in a process of its own has measured, after the ``with`` block."""
+    command = [sys.executable, __file__, "--witness", str(target.port), str(target.pid)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.5)
+        measured: dict[str, Any] = {}
+        yield measured
+        process.stdin.close()
+        measured.update(json.loads(process.stdout.readline()))
+
+
+@contextlib.contextmanager
+def server(python: str, seconds: float, options: list[str]) -> Iterator[tuple[Target, subprocess.Popen[str]]]:
+    """Run a server within a ``with`` block."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tflite.save(network("float32", (None, 4)), folder / "double.tflite")
+        tflite.save(network("int8", (1, 4)), folder / "small.tflite")
+        tflite.save(large_network(), folder / "large.tflite")
+        command = [python, "-P", "-m", "interposer", "serve", name, "--backends", "CpuRef", "--port", "0"]
+        command += ["--grpc-port", "0", "--control", "explicit", "--shared-memory", *options]
+        environment = dict(os.environ)
+        environment.pop("INTERPOSER_SERVE_TOKEN", None)
+        if "--no-token" in options:
+            command.remove("--no-token")
+        else:
+            environment["INTERPOSER_SERVE_TOKEN"] = TOKEN
+        with open(folder / "log", "w+", encoding="utf-8") as log:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+        try:
+            line = process.stdout.readline() if process.stdout else ""
+            ports = re.findall(r":(\d+)", line)
+            if len(ports) < 2:
+                raise SystemExit(f"the server did not start: {line}{(folder / 'log').read_text(encoding='utf-8')}")
+            yield Target(int(ports[0]), int(ports[1]), process.pid, folder, seconds, 8 * 64 * MIB), process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def percentile(seconds: list[float]) -> float:
+    """Return the 99th percentile; infinity of no values."""
+    return sorted(seconds)[int(len(seconds) * 0.99)] if seconds else float("inf")
+
+
+def measure(name: str, args: argparse.Namespace) -> tuple[list[str], bool]:
+    """Run one attack, and return its row of the table and whether the server withstood it."""
+    with server(args.python, args.seconds, ["--no-token"] if args.no_token else []) as (target, process):
+        with watched(target) as measured:
+            ATTACKS[name](target)
+        has_ended = process.poll() is not None
+    statuses = Counter(measured["statuses"])
+    refused = statuses.total() - statuses["200"]
+    got = ", ".join(f"{count} × {status}" for status, count in sorted(target.got.items()) if count)
+    row = [
+        name, f"{measured['growth'] / MIB:,.0f}", f"{measured['live'] * 1e3:,.0f}", f"{measured['p99'] * 1e3:,.0f}",
+        f"{refused} of {statuses.total()}", got + ("; the server has ended" if has_ended else ""),
+    ]  # fmt: skip
+    is_well = not has_ended and measured["growth"] <= target.budget + 200 * MIB and measured["live"] <= args.live
+    return row, is_well
+
+
+def main() -> int:
+    """Run the attacks, and print the table."""
+    if sys.argv[1:2] == ["--witness"]:
+        print(json.dumps(Witness(int(sys.argv[2]), int(sys.argv[3])).watch()), flush=True)
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="names of attacks, separated by commas")
+    parser.add_argument("--seconds", type=float, default=4.0, help="how long attacks last that have no end")
+    parser.add_argument("--live", type=float, default=0.1, help="seconds within which the server must be live")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter of the server")
+    parser.add_argument("--no-token", action="store_true", help="start the server without a token")
+    args = parser.parse_args()
+    names = [name for name in args.only.split(",") if name] or list(ATTACKS)
+    unknown = [name for name in names if name not in ATTACKS]
+    if unknown:
+        parser.error(f"unknown attacks: {', '.join(unknown)} (known: {', '.join(ATTACKS)})")
+    titles = ("attack", "MiB", "live, ms", "p99, ms", "others refused", "the attacker got")
+    print(f"| {' | '.join(titles)} |\n|{' --- |' * len(titles)}")
+    failed = []
+    for name in names:
+        row, is_well = measure(name, args)
+        print(f"| {' | '.join(row)} |", flush=True)
+        if not is_well:
+            failed.append(name)
+    print(f"{len(failed)} of {len(names)} attacks had more effect than they may: {', '.join(failed)}")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
