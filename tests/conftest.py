@@ -1,7 +1,8 @@
 """Fixtures of all tests: no clocks, no settings or caches of the user who runs them, and compiled plug-ins.
 
-Tests that need CpuRef are skipped where the environment disables it, and only there. CpuAcc is disabled, as it is not
-built everywhere and rounds otherwise than CpuRef; the tests that are about it take the fixture `cpuacc`.
+Tests that need CpuRef are skipped where the environment disables it, and only there. CpuAcc and GpuAcc are disabled, as
+they are not built everywhere and round otherwise than CpuRef; the tests that are about them take the fixtures `cpuacc`
+and `gpuacc`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="interposer-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         os.environ.update({name: str(Path(folder, below)) for name, below in OWN_FOLDERS.items()})
-        os.environ[DISABLED] = ",".join(filter(None, (os.environ.get(DISABLED), "CpuAcc")))
+        os.environ[DISABLED] = ",".join(filter(None, (os.environ.get(DISABLED), "CpuAcc,GpuAcc")))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -81,12 +82,28 @@ def natives() -> Natives:
 @pytest.fixture
 def cpuacc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Lets the native backend of the package be used; skips the test where it was not built."""
+    yield from _enabled("CpuAcc", monkeypatch)
+
+
+@pytest.fixture
+def gpuacc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Lets the OpenCL backend of the package be used; skips the test where it was not built or finds no device."""
+    from interposer.session.runtimes import default_runtime
+
+    for _ in _enabled("GpuAcc", monkeypatch):
+        reason = default_runtime().registry.reason_absent("GpuAcc")
+        if reason is not None:
+            pytest.skip(f"there is no GpuAcc: {reason}")
+        yield
+
+
+def _enabled(backend: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     from interposer.plugins.capi.loading.paths import own_files, reason_not_built
     from interposer.session.runtimes import _only_runtime
 
-    if "CpuAcc" not in own_files():
-        pytest.skip(f"there is no CpuAcc: {reason_not_built()}")
-    others = [name for name in os.environ[DISABLED].split(",") if name != "CpuAcc"]
+    if backend not in own_files():
+        pytest.skip(f"there is no {backend}: {reason_not_built()}")
+    others = [name for name in os.environ[DISABLED].split(",") if name != backend]
     monkeypatch.setenv(DISABLED, ",".join(others))
     _only_runtime.cache_clear()  # the one that others have used does without it
     yield

@@ -25,8 +25,8 @@ PACKAGE_FOLDER: Final = str(Path(__file__).parents[3] / "native")
 """The folder of the package's own shared objects, which is always searched first."""
 NOT_BUILT: Final = "not_built.txt"
 """The file in that folder in which the build records why backends were not built."""
-OWN_BACKENDS: Final = ("CpuAcc",)
-"""The ids of the backends that the build of this package creates."""
+OWN_BACKENDS: Final = ("GpuAcc", "CpuAcc")
+"""The ids of the backends that the build of this package creates, in the order in which they are registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,16 @@ def own_file(backend_id: str, folder: str = PACKAGE_FOLDER) -> str:
 
 
 def own_files(folder: str = PACKAGE_FOLDER) -> dict[str, str]:
-    """Return the paths of the package's own shared objects, by the backend ids in their file names."""
+    """Return the paths of the package's own shared objects, by the backend ids in their file names.
+
+    Those of `OWN_BACKENDS` come first, in their order.
+    """
     try:
         names = sorted(os.listdir(folder))
     except OSError:
         return {}
-    return {name.split("_")[1]: os.path.join(folder, name) for name in names if name.endswith("_backend.so")}
+    found = {name.split("_")[1]: os.path.join(folder, name) for name in names if name.endswith("_backend.so")}
+    return {own: found[own] for own in (*OWN_BACKENDS, *found) if own in found}
 
 
 def reason_not_built(folder: str = PACKAGE_FOLDER) -> str:

@@ -1,0 +1,117 @@
+// An OpenCL device, opened for this process: its profile, its context and queue, and the programs built for it.
+
+#ifndef GPUACC_DEVICE_HPP
+#define GPUACC_DEVICE_HPP
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "gpuacc/opencl.hpp"
+
+namespace gpuacc {
+
+/// What kernels are generated for: the kind of device decides tiles, blocks and local memory.
+struct Profile {
+  enum Kind { cpu, mobile, desktop } kind = cpu;
+  int block = 16;            // channels of a block, which are one vector
+  int pixels = 14;           // pixels of a work item in convolutions
+  int vectors = 2;           // blocks of output channels of a work item in convolutions and products
+  int rows = 8;              // rows of a work item in products
+  int group = 64;            // work items of a group in kernels over elements
+  int row_group = 1;         // work items that reduce a row together, in local memory; 1: one item, without barriers
+  int tile = 0;              // side of the tiles in local memory of products; 0: no local memory
+  bool scalar_loads = true;  // convolutions read single input channels; false: whole blocks
+
+  static Profile of(Kind kind);
+  static const char* name(Kind kind);
+};
+
+/// A description of a device, which can be read without opening it.
+struct DeviceInfo {
+  cl_platform platform = nullptr;
+  cl_device id = nullptr;
+  std::string platform_name, platform_version, name, vendor, version, driver, extensions;
+  cl_ulong type = 0, memory = 0, largest = 0, local_memory = 0;
+  size_t alignment = 128, group_limit = 1;  // bytes between sub-buffers; work items of a group
+  bool unified = false, has_double = false, has_half = false, exact_division = false;
+
+  Profile::Kind kind() const;
+  bool has(const char* extension) const;
+};
+
+/// The devices of all platforms, GPUs first. Throw ipr::Error with IPR_UNAVAILABLE and the reason if there are none.
+std::vector<DeviceInfo> devices();
+
+/// Owns an OpenCL object.
+template <class Handle, cl_int (*OpenCl::*Release)(Handle)>
+class Owned {
+ public:
+  Owned() = default;
+  explicit Owned(Handle handle) : handle_(handle) {}
+  Owned(Owned&& other) noexcept : handle_(other.handle_) { other.handle_ = nullptr; }
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Owned() {
+    if (handle_) (cl().*Release)(handle_);
+  }
+  Handle get() const { return handle_; }
+  explicit operator bool() const { return handle_ != nullptr; }
+
+ private:
+  Handle handle_ = nullptr;
+};
+
+using Context = Owned<cl_context, &OpenCl::clReleaseContext>;
+using Queue = Owned<cl_queue, &OpenCl::clReleaseCommandQueue>;
+using Memory = Owned<cl_mem, &OpenCl::clReleaseMemObject>;
+using Program = Owned<cl_program, &OpenCl::clReleaseProgram>;
+using Kernel = Owned<cl_kernel, &OpenCl::clReleaseKernel>;
+using Event = Owned<cl_event, &OpenCl::clReleaseEvent>;
+
+/// An opened device. All functions may be called by several threads.
+class Device {
+ public:
+  explicit Device(const DeviceInfo& info);
+
+  const DeviceInfo info;
+
+  /// A queue in order. One for each executable, so that executables overlap.
+  Queue queue() const;
+  /// Memory with undefined content, of at least one byte.
+  Memory buffer(uint64_t bytes) const;
+  /// Memory with this content.
+  Memory constant(const void* data, uint64_t bytes) const;
+  /// Memory of the host, used in place.
+  Memory imported(const void* data, uint64_t bytes) const;
+  /// A part of other memory; `offset` is a multiple of `info.alignment`.
+  Memory part(const Memory& whole, uint64_t offset, uint64_t bytes) const;
+
+  /// A kernel `k` of a source text. The program is built at the first call, and shared by all executables.
+  Kernel kernel(const std::string& source);
+  /// Register the binary of a source, as `binary` returned it; ignored if the driver does not accept it.
+  void add_binary(const std::string& source, const std::string& binary);
+  std::string binary(const std::string& source);
+  /// The number of programs that were built from source by this process.
+  int built() const { return built_; }
+
+  /// Constants by their content and packing, shared by executables as long as one uses them.
+  std::shared_ptr<Memory> shared(const std::string& key, const std::function<Memory()>& make);
+
+ private:
+  Program built(const std::string& source);
+
+  Context context_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Program>> programs_;
+  std::map<std::string, std::weak_ptr<Memory>> constants_;
+  int built_ = 0;
+};
+
+}  // namespace gpuacc
+
+#endif  // GPUACC_DEVICE_HPP

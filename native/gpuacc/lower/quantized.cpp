@@ -1,0 +1,392 @@
+// Layers of 8-bit quantized tensors, in the fixed-point arithmetic of the reference, bit for bit.
+
+#include "common/fixed_point.hpp"
+#include "cpuref/pointwise.hpp"
+#include "gpuacc/pointwise.hpp"
+#include "gpuacc/source.hpp"
+#include "gpuacc/windows.hpp"
+
+namespace gpuacc {
+namespace {
+
+/// The functions of common/fixed_point.hpp in OpenCL C, and CLAMP to a type of 8 bits.
+std::string arithmetic(int32_t dtype) {
+  return std::string(R"(
+#pragma OPENCL FP_CONTRACT OFF
+inline long high_mul(long a, long b) { return (a * b + (1L << 30)) >> 31; }
+inline long divide_by_pot(long x, int e) { return e == 0 ? x : (x + (1L << (e - 1)) - (x < 0 ? 1 : 0)) >> e; }
+inline long multiply(long x, int m, int s) {
+  return s > 0 ? high_mul((int)(x << s), m) : divide_by_pot(high_mul(x, m), -s);
+}
+)") + (dtype == IPR_DTYPE_INT8 ? "#define CLAMP(v) clamp(v, -128L, 127L)\n" : "#define CLAMP(v) clamp(v, 0L, 255L)\n");
+}
+
+float scale32(const ipr::TensorInfo& info) { return float(info.scale()); }
+
+/// Refuse tensors that are not quantized to 8 bits, all of one type, with one scale each.
+ipr::Verdict one_scale(const ipr::Layer& layer, size_t inputs) {
+  const ipr::TensorInfo out = layer.output(0);
+  auto judged = [&](const std::string& name, const ipr::TensorInfo& info) {
+    if (!is_quantized8(info) || info.dtype() != out.dtype())
+      return ipr::no(name + " is " + described(info) + ", but the output is " + described(out) +
+                         "; takes int8 or uint8 with a scale",
+                     IPR_REASON_DATA_TYPE);
+    if (info.axis() >= 0)
+      return ipr::no(name + " is quantized along an axis; takes one scale", IPR_REASON_QUANTIZATION);
+    return ipr::yes();
+  };
+  for (size_t n = 0; n < inputs; ++n)
+    if (ipr::Verdict found = judged("input " + std::to_string(n), layer.input(n)); is_refused(found)) return found;
+  return judged("the output", out);
+}
+
+/// The same for layers with weights, which may have a scale for each output channel, and a bias of int32.
+ipr::Verdict weighted(const ipr::Layer& layer) {
+  ipr::Verdict found = one_scale(layer, 1);
+  if (is_refused(found)) return found;
+  const ipr::TensorInfo weights = layer.input(1), bias = layer.input(2);
+  if (!is_quantized8(weights) || weights.dtype() != layer.input(0).dtype())
+    return ipr::no("weights are " + described(weights) + ", but the input is " + described(layer.input(0)),
+                   IPR_REASON_DATA_TYPE);
+  if (weights.axis() >= 0)
+    for (int64_t zero : weights.zero_points())
+      if (zero != 0) return ipr::no("weights have a zero point for each channel; takes 0", IPR_REASON_QUANTIZATION);
+  if (bias && bias.dtype() != IPR_DTYPE_INT32)
+    return ipr::no("bias is " + described(bias) + "; takes int32", IPR_REASON_DATA_TYPE);
+  return ipr::yes();
+}
+
+/// Multipliers and shifts of each output channel.
+std::pair<int, int> factors_of(const ipr::Layer& layer, Plan& plan, int64_t channels) {
+  std::vector<int32_t> multipliers, shifts;
+  const ipr::Span<const double> scales = layer.input(1).scales();
+  for (int64_t c = 0; c < channels; ++c) {
+    const double scale = scales[scales.size() == 1 ? 0 : size_t(c)];
+    const double product = double(float(scale)) * double(scale32(layer.input(0)));
+    const native::FixedPoint factor = native::quantize_multiplier(product / double(scale32(layer.output(0))));
+    multipliers.push_back(int32_t(factor.multiplier));
+    shifts.push_back(factor.shift);
+  }
+  return {plan.integers(multipliers), plan.integers(shifts)};
+}
+
+Value bias_of(const ipr::Layer& layer, Plan& plan, const Value& absent) {
+  return layer.input(2) ? plan.plain(layer.input(2).index()) : absent;
+}
+
+void append(std::vector<Argument>& all, const std::vector<Argument>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+// ---- Elements -------------------------------------------------------------------------------------------------------------
+
+void lower_addition(const ipr::Layer& layer, Plan& plan, int sign) {
+  const double a = scale32(layer.input(0)), b = scale32(layer.input(1)), common = 2 * std::max(a, b);
+  const native::FixedPoint first = native::quantize_multiplier(a / common);
+  const native::FixedPoint second = native::quantize_multiplier(b / common);
+  const native::FixedPoint back = native::quantize_multiplier(common / (1048576.0 * double(scale32(layer.output(0)))));
+  const Value out = plan.create(layer.output(0).dtype(), shape_of(layer.output(0)));
+  const std::string type = storage(out.dtype);
+  pointwise(plan, "add", {plan.plain(layer.input(0).index()), plan.plain(layer.input(1).index())}, {type, type}, out,
+            "  long s = multiply((long)(o0 - za) << 20, ma, sa) + multiply((long)(o1 - zb) << 20, mb, sb);\n"
+            "  " +
+                type + " v = (" + type + ")CLAMP(multiply(s, mc, sc) + zc);",
+            ", int za, int ma, int sa, int zb, int mb, int sb, int zc, int mc, int sc",
+            {number(layer.input(0).zero_point()), number(first.multiplier), number(first.shift),
+             number(layer.input(1).zero_point()), number(sign * second.multiplier), number(second.shift),
+             number(layer.output(0).zero_point()), number(back.multiplier), number(back.shift)},
+            arithmetic(out.dtype));
+  plan.set(layer.output(0).index(), out);
+}
+
+void lower_multiplication(const ipr::Layer& layer, Plan& plan) {
+  const float product = scale32(layer.input(0)) * scale32(layer.input(1));
+  const native::FixedPoint factor = native::quantize_multiplier(double(product / scale32(layer.output(0))));
+  const Value out = plan.create(layer.output(0).dtype(), shape_of(layer.output(0)));
+  const std::string type = storage(out.dtype);
+  pointwise(plan, "multiply", {plan.plain(layer.input(0).index()), plan.plain(layer.input(1).index())}, {type, type},
+            out, "  " + type + " v = (" + type + ")CLAMP(multiply((long)(o0 - za) * (o1 - zb), mc, sc) + zc);",
+            ", int za, int zb, int zc, int mc, int sc",
+            {number(layer.input(0).zero_point()), number(layer.input(1).zero_point()),
+             number(layer.output(0).zero_point()), number(factor.multiplier), number(factor.shift)},
+            arithmetic(out.dtype));
+  plan.set(layer.output(0).index(), out);
+}
+
+// ---- Quantize and Dequantize ------------------------------------------------------------------------------------------------
+
+ipr::Verdict quantize_support(const ipr::Layer& layer, const Target& target) {
+  const ipr::TensorInfo in = layer.input(0), out = layer.output(0);
+  if (!is_quantized8(out))
+    return ipr::no("the output is " + described(out) + "; gives int8 and uint8", IPR_REASON_DATA_TYPE);
+  if (out.axis() >= 0 || in.axis() >= 0)
+    return ipr::no("a tensor is quantized along an axis; takes one scale", IPR_REASON_QUANTIZATION);
+  if (is_quantized8(in)) return ipr::yes();
+  if (in.dtype() != IPR_DTYPE_FLOAT32)
+    return ipr::no("input is " + described(in) + "; takes float32, int8 and uint8", IPR_REASON_DATA_TYPE);
+  if (!target.device.exact_division)
+    return ipr::no("the device does not divide float32 with exact rounding", IPR_REASON_RESOURCE);
+  return ipr::yes();
+}
+
+void lower_quantize(const ipr::Layer& layer, Plan& plan) {
+  const Value in = plan.plain(layer.input(0).index());
+  const Value out = plan.create(layer.output(0).dtype(), shape_of(layer.output(0)));
+  const ipr::TensorInfo from = layer.input(0), to = layer.output(0);
+  const std::string type = storage(out.dtype);
+  if (is_quantized8(from)) {
+    const native::FixedPoint factor = native::quantize_multiplier(double(scale32(from)) / double(scale32(to)));
+    const bool same = same_quantization(from, to) && from.dtype() == to.dtype();
+    pointwise(plan, "requantize", {in}, {storage(in.dtype)}, out,
+              same ? "  " + type + " v = o0;" : "  " + type + " v = (" + type + ")CLAMP(multiply(o0 - za, m, s) + zb);",
+              ", int za, int m, int s, int zb",
+              {number(from.zero_point()), number(factor.multiplier), number(factor.shift), number(to.zero_point())},
+              arithmetic(out.dtype));
+  } else {
+    const bool to_even = layer.text("rounding") == "HALF_TO_EVEN";
+    const std::string whole = to_even ? "rint(w)" : "copysign(floor(fabs(w) + 0.5f), w)";
+    const std::string bounds =
+        out.dtype == IPR_DTYPE_INT8 ? "-128.0f - zero, 127.0f - zero" : "0.0f - zero, 255.0f - zero";
+    // whole numbers of 2**23 and more need no rounding, which would add 0.5 inexactly
+    pointwise(plan, "quantize", {in}, {"float"}, out,
+              "  float w = o0 / scale;\n  if (isnan(w)) w = 0;\n  if (fabs(w) < 4194304.0f) w = " + whole + ";\n  " +
+                  type + " v = (" + type + ")((int)clamp(w, " + bounds + ") + (int)zero);",
+              ", float scale, float zero", {real(scale32(to)), real(double(to.zero_point()))}, arithmetic(out.dtype));
+  }
+  plan.set(layer.output(0).index(), out);
+}
+
+ipr::Verdict dequantize_support(const ipr::Layer& layer, const Target&) {
+  const ipr::TensorInfo in = layer.input(0), out = layer.output(0);
+  if (!is_quantized8(in)) return ipr::no("input is " + described(in) + "; takes int8 and uint8", IPR_REASON_DATA_TYPE);
+  if (in.axis() >= 0) return ipr::no("input is quantized along an axis; takes one scale", IPR_REASON_QUANTIZATION);
+  if (!is_float(out))
+    return ipr::no("the output is " + described(out) + "; gives float32 and float16", IPR_REASON_DATA_TYPE);
+  return ipr::yes();
+}
+
+void lower_dequantize(const ipr::Layer& layer, Plan& plan) {
+  const Value in = plan.plain(layer.input(0).index());
+  const Value out = plan.create(layer.output(0).dtype(), shape_of(layer.output(0)));
+  pointwise(plan, "dequantize", {in}, {"int"}, out, "  float v = (float)(o0 - zero) * scale;",
+            ", int zero, float scale", {number(layer.input(0).zero_point()), real(scale32(layer.input(0)))},
+            arithmetic(in.dtype));
+  plan.set(layer.output(0).index(), out);
+}
+
+}  // namespace
+
+// ---- Called by other files -----------------------------------------------------------------------------------------------------
+
+ipr::Verdict quantized_binary_support(const ipr::Layer& layer) {
+  const std::string operation(operation_of(layer));
+  if (operation != "ADD" && operation != "SUB" && operation != "MUL")
+    return ipr::no("no kernel for " + operation + " of quantized tensors", IPR_REASON_ATTRIBUTE);
+  return one_scale(layer, 2);
+}
+
+void lower_quantized_binary(const ipr::Layer& layer, Plan& plan) {
+  const std::string_view operation = operation_of(layer);
+  if (operation == "MUL") return lower_multiplication(layer, plan);
+  lower_addition(layer, plan, operation == "SUB" ? -1 : 1);
+}
+
+ipr::Verdict quantized_activation_support(const ipr::Layer& layer) {
+  const int number = cpuref::number_of(layer.text("function"));
+  if (number < 0 || number >= cpuref::kFunctionsOfCodes)
+    return ipr::no("no kernel for the function " + std::string(layer.text("function")) + " of quantized tensors",
+                   IPR_REASON_ATTRIBUTE);
+  if (layer.input(0).dtype() != IPR_DTYPE_INT8)
+    return ipr::no("input is " + described(layer.input(0)) + "; takes int8", IPR_REASON_DATA_TYPE);
+  return one_scale(layer, 1);
+}
+
+/// A table of all quantized values, computed by the reference in C++.
+void lower_quantized_activation(const ipr::Layer& layer, Plan& plan) {
+  const int table = plan.constant("", 256, [&](char* to) {
+    for (int x = -128; x < 128; ++x) to[x + 128] = char(native::clamped(cpuref::code_of(layer, x)));
+  });
+  const Value out = plan.create(IPR_DTYPE_INT8, shape_of(layer.output(0)));
+  pointwise(plan, "table", {plan.plain(layer.input(0).index())}, {"int"}, out, "  char v = table[o0 + 128];",
+            ", global const char* restrict table", {reads(table)});
+  plan.set(layer.output(0).index(), out);
+}
+
+ipr::Verdict quantized_window_support(const ipr::Layer& layer, const Target&) { return weighted(layer); }
+
+/// Convolutions: one work item for each element of the result.
+void lower_quantized_window(const ipr::Layer& layer, Plan& plan) {
+  const bool last = channels_last(layer), depthwise = layer.type() == "DepthwiseConvolution2d";
+  const Weights weights(layer, depthwise);
+  const Value x = plan.plain(layer.input(0).index()), w = plan.plain(layer.input(1).index());
+  const Image in(x.shape, last), out(shape_of(layer.output(0)), last);
+  const int64_t groups = depthwise ? in.c : layer.integer("groups", 1);
+  const bool has_bias = bool(layer.input(2));
+  const Value bias = bias_of(layer, plan, w);
+  const auto [multipliers, shifts] = factors_of(layer, plan, out.c);
+  const Value y = plan.create(x.dtype, shape_of(layer.output(0)));
+  Template source(R"(
+kernel void k(global const $T* restrict x, global const $T* restrict w, global const $B* restrict bias,
+              global $T* restrict y, global const int* restrict m, global const int* restrict s, int count, int C, int H,
+              int W, int O, int OH, int OW, int I, int KH, int KW, $WINDOW, int OG, int xc, int xx, int wo, int wi, int wy,
+              int wx, int zx, int zw, int zy) {
+  const int at = get_global_id(0);
+  if (at >= count) return;
+  const int o = $CHANNEL, ox = $COLUMN, oy = $ROW, n = at / (O * OH * OW), c0 = o / OG * I;
+  int sum = $BIAS;
+  for (int ky = 0; ky < KH; ++ky) {
+    const int iy = oy * SY - PT + ky * DY;
+    if (iy < 0 || iy >= H) continue;
+    for (int kx = 0; kx < KW; ++kx) {
+      const int ix = ox * SX - PL + kx * DX;
+      if (ix < 0 || ix >= W) continue;
+      global const $T* xp = x + n * C * H * W + c0 * xc + (iy * W + ix) * xx;
+      global const $T* wp = w + o * wo + ky * wy + kx * wx;
+      for (int c = 0; c < I; ++c) sum += (xp[c * xc] - zx) * (wp[c * wi] - zw);
+    }
+  }
+  y[at] = ($T)CLAMP(multiply(sum, m[o], s[o]) + zy);
+}
+)");
+  source.set("CHANNEL", last ? "at % O" : "at / (OH * OW) % O").set("COLUMN", last ? "at / O % OW" : "at % OW");
+  source.set("ROW", last ? "at / (O * OW) % OH" : "at / OW % OH").set("BIAS", has_bias ? "bias[o]" : "0");
+  source.set("T", storage(x.dtype)).set("B", storage(bias.dtype)).set("WINDOW", kWindow);
+  const int64_t count = y.elements();
+  std::vector<Argument> arguments = {reads(x),           reads(w),          reads(bias),       writes(y),
+                                     reads(multipliers), reads(shifts),     number(count),     number(in.c),
+                                     number(in.h),       number(in.w),      number(out.c),     number(out.h),
+                                     number(out.w),      number(weights.i), number(weights.h), number(weights.w)};
+  append(arguments, window_arguments(layer));
+  append(arguments, {number(std::max<int64_t>(out.c / std::max<int64_t>(groups, 1), 1)), number(in.by_c),
+                     number(in.by_x), number(weights.by_o), number(weights.by_i), number(weights.by_y),
+                     number(weights.by_x), number(layer.input(0).zero_point()), number(layer.input(1).zero_point()),
+                     number(layer.output(0).zero_point())});
+  plan.launch_elements("convolution", arithmetic(x.dtype) + source.text(), arguments, count);
+  plan.set(layer.output(0).index(), y);
+}
+
+ipr::Verdict quantized_product_support(const ipr::Layer& layer, const Target& target) {
+  if (!target.device.has_double)
+    return ipr::no("the device has no float64, which requantization needs", IPR_REASON_RESOURCE);
+  return weighted(layer);
+}
+
+/// FullyConnected, which is requantized in float64, as in the reference.
+void lower_quantized_product(const ipr::Layer& layer, Plan& plan) {
+  const Shape shape = shape_of(layer.input(1));
+  const bool transposed = layer.flag("transpose_weight_matrix");
+  const int64_t size = shape[transposed ? 1 : 0], outputs = shape[transposed ? 0 : 1];
+  const Value x = plan.plain(layer.input(0).index()), w = plan.plain(layer.input(1).index());
+  const bool has_bias = bool(layer.input(2));
+  const Value bias = bias_of(layer, plan, w);
+  const ipr::Span<const double> scales = layer.input(1).scales();
+  std::vector<double> ratios;
+  for (int64_t c = 0; c < outputs; ++c)
+    ratios.push_back(double(float(scales[scales.size() == 1 ? 0 : size_t(c)])) * double(scale32(layer.input(0))) /
+                     double(scale32(layer.output(0))));
+  const int factors =
+      plan.constant("", ratios.size() * 8, [&](char* to) { std::memcpy(to, ratios.data(), ratios.size() * 8); });
+  const Value y = plan.create(x.dtype, shape_of(layer.output(0)));
+  Template source(R"(
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+kernel void k(global const $T* restrict x, global const $T* restrict w, global const $B* restrict bias,
+              global $T* restrict y, global const double* restrict ratios, int count, int O, int I, int wi, int wo, int zx,
+              int zw, int zy) {
+  const int at = get_global_id(0);
+  if (at >= count) return;
+  const int o = at % O, row = at / O;
+  int sum = $BIAS;
+  for (int c = 0; c < I; ++c) sum += (x[row * I + c] - zx) * (w[c * wi + o * wo] - zw);
+  const double v = (double)sum * ratios[o], whole = copysign(floor(fabs(v) + 0.5), v) + zy;
+  y[at] = ($T)clamp(whole, (double)$LOW, (double)$HIGH);
+}
+)");
+  const bool is_signed = x.dtype == IPR_DTYPE_INT8;
+  source.set("T", storage(x.dtype)).set("B", storage(bias.dtype)).set("BIAS", has_bias ? "bias[o]" : "0");
+  source.set("LOW", is_signed ? "-128" : "0").set("HIGH", is_signed ? "127" : "255");
+  plan.launch_elements(
+      "product", arithmetic(x.dtype) + source.text(),
+      {reads(x), reads(w), reads(bias), writes(y), reads(factors), number(y.elements()), number(outputs), number(size),
+       number(transposed ? 1 : outputs), number(transposed ? size : 1), number(layer.input(0).zero_point()),
+       number(layer.input(1).zero_point()), number(layer.output(0).zero_point())},
+      y.elements());
+  plan.set(layer.output(0).index(), y);
+}
+
+ipr::Verdict quantized_pooling_support(const ipr::Layer& layer, const Target&) {
+  ipr::Verdict found = one_scale(layer, 1);
+  if (is_refused(found)) return found;
+  const bool same = same_quantization(layer.input(0), layer.output(0));
+  if (layer.text("pool_type") == "L2") return ipr::no("no kernel for L2 of quantized tensors", IPR_REASON_ATTRIBUTE);
+  if (!same && layer.text("pool_type") != "MAX")
+    return ipr::no("input and output of an average are quantized differently", IPR_REASON_QUANTIZATION);
+  return ipr::yes();
+}
+
+void lower_quantized_pooling(const ipr::Layer& layer, Plan& plan) {
+  const bool last = channels_last(layer), is_max = layer.text("pool_type") == "MAX";
+  const Value x = plan.plain(layer.input(0).index());
+  const Image in(x.shape, last), out(shape_of(layer.output(0)), last);
+  const PoolWindow window(layer, in);
+  const ipr::TensorInfo from = layer.input(0), to = layer.output(0);
+  const native::FixedPoint factor = native::quantize_multiplier(double(scale32(from)) / double(scale32(to)));
+  const Value y = plan.create(x.dtype, shape_of(to));
+  Template source(R"(
+kernel void k(global const $T* restrict x, global $T* restrict y, int count, int C, int H, int W, int OH, int OW, int xc,
+              int xx, int zx, int zy, int m, int s, int KH, int KW, $WINDOW, int PB, int PR) {
+  const int at = get_global_id(0);
+  if (at >= count) return;
+  const int c = $CHANNEL, ox = $COLUMN, oy = $ROW, n = at / (C * OH * OW);
+  int seen = 0, counted = 0, most = 0;
+  long sum = 0;
+  for (int ky = 0; ky < KH; ++ky) {
+    const int iy = oy * SY - PT + ky * DY;
+    for (int kx = 0; kx < KW; ++kx) {
+      const int ix = ox * SX - PL + kx * DX;
+      counted += iy < H + PB && ix < W + PR;
+      if (iy < 0 || iy >= H || ix < 0 || ix >= W) continue;
+      const int e = x[(n * C * H * W) + c * xc + (iy * W + ix) * xx];
+      most = seen == 0 || e > most ? e : most;
+      sum += e - zx;
+      ++seen;
+    }
+  }
+  $END
+  y[at] = ($T)CLAMP(v);
+}
+)");
+  source.set("CHANNEL", last ? "at % C" : "at / (OH * OW) % C").set("COLUMN", last ? "at / C % OW" : "at % OW");
+  source.set("ROW", last ? "at / (C * OW) % OH" : "at / OW % OH").set("WINDOW", kWindow).set("T", storage(x.dtype));
+  const bool same = same_quantization(from, to);
+  if (is_max)
+    source.set("END", std::string("long v = seen ? most : zx;") + (same ? "" : " v = multiply(v - zx, m, s) + zy;"));
+  else
+    source.set(
+        "END",
+        std::string("const long count_of = ") + (window.counts_padding ? "counted" : "seen") +
+            ";\n  sum += zx * count_of;\n  const long half_up = count_of ? (abs(sum) + count_of / 2) / count_of : zx;\n"
+            "  const long v = count_of == 0 ? zx : sum < 0 ? -half_up : half_up;");
+  std::vector<Argument> arguments = {reads(x),
+                                     writes(y),
+                                     number(y.elements()),
+                                     number(in.c),
+                                     number(in.h),
+                                     number(in.w),
+                                     number(out.h),
+                                     number(out.w),
+                                     number(in.by_c),
+                                     number(in.by_x),
+                                     number(from.zero_point()),
+                                     number(to.zero_point()),
+                                     number(factor.multiplier),
+                                     number(factor.shift)};
+  append(arguments, window.arguments());
+  plan.launch_elements("pooling", arithmetic(x.dtype) + source.text(), arguments, y.elements());
+  plan.set(to.index(), y);
+}
+
+Lowerings quantized_lowerings() {
+  return {{"Quantize", quantize_support, lower_quantize}, {"Dequantize", dequantize_support, lower_dequantize}};
+}
+
+}  // namespace gpuacc

@@ -1,0 +1,196 @@
+#include "gpuacc/program.hpp"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <limits>
+
+namespace gpuacc {
+namespace {
+
+pid_t opened_by = 0;
+
+int64_t now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
+/// Waits for all that was enqueued, so that no memory of the host is used after a failure.
+class Finishing {
+ public:
+  explicit Finishing(const Queue& queue) : queue_(queue) {}
+  ~Finishing() { cl().clFinish(queue_.get()); }
+
+ private:
+  const Queue& queue_;
+};
+
+}  // namespace
+
+void note_process() { opened_by = getpid(); }
+
+void check_process() {
+  if (opened_by == getpid()) return;
+  throw ipr::Error(
+      "OpenCL was opened before this process was forked, and does not work in a forked process; start the "
+      "process with spawn, or fork before the first use of GpuAcc",
+      IPR_DEVICE_LOST);
+}
+
+Executable::Executable(Plan& plan, uint64_t signature)
+    : signature(signature), device_(plan.device), queue_(device_.queue()), arena_(device_.buffer(plan.arena_bytes)),
+      buffers_(std::move(plan.buffers)), sources_(std::move(plan.sources)), checks_(std::move(plan.checks)),
+      first_wrong_(checks_.size()), status_(plan.status) {
+  flags = IPR_EXECUTABLE_KEEPS_CONSTANTS;
+  memory = plan.arena_bytes;
+  inputs_.resize(plan.graph.inputs().size());
+  outputs_.resize(plan.graph.outputs().size());
+  memory_.resize(buffers_.size());
+  for (size_t n = 0; n < buffers_.size(); ++n) {
+    Buffer& one = buffers_[n];
+    memory += one.kind == Buffer::constant ? one.bytes : 0;
+    if (one.kind == Buffer::input) inputs_[size_t(one.position)].buffer = int(n);
+    if (one.kind == Buffer::output) outputs_[size_t(one.position)].buffer = int(n);
+    if (one.kind == Buffer::arena && one.first >= 0) memory_[n] = device_.part(arena_, one.offset, one.bytes);
+    if (one.kind == Buffer::status) memory_[n] = device_.buffer(one.bytes);
+  }
+  for (const Launch& launch : plan.launches) prepare(launch);
+}
+
+Executable::~Executable() {
+  if (opened_by == getpid()) cl().clFinish(queue_.get());
+}
+
+void Executable::prepare(const Launch& launch) {
+  Step step = {device_.kernel(launch.source), launch.global, launch.local};
+  size_t limit = 0;
+  cl().clGetKernelWorkGroupInfo(step.kernel.get(), device_.info.id, kKernelWorkGroupSize, sizeof limit, &limit,
+                                nullptr);
+  if (limit && launch.local[0] * launch.local[1] * launch.local[2] > limit)
+    throw ipr::Error(
+        "the device runs at most " + std::to_string(limit) + " work items of the kernel " + launch.name + " in a group",
+        IPR_UNSUPPORTED, IPR_ITEM_LAYER, launch.layer);
+  for (size_t n = 0; n < launch.arguments.size(); ++n) {
+    const Argument& one = launch.arguments[n];
+    const cl_uint index = cl_uint(n);
+    if (one.buffer < 0) {
+      check(cl().clSetKernelArg(step.kernel.get(), index, one.size, one.bytes.data()), launch.name.c_str());
+      continue;
+    }
+    const Buffer& buffer = buffers_[size_t(one.buffer)];
+    if (buffer.kind == Buffer::input)
+      inputs_[size_t(buffer.position)].uses.emplace_back(steps_.size(), index);
+    else if (buffer.kind == Buffer::output)
+      outputs_[size_t(buffer.position)].uses.emplace_back(steps_.size(), index);
+    else {
+      const Memory& memory = buffer.kind == Buffer::constant ? *buffer.memory : memory_[size_t(one.buffer)];
+      const cl_mem handle = memory.get();
+      check(cl().clSetKernelArg(step.kernel.get(), index, sizeof handle, &handle), launch.name.c_str());
+    }
+  }
+  steps_.push_back(std::move(step));
+}
+
+/// Memory of the host is used in place if the device shares it, at an address that suits its caches.
+bool Executable::can_import(const void* data) const {
+  return device_.info.unified && data && reinterpret_cast<uintptr_t>(data) % 64 == 0;
+}
+
+void Executable::bind(Border& border, const ipr::Tensor& tensor, std::vector<Memory>& imported) {
+  void* data = tensor.data<void>();
+  const uint64_t bytes = buffers_[size_t(border.buffer)].bytes;
+  cl_mem handle = nullptr;
+  if (bytes > 0 && can_import(data)) {
+    imported.push_back(device_.imported(data, bytes));
+    handle = imported.back().get();
+  } else {
+    imported.emplace_back();
+    if (!border.own) border.own = device_.buffer(bytes);
+    handle = border.own.get();
+    if (border.is_input && bytes > 0)
+      check(cl().clEnqueueWriteBuffer(queue_.get(), handle, 0, 0, bytes, data, 0, nullptr, nullptr),
+            "an input cannot be copied to the device");
+  }
+  for (const auto& [step, index] : border.uses)
+    check(cl().clSetKernelArg(steps_[step].kernel.get(), index, sizeof handle, &handle), "an argument cannot be set");
+}
+
+void Executable::start(const ipr::Run* run) {
+  if (!checks_.empty()) {
+    std::fill(first_wrong_.begin(), first_wrong_.end(), std::numeric_limits<int32_t>::max());
+    check(cl().clEnqueueWriteBuffer(queue_.get(), memory_[size_t(status_)].get(), 0, 0, 4 * first_wrong_.size(),
+                                    first_wrong_.data(), 0, nullptr, nullptr),
+          "the device cannot be written to");
+  }
+  for (size_t n = 0; n < steps_.size(); ++n) {
+    if (run && run->cancelled()) throw ipr::Error("the run was cancelled", IPR_CANCELLED);
+    if (run && n % 16 == 0 && run->raw().deadline_ns != 0 && now_ns() > run->raw().deadline_ns)
+      throw ipr::Error("the deadline of the run has passed", IPR_DEADLINE);
+    const Step& step = steps_[n];
+    check(cl().clEnqueueNDRangeKernel(queue_.get(), step.kernel.get(), 3, nullptr, step.global.data(),
+                                      step.local.data(), 0, nullptr, nullptr),
+          "a kernel cannot be started");
+  }
+  if (!checks_.empty())
+    check(cl().clEnqueueReadBuffer(queue_.get(), memory_[size_t(status_)].get(), 0, 0, 4 * first_wrong_.size(),
+                                   first_wrong_.data(), 0, nullptr, nullptr),
+          "the device cannot be read");
+}
+
+void Executable::execute(const ipr::Run& run) {
+  check_process();
+  std::vector<Memory> in, out;  // released after all is done
+  Finishing finishing(queue_);
+  for (size_t n = 0; n < inputs_.size(); ++n) inputs_[n].is_input = true, bind(inputs_[n], run.input(n), in);
+  for (size_t n = 0; n < outputs_.size(); ++n) outputs_[n].is_input = false, bind(outputs_[n], run.output(n), out);
+  start(&run);
+  std::vector<std::pair<cl_mem, void*>> mapped;
+  for (size_t n = 0; n < outputs_.size(); ++n) {
+    const uint64_t bytes = buffers_[size_t(outputs_[n].buffer)].bytes;
+    if (bytes == 0) continue;
+    cl_int status = kSuccess;
+    if (!out[n])
+      status = cl().clEnqueueReadBuffer(queue_.get(), outputs_[n].own.get(), 0, 0, bytes, run.output(n).data<void>(), 0,
+                                        nullptr, nullptr);
+    else if (!(device_.info.type & kDeviceTypeCpu))  // a processor writes to the very memory of the host
+      mapped.emplace_back(out[n].get(), cl().clEnqueueMapBuffer(queue_.get(), out[n].get(), 0, kMapRead, 0, bytes, 0,
+                                                                nullptr, nullptr, &status));
+    check(status, "an output cannot be copied from the device");
+  }
+  check(cl().clFinish(queue_.get()), "the run failed on the device");
+  for (const auto& [memory, data] : mapped)
+    check(cl().clEnqueueUnmapMemObject(queue_.get(), memory, data, 0, nullptr, nullptr),
+          "an output cannot be unmapped");
+  report_values();
+}
+
+void Executable::warm_up() {
+  check_process();
+  Finishing finishing(queue_);
+  for (std::vector<Border>* some : {&inputs_, &outputs_})
+    for (Border& one : *some) {
+      const uint64_t bytes = std::max<uint64_t>(buffers_[size_t(one.buffer)].bytes, 1);
+      const std::vector<char> zeros(bytes, 0);
+      if (!one.own) one.own = device_.buffer(bytes);
+      const cl_mem handle = one.own.get();
+      check(cl().clEnqueueWriteBuffer(queue_.get(), handle, 1, 0, bytes, zeros.data(), 0, nullptr, nullptr), "zeros");
+      for (const auto& [step, index] : one.uses)
+        check(cl().clSetKernelArg(steps_[step].kernel.get(), index, sizeof handle, &handle), "an argument");
+    }
+  start(nullptr);
+}
+
+/// Report the first element that a layer cannot use, such as an index out of range.
+void Executable::report_values() {
+  for (size_t n = 0; n < checks_.size(); ++n) {
+    if (first_wrong_[n] == std::numeric_limits<int32_t>::max()) continue;
+    const ValueCheck& one = checks_[n];
+    throw ipr::ValueError("element " + std::to_string(first_wrong_[n]) + " of " + one.name +
+                              " is out of range; it is " + std::to_string(one.lowest) + " to " +
+                              std::to_string(one.highest),
+                          one.layer, one.operand, first_wrong_[n], one.lowest - 1, one.lowest, one.highest);
+  }
+}
+
+}  // namespace gpuacc

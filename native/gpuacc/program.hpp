@@ -1,0 +1,66 @@
+// An executable network on a device: launches in order, with their memory.
+
+#ifndef GPUACC_PROGRAM_HPP
+#define GPUACC_PROGRAM_HPP
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gpuacc/plan.hpp"
+
+namespace gpuacc {
+
+/// The process that opened OpenCL. Drivers do not work in a child process after fork.
+void note_process();
+/// Throw ipr::Error if this process was forked from the one that opened OpenCL.
+void check_process();
+
+class Executable : public ipr::Executable {
+ public:
+  Executable(Plan& plan, uint64_t signature);
+  ~Executable() override;
+
+  void execute(const ipr::Run& run) override;
+
+  /// Run once on zeros, so that the driver compiles what it compiles at the first launch.
+  void warm_up();
+
+  const std::vector<std::string>& sources() const { return sources_; }
+  Device& device() const { return device_; }
+  const uint64_t signature;  // of the graph that it was compiled from
+
+ private:
+  struct Step {
+    Kernel kernel;
+    std::array<size_t, 3> global, local;
+  };
+  struct Border {
+    int buffer;
+    bool is_input;
+    Memory own;                                    // memory of the device, made when it is needed
+    std::vector<std::pair<size_t, cl_uint>> uses;  // launches and arguments
+  };
+
+  void prepare(const Launch& launch);
+  bool can_import(const void* data) const;
+  void bind(Border& border, const ipr::Tensor& tensor, std::vector<Memory>& imported);
+  void start(const ipr::Run* run);
+  void report_values();
+
+  Device& device_;
+  Queue queue_;
+  Memory arena_;
+  std::vector<Buffer> buffers_;
+  std::vector<Memory> memory_;  // of the buffers in the arena
+  std::vector<Step> steps_;
+  std::vector<Border> inputs_, outputs_;
+  std::vector<std::string> sources_;
+  std::vector<ValueCheck> checks_;
+  std::vector<int32_t> first_wrong_;
+  int status_ = -1;
+};
+
+}  // namespace gpuacc
+
+#endif  // GPUACC_PROGRAM_HPP

@@ -1,0 +1,71 @@
+// Sliding windows, as the kernels of convolutions and pooling get them.
+
+#ifndef GPUACC_WINDOWS_HPP
+#define GPUACC_WINDOWS_HPP
+
+#include "gpuacc/lowering.hpp"
+
+namespace gpuacc {
+
+/// The parameters of kernels for the movement of a window, and their values.
+constexpr char kWindow[] = "int SY, int SX, int DY, int DX, int PT, int PL";
+inline std::vector<Argument> window_arguments(const ipr::Layer& layer) {
+  return {number(layer.integer("stride_y")),      number(layer.integer("stride_x")),
+          number(layer.integer("dilation_y", 1)), number(layer.integer("dilation_x", 1)),
+          number(layer.integer("pad_top")),       number(layer.integer("pad_left"))};
+}
+
+/// The weights of a convolution: sizes and distances between elements.
+struct Weights {
+  Weights(const ipr::Layer& layer, bool depthwise) {
+    const Shape shape = shape_of(layer.input(1));
+    if (depthwise) {
+      o = shape[3], i = 1, h = shape[1], w = shape[2];
+      by_o = 1, by_i = 0, by_x = o, by_y = o * w;
+      return;
+    }
+    const Image image(shape, channels_last(layer));
+    o = image.n, i = image.c, h = image.h, w = image.w;
+    by_o = i * h * w, by_i = image.by_c, by_x = image.by_x, by_y = by_x * w;
+  }
+  int64_t o, i, h, w;
+  int64_t by_o, by_i, by_y, by_x;
+};
+
+/// The window of a pooling: its sizes, then as `window_arguments`, then the padding at the end.
+struct PoolWindow {
+  PoolWindow(const ipr::Layer& layer, const Image& in)
+      : counts_padding(layer.text("padding_method") == "IGNORE_VALUE"), height(layer.integer("pool_height")),
+        width(layer.integer("pool_width")), sy(std::max<int64_t>(layer.integer("stride_y"), 1)),
+        sx(std::max<int64_t>(layer.integer("stride_x"), 1)), dy(layer.integer("dilation_y", 1)),
+        dx(layer.integer("dilation_x", 1)), top(layer.integer("pad_top")), left(layer.integer("pad_left")),
+        bottom(layer.integer("pad_bottom")), right(layer.integer("pad_right")) {
+    if (height == 0) height = in.h, sy = dy = 1, top = bottom = 0;
+    if (width == 0) width = in.w, sx = dx = 1, left = right = 0;
+  }
+
+  std::vector<Argument> arguments() const {
+    return {number(height), number(width), number(sy),   number(sx),     number(dy),
+            number(dx),     number(top),   number(left), number(bottom), number(right)};
+  }
+
+  bool counts_padding;
+  int64_t height, width, sy, sx, dy, dx, top, left, bottom, right;
+};
+
+// Layers of quantized tensors, in lower/quantized.cpp.
+ipr::Verdict quantized_window_support(const ipr::Layer& layer, const Target& target);
+void lower_quantized_window(const ipr::Layer& layer, Plan& plan);
+ipr::Verdict quantized_pooling_support(const ipr::Layer& layer, const Target& target);
+void lower_quantized_pooling(const ipr::Layer& layer, Plan& plan);
+ipr::Verdict quantized_product_support(const ipr::Layer& layer, const Target& target);
+void lower_quantized_product(const ipr::Layer& layer, Plan& plan);
+
+ipr::Verdict quantized_binary_support(const ipr::Layer& layer);
+void lower_quantized_binary(const ipr::Layer& layer, Plan& plan);
+ipr::Verdict quantized_activation_support(const ipr::Layer& layer);
+void lower_quantized_activation(const ipr::Layer& layer, Plan& plan);
+
+}  // namespace gpuacc
+
+#endif  // GPUACC_WINDOWS_HPP

@@ -1,0 +1,166 @@
+"""GpuAcc on the OpenCL device of the machine: results for each profile, refusals, options, processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.errors import InvalidValueError
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Addition,
+    Convolution2d,
+    CumSum,
+    DepthwiseConvolution2d,
+    FullyConnected,
+    Gather,
+    Pooling2d,
+    PoolingAlgorithm,
+    Softmax,
+)
+from interposer.types import DataType
+
+PROFILES = ("cpu", "mobile", "desktop")
+RANDOM = np.random.default_rng(5)
+
+
+def constant(network, *shape):
+    values = RANDOM.normal(0, 0.3, shape).astype(np.float32)
+    return network.add_constant_layer(values)
+
+
+def small_network(dtype=DataType.FLOAT32):
+    """Convolutions with a skip connection, whose channels fill no whole block, then a classifier."""
+    network = ip.Network("small")
+    image = network.add_input_layer(0, ip.TensorInfo((2, 5, 13, 11), dtype))
+    first = network.add_layer(
+        Convolution2d(pad_left=1, pad_right=1, pad_top=1, pad_bottom=1),
+        image,
+        constant(network, 19, 5, 3, 3),
+        constant(network, 19),
+    )
+    relu = network.add_layer(Activation(function=ActivationFunction.RELU), first)
+    depthwise = network.add_layer(
+        DepthwiseConvolution2d(pad_left=1, pad_right=1, pad_top=1, pad_bottom=1), relu, constant(network, 1, 3, 3, 19)
+    )
+    summed = network.add_layer(Addition(), depthwise, relu)
+    pooled = network.add_layer(
+        Pooling2d(pool_type=PoolingAlgorithm.AVERAGE, pool_width=3, pool_height=3, stride_x=2, stride_y=2), summed
+    )
+    rows = network.add_layer(FullyConnected(), pooled, constant(network, 19 * 6 * 5, 7), constant(network, 7))
+    network.add_output_layer(0, network.add_layer(Softmax(), rows))
+    return network
+
+
+def loaded(network, backends, **options):
+    return ip.load(network, backends, options=ip.OptimizerOptions(model_options={"GpuAcc": options} if options else {}))
+
+
+IMAGE = RANDOM.normal(0, 1, (2, 5, 13, 11)).astype(np.float32)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_convolutional_network_has_the_results_of_the_reference(gpuacc, profile):
+    network = small_network()
+    model = loaded(network, ["GpuAcc"], Profile=profile)
+    assert model.explain().counts() == {"GpuAcc": 7}
+    expected = loaded(network, ["CpuRef"]).run([IMAGE])[0]
+    for _ in range(2):
+        np.testing.assert_allclose(model.run([IMAGE])[0], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_layers_that_are_refused_run_on_the_next_backend(gpuacc):
+    network = ip.Network("in part")
+    x = network.add_input_layer(0, ip.TensorInfo((4, 6)))
+    doubled = network.add_layer(Addition(), x, x)
+    summed = network.add_layer(CumSum(), doubled)
+    network.add_output_layer(0, network.add_layer(Softmax(), summed))
+    model = loaded(network, ["GpuAcc", "CpuRef"])
+    assert model.explain().counts() == {"GpuAcc": 2, "CpuRef": 1}
+    assert "no kernel for CumSum" in str(model.explain())
+    array = RANDOM.normal(0, 1, (4, 6)).astype(np.float32)
+    np.testing.assert_allclose(model.run([array])[0], loaded(network, ["CpuRef"]).run([array])[0], rtol=1e-5)
+
+
+def test_it_is_used_only_by_name(gpuacc):
+    assert "GpuAcc" not in ip.DeviceSpec.default().default_backends
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"Profile": "tablet"}, "Profile is 'tablet'; expected auto, cpu, mobile or desktop"),
+        ({"Device": 99}, "Device is 99; there are"),
+    ],
+)
+def test_wrong_values_of_options_are_named(gpuacc, options, message):
+    with pytest.raises(ip.InterposerError, match=message):
+        loaded(small_network(), ["GpuAcc"], **options)
+
+
+def test_inputs_and_outputs_at_any_address_are_right(gpuacc):
+    network = small_network()
+    model, expected = loaded(network, ["GpuAcc"]), loaded(network, ["CpuRef"]).run([IMAGE])[0]
+    for offset in (0, 4, 64):
+        memory = np.zeros(IMAGE.nbytes + 256, np.uint8)
+        at = -memory.ctypes.data % 64 + offset
+        image = memory[at : at + IMAGE.nbytes].view(np.float32).reshape(IMAGE.shape)
+        image[...] = IMAGE
+        np.testing.assert_allclose(model.run([image])[0], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_an_index_out_of_range_is_reported_and_the_next_run_is_right(gpuacc):
+    network = ip.Network("gather")
+    params = network.add_input_layer(0, ip.TensorInfo((5, 3)))
+    indices = network.add_input_layer(1, ip.TensorInfo((4,), DataType.INT32))
+    network.add_output_layer(0, network.add_layer(Gather(), params, indices))
+    model = loaded(network, ["GpuAcc"])
+    rows = np.arange(15, dtype=np.float32).reshape(5, 3)
+    with pytest.raises(InvalidValueError):
+        model.run([rows, np.int32([0, 1, 7, 2])])
+    np.testing.assert_array_equal(model.run([rows, np.int32([4, -5, 1, 2])])[0], rows[[4, 0, 1, 2]])
+
+
+FORKED = """
+import os, sys
+import numpy as np, interposer as ip
+from tests.backends.gpuacc.test_gpuacc_runs import IMAGE, loaded, small_network
+model = loaded(small_network(), ["GpuAcc"])
+model.run([IMAGE])
+child = os.fork()
+if child == 0:
+    try:
+        model.run([IMAGE])
+    except ip.InterposerError as error:
+        os._exit(7)
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def in_a_process(code, *arguments, **environment):
+    settings = {**os.environ, **environment, "INTERPOSER_DISABLED_BACKENDS": "CpuAcc"}
+    words = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(words, capture_output=True, text=True, check=False, env=settings, timeout=300)
+
+
+def test_a_forked_process_gets_an_error_instead_of_waiting_for_ever(gpuacc):
+    done = in_a_process(FORKED)
+    assert done.returncode == 7, done.stdout + done.stderr
+
+
+ABSENT = """
+import interposer as ip
+print(ip.Runtime().registry.reason_absent("GpuAcc"))
+"""
+
+
+def test_without_a_driver_the_reason_is_listed(gpuacc, tmp_path):
+    done = in_a_process(ABSENT, OCL_ICD_VENDORS=str(tmp_path))
+    assert "no OpenCL driver is installed" in done.stdout, done.stdout + done.stderr
