@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ from interposer.serving.repository import Repository
 from interposer.serving.server import Server
 from interposer.session import load
 from tests.runtime.test_concurrency import OpenGates
+
+TOKEN = "a token of the tests"
 
 
 class Answer(NamedTuple):
@@ -40,14 +43,16 @@ class Answer(NamedTuple):
 class Client:
     """Sends HTTP requests to a server of this test."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, token: str | None = TOKEN) -> None:
+        self.port, self.token = port, token
 
     def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         try:
             data = json.dumps(body).encode() if isinstance(body, dict) else body
-            headers = headers or {}
+            headers = dict(headers or {})
+            if self.token is not None:
+                headers.setdefault("Authorization", f"Bearer {self.token}")
             connection.request(method, path, data, headers, encode_chunked="Transfer-Encoding" in headers)
             response = connection.getresponse()
             return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
@@ -84,7 +89,7 @@ def running(
     started: queue.Queue[Any] = queue.Queue()
 
     async def main() -> None:
-        core = Core(repository(), options)
+        core = Core(repository(), with_token(options or ServeOptions()))
         server = Server(core, Listen(port=0, grpc_port=0 if grpc else None, **listen), started.put)
         started.put((core, server, asyncio.get_running_loop()))
         await server.run()
@@ -107,6 +112,11 @@ def running(
             loop.call_soon_threadsafe(server.stop)
         runner.join(300)
         assert not runner.is_alive()
+
+
+def with_token(options: ServeOptions) -> ServeOptions:
+    """Return options with the token that clients of these tests send, unless they have another one."""
+    return replace(options, token=TOKEN) if options.token is None else options
 
 
 def _next(started: queue.Queue[Any]) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from interposer.core.types import Array
 from interposer.serving.options import ServeOptions
 from tests.runtime.test_concurrency import OpenGates
-from tests.serving.running import Running, doubler, model, running, serving, slow, two_by_two, wait_until
+from tests.serving.running import TOKEN, Running, doubler, model, running, serving, slow, two_by_two, wait_until
 from tests.serving.typed import NO_JSON, ROWS, TYPES, transposing, values
 
 for package in ("starlette", "uvicorn", "prometheus_client", "grpc", "google.protobuf", "tritonclient"):
@@ -54,7 +54,8 @@ def tensor(lib: Any, datatype: str, array: Array, name: str = "x", **options: An
 
 
 def call(server: Running, kind: str, method: str, *arguments: Any, **options: Any) -> Any:
-    """Call a method of a client, which is closed afterwards."""
+    """Call a method of a client, which is closed afterwards; it sends the token of the server."""
+    options.setdefault("headers", {"authorization": f"Bearer {TOKEN}"})
 
     async def alone() -> Any:
         async with library(kind).InferenceServerClient(address(server, kind)) as client:

@@ -14,7 +14,7 @@ import pytest
 
 from interposer.serving.options import ServeOptions
 from tests.runtime.test_concurrency import OpenGates
-from tests.serving.running import Running, doubler, model, running, serving, slow, two_by_two, wait_until
+from tests.serving.running import TOKEN, Running, doubler, model, running, serving, slow, two_by_two, wait_until
 
 grpc = pytest.importorskip("grpc", reason="the package grpcio is not installed")
 pytest.importorskip("google.protobuf", reason="the package protobuf is not installed")
@@ -57,7 +57,7 @@ class Stub:
         _, response = self._methods[name]
         path = f"/inference.GRPCInferenceService/{name}"
         function = self._channel.unary_unary(path, lambda item: item.SerializeToString(), response.FromString)
-        return function(request, **options)
+        return function(request, metadata=[("authorization", f"Bearer {TOKEN}")], **options)
 
     def ask(self, name: str, /, **fields: Any) -> Any:
         return self.call(name, self._methods[name][0](**fields))

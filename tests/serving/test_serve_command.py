@@ -18,7 +18,7 @@ import pytest
 import interposer as ip
 from interposer.writers import tflite
 from tests.parameters import one_in
-from tests.serving.running import Client, doubler, infer_body, wait_until
+from tests.serving.running import TOKEN, Client, doubler, infer_body, wait_until
 
 for package in ("starlette", "uvicorn", "prometheus_client", "flatbuffers"):
     pytest.importorskip(package, reason=f"the package {package} is not installed")
@@ -36,7 +36,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> str:
 def started(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start the command and yield the process and its first line; the process is killed at the end."""
     command = [sys.executable, "-m", "interposer", "serve", "--backends", "CpuRef", "--port", "0", "--no-grpc", *words]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, "INTERPOSER_SERVE_TOKEN": TOKEN}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         yield process, process.stdout.readline()
     finally:

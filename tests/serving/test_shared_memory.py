@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from interposer.serving.options import ServeOptions
+from interposer.serving.peers import Peer
 from interposer.serving.protocol.errors import ServingError
 from interposer.serving.shared_memory import SharedMemory
 from tests.serving.running import Running, doubler, model, running, serving
 
 pytestmark = pytest.mark.needs_cpuref
+ME = Peer(socket_user=os.geteuid())
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def memory(tmp_path: Path) -> Iterator[SharedMemory]:
 
 def refused(function: Any, *arguments: Any) -> str:
     with pytest.raises(ServingError) as caught:
-        function(*arguments)
+        function(*arguments, ME)
     return str(caught.value)
 
 
@@ -41,16 +43,16 @@ def test_a_tensor_that_is_larger_than_the_limit_is_refused_before_it_is_copied(t
     (tmp_path / "key").touch()
     os.truncate(tmp_path / "key", 1 << 40)  # sparse
     memory = SharedMemory(str(tmp_path), limit=1000)
-    memory.register("r", "key", 0, 1 << 40)
+    memory.register("r", "key", 0, 1 << 40, ME)
     assert refused(memory.read, "r", 0, 1 << 40) == "the tensor in the region 'r' is larger than 1,000 bytes"
-    assert len(memory.read("r", 0, 1000)) == 1000
+    assert len(memory.read("r", 0, 1000, ME)) == 1000
     memory.unregister()
 
 
 def test_bytes_are_read_and_written_inside_of_a_region(memory, tmp_path):
-    memory.register("r", "/key", 10, 20)
-    assert bytes(memory.read("r", 5, 4)) == bytes([15, 16, 17, 18])
-    memory.write("r", 16, 4, np.array([1, 2], np.uint8))
+    memory.register("r", "/key", 10, 20, ME)
+    assert bytes(memory.read("r", 5, 4, ME)) == bytes([15, 16, 17, 18])
+    memory.write("r", 16, 4, np.array([1, 2], np.uint8), ME)
     assert (tmp_path / "shared" / "key").read_bytes()[24:30] == bytes([24, 25, 1, 2, 28, 29])
     assert memory.status() == [{"name": "r", "key": "/key", "offset": 10, "byte_size": 20}]
     memory.unregister("r")
@@ -82,7 +84,7 @@ def test_a_size_is_a_whole_number(memory, size):
 
 
 def test_reads_and_writes_outside_of_a_region_are_refused(memory, tmp_path):
-    memory.register("r", "key", 10, 20)
+    memory.register("r", "key", 10, 20, ME)
     assert refused(memory.register, "r", "key", 0, 1) == "the shared memory region 'r' is registered already"
     assert refused(memory.read, "s", 0, 1) == "no shared memory region 's' is registered"
     assert refused(memory.read, "r", 0, 21) == "the region 'r' has 20 bytes, not 21 at offset 0"
@@ -92,6 +94,23 @@ def test_reads_and_writes_outside_of_a_region_are_refused(memory, tmp_path):
     os.truncate(tmp_path / "shared" / "key", 12)
     assert refused(memory.read, "r", 0, 20) == "the region 'r' was made smaller after its registration"
     assert refused(memory.write, "r", 0, 20, array) == "the region 'r' was made smaller after its registration"
+
+
+def test_a_region_is_for_the_user_to_whom_it_belongs(memory):
+    for other, reason in (
+        (Peer(socket_user=os.geteuid() + 1), "does not belong to the user who asks for it"),
+        (Peer("192.0.2.1"), "connect to the Unix socket of the server"),
+    ):
+        with pytest.raises(ServingError, match=reason):
+            memory.register("r", "key", 0, 10, other)
+        memory.register("r", "key", 0, 10, ME)
+        with pytest.raises(ServingError, match=reason):
+            memory.read("r", 0, 1, other)
+        with pytest.raises(ServingError, match=reason):
+            memory.of_user(other).read("r", 0, 1)
+        with pytest.raises(ServingError, match=reason):
+            memory.write("r", 0, 1, np.zeros(1, np.uint8), other)
+        memory.unregister("r")
 
 
 @pytest.fixture

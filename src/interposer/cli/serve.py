@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import json
 import logging
 import os
+import secrets
 import sys
 from dataclasses import replace
 from typing import Any, Final
@@ -30,6 +30,7 @@ def execute(args: argparse.Namespace) -> None:
 
     if args.json_logs:
         _log_json()
+    _add_token(args)
     if args.workers == 1 or os.environ.get(WORKER):
         with required_options(args, checks_use=False) as options:
             run_server(lambda: _server(args, *options), stops_with_stdin=bool(os.environ.get(WORKER)))
@@ -67,6 +68,7 @@ def _say_workers(args: argparse.Namespace, ports: list[int | None]) -> None:
     scheme = "http" if args.tls_cert is None else "https"
     text = f"serving {names} with {args.workers} workers at {scheme}://{host_and_port(args.host, ports[0])}"
     print(printable(text if ports[1] is None else f"{text}, gRPC at {host_and_port(args.host, ports[1])}"), flush=True)
+    _say_page(args, f"{scheme}://{host_and_port(args.host, ports[0])}")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -86,6 +88,8 @@ def _check(args: argparse.Namespace) -> None:
         raise InvalidArgumentError(
             "--control explicit and --shared-memory need --workers 1, as each request reaches one"
         )
+    if args.workers > 1 and args.socket is not None:
+        raise InvalidArgumentError("--socket needs --workers 1, as processes cannot share a Unix socket")
     if args.poll is not None and args.poll <= 0:
         raise InvalidArgumentError("--poll must be more than 0 seconds")
     if args.workers > 1 and args.profile_to is not None:
@@ -93,8 +97,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.no_grpc and args.grpc_port is not None:
         raise InvalidArgumentError("--no-grpc and --grpc-port contradict each other")
     _check_ports(args)
-    if not is_loopback(args.host) and not os.environ.get(TOKEN):
-        _check_public(args)
+    _check_access(args)
 
 
 def _grpc_port(args: argparse.Namespace) -> int | None:
@@ -115,33 +118,50 @@ def _check_files(args: argparse.Namespace) -> None:
     """Raise `InvalidArgumentError` for files of options that do not exist, and for TLS without its key."""
     if (args.tls_cert is None) != (args.tls_key is None) or (args.tls_client_ca and args.tls_cert is None):
         raise InvalidArgumentError("TLS needs both --tls-cert and --tls-key")
-    for path in filter(None, (args.tls_cert, args.tls_key, args.tls_client_ca, args.plan, *args.trusted_key)):
+    for path in filter(
+        None, (args.tls_cert, args.tls_key, args.tls_client_ca, args.plan, args.clients, *args.trusted_key)
+    ):
         if not os.path.isfile(path):
             raise InvalidArgumentError(f"{path}: there is no such file")
 
 
-def _check_public(args: argparse.Namespace) -> None:
-    """Raise `InvalidArgumentError` for options that are for clients of this host, if there is no token."""
-    if args.control == "explicit":
-        raise InvalidArgumentError(
-            f"--control explicit on {args.host} lets every client load models; set {TOKEN} to a token for them"
-        )
-    if args.shared_memory:
-        raise InvalidArgumentError(
-            f"--shared-memory on {args.host} lets every client read and write it; set {TOKEN} to a token for them"
-        )
+def _check_access(args: argparse.Namespace) -> None:
+    """Raise `InvalidArgumentError` for options that nobody could use, because there is no token."""
+    if os.environ.get(TOKEN) or args.socket is not None or args.clients is not None:
+        return
+    for option, is_set in (("--control explicit", args.control == "explicit"), ("--shared-memory", args.shared_memory)):
+        if is_set:
+            raise InvalidArgumentError(
+                f"{option} is for clients with a token, also on this host; set {TOKEN} to one, or use --socket"
+            )
 
 
-def is_loopback(host: str) -> bool:
-    """Return True if only processes of this host can reach an address."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _add_token(args: argparse.Namespace) -> None:
+    """Make a token for the status page if a user at a terminal has set none."""
+    args.has_new_token = sys.stdout.isatty() and not os.environ.get(TOKEN) and args.clients is None
+    if args.has_new_token:
+        os.environ[TOKEN] = secrets.token_urlsafe(16)
+
+
+def _say_page(args: argparse.Namespace, address: str) -> None:
+    """Print where the status page is, with its token, if the token is not known to anybody else."""
+    if args.has_new_token:
+        print(f"models and figures at {address}/?token={os.environ[TOKEN]}", flush=True)
+
+
+def _hosts(args: argparse.Namespace) -> tuple[str, ...] | None:
+    """Return the names that requests may have for this server; None for all."""
+    from interposer.serving.doors import local_hosts  # noqa: PLC0415 - optional dependencies
+
+    if "*" in args.allow_host:
+        return None
+    local = local_hosts(args.host)
+    return local if not args.allow_host else (*(local or (args.host,)), *(host.lower() for host in args.allow_host))
 
 
 def _server(args: argparse.Namespace, creation: CreationOptions, model_options: ModelOptions) -> Any:
-    from interposer.serving.core import Core  # noqa: PLC0415 - optional dependencies
+    from interposer.serving.access import read_clients  # noqa: PLC0415 - optional dependencies
+    from interposer.serving.core import Core  # noqa: PLC0415
     from interposer.serving.loading import Loader  # noqa: PLC0415
     from interposer.serving.options import ServeOptions  # noqa: PLC0415
     from interposer.serving.repository import Repository  # noqa: PLC0415
@@ -153,7 +173,8 @@ def _server(args: argparse.Namespace, creation: CreationOptions, model_options: 
         shutdown_delay=args.shutdown_delay, strict_readiness=args.strict_readiness, exit_on_error=args.exit_on_error,
         poll=args.poll,
         control=args.control == "explicit", shared_memory=args.shared_memory, token=os.environ.get(TOKEN) or None,
-        max_memory=args.max_memory, max_connections=args.max_connections,
+        clients=() if args.clients is None else read_clients(args.clients), hosts=_hosts(args),
+        origins=tuple(args.allow_origin), max_memory=args.max_memory, max_connections=args.max_connections,
     )  # fmt: skip
     is_worker = bool(os.environ.get(WORKER))
     loader = Loader(
@@ -162,7 +183,7 @@ def _server(args: argparse.Namespace, creation: CreationOptions, model_options: 
     )  # fmt: skip
     core = Core(Repository(lambda: _sources(args), loader), options)
     core.started = float(os.environ.get(SINCE, core.started))
-    return Server(core, _listen(args), lambda addresses: _say(core, addresses, is_worker))
+    return Server(core, _listen(args), lambda addresses: _say(args, core, addresses, is_worker))
 
 
 def _listen(args: argparse.Namespace) -> Any:
@@ -170,7 +191,7 @@ def _listen(args: argparse.Namespace) -> Any:
 
     return Listen(
         args.host, args.port, _grpc_port(args), args.metrics_port, args.tls_cert, args.tls_key,
-        args.tls_client_ca, args.workers > 1, args.health_port,
+        args.tls_client_ca, args.workers > 1, args.health_port, args.socket,
     )  # fmt: skip
 
 
@@ -214,7 +235,7 @@ def _is_folder(path: str) -> bool:
     return os.path.isdir(path) and not path.rstrip("/").endswith(".savedmodel")
 
 
-def _say(core: Any, addresses: dict[str, str], is_worker: bool) -> None:
+def _say(args: argparse.Namespace, core: Any, addresses: dict[str, str], is_worker: bool) -> None:
     from interposer.serving.workers import READY  # noqa: PLC0415 - optional dependencies
 
     if is_worker:
@@ -223,6 +244,7 @@ def _say(core: Any, addresses: dict[str, str], is_worker: bool) -> None:
     names = ", ".join(dict.fromkeys(model.name for model in core.repository.served))
     other_services = [f"{_TITLES[key]} at {address}" for key, address in addresses.items() if key in _TITLES]
     print(printable(", ".join([f"serving {names} at {addresses['http']}", *other_services])), flush=True)
+    _say_page(args, addresses["http"])
 
 
 def _log_json() -> None:

@@ -10,6 +10,8 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from interposer.serving.peers import STATE, connection_state
+
 __all__ = ["HEAD_SECONDS", "LARGEST_HEAD", "Connections", "allowed_connections", "protocol_class"]
 
 HEAD_SECONDS: Final = 20.0
@@ -97,6 +99,7 @@ class _Limits(_Protocol):  # type: ignore[misc] # uvicorn's class is added by `p
     """Limits of a connection: it is closed if the head of a request does not arrive in time, or is too large."""
 
     registry: Connections
+    app_state: dict[str, Any]
     _seen: Any = None
     _timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
@@ -108,6 +111,7 @@ class _Limits(_Protocol):  # type: ignore[misc] # uvicorn's class is added by `p
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.app_state = {**self.app_state, STATE: connection_state(transport)}
         self._head = 0 if hasattr(self, "parser") else None
         self._timer = self.loop.call_later(HEAD_SECONDS, self._close_if_idle)
         self.registry.opened(self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import logging
 import time
@@ -15,10 +14,12 @@ from typing import Any, Final, TypeVar
 
 from interposer._version import __version__
 from interposer.core.types import Array
+from interposer.serving.access import Access
 from interposer.serving.admission import Admission
 from interposer.serving.bodies import BodyLimits
 from interposer.serving.metrics import Metrics
 from interposer.serving.options import ServeOptions
+from interposer.serving.peers import Peer
 from interposer.serving.protocol.errors import ServingError, Status, as_serving_error
 from interposer.serving.protocol.http_messages import Regions, no_shared_memory
 from interposer.serving.protocol.messages import InferRequest, InferResponse, OutputTensor
@@ -55,6 +56,7 @@ class Core:
         self.is_stopping = self.is_draining = False
         self.started = time.time()
         self._calls: set[Call] = set()
+        self.access = Access(self.options.token, self.options.clients)
         self.admission = Admission(self.options)
         self._parser = ThreadPoolExecutor(_PARSERS, "interposer-parser")
         self._memory = SharedMemory(limit=self.options.max_body) if self.options.shared_memory else None
@@ -94,10 +96,9 @@ class Core:
         """Count a request that was refused before it got a slot of a model."""
         self.metrics.refused(protocol, error.status)
 
-    @property
-    def regions(self) -> Regions | None:
-        """The regions of shared memory; None if the server does not offer them."""
-        return self._memory
+    def regions_of(self, peer: Peer) -> Regions | None:
+        """Return the regions of shared memory that a client may use; None if the server does not offer them."""
+        return None if self._memory is None else self._memory.of_user(peer)
 
     def shared_memory(self) -> SharedMemory:
         """Return the regions of shared memory; raise `ServingError` if the server does not offer them."""
@@ -105,28 +106,20 @@ class Core:
             raise no_shared_memory()
         return self._memory
 
-    def check_control(self, authorization: str) -> None:
+    def check_control(self, peer: Peer) -> None:
         """Check that a client may load and unload models; raise `ServingError` if not."""
         if not self.options.control:
             raise ServingError(
                 Status.FORBIDDEN,
                 "this server does not load and unload models on request; start it with --control explicit",
             )
-        self._check_token(authorization)
+        self.access.check("control", peer)
 
-    def check_shared_memory(self, authorization: str) -> None:
+    def check_shared_memory(self, peer: Peer) -> None:
         """Check that a client may use shared memory; raise `ServingError` if not."""
         if not self.options.shared_memory:
             raise no_shared_memory()
-        self._check_token(authorization)
-
-    def _check_token(self, authorization: str) -> None:
-        token = self.options.token
-        if token is None:
-            return
-        expected, sent = f"Bearer {token}".encode(), authorization.encode("latin-1", "replace")  # the bytes of HTTP
-        if not hmac.compare_digest(expected, sent):
-            raise ServingError(Status.UNAUTHENTICATED, "the request needs the header Authorization: Bearer TOKEN")
+        self.access.check("shared_memory", peer)
 
     async def load(self, name: str, parameters: Mapping[str, Any]) -> None:
         """Load a model, or load it again; raise `ServingError` if that fails, or if the request has parameters."""
@@ -161,8 +154,10 @@ class Core:
                 span.set_attribute("interposer.compute_seconds", call.timing.compute)
                 span.set_attribute("interposer.backends", list(served.layers_by_backend()))
 
-    def shared(self, output: OutputTensor) -> OutputTensor:
+    def shared(self, output: OutputTensor, peer: Peer) -> OutputTensor:
         """Write an output to the shared memory that the request names for it, if any, and return it so marked.
+
+        The memory must belong to the user who sends the request.
 
         Raises:
             ServingError: the server does not offer shared memory, or the region is too small.
@@ -170,7 +165,7 @@ class Core:
         requested_output = output.requested
         if requested_output is None or requested_output.region is None:
             return output
-        self.shared_memory().write(*requested_output.region, output.array)
+        self.shared_memory().write(*requested_output.region, output.array, peer)
         return replace(output, is_shared=True)
 
     @property
@@ -291,6 +286,7 @@ class Call:
         self.arrived = time.monotonic() if arrived is None else arrived
         self.seconds = seconds
         self.served: ServedModel
+        self.peer = Peer()
         self.timing = Timing()
         self.reason: ServingError | None = None
         self.id = ""
@@ -351,7 +347,7 @@ class Call:
         return self._made_outputs(request, arrays)
 
     def _made_outputs(self, request: InferRequest, arrays: list[Array]) -> tuple[OutputTensor, ...]:
-        return tuple(self.core.shared(output) for output in self.served.results(request, arrays))
+        return tuple(self.core.shared(output, self.peer) for output in self.served.results(request, arrays))
 
     def _explained(self) -> dict[str, Any]:
         layers = self.served.layers_by_backend()

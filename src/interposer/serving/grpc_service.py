@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from interposer.serving.core import Core
 from interposer.serving.grpc_health import Health
 from interposer.serving.grpc_reading import Readers
 from interposer.serving.listen import Listen, host_and_port
+from interposer.serving.peers import Peer, peer_of_call
 from interposer.serving.protocol.errors import ServingError, Status, as_serving_error
 from interposer.serving.protocol.extensions import ABSENT_METHODS, EMPTY_METHODS
 from interposer.serving.protocol.grpc_messages import (
@@ -59,7 +60,8 @@ async def start_grpc(core: Core, listen: Listen) -> Any:
         ("grpc.so_reuseport", int(listen.is_shared)), ("grpc.max_concurrent_streams", _STREAMS),
     ]  # fmt: skip
     server = grpc.aio.server(options=options)
-    services = {INFERENCE: _handlers(grpc, core), HEALTH: Health(grpc, core).handlers()}
+    service = _Service(grpc, core)
+    services = {INFERENCE: _handlers(grpc, service), HEALTH: Health(grpc, core).handlers()}
     server.add_generic_rpc_handlers(
         tuple(grpc.method_handlers_generic_handler(name, handlers) for name, handlers in services.items())
     )
@@ -70,6 +72,7 @@ async def start_grpc(core: Core, listen: Listen) -> Any:
             server.port = server.add_insecure_port(address)
         else:
             server.port = server.add_secure_port(address, credentials)
+        service.port = server.port
         await server.start()
     except (RuntimeError, OSError) as error:
         raise ConfigError(f"the server cannot listen for gRPC on {address}: {error}") from None
@@ -84,8 +87,7 @@ def _credentials(grpc: Any, listen: Listen) -> Any:
     return grpc.ssl_server_credentials([key_and_certificate], authorities, authorities is not None)
 
 
-def _handlers(grpc: Any, core: Core) -> dict[str, Any]:
-    service = _Service(grpc, core)
+def _handlers(grpc: Any, service: _Service) -> dict[str, Any]:
     handlers: dict[str, Any] = {}
     for name, sentence in ABSENT_METHODS.items():
         handlers[name] = grpc.unary_unary_rpc_method_handler(_absent(grpc, sentence))
@@ -122,6 +124,7 @@ class _Service:
     def __init__(self, grpc: Any, core: Core) -> None:
         self._grpc, self.core = grpc, core
         self._readers = Readers(core.options)
+        self.port = 0
 
     def answering(self, name: str, kind: Message) -> Callable[[Any, Any], Awaitable[Message]]:
         """Return the handler of the method `name`, whose errors become status codes; requests have the class `kind`."""
@@ -129,7 +132,7 @@ class _Service:
 
         async def handler(requests: Any, context: Any) -> Message:
             try:
-                with self.core.admission.holding(_client_of(context)) as holding:
+                with self.core.admission.holding(self.core.access.name_of(self._peer(context))) as holding:
                     request = await self._request(kind, context, holding)
                     return await method(request, context)
             except asyncio.CancelledError:
@@ -140,6 +143,11 @@ class _Service:
             return await context.abort(getattr(self._grpc.StatusCode, error.status.grpc), str(error), metadata)
 
         return handler
+
+    def _peer(self, context: Any) -> Peer:
+        """Return who sends a call."""
+        authorization = _metadata(context).get("authorization", "")
+        return peer_of_call(context.peer(), self.port, authorization, context.auth_context() or {})
 
     async def _request(self, kind: Message, context: Any, holding: Holding) -> Message:
         """Receive and return the request of a call, which has the class `kind`."""
@@ -178,76 +186,84 @@ class _Service:
         return message("ServerMetadataResponse")(**self.core.server_metadata())
 
     async def on_ModelMetadata(self, request: Message, context: Any) -> Message:  # noqa: N802
+        self.core.access.check("infer", self._peer(context), request.name)
         fields = self.core.model_metadata(request.name, request.version)
         fields.pop("parameters", None)
         return message("ModelMetadataResponse")(**fields)
 
     async def on_ModelConfig(self, request: Message, context: Any) -> Message:  # noqa: N802
+        self.core.access.check("infer", self._peer(context), request.name)
         config = self.core.repository.find(request.name, request.version).config()
         return message("ModelConfigResponse")(config=config)
 
     async def on_ModelStatistics(self, request: Message, context: Any) -> Message:  # noqa: N802
+        self.core.access.check("statistics", self._peer(context))
         models = self.core.statistics(request.name, request.version)
         for model in models:
             del model["inference_stats"]["cancel"]
         return message("ModelStatisticsResponse")(model_stats=models)
 
     async def on_RepositoryIndex(self, request: Message, context: Any) -> Message:  # noqa: N802
+        self.core.access.check("infer", self._peer(context))
         return message("RepositoryIndexResponse")(models=self.core.repository.index(request.ready))
 
     async def on_RepositoryModelLoad(self, request: Message, context: Any) -> Message:  # noqa: N802
-        self.core.check_control(_authorization(context))
+        self.core.check_control(self._peer(context))
         await self.core.load(request.model_name, parameters_of(request.parameters))
         return message("RepositoryModelLoadResponse")()
 
     async def on_RepositoryModelUnload(self, request: Message, context: Any) -> Message:  # noqa: N802
-        self.core.check_control(_authorization(context))
+        self.core.check_control(self._peer(context))
         await self.core.repository.unload(request.model_name)
         return message("RepositoryModelUnloadResponse")()
 
     async def on_SystemSharedMemoryStatus(self, request: Message, context: Any) -> Message:  # noqa: N802
-        self.core.check_shared_memory(_authorization(context))
+        self.core.check_shared_memory(self._peer(context))
         kind = message("SystemSharedMemoryStatusResponse.RegionStatus")
         regions = {region["name"]: kind(**region) for region in self.core.shared_memory().status(request.name)}
         return message("SystemSharedMemoryStatusResponse")(regions=regions)
 
     async def on_SystemSharedMemoryRegister(self, request: Message, context: Any) -> Message:  # noqa: N802
-        self.core.check_shared_memory(_authorization(context))
-        self.core.shared_memory().register(request.name, request.key, request.offset, request.byte_size)
+        self.core.check_shared_memory(self._peer(context))
+        self.core.shared_memory().register(
+            request.name, request.key, request.offset, request.byte_size, self._peer(context)
+        )
         return message("SystemSharedMemoryRegisterResponse")()
 
     async def on_SystemSharedMemoryUnregister(self, request: Message, context: Any) -> Message:  # noqa: N802
-        self.core.check_shared_memory(_authorization(context))
+        self.core.check_shared_memory(self._peer(context))
         self.core.shared_memory().unregister(request.name)
         return message("SystemSharedMemoryUnregisterResponse")()
 
     async def on_ModelInfer(self, request: Message, context: Any) -> Message:  # noqa: N802
-        return await self._infer(request, context.time_remaining(), _metadata(context))
+        return await self._infer(request, context)
 
-    async def _infer(self, request: Message, seconds: float | None, metadata: Mapping[str, str]) -> Message:
-        core = self.core
+    async def _infer(self, request: Message, context: Any) -> Message:
+        core, peer = self.core, self._peer(context)
+        seconds, metadata = context.time_remaining(), _metadata(context)
         is_raw = bool(request.raw_input_contents)
         name, version = request.model_name, request.model_version
+        core.access.check("infer", peer, name)
         with core.call(name, version, "grpc", seconds) as call, core.span(call, metadata):
+            call.peer, regions = peer, core.regions_of(peer)
             reading = Reading(core.options.max_values, call.deadline)
             if request.ByteSize() < _LARGE or (is_raw and not any(_has_strings(tensor) for tensor in request.inputs)):
-                infer_request = read_infer_request(request, core.regions, reading)
+                infer_request = read_infer_request(request, regions, reading)
             else:
-                infer_request = await core.in_parser(reading, read_infer_request, request, core.regions, reading)
+                infer_request = await core.in_parser(reading, read_infer_request, request, regions, reading)
             is_typed = any(tensor.HasField("contents") for tensor in request.inputs)
             return infer_response(await call.run(infer_request), not is_typed)
 
     async def stream(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Message]:
         """Answer the requests of a stream in order; an error is an answer too, and does not end the stream."""
-        metadata = _metadata(context)
         async for data in requests:
             kind = message("ModelInferRequest")
             request = kind()
             try:
-                with self.core.admission.holding(_client_of(context)) as holding:
+                with self.core.admission.holding(self.core.access.name_of(self._peer(context))) as holding:
                     holding.finish()
                     request = await self._parsed(kind, data, time.monotonic(), context.time_remaining(), holding)
-                    response = await self._infer(request, context.time_remaining(), metadata)
+                    response = await self._infer(request, context)
                 yield message("ModelStreamInferResponse")(infer_response=response)
             except ServingError as error:
                 empty_response = message("ModelInferResponse")(
@@ -261,16 +277,6 @@ def _has_strings(tensor: Message) -> bool:
     return bool(tensor.datatype == "BYTES")
 
 
-def _client_of(context: Any) -> str:
-    """Return the address of the client of a call, without its port."""
-    peer: str = context.peer()
-    return peer.rpartition(":")[0]
-
-
 def _metadata(context: Any) -> dict[str, str]:
     pairs = context.invocation_metadata() or ()
     return {name: value for name, value in pairs if isinstance(value, str)}
-
-
-def _authorization(context: Any) -> str:
-    return _metadata(context).get("authorization", "")

@@ -22,7 +22,9 @@ from interposer.serving.bodies import (
     whole_header,
 )
 from interposer.serving.core import Call, Core
+from interposer.serving.doors import Doors
 from interposer.serving.encodings import accepted_encoding, compressed
+from interposer.serving.peers import Peer, peer_of_scope
 from interposer.serving.protocol.errors import ServingError, Status, as_serving_error
 from interposer.serving.protocol.extensions import NO_CUDA, NO_LOGS, NO_TRACES
 from interposer.serving.protocol.http_messages import read_infer_request, small_object_of, write_response
@@ -67,7 +69,8 @@ def http_app(core: Core, *, metrics: bool = True) -> Any:
     infer = _Infer(core)
     routes = [Route(f"{path}/infer", infer, methods=["POST"]) for path in _MODEL]  # first, as they are sought in order
     routes += [Route(path, _guarded(handler), methods=[method]) for method, path, handler in api.routes(metrics)]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _wrong_path}, lifespan=_lifespan(core))
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _wrong_path}, lifespan=_lifespan(core))
+    return Doors(app, core.options.hosts, core.options.origins)
 
 
 _MODEL: Final = ("/v2/models/{model}", "/v2/models/{model}/versions/{version}")
@@ -78,13 +81,7 @@ def metrics_app(core: Core) -> Any:
     from starlette.applications import Starlette  # noqa: PLC0415 - an optional dependency
     from starlette.routing import Route  # noqa: PLC0415
 
-    return Starlette(routes=[Route("/metrics", _guarded(_Api(core).metrics), methods=["GET"])])
-
-
-def client_of(scope: Scope) -> str:
-    """Return the address of the client of a request; an empty text if it is not known."""
-    client = scope.get("client")
-    return str(client[0]) if client else ""
+    return Starlette(routes=[Route("/metrics", _guarded(_Api(core).public_metrics), methods=["GET"])])
 
 
 def _lifespan(core: Core) -> Any:
@@ -144,30 +141,33 @@ class _Infer:
         self.core = core
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body_end = BodyEnd(receive)
-        with self.core.admission.holding(client_of(scope)) as holding:
+        body_end, headers = BodyEnd(receive), headers_of(scope)
+        peer = peer_of_scope(scope, headers.get("authorization", ""))
+        with self.core.admission.holding(self.core.access.name_of(peer)) as holding:
             try:
-                parts, length = await self._answered(scope, body_end, holding)
+                parts, length = await self._answered(scope, headers, peer, body_end, holding)
                 size = sum(map(len, parts))
                 if size >= _LARGE:
                     holding.take(size)
             except ServingError as error:
                 await _send_error(send, error, body_end)
                 return
-            headers = [(b"content-type", b"application/json" if length is None else b"application/octet-stream")]
+            fields = [(b"content-type", b"application/json" if length is None else b"application/octet-stream")]
             if length is not None:
-                headers.append((_LENGTH.lower().encode(), str(length).encode()))
-            encoding = accepted_encoding(headers_of(scope).get("accept-encoding", ""))
+                fields.append((_LENGTH.lower().encode(), str(length).encode()))
+            encoding = accepted_encoding(headers.get("accept-encoding", ""))
             if encoding is not None and size >= _COMPRESSED:
-                headers += [(b"content-encoding", encoding.encode()), (b"vary", b"accept-encoding")]
+                fields += [(b"content-encoding", encoding.encode()), (b"vary", b"accept-encoding")]
                 parts = [await _in_thread(size, compressed, parts, encoding)]
-            await _send(send, 200, headers, parts)
+            await _send(send, 200, fields, parts)
 
-    async def _answered(self, scope: Scope, receive: Receive, holding: Holding) -> tuple[list[bytes], int | None]:
+    async def _answered(
+        self, scope: Scope, headers: Mapping[str, str], peer: Peer, receive: Receive, holding: Holding
+    ) -> tuple[list[bytes], int | None]:
         core, path, arrived = self.core, scope["path_params"], time.monotonic()
         name, version = path["model"], path.get("version", "")
-        headers = headers_of(scope)
         try:
+            core.access.check("infer", peer, name)
             core.check_model(name, version)
             length = whole_header(headers, _LENGTH)
             body = await read_body(receive, headers, core.body_limits, holding)
@@ -175,7 +175,10 @@ class _Infer:
             core.refused("http", error)
             raise
         with core.call(name, version, "http", arrived=arrived) as call, core.span(call, headers):
-            request = await self._read(body, length, Reading(core.options.max_values, call.deadline, holding.take))
+            call.peer = peer
+            request = await self._read(
+                body, length, peer, Reading(core.options.max_values, call.deadline, holding.take)
+            )
             watcher = asyncio.create_task(_watch(receive, call))
             try:
                 response = await call.run(request)
@@ -185,11 +188,12 @@ class _Infer:
             size = sum(output.array.size for output in response.outputs) * 8
             return await _in_thread(size, write_response, response, binary)
 
-    async def _read(self, body: bytes | bytearray, length: int | None, reading: Reading) -> InferRequest:
+    async def _read(self, body: bytes | bytearray, length: int | None, peer: Peer, reading: Reading) -> InferRequest:
+        regions = self.core.regions_of(peer)
         size = len(body) if length is None or _may_have_strings(body, length) else length
         if size < _LARGE:
-            return read_infer_request(body, length, self.core.regions, reading)
-        return await self.core.in_parser(reading, read_infer_request, body, length, self.core.regions, reading)
+            return read_infer_request(body, length, regions, reading)
+        return await self.core.in_parser(reading, read_infer_request, body, length, regions, reading)
 
 
 def _may_have_strings(body: bytes | bytearray, length: int) -> bool:
@@ -287,6 +291,7 @@ class _Api:
         return answer({"ready": self.core.is_ready}, 200 if self.core.is_ready else 503)
 
     async def model(self, request: Any) -> Any:
+        self._check_use(request)
         return answer(self.core.model_metadata(*_name(request)))
 
     async def model_ready(self, request: Any) -> Any:
@@ -295,12 +300,15 @@ class _Api:
         return answer({"name": name, "ready": is_ready}, 200 if is_ready else 503)
 
     async def config(self, request: Any) -> Any:
+        self._check_use(request)
         return answer(self.core.repository.find(*_name(request)).config())
 
     async def statistics(self, request: Any) -> Any:
+        self._check_statistics(request)
         return answer({"model_stats": self.core.statistics(*_name(request))})
 
     async def index(self, request: Any) -> Any:
+        self._check_use(request)
         fields = await self._body(request)
         return answer(self.core.repository.index(fields.get("ready") is True))
 
@@ -330,7 +338,7 @@ class _Api:
         self._check_memory(request)
         fields = await self._body(request)
         key, offset, size = fields.get("key"), fields.get("offset", 0), fields.get("byte_size")
-        self.core.shared_memory().register(request.path_params["region"], key, offset, size)
+        self.core.shared_memory().register(request.path_params["region"], key, offset, size, _peer(request))
         return answer({})
 
     async def unregister(self, request: Any) -> Any:
@@ -340,12 +348,17 @@ class _Api:
         return answer({})
 
     async def metrics(self, request: Any) -> Any:
+        self._check_statistics(request)
+        return await self.public_metrics(request)
+
+    async def public_metrics(self, request: Any) -> Any:
         from starlette.responses import Response  # noqa: PLC0415 - an optional dependency
 
         text, content_type = self.core.metrics.text(self.core.repository.served)
         return Response(text, headers={"Content-Type": content_type})
 
     async def page(self, request: Any) -> Any:
+        self._check_statistics(request)
         from starlette.responses import HTMLResponse  # noqa: PLC0415 - an optional dependency
 
         from interposer.serving.page import status_page  # noqa: PLC0415 - only where it is looked at
@@ -354,15 +367,21 @@ class _Api:
 
     async def _body(self, request: Any) -> dict[str, Any]:
         limits = BodyLimits(_SMALL_BODY, self.core.options.max_ratio, _SECONDS)
-        with self.core.admission.holding(client_of(request.scope)) as holding:
+        with self.core.admission.holding(self.core.access.name_of(_peer(request))) as holding:
             data = await read_body(request.receive, headers_of(request.scope), limits, holding)
             return small_object_of(data) if data.strip() else {}
 
     def _check_control(self, request: Any) -> None:
-        self.core.check_control(request.headers.get("authorization", ""))
+        self.core.check_control(_peer(request))
 
     def _check_memory(self, request: Any) -> None:
-        self.core.check_shared_memory(request.headers.get("authorization", ""))
+        self.core.check_shared_memory(_peer(request))
+
+    def _check_statistics(self, request: Any) -> None:
+        self.core.access.check("statistics", _peer(request))
+
+    def _check_use(self, request: Any) -> None:
+        self.core.access.check("infer", _peer(request), request.path_params.get("model", ""))
 
 
 def _absent(sentence: str) -> Handler:
@@ -372,6 +391,13 @@ def _absent(sentence: str) -> Handler:
         raise ServingError(Status.UNIMPLEMENTED, sentence)
 
     return handler
+
+
+def _peer(request: Any) -> Peer:
+    """Return who sends a request. A browser can send the token of the server as ``token`` in the query."""
+    authorization = request.headers.get("authorization", "")
+    token = request.query_params.get("token") if request.method == "GET" else None
+    return peer_of_scope(request.scope, f"Bearer {token}" if token and not authorization else authorization)
 
 
 def _name(request: Any) -> tuple[str, str]:

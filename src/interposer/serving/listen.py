@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
+import stat
 from dataclasses import dataclass, replace
 
 from interposer.core.errors import ConfigError
@@ -14,6 +17,19 @@ __all__ = ["Listen", "host_and_port"]
 def host_and_port(host: str, port: int | None) -> str:
     """Return an address with its port; an IPv6 address is in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _remove_old(path: str) -> None:
+    """Remove the Unix socket of a server that has ended; raise OSError if a server still listens there."""
+    if not os.path.exists(path) or not stat.S_ISSOCK(os.stat(path).st_mode):
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+        else:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +46,7 @@ class Listen:
         client_ca: a file with the authorities whose clients may connect; None lets all clients connect.
         is_shared: whether several processes listen on the same ports.
         health_port: a port for answers about health only, from a thread of its own; None without it.
+        unix_socket: the path of a Unix socket for HTTP; None without it.
     """
 
     host: str = "127.0.0.1"
@@ -41,6 +58,7 @@ class Listen:
     client_ca: str | None = None
     is_shared: bool = False
     health_port: int | None = None
+    unix_socket: str | None = None
 
     def check_tls(self) -> None:
         """Check the files for TLS; raise `ConfigError` if the server cannot use them."""
@@ -56,6 +74,23 @@ class Listen:
         for port in (self.port, self.grpc_port, self.metrics_port, self.health_port):
             if port:
                 unshared.bound(port).close()
+
+    def bound_unix(self) -> socket.socket | None:
+        """Return the Unix socket, bound to its path, or None; raise `ConfigError` if that is not possible.
+
+        Every user may connect; the server knows which user a process belongs to.
+        """
+        if self.unix_socket is None:
+            return None
+        bound_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            _remove_old(self.unix_socket)
+            bound_socket.bind(self.unix_socket)
+            os.chmod(self.unix_socket, 0o666)
+        except OSError as error:
+            bound_socket.close()
+            raise ConfigError(f"the server cannot listen on {self.unix_socket}: {error.strerror or error}") from None
+        return bound_socket
 
     def bound(self, port: int) -> socket.socket:
         """Return a socket that is bound to a port; raise `ConfigError` if that is not possible."""

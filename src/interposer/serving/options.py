@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from interposer.core.errors import InvalidArgumentError
+from interposer.serving.access import Client
 
 __all__ = ["ServeOptions"]
 
@@ -27,8 +28,12 @@ class ServeOptions:
         poll: seconds between two looks for new, changed and removed files of models; None does not look.
         control: whether clients may load and unload models.
         shared_memory: whether clients may register regions of shared memory.
-        token: the text that requests for control and shared memory must have in ``Authorization: Bearer TOKEN``; None
-            allows them without it.
+        token: the text that requests for control, shared memory and statistics must have in the header
+            ``Authorization: Bearer TOKEN``. With None, only processes of the server's user can send them, on a Unix
+            socket.
+        clients: clients with names, tokens and rights. If there are any, inference is for them only.
+        hosts: the names that the header ``Host`` may have; None allows all.
+        origins: the origins of web pages that may use the server, such as ``https://app.example``.
         sequence_idle: seconds after which the state of a sequence without requests is dropped.
         max_sequences: the number of sequences of one model that may have states at the same time.
         max_memory: the most bytes that all requests of the process hold together: bodies, what is read from them, and
@@ -52,6 +57,9 @@ class ServeOptions:
     control: bool = False
     shared_memory: bool = False
     token: str | None = None
+    clients: tuple[Client, ...] = ()
+    hosts: tuple[str, ...] | None = None
+    origins: tuple[str, ...] = ()
     sequence_idle: float = 60.0
     max_sequences: int = 256
     max_memory: int | None = None

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from interposer.core.errors import MissingDependencyError
+from interposer.core.errors import ConfigError, MissingDependencyError
 from interposer.serving.connections import Connections, allowed_connections, protocol_class
 from interposer.serving.core import Core
 from interposer.serving.health import HealthPort
@@ -155,22 +155,33 @@ class Server:
         apps = [(http_app(core, metrics=listen.metrics_port is None), listen.bound(listen.port))]
         if listen.metrics_port is not None:
             apps.append((metrics_app(core), listen.bound(listen.metrics_port)))
-        return [self._web_server(app, bound_socket) for app, bound_socket in apps]
+        try:
+            unix_socket = listen.bound_unix()
+        except ConfigError:
+            for _, bound_socket in apps:
+                bound_socket.close()
+            raise
+        servers = [self._web_server(app, bound_socket, "on", self._tls()) for app, bound_socket in apps]
+        if unix_socket is not None:  # the lifespan of the application is that of the first port
+            servers.append(self._web_server(apps[0][0], unix_socket, "off", {}))
+        return servers
 
-    def _web_server(self, app: Any, bound_socket: socket.socket) -> tuple[Any, socket.socket]:
+    def _web_server(
+        self, app: Any, bound_socket: socket.socket, lifespan: str, tls_settings: dict[str, Any]
+    ) -> tuple[Any, socket.socket]:
         try:
             import uvicorn  # noqa: PLC0415 - an optional dependency
             from uvicorn.protocols.http.auto import AutoHTTPProtocol  # noqa: PLC0415
         except ImportError:
             raise MissingDependencyError("uvicorn", "serve", "the server") from None
-        tls_settings = self._tls()
         config = uvicorn.Config(
             app,
             http=protocol_class(AutoHTTPProtocol, Connections(allowed_connections(self.core.options.max_connections))),
             ws="none",
             log_config=None,
             access_log=False,
-            lifespan="on",
+            proxy_headers=False,  # they would let clients choose their addresses
+            lifespan=lifespan,
             timeout_graceful_shutdown=3,
             **tls_settings,
         )
@@ -211,7 +222,7 @@ class Server:
 
     def _addresses(self, web: list[tuple[Any, Any]], rpc: Any, health: tuple[HealthPort, str] | None) -> dict[str, str]:
         scheme = "http" if self.listen.certificate is None else "https"
-        names = ["http", "metrics"]
+        names = ["http"] if self.listen.metrics_port is None else ["http", "metrics"]
         addresses = {
             name: f"{scheme}://{host_and_port(*server.address[:2])}"
             for name, (server, _) in zip(names, web, strict=False)

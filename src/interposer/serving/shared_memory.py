@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from interposer.core.types import Array
+from interposer.serving.peers import Peer
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.tensors import to_bytes
 
@@ -26,6 +27,7 @@ class _Region:
     offset: int
     size: int
     file: int
+    user: int
 
 
 class SharedMemory:
@@ -43,11 +45,16 @@ class SharedMemory:
         self._folder, self._limit = folder, limit
         self._regions: dict[str, _Region] = {}
 
-    def register(self, name: str, key: Any, offset: Any, size: Any) -> None:
+    def of_user(self, peer: Peer) -> UserRegions:
+        """Return the regions that belong to the user who sends a request."""
+        return UserRegions(self, peer)
+
+    def register(self, name: str, key: Any, offset: Any, size: Any, peer: Peer) -> None:
         """Register a part of the shared memory that has the name `key` in the system.
 
         Raises:
-            ServingError: the name is taken, there is no such memory, or it is smaller than `offset` and `size` say.
+            ServingError: the name is taken, there is no such memory, it belongs to another user than the one who sends
+                the request, or it is smaller than `offset` and `size` say.
         """
         if name in self._regions:
             raise ServingError(Status.INVALID, f"the shared memory region {name[:200]!r} is registered already")
@@ -59,6 +66,8 @@ class SharedMemory:
         file = self._opened(key)
         try:
             status = os.fstat(file)
+            if status.st_uid != peer.user:
+                raise _foreign(f"shared memory {key[:200]!r}", peer)
             if not stat.S_ISREG(status.st_mode) or size > status.st_size or offset > status.st_size - size:
                 raise ServingError(
                     Status.INVALID, f"the shared memory {key[:200]!r} does not have {size} bytes at offset {offset}"
@@ -66,7 +75,7 @@ class SharedMemory:
         except BaseException:
             os.close(file)
             raise
-        self._regions[name] = _Region(name, key, offset, size, file)
+        self._regions[name] = _Region(name, key, offset, size, file, status.st_uid)
 
     def _opened(self, key: Any) -> int:
         text = key.removeprefix("/") if isinstance(key, str) else ""
@@ -102,17 +111,23 @@ class SharedMemory:
             raise ServingError(Status.INVALID, f"no shared memory region {name[:200]!r} is registered")
         return region
 
-    def _checked(self, name: str, offset: int, size: int) -> _Region:
+    def _checked(self, name: str, offset: int, size: int, peer: Peer) -> _Region:
         region = self._region(name)
+        if region.user != peer.user:
+            raise _foreign(f"region {name[:200]!r}", peer)
         if size > region.size or offset > region.size - size:
             raise ServingError(
                 Status.INVALID, f"the region {name[:200]!r} has {region.size} bytes, not {size} at offset {offset}"
             )
         return region
 
-    def read(self, name: str, offset: int, size: int) -> memoryview:
-        """Return a copy of bytes of a region; raise `ServingError` if the region does not have them."""
-        region = self._checked(name, offset, size)
+    def read(self, name: str, offset: int, size: int, peer: Peer) -> memoryview:
+        """Return a copy of bytes of a region.
+
+        Raises:
+            ServingError: the region does not have these bytes, or belongs to another user than the one who asks.
+        """
+        region = self._checked(name, offset, size, peer)
         if size > self._limit:
             raise ServingError(
                 Status.TOO_LARGE, f"the tensor in the region {name[:200]!r} is larger than {self._limit:,} bytes"
@@ -126,9 +141,13 @@ class SharedMemory:
             num_copied += count
         return memoryview(data)
 
-    def write(self, name: str, offset: int, size: int, array: Array) -> None:
-        """Write the elements of an array to a region; raise `ServingError` if they need more than `size` bytes."""
-        region = self._checked(name, offset, size)
+    def write(self, name: str, offset: int, size: int, array: Array, peer: Peer) -> None:
+        """Write the elements of an array to a region.
+
+        Raises:
+            ServingError: they need more than `size` bytes, or the region belongs to another user than the one who asks.
+        """
+        region = self._checked(name, offset, size, peer)
         data = memoryview(to_bytes(array))
         if len(data) > size:
             raise ServingError(
@@ -140,3 +159,29 @@ class SharedMemory:
         written = 0
         while written < len(data):
             written += os.pwrite(region.file, data[written:], region.offset + offset + written)
+
+
+class UserRegions:
+    """The regions that belong to the user who sends a request. May be used in any thread.
+
+    Args:
+        memory: all regions.
+        peer: who sends the request.
+    """
+
+    def __init__(self, memory: SharedMemory, peer: Peer) -> None:
+        self._memory, self._peer = memory, peer
+
+    def read(self, name: str, offset: int, size: int) -> memoryview:
+        """Return a copy of bytes of a region; raise `ServingError` if the user has no region with them."""
+        return self._memory.read(name, offset, size, self._peer)
+
+
+def _foreign(title: str, peer: Peer) -> ServingError:
+    if peer.user is None:
+        advice = "connect to the Unix socket of the server, or to its loopback address in the same network namespace"
+        return ServingError(
+            Status.FORBIDDEN,
+            f"the user who asks for the {title} is not known, and it is for its own user only; {advice}",
+        )
+    return ServingError(Status.FORBIDDEN, f"the {title} does not belong to the user who asks for it")

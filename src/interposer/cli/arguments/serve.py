@@ -19,7 +19,7 @@ A folder has files such as kws.tflite, or models in Triton's form, kws/1/model.t
 Clients speak the Open Inference Protocol, version 2, over HTTP and gRPC; a browser
 shows the models and live figures at the address itself. SIGTERM ends the server in
 order, a second one at once. The environment variable {TOKEN} has the
-token that requests for --control and --shared-memory must send.
+token that requests for --control, --shared-memory and statistics must send.
 """
 
 
@@ -54,6 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--control", choices=("none", "explicit"), default="none", help="whether clients may load and unload models"
     )
+    _add_access_arguments(parser)
     parser.add_argument("--shared-memory", action="store_true", help="let clients put tensors in shared memory")
     parser.add_argument("--tls-cert", metavar="FILE", help="a certificate, for TLS on all ports")
     parser.add_argument("--tls-key", metavar="FILE", help="the private key of the certificate")
@@ -91,6 +92,18 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--timeout", type=_seconds, default=30.0, metavar="T", help="longest request (default: 30s)")
     parser.add_argument("--drain", type=_seconds, default=30.0, metavar="T", help="time to end at SIGTERM (30s)")
+
+
+def _add_access_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments about who may use the server."""
+    parser.add_argument("--socket", metavar="PATH", help="a Unix socket, where this user needs no token")
+    parser.add_argument("--clients", metavar="FILE", help="a TOML file with clients, their tokens and their rights")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="a name of this server in requests, or *"
+    )
+    parser.add_argument(
+        "--allow-origin", action="append", default=[], metavar="URL", help="let pages of this origin use the server"
+    )
 
 
 def _port(text: str) -> int:
