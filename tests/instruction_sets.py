@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from functools import cache
 from typing import Final
 from unittest import mock
@@ -13,7 +14,10 @@ import interposer as ip
 
 __all__ = ["INSTRUCTION_SETS", "needs_instruction_set"]
 
-INSTRUCTION_SETS: Final = ["baseline", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"]
+IS_ARM: Final = platform.machine() in ("aarch64", "arm64")
+INSTRUCTION_SETS: Final = (
+    ["neon", "dotprod", "i8mm"] if IS_ARM else ["baseline", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"]
+)
 """A set that the processor lacks means its best one, so a test may ask for any."""
 
 

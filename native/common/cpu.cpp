@@ -5,6 +5,9 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #endif
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
 
 #include <algorithm>
 #include <cstdlib>
@@ -15,7 +18,18 @@
 namespace native {
 namespace {
 
-const char* const kNames[] = {"baseline", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"};
+/// The names of all levels by their numbers.
+const char* const kNames[] = {"baseline", "avx2", "avx512",  "avx512vnni", "avx512bf16",
+                              "amx",      "neon", "dotprod", "i8mm"};
+
+/// The levels of this architecture.
+#if defined(__x86_64__)
+constexpr Isa kLevels[] = {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512vnni, Isa::avx512bf16, Isa::amx};
+#elif defined(__aarch64__)
+constexpr Isa kLevels[] = {Isa::neon, Isa::dotprod, Isa::i8mm};
+#else
+constexpr Isa kLevels[] = {Isa::baseline};
+#endif
 
 /// Return whether the processor multiplies 8-bit integers in tile registers: bits 24 and 25 of EDX of leaf 7.
 bool has_tiles() {
@@ -57,6 +71,15 @@ constexpr Isa kBuilt[] = {
 #ifdef NATIVE_AMX
     Isa::amx,
 #endif
+#ifdef NATIVE_NEON
+    Isa::neon,
+#endif
+#ifdef NATIVE_DOTPROD
+    Isa::dotprod,
+#endif
+#ifdef NATIVE_I8MM
+    Isa::i8mm,
+#endif
 };
 
 const char kVariable[] = "INTERPOSER_CPUACC_ISA";
@@ -67,18 +90,18 @@ std::string_view requested() {
   return text ? text : "";
 }
 
-/// The instruction set with a name; nullptr if there is none.
+/// The level of this architecture with a name; nullptr if there is none.
 const Isa* named(std::string_view name) {
-  static constexpr Isa kAll[] = {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512vnni, Isa::avx512bf16, Isa::amx};
-  for (const Isa& isa : kAll)
+  for (const Isa& isa : kLevels)
     if (name == isa_name(isa)) return &isa;
   return nullptr;
 }
 
-/// The names up to a level, separated by commas.
+/// The names of the levels of this architecture up to one of them, separated by commas.
 std::string names_up_to(Isa last) {
-  std::string names = kNames[0];
-  for (int n = 1; n <= int(last); ++n) names += std::string(", ") + kNames[n];
+  std::string names;
+  for (Isa isa : kLevels)
+    if (isa <= last) names += (names.empty() ? "" : ", ") + std::string(isa_name(isa));
   return names;
 }
 
@@ -98,10 +121,22 @@ Isa processor_isa() {
   if (__builtin_cpu_supports("avx512bf16")) return has_tiles() ? Isa::amx : Isa::avx512bf16;
 #endif
   return Isa::avx512vnni;
+#elif defined(__aarch64__)
+  return isa_of_arm(getauxval(AT_HWCAP), getauxval(AT_HWCAP2));
 #else
   return Isa::baseline;
 #endif
 }
+
+Isa isa_of_arm(uint64_t hwcap, uint64_t hwcap2) {
+  // All that compilers may use for armv8.2-a+dotprod: HWCAP_CRC32, HWCAP_ATOMICS, HWCAP_ASIMDRDM and HWCAP_ASIMDDP.
+  constexpr uint64_t kDotProducts = 1 << 7 | 1 << 8 | 1 << 12 | 1 << 20;
+  constexpr uint64_t kMatrices = 1 << 13;  // HWCAP2_I8MM
+  if ((hwcap & kDotProducts) != kDotProducts) return Isa::neon;
+  return hwcap2 & kMatrices ? Isa::i8mm : Isa::dotprod;
+}
+
+std::vector<Isa> built_isas() { return {std::begin(kBuilt), std::end(kBuilt)}; }
 
 bool is_built(Isa isa) { return std::find(std::begin(kBuilt), std::end(kBuilt), isa) != std::end(kBuilt); }
 
@@ -120,7 +155,7 @@ std::string isa_problem() {
   const Isa best = processor_isa(), *asked = named(name);
   if (!name.empty() && !asked)
     return std::string(kVariable) + " is '" + std::string(name) + "'; expected one of " +
-           names_up_to(Isa(std::size(kNames) - 1)) + " (this processor has " + names_up_to(best) + ")";
+           names_up_to(*(std::end(kLevels) - 1)) + " (this processor has " + names_up_to(best) + ")";
   const std::string advice =
       "this CpuAcc was built for " + built_isa_names() + " only; build it with INTERPOSER_NATIVE_SETS=all";
   if (asked && *asked <= best && !is_built(*asked))

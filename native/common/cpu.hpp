@@ -3,28 +3,37 @@
 #ifndef NATIVE_COMMON_CPU_HPP
 #define NATIVE_COMMON_CPU_HPP
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace native {
 
-/// Instruction sets that kernels are compiled for, each a superset of the one before. A build may leave some of them
-/// out.
-enum class Isa { baseline, avx2, avx512, avx512vnni, avx512bf16, amx };
+/// Instruction sets that kernels are compiled for. The levels of an architecture are in ascending order, each a
+/// superset of the one before: `baseline` to `amx` are those of x86, `neon` to `i8mm` those of 64-bit Arm, and other
+/// processors have `baseline` only. A build may leave some of them out.
+enum class Isa { baseline, avx2, avx512, avx512vnni, avx512bf16, amx, neon, dotprod, i8mm };
 
 /// The best instruction set that the processor supports, whether or not kernels are built for it.
 Isa processor_isa();
+
+/// The best level of 64-bit Arm if Linux reports these features in AT_HWCAP and AT_HWCAP2. It reports what all cores of
+/// the machine have.
+Isa isa_of_arm(uint64_t hwcap, uint64_t hwcap2);
+
+/// The levels of this architecture that kernels are built for, in ascending order.
+std::vector<Isa> built_isas();
 
 /// Return whether this build has kernels for an instruction set.
 bool is_built(Isa isa);
 
 /// The best instruction set that the processor and the operating system support, and that kernels are built for. The
-/// environment variable INTERPOSER_CPUACC_ISA selects a lower one: "baseline", "avx2", "avx512", "avx512vnni",
-/// "avx512bf16" or "amx". If the result is `amx`, the system was asked to let this process use tile registers, and
-/// agreed. Valid only if `isa_problem` is empty.
+/// environment variable INTERPOSER_CPUACC_ISA selects a lower one by its name. If the result is `amx`, the system was
+/// asked to let this process use tile registers, and agreed. Valid only if `isa_problem` is empty.
 Isa best_isa();
 
-/// An error message if INTERPOSER_CPUACC_ISA names no instruction set that is known, or one that is not built, or if
-/// none of the built sets runs on this processor; else empty.
+/// An error message if INTERPOSER_CPUACC_ISA names no instruction set of this architecture, or one that is not built,
+/// or if none of the built sets runs on this processor; else empty.
 std::string isa_problem();
 
 const char* isa_name(Isa isa);

@@ -1,6 +1,6 @@
 // Kernels are compiled once for each instruction set. Each kernels/<kind>.cpp becomes one object file per set, with the
-// flags of the set and the macro ISA_NS (baseline, avx2, avx512, avx512vnni), and exports tables of functions from the
-// namespace cpuacc::ISA_NS. kernels/<kind>.hpp, which kernels and lowerings include, declares a table:
+// flags of the set and the macro ISA_NS (baseline, avx2, avx512, avx512vnni, neon), and exports tables of functions
+// from the namespace cpuacc::ISA_NS. kernels/<kind>.hpp, which kernels and lowerings include, declares a table:
 //
 //     struct PoolKernels { void (*max)(const float* in, float* out, int64_t n); };
 //     CPUACC_TABLE(PoolKernels, pool_kernels)
@@ -18,7 +18,9 @@
 // code of their own, because the linker would merge inline functions of different sets. They have no initializers at
 // load time, and include only <immintrin.h>, <stdint.h>, <string.h> and <math.h>. For avx512bf16, only
 // kernels/conv_f32.cpp and kernels/matmul_f32.cpp are compiled (see CPUACC_BFLOAT16_TABLE), and for amx only
-// kernels/tiles_q8.cpp; other kernels use avx512vnni. A build may leave sets out (instruction_sets.cmake).
+// kernels/tiles_q8.cpp; other kernels use avx512vnni. Vectors of Arm are as wide at every level: for dotprod and i8mm,
+// only kernels/q8.cpp is compiled (see CPUACC_Q8_TABLE); other kernels use neon. A build may leave sets out
+// (instruction_sets.cmake).
 
 #ifndef CPUACC_ISA_HPP
 #define CPUACC_ISA_HPP
@@ -33,6 +35,7 @@
   namespace ISA_NS {             \
   extern const Type name;        \
   }
+#define CPUACC_Q8_TABLE(Type, name) CPUACC_TABLE(Type, name)
 
 #else
 
@@ -61,6 +64,21 @@
 #else
 #define CPUACC_IF_AVX512VNNI(...)
 #endif
+#ifdef NATIVE_NEON
+#define CPUACC_IF_NEON(...) __VA_ARGS__
+#else
+#define CPUACC_IF_NEON(...)
+#endif
+#ifdef NATIVE_DOTPROD
+#define CPUACC_IF_DOTPROD(...) __VA_ARGS__
+#else
+#define CPUACC_IF_DOTPROD(...)
+#endif
+#ifdef NATIVE_I8MM
+#define CPUACC_IF_I8MM(...) __VA_ARGS__
+#else
+#define CPUACC_IF_I8MM(...)
+#endif
 
 // `name_for(isa)` is the table of the best compiled set up to `isa`, which `native::is_built` must accept.
 #define CPUACC_TABLE(Type, name)                                                       \
@@ -68,13 +86,32 @@
   CPUACC_IF_AVX2(namespace avx2 { extern const Type name; })                           \
   CPUACC_IF_AVX512(namespace avx512 { extern const Type name; })                       \
   CPUACC_IF_AVX512VNNI(namespace avx512vnni { extern const Type name; })               \
-  inline const Type& name##_for(native::Isa isa) {                                     \
+  CPUACC_IF_NEON(namespace neon { extern const Type name; })                           \
+  inline const Type& name##_for([[maybe_unused]] native::Isa isa) {                    \
+    CPUACC_IF_NEON(return neon::name;)                                                 \
     CPUACC_IF_AVX512VNNI(if (isa >= native::Isa::avx512vnni) return avx512vnni::name;) \
     CPUACC_IF_AVX512(if (isa >= native::Isa::avx512) return avx512::name;)             \
     CPUACC_IF_AVX2(if (isa >= native::Isa::avx2) return avx2::name;)                   \
     CPUACC_IF_BASELINE(if (isa >= native::Isa::baseline) return baseline::name;)       \
     std::abort();                                                                      \
   }
+
+// CPUACC_Q8_TABLE(Type, name) declares a table that is compiled for every level of Arm.
+#ifdef NATIVE_NEON
+#define CPUACC_Q8_TABLE(Type, name)                                           \
+  namespace neon {                                                            \
+  extern const Type name;                                                     \
+  }                                                                           \
+  CPUACC_IF_DOTPROD(namespace dotprod { extern const Type name; })            \
+  CPUACC_IF_I8MM(namespace i8mm { extern const Type name; })                  \
+  inline const Type& name##_for([[maybe_unused]] native::Isa isa) {           \
+    CPUACC_IF_I8MM(if (isa >= native::Isa::i8mm) return i8mm::name;)          \
+    CPUACC_IF_DOTPROD(if (isa >= native::Isa::dotprod) return dotprod::name;) \
+    return neon::name;                                                        \
+  }
+#else
+#define CPUACC_Q8_TABLE(Type, name) CPUACC_TABLE(Type, name)
+#endif
 
 #endif
 

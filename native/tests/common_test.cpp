@@ -135,9 +135,20 @@ TEST(Pool, runs_every_part_while_another_thread_holds_it) {
 }
 
 TEST(Cpu, names_every_instruction_set) {
-  for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512vnni, Isa::avx512bf16, Isa::amx})
+  for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512vnni, Isa::avx512bf16, Isa::amx, Isa::neon,
+                  Isa::dotprod, Isa::i8mm})
     EXPECT_NE(isa_name(isa), nullptr);
   EXPECT_GT(l2_bytes(), 0);
+}
+
+TEST(Cpu, chooses_a_level_of_arm_only_if_the_system_reports_all_its_instructions) {
+  constexpr uint64_t all = ~uint64_t{0}, dot_products = 1 << 7 | 1 << 8 | 1 << 12 | 1 << 20, matrices = 1 << 13;
+  EXPECT_EQ(isa_of_arm(0, 0), Isa::neon);
+  EXPECT_EQ(isa_of_arm(all, all), Isa::i8mm);
+  EXPECT_EQ(isa_of_arm(dot_products, 0), Isa::dotprod);
+  EXPECT_EQ(isa_of_arm(dot_products, matrices), Isa::i8mm);
+  EXPECT_EQ(isa_of_arm(dot_products, all & ~matrices), Isa::dotprod);
+  for (uint64_t bit : {1 << 7, 1 << 8, 1 << 12, 1 << 20}) EXPECT_EQ(isa_of_arm(all & ~bit, all), Isa::neon);
 }
 
 TEST(BuildId, is_the_digest_that_the_linker_wrote) {

@@ -2,6 +2,8 @@
 
 #include "cpuacc/kernels/tiles_q8.hpp"
 
+#include <utility>
+
 #include "support.hpp"
 
 namespace cpuacc {
@@ -18,18 +20,29 @@ constexpr uint32_t kFlip = 0x80808080u;
 
 uint8_t flipped(uint8_t value, uint32_t flip) { return uint8_t(value ^ (flip & 0xff)); }
 
+/// A byte of an activation as the kernels multiply it.
+int32_t as_multiplied(uint8_t byte, bool is_signed) { return is_signed ? int32_t(int8_t(byte)) : int32_t(byte); }
+
 // ---- Sums of products -----------------------------------------------------------------------------------------------
 
-/// Weights of one panel: [segment][word][vector][lane][4 bytes].
-int32_t expected_sum(const Q8Rows& from, const Guarded<int8_t>& weights, int vectors, int lanes, int row, int vector,
-                     int lane) {
+/// Weights of one panel: [segment][words][vector][lane][bytes of these words].
+int32_t expected_sum(const GemmQ8Kernels& kernels, const Q8Rows& from, const Guarded<int8_t>& weights, int vectors,
+                     int row, int vector, int lane) {
+  const int lanes = kernels.lanes;
   int32_t sum = 0;
   for (int64_t s = 0; s < from.segment_count; ++s)
     for (int64_t k = 0; k < from.words * 4; ++k) {
       const uint8_t x = flipped(from.segments[s][from.offset + row * from.step + k], from.flip);
-      sum += x * weights[(((s * from.words + k / 4) * vectors + vector) * lanes + lane) * 4 + k % 4];
+      const int64_t place = place_of_word(kernels.weight_bytes, vectors * lanes, vector * lanes + lane, k / 4);
+      sum += as_multiplied(x, kernels.is_signed) * weights[s * from.words * vectors * lanes * 4 + place + k % 4];
     }
   return sum;
+}
+
+/// At least so many words, and as many as packed weights may have.
+int64_t whole_words(const GemmQ8Kernels& kernels, int64_t least) {
+  const int64_t together = kernels.weight_bytes / 4;
+  return (least + together - 1) / together * together;
 }
 
 TEST_P(Q8GemmKernel, multiplies_every_tile) {
@@ -38,19 +51,25 @@ TEST_P(Q8GemmKernel, multiplies_every_tile) {
   const int lanes = kernels.lanes;
   for (int vectors : {1, 2, 4})
     for (int rows = 1; rows <= kernels.max_rows[vectors]; ++rows)
-      for (int64_t words : {1, 2, 3, 9})
-        for (uint32_t flip : {0u, kFlip}) {
-          const int64_t segments = 2, step = words * 4 + 8, offset = 4;
+      for (int64_t least : {1, 2, 3, 9})
+        for (auto [flip, small] : {std::pair{0u, false}, {0u, true}, {kFlip, false}, {kFlip, true}}) {
+          const int64_t words = whole_words(kernels, least), segments = 2, step = words * 4 + 8, offset = 4;
           Guarded<uint8_t> image(random.integers<uint8_t>(segments * (offset + rows * step) + 64));
-          Guarded<int8_t> weights(random.integers<int8_t>(segments * words * vectors * lanes * 4));
+          // Most are extreme, so that pairs of products have the largest sums.
+          const int low = small ? -127 : -128;
+          Guarded<int8_t> weights(segments * words * vectors * lanes * 4);
+          for (int64_t n = 0; n < weights.size(); ++n)
+            weights[n] = int8_t(random.integer(0, 3) ? low : random.integer(low, 127));
+          for (int64_t n = 0; n < image.size(); ++n)
+            if (random.integer(0, 3)) image[n] = uint8_t(flip ? 0 : 128);
           Guarded<int32_t> bias(random.integers<int32_t>(vectors * lanes, -1000, 1000)), sums(rows * vectors * lanes);
           const uint8_t* starts[2] = {image.data(), image.data() + offset + rows * step};
-          const Q8Rows from{starts, segments, words, offset, step, flip};
+          const Q8Rows from{starts, segments, words, offset, step, flip, small};
           kernels.tile(rows, vectors, from, weights.data(), bias.data(), sums.data());
           for (int64_t n = 0; n < sums.size(); ++n) {
             const int row = int(n / (vectors * lanes)), vector = int(n / lanes % vectors), lane = int(n % lanes);
             ASSERT_EQ(sums[n],
-                      bias[n % (vectors * lanes)] + expected_sum(from, weights, vectors, lanes, row, vector, lane))
+                      bias[n % (vectors * lanes)] + expected_sum(kernels, from, weights, vectors, row, vector, lane))
                 << describe("vectors", vectors, "rows", rows, "words", words, "element", n);
           }
         }
@@ -71,7 +90,7 @@ TEST_P(Q8GemmKernel, multiplies_three_neighbouring_taps_at_once) {
       const Q8Rows from{starts, 2, words, 0, step, kFlip};
       kernels.row_tile(rows, from, weights.data(), bias.data(), sums.data());
       for (int64_t n = 0; n < sums.size(); ++n)
-        ASSERT_EQ(sums[n], bias[n % lanes] + expected_sum(from, weights, 1, lanes, int(n / lanes), 0, int(n % lanes)))
+        ASSERT_EQ(sums[n], bias[n % lanes] + expected_sum(kernels, from, weights, 1, int(n / lanes), 0, int(n % lanes)))
             << describe("rows", rows, "words", words, "element", n);
     }
 }
@@ -81,8 +100,9 @@ TEST_P(Q8GemmKernel, multiplies_one_row) {
   const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa());
   const int lanes = kernels.lanes;
   for (int vectors : {1, 2, 4})
-    for (int64_t words : {1, 2, 3, 16, 33})
+    for (int64_t least : {1, 2, 3, 16, 33})
       for (uint32_t flip : {0u, kFlip}) {
+        const int64_t words = whole_words(kernels, least);
         Guarded<uint8_t> image(random.integers<uint8_t>(words * 4));
         Guarded<int8_t> weights(random.integers<int8_t>(words * vectors * lanes * 4));
         Guarded<int32_t> bias(random.integers<int32_t>(vectors * lanes, -1000, 1000)), sums(vectors * lanes);
@@ -90,7 +110,7 @@ TEST_P(Q8GemmKernel, multiplies_one_row) {
         const uint8_t* starts[1] = {image.data()};
         const Q8Rows from{starts, 1, words, 0, 0, flip};
         for (int64_t n = 0; n < sums.size(); ++n)
-          ASSERT_EQ(sums[n], bias[n] + expected_sum(from, weights, vectors, lanes, 0, int(n / lanes), int(n % lanes)))
+          ASSERT_EQ(sums[n], bias[n] + expected_sum(kernels, from, weights, vectors, 0, int(n / lanes), int(n % lanes)))
               << describe("vectors", vectors, "words", words, "element", n);
       }
 }
@@ -264,8 +284,9 @@ TEST_P(Q8RequantizeKernel, multiplies_and_requantizes_panels_of_one_row) {
   Random random;
   const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa());
   const int lanes = kernels.lanes;
-  for (int64_t words : {1, 2, 7, 16})
+  for (int64_t least : {1, 2, 7, 16})
     for (int last : {1, 3, lanes}) {
+      const int64_t words = whole_words(kernels, least);
       const int vectors[3] = {4, 2, 1};
       Q8GemvPanel panels[3];
       int64_t channel = 0, lane = 0, offset = 0;
@@ -288,7 +309,9 @@ TEST_P(Q8RequantizeKernel, multiplies_and_requantizes_panels_of_one_row) {
             if (own >= p.channels) continue;
             int64_t sum = bias[p.lane + v * lanes + l];
             for (int64_t k = 0; k < words * 4; ++k)
-              sum += flipped(image[k], kFlip) * weights[p.offset + ((k / 4 * p.vectors + v) * lanes + l) * 4 + k % 4];
+              sum += as_multiplied(flipped(image[k], kFlip), kernels.is_signed) *
+                     weights[p.offset + k % 4 +
+                             place_of_word(kernels.weight_bytes, p.vectors * lanes, v * lanes + l, k / 4)];
             ASSERT_EQ(out[p.first + own], factors.value_of(sum, size_t(p.lane + v * lanes + l)))
                 << describe("words", words, "vectors", p.vectors, "channel", own);
           }
@@ -477,7 +500,8 @@ TEST_P(Q8DepthwiseKernel, multiplies_taps_of_each_channel) {
                     for (int64_t set = 0; set < sets; ++set)
                       for (int64_t tap = 0; tap < 4; ++tap) {
                         const int64_t place = (((phase * groups + g) * rows + row) * sets + set) * 4 + vector;
-                        sum += taps[size_t(g * 4 + tap)][n] * weights[(place * lanes + lane) * 4 + tap];
+                        sum += as_multiplied(taps[size_t(g * 4 + tap)][n], depthwise.is_signed) *
+                               weights[(place * lanes + lane) * 4 + tap];
                       }
                   ASSERT_EQ(out[row][n], factors.value_of(sum, size_t(at))) << describe(
                       "mode", int(mode), "groups", groups, "sets", sets, "rows", rows, "period", period, "byte", n);

@@ -25,9 +25,8 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 /// The instruction sets that this processor has and kernels are built for, in ascending order.
 inline std::vector<Isa> available_isas() {
-  std::vector<Isa> isas;
-  for (int n = 0; n <= int(best_isa()); ++n)
-    if (is_built(Isa(n))) isas.push_back(Isa(n));
+  std::vector<Isa> isas = built_isas();
+  isas.erase(std::upper_bound(isas.begin(), isas.end(), best_isa()), isas.end());
   return isas;
 }
 

@@ -52,6 +52,8 @@ CPUACC_INLINE Vec load_half(const uint16_t* from) {
   return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 #elif defined(__F16C__)
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#elif defined(__aarch64__)
+  return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from)));
 #else
   Vec x;
   for (int n = 0; n < kLanes; ++n) x[n] = from_half(from[n]);
@@ -67,6 +69,8 @@ CPUACC_INLINE Vec load_brain(const uint16_t* from) {
 #elif defined(__AVX2__)
   __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   return reinterpret_cast<Vec>(_mm256_slli_epi32(wide, 16));
+#elif defined(__aarch64__)
+  return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(from), 16));
 #else
   Vec x;
   for (int n = 0; n < kLanes; ++n) x[n] = from_brain(from[n]);
@@ -94,6 +98,11 @@ CPUACC_INLINE Vec load_brain(const uint16_t* from) {
   for (; n + 8 <= count; n += 8)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + n),
                      _mm256_cvtps_ph(_mm256_loadu_ps(in + n), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__aarch64__)
+  for (; n + 8 <= count; n += 8) {
+    const float16x4_t low = vcvt_f16_f32(load(in + n));
+    vst1q_u16(out + n, vreinterpretq_u16_f16(vcvt_high_f16_f32(low, load(in + n + 4))));
+  }
 #endif
   for (; n < count; ++n) out[n] = to_half(in[n]);
 }

@@ -10,10 +10,18 @@ namespace {
 
 constexpr int kBlockVecs = 16 / kLanes;  // vectors in one block of 16 channels
 
+#if defined(__aarch64__)
+constexpr bool kByLane = true;  // an instruction multiplies a vector by one lane of another
+#else
+constexpr bool kByLane = false;
+#endif
+
 /// The widest panel in blocks of 16 output channels, and MR for a panel of `blocks` blocks. MR * NR sums fill the
-/// registers, except for those of one row of weights and one broadcast pixel.
+/// registers, except for those of one row of weights and one broadcast pixel, or those of all pixels if products are by
+/// lane.
 constexpr int kMaxPanelBlocks = kLanes == 16 ? 3 : 1;
 constexpr int mr_of_panel(int blocks) {
+  if (kByLane) return 5;
   return kLanes == 16 ? (blocks == 3 ? 9 : 14) : (kRegisters - kBlockVecs - 2) / kBlockVecs;
 }
 
@@ -34,6 +42,32 @@ struct MicroKernelArgs {
   const char* prefetch;   // first cache line to prefetch; one line is fetched for each input channel and tap
   int64_t prefetch_step;  // bytes from one line to the next
 };
+
+#if defined(__aarch64__)
+/// Add the products of channel `kLane` of each pixel.
+template <int kLane, int kMR, int kNRVecs>
+CPUACC_INLINE void accumulate_lane(Vec (&sums)[kMR][kNRVecs], const Vec (&x)[kMR], const float* b) {
+  Vec weights[kNRVecs];
+#pragma GCC unroll 16
+  for (int n = 0; n < kNRVecs; ++n) weights[n] = load(b + (kLane * kNRVecs + n) * kLanes);
+#pragma GCC unroll 32
+  for (int m = 0; m < kMR; ++m)
+#pragma GCC unroll 16
+    for (int n = 0; n < kNRVecs; ++n) sums[m][n] = vfmaq_laneq_f32(sums[m][n], weights[n], x[m], kLane);
+}
+
+/// Add the products of four contiguous channels of pixels that are `step` floats apart. Each pixel is loaded once.
+template <int kMR, int kNRVecs>
+CPUACC_INLINE void accumulate_four(Vec (&sums)[kMR][kNRVecs], const float* a, int64_t step, const float* b) {
+  Vec x[kMR];
+#pragma GCC unroll 32
+  for (int m = 0; m < kMR; ++m) x[m] = load(a + m * step);
+  accumulate_lane<0>(sums, x, b);
+  accumulate_lane<1>(sums, x, b);
+  accumulate_lane<2>(sums, x, b);
+  accumulate_lane<3>(sums, x, b);
+}
+#endif
 
 template <int kMR, int kNRVecs, int kStep, int kCount>
 CPUACC_INLINE void accumulate(Vec (&sums)[kMR][kNRVecs], const float* a, const float* b) {
@@ -84,7 +118,11 @@ __attribute__((noinline)) void micro_kernel(const MicroKernelArgs& t) {
              k -= kUnroll, a += kUnroll, b += kUnroll * kNRVecs * kLanes, prefetch_at += kUnroll * prefetch_step) {
 #pragma GCC unroll 4
           for (int u = 0; u < kUnroll; ++u) prefetch_line(prefetch_at + u * prefetch_step);
+#if defined(__aarch64__)
+          accumulate_four(sums, a, kStep, b);
+#else
           accumulate<kMR, kNRVecs, kStep, kUnroll>(sums, a, b);
+#endif
         }
         for (; k > 0; --k, ++a, b += kNRVecs * kLanes) accumulate<kMR, kNRVecs, kStep, 1>(sums, a, b);
       }

@@ -20,6 +20,10 @@ CPUACC_INLINE Vec load_signed(const int8_t* from) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
 #elif defined(__AVX2__)
   return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#elif defined(__aarch64__)
+  const uint32_t four = unaligned<uint32_t>(reinterpret_cast<const uint8_t*>(from));
+  const int16x8_t wide = vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four)));
+  return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
 #else
   Vec x;
   for (int n = 0; n < kLanes; ++n) x[n] = from[n];

@@ -1,6 +1,7 @@
 #include "cpuacc/kernels/q8.hpp"
 
 #include "cpuacc/kernels/simd.hpp"
+#include "cpuacc/kernels/tiles_neon.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
@@ -377,6 +378,14 @@ CPUACC_INLINE uint32_t word(const uint8_t* from) {
   return x;
 }
 
+#if defined(__aarch64__)
+#define MAX_ROWS \
+  { 0, kTileRows[1], kTileRows[2], 0, kTileRows[4] }
+static void tile(int rows, int vectors, const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums) {
+  find_neon_tile(rows, vectors, from)(from, weights, bias, sums);
+}
+#else
+constexpr int kWeightBytes = 4;
 /// Compute a tile of ROWS pixels by VECTORS vectors of output channels in registers.
 template <int ROWS, int VECTORS>
 static void tile_of(const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums) {
@@ -447,6 +456,7 @@ constexpr Tile kTiles[4][15] = {{nullptr, tile_of<1, 1>, tile_of<2, 1>, tile_of<
 static void tile(int rows, int vectors, const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums) {
   kTiles[vectors - 1][rows](from, weights, bias, sums);
 }
+#endif
 
 #if defined(__AVX512VNNI__)
 #define ROW_TILE row_tile
@@ -492,25 +502,55 @@ static void row_tile(int rows, const Q8Rows& from, const int8_t* weights, const 
 #define ROW_TILE nullptr  // without VNNI, the multiplications take longer than the loads
 #endif
 
-/// Each lane has two sums, so that a product does not wait for the one before.
+#if defined(__aarch64__)
+/// Compute the sums of one contiguous pixel and a panel, and move `weights` to the next panel.
 template <int VECTORS>
-static void gemv_tile_of(const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights, const int32_t* bias,
-                         int32_t* sums) {
+CPUACC_INLINE void multiply_row(const uint8_t* from, int64_t words, Ints flip, const int8_t*& weights,
+                                const int32_t* bias, Ints (&sums)[VECTORS]) {
+  RowSums<VECTORS> sum(bias);
+  int64_t k = words;
+  for (; k >= 4; k -= 4, from += 16, weights += VECTORS * 64) sum.add_four(exclusive_or(load(from), flip), weights);
+  for (; k > 0; k -= RowSums<VECTORS>::kWords, from += kWeightBytes, weights += VECTORS * 4 * kWeightBytes)
+    sum.add_some(exclusive_or(RowSums<VECTORS>::load_some(from), flip), weights);
+#pragma GCC unroll 4
+  for (int n = 0; n < VECTORS; ++n) sums[n] = sum.total(n);
+}
+#else
+/// Compute the sums of one contiguous pixel and a panel, and move `weights` to the next panel. Each lane has two sums,
+/// so that a product does not wait for the one before.
+template <int VECTORS>
+CPUACC_INLINE void multiply_row(const uint8_t* from, int64_t words, Ints flip, const int8_t*& weights,
+                                const int32_t* bias, Ints (&sums)[VECTORS]) {
   constexpr int size = VECTORS * 4 * kLanes;
-  Ints even[VECTORS], odd[VECTORS];
-  for (int n = 0; n < VECTORS; ++n) even[n] = load(bias + n * kLanes), odd[n] = splat(0);
+  DotSums even[VECTORS], odd[VECTORS];
+#pragma GCC unroll 4
+  for (int n = 0; n < VECTORS; ++n) even[n] = dot_sums(load(bias + n * kLanes)), odd[n] = dot_sums(splat(0));
   int64_t k = 0;
   for (; k + 2 <= words; k += 2, weights += 2 * size) {
-    Ints x = splat(word(from + 4 * k) ^ flip), y = splat(word(from + 4 * k + 4) ^ flip);
+    Ints x = exclusive_or(splat(word(from + 4 * k)), flip), y = exclusive_or(splat(word(from + 4 * k + 4)), flip);
+#pragma GCC unroll 4
     for (int n = 0; n < VECTORS; ++n) {
       even[n] = dot(even[n], x, load(weights + n * 4 * kLanes));
       odd[n] = dot(odd[n], y, load(weights + size + n * 4 * kLanes));
     }
   }
-  if (k < words)
-    for (int n = 0; n < VECTORS; ++n)
-      even[n] = dot(even[n], splat(word(from + 4 * k) ^ flip), load(weights + n * 4 * kLanes));
-  for (int n = 0; n < VECTORS; ++n) store(sums + n * kLanes, add(even[n], odd[n]));
+  if (k < words) {
+    Ints x = exclusive_or(splat(word(from + 4 * k)), flip);
+#pragma GCC unroll 4
+    for (int n = 0; n < VECTORS; ++n) even[n] = dot(even[n], x, load(weights + n * 4 * kLanes));
+    weights += size;
+  }
+#pragma GCC unroll 4
+  for (int n = 0; n < VECTORS; ++n) sums[n] = add(total(even[n]), total(odd[n]));
+}
+#endif
+
+template <int VECTORS>
+static void gemv_tile_of(const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights, const int32_t* bias,
+                         int32_t* sums) {
+  Ints found[VECTORS];
+  multiply_row<VECTORS>(from, words, splat(flip), weights, bias, found);
+  for (int n = 0; n < VECTORS; ++n) store(sums + n * kLanes, found[n]);
 }
 
 static void gemv_tile(int vectors, const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights,
@@ -523,31 +563,12 @@ static void gemv_tile(int vectors, const uint8_t* from, int64_t words, uint32_t 
 template <int MODE, int VECTORS>
 CPUACC_INLINE const int8_t* gemv_panel(const Q8Gemv& v, const uint8_t* from, const Q8GemvPanel& p,
                                        const int8_t* weights, uint8_t* out) {
-  constexpr int size = VECTORS * 4 * kLanes;
-  Ints even[VECTORS], odd[VECTORS];
-  const Ints flip = splat(v.flip);
-#pragma GCC unroll 4
-  for (int n = 0; n < VECTORS; ++n) even[n] = load(v.bias + p.lane + n * kLanes), odd[n] = splat(0);
-  int64_t k = 0;
-  for (; k + 2 <= v.words; k += 2, weights += 2 * size) {
-    Ints x = exclusive_or(splat(word(from + 4 * k)), flip), y = exclusive_or(splat(word(from + 4 * k + 4)), flip);
-#pragma GCC unroll 4
-    for (int n = 0; n < VECTORS; ++n) {
-      even[n] = dot(even[n], x, load(weights + n * 4 * kLanes));
-      odd[n] = dot(odd[n], y, load(weights + size + n * 4 * kLanes));
-    }
-  }
-  if (k < v.words) {
-    Ints x = exclusive_or(splat(word(from + 4 * k)), flip);
-#pragma GCC unroll 4
-    for (int n = 0; n < VECTORS; ++n) even[n] = dot(even[n], x, load(weights + n * 4 * kLanes));
-    weights += size;
-  }
+  Ints sums[VECTORS];
+  multiply_row<VECTORS>(from, v.words, splat(v.flip), weights, v.bias + p.lane, sums);
   const Panel<VECTORS> panel(*v.requantization, p.lane, 0, p.channels);
   Ints x[4];
 #pragma GCC unroll 4
-  for (int n = 0; n < 4; ++n)
-    x[n] = scaled_in_single<MODE>(add(even[n % VECTORS], odd[n % VECTORS]), panel.factors[n % VECTORS]);
+  for (int n = 0; n < 4; ++n) x[n] = scaled_in_single<MODE>(sums[n % VECTORS], panel.factors[n % VECTORS]);
   Ints codes = exclusive_or(saturated(x[0], x[1], x[2], x[3], panel.zero, panel.low, panel.high), panel.flip);
   if (p.channels == 4 * kLanes)
     store(out, codes);
@@ -597,9 +618,9 @@ CPUACC_INLINE void depthwise_of(const Q8Depthwise& d, const uint8_t* const* taps
   int64_t phase = 0;
   const int8_t* w = d.weights;
   for (int64_t at = 0; at < count; at += size) {
-    Ints sum[ROWS][4];
+    DotSums sum[ROWS][4];
     for (int r = 0; r < ROWS; ++r)
-      for (int j = 0; j < 4; ++j) sum[r][j] = load(d.bias + (phase * 4 + j) * kLanes);
+      for (int j = 0; j < 4; ++j) sum[r][j] = dot_sums(load(d.bias + (phase * 4 + j) * kLanes));
     for (int64_t g = 0; g < d.groups; ++g, w += ROWS * SETS * 4 * size) {
       Ints x[4];
       interleave(taps + 4 * g, at, x);
@@ -612,7 +633,7 @@ CPUACC_INLINE void depthwise_of(const Q8Depthwise& d, const uint8_t* const* taps
       Ints y[4];
       for (int j = 0; j < 4; ++j) {
         int64_t lane = (phase * 4 + j) * kLanes;
-        y[j] = distance<MODE>(sum[r][j], factors_at(f, lane), f, lane);
+        y[j] = distance<MODE>(total(sum[r][j]), factors_at(f, lane), f, lane);
       }
       store_bytes(out[r] + at, exclusive_or(saturated(y[0], y[1], y[2], y[3], zero, low, high), flip), count - at);
     }
@@ -840,18 +861,40 @@ __attribute__((target("avx512vbmi"))) static void look_up_in_registers(const uin
 }
 #endif
 
+#if defined(__aarch64__)
+CPUACC_INLINE uint8x16x4_t load_quarter(const uint8_t* from) {
+  return {{vld1q_u8(from), vld1q_u8(from + 16), vld1q_u8(from + 32), vld1q_u8(from + 48)}};
+}
+
+/// Look up 16 values at once, each in all quarters of the table. TBX leaves a byte whose index is beyond its quarter.
+static void look_up_in_quarters(const uint8_t* from, uint8_t* to, int64_t count, const uint8_t* table) {
+  const uint8x16x4_t a = load_quarter(table), b = load_quarter(table + 64), c = load_quarter(table + 128),
+                     d = load_quarter(table + 192);
+  const uint8x16_t quarter = vdupq_n_u8(64);
+  for (int64_t n = 0; n < count; n += 16) {
+    uint8x16_t x = as_u8(load_bytes(from + n, count - n)), found = vqtbl4q_u8(a, x);
+    found = vqtbx4q_u8(found, b, x = vsubq_u8(x, quarter));
+    found = vqtbx4q_u8(found, c, x = vsubq_u8(x, quarter));
+    store_bytes(to + n, as_ints(vqtbx4q_u8(found, d, vsubq_u8(x, quarter))), count - n);
+  }
+}
+#endif
+
 static void look_up(const uint8_t* from, uint8_t* to, int64_t count, const uint8_t* table) {
 #if defined(__AVX512VNNI__)
   static const bool has_permutations = __builtin_cpu_supports("avx512vbmi");
   if (has_permutations) return look_up_in_registers(from, to, count, table);
+#elif defined(__aarch64__)
+  return look_up_in_quarters(from, to, count, table);
 #endif
   for (int64_t n = 0; n < count; ++n) to[n] = table[from[n]];
 }
 
 }  // namespace
 
-extern const GemmQ8Kernels gemm_q8_kernels = {kLanes, MAX_ROWS, tile, ROW_TILE, gemv_tile, gemv, requantize, convert};
-extern const DepthwiseQ8Kernels depthwise_q8_kernels = {kLanes, depthwise};
+extern const GemmQ8Kernels gemm_q8_kernels = {kLanes,   kSignedDots, kWeightBytes, MAX_ROWS,   tile,
+                                              ROW_TILE, gemv_tile,   gemv,         requantize, convert};
+extern const DepthwiseQ8Kernels depthwise_q8_kernels = {kLanes, kSignedDots, depthwise};
 extern const ElementwiseQ8Kernels elementwise_q8_kernels = {copy,     gather,      add_elements, multiply_elements,
                                                             add_rows, clamp,       look_up,      find_range,
                                                             quantize, add_product, dequantize};

@@ -1,6 +1,7 @@
 // Kernels on quantized values of 8 bits. Sums of products of unsigned activations and signed weights are int32, and are
 // requantized to 8 bits. Signed activations become unsigned by inverting their highest bit (`flip`), which adds 128 to
-// their zero point.
+// their zero point. Arm multiplies signed activations instead (`is_signed`): unsigned ones become signed by the same
+// inversion, which subtracts 128 from their zero point.
 //
 // A vector of sums has `lanes` int32 lanes, and a panel has 1, 2 or 4 vectors. The channels of a panel are in the order
 // in which the saturating pack instructions restore them; see channel_of().
@@ -17,13 +18,21 @@ namespace cpuacc {
 /// The channel, relative to the first of its panel, of lane `lane` of vector `vector` in a panel of `vectors` vectors.
 constexpr int channel_of(int vectors, int vector, int lane) { return lane / 4 * 4 * vectors + vector * 4 + lane % 4; }
 
+/// The offset of word `k` of 4 bytes in the packed weights of a lane, of `lanes` of a panel. Channels alternate after
+/// `weight_bytes` bytes, of which a segment has a multiple.
+constexpr int64_t place_of_word(int weight_bytes, int64_t lanes, int64_t lane, int64_t k) {
+  const int64_t words = weight_bytes / 4;
+  return (k / words * lanes + lane) * weight_bytes + k % words * 4;
+}
+
 /// The bytes of the left operand: pixel m begins `offset + m * step` bytes after the beginning of each segment.
 struct Q8Rows {
   const uint8_t* const* segments;
   int64_t segment_count;
-  int64_t words;  // of 4 bytes, in a segment
+  int64_t words;  // of 4 bytes, in a segment: a multiple of those of packed weights
   int64_t offset, step;
-  uint32_t flip;  // 0x80808080 for int8, else 0
+  uint32_t flip;       // 0x80808080 if the bytes are not as the kernel multiplies them, else 0
+  bool small = false;  // no weight is -128, which is quicker at some levels
 };
 
 /// Requantization of sums: value = zero + trunc(sum * scale + copysign(half, sum)), clamped to [low, high]. `single`
@@ -134,7 +143,9 @@ struct Q8Gemv {
 
 struct GemmQ8Kernels {
   int lanes;
-  int max_rows[5];  // MR: the rows of a tile, by the number of vectors
+  bool is_signed;    // the kernels multiply signed bytes of activations
+  int weight_bytes;  // consecutive bytes of a channel in packed weights: 4 or 8; see place_of_word()
+  int max_rows[5];   // MR: the rows of a tile, by the number of vectors
   /// sums[m][n] = bias[n] + the products of pixel m and the panel; sums are (rows, vectors, lanes).
   void (*tile)(int rows, int vectors, const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums);
   /// The same for one vector, if a segment is three neighbouring pixels and the next row begins one pixel later.
@@ -157,6 +168,7 @@ struct GemmQ8Kernels {
 
 struct DepthwiseQ8Kernels {
   int lanes;
+  bool is_signed;  // the taps are signed bytes
   /// Compute `bytes` values in each row; sums have the lanes of a panel of 4 vectors.
   void (*convolve)(const Q8Depthwise& weights, const uint8_t* const* taps, const Q8Requantization& requantization,
                    uint8_t* const* out, int64_t bytes);
@@ -181,9 +193,9 @@ struct ElementwiseQ8Kernels {
   /// to = (from - zero) * scale.
   void (*dequantize)(const uint8_t* from, float* to, int64_t count, bool is_signed, float scale, int32_t zero);
 };
-CPUACC_TABLE(GemmQ8Kernels, gemm_q8_kernels)
-CPUACC_TABLE(DepthwiseQ8Kernels, depthwise_q8_kernels)
-CPUACC_TABLE(ElementwiseQ8Kernels, elementwise_q8_kernels)
+CPUACC_Q8_TABLE(GemmQ8Kernels, gemm_q8_kernels)
+CPUACC_Q8_TABLE(DepthwiseQ8Kernels, depthwise_q8_kernels)
+CPUACC_Q8_TABLE(ElementwiseQ8Kernels, elementwise_q8_kernels)
 
 }  // namespace cpuacc
 

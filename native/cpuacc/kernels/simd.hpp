@@ -9,6 +9,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 // GCC 12 reports the undefined vectors in its own immintrin.h as uninitialized.
@@ -41,7 +43,7 @@ CPUACC_INLINE Vec load(const float* p) { return *reinterpret_cast<const LooseVec
 CPUACC_INLINE void store(float* p, Vec v) { *reinterpret_cast<LooseVec*>(p) = v; }
 CPUACC_INLINE Vec broadcast(float x) { return x - Vec{}; }
 
-/// The larger number; NaN if v is NaN.
+/// The larger number; NaN if v is NaN. Of two zeros, either.
 CPUACC_INLINE Vec at_least(Vec v, Vec low) {
 #if defined(__AVX512F__)
   return _mm512_maskz_max_ps(0xffff, low, v);
@@ -49,12 +51,14 @@ CPUACC_INLINE Vec at_least(Vec v, Vec low) {
   return _mm256_max_ps(low, v);
 #elif defined(__x86_64__)
   return _mm_max_ps(low, v);
+#elif defined(__aarch64__)
+  return vmaxq_f32(low, v);
 #else
   return v < low ? low : v;
 #endif
 }
 
-/// The smaller number; NaN if v is NaN.
+/// The smaller number; NaN if v is NaN. Of two zeros, either.
 CPUACC_INLINE Vec at_most(Vec v, Vec high) {
 #if defined(__AVX512F__)
   return _mm512_maskz_min_ps(0xffff, high, v);
@@ -62,6 +66,8 @@ CPUACC_INLINE Vec at_most(Vec v, Vec high) {
   return _mm256_min_ps(high, v);
 #elif defined(__x86_64__)
   return _mm_min_ps(high, v);
+#elif defined(__aarch64__)
+  return vminq_f32(high, v);
 #else
   return v > high ? high : v;
 #endif
@@ -101,17 +107,25 @@ CPUACC_INLINE Vec rotated(Vec v) {
 }
 
 CPUACC_INLINE float greatest_lane(Vec v) {
+#if defined(__aarch64__)
+  return vmaxvq_f32(v);
+#else
   if constexpr (kLanes == 16) v = at_least(v, rotated<8>(v));
   if constexpr (kLanes >= 8) v = at_least(v, rotated<4>(v));
   v = at_least(v, rotated<2>(v));
   return at_least(v, rotated<1>(v))[0];
+#endif
 }
 
 CPUACC_INLINE float sum_of_lanes(Vec v) {
+#if defined(__aarch64__)
+  return vaddvq_f32(v);
+#else
   if constexpr (kLanes == 16) v += rotated<8>(v);
   if constexpr (kLanes >= 8) v += rotated<4>(v);
   v += rotated<2>(v);
   return (v + rotated<1>(v))[0];
+#endif
 }
 
 /// Return whether a condition is true in any lane.
@@ -122,6 +136,8 @@ CPUACC_INLINE bool any_lane(IntVec condition) {
   return _mm256_movemask_ps(reinterpret_cast<__m256>(condition)) != 0;
 #elif defined(__x86_64__)
   return _mm_movemask_ps(reinterpret_cast<__m128>(condition)) != 0;
+#elif defined(__aarch64__)
+  return vmaxvq_u32(reinterpret_cast<uint32x4_t>(condition)) != 0;
 #else
   return (condition[0] | condition[1] | condition[2] | condition[3]) != 0;
 #endif
@@ -372,6 +388,140 @@ CPUACC_INLINE Ints dot(Ints sum, Ints a, Ints b) {
   return add(sum, add(even, _mm_madd_epi16(_mm_srli_epi16(a, 8), _mm_srai_epi16(b, 8))));
 }
 
+#elif defined(__aarch64__)
+
+typedef int32x4_t Ints;
+
+CPUACC_INLINE uint8x16_t as_u8(Ints x) { return vreinterpretq_u8_s32(x); }
+CPUACC_INLINE int8x16_t as_s8(Ints x) { return vreinterpretq_s8_s32(x); }
+CPUACC_INLINE int16x8_t as_s16(Ints x) { return vreinterpretq_s16_s32(x); }
+CPUACC_INLINE Ints as_ints(uint8x16_t x) { return vreinterpretq_s32_u8(x); }
+CPUACC_INLINE Ints as_ints(int16x8_t x) { return vreinterpretq_s32_s16(x); }
+
+CPUACC_INLINE Ints load(const void* from) { return as_ints(vld1q_u8(static_cast<const uint8_t*>(from))); }
+CPUACC_INLINE void store(void* to, Ints x) { vst1q_u8(static_cast<uint8_t*>(to), as_u8(x)); }
+CPUACC_INLINE Ints splat(uint32_t x) { return vdupq_n_s32(static_cast<int32_t>(x)); }
+CPUACC_INLINE Ints bytes(int x) { return as_ints(vdupq_n_u8(static_cast<uint8_t>(x))); }
+CPUACC_INLINE Ints shorts(int x) { return as_ints(vdupq_n_s16(static_cast<int16_t>(x))); }
+CPUACC_INLINE Ints exclusive_or(Ints a, Ints b) { return veorq_s32(a, b); }
+CPUACC_INLINE Ints add(Ints a, Ints b) { return vaddq_s32(a, b); }
+CPUACC_INLINE Ints subtract(Ints a, Ints b) { return vsubq_s32(a, b); }
+CPUACC_INLINE Ints multiply(Ints a, Ints b) { return vmulq_s32(a, b); }
+template <int BITS>
+CPUACC_INLINE Ints shift_left(Ints x) {
+  return vshlq_n_s32(x, BITS);
+}
+/// Load two neighbouring vectors, BYTES after `from`, with one instruction. GCC often takes two. The memory is no
+/// operand, which would take an instruction for its address: nothing may be written there in the calling function.
+template <int BYTES, class V>
+CPUACC_INLINE void load_pair(const void* from, V* first, V* second) {
+  asm("ldp %q0, %q1, [%2, %3]" : "=w"(*first), "=w"(*second) : "r"(from), "i"(BYTES));
+}
+/// SQRDMULH rounds half up, as the reference does: it adds half a step before the shift. SRSHL by a negative number
+/// rounds half up too, so negative numbers are first moved by one to round half away from zero.
+CPUACC_INLINE Ints fixed_point(Ints x, Ints multiplier, Ints shift) {
+  const Ints none = vdupq_n_s32(0), right = vminq_s32(shift, none);
+  x = vqrdmulhq_s32(vshlq_s32(x, vmaxq_s32(shift, none)), multiplier);
+  const Ints negative = vshrq_n_s32(vandq_s32(x, right), 31);  // -1 where both are negative
+  return vrshlq_s32(vqaddq_s32(x, negative), right);
+}
+CPUACC_INLINE Ints low8(Ints a, Ints b) { return as_ints(vzip1q_u8(as_u8(a), as_u8(b))); }
+CPUACC_INLINE Ints high8(Ints a, Ints b) { return as_ints(vzip2q_u8(as_u8(a), as_u8(b))); }
+CPUACC_INLINE Ints low16(Ints a, Ints b) { return as_ints(vzip1q_s16(as_s16(a), as_s16(b))); }
+CPUACC_INLINE Ints high16(Ints a, Ints b) { return as_ints(vzip2q_s16(as_s16(a), as_s16(b))); }
+CPUACC_INLINE Ints to_shorts(Ints a, Ints b) { return as_ints(vqmovn_high_s32(vqmovn_s32(a), b)); }
+CPUACC_INLINE Ints add_shorts(Ints a, Ints b) { return as_ints(vqaddq_s16(as_s16(a), as_s16(b))); }
+CPUACC_INLINE Ints to_bytes(Ints a, Ints b) { return as_ints(vqmovun_high_s16(vqmovun_s16(as_s16(a)), as_s16(b))); }
+CPUACC_INLINE Ints clamp_bytes(Ints x, Ints low, Ints high) {
+  return as_ints(vmaxq_u8(vminq_u8(as_u8(x), as_u8(high)), as_u8(low)));
+}
+CPUACC_INLINE Vec floats(Ints x) { return vcvtq_f32_s32(x); }
+/// Numbers beyond int32 saturate, and NaN becomes 0. On x86, both become the least integer.
+CPUACC_INLINE Ints truncated(Vec x) { return vcvtq_s32_f32(x); }
+CPUACC_INLINE Ints nearest(Vec x) { return vcvtnq_s32_f32(x); }
+CPUACC_INLINE Vec fused(Vec a, Vec b, Vec c) { return vfmaq_f32(c, a, b); }
+CPUACC_INLINE Vec with_sign(Vec size, Vec sign) { return vbslq_f32(vdupq_n_u32(0x80000000u), sign, size); }
+CPUACC_INLINE Ints rows_of(Ints x, int) { return x; }
+CPUACC_INLINE Ints packed(Ints x, int) { return x; }
+CPUACC_INLINE Vec difference(Vec a, Vec b) { return vsubq_f32(a, b); }
+CPUACC_INLINE Vec larger_size(Vec size, Vec x) { return vmaxnmq_f32(size, vabsq_f32(x)); }
+CPUACC_INLINE bool exceeds(Vec x, float limit) { return vmaxvq_u32(vcgtq_f32(x, vdupq_n_f32(limit))) != 0; }
+
+/// Two lanes of int32 as float64.
+CPUACC_INLINE float64x2_t low_wide(Ints x) { return vcvtq_f64_s64(vmovl_s32(vget_low_s32(x))); }
+CPUACC_INLINE float64x2_t high_wide(Ints x) { return vcvtq_f64_s64(vmovl_high_s32(x)); }
+CPUACC_INLINE Ints narrow(int64x2_t low, int64x2_t high) { return vqmovn_high_s64(vqmovn_s64(low), high); }
+CPUACC_INLINE int64x2_t scaled_wide(float64x2_t x, const double* scale, const double* half) {
+  const float64x2_t size = vbslq_f64(vdupq_n_u64(uint64_t(1) << 63), x, vld1q_f64(half));
+  return vcvtq_s64_f64(vfmaq_f64(size, x, vld1q_f64(scale)));
+}
+CPUACC_INLINE Ints scaled_wide(Ints x, const double* scale, const double* half) {
+  return narrow(scaled_wide(low_wide(x), scale, half), scaled_wide(high_wide(x), scale + 2, half + 2));
+}
+CPUACC_INLINE int64x2_t scaled_wide_even(float64x2_t x, const double* scale, const double* shift) {
+  return vcvtnq_s64_f64(vfmaq_f64(vld1q_f64(shift), x, vld1q_f64(scale)));
+}
+CPUACC_INLINE Ints scaled_wide_even(Ints x, const double* scale, const double* shift) {
+  return narrow(scaled_wide_even(low_wide(x), scale, shift), scaled_wide_even(high_wide(x), scale + 2, shift + 2));
+}
+
+template <class T>
+CPUACC_INLINE T unaligned(const uint8_t* from) {
+  T x;
+  memcpy(&x, from, sizeof(x));
+  return x;
+}
+template <class T>
+CPUACC_INLINE void unaligned(uint8_t* to, uint64_t bits) {
+  const T x = static_cast<T>(bits);
+  memcpy(to, &x, sizeof(x));
+}
+/// Load up to 7 bytes. Two loads overlap in the middle.
+CPUACC_INLINE uint64_t load_few(const uint8_t* from, int64_t count) {
+  if (count >= 4)
+    return unaligned<uint32_t>(from) | uint64_t{unaligned<uint32_t>(from + count - 4)} << (8 * (count - 4));
+  if (count < 1) return 0;
+  return from[0] | uint64_t{from[count / 2]} << (8 * (count / 2)) | uint64_t{from[count - 1]} << (8 * (count - 1));
+}
+CPUACC_INLINE void store_few(uint8_t* to, uint64_t bits, int64_t count) {
+  if (count >= 4) {
+    unaligned<uint32_t>(to, bits);
+    unaligned<uint32_t>(to + count - 4, bits >> (8 * (count - 4)));
+  } else if (count > 0) {
+    to[0] = static_cast<uint8_t>(bits);
+    to[count / 2] = static_cast<uint8_t>(bits >> (8 * (count / 2)));
+    to[count - 1] = static_cast<uint8_t>(bits >> (8 * (count - 1)));
+  }
+}
+/// Load up to 16 bytes, and fill the others with zeros.
+CPUACC_INLINE Ints load_some(const uint8_t* from, int64_t count) {
+  if (count >= 16) return load(from);
+  const uint64_t low = count < 8 ? load_few(from, count) : unaligned<uint64_t>(from);
+  const uint64_t high = count < 9 ? 0 : unaligned<uint64_t>(from + count - 8) >> (8 * (16 - count));
+  return vreinterpretq_s32_u64(vcombine_u64(vcreate_u64(low), vcreate_u64(high)));
+}
+CPUACC_INLINE void store_some(uint8_t* to, Ints x, int64_t count) {
+  if (count >= 16) return store(to, x);
+  const uint64x2_t halves = vreinterpretq_u64_s32(x);
+  const uint64_t low = vgetq_lane_u64(halves, 0), high = vgetq_lane_u64(halves, 1);
+  if (count < 8) return store_few(to, low, count);
+  unaligned<uint64_t>(to, low);
+  if (count > 8) unaligned<uint64_t>(to + count - 8, low >> (8 * (count - 8)) | high << (8 * (16 - count)));
+}
+/// The numbers of the bytes of a vector.
+CPUACC_INLINE uint8x16_t byte_numbers() {
+  return vcombine_u8(vcreate_u8(0x0706050403020100u), vcreate_u8(0x0f0e0d0c0b0a0908u));
+}
+CPUACC_INLINE void store_piece(uint8_t* to, Ints x, int first, int count) {
+  const uint8x16_t from = vaddq_u8(byte_numbers(), vdupq_n_u8(static_cast<uint8_t>(first)));
+  store_some(to, as_ints(vqtbl1q_u8(as_u8(x), from)), count);
+}
+CPUACC_INLINE Ints load_piece(Ints x, const uint8_t* from, int first, int count) {
+  const uint8x16_t at = vsubq_u8(byte_numbers(), vdupq_n_u8(static_cast<uint8_t>(first)));
+  const uint8x16_t inside = vcltq_u8(at, vdupq_n_u8(static_cast<uint8_t>(count)));
+  return as_ints(vbslq_u8(inside, vqtbl1q_u8(as_u8(load_some(from, count)), at), as_u8(x)));
+}
+
 #else
 
 // Other processors: vectors of 16 bytes of the compiler.
@@ -467,7 +617,7 @@ CPUACC_INLINE Ints dot(Ints sum, Ints a, Ints b) {
 
 #endif
 
-#if !defined(__AVX2__)
+#if !defined(__AVX2__) && !defined(__aarch64__)
 CPUACC_INLINE Ints scaled_wide(Ints x, const double* scale, const double* half) {
   int32_t whole[4];
   store(whole, x);
@@ -502,7 +652,7 @@ CPUACC_INLINE Ints fixed_point(Ints x, Ints multiplier, Ints shift) {
 }
 #endif
 
-#if !defined(__AVX512BW__)
+#if !defined(__AVX512BW__) && !defined(__aarch64__)
 CPUACC_INLINE void store_some(uint8_t* to, Ints x, int64_t count) {
   uint8_t all[4 * kLanes];
   store(all, x);
@@ -526,6 +676,39 @@ CPUACC_INLINE Ints load_piece(Ints x, const uint8_t* from, int first, int count)
 }
 #endif
 
+// ---- Sums of four products of bytes in each lane --------------------------------------------------------------------
+
+#if defined(__aarch64__) && !defined(__ARM_FEATURE_DOTPROD)
+/// Without dot products, a lane has two partial sums. `low` has those of lanes 0 and 1, `high` those of lanes 2 and 3.
+struct DotSums {
+  Ints low, high;
+};
+CPUACC_INLINE DotSums dot_sums(Ints begin) {
+  return {vzip1q_s32(begin, vdupq_n_s32(0)), vzip2q_s32(begin, vdupq_n_s32(0))};
+}
+CPUACC_INLINE Ints total(DotSums sums) { return vpaddq_s32(sums.low, sums.high); }
+/// Add products of signed bytes.
+CPUACC_INLINE DotSums dot(DotSums sums, Ints a, Ints b) {
+  sums.low = vpadalq_s16(sums.low, vmull_s8(vget_low_s8(as_s8(a)), vget_low_s8(as_s8(b))));
+  sums.high = vpadalq_s16(sums.high, vmull_high_s8(as_s8(a), as_s8(b)));
+  return sums;
+}
+#else
+typedef Ints DotSums;
+CPUACC_INLINE DotSums dot_sums(Ints begin) { return begin; }
+CPUACC_INLINE Ints total(DotSums sums) { return sums; }
+#endif
+#if defined(__ARM_FEATURE_DOTPROD)
+/// Add products of signed bytes.
+CPUACC_INLINE DotSums dot(DotSums sums, Ints a, Ints b) { return vdotq_s32(sums, as_s8(a), as_s8(b)); }
+#endif
+/// Whether `dot` multiplies signed bytes with signed weights; otherwise, the bytes are unsigned.
+#if defined(__aarch64__)
+constexpr bool kSignedDots = true;
+#else
+constexpr bool kSignedDots = false;
+#endif
+
 CPUACC_INLINE void store_bytes(uint8_t* to, Ints x, int64_t count) {
   if (count >= 4 * kLanes)
     store(to, x);
@@ -541,6 +724,10 @@ CPUACC_INLINE void store_low_bytes(uint8_t* to, Ints x) {
   __m128i a = _mm_and_si128(_mm256_castsi256_si128(x), low), b = _mm_and_si128(_mm256_extracti128_si256(x, 1), low);
   __m128i shorts = _mm_packs_epi32(a, b);
   _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(shorts, shorts));
+#elif defined(__aarch64__)
+  const uint16x4_t halves = vmovn_u32(vreinterpretq_u32_s32(x));
+  const uint8x8_t low = vmovn_u16(vcombine_u16(halves, halves));
+  unaligned<uint32_t>(to, vget_lane_u32(vreinterpret_u32_u8(low), 0));
 #else
   int32_t lanes[kLanes];
   store(lanes, x);

@@ -18,6 +18,9 @@ CPUACC_INLINE IntVec add_pairs(IntVec sums, const int16_t* a, const int16_t* b) 
   const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a)),
                 y = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b));
   return reinterpret_cast<IntVec>(_mm_add_epi32(reinterpret_cast<__m128i>(sums), _mm_madd_epi16(x, y)));
+#elif defined(__aarch64__)
+  const int16x8_t x = vld1q_s16(a), y = vld1q_s16(b);
+  return vmlal_high_s16(vmlal_s16(sums, vget_low_s16(x), vget_low_s16(y)), x, y);
 #else
   for (int n = 0; n < kLanes; ++n) sums[n] += a[2 * n] * b[2 * n] + a[2 * n + 1] * b[2 * n + 1];
   return sums;

@@ -226,8 +226,9 @@ void lower(const Node& node, Builder& builder) {
   d.times = d.channels / d.in_c;
   d.stride_y = node.integer("stride_y"), d.stride_x = node.integer("stride_x");
   d.top = node.integer("pad_top"), d.left = node.integer("pad_left");
-  d.zero = uint8_t(unsigned_zero(in));
-  d.flip = flip_of(in);
+  const int32_t zero = unsigned_zero(in) - (d.kernels->is_signed ? 128 : 0);
+  d.zero = uint8_t(zero);
+  d.flip = flip_of(in, d.kernels->is_signed);
 
   Cells cells{weights.shape[1], weights.shape[2], node.integer("dilation_y"), node.integer("dilation_x")};
   if (is_column(d, cells)) transpose_column(d, cells);
@@ -253,7 +254,7 @@ void lower(const Node& node, Builder& builder) {
   const Tensor& result = graph[posts.result];
   Q8Rounding rule = Q8Rounding::of(node, in, weights, result, Q8Rounding::fixed_point, !is_signed(weights), bias);
   Q8Parameters parameters(Q8Parameters::pack(builder, lanes, rule, result, posts.limits,
-                                             sums_of(weights, q8_biases(rule, bias, d.channels), d.zero)),
+                                             sums_of(weights, q8_biases(rule, bias, d.channels), zero)),
                           lanes.lanes(), result, posts.limits);
   d.weights.bias = parameters.bias;
   d.requantization = parameters.requantization;

@@ -22,7 +22,8 @@ struct Gemm {
   const GemmQ8Kernels* kernels;
   const TileQ8Kernels* tiles;  // nullptr: vectors multiply
   int tile_rows;               // positions in a tile
-  bool is_signed;              // bytes of the image are int8; vectors multiply unsigned bytes only
+  bool is_signed;              // bytes are multiplied as int8: those of the image in tiles, or as all vectors do
+  bool small;                  // no packed weight is -128
   bool prefetches;             // weights exceed the second-level cache
   const ElementwiseQ8Kernels* elementwise;
   Q8Channels channels;
@@ -105,7 +106,7 @@ void run_positions(const Chunk& chunk, const Q8Panel& panel, const uint8_t* cons
   if (count == 1 && p.segment_count == 1) {
     p.kernels->gemv_tile(panel.vectors, segments[0] + place * step, p.words, chunk.flip, weights, bias, sums);
   } else {
-    Q8Rows from{segments, p.segment_count, p.words, place * step, step, chunk.flip};
+    Q8Rows from{segments, p.segment_count, p.words, place * step, step, chunk.flip, p.small};
     int32_t* to = sums;
     for (int64_t left = count; left > 0; left -= size, from.offset += size * step) {
       int rows = int(std::min(left, size));
@@ -476,9 +477,11 @@ struct Spread {
   }
 };
 
-/// Compute the ranges of the sums. Weights that need 9 bits are shifted by an offset, so that they fit int8.
-Q8Sums sums_of(const Q8Window& w, const std::vector<int64_t>& biases, int64_t zero) {
+/// Compute the ranges of the sums. Weights that need 9 bits are shifted by an offset, so that they fit int8. `small`
+/// becomes whether none of them is -128 then.
+Q8Sums sums_of(const Q8Window& w, const std::vector<int64_t>& biases, int64_t zero, bool* small) {
   Q8Sums found;
+  *small = true;
   int64_t inputs = w.depth / w.groups;
   for (int64_t channel = 0; channel < w.outputs; ++channel) {
     Spread spread;
@@ -491,17 +494,18 @@ Q8Sums sums_of(const Q8Window& w, const std::vector<int64_t>& biases, int64_t ze
         spread.add(static_cast<const uint8_t*>(w.weight.data) + place, by, inputs, zero_of_weights);
     }
     int32_t offset = spread.least < -128 ? spread.least + 128 : spread.most > 127 ? spread.most - 127 : 0;
+    *small = *small && spread.least - offset > -128 && offset <= 127;
     found.add({spread.sum, spread.size}, biases[size_t(channel)], zero, offset);
   }
   return found;
 }
 
-/// Pack the weights of one lane of a panel for one segment, which begins at byte `begin` of the lane. Its words are
-/// `step` bytes apart.
+/// Pack the weights of one lane of a panel for one segment, which begins at byte `begin` of the lane. Its pieces of
+/// `piece` bytes are `step` bytes apart.
 void pack_lane(const Q8Window& w, const Slices& slices, int64_t length, int64_t segment, int64_t channel,
-               int32_t offset, int64_t begin, int64_t step, int8_t* to) {
+               int32_t offset, int64_t begin, int64_t piece, int64_t step, int8_t* to) {
   int64_t inputs = w.depth / w.groups, outputs = w.outputs / w.groups;
-  auto at = [&](int64_t byte) -> int8_t& { return to[(begin + byte) / 4 * step + (begin + byte) % 4]; };
+  auto at = [&](int64_t byte) -> int8_t& { return to[(begin + byte) / piece * step + (begin + byte) % piece]; };
   if (slices.groups > 1)  // weights of other groups are zero
     for (int64_t byte = 0; byte < slices.inputs; ++byte) at(byte) = int8_t(-offset);
   for (int64_t n = 0; n < length; ++n) {
@@ -512,35 +516,39 @@ void pack_lane(const Q8Window& w, const Slices& slices, int64_t length, int64_t 
   }
 }
 
+/// Consecutive bytes of a channel in packed weights.
+int64_t piece_of(const Gemm& p) { return p.tiles ? 4 : p.kernels->weight_bytes; }
+
 /// Bytes between the weights of consecutive segments.
 int64_t segment_pitch(const Gemm& p) { return p.gathers ? p.segment_bytes : p.words * 4; }
 
 void pack_weights(const Gemm& p, const Q8Window& w, const Slices& slices, int64_t length, const Q8Sums& sums,
                   int8_t* to) {
+  const int64_t piece = piece_of(p);
   for (const Q8Panel& panel : p.channels.panels) {
     const int64_t lanes = panel.vectors * p.kernels->lanes;
     const int64_t together = p.tiles ? std::min<int64_t>(lanes, 2 * kTileRows) : lanes;  // lanes whose words alternate
     for (int64_t lane = 0; lane < lanes; ++lane) {
       int64_t channel = p.channels.of_lane[size_t(panel.lane + lane)];
-      int8_t* of_lane = to + panel.offset + lane / together * together * p.depth_bytes + lane % together * 4;
+      int8_t* of_lane = to + panel.offset + lane / together * together * p.depth_bytes + lane % together * piece;
       for (int64_t segment = 0; channel >= 0 && segment < p.segment_count; ++segment)
-        pack_lane(w, slices, length, segment, channel, sums.offset[size_t(channel)], segment * segment_pitch(p),
-                  together * 4, of_lane);
+        pack_lane(w, slices, length, segment, channel, sums.offset[size_t(channel)], segment * segment_pitch(p), piece,
+                  together * piece, of_lane);
     }
   }
 }
 
 void pack_ones(const Gemm& p, int8_t* to) {
-  const int64_t pitch = segment_pitch(p);
+  const int64_t pitch = segment_pitch(p), piece = piece_of(p);
   for (int64_t segment = 0; segment < p.segment_count; ++segment)
     for (int64_t byte = segment * pitch; byte < segment * pitch + p.segment_bytes; ++byte)
       for (int64_t lane = 0; lane < p.kernels->lanes; ++lane)
-        to[(byte / 4 * p.kernels->lanes + lane) * 4 + byte % 4] = 1;
+        to[(byte / piece * p.kernels->lanes + lane) * piece + byte % piece] = 1;
 }
 
 /// Return whether kernels read more bytes than the segments of a row have.
 bool reads_more(const Gemm& p) {
-  if (!p.tiles) return p.segment_bytes % 4 != 0;
+  if (!p.tiles) return p.segment_bytes % p.kernels->weight_bytes != 0;
   return !p.gathers && (p.segment_bytes % kTileBytes != 0 || p.columns.places % p.tile_rows != 0);
 }
 
@@ -664,7 +672,7 @@ std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Te
   p.kernels = &gemm_q8_kernels_for(builder.settings.isa);
   p.elementwise = &elementwise_q8_kernels_for(builder.settings.isa);
   p.batch = w.batch, p.depth = w.depth, p.outputs = w.outputs, p.rows = w.rows, p.columns = w.columns;
-  p.flip = flip_of(input);
+  p.flip = flip_of(input, p.kernels->is_signed);
   p.column_sums = nullptr, p.item = 1, p.adds = p.adds_row = false;
 
   int64_t length = adjacent_taps(w);
@@ -673,9 +681,9 @@ std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Te
   p.segment_count = int64_t(w.taps.size()) / length;
   p.segment_bytes = segment_bytes;
   choose_tiles(p, builder.settings.isa, slices.groups < w.groups);
-  p.words = p.tiles ? (segment_bytes + kTileBytes - 1) / kTileBytes * kTileWords : (segment_bytes + 3) / 4;
+  p.words = p.tiles ? (segment_bytes + kTileBytes - 1) / kTileBytes * kTileWords : words_of(*p.kernels, segment_bytes);
   p.depth_bytes = p.gathers ? gathered_depth(p) : p.segment_count * p.words * 4;
-  p.is_signed = p.tiles && is_signed(input);
+  p.is_signed = p.tiles ? is_signed(input) : p.kernels->is_signed;
   if (p.tiles) p.flip = 0;
   if (p.is_signed) zero -= 128;
   p.zero = uint8_t(zero);
@@ -697,7 +705,7 @@ std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Te
   p.prefetches = weight_bytes > kCachedWeights;
   p.reads_rows = !p.tiles && p.kernels->row_tile && length == 3 && p.columns.stride == 1 && p.depth % 4 == 0;
 
-  Q8Sums sums = sums_of(w, biases, zero);
+  Q8Sums sums = sums_of(w, biases, zero, &p.small);
   bool moved = std::any_of(sums.offset.begin(), sums.offset.end(), [](int32_t offset) { return offset != 0; });
   int64_t ones_bytes = moved ? p.depth_bytes * p.kernels->lanes : 0;
   const void* packed = builder.pack(uint64_t(std::max<int64_t>(weight_bytes + ones_bytes, 64)), [&](void* memory) {

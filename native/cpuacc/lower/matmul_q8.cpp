@@ -27,10 +27,14 @@ struct State {
   const int32_t* begin;  // initial values of all sums
   Operand a, b;
   int64_t rows, depth, columns, words;
-  int32_t zero_a, zero_b;  // of the unsigned bytes of a, of the signed bytes of b
+  int32_t zero_a, zero_b;  // of the bytes of a as kernels multiply them, of the signed bytes of b
 
   int64_t packed_bytes() const { return channels.lanes() * words * 4; }
   int64_t row_bytes() const { return words * 4; }
+  /// The place of word `k` of a lane in the weights of a panel.
+  int64_t place_of(int64_t lanes, int64_t lane, int64_t k) const {
+    return place_of_word(kernels->weight_bytes, lanes, lane, k);
+  }
 };
 
 /// The scratch memory of one part.
@@ -54,14 +58,14 @@ struct Scratch {
 };
 
 /// Pack a column of contiguous values, whose length is a multiple of four. Return its sum.
-int64_t pack_words(const State& s, const uint8_t* from, int64_t step, int8_t* to) {
+int64_t pack_words(const State& s, const uint8_t* from, int64_t lanes, int64_t lane, int8_t* to) {
   const uint32_t flip = s.b.flip ? 0 : 0x80808080u;
   int64_t sum = -128 * s.depth;
-  for (int64_t k = 0; k < s.depth; k += 4, to += step) {
+  for (int64_t k = 0; k < s.depth; k += 4) {
     uint32_t word;
     memcpy(&word, from + k, 4);
     word ^= flip;
-    memcpy(to, &word, 4);
+    memcpy(to + s.place_of(lanes, lane, k / 4), &word, 4);
     word ^= 0x80808080u;  // four unsigned values, which are added in pairs of 16 bits
     const uint32_t pairs = (word & 0xff00ffu) + (word >> 8 & 0xff00ffu);
     sum += (pairs & 0xffffu) + (pairs >> 16);
@@ -69,18 +73,19 @@ int64_t pack_words(const State& s, const uint8_t* from, int64_t step, int8_t* to
   return sum;
 }
 
-/// Pack one column, whose words of four values are `step` bytes apart in a panel. Return its sum.
-int64_t pack_column(const State& s, const uint8_t* from, int64_t step, int8_t* to) {
+/// Pack one column as a lane of a panel. Return its sum.
+int64_t pack_column(const State& s, const uint8_t* from, int64_t lanes, int64_t lane, int8_t* to) {
   const uint8_t flip = s.b.flip ? 0 : 0x80;  // unsigned values become signed
   const int64_t by = s.b.by_depth;
-  if (by == 1 && s.depth % 4 == 0) return pack_words(s, from, step, to);
+  if (by == 1 && s.depth % 4 == 0) return pack_words(s, from, lanes, lane, to);
   int64_t sum = 0, k = 0;
-  for (; k + 4 <= s.depth; k += 4, from += 4 * by, to += step) {
+  for (; k + 4 <= s.depth; k += 4, from += 4 * by) {
     const uint8_t word[4] = {uint8_t(from[0] ^ flip), uint8_t(from[by] ^ flip), uint8_t(from[2 * by] ^ flip),
                              uint8_t(from[3 * by] ^ flip)};
-    memcpy(to, word, 4);
+    memcpy(to + s.place_of(lanes, lane, k / 4), word, 4);
     sum += int8_t(word[0]) + int8_t(word[1]) + int8_t(word[2]) + int8_t(word[3]);
   }
+  to += s.place_of(lanes, lane, k / 4);
   for (int n = 0; k < s.depth; ++k, ++n, from += by) sum += to[n] = int8_t(*from ^ flip);
   return sum;
 }
@@ -102,7 +107,7 @@ void pack_word(const State& s, const uint8_t* from, int64_t rows, int64_t place,
       if (c < 0) continue;
       uint32_t word = row[0][c] | uint32_t(row[1][c]) << 8 | uint32_t(row[2][c]) << 16 | uint32_t(row[3][c]) << 24;
       word = (word ^ flip) & mask;
-      memcpy(to + 4 * (place * lanes + lane), &word, 4);
+      memcpy(to + s.place_of(lanes, lane, place), &word, 4);
     }
     to += lanes * s.words * 4;
   }
@@ -116,7 +121,7 @@ void pack_rows(const State& s, const uint8_t* b, const Scratch& to) {
     const int64_t channel = s.channels.of_lane[size_t(lane)];
     if (channel >= 0) to.begin[lane] = begin_of(s, int64_t(to.column_sums[channel]) - 128 * s.depth);
   }
-  for (int64_t word = 0; word < s.words; ++word)
+  for (int64_t word = 0; 4 * word < s.depth; ++word)
     pack_word(s, b + 4 * word * s.b.by_depth, std::min<int64_t>(4, s.depth - 4 * word), word, to.weights);
 }
 
@@ -124,34 +129,36 @@ void pack_rows(const State& s, const uint8_t* b, const Scratch& to) {
 void pack_columns(const State& s, const uint8_t* b, const Scratch& to) {
   int8_t* out = to.weights;
   memcpy(to.begin, s.begin, size_t(s.channels.lanes()) * 4);
-  if (s.depth % 4 != 0 || s.channels.lanes() != s.columns) memset(out, 0, size_t(s.packed_bytes()));
+  if (s.depth % s.kernels->weight_bytes != 0 || s.channels.lanes() != s.columns)
+    memset(out, 0, size_t(s.packed_bytes()));
   if (s.b.by_outer == 1) return pack_rows(s, b, to);
   for (const Q8Panel& panel : s.channels.panels) {
     int64_t lanes = panel.vectors * s.kernels->lanes;
     for (int64_t lane = 0; lane < lanes; ++lane) {
       int64_t channel = s.channels.of_lane[size_t(panel.lane + lane)];
       if (channel < 0) continue;
-      int64_t sum = pack_column(s, b + channel * s.b.by_outer, lanes * 4, out + lane * 4);
+      int64_t sum = pack_column(s, b + channel * s.b.by_outer, lanes, lane, out);
       to.begin[panel.lane + lane] = begin_of(s, sum);
     }
     out += lanes * s.words * 4;
   }
 }
 
-/// Copy the rows of the first operand as unsigned values, padded to whole words, and compute their sums if these are
-/// needed.
+/// Copy the rows of the first operand as values that kernels multiply, padded to whole words, and compute their sums if
+/// these are needed.
 void copy_rows(const State& s, const uint8_t* a, const Scratch& to) {
-  const uint8_t flip = uint8_t(s.a.flip);
+  const uint8_t flip = uint8_t(s.a.flip), sign = s.kernels->is_signed ? 0x80 : 0;
   for (int64_t row = 0; row < s.rows; ++row) {
     const uint8_t* from = a + row * s.a.by_outer;
     uint8_t* out = to.rows + row * s.row_bytes();
     int32_t sum = 0;
     if (s.a.by_depth == 1) {
       s.elementwise->copy(out, from, s.depth, s.a.flip);
-      for (int64_t k = 0; s.zero_b != 0 && k < s.depth; ++k) sum += out[k];
+      for (int64_t k = 0; s.zero_b != 0 && k < s.depth; ++k) sum += out[k] ^ sign;
     } else {
-      for (int64_t k = 0; k < s.depth; ++k) sum += out[k] = uint8_t(from[k * s.a.by_depth] ^ flip);
+      for (int64_t k = 0; k < s.depth; ++k) sum += (out[k] = uint8_t(from[k * s.a.by_depth] ^ flip)) ^ sign;
     }
+    if (sign) sum -= 128 * int32_t(s.depth);
     memset(out + s.depth, 0, size_t(s.row_bytes() - s.depth));
     to.byte_sums[row] = sum;
   }
@@ -228,10 +235,10 @@ void lower(const Node& node, Builder& builder) {
   s.kernels = &gemm_q8_kernels_for(builder.settings.isa);
   s.elementwise = &elementwise_q8_kernels_for(builder.settings.isa);
   s.rows = out.extent(-2), s.columns = out.extent(-1), s.depth = a.extent(turn_a ? -2 : -1);
-  s.words = (s.depth + 3) / 4;
-  s.a = {places_of(a.shape, out.shape), turn_a ? 1 : s.depth, turn_a ? s.rows : 1, flip_of(a)};
+  s.words = words_of(*s.kernels, s.depth);
+  s.a = {places_of(a.shape, out.shape), turn_a ? 1 : s.depth, turn_a ? s.rows : 1, flip_of(a, s.kernels->is_signed)};
   s.b = {places_of(b.shape, out.shape), turn_b ? s.depth : 1, turn_b ? 1 : s.columns, flip_of(b)};
-  s.zero_a = unsigned_zero(a);
+  s.zero_a = unsigned_zero(a) - (s.kernels->is_signed ? 128 : 0);
   s.zero_b = unsigned_zero(b) - 128;
   s.channels.add(0, s.columns, s.kernels->lanes);
   Q8Sums sums;

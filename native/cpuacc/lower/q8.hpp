@@ -18,6 +18,15 @@ inline double single(double scale) { return double(float(scale)); }
 /// Quantized values as unsigned numbers: int8 is shifted by 128.
 inline bool is_signed(const Tensor& tensor) { return tensor.dtype == IPR_DTYPE_INT8; }
 inline uint32_t flip_of(const Tensor& tensor) { return is_signed(tensor) ? 0x80808080u : 0; }
+/// Words of 4 bytes that hold so many bytes of a channel in packed weights.
+inline int64_t words_of(const GemmQ8Kernels& kernels, int64_t bytes) {
+  return (bytes + kernels.weight_bytes - 1) / kernels.weight_bytes * kernels.weight_bytes / 4;
+}
+
+/// What turns the values into those that kernels multiply, which are signed or not.
+inline uint32_t flip_of(const Tensor& tensor, bool kernels_are_signed) {
+  return is_signed(tensor) != kernels_are_signed ? 0x80808080u : 0;
+}
 inline int32_t unsigned_zero(const Tensor& tensor) {
   return int32_t(tensor.zero_point()) + (is_signed(tensor) ? 128 : 0);
 }
