@@ -15,6 +15,9 @@ CMAKE := $(or $(shell command -v cmake),$(BIN)/cmake)
 # Extra arguments for the native tests or benchmarks, such as make native-bench NATIVE_ARGS="--benchmark_filter=conv"
 NATIVE_ARGS ?=
 
+# Extra arguments for the tests on Arm, such as make arm ARM_ARGS="--cpu neoverse-n1 --networks 2000"
+ARM_ARGS ?=
+
 # What `make lint` runs at the same time
 LINTS := lint-types lint-python lint-words lint-native
 
@@ -31,7 +34,7 @@ CHANGED = $(filter %.py %.md %.c %.cpp %.h %.hpp %.rs,$(shell git status --porce
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo quick test test-all batch-test sanitize exports native native-test native-bench bench lint $(LINTS) format docs site clean
+.PHONY: help demo quick test test-all batch-test sanitize exports native native-test native-bench arm-root arm bench lint $(LINTS) format docs site clean
 
 help:  ## say what there is to make
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -77,6 +80,14 @@ native-bench:  ## measure the native kernels beside the peak of the processor (a
 	$(CMAKE) -S native -B build/native -DCMAKE_BUILD_TYPE=Release -DNATIVE_BENCHMARKS=ON
 	$(CMAKE) --build build/native --parallel --target native_benchmarks
 	build/native/benchmarks/native_benchmarks --benchmark_min_time=0.1 $(NATIVE_ARGS)
+
+arm-root: $(STAMPS)-dev  ## fetch what `make arm` needs into a cache folder: an emulator, a root folder for 64-bit Arm, and packages (700 MB)
+	$(RUN) tools/arm.py root
+	$(RUN) tools/arm.py counter
+
+arm: $(STAMPS)-dev  ## build for 64-bit Arm, and test and count by emulation at three levels of processors
+	$(RUN) tools/arm.py test $(ARM_ARGS)
+	$(RUN) tools/arm.py count
 
 lint: $(STAMPS)-dev  ## check style, format, words and types
 	@$(MAKE) --no-print-directory --jobs --output-sync=line $(LINTS)

@@ -1,0 +1,87 @@
+"""Networks of one layer, whose executed instructions tools/arm.py counts: ONNX models with seeded weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+__all__ = ["models"]
+
+Inputs = list[np.ndarray]
+IMAGE: Final = (1, 32, 28, 28)
+OPSET: Final = 21
+
+
+def models() -> Iterator[tuple[str, onnx.ModelProto, Inputs]]:
+    """Yield the name of each layer, its model, and inputs."""
+    draw = np.random.default_rng(7)
+    for name, kind, attributes, shape, weights in _float_layers():
+        image = draw.normal(size=shape).astype(np.float32)
+        constants = [draw.normal(size=size).astype(np.float32) for size in weights]
+        yield f"{name}/float32", _model(kind, attributes, image, constants), [image]
+    for name, shape, weights, attributes in _quantized_layers():
+        image = draw.integers(-128, 128, shape, dtype=np.int8)
+        constants = draw.integers(-127, 128, weights, dtype=np.int8)
+        yield f"{name}/int8", _quantized(name, attributes, image, constants), [image]
+
+
+def _float_layers() -> Iterator[tuple[str, str, dict[str, Any], tuple[int, ...], list[tuple[int, ...]]]]:
+    padded = {"pads": [1, 1, 1, 1]}
+    yield "conv3x3", "Conv", padded, IMAGE, [(64, 32, 3, 3)]
+    yield "conv3x3s2", "Conv", padded | {"strides": [2, 2]}, IMAGE, [(64, 32, 3, 3)]
+    yield "conv1x1", "Conv", {}, IMAGE, [(64, 32, 1, 1)]
+    yield "first", "Conv", padded | {"strides": [2, 2]}, (1, 3, 64, 64), [(16, 3, 3, 3)]
+    yield "depthwise3x3", "Conv", padded | {"group": 32}, IMAGE, [(32, 1, 3, 3)]
+    yield "matmul", "MatMul", {}, (64, 256), [(256, 128)]
+    yield "vector", "MatMul", {}, (1, 256), [(256, 512)]
+    yield "maxpool", "MaxPool", {"kernel_shape": [3, 3], "strides": [2, 2]}, IMAGE, []
+    yield "averagepool", "AveragePool", {"kernel_shape": [2, 2], "strides": [2, 2]}, IMAGE, []
+    yield "mean", "GlobalAveragePool", {}, IMAGE, []
+    yield "softmax", "Softmax", {}, (64, 256), []
+    yield "layernorm", "LayerNormalization", {}, (64, 256), [(256,), (256,)]
+    yield "gelu", "Gelu", {}, (64, 256), []
+    yield "sigmoid", "Sigmoid", {}, (64, 256), []
+    yield "add", "Add", {}, (64, 256), [(64, 256)]
+    yield "lstm", "LSTM", {"hidden_size": 64}, (8, 1, 64), [(1, 256, 64), (1, 256, 64)]
+
+
+def _quantized_layers() -> Iterator[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]]:
+    padded = {"pads": [1, 1, 1, 1]}
+    yield "conv3x3", IMAGE, (64, 32, 3, 3), padded
+    yield "conv1x1", IMAGE, (64, 32, 1, 1), {}
+    yield "first", (1, 3, 64, 64), (16, 3, 3, 3), padded | {"strides": [2, 2]}
+    yield "depthwise3x3", IMAGE, (32, 1, 3, 3), padded | {"group": 32}
+    yield "vector", (1, 256, 1, 1), (512, 256, 1, 1), {}
+
+
+def _model(kind: str, attributes: Mapping[str, Any], image: np.ndarray, constants: Sequence[np.ndarray]) -> Any:
+    names = [f"constant{n}" for n in range(len(constants))]
+    node = helper.make_node(kind, ["image", *names], ["result"], **attributes)
+    stored = [numpy_helper.from_array(array, name) for name, array in zip(names, constants, strict=True)]
+    return _graph([node], image, TensorProto.FLOAT, stored)
+
+
+def _quantized(name: str, attributes: Mapping[str, Any], image: np.ndarray, weights: np.ndarray) -> Any:
+    """Build a convolution of int8 between nodes that dequantize and quantize."""
+    reach = weights[0].size ** 0.5 * 100
+    values = {"weights": weights, "zero": np.int8(3), "none": np.int8(0), "scale": np.float32(0.05)}
+    values |= {"step": np.float32(0.01), "wide": np.float32(0.0005 * reach)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["image", "scale", "zero"], ["real"]),
+        helper.make_node("DequantizeLinear", ["weights", "step", "none"], ["factors"]),
+        helper.make_node("Conv", ["real", "factors"], ["sums"], **attributes),
+        helper.make_node("QuantizeLinear", ["sums", "wide", "zero"], ["result"]),
+    ]
+    stored = [numpy_helper.from_array(np.asarray(array), key) for key, array in values.items()]
+    return _graph(nodes, image, TensorProto.INT8, stored)
+
+
+def _graph(nodes: Sequence[Any], image: np.ndarray, dtype: int, stored: Sequence[Any]) -> Any:
+    given = helper.make_tensor_value_info("image", dtype, image.shape)
+    result = helper.make_tensor_value_info("result", dtype, None)
+    graph = helper.make_graph(nodes, "layer", [given], [result], stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
