@@ -295,7 +295,7 @@ def test_requests_are_counted_for_the_models_that_answered_them(server):
         for asked in ("flat", "deep"):
             assert server.client.post(f"/v2/models/{asked}/infer", infer_body()).status == 200
             expected[asked] += 1
-    text = server.client.get("/metrics").body.decode()
+    text = server.client.get("/metrics", Authorization="Bearer t").body.decode()
     counts = re.findall(r'^interposer_batch_size_count\{model="(\w+)",.*\} (\S+)$', text, re.MULTILINE)
     assert {name: float(count) for name, count in counts} == expected
 
