@@ -8,10 +8,11 @@ group is compiled before it is claimed, since a host does not take back a claime
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from interposer.bridges.options import REFERENCE, BridgeOptions
 from interposer.core.errors import InterposerError, InvalidArgumentError
@@ -23,13 +24,25 @@ from interposer.report.estimate import operations
 from interposer.report.optimized import OptimizedNetwork
 from interposer.session import Model
 
-__all__ = ["Claims", "Group", "HostGraph", "HostNode", "claims", "convex_groups", "label", "nodes_of"]
+__all__ = [
+    "Claims",
+    "Group",
+    "HostGraph",
+    "HostNode",
+    "claims",
+    "convex_groups",
+    "in_names_of_host",
+    "label",
+    "nodes_of",
+]
 
 HEAVY: Final = 16
 """The operations for each element of its results with which a layer counts as arithmetic, such as a matrix product."""
 SAMPLES: Final = (2, 64, 224, 1)
 """The sizes of open dimensions with which backends are asked about nodes, in the order in which they are tried."""
 _LABEL: Final = re.compile(r"(?<![\w.])n(\d+)(?!\d)")
+Grouping: TypeAlias = Callable[[Set[int]], list[list[int]]]
+"""A function that divides the taken nodes of a graph, by their indices, into groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +82,17 @@ def label(index: int) -> str:
     return f"n{index}"
 
 
+def in_names_of_host(text: str, nodes: Sequence[HostNode]) -> str:
+    """Return a message with the host's names of nodes instead of labels."""
+    return _LABEL.sub(lambda found: nodes[int(found[1])].name if int(found[1]) < len(nodes) else found[0], text)
+
+
 @dataclass(frozen=True, eq=False)
 class Group:
     """Nodes that run as one: their indices, and the compiled model.
 
     `seconds` is how long it took to compile. `is_dynamic` is True if shapes of inputs are open, so that the model
-    compiles a network for each set of shapes.
+    compiles a network for each set of shapes. `compile` returns a model of another network with the same backends.
     """
 
     members: tuple[int, ...]
@@ -82,6 +100,7 @@ class Group:
     seconds: float
     is_dynamic: bool
     optimized: OptimizedNetwork
+    compile: Callable[[Network | Template], Model]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,15 +114,21 @@ class Claims:
     seconds: float
 
 
-def claims(graph: HostGraph, options: BridgeOptions) -> Claims:
+def claims(graph: HostGraph, options: BridgeOptions, grouped: Grouping | None = None) -> Claims:
     """Return what the backends of `options` take of a graph, compiled.
+
+    Args:
+        graph: the graph.
+        options: what the user asks for.
+        grouped: returns the nodes with some indices in the groups in which the host would run them; None means
+            `convex_groups`.
 
     Raises:
         InvalidArgumentError: the option ``strict`` is set, and a node is not taken.
         InterposerError: a backend is unknown, or an option is not valid.
     """
     begin = perf_counter()
-    search = _Search(graph, options)
+    search = _Search(graph, options, grouped or partial(convex_groups, graph.nodes))
     groups = search.groups()
     result = Claims(graph, options.backends, groups, search.reasons, perf_counter() - begin)
     if options.strict and result.reasons:
@@ -158,8 +183,8 @@ def _topological(before: Sequence[Collection[int]]) -> list[int]:
 class _Search:
     """Finds the groups of one graph. `reasons` has the reasons against nodes that are not taken, by index."""
 
-    def __init__(self, graph: HostGraph, options: BridgeOptions) -> None:
-        self.graph, self.options = graph, options
+    def __init__(self, graph: HostGraph, options: BridgeOptions, grouped: Grouping) -> None:
+        self.graph, self.options, self._grouped = graph, options, grouped
         self.runtime, self.optimizer_options = options.runtime(), options.optimizer_options()
         self.backends = [*options.backends, *self._last_resort()]
         self.reasons: dict[int, tuple[str, ...]] = {
@@ -177,7 +202,7 @@ class _Search:
         """Return the groups that are worth running as one, compiled."""
         taken = self._taken(range(len(self.graph.nodes)))
         while True:
-            chosen = self._worthwhile(convex_groups(self.graph.nodes, taken))
+            chosen = self._worthwhile(self._grouped(taken))
             left = {n for members in chosen for n in self._taken(members)}
             if len(left) == sum(map(len, chosen)):
                 return self._kept([tuple(members) for members in chosen])
@@ -216,7 +241,7 @@ class _Search:
         template = self.graph.template(members)
         is_dynamic = not all(info.is_concrete for info in template.inputs.values())
         model = self._sampled(template) if is_dynamic else self._model(template.network())
-        return Group(tuple(members), model, perf_counter() - begin, is_dynamic, model.optimized)
+        return Group(tuple(members), model, perf_counter() - begin, is_dynamic, model.optimized, self._model)
 
     def _sampled(self, template: Template) -> Model:
         """Return a model for sample sizes of the open dimensions; raise the error of the first size if none works."""
@@ -242,8 +267,7 @@ class _Search:
             self.reasons[n] = (self._in_names_of_host(found.get(n, lines[0])),)
 
     def _in_names_of_host(self, text: str) -> str:
-        nodes = self.graph.nodes
-        return _LABEL.sub(lambda found: nodes[int(found[1])].name if int(found[1]) < len(nodes) else found[0], text)
+        return in_names_of_host(text, self.graph.nodes)
 
     def _note_layers(self, group: Group) -> None:
         """Record the reasons against nodes of which another backend than the user's would run a layer.

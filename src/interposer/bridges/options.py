@@ -121,7 +121,10 @@ OPTIONS: Final[dict[str, Option]] = {
 
 
 def bridge_options(
-    texts: Mapping[str, str], default_backends: Iterable[str] = (), options: Mapping[str, Option] = OPTIONS
+    texts: Mapping[str, str],
+    default_backends: Iterable[str] = (),
+    options: Mapping[str, Option] = OPTIONS,
+    defaults: BridgeOptions | None = None,
 ) -> BridgeOptions:
     """Return the options that a host passes as texts by name; ``_`` in a name is read as ``-``.
 
@@ -129,11 +132,12 @@ def bridge_options(
         texts: the options of the user. ``options.<backend>.<name>`` is an option of a backend.
         default_backends: the backends to use if the user names none; empty means the default ones of the runtime.
         options: the known options.
+        defaults: what the user asks for without options; None means `BridgeOptions()`.
 
     Raises:
         InvalidArgumentError: an option is unknown, or its text is not valid.
     """
-    chosen = BridgeOptions(backends=tuple(default_backends))
+    chosen = replace(defaults or BridgeOptions(), backends=tuple(default_backends))
     for name, text in texts.items():
         if name.startswith(_PREFIX):
             chosen = _with_backend_option(chosen, name, text)
