@@ -31,7 +31,7 @@ from interposer.ir.states import State, states_of
 from interposer.optimizer import OptimizerOptions
 from interposer.optimizer.declared_shapes import with_expanded_dims
 from interposer.optimizer.optimizer_options import check_seconds
-from interposer.profiling import Profile
+from interposer.profiling import Profile, Profiler
 from interposer.profiling.marks import active_marks, is_unmarked, marked
 from interposer.profiling.recorder import active
 from interposer.report.explanation import Explanation, Times
@@ -707,6 +707,16 @@ class Model:
                 self._loaded.latest_loaded()
             loaded = {key: variant.optimized for key, variant in self._loaded.by_key.items()}
             Saver(self._blueprint, self._choice, self._limits, loaded).save(path, shapes, sign_key)
+
+    @property
+    def profiler(self) -> Profiler:
+        """The profiler of the network that was used last; it is disabled at first. See `Runtime.get_profiler`.
+
+        Raises:
+            InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet.
+        """
+        with self._loaded.lock:
+            return self.runtime.get_profiler(self._loaded.latest_loaded().network_id)
 
     def only_part(self) -> OnlyPart | None:
         """Return the compiled part of a plug-in that the whole model is, for a host that runs it without Python.
