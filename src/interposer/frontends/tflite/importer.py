@@ -226,12 +226,15 @@ class SubgraphImporter(ImportState):
         return STAND_IN if entry is None and operator.is_custom and self.request.stand_in else entry
 
     def _convert(self, index: int, operator: Operator, entry: Entry) -> None:
-        subgraph_number, place = self.request.number, f"operators[{index}] {operator.name}"
-        self.place = f"subgraphs[{subgraph_number}].{place}" if subgraph_number else place
+        name, self.place = self.titles(index, operator)
         with self.conversion(self.place, partial(self.refuse_operator, operator)):
-            name = f"{operator.name}:{subgraph_number}:{index}"
             converted = entry.convert(Node(self, operator, _options(operator, entry), name, self.source(self.place)))
             self._take(operator, [converted] if isinstance(converted, Value) else converted)
+
+    def titles(self, index: int, operator: Operator) -> tuple[str, str]:
+        """Return the name of the layers of the operator with this index, and its place in the file for messages."""
+        number, place = self.request.number, f"operators[{index}] {operator.name}"
+        return f"{operator.name}:{number}:{index}", f"subgraphs[{number}].{place}" if number else place
 
     def _take(self, operator: Operator, values: Sequence[Value | None]) -> None:
         """Record the values of an operator's outputs, except for those that are handles of resources."""
