@@ -1,0 +1,56 @@
+"""Every sample of the conformance kit that TFLite can express gives in LiteRT what `load` gives for the same file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.core.errors import InterposerError, UnwritableError
+from interposer.testing.tolerances import Tolerances
+from interposer.writers.tflite import write
+from tests.bridges.litert.hosting import delegate, interpreter, last_report, run
+from tools.tflite_writer import operators, ordinary_samples
+
+OPERATORS = operators()
+BACKENDS = ("CpuAcc", "CpuRef")
+FEW = 2
+
+
+def judged(sample, taker):
+    """Return what is wrong with a sample in LiteRT, and the number of nodes that were taken of it."""
+    network, feeds = sample.network()
+    arrays = [feeds[layer.op.binding_id] for layer in network.graph.inputs]
+    try:
+        content = write(network)
+        wanted = ip.load(content, BACKENDS).run(arrays)
+    except (UnwritableError, InterposerError):
+        return "", 0
+    try:
+        found = run(interpreter(content, [taker]), arrays)
+    except (ValueError, RuntimeError) as error:  # LiteRT has not all operators for all types
+        return (str(error) if "Interposer" in str(error) else ""), 0
+    if sample.statistical or not last_report().taken:
+        return "", len(last_report().taken)
+    pairs = zip(found, wanted, network.outputs.values(), strict=True)
+    differences = (Tolerances(steps=0).difference(a, np.asarray(b), o.values[0].known) for a, b, o in pairs)
+    return next(filter(None, differences), ""), len(last_report().taken)
+
+
+def problems(name, step):
+    taker = delegate(backends=",".join(BACKENDS), min_nodes="1")
+    judgements = {sample.id: judged(sample, taker) for sample in ordinary_samples(OPERATORS[name])[::step]}
+    return {id: text for id, (text, _) in judgements.items() if text}
+
+
+@pytest.mark.needs_cpuref
+@pytest.mark.parametrize("name", list(OPERATORS)[::4])
+def test_some_samples_of_an_operator_give_what_load_gives(name):
+    assert problems(name, max(1, len(ordinary_samples(OPERATORS[name])) // FEW)) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.needs_cpuref
+@pytest.mark.parametrize("name", OPERATORS)
+def test_all_samples_of_an_operator_give_what_load_gives(name):
+    assert problems(name, 1) == {}
