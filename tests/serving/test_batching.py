@@ -15,7 +15,6 @@ from interposer.serving.batching import Batcher, batch_shapes, largest_integers,
 from interposer.serving.folder import ModelSettings, ModelSource
 from interposer.serving.loading import Loader
 from interposer.serving.protocol.errors import Status, as_serving_error
-from interposer.serving.runs import Plain
 from interposer.serving.statistics import Timing
 from interposer.session import Model, load
 from interposer.writers import onnx, tflite
@@ -227,7 +226,7 @@ def test_a_model_that_cannot_be_batched_runs_alone_with_a_warning(tmp_path, capl
     settings = ModelSettings(backends=("CpuRef",), batch=4)
     loader = Loader()
     mean = loader(ModelSource("mean", "1", str(tmp_path / "mean.tflite"), settings))
-    assert isinstance(mean.runner, Plain)
+    assert not isinstance(mean.runner, Batcher)
     [text] = [record.getMessage() for record in caplog.records]
     assert text.startswith("model 'mean' runs without batches of 4: ")
     twice = loader(ModelSource("doubler", "1", str(tmp_path / "doubler.tflite"), settings))

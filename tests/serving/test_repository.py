@@ -82,7 +82,7 @@ def test_settings_come_from_toml_files(folder):
     ("text", "message"),
     [
         ("backend = 1", "unknown key 'backend'; did you mean 'backends'? (known: backends, plan, shapes, isolate, "
-         "format, batch, batch_delay_ms, versions)"),
+         "format, batch, batch_delay_ms, rate, burst, instances, priority, priority_levels, warmup, cache, versions)"),
         ("batch = 0", "batch must be a whole number from 1 on, not 0"),
         ("backends = 'A'", "backends must be a list of ids of backends, not 'A'"),
         ("versions = 'newest'", "versions must be \"latest\", \"all\", or a list of numbers, not 'newest'"),
@@ -142,11 +142,12 @@ def test_the_fields_of_triton_are_read_and_the_others_named(tmp_path):
         dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 500 }
         parameters { key: "a" value: { string_value: 'two ' "parts" } }
         optimization < graph: { level: 1 }; >
-        instance_group [ { count: 2 kind: KIND_GPU } ]
+        instance_group [ { count: 1 kind: KIND_GPU }, { count: 1 } ]
+        response_cache { enable: true }
         default_model_filename: "net.onnx"
     """)
-    ignored = ("parameters", "optimization", "instance_group", "dynamic_batching.preferred_batch_size")
-    assert read_config(path) == TritonConfig("resnet", 8, True, 0.0005, "latest", 1, "net.onnx", ignored)
+    ignored = ("parameters", "optimization", "dynamic_batching.preferred_batch_size")
+    assert read_config(path) == TritonConfig("resnet", 8, True, 0.0005, "latest", 1, "net.onnx", 2, True, ignored)
     assert read_config(tmp_path / "none") == TritonConfig()
 
 
@@ -159,12 +160,12 @@ def test_batching_needs_both_of_its_fields(tmp_path):
 
 
 def test_a_warning_names_fields_without_a_meaning_and_settings_of_no_model(folder, caplog):
-    (folder / "deep" / "config.pbtxt").write_text("instance_group [ { count: 2 } ]")
+    (folder / "deep" / "config.pbtxt").write_text("model_metrics {}")
     (folder / "flatt.toml").write_text("batch = 4")
     list(found_in(str(folder)))
     assert caplog.messages == [
         f"{folder / 'flatt.toml'}: there is no model 'flatt'; did you mean 'flat'?",
-        f"{folder / 'deep' / 'config.pbtxt'}: these fields are ignored: instance_group",
+        f"{folder / 'deep' / 'config.pbtxt'}: these fields are ignored: model_metrics",
     ]
 
 

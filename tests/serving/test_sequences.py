@@ -93,6 +93,29 @@ def test_concurrent_requests_of_many_sequences_are_right():
         assert values == [10 + number * (step + 1) for step in range(10)]
 
 
+def test_several_instances_run_several_sequences_at_the_same_time():
+    runner = Sequences(model(counter()), copies=[model(counter()), model(counter())])
+    assert runner.concurrency == 3
+
+    async def one(number: int) -> list[float]:
+        return [(await ask(runner, f"s{number}", number, start=step == 0))[0][0, 0] for step in range(10)]
+
+    async def together() -> list[float]:  # requests of one sequence run in the order of their arrival
+        await ask(runner, "same", 0, start=True)
+        results = await asyncio.gather(*(ask(runner, "same", 1) for _ in range(20)))
+        return [arrays[0][0, 0] for arrays in results]
+
+    async def main() -> tuple[list[list[float]], list[float]]:
+        await runner.try_out({"x": np.full((1, 2), 99, np.float32)}, ["y"], 30)
+        return await asyncio.gather(*(one(number) for number in range(1, 20))), await together()
+
+    separate, same = asyncio.run(main())
+    for number, values in enumerate(separate, 1):
+        assert values == [10 + number * (step + 1) for step in range(10)]
+    assert same == [11 + step for step in range(20)]
+    runner.close()
+
+
 def test_a_sequence_begins_and_ends(clock):
     runner = Sequences(model(counter()), idle=0.2, most=2)
 

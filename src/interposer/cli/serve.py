@@ -171,7 +171,7 @@ def _server(args: argparse.Namespace, creation: CreationOptions, model_options: 
     options = ServeOptions(
         queue=args.queue, max_body=args.max_body, timeout=args.timeout, drain=args.drain,
         shutdown_delay=args.shutdown_delay, strict_readiness=args.strict_readiness, exit_on_error=args.exit_on_error,
-        poll=args.poll,
+        poll=args.poll, **({} if args.cache_size is None else {"cache": args.cache_size}),
         control=args.control == "explicit", shared_memory=args.shared_memory, token=os.environ.get(TOKEN) or None,
         clients=() if args.clients is None else read_clients(args.clients), hosts=_hosts(args),
         origins=tuple(args.allow_origin), max_memory=args.max_memory, max_connections=args.max_connections,
@@ -179,6 +179,7 @@ def _server(args: argparse.Namespace, creation: CreationOptions, model_options: 
     is_worker = bool(os.environ.get(WORKER))
     loader = Loader(
         args.threads, sequences=(options.sequence_idle, options.max_sequences), allows_states=not is_worker,
+        cache=options.cache, workers=args.workers,
         creation=creation, model_options=model_options,
     )  # fmt: skip
     core = Core(Repository(lambda: _sources(args), loader), options)
@@ -206,6 +207,7 @@ def _sources(args: argparse.Namespace) -> list[Any]:
     settings = ModelSettings(
         backends=None if args.backends is None else tuple(args.backends), plan=args.plan,
         isolate=tuple(args.isolate or ()), batch=args.batch, batch_delay=args.batch_delay,
+        rate=args.rate, instances=args.instances, cache=args.cache_size is not None,
         trusted_keys=tuple(args.trusted_key),
     )  # fmt: skip
     sources: list[Any] = []

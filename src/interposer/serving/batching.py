@@ -19,6 +19,7 @@ from interposer.runtime import RunControl
 from interposer.serving.protocol.messages import Parameters
 from interposer.serving.runs import Plain, Runner, awaited
 from interposer.serving.statistics import Timing
+from interposer.serving.turns import InTurns
 from interposer.session import Model
 from interposer.session.placement.cuts import example
 
@@ -147,10 +148,14 @@ class Batcher(Runner):
         model: runs a request that is alone.
         variants: models for batches, by the number of rows; missing rows are filled up.
         delay: the longest time in seconds that a request waits for others.
+        single: runs a request that is alone, and says when a batch may run; None runs both at once.
     """
 
-    def __init__(self, model: Model, variants: Mapping[int, Model], delay: float) -> None:
-        self._single, self._variants, self._delay = Plain(model), dict(sorted(variants.items())), delay
+    def __init__(
+        self, model: Model, variants: Mapping[int, Model], delay: float, single: InTurns | None = None
+    ) -> None:
+        self._single = InTurns(Plain(model)) if single is None else single
+        self._variants, self._delay = dict(sorted(variants.items())), delay
         self._names = list(model.outputs)
         self._waiting: deque[_WaitingRequest] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -165,7 +170,8 @@ class Batcher(Runner):
         self._single.warm_up(inputs)
 
     def describe(self) -> str:
-        return f"batches of up to {self.size} rows, after {self._delay * 1e3:g} ms at most"
+        text = f"batches of up to {self.size} rows, after {self._delay * 1e3:g} ms at most"
+        return ", ".join(filter(None, (text, self._single.describe())))
 
     def close(self) -> None:
         for variant in self._variants.values():
@@ -245,7 +251,7 @@ class Batcher(Runner):
     async def _submit(self, requests: list[_WaitingRequest], num_rows: int) -> list[list[Array]]:
         size = next(size for size in self._variants if size >= num_rows)
         variant, timing = self._variants[size], Timing()
-        seconds = max(request.deadline for request in requests) - time.monotonic()
+        deadline = max(request.deadline for request in requests)
 
         def work(controls: Callable[[], RunControl]) -> list[list[Array]]:
             remaining = controls().remaining
@@ -254,8 +260,9 @@ class Batcher(Runner):
             )
             return _divided(outputs, requests)
 
-        run = variant.runtime.workers.submit(work, max(seconds, 1e-6))
-        results: list[list[Array]] = await awaited(run, timing)  # type: ignore[assignment] # a list for each item
+        async with self._single.turn(deadline - time.monotonic()):
+            run = variant.runtime.workers.submit(work, max(deadline - time.monotonic(), 1e-6))
+            results: list[list[Array]] = await awaited(run, timing)  # type: ignore[assignment] # a list for each item
         start = time.monotonic() - timing.compute
         for index, request in enumerate(requests):
             request.timing.queue, request.timing.compute = max(0.0, start - request.arrived), timing.compute

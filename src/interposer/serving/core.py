@@ -247,6 +247,8 @@ class Core:
         if self.is_draining:
             raise ServingError(Status.UNAVAILABLE, "the server is stopping", retry_after=1)
         served = self.repository.find(name, version)
+        if served.rate is not None:
+            served.rate.take(name)
         limit = served.runner.concurrency + self.options.queue
         if served.in_flight >= limit:
             raise ServingError(
@@ -330,9 +332,7 @@ class Call:
             raise self.reason
         self._task = asyncio.current_task()
         try:
-            arrays = await served.runner.run(
-                inputs, served.output_names(request), self.remaining, request.parameters, self.timing
-            )
+            arrays = await self._arrays(request, inputs)
         finally:
             self._task = None
         parameters = self._explained() if request.parameters.get("explain") is True else {}
@@ -348,6 +348,24 @@ class Call:
 
     def _made_outputs(self, request: InferRequest, arrays: list[Array]) -> tuple[OutputTensor, ...]:
         return tuple(self.core.shared(output, self.peer) for output in self.served.results(request, arrays))
+
+    async def _arrays(self, request: InferRequest, inputs: dict[str, Array]) -> list[Array]:
+        """Return the outputs that a request asks for, from the cache of the model or from a run."""
+        served, names = self.served, self.served.output_names(request)
+        if served.cache is None:
+            return await served.runner.run(inputs, names, self.remaining, request.parameters, self.timing)
+        start = time.monotonic()
+        key = served.cache.key(inputs, names)
+        arrays = served.cache.get(key)
+        if arrays is not None:
+            self.timing.is_counted = False
+            served.statistics.add("cache_hit", time.monotonic() - start)
+            return arrays
+        sought = time.monotonic() - start
+        arrays = await served.runner.run(inputs, names, self.remaining, request.parameters, self.timing)
+        served.cache.put(key, arrays)
+        served.statistics.add("cache_miss", sought)
+        return arrays
 
     def _explained(self) -> dict[str, Any]:
         layers = self.served.layers_by_backend()

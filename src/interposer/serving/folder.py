@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from interposer.core.errors import ConfigError, did_you_mean
 from interposer.file_formats import process_formats
 from interposer.serving.triton_config import TritonConfig, read_config
+from interposer.serving.warming import WarmUp, warm_ups_of
 
 __all__ = ["ModelSettings", "ModelSource", "found_in", "source_of_file"]
 
@@ -37,6 +38,14 @@ class ModelSettings:
         format: the format of the file; None detects it.
         batch: the most rows that run together; 1 runs each request alone.
         batch_delay: seconds that a request waits for others to run with.
+        rate: the most requests per second; None for no limit.
+        burst: how many requests may come at once although `rate` is lower; None for the requests of one second.
+        instances: how many runs may be active at the same time; None for the number of threads. A model with states
+            is loaded as often.
+        priority: from 1, whose requests run first, to 9; None for 5.
+        priority_levels: how many priorities the requests of the model may have among each other.
+        warmup: what the model runs before it is ready; empty for one run with random inputs.
+        cache: whether results are cached for requests with the same inputs.
         versions: "latest", "all", or a tuple of versions.
         latest: how many of the highest versions are loaded, if `versions` is "latest".
         trusted_keys: the paths of PEM files with public keys. The model must then be a saved network that one of the
@@ -50,6 +59,13 @@ class ModelSettings:
     format: str | None = None
     batch: int = 1
     batch_delay: float = 0.002
+    rate: float | None = None
+    burst: int | None = None
+    instances: int | None = None
+    priority: int | None = None
+    priority_levels: int = 1
+    warmup: tuple[WarmUp, ...] = ()
+    cache: bool = False
     versions: str | tuple[str, ...] = "latest"
     latest: int = 1
     trusted_keys: tuple[str, ...] = ()
@@ -194,6 +210,10 @@ def _model_file(folder: Path, filename: str) -> Path:
 
 def _with_config(settings: ModelSettings, config: TritonConfig) -> ModelSettings:
     changes: dict[str, Any] = {"versions": config.versions, "latest": config.latest}
+    if config.instances is not None:
+        changes["instances"] = config.instances
+    if config.cache:
+        changes["cache"] = True
     if config.is_batching and config.max_batch_size > 1:
         changes["batch"] = config.max_batch_size
         if config.delay_seconds is not None:
@@ -214,6 +234,8 @@ def _with_toml(settings: ModelSettings, path: Path) -> ModelSettings:
             raise ConfigError(f"{path}: unknown key {key!r}{did_you_mean(key, _KEYS)} (known: {', '.join(_KEYS)})")
         changes[_KEYS[key].field] = _checked(path, key, value)
     changed = replace(settings, **changes)
+    if changed.burst is not None and changed.rate is None:
+        raise ConfigError(f"{path}: burst is for a model with a rate; set rate, too")
     if "batch_delay" in changes and changed.batch == 1:
         raise ConfigError(f"{path}: batch_delay_ms is for batches; set batch to 2 or more, too")
     return changed
@@ -229,6 +251,14 @@ def _beside(file: Path, value: Any) -> Any:
 
 def _delay(_: Path, value: Any) -> Any:
     return value / 1e3 if type(value) in (int, float) and 0 <= value < 60_000 else None
+
+
+def _whole(value: Any, most: int) -> Any:
+    return value if type(value) is int and 1 <= value <= most else None
+
+
+def _number_up_to(value: Any, most: float) -> Any:
+    return float(value) if type(value) in (int, float) and 0 < value <= most else None
 
 
 def _versions_of(_: Path, value: Any) -> Any:
@@ -254,6 +284,13 @@ _KEYS: Final = {
     "format": _Key("format", "the name of a format", lambda _, v: v if isinstance(v, str) else None),
     "batch": _Key("batch", "a whole number from 1 on", lambda _, v: v if type(v) is int and v >= 1 else None),
     "batch_delay_ms": _Key("batch_delay", "a number of milliseconds", _delay),
+    "rate": _Key("rate", "a number of requests per second above 0", lambda _, v: _number_up_to(v, 1e9)),
+    "burst": _Key("burst", "a whole number from 1 on", lambda _, v: _whole(v, 1 << 30)),
+    "instances": _Key("instances", "a whole number from 1 to 1024", lambda _, v: _whole(v, 1024)),
+    "priority": _Key("priority", "a whole number from 1 (first) to 9", lambda _, v: _whole(v, 9)),
+    "priority_levels": _Key("priority_levels", "a whole number from 1 to 1000", lambda _, v: _whole(v, 1000)),
+    "warmup": _Key("warmup", "a list of tables with inputs and count", lambda file, v: warm_ups_of(file.parent, v)),
+    "cache": _Key("cache", "true or false", lambda _, v: v if isinstance(v, bool) else None),
     "versions": _Key("versions", '"latest", "all", or a list of numbers', _versions_of),
 }
 

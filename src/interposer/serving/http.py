@@ -250,6 +250,7 @@ class _Api:
         routes: list[tuple[str, str, Handler]] = [
             *([("GET", "/metrics", self.metrics)] if metrics else []),
             ("GET", "/", self.page),
+            ("GET", "/openapi.json", self.openapi),
             ("GET", "/v2", self.server),
             ("GET", "/v2/", self.server),
             ("GET", "/v2/health/live", self.live),
@@ -283,6 +284,11 @@ class _Api:
 
     async def server(self, request: Any) -> Any:
         return answer(self.core.server_metadata())
+
+    async def openapi(self, request: Any) -> Any:
+        from interposer.serving.protocol.openapi import openapi_document  # noqa: PLC0415 - only where it is asked for
+
+        return answer(openapi_document())
 
     async def live(self, request: Any) -> Any:
         return answer({"live": True})

@@ -14,10 +14,12 @@ from interposer.core.errors import InterposerError, InvalidArgumentError, did_yo
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import CreationOptions, Runtime
 from interposer.serving.batching import Batcher, batch_shapes, largest_integers, sizes_up_to, why_not_batched
-from interposer.serving.folder import ModelSource
+from interposer.serving.cache import Cache, ModelCache, is_pure
+from interposer.serving.folder import ModelSettings, ModelSource
 from interposer.serving.runs import Plain, Runner
 from interposer.serving.sequences import Sequences
 from interposer.serving.served import ServedModel
+from interposer.serving.turns import InTurns, RateLimit, SharedGate
 from interposer.session import Limits, Model, load
 from interposer.session.fallback import used_options
 from interposer.session.placement import Plan
@@ -35,6 +37,8 @@ class Loader:
         limits: the most memory and arithmetic of a network.
         sequences: seconds after which an idle sequence is dropped, and the most sequences of a model.
         allows_states: whether models may have states.
+        cache: the most bytes of results that are cached for models whose settings ask for it.
+        workers: the number of processes that share the requests, and so the rates of models.
         creation: the other options of the runtimes.
         model_options: options of backends for all models, by backend id.
     """
@@ -45,12 +49,16 @@ class Loader:
         limits: Limits | None = None,
         sequences: tuple[float, int] = (60.0, 256),
         allows_states: bool = True,
+        cache: int = 64 << 20,
+        workers: int = 1,
         creation: CreationOptions | None = None,
         model_options: Mapping[str, Options] | None = None,
     ) -> None:
         self._creation, self._model_options = creation or CreationOptions(), model_options
         self._threads, self._limits, self._sequences = threads, limits, sequences
         self._allows_states = allows_states
+        self._cache, self._workers = Cache(cache), workers
+        self._gates: dict[int, SharedGate] = {}
         self._runtimes: dict[tuple[str, ...], Runtime] = {}
         self._lock: Final = threading.Lock()
 
@@ -67,13 +75,47 @@ class Loader:
                 raise InvalidArgumentError(
                     f"model {source.name!r} has states, which several workers do not share; use --workers 1"
                 )
-            runner = self._batcher(model, source)
-            served = served_model(source.name, source.version, model, source, runner, self._sequences)
-            served.warm_up()
+            served = served_model(source.name, source.version, model, source, self._runner(model, source))
+            served.rate, served.cache = self._rate(source.settings), self._model_cache(model, source)
+            served.warm_up(source.settings.warmup)
         except BaseException:
             model.close()
             raise
         return served
+
+    def _runner(self, model: Model, source: ModelSource) -> Runner:
+        """Return what runs requests: one by one, in batches, or in their sequences."""
+        settings = source.settings
+        if not _has_states(model):
+            single = self._in_turns(Plain(model), model, settings, settings.instances)
+            return self._batcher(model, source, single) or single
+        self._batcher(model, source)  # logs why there are no batches
+        idle, most = self._sequences
+        copies = [self._model(source, settings.shapes) for _ in range((settings.instances or 1) - 1)]
+        return self._in_turns(Sequences(model, idle, most, copies), model, settings)
+
+    def _in_turns(self, runner: Runner, model: Model, settings: ModelSettings, instances: int | None = None) -> InTurns:
+        with self._lock:
+            shared = self._gates.setdefault(id(model.runtime), SharedGate())
+            if settings.priority is not None:
+                shared.activate(model.runtime.workers.limit)
+        return InTurns(runner, shared, instances, settings.priority, settings.priority_levels)
+
+    def _rate(self, settings: ModelSettings) -> RateLimit | None:
+        if settings.rate is None:
+            return None
+        rate = settings.rate / self._workers
+        burst = max(1, round(settings.rate if settings.burst is None else settings.burst) // self._workers)
+        return RateLimit(rate, burst)
+
+    def _model_cache(self, model: Model, source: ModelSource) -> ModelCache | None:
+        if not source.settings.cache:
+            return None
+        reason = _why_not_cached(model)
+        if reason:
+            _log.warning("the results of model %r are not cached, because it has %s", source.name, reason)
+            return None
+        return self._cache.of_model()
 
     def _model(self, source: ModelSource, shapes: Any, fallback: bool | None = None) -> Model:
         settings = source.settings
@@ -92,7 +134,7 @@ class Loader:
             trusted_keys=settings.trusted_keys or None,
         )
 
-    def _batcher(self, model: Model, source: ModelSource) -> Batcher | None:
+    def _batcher(self, model: Model, source: ModelSource, single: InTurns | None = None) -> Batcher | None:
         """Return what runs requests in batches; None, with a warning that says why, if that is not possible."""
         settings = source.settings
         if settings.batch < 2:
@@ -114,7 +156,7 @@ class Loader:
             first_line = str(error).splitlines()[0]
             _log.warning("model %r runs without batches of %d: %s", source.name, settings.batch, first_line)
             return None
-        return Batcher(model, variants, settings.batch_delay)
+        return Batcher(model, variants, settings.batch_delay, single)
 
     def _runtime(self, isolate: tuple[str, ...]) -> Runtime:
         with self._lock:
@@ -170,6 +212,17 @@ def served_model(
         labels=_labels(model),
         owned=source is not None,
     )
+
+
+def _why_not_cached(model: Model) -> str:
+    """Return what a model has for which its results cannot be cached; an empty text if nothing."""
+    try:
+        graph = model.network.graph
+    except InvalidArgumentError:
+        return "layers that depend on the values of inputs"
+    if _has_states(model):
+        return "states"
+    return "" if is_pure(graph) else "random layers"
 
 
 def _has_states(model: Model) -> bool:

@@ -10,7 +10,16 @@ from interposer.serving.access import Client
 
 __all__ = ["ServeOptions"]
 
-_WHOLE: Final = ("queue", "max_body", "max_sequences", "max_values", "max_ratio", "min_rate", "max_connections")
+_WHOLE: Final = (
+    "queue",
+    "max_body",
+    "max_sequences",
+    "max_values",
+    "max_ratio",
+    "min_rate",
+    "max_connections",
+    "cache",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +36,7 @@ class ServeOptions:
         exit_on_error: whether a model that cannot be loaded ends the server; otherwise the others are served.
         poll: seconds between two looks for new, changed and removed files of models; None does not look.
         control: whether clients may load and unload models.
+        cache: the most bytes of results that are cached for models whose settings ask for it.
         shared_memory: whether clients may register regions of shared memory.
         token: the text that requests for control, shared memory and statistics must have in the header
             ``Authorization: Bearer TOKEN``. With None, only processes of the server's user can send them, on a Unix
@@ -55,6 +65,7 @@ class ServeOptions:
     exit_on_error: bool = False
     poll: float | None = None
     control: bool = False
+    cache: int = 64 << 20
     shared_memory: bool = False
     token: str | None = None
     clients: tuple[Client, ...] = ()

@@ -260,6 +260,7 @@ class Repository:
                 "name": model.name, "version": model.version, "platform": model.platform,
                 "layers": model.layers_by_backend(), "note": model.runner.describe(),
                 "in_flight": model.statistics.all_in_flight(), "stats": model.statistics.to_dict(),
+                "percentiles": model.statistics.percentiles(50, 90, 99), **model.tensors(),
             }
             for model in self.served
         ]  # fmt: skip

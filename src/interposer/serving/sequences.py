@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -13,6 +14,7 @@ from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.messages import Parameters
 from interposer.serving.runs import Runner, awaited_to_the_end
 from interposer.serving.statistics import Timing
+from interposer.serving.turns import Gate
 from interposer.session import Model
 
 __all__ = ["Sequences"]
@@ -31,32 +33,44 @@ class _Sequence:
 class Sequences(Runner):
     """Runs a model with states, whose values belong to the sequence of a request. Used in the event loop only.
 
-    The requests of all sequences of a model run one after another, because a model has its states once; the values of
-    the states are exchanged without copies. A request that fails leaves the states of its sequence as they were.
+    As many requests run at the same time as there are instances of the model, because each has its states once; the
+    values of the states are exchanged without copies. The requests of one sequence run one after another. A request
+    that fails leaves the states of its sequence as they were.
 
     Args:
         model: the model; nothing else runs it.
         idle: seconds without requests after which the states of a sequence are dropped.
         most: the number of sequences that may exist at the same time.
+        copies: further instances of the model, which `close` closes.
     """
 
-    def __init__(self, model: Model, idle: float = 60.0, most: int = 256) -> None:
+    def __init__(self, model: Model, idle: float = 60.0, most: int = 256, copies: Sequence[Model] = ()) -> None:
         self.model, self._idle, self._max_sequences = model, idle, most
         self._sequences: dict[_Id, _Sequence] = {}
-        self._lock = asyncio.Lock()
+        self._copies, self._free = copies, [model, *copies]
+        self._gate = Gate(len(self._free))
+        self._turns: dict[_Id, Gate] = {}
         self._idle_timer: asyncio.TimerHandle | None = None
 
+    @property
+    def concurrency(self) -> int:
+        return self._gate.limit
+
     def warm_up(self, inputs: Mapping[str, Array]) -> None:
-        self.model.run(dict(inputs))
-        self.model.reset_state()
+        for model in (self.model, *self._copies):
+            model.run(dict(inputs))
+            model.reset_state()
 
     def describe(self) -> str:
-        return f"{len(self._sequences)} sequences with states of their own"
+        instances = f", {self._gate.limit} instances" if self._copies else ""
+        return f"{len(self._sequences)} sequences with states of their own{instances}"
 
     def close(self) -> None:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._sequences.clear()
+        for model in self._copies:
+            model.close()
 
     async def run(
         self,
@@ -76,15 +90,10 @@ class Sequences(Runner):
         arrived = time.monotonic()
         sequence_id = _id_of(parameters)
         start, end = _flag(parameters, "sequence_start"), _flag(parameters, "sequence_end")
-        try:
-            async with asyncio.timeout(seconds):
-                await self._lock.acquire()
-        except TimeoutError:
-            raise ServingError(Status.LATE, "the request waited too long for other requests of the model") from None
-        try:
+        async with self._turn(sequence_id, seconds) as model:
             waited = time.monotonic() - arrived
             sequence = self._started(sequence_id) if start else self._existing(sequence_id)
-            arrays = await self._run_with(sequence, inputs, outputs, seconds - waited, timing)
+            arrays = await self._run_with(model, sequence, inputs, outputs, seconds - waited, timing)
             sequence.last_used = time.monotonic()
             timing.queue += waited
             if start:
@@ -92,26 +101,45 @@ class Sequences(Runner):
             if end:
                 self._sequences.pop(sequence_id, None)
             return arrays
+
+    @asynccontextmanager
+    async def _turn(self, sequence_id: _Id | None, seconds: float) -> AsyncIterator[Model]:
+        """Wait for the earlier requests of a sequence, and for an instance of the model, which is yielded."""
+        end = time.monotonic() + seconds
+        turn = self._turns.setdefault(sequence_id, Gate(1)) if sequence_id is not None else Gate(1)
+        await turn.enter((0, 0), seconds)
+        try:
+            await self._gate.enter((0, 0), end - time.monotonic())
+            model = self._free.pop()
+            try:
+                yield model
+            finally:
+                self._free.append(model)
+                self._gate.leave()
         finally:
-            self._lock.release()
+            turn.leave()
+            if turn.is_empty and sequence_id is not None:
+                self._turns.pop(sequence_id, None)
 
     async def _run_with(
-        self, sequence: _Sequence, inputs: Mapping[str, Array], outputs: Sequence[str], seconds: float, timing: Timing
+        self,
+        model: Model,
+        sequence: _Sequence,
+        inputs: Mapping[str, Array],
+        outputs: Sequence[str],
+        seconds: float,
+        timing: Timing,
     ) -> list[Array]:
-        initial_state = self.model.exchange_state(sequence.states)
+        initial_state = model.exchange_state(sequence.states)
         try:
-            run = self.model.submit(inputs, list(outputs), deadline=max(seconds, 1e-6))
+            run = model.submit(inputs, list(outputs), deadline=max(seconds, 1e-6))
             return await awaited_to_the_end(run, timing)
         finally:
-            sequence.states = self.model.exchange_state(initial_state)
+            sequence.states = model.exchange_state(initial_state)
 
     async def try_out(self, inputs: Mapping[str, Array], outputs: Sequence[str], seconds: float) -> None:
-        async with asyncio.timeout(seconds):
-            await self._lock.acquire()
-        try:
-            await self._run_with(_Sequence(), inputs, outputs, seconds, Timing())
-        finally:
-            self._lock.release()
+        async with self._turn(None, seconds) as model:
+            await self._run_with(model, _Sequence(), inputs, outputs, seconds, Timing())
 
     def _started(self, sequence_id: _Id) -> _Sequence:
         self._drop_idle()

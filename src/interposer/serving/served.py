@@ -9,19 +9,23 @@ import math
 import os
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
 
-from interposer.core.errors import BindingError, InterposerError, InvalidArgumentError, did_you_mean
+from interposer.core.errors import BindingError, ConfigError, InterposerError, InvalidArgumentError, did_you_mean
 from interposer.core.types import Array, DataType, Dim, TensorInfo
+from interposer.serving.cache import ModelCache
 from interposer.serving.protocol.datatypes import data_type, wire_type
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.messages import InferRequest, OutputTensor, RequestedOutput
 from interposer.serving.readiness import Readiness, is_of_model
 from interposer.serving.runs import Runner
 from interposer.serving.statistics import FOLDER, Statistics
+from interposer.serving.turns import RateLimit
+from interposer.serving.warming import WarmUp
 from interposer.session import Model
 from interposer.session.stopwatch import example_inputs
 
@@ -43,6 +47,8 @@ class ServedModel:
         format: the format of the model's file, such as ``onnx``.
         labels: the names of classes, for outputs that are requested as classes.
         owned: whether `close` closes the model.
+        rate: the most requests per second; None for no limit.
+        cache: the results that are cached; None without a cache.
 
     Raises:
         InvalidArgumentError: the protocol cannot express an input or an output.
@@ -58,11 +64,14 @@ class ServedModel:
         format: str = "network",
         labels: tuple[str, ...] = (),
         owned: bool = True,
+        rate: RateLimit | None = None,
+        cache: ModelCache | None = None,
     ) -> None:
         self.name, self.version, self.model, self.runner = name, version, model, runner
         self.format, self.labels, self._owned = format, labels, owned
         self.statistics = Statistics(name, version, os.environ.get(FOLDER) or None)
         self.is_retired = False
+        self.rate, self.cache = rate, cache
         self.readiness = Readiness(name, self._tried)
         self._trial_inputs: dict[str, Array] = {}
         self.inputs = {key: (info, _wire(f"input {key!r}", info)) for key, info in model.inputs.items()}
@@ -148,9 +157,15 @@ class ServedModel:
             "name": self.name,
             "versions": versions,
             "platform": self.platform,
+            **self.tensors(),
+            **({"parameters": parameters} if parameters else {}),
+        }
+
+    def tensors(self) -> dict[str, list[dict[str, Any]]]:
+        """Return names, types and shapes of the inputs and outputs."""
+        return {
             "inputs": [_tensor(name, *info_and_type) for name, info_and_type in self.inputs.items()],
             "outputs": [_tensor(name, *info_and_type) for name, info_and_type in self.outputs.items()],
-            **({"parameters": parameters} if parameters else {}),
         }
 
     def config(self) -> dict[str, Any]:
@@ -164,9 +179,15 @@ class ServedModel:
             "output": [_configured(name, *info_and_type) for name, info_and_type in self.outputs.items()],
         }
 
-    def warm_up(self) -> None:
-        """Run the model once with example inputs, if the shapes of its inputs are known."""
-        if not self.model.is_prepared:
+    def warm_up(self, requests: Sequence[WarmUp] = ()) -> None:
+        """Run the model for these requests; without any, once with example inputs, if their shapes are known.
+
+        Raises:
+            ConfigError: a request does not fit the model.
+        """
+        for request in requests:
+            self._warm_up_with(request.arrays(self.name, self.model.inputs), request.count)
+        if requests or not self.model.is_prepared:
             return
         started = time.perf_counter()
         with suppress(InvalidArgumentError, BindingError):  # inputs that cannot be made up
@@ -178,6 +199,17 @@ class ServedModel:
                 if is_of_model(error):
                     self.readiness.fail_at_start(error)
         _log.debug("model %r ran once in %.3f s", self.name, time.perf_counter() - started)
+
+    def _warm_up_with(self, inputs: dict[str, Array], count: int) -> None:
+        self._trial_inputs = self._trial_inputs or inputs
+        try:
+            for _ in range(count):
+                self.runner.warm_up(inputs)
+        except InterposerError as error:
+            if not is_of_model(error):
+                raise ConfigError(f"warmup of model {self.name!r} does not fit it: {error}") from None
+            _log.warning("model %r failed in its warm-up: %s", self.name, error)
+            self.readiness.fail_at_start(error)
 
     async def _tried(self) -> bool:
         """Run the model on its trial inputs; return False if it has none. See `Runner.try_out` for the errors."""
@@ -196,6 +228,8 @@ class ServedModel:
         """Close a retired model that no request uses."""
         if self.is_retired and not self.in_flight:
             self.runner.close()
+            if self.cache is not None:
+                self.cache.close()
             if self._owned:
                 self.model.close()
                 _collect_soon()

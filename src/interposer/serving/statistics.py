@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import mmap
 import os
 import time
@@ -19,7 +20,9 @@ __all__ = ["DURATIONS", "FOLDER", "Statistics", "Timing"]
 FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable with the folder in which several processes share their metrics and statistics."""
 
-DURATIONS: Final = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cancel")
+DURATIONS: Final = (
+    "success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cancel", "cache_hit", "cache_miss",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -73,6 +76,7 @@ class Statistics:
     def succeeded(self, seconds: float, timing: Timing) -> None:
         """Count a request that got a result after `seconds`."""
         self.add("success", seconds)
+        self._values[_LATENCIES + _latency_class(seconds)] += 1
         self.add("queue", timing.queue)
         self.add("compute_infer", timing.compute)
         other_seconds = max(0.0, seconds - timing.queue - timing.compute)
@@ -92,6 +96,17 @@ class Statistics:
             self._values[index] = rows
         self._values[index + 1] += 1
         self._values[index + 2] += int(seconds * 1e9)
+
+    def percentiles(self, *percents: float) -> list[float]:
+        """Return the seconds within which that many percent of the successful requests of all processes got results.
+
+        The values are exact to a tenth; 0 if there was no request.
+        """
+        records = [np.asarray(self._values), *self._others()]
+        counts = np.sum([values[_LATENCIES:_BATCHES] for values in records], axis=0)
+        sums = np.cumsum(counts)
+        ranks = [math.ceil(sums[-1] * percent / 100) for percent in percents]
+        return [_seconds_of_class(int(np.searchsorted(sums, rank))) if rank else 0.0 for rank in ranks]
 
     def all_in_flight(self) -> int:
         """Return the requests of all processes that have begun and not ended."""
@@ -129,9 +144,21 @@ class Statistics:
 _SIZES: Final = 256
 _INDICES: Final = {kind: 2 * index for index, kind in enumerate(DURATIONS)}
 _INFERENCES, _EXECUTIONS, _LAST, _IN_FLIGHT = range(2 * len(DURATIONS), 2 * len(DURATIONS) + 4)
-_BATCHES: Final = _IN_FLIGHT + 1
+_LATENCIES: Final = _IN_FLIGHT + 1
+"""From here on: how many requests took a time of each class, from a microsecond on, with eight classes per octave."""
+_CLASSES: Final = 8 * 30
+_BATCHES: Final = _LATENCIES + _CLASSES
 """From here on: for each size of a batch the size, how often it ran, and nanoseconds."""
 _LENGTH: Final = _BATCHES + 3 * _SIZES
+
+
+def _latency_class(seconds: float) -> int:
+    return min(int(8 * math.log2(seconds * 1e6)), _CLASSES - 1) if seconds > 1e-6 else 0
+
+
+def _seconds_of_class(latency_class: int) -> float:
+    """Return the middle of the durations of a class."""
+    return 1e-6 * float(2.0 ** ((latency_class + 0.5) / 8))
 
 
 class SharedRecord:

@@ -15,13 +15,16 @@ __all__ = ["TritonConfig", "read_config"]
 _TOKEN: Final = re.compile(
     r"""\s+|\#[^\n]*|(?P<text>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|(?P<word>[\w.+-]+)|(?P<sign>[{}\[\]<>:,;])"""
 )
-_READ: Final = {"name", "max_batch_size", "dynamic_batching", "version_policy", "default_model_filename"}
+_READ: Final = {
+    "name", "max_batch_size", "dynamic_batching", "version_policy", "default_model_filename", "instance_group",
+    "response_cache",
+}  # fmt: skip
 _OF_THE_FILE: Final = {"platform", "backend", "runtime", "input", "output"}
 """Fields whose facts come from the model's own file."""
 _IGNORED: Final = {
-    "batch_input", "batch_output", "cc_model_filenames", "ensemble_scheduling", "instance_group", "metric_tags",
-    "model_metrics", "model_operations", "model_repository_agents", "model_transaction_policy", "model_warmup",
-    "optimization", "parameters", "response_cache", "sequence_batching",
+    "batch_input", "batch_output", "cc_model_filenames", "ensemble_scheduling", "metric_tags", "model_metrics",
+    "model_operations", "model_repository_agents", "model_transaction_policy", "model_warmup", "optimization",
+    "parameters", "sequence_batching",
 }  # fmt: skip
 """Fields that Triton has and that have no meaning here; a warning names them."""
 _DELAY: Final = "max_queue_delay_microseconds"
@@ -46,6 +49,8 @@ class TritonConfig:
         versions: "latest", "all", or the versions that are loaded.
         latest: how many of the highest versions are loaded, if `versions` is "latest".
         filename: the name of the model's file in the folder of a version; empty for a file that is named ``model``.
+        instances: how many runs may be active at the same time; None if the file does not say.
+        cache: whether results are cached.
         ignored: the names of fields that have no meaning here.
     """
 
@@ -56,6 +61,8 @@ class TritonConfig:
     versions: str | tuple[str, ...] = "latest"
     latest: int = 1
     filename: str = ""
+    instances: int | None = None
+    cache: bool = False
     ignored: tuple[str, ...] = ()
 
 
@@ -95,6 +102,8 @@ def _config(fields: Fields) -> TritonConfig:
         versions=versions,
         latest=latest,
         filename=str(fields.get("default_model_filename", [""])[-1]),
+        instances=_instances(fields.get("instance_group", [])),
+        cache=_is_cached(_message(fields, "response_cache")),
         ignored=tuple(ignored),
     )
 
@@ -117,6 +126,28 @@ def _policy(policy: Fields | None) -> tuple[str | tuple[str, ...], int]:
     if specific is not None:
         return tuple(str(_whole("versions", version)) for version in specific.get("versions", [])), 1
     return "latest", _number(_message(policy, "latest") or {}, "num_versions", 1) or 1
+
+
+_OF_GROUP: Final = {
+    "name", "kind", "count", "rate_limiter", "gpus", "secondary_devices", "profile", "passive", "host_policy",
+}  # fmt: skip
+
+
+def _instances(groups: list[Any]) -> int | None:
+    """Return the sum of the counts of the groups; where the instances run is not for this file to say."""
+    for group in groups:
+        if not isinstance(group, dict):
+            raise ValueError("instance_group is not a message in braces")
+        _check_known("instance_group.", group, _OF_GROUP)
+    total = sum(_number(group, "count", 1) or 1 for group in groups)
+    if total > 1024:
+        raise ValueError(f"instance_group has {total} instances, more than 1024")
+    return total or None
+
+
+def _is_cached(cache: Fields | None) -> bool:
+    _check_known("response_cache.", cache or {}, {"enable"})
+    return (cache or {}).get("enable", ["false"])[-1] in ("true", "True", "t", "1")
 
 
 def _message(fields: Fields, name: str) -> Fields | None:

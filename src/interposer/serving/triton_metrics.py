@@ -19,6 +19,10 @@ _COUNTS: Final = {
     "nv_inference_compute_input_duration_us": ("compute_input", "us", "Time in which inputs were read."),
     "nv_inference_compute_infer_duration_us": ("compute_infer", "us", "Time in which models ran."),
     "nv_inference_compute_output_duration_us": ("compute_output", "us", "Time in which outputs were written."),
+    "nv_cache_num_hits_per_model": ("cache_hit", "count", "Requests whose result was cached."),
+    "nv_cache_num_misses_per_model": ("cache_miss", "count", "Requests whose result was not cached."),
+    "nv_cache_hit_duration_per_model": ("cache_hit", "us", "Time in which cached results were found."),
+    "nv_cache_miss_duration_per_model": ("cache_miss", "us", "Time in which results were sought and cached."),
 }
 _TOTALS: Final = {
     "nv_inference_count": ("inference_count", "Rows that were computed."),

@@ -51,6 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=positive, default=1, metavar="N", help="processes that answer (default: 1)")
     _add_limits(parser)
     _add_life_arguments(parser)
+    _add_model_arguments(parser)
     parser.add_argument(
         "--control", choices=("none", "explicit"), default="none", help="whether clients may load and unload models"
     )
@@ -104,6 +105,27 @@ def _add_access_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-origin", action="append", default=[], metavar="URL", help="let pages of this origin use the server"
     )
+
+
+def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments about the requests of each model, which the settings of a model override."""
+    parser.add_argument("--rate", type=_rate, metavar="N", help="most requests per second of a model (no limit)")
+    parser.add_argument(
+        "--instances", type=_instances, metavar="N", help="runs of a model at the same time (--threads)"
+    )
+    parser.add_argument("--cache-size", type=_bytes, metavar="N", help="cache results of all models in N bytes")
+
+
+def _rate(text: str) -> float:
+    if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) or not float(text):
+        raise argparse.ArgumentTypeError(f"expected a number of requests per second above 0, not {text!r}")
+    return float(text)
+
+
+def _instances(text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,3}", text) or int(text) > 1024:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 1024, not {text!r}")
+    return int(text)
 
 
 def _port(text: str) -> int:
