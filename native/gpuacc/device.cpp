@@ -1,8 +1,10 @@
 #include "gpuacc/device.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 
-#include "interposer/backend.hpp"
+#include "gpuacc/recorder.hpp"
 
 namespace gpuacc {
 namespace {
@@ -64,6 +66,15 @@ std::vector<cl_device> devices_of(cl_platform platform) {
   return found;
 }
 
+/// Memory that goes back to the system at once when it is freed, unlike that of the C library.
+std::shared_ptr<void> mapped_pages(uint64_t bytes) {
+  void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw std::bad_alloc();
+  return {pages, [bytes](void* given) { munmap(given, bytes); }};
+}
+
+constexpr uint64_t kMappedBytes = 1 << 17;
+
 }  // namespace
 
 Profile Profile::of(Kind kind) {
@@ -113,7 +124,10 @@ Device::Device(const DeviceInfo& info) : info(info) {
   cl_int status = kSuccess;
   context_ = Context(cl().clCreateContext(nullptr, 1, &info.id, nullptr, nullptr, &status));
   check(status, "the OpenCL device cannot be opened");
+  Recorder::all().know(this);
 }
+
+Device::~Device() { Recorder::all().forget(this); }
 
 Queue Device::queue() const {
   cl_int status = kSuccess;
@@ -124,6 +138,13 @@ Queue Device::queue() const {
 
 Memory Device::buffer(uint64_t bytes) const {
   cl_int status = kSuccess;
+  if (info.is_processor() && bytes >= kMappedBytes) {
+    std::shared_ptr<void> pages = mapped_pages(bytes);
+    Memory made(cl().clCreateBuffer(context_.get(), kMemReadWrite | kMemUseHostPtr, bytes, pages.get(), &status),
+                pages);
+    check(status, "no memory can be allocated on the device");
+    return made;
+  }
   Memory made(cl().clCreateBuffer(context_.get(), kMemReadWrite, std::max<uint64_t>(bytes, 1), nullptr, &status));
   check(status, "no memory can be allocated on the device");
   return made;
@@ -176,7 +197,7 @@ Kernel Device::kernel(const std::string& source) {
   std::shared_ptr<Program>& program = programs_[source];
   if (!program) {
     program = std::make_shared<Program>(built(source));
-    ++built_;
+    Recorder::all().count_program();
   }
   cl_int status = kSuccess;
   Kernel made(cl().clCreateKernel(program->get(), "k", &status));

@@ -39,6 +39,7 @@ struct DeviceInfo {
   bool unified = false, has_double = false, has_half = false, exact_division = false;
 
   Profile::Kind kind() const;
+  bool is_processor() const { return (type & kDeviceTypeCpu) != 0; }
   bool has(const char* extension) const;
 };
 
@@ -68,7 +69,15 @@ class Owned {
 
 using Context = Owned<cl_context, &OpenCl::clReleaseContext>;
 using Queue = Owned<cl_queue, &OpenCl::clReleaseCommandQueue>;
-using Memory = Owned<cl_mem, &OpenCl::clReleaseMemObject>;
+/// Memory of a device. `pages` are memory of the host that it uses, freed after it.
+class Memory : std::shared_ptr<void>, public Owned<cl_mem, &OpenCl::clReleaseMemObject> {
+ public:
+  Memory() = default;
+  explicit Memory(cl_mem handle, std::shared_ptr<void> pages = nullptr)
+      : std::shared_ptr<void>(std::move(pages)), Owned(handle) {}
+  using Owned::get;
+  using Owned::operator bool;
+};
 using Program = Owned<cl_program, &OpenCl::clReleaseProgram>;
 using Kernel = Owned<cl_kernel, &OpenCl::clReleaseKernel>;
 using Event = Owned<cl_event, &OpenCl::clReleaseEvent>;
@@ -77,6 +86,8 @@ using Event = Owned<cl_event, &OpenCl::clReleaseEvent>;
 class Device {
  public:
   explicit Device(const DeviceInfo& info);
+  ~Device();
+  Device(const Device&) = delete;
 
   const DeviceInfo info;
 
@@ -96,8 +107,6 @@ class Device {
   /// Register the binary of a source, as `binary` returned it; ignored if the driver does not accept it.
   void add_binary(const std::string& source, const std::string& binary);
   std::string binary(const std::string& source);
-  /// The number of programs that were built from source by this process.
-  int built() const { return built_; }
 
   /// Constants by their content and packing, shared by executables as long as one uses them.
   std::shared_ptr<Memory> shared(const std::string& key, const std::function<Memory()>& make);
@@ -109,7 +118,6 @@ class Device {
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Program>> programs_;
   std::map<std::string, std::weak_ptr<Memory>> constants_;
-  int built_ = 0;
 };
 
 }  // namespace gpuacc

@@ -315,14 +315,14 @@ Value Plan::as_blocks(const Value& value) {
 kernel void k(global const $T* restrict x, global $T* restrict y, int n, int C, int blocks, int pixels, int byc, int byp) {
   int i = get_global_id(0);
   if (i >= n) return;
-  int c = i % $B, r = i / $B, p = r % pixels;
-  r /= pixels;
-  c += r % blocks * $B;
-  y[i] = c < C ? x[(r / blocks * pixels) * C + c * byc + p * byp] : ($T)0;
+  int p = i % pixels, r = i / pixels, first = r % blocks * $B;
+  global const $T* from = x + (r / blocks * pixels) * C + first * byc + p * byp;
+  global $T* to = y + i * $B;
+  for (int c = 0; c < $B; ++c) to[c] = first + c < C ? from[c * byc] : ($T)0;
 }
 )");
   source.set("T", bits_type(ipr::item_size(value.dtype))).set("B", profile.block);
-  const int64_t count = image.n * blocks * pixels * profile.block;
+  const int64_t count = image.n * blocks * pixels;
   launch_elements("to blocks", source.text(),
                   {reads(value), writes(made), number(count), number(image.c), number(blocks), number(pixels),
                    number(image.by_c), number(image.by_x)},

@@ -6,6 +6,7 @@
 #include "gpuacc/blob.hpp"
 #include "gpuacc/lowering.hpp"
 #include "gpuacc/program.hpp"
+#include "gpuacc/recorder.hpp"
 
 namespace gpuacc {
 namespace {
@@ -102,6 +103,7 @@ class GpuAcc : public ipr::Backend {
   }
 
   bool has_blobs() const override { return true; }
+  ipr::Profiler* profiler() override { return &Recorder::all(); }
 
   std::string fingerprint(const ipr::Options& options) override {
     const Target wanted = target(options);

@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "gpuacc/recorder.hpp"
+
 namespace gpuacc {
 namespace {
 
@@ -63,7 +65,7 @@ Executable::~Executable() {
 }
 
 void Executable::prepare(const Launch& launch) {
-  Step step = {device_.kernel(launch.source), launch.global, launch.local};
+  Step step = {launch.name, device_.kernel(launch.source), launch.global, launch.local};
   size_t limit = 0;
   cl().clGetKernelWorkGroupInfo(step.kernel.get(), device_.info.id, kKernelWorkGroupSize, sizeof limit, &limit,
                                 nullptr);
@@ -123,14 +125,18 @@ void Executable::start(const ipr::Run* run) {
                                     first_wrong_.data(), 0, nullptr, nullptr),
           "the device cannot be written to");
   }
+  const bool is_recorded = run && Recorder::all().is_on();
+  events_.clear();
   for (size_t n = 0; n < steps_.size(); ++n) {
     if (run && run->cancelled()) throw ipr::Error("the run was cancelled", IPR_CANCELLED);
     if (run && n % 16 == 0 && run->raw().deadline_ns != 0 && now_ns() > run->raw().deadline_ns)
       throw ipr::Error("the deadline of the run has passed", IPR_DEADLINE);
     const Step& step = steps_[n];
+    cl_event event = nullptr;
     check(cl().clEnqueueNDRangeKernel(queue_.get(), step.kernel.get(), 3, nullptr, step.global.data(),
-                                      step.local.data(), 0, nullptr, nullptr),
+                                      step.local.data(), 0, nullptr, is_recorded ? &event : nullptr),
           "a kernel cannot be started");
+    if (event) events_.emplace_back(event);
   }
   if (!checks_.empty())
     check(cl().clEnqueueReadBuffer(queue_.get(), memory_[size_t(status_)].get(), 0, 0, 4 * first_wrong_.size(),
@@ -153,7 +159,7 @@ void Executable::execute(const ipr::Run& run) {
     if (!out[n])
       status = cl().clEnqueueReadBuffer(queue_.get(), outputs_[n].own.get(), 0, 0, bytes, run.output(n).data<void>(), 0,
                                         nullptr, nullptr);
-    else if (!(device_.info.type & kDeviceTypeCpu))  // a processor writes to the very memory of the host
+    else if (!device_.info.is_processor())  // a processor writes to the very memory of the host
       mapped.emplace_back(out[n].get(), cl().clEnqueueMapBuffer(queue_.get(), out[n].get(), 0, kMapRead, 0, bytes, 0,
                                                                 nullptr, nullptr, &status));
     check(status, "an output cannot be copied from the device");
@@ -162,7 +168,14 @@ void Executable::execute(const ipr::Run& run) {
   for (const auto& [memory, data] : mapped)
     check(cl().clEnqueueUnmapMemObject(queue_.get(), memory, data, 0, nullptr, nullptr),
           "an output cannot be unmapped");
+  record();
   report_values();
+}
+
+void Executable::record() {
+  for (size_t n = 0; n < events_.size(); ++n)
+    Recorder::all().add(steps_[n].name, device_, events_[n], IPR_INTERVAL_KERNEL);
+  events_.clear();
 }
 
 void Executable::warm_up() {

@@ -32,6 +32,7 @@ class Executable : public ipr::Executable {
 
  private:
   struct Step {
+    std::string name;
     Kernel kernel;
     std::array<size_t, 3> global, local;
   };
@@ -46,6 +47,7 @@ class Executable : public ipr::Executable {
   bool can_import(const void* data) const;
   void bind(Border& border, const ipr::Tensor& tensor, std::vector<Memory>& imported);
   void start(const ipr::Run* run);
+  void record();
   void report_values();
 
   Device& device_;
@@ -59,6 +61,7 @@ class Executable : public ipr::Executable {
   std::vector<ValueCheck> checks_;
   std::vector<int32_t> first_wrong_;
   int status_ = -1;
+  std::vector<Event> events_;  // of the launches of a run that is recorded
 };
 
 }  // namespace gpuacc

@@ -17,6 +17,12 @@ ipr::Verdict window_support(const ipr::Layer& layer) {
   return ipr::yes();
 }
 
+/// The name of a launch: "convolution 3x3 64-128 56x56", the channels and the size of the result.
+std::string named(const char* kind, int64_t kh, int64_t kw, const Image& in, const Image& out) {
+  auto by = [](int64_t a, const char* sign, int64_t b) { return std::to_string(a) + sign + std::to_string(b); };
+  return std::string(kind) + " " + by(kh, "x", kw) + " " + by(in.c, "-", out.c) + " " + by(out.h, "x", out.w);
+}
+
 void append(std::vector<Argument>& all, const std::vector<Argument>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
@@ -52,7 +58,7 @@ int64_t pixels_of(int64_t width, const Profile& profile) {
 
 /// The kernel: each work item computes `pixels` pixels of a row for `vectors` blocks of output channels.
 std::string convolution_source(const Plan& plan, const Chain& chain, const char* in, const char* out, int64_t pixels,
-                               int64_t vectors, int64_t channels) {
+                               int64_t vectors, int64_t channels, int64_t stride) {
   auto each = [](int64_t count, const std::string& text) {
     std::string all;
     for (int64_t n = 0; n < count; ++n) all += Template(text).set("p", n).text();
@@ -69,16 +75,31 @@ std::string convolution_source(const Plan& plan, const Chain& chain, const char*
     return all;
   };
   const bool scalar = plan.profile.scalar_loads;
-  const std::string one = sums("        a$p$v = MAD((FB)x$p, w$v, a$p$v);\n");
-  std::string fast, slow;
+  std::string fast, slow, edge;
   if (scalar) {
-    const std::string weights = per_vector("        const FB w$v = vload_B(c * V + $v, wp);\n");
-    fast = "      for (int c = 0; c < IC; ++c) {\n" + weights +
-           each(pixels, "        const float x$p = LD_$TX((base + $p * SX) * B + c, row);\n") + one + "      }\n";
+    // each value is used right after its load, so that few registers hold values
+    const std::string products = per_vector(" a$p$v = MAD((FB)x, w$v, a$p$v);") + " }\n";
+    auto steps = [&](const std::string& loads) {
+      return "      for (int c = 0; c < IC; ++c) {\n" +
+             per_vector("        const FB w$v = vload_B(c * V + $v, wp);\n") + loads + "      }\n";
+    };
+    auto from = [&](const std::string& load) { return "        { const float x = " + load + ";" + products; };
+    const std::string near = from("LD_$TX($p * SX * B + c, xp)");
+    fast = "      global const $TX* xp = row + base * B;\n" + steps(each(pixels, near));
     slow = each(pixels,
                 "      const int i$p = base + $p * SX, k$p = i$p >= 0 && i$p < W, j$p = clamp(i$p, 0, W - 1) * B;\n") +
-           "      for (int c = 0; c < IC; ++c) {\n" + weights +
-           each(pixels, "        const float x$p = k$p ? LD_$TX(j$p + c, row) : 0.0f;\n") + one + "      }\n";
+           steps(each(pixels, from("k$p ? LD_$TX(j$p + c, row) : 0.0f")));
+    if (pixels > 2) {  // only the first and the last pixel are outside
+      std::string inner = from("first ? LD_$TX(c, x0) : 0.0f"), outer = from("last ? LD_$TX(c, x1) : 0.0f");
+      inner = Template(inner).set("p", 0).text(), outer = Template(outer).set("p", pixels - 1).text();
+      for (int64_t n = 1; n + 1 < pixels; ++n) inner += Template(near).set("p", n).text();
+      edge =
+          "} else if (base + SX >= 0 && base + (P - 2) * SX < W) {\n"
+          "      global const $TX* xp = row + base * B;\n"
+          "      const int first = base >= 0, last = base + (P - 1) * SX < W;\n"
+          "      global const $TX *x0 = first ? xp : xp + SX * B, *x1 = last ? xp + (P - 1) * SX * B : x0;\n" +
+          steps(inner + outer) + "        ";
+    }
   } else {
     std::string products;
     for (int64_t c = 0; c < std::min<int64_t>(channels, plan.profile.block); ++c)
@@ -100,19 +121,20 @@ std::string convolution_source(const Plan& plan, const Chain& chain, const char*
 kernel void k(global const $TX* restrict x, global const float* restrict w, global const float* restrict bias,
               global $TY* restrict y, int IBS, int H, int W, int OBS, int OH, int OW, int KH, int KW, $WINDOW, int O,
               int XB, int OG$PARAMETERS) {
+#define SX $STRIDE  // a constant, so that the distances of pixels are, too
   const int ox = get_global_id(0) * P, ob = get_global_id(1) * V, ny = get_global_id(2);
   const int n = ny / OH, oy = ny % OH;
-$START  const int first = ob / OG * IBS;
+$START  const int group = ob / OG * IBS;
   for (int ib = 0; ib < IBS; ++ib)
     for (int ky = 0; ky < KH; ++ky) {
       const int iy = oy * SY - PT + ky * DY;
       if (iy < 0 || iy >= H) continue;
-      global const $TX* row = x + ((n * XB + first + ib) * H + iy) * W * B;
+      global const $TX* row = x + ((n * XB + group + ib) * H + iy) * W * B;
       for (int kx = 0; kx < KW; ++kx) {
         const int base = ox * SX - PL + kx * DX;
         global const float* wp = w + (size_t)(((ob / V * IBS + ib) * KH + ky) * KW + kx) * (IC * V * B);
         if (base >= 0 && base + (P - 1) * SX < W) {
-$FAST        } else {
+$FAST        $EDGE} else {
 $SLOW        }
       }
     }
@@ -129,9 +151,9 @@ $EPILOGUE    STV_$TY(v, at, y);
           .set("EPILOGUE",
                chain.empty() ? "" : loads_in_blocks(chain) + chain.code() + "    v = KEEP(v, O - cb * B);\n")
           .text();
-  source.set("START", sums("  FB a$p$v = vload_B(ob + $v, bias);\n")).set("FAST", fast).set("SLOW", slow);
-  source.set("STORE", sums(store)).set("PARAMETERS", chain.parameters()).set("WINDOW", kWindow);
-  source.set("PIXELS", pixels).set("VECTORS", vectors);
+  source.set("START", sums("  FB a$p$v = vload_B(ob + $v, bias);\n")).set("FAST", fast).set("EDGE", edge);
+  source.set("SLOW", slow).set("STORE", sums(store)).set("PARAMETERS", chain.parameters()).set("WINDOW", kWindow);
+  source.set("PIXELS", pixels).set("VECTORS", vectors).set("STRIDE", stride);
   source.set("CHANNELS", std::min<int64_t>(channels, plan.profile.block)).set("TX", in).set("TY", out);
   return preamble(plan.profile, plan.device.info) + source.text();
 }
@@ -191,8 +213,9 @@ void convolve_in_blocks(const ipr::Layer& layer, Plan& plan) {
   append(arguments,
          {number(out.c), number(divided_up(in.c, b)), number(groups > 1 ? weights.o / groups / b : out_blocks)});
   append(arguments, chain.arguments());
-  plan.launch("convolution",
-              convolution_source(plan, chain, storage(x.dtype), storage(y.dtype), pixels, vectors, weights.i),
+  plan.launch(named("convolution", weights.h, weights.w, in, out),
+              convolution_source(plan, chain, storage(x.dtype), storage(y.dtype), pixels, vectors, weights.i,
+                                 layer.integer("stride_x")),
               arguments, {divided_up(ow, pixels), divided_up(out_blocks, vectors), out.n * oh});
   plan.set(chain.tensor(), y);
 }
@@ -264,7 +287,7 @@ $EPILOGUE    STV_$T(v, at, y);
   append(arguments, window_arguments(layer));
   append(arguments, {number(out.c)});
   append(arguments, chain.arguments());
-  plan.launch("depthwise", preamble(plan.profile, plan.device.info) + source.text(), arguments,
+  plan.launch(named("depthwise", kh, kw, in, out), preamble(plan.profile, plan.device.info) + source.text(), arguments,
               {divided_up(out.w, pixels), blocks, out.n * out.h});
   plan.set(chain.tensor(), y);
 }

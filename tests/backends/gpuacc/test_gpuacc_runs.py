@@ -164,3 +164,35 @@ print(ip.Runtime().registry.reason_absent("GpuAcc"))
 def test_without_a_driver_the_reason_is_listed(gpuacc, tmp_path):
     done = in_a_process(ABSENT, OCL_ICD_VENDORS=str(tmp_path))
     assert "no OpenCL driver is installed" in done.stdout, done.stdout + done.stderr
+
+
+START = """
+import sys
+import numpy as np, interposer as ip
+from tests.backends.gpuacc.test_gpuacc_runs import IMAGE, loaded, small_network
+with ip.profile() as profile:
+    model = loaded(small_network(), ["GpuAcc"])
+    result = model.run([IMAGE])[0]
+np.save(sys.argv[1], result)
+[built] = [total for total in profile.counters() if total.counter.name == "Programs built"]
+print("built", int(built.value))
+"""
+
+
+def test_a_second_process_builds_no_programs_and_has_the_same_results(gpuacc, tmp_path):
+    settings = {"INTERPOSER_CACHE_DIR": str(tmp_path / "cache"), "POCL_CACHE_DIR": str(tmp_path / "pocl")}
+    first = in_a_process(START, str(tmp_path / "1.npy"), **settings)
+    assert first.returncode == 0, first.stderr
+    assert "built 0" not in first.stdout
+    second = in_a_process(START, str(tmp_path / "2.npy"), **settings)
+    assert "built 0" in second.stdout, second.stdout + second.stderr
+    np.testing.assert_array_equal(np.load(tmp_path / "1.npy"), np.load(tmp_path / "2.npy"))
+
+
+def test_times_of_kernels_are_those_of_the_device(gpuacc):
+    model = loaded(small_network(), ["GpuAcc"])
+    with ip.profile() as profile:
+        model.run([IMAGE])
+    kernels = [step for step in profile.steps() if step.site.backend == "GpuAcc"]
+    assert {kernel.site.name.split()[0] for kernel in kernels} >= {"convolution", "depthwise", "product", "softmax"}
+    assert all(kernel.site.device for kernel in kernels)
