@@ -28,6 +28,7 @@ from lite import has_litert, tflite_bytes
 
 import interposer as ip
 from interposer import include
+from interposer.core.telemetry import without_openvino_telemetry
 from interposer.ops import UnaryOperation
 from interposer.plugins.capi.library.library import Library, open_library
 from interposer.plugins.capi.running.backend import DynamicBackend
@@ -204,7 +205,8 @@ def _litert(x: Any) -> Calls:
 
 
 def _openvino(x: Any) -> Calls:
-    import openvino  # noqa: PLC0415 - only where it is installed
+    with without_openvino_telemetry():
+        import openvino  # noqa: PLC0415 - only where it is installed
 
     core = openvino.Core()
     compiled = core.compile_model(core.read_model(_onnx_bytes()), "CPU", {"INFERENCE_NUM_THREADS": 1})

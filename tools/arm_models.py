@@ -18,6 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.telemetry import without_openvino_telemetry
+
 MODELS: Final = Path(__file__).resolve().parents[2] / "shared" / "models"
 MARK: Final = 424242
 """The number of the system call that marks a region for native/arm/count.c."""
@@ -153,7 +155,8 @@ def _onnxruntime(model: Any, inputs: list[np.ndarray]) -> Call:
 
 
 def _openvino(model: Any, inputs: list[np.ndarray]) -> Call:
-    import openvino  # noqa: PLC0415
+    with without_openvino_telemetry():
+        import openvino  # noqa: PLC0415
 
     core = openvino.Core()
     read = model if isinstance(model, str) else core.read_model(model.SerializeToString())

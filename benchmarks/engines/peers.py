@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.telemetry import without_openvino_telemetry
+
 from .engine import Arrays, Call, Engine
 
 __all__ = ["LiteRT", "OnnxRuntime", "OpenVINO"]
@@ -89,7 +91,8 @@ class OpenVINO(Engine):
     packages = ("openvino",)
 
     def begin(self) -> None:
-        import openvino  # noqa: PLC0415 - in the engine's process only
+        with without_openvino_telemetry():
+            import openvino  # noqa: PLC0415 - in the engine's process only
 
         self._openvino = openvino
         self._core = openvino.Core()

@@ -11,6 +11,7 @@ import numpy as np
 import interposer
 from benchmarks.formats.architectures import Array
 from benchmarks.formats.tensorflow_files import OUTPUT
+from interposer.core.telemetry import without_openvino_telemetry
 
 __all__ = ["Reader", "Runner", "readers"]
 
@@ -40,7 +41,8 @@ def _ours(path: Path, threads: int) -> Runner:
 
 
 def _openvino(path: Path, threads: int) -> Runner:
-    import openvino  # noqa: PLC0415 - only where it is installed
+    with without_openvino_telemetry():
+        import openvino  # noqa: PLC0415 - only where it is installed
 
     config = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     compiled = openvino.Core().compile_model(str(path), "CPU", config)

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 import interposer as ip
 from benchmarks.pytorch.programs import Program
+from interposer.core.telemetry import without_openvino_telemetry
 
 __all__ = ["FIRST", "WAYS", "Way", "results"]
 
@@ -61,7 +62,8 @@ def inductor(program: Program, threads: int) -> Callable[[], Any]:
 
 def openvino_compile(program: Program, threads: int) -> Callable[[], Any]:
     """Compile the module with the backend of OpenVINO."""
-    import openvino.torch  # noqa: F401, PLC0415 - it registers the backend
+    with without_openvino_telemetry():
+        import openvino.torch  # noqa: F401, PLC0415 - it registers the backend
 
     options = {"device": "CPU", "config": _config(threads)}
     function = torch.compile(program.module, backend="openvino", options=options)
@@ -70,7 +72,8 @@ def openvino_compile(program: Program, threads: int) -> Callable[[], Any]:
 
 def openvino(program: Program, threads: int) -> Callable[[], Any]:
     """Export the program and convert it with OpenVINO; calls take and return arrays."""
-    import openvino  # noqa: PLC0415 - it is optional
+    with without_openvino_telemetry():
+        import openvino  # noqa: PLC0415 - it is optional
 
     exported = torch.export.export(program.module, program.args, dict(program.kwargs))
     model = openvino.compile_model(openvino.convert_model(exported), "CPU", _config(threads))

@@ -29,6 +29,7 @@ from interposer.backends.engines.openvino_rules import RULES
 from interposer.backends.engines.profiles import EngineStep, in_turn
 from interposer.core.errors import UnwritableError, did_you_mean
 from interposer.core.schema import Op
+from interposer.core.telemetry import without_openvino_telemetry
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer
 
@@ -137,7 +138,8 @@ _BORDER: Final = frozenset({"Parameter", "Constant", "Result"})
 
 @cache
 def _core() -> Any:
-    import openvino  # noqa: PLC0415 - optional, and slow to import
+    with without_openvino_telemetry():
+        import openvino  # noqa: PLC0415 - optional, and slow to import
 
     return openvino.Core()
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.errors import MissingDependencyError, ParseError, UnboundInputError, UnsupportedOperatorError
+from interposer.core.telemetry import without_openvino_telemetry
 from interposer.core.types import UNKNOWN, UNRANKED, Array, DataType, TensorInfo, TensorShape
 from interposer.frontends.resizing import Resizes, resized
 from interposer.frontends.sources import errors_at, read_file
@@ -113,7 +114,8 @@ def _weights(path: str | None, weights: Any) -> Array:
 
 def _model(text: Array, weights: Array) -> Any:
     """Return OpenVINO's model; raise `ParseError` if it cannot read it."""
-    import openvino  # noqa: PLC0415 - optional, and slow to import
+    with without_openvino_telemetry():
+        import openvino  # noqa: PLC0415 - optional, and slow to import
 
     try:
         return openvino.Core().read_model(text.tobytes(), openvino.Tensor(weights.copy(), shared_memory=True))
@@ -186,7 +188,8 @@ def _outputs(file: _File, shapes: Mapping[str, TensorShape]) -> dict[str, Tensor
         tuple(shapes[name]) == tuple(info.shape) for name, info in file.inputs.items()
     ):
         return dict(file.outputs)
-    import openvino  # noqa: PLC0415 - optional, and slow to import
+    with without_openvino_telemetry():
+        import openvino  # noqa: PLC0415 - optional, and slow to import
 
     model = file.model()
     try:
