@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import re
 import shutil
@@ -15,10 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interposer import Network, TensorInfo
 from interposer.core.errors import ConfigError
 from interposer.serving.folder import ModelSettings, found_in
 from interposer.serving.loading import Loader
@@ -363,3 +366,38 @@ def test_no_request_is_lost_while_a_model_is_replaced(server):
     for thread in threads:
         thread.join()
     assert set(statuses) == {200}
+
+
+def test_a_served_model_does_not_change_with_its_file_until_it_is_loaded_again(tmp_path):
+    path, size = tmp_path / "adder.tflite", 1 << 19
+    contents = []
+    for constant in (1, 2):
+        network = Network("adder")
+        x = network.add_input_layer(0, TensorInfo((1, size)), name="x")
+        ones = network.add_constant_layer(np.full((1, size), constant, np.float32), name="constant")
+        network.add_output_layer(0, network.add_addition_layer(x, ones, name="sum"), name="y")
+        tflite.save(network, path)
+        contents.append(path.read_bytes())
+    path.write_bytes(contents[0])
+
+    def first(server: Running) -> float:
+        x = {"name": "x", "datatype": "FP32", "shape": [1, size], "parameters": {"binary_data_size": 4 * size}}
+        y = {"name": "y", "parameters": {"classification": 1}}
+        header = json.dumps({"inputs": [x], "outputs": [y]}).encode()
+        length = {"Inference_Header_Content_Length": str(len(header))}
+        answer = server.client.post("/v2/models/adder/infer", header + bytes(4 * size), **length)
+        return float(answer.json["outputs"][0]["data"][0].partition(":")[0])
+
+    loader = Loader()
+    repository = Repository(lambda: found_in(str(tmp_path), ModelSettings(backends=("CpuRef",))), loader)
+    with running(lambda: repository, ServeOptions(control=True)) as server:
+        assert first(server) == 1
+        with path.open("r+b") as file:
+            file.write(contents[1])
+        assert first(server) == 1
+        os.truncate(path, 1000)
+        assert first(server) == 1
+        path.write_bytes(contents[1])
+        assert server.client.post("/v2/repository/models/adder/load", {}).status == 200
+        assert first(server) == 2
+    loader.close()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import tempfile
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -28,6 +31,7 @@ __all__ = [
     "give_back_pages",
     "mapped",
     "place_of",
+    "private_copies",
     "share",
 ]
 
@@ -62,6 +66,7 @@ class _Map(mmap.mmap):
 
 
 _maps: dict[tuple[int, ...], weakref.ref[_Map]] = {}
+"""Mappings by the state of the file and whether the mapping is one of a copy."""
 
 
 def mapped(path: str | os.PathLike[str]) -> Array:
@@ -69,24 +74,64 @@ def mapped(path: str | os.PathLike[str]) -> Array:
 
     If another program replaces the file by renaming a new one, the mapping keeps the old content. If a program writes
     to the file in place, the constants of loaded networks change. If the file is truncated, reading past its new end
-    kills the process (SIGBUS).
+    kills the process (SIGBUS). In a block of `private_copies`, the mapping is one of a copy, which nobody can change.
 
     Raises:
-        OSError: the file cannot be opened or mapped.
+        OSError: the file cannot be opened, copied or mapped, or another program writes to it while it is copied.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        file_state = _state(fd)
+        is_copy = _makes_copies.get()
+        key = (*_state(fd), is_copy)
         with _lock:
-            reference = _maps.get(file_state)
+            reference = _maps.get(key)
             mapping = reference() if reference is not None else None
             if mapping is None:
-                mapping = _new_map(fd, os.fsdecode(path), file_state)
+                if is_copy:
+                    original, fd = fd, _copied(fd)
+                    os.close(original)
+                mapping = _new_map(fd, os.fsdecode(path), key)
                 fd = -1
             return np.frombuffer(mapping, np.uint8)
     finally:
         if fd >= 0:
             os.close(fd)
+
+
+@contextmanager
+def private_copies() -> Iterator[None]:
+    """Return a context in which `mapped` maps copies of files, for programs whose files others may change.
+
+    A copy is a file without a name in the folder for temporary files, so it needs room on a disk and not in memory. The
+    context is that of a thread or a task, and of threads to which it is passed on.
+    """
+    token = _makes_copies.set(True)
+    try:
+        yield
+    finally:
+        _makes_copies.reset(token)
+
+
+_makes_copies: Final[ContextVar[bool]] = ContextVar("makes_copies", default=False)
+
+
+def _copied(fd: int) -> int:
+    """Return the descriptor of a copy of a file that has no name.
+
+    Raises:
+        OSError: there is no room, or the file was written to meanwhile.
+    """
+    before = _state(fd)
+    with tempfile.TemporaryFile(prefix="interposer-") as file:
+        offset = 0
+        while offset < before[2]:
+            count = os.sendfile(file.fileno(), fd, offset, min(_PIECE, before[2] - offset))
+            if not count:
+                break
+            offset += count
+        if offset < before[2] or _state(fd) != before:
+            raise OSError(errno.EBUSY, "another program writes to the file")
+        return os.dup(file.fileno())
 
 
 def _state(fd: int) -> tuple[int, ...]:
@@ -98,20 +143,21 @@ def _state(fd: int) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _new_map(fd: int, path: str, file_state: tuple[int, ...]) -> _Map:
+def _new_map(fd: int, path: str, key: tuple[int, ...]) -> _Map:
+    file_state = _state(fd)
     mapping = _Map(fd, file_state[2], mmap.MAP_SHARED, mmap.PROT_READ)
     mapping.fd, mapping.path, mapping.state = fd, path, file_state
     mapping.address = address_of(np.frombuffer(mapping, np.uint8))
-    weakref.finalize(mapping, _forget, fd, file_state).atexit = False
-    _maps[file_state] = weakref.ref(mapping)
+    weakref.finalize(mapping, _forget, fd, key).atexit = False
+    _maps[key] = weakref.ref(mapping)
     return mapping
 
 
-def _forget(fd: int, file_state: tuple[int, ...]) -> None:
+def _forget(fd: int, key: tuple[int, ...]) -> None:
     os.close(fd)
-    reference = _maps.get(file_state)
+    reference = _maps.get(key)
     if reference is not None and reference() is None:
-        _maps.pop(file_state, None)
+        _maps.pop(key, None)
 
 
 def _map_of(array: Array) -> _Map | None:

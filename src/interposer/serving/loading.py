@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from interposer.backend import Options
+from interposer.core.constants import private_copies
 from interposer.core.errors import InterposerError, InvalidArgumentError, did_you_mean
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import CreationOptions, Runtime
@@ -121,6 +122,11 @@ class Loader:
         settings = source.settings
         plan = None if settings.plan is None else Plan.load(settings.plan)
         used = used_options(self._model_options, settings.backends if plan is None else plan.backends)
+        with private_copies():  # so that who changes a file does not change a loaded model, or end the process
+            return self._loaded(source, shapes, fallback, plan, used)
+
+    def _loaded(self, source: ModelSource, shapes: Any, fallback: bool | None, plan: Plan | None, used: Any) -> Model:
+        settings = source.settings
         return load(
             source.path,
             settings.backends,
