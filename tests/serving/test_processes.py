@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.parameters import one_in
-from tests.serving.running import Client, infer_body, wait_until
+from tests.serving.running import TOKEN, Client, infer_body, wait_until
 from tests.serving.test_serve_command import ask, children, client_of, file, started
 
 for package in ("starlette", "uvicorn", "prometheus_client", "flatbuffers"):
@@ -103,7 +103,8 @@ def test_a_second_server_does_not_share_the_port(file, first, second):
 @contextmanager
 def with_grpc(file: str, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     command = [sys.executable, "-m", "interposer", "serve", file, "--backends", "CpuRef", "--port", "0", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    environment, pipe = {**os.environ, "INTERPOSER_SERVE_TOKEN": TOKEN}, subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
         try:
             yield process, process.stdout.readline()
         finally:

@@ -1,7 +1,9 @@
 """The cache folder: small files that are shared between processes and may be deleted at any time.
 
 The folder is ``$INTERPOSER_CACHE_DIR``, else ``$XDG_CACHE_HOME/interposer``, else ``~/.cache/interposer``. If it cannot
-be read or written, nothing is cached, and no error is raised. Functions with an argument `folder` use that folder
+be read or written, nothing is cached, and no error is raised. The same holds for a folder that other users could have
+written, and for such files in it, because a cached file is used in the place of a model: see
+`interposer.core.ownership`. Functions with an argument `folder` use that folder
 instead: a relative path is resolved against the working directory, ``~`` is the user's home folder, and an empty text
 selects the folder above. Users may put files of their own into the folder: only files whose names match a pattern of
 `own_names` are ever deleted to free space.
@@ -26,6 +28,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from interposer.core.checksums import BLOCK, checksum
 from interposer.core.config import CACHE_DIR
 from interposer.core.files import reason_of, replacing
+from interposer.core.ownership import why_untrusted, why_untrusted_file
 
 __all__ = [
     "LARGEST",
@@ -82,12 +85,13 @@ def read_cached(name: str, folder: str = "") -> bytes | None:
     That is the case if it is absent, unreadable or too large, or if caching is disabled. `folder` is the cache folder,
     or empty for the default. Waits for a job of `later` with the same name.
     """
-    folder_path = cache_folder(folder)
+    folder_path = _trusted_folder(folder)
     if folder_path is None:
         return None
     settle(name)
     try:
         with open(folder_path / name, "rb") as file:
+            _check_owner(folder_path / name, file.fileno())
             content = file.read(LARGEST + 1)
     except (OSError, ValueError):
         return None
@@ -99,12 +103,13 @@ def mapped_cached(name: str, folder: str = "") -> memoryview | None:
 
     A cached file is replaced as a whole and never modified, so the mapped content stays the same.
     """
-    folder_path = cache_folder(folder)
+    folder_path = _trusted_folder(folder)
     if folder_path is None:
         return None
     settle(name)
     try:
         with open(folder_path / name, "rb") as file:
+            _check_owner(folder_path / name, file.fileno())
             size = os.fstat(file.fileno()).st_size
             return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)) if size <= LARGEST else None
     except (OSError, ValueError):  # ValueError: an empty file cannot be mapped
@@ -117,7 +122,7 @@ def write_cached(name: str, content: bytes | Iterable[Piece], folder: str = "") 
     Returns False if the file cannot be written; a warning is logged once for each folder and reason. The file is
     replaced atomically: readers see the whole new content or the old one, even if this process crashes.
     """
-    folder_path = cache_folder(folder)
+    folder_path = _trusted_folder(folder)
     if folder_path is None:
         return False
     try:
@@ -127,6 +132,53 @@ def write_cached(name: str, content: bytes | Iterable[Piece], folder: str = "") 
         return False
     _add_to_listing(folder_path / name)
     return True
+
+
+def _trusted_folder(folder: str) -> Path | None:
+    """Return the cache folder, or None if caching is disabled or other users could have written to the folder."""
+    path = cache_folder(folder)
+    if path is None:
+        return None
+    key = _owner_and_mode(path)
+    if _owners.get(path) != key:
+        _warn_untrusted(path, why_untrusted(path))
+        _owners[path] = key
+    return None if path in _untrusted else path
+
+
+_owners: dict[Path, tuple[int, int] | None] = {}
+"""The owner and the mode of each cache folder when it was checked; None for an absent one."""
+_untrusted: set[Path] = set()
+
+
+def _owner_and_mode(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_uid, status.st_mode
+
+
+def _warn_untrusted(folder: Path, problem: str) -> None:
+    """Note whether a cache folder is not to be used, and log a warning in that case."""
+    _untrusted.discard(folder)
+    if problem:
+        _untrusted.add(folder)
+        _log.warning(
+            "the cache folder %s is not used, because other users could have written to it: %s (%s names another one)",
+            folder, problem, CACHE_DIR,
+        )  # fmt: skip
+
+
+def _check_owner(path: Path, descriptor: int) -> None:
+    """Raise PermissionError, and log a warning once, if another user could have written an open cached file."""
+    problem = why_untrusted_file(descriptor, path.parent)
+    if not problem:
+        return
+    if (path, problem) not in _warned:
+        _warned.add((path, problem))
+        _log.warning("the cached file %s is not used: %s", path, problem)
+    raise PermissionError(problem)
 
 
 def _warn_unwritable(name: str, folder: Path, error: OSError | ValueError) -> None:
@@ -258,7 +310,7 @@ def has_cached(below: str, ending: str, folder: str = "") -> bool:
     process writes one. A wrong answer only costs time: after a wrong True, reading the file gives None; after a wrong
     False, the caller creates the file again, and the new one replaces the old. `read_cached` always reads the file.
     """
-    folder_path = cache_folder(folder)
+    folder_path = _trusted_folder(folder)
     if folder_path is None:
         return False
     try:

@@ -21,10 +21,10 @@ def why_untrusted(path: str | os.PathLike[str]) -> str:
     """
     if not hasattr(os, "geteuid"):
         return ""
-    place = os.path.realpath(path)
     try:
+        place = os.path.realpath(path)
         problem = _problem(place, os.stat(place), is_last=True)
-    except OSError:
+    except (OSError, ValueError):
         return ""
     while not problem and place != os.path.dirname(place):
         place = os.path.dirname(place)
@@ -32,9 +32,15 @@ def why_untrusted(path: str | os.PathLike[str]) -> str:
     return problem
 
 
-def why_untrusted_file(descriptor: int) -> str:
-    """Return why another user could have written an open file; an empty text if none could. Folders are not checked."""
-    return _problem("the file", os.fstat(descriptor), is_last=True) if hasattr(os, "geteuid") else ""
+def why_untrusted_file(descriptor: int, folder: str | os.PathLike[str]) -> str:
+    """Return why another user could have written an open file; an empty text if none could.
+
+    Only the file and its `folder` are checked, and not the folders above.
+    """
+    if not hasattr(os, "geteuid"):
+        return ""
+    problem = _problem("the file", os.fstat(descriptor), is_last=True)
+    return problem or _problem(os.fspath(folder), os.stat(folder), is_last=False)
 
 
 def _problem(place: str, status: os.stat_result, *, is_last: bool) -> str:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from interposer.core.errors import InterposerError, ParseError
+from interposer.core.errors import InterposerError, ParseError, UntrustedFileError
+from interposer.core.ownership import why_untrusted
 from interposer.core.types import Array
 from interposer.saved.container import Container
 from interposer.saved.signing import check_trusted, public_keys
@@ -57,6 +58,19 @@ class SavedFile(Container):
         self.strict = keys is not None
         with reading_facts(self.path):
             self._check_index(self.index)
+
+    def check_owner(self) -> None:
+        """Raise `UntrustedFileError` if no key was asked for and another user could have written the file.
+
+        Its compiled parts are run as they are, so it is like a program.
+        """
+        problem = "" if self.strict or self.path is None else why_untrusted(self.path)
+        if problem:
+            raise UntrustedFileError(
+                f"the saved network is not used without a signature, because another user could have written it: "
+                f"{problem}; give trusted_keys=, or make a copy that belongs to you",
+                path=self.path,
+            )
 
     def _check_index(self, index: Mapping[str, Any]) -> None:
         for name, kind in (("name", str), ("interposer", str), ("inputs", list), ("outputs", list), ("needed", list),

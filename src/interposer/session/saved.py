@@ -55,9 +55,11 @@ def read_saved(
 
     Raises:
         ParseError: the file is damaged, or has no such network.
-        UntrustedFileError: no key of `trusted_keys` has signed it.
+        UntrustedFileError: no key of `trusted_keys` has signed it; or there are no such keys, and another user could
+            have written the file.
     """
     file = SavedFile(source, trusted_keys)
+    file.check_owner()
     with reading_facts(file.path):
         return _source(file, shapes, signature)
 

@@ -42,6 +42,7 @@ class Saved(Format):
         if not request.reading.is_plain:
             return None
         file = SavedFile(request.source, request.reading.trusted_keys)
+        file.check_owner()
         target = target_of(file, request.runtime.registry, request.backends, request.options, request.plan)
         if target is None:
             return None

@@ -21,6 +21,7 @@ from typing import Final
 from interposer.backend.base import Backend
 from interposer.backend.capabilities import Options
 from interposer.core.errors import OptionError, PluginError, UnknownBackendError
+from interposer.core.ownership import why_untrusted
 from interposer.plugins.capi.library.library import SYMBOLS
 from interposer.plugins.capi.loading.elf import elf_problem
 from interposer.plugins.capi.loading.file_names import looks_like_a_backend, name_problem
@@ -209,6 +210,7 @@ class _File:
         _check_name(self.record.file_name)
         with opened_file(self.record.library) as descriptor:
             self._check_first(descriptor)
+            self._check_owner()
             if self.record.file_name.endswith(ENDING):
                 self._register_class(descriptor)
                 return
@@ -247,6 +249,12 @@ class _File:
         first_path = self.search.seen_files.setdefault((identity.device, identity.inode), self.record.path)
         if first_path != self.record.path:
             raise StepError(Step.LIBRARY, f"it is the same file as {first_path}", State.SKIPPED)
+
+    def _check_owner(self) -> None:
+        """Refuse a file that another user could have written, unless the list of allowed files has its content."""
+        problem = "" if self.ours or self.options.allowed is not None else why_untrusted(self.record.library)
+        if problem:
+            raise StepError(Step.OWNER, f"another user could have written it: {problem}")
 
     def _check_allowed(self, digest: Callable[[], str]) -> None:
         if self.options.allowed is None or self.ours:

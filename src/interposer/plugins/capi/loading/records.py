@@ -34,6 +34,8 @@ class Step(Enum):
     """The file name has the form of a backend."""
     LIBRARY = "library"
     """The file was not seen before under another name."""
+    OWNER = "owner"
+    """The file belongs to this user or to root and nobody else can write it, or there is a list of allowed files."""
     FILE = "file"
     """The file is a shared object for this machine that exports the three required functions, or in Python."""
     ALLOW_LIST = "allow-list"
