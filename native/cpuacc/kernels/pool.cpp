@@ -80,6 +80,15 @@ struct LengthOf : MeanOf<float> {
     return counted > 0 ? sqrtf(total / float(counted)) : 0;
   }
 };
+/// Divide a non-negative sum of up to `count` values of type T. The quotients of floats are exact after truncation: a
+/// sum below 2**24 is too small for its quotient to be rounded up to the next integer. Vectors divide floats only.
+template <class T>
+int32_t quotient(int32_t sum, int32_t count) {
+  return sizeof(T) == 1 ? int32_t(float(sum) / float(count)) : int32_t(double(sum) / double(count));
+}
+constexpr int64_t kMostExactlyDivided = 1
+                                        << 15;  // values of 8 bits whose sum, and half of their number, is below 2**24
+
 template <class T>
 struct QuantizedMeanOf {
   using Total = int32_t;
@@ -88,8 +97,10 @@ struct QuantizedMeanOf {
   static int32_t joined(int32_t total, int32_t x) { return total + x; }
   static T finish(int32_t total, int64_t count, const Pool& pool, int64_t counted) {
     if (counted <= 0) return T(pool.zero);
-    int32_t all = int32_t(counted), sum = total + pool.zero * int32_t(counted - count), half = all / 2;
-    return T(sum < 0 ? -((-sum + half) / all) : (sum + half) / all);
+    const int32_t all = int32_t(counted), sum = total + pool.zero * int32_t(counted - count), half = all / 2;
+    const int32_t distance = (sum < 0 ? -sum : sum) + half;
+    const int32_t mean = counted <= kMostExactlyDivided ? quotient<T>(distance, all) : distance / all;
+    return T(sum < 0 ? -mean : mean);
   }
 };
 template <class T>
@@ -132,24 +143,30 @@ float mean_wide(const Pool& pool, const float* in, const Window& window, int64_t
   return float(F::squares ? sqrt(mean) : mean);
 }
 
-/// Compute results again whose sums left the range of float; the exact results may be floats.
 template <class F>
-void mend(const Pool& pool, const float* in, float* out, const Window& window, int64_t first, int64_t count,
-          int64_t counted) {
-  for (int64_t c = 0; c < count; ++c)
-    if (__builtin_expect(!(fabsf(out[c]) < INFINITY) || (F::squares && out[c] < 1e-15f), 0))
-      out[c] = mean_wide<F>(pool, in, window, first + c, counted);
+bool left_range(float result) {
+  return !(fabsf(result) < INFINITY) || (F::squares && result < 1e-15f);
 }
 
-/// Combine the rows under the window into one row in scratch memory, then the columns of that row.
+/// Compute results again whose sums left the range of float; the exact results may be floats.
+template <class F>
+__attribute__((noinline)) void mend(const Pool& pool, const float* in, float* out, const Window& window, int64_t first,
+                                    int64_t count, int64_t counted) {
+  for (int64_t c = 0; c < count; ++c)
+    if (left_range<F>(out[c])) out[c] = mean_wide<F>(pool, in, window, first + c, counted);
+}
+
+template <class F>
+bool any_left_range(const float* results, int64_t count) {
+  int any = 0;
+  for (int64_t c = 0; c < count; ++c) any |= left_range<F>(results[c]);
+  return any != 0;
+}
+
+/// Combine the rows under the windows of one row of the result into one row.
 template <class T, class F>
-void pool_row(const Pool& pool, const void* image, void* result, int64_t plane, int64_t row, void* scratch) {
-  using Total = typename F::Total;
-  const T* in = static_cast<const T*>(image);
-  int64_t inner = pool.inner, width = pool.extent[2] * inner;
-  T* out = static_cast<T*>(result);
-  Total* joined = static_cast<Total*>(scratch);
-  Seen planes = seen(pool, 0, plane), rows = seen(pool, 1, row);
+void join_rows(const Pool& pool, const T* in, const Seen& planes, const Seen& rows, typename F::Total* joined) {
+  const int64_t width = pool.extent[2] * pool.inner;
   for (int64_t n = 0; n < width; ++n) joined[n] = F::start();
   for (int64_t z = planes.first; z < planes.end; ++z)
     for (int64_t y = rows.first; y < rows.end; ++y) {
@@ -157,24 +174,106 @@ void pool_row(const Pool& pool, const void* image, void* result, int64_t plane, 
       const T* from = in + at * width;
       for (int64_t n = 0; n < width; ++n) joined[n] = F::both(joined[n], from[n]);
     }
-  int64_t cells = planes.count() * rows.count(), all = counted(pool, 0, plane) * counted(pool, 1, row);
+}
+
+/// Combine the columns of one window for `some` channels. A constant number of channels stays in registers.
+template <class T, class F>
+inline __attribute__((always_inline)) void join_columns(const Pool& pool, const typename F::Total* first, int64_t by,
+                                                        int64_t taps, int64_t some, T* to, int64_t count,
+                                                        int64_t counts) {
+  constexpr int64_t kMost = 64;
+  typename F::Total totals[kMost];
+  for (int64_t c = 0; c < some; ++c) totals[c] = F::start();
+  for (int64_t k = 0; k < taps; ++k)
+    for (int64_t c = 0; c < some; ++c) totals[c] = F::joined(totals[c], first[k * by + c]);
+  for (int64_t c = 0; c < some; ++c) to[c] = F::finish(totals[c], count, pool, counts);
+}
+
+/// Combine the rows under the window into one row in scratch memory, then the columns of that row.
+template <class T, class F>
+void pool_channels(const Pool& pool, const T* in, T* out, int64_t plane, int64_t row, typename F::Total* joined) {
+  const int64_t inner = pool.inner;
+  const Seen planes = seen(pool, 0, plane), rows = seen(pool, 1, row);
+  join_rows<T, F>(pool, in, planes, rows, joined);
+  const int64_t cells = planes.count() * rows.count(), all = counted(pool, 0, plane) * counted(pool, 1, row);
   for (int64_t x = 0; x < pool.places[2]; ++x) {
-    Seen columns = seen(pool, 2, x);
-    int64_t count = cells * columns.count(), counts = all * counted(pool, 2, x);
-    const Total* first = joined + (columns.start + columns.first * pool.dilation[2]) * inner;
-    int64_t by = pool.dilation[2] * inner, taps = columns.count();
+    const Seen columns = seen(pool, 2, x);
+    const int64_t count = cells * columns.count(), counts = all * counted(pool, 2, x);
+    const typename F::Total* first = joined + (columns.start + columns.first * pool.dilation[2]) * inner;
+    const int64_t by = pool.dilation[2] * inner, taps = columns.count();
     T* to = out + x * inner;
-    for (int64_t c0 = 0; c0 < inner; c0 += 64) {
-      int64_t some = inner - c0 < 64 ? inner - c0 : 64;
-      Total totals[64];
-      for (int64_t c = 0; c < some; ++c) totals[c] = F::start();
-      for (int64_t k = 0; k < taps; ++k)
-        for (int64_t c = 0; c < some; ++c) totals[c] = F::joined(totals[c], first[k * by + c0 + c]);
-      for (int64_t c = 0; c < some; ++c) to[c0 + c] = F::finish(totals[c], count, pool, counts);
-      if constexpr (std::is_base_of_v<MeanOf<float>, F>)
-        mend<F>(pool, in, to + c0, {planes, rows, columns}, c0, some, counts);
-    }
+    int64_t c = 0;
+    for (; c + 64 <= inner; c += 64) join_columns<T, F>(pool, first + c, by, taps, 64, to + c, count, counts);
+    for (; c + 16 <= inner; c += 16) join_columns<T, F>(pool, first + c, by, taps, 16, to + c, count, counts);
+    if (c < inner) join_columns<T, F>(pool, first + c, by, taps, inner - c, to + c, count, counts);
+    if constexpr (std::is_base_of_v<MeanOf<float>, F>)
+      if (__builtin_expect(any_left_range<F>(to, inner), 0))
+        mend<F>(pool, in, to, {planes, rows, columns}, 0, inner, counts);
   }
+}
+
+/// The windows [first, end) of a row.
+struct Windows {
+  int64_t first, end;
+};
+
+/// The windows whose columns all lie within the image.
+Windows whole_windows(const Pool& pool) {
+  const int64_t stride = pool.stride[2], reach = (pool.size[2] - 1) * pool.dilation[2] + 1;
+  const int64_t first = (pool.pad[2] + stride - 1) / stride, room = pool.extent[2] + pool.pad[2] - reach;
+  const int64_t end = room < 0 ? 0 : room / stride + 1, most = pool.places[2];
+  return {first < most ? first : most, end < most ? end : most};
+}
+
+/// Compute windows of one row of an image with one channel, which all lie within the image.
+template <class T, class F, int kStride>
+__attribute__((noinline)) void pool_whole(const Pool& pool, const typename F::Total* joined, T* out, Windows windows,
+                                          int64_t count, int64_t counts) {
+  using Total = typename F::Total;
+  constexpr int64_t kPiece = 32;
+  const int64_t stride = kStride ? kStride : pool.stride[2];
+  for (int64_t x = windows.first; x < windows.end; x += kPiece) {
+    const int64_t some = windows.end - x < kPiece ? windows.end - x : kPiece;
+    Total totals[kPiece];
+    for (int64_t n = 0; n < some; ++n) totals[n] = F::start();
+    for (int64_t k = 0; k < pool.size[2]; ++k) {
+      const Total* from = joined + x * stride - pool.pad[2] + k * pool.dilation[2];
+      for (int64_t n = 0; n < some; ++n) totals[n] = F::joined(totals[n], from[n * stride]);
+    }
+    for (int64_t n = 0; n < some; ++n) out[x + n] = F::finish(totals[n], count, pool, counts);
+  }
+}
+
+/// As `pool_channels`, for images with one channel: windows within the image are combined in vectors of windows.
+template <class T, class F>
+void pool_one_channel(const Pool& pool, const T* in, T* out, int64_t plane, int64_t row, typename F::Total* joined) {
+  const Seen planes = seen(pool, 0, plane), rows = seen(pool, 1, row);
+  join_rows<T, F>(pool, in, planes, rows, joined);
+  const int64_t cells = planes.count() * rows.count(), all = counted(pool, 0, plane) * counted(pool, 1, row);
+  const Windows whole = whole_windows(pool);
+  auto single = [&](int64_t x) {
+    const Seen columns = seen(pool, 2, x);
+    join_columns<T, F>(pool, joined + columns.start + columns.first * pool.dilation[2], pool.dilation[2],
+                       columns.count(), 1, out + x, cells * columns.count(), all * counted(pool, 2, x));
+  };
+  for (int64_t x = 0; x < whole.first; ++x) single(x);
+  const int64_t count = cells * pool.size[2], counts = all * pool.size[2];
+  auto inside = pool.stride[2] == 1   ? pool_whole<T, F, 1>
+                : pool.stride[2] == 2 ? pool_whole<T, F, 2>
+                                      : pool_whole<T, F, 0>;
+  inside(pool, joined, out, whole, count, counts);
+  for (int64_t x = whole.first > whole.end ? whole.first : whole.end; x < pool.places[2]; ++x) single(x);
+  if constexpr (std::is_base_of_v<MeanOf<float>, F>)
+    if (__builtin_expect(any_left_range<F>(out, pool.places[2]), 0))
+      for (int64_t x = 0; x < pool.places[2]; ++x)
+        mend<F>(pool, in, out + x, {planes, rows, seen(pool, 2, x)}, 0, 1, all * counted(pool, 2, x));
+}
+
+template <class T, class F>
+void pool_row(const Pool& pool, const void* image, void* result, int64_t plane, int64_t row, void* scratch) {
+  auto compute = pool.inner == 1 ? pool_one_channel<T, F> : pool_channels<T, F>;
+  compute(pool, static_cast<const T*>(image), static_cast<T*>(result), plane, row,
+          static_cast<typename F::Total*>(scratch));
 }
 
 /// Accumulators of one window for a vector of channels. NaN is tracked separately from the maximum.
@@ -217,7 +316,9 @@ void pool_blocks(const Pool& pool, const float* in, float* out, int64_t plane, i
     for (int v = 0; v < kVecs; ++v) store(sums + v * kLanes, windows[v].sum());
     const int64_t count = cells * columns.count(), counts = all_cells * counted(pool, 2, x);
     for (int c = 0; c < 16; ++c) out[c] = F::finish(sums[c], count, pool, counts);
-    if constexpr (std::is_base_of_v<MeanOf<float>, F>) mend<F>(pool, in, out, {planes, rows, columns}, 0, 16, counts);
+    if constexpr (std::is_base_of_v<MeanOf<float>, F>)
+      if (__builtin_expect(any_left_range<F>(out, 16), 0))
+        mend<F>(pool, in, out, {planes, rows, columns}, 0, 16, counts);
   }
 }
 
