@@ -133,6 +133,31 @@ inline std::pair<int64_t, int> reciprocal(int64_t x, int integer_bits) {
   return {one_over_one_plus(shifted_left(x, zeros) - (int64_t(1) << 31)), integer_bits - zeros};
 }
 
+/// log(r * 2**(1/4)) in Q0 for r near the fourth root of 1/2: a numerator, and the inverse of a denominator.
+inline std::pair<int64_t, int64_t> log_fraction(int64_t r) {
+  const double root = std::sqrt(std::sqrt(2.0));
+  const int64_t p = (r + constant(1 / root) + 1) >> 1, q = 2 * (r - constant(1 / root)), square = times(q, q);
+  const int64_t numerator = times(q, r) + times(times(q, square), constant(11.0 / 240 * root));
+  const int64_t inner = constant(2 / root - root) + q + times(constant(root / 20), square);
+  return {numerator, one_over_one_plus(times(p, inner) + times(constant(root / 4), q))};
+}
+
+/// The natural logarithm of x >= 1, which has `integer_bits` integer bits; the result has `result_bits`. Of the two
+/// ways to split x into a power of 2 and a rest near the fourth root of 1/2, the one with the smaller rest is taken.
+inline int64_t log(int64_t x, int integer_bits, int result_bits) {
+  const int inner_bits = result_bits + 1, zeros = leading_zeros(x);
+  const int64_t root_half = constant(std::sqrt(0.5)), quarter = constant(0.25, inner_bits);
+  const int headroom = leading_zeros(times(x, root_half)) - 1;
+  const int64_t mantissa_a = saturated(shifted_left(times(shifted_left(x, zeros - 1), root_half), 1));
+  const int64_t power_a = saturated(shifted_left(integer_bits - zeros, 31 - inner_bits)) + quarter;
+  const int64_t mantissa_b = saturated(shifted_left(x, headroom));
+  const int64_t power_b = saturated(shifted_left(integer_bits - headroom, 31 - inner_bits)) - quarter;
+  const int64_t power = saturated(std::max(power_a, power_b));
+  const auto [numerator, inverse_denominator] = log_fraction(std::min(mantissa_a, mantissa_b));
+  const int64_t fraction = times(rescaled(numerator, 0, inner_bits), inverse_denominator);
+  return rescaled(times(power, constant(std::log(2.0))) + fraction, inner_bits, result_bits);
+}
+
 }  // namespace native
 
 #endif  // NATIVE_COMMON_FIXED_POINT_HPP

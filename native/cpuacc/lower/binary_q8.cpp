@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cpuacc/kernels/elementwise.hpp"
 #include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/pair_rule.hpp"
 #include "cpuacc/lower/q8.hpp"
@@ -87,6 +88,12 @@ bool has_rule(Binary operation) {
   }
 }
 
+/// Return whether the operands and the result of a maximum or minimum have one quantization, so that bytes are
+/// compared.
+bool compares_bytes(const Tensor& a, const Tensor& b, const Tensor& out) {
+  return a.dtype == b.dtype && a.dtype == out.dtype && a.same_quantization(b) && a.same_quantization(out);
+}
+
 Refusal support(const Graph& graph, const Node& node, const Settings&) {
   const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
   Binary operation = binary_of(node);
@@ -94,8 +101,7 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
   if (!has_one_scale(a) || !has_one_scale(b) || !known || !has_rule(operation))
     return refused("takes arithmetic and comparisons of quantized values of 8 bits with one scale",
                    IPR_REASON_DATA_TYPE);
-  bool alike = a.dtype == b.dtype && a.dtype == out.dtype && a.same_quantization(b) && a.same_quantization(out);
-  if (is_choice(operation) && !alike && !rounds_to_even(node))
+  if (is_choice(operation) && !compares_bytes(a, b, out) && !rounds_to_even(node))
     return refused("takes maxima and minima of operands with the same scale", IPR_REASON_QUANTIZATION);
   if (operation == Binary::div && !rounds_to_even(node) && rule_of(graph, node).of_result.shift < -20)
     return refused("the quotients are too small for the scale of the result", IPR_REASON_QUANTIZATION);
@@ -110,6 +116,7 @@ struct Pairs {
   Q8Multiply product;
   Q8Add sum;
   uint32_t flip;  // of the first operand of a sum
+  OfTwo choice;   // of maxima and minima of operands with one quantization; or nullptr
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Pairs& self = step.as<Pairs>();
@@ -127,6 +134,7 @@ struct Pairs {
 
  private:
   void of_row(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count) const {
+    if (choice) return choice(a, b, out, count, rows.one[0] != 0, rows.one[1] != 0);
     if (kernels && rule.operation == Binary::add) return kernels->add(a, b, out, count, flip, sum);
     if (kernels) return kernels->multiply(a, b, out, count, product);
     int64_t next_a = rows.one[0] ? 0 : 1, next_b = rows.one[1] ? 0 : 1;
@@ -182,15 +190,18 @@ void lower(const Node& node, Builder& builder) {
   if (sums || is_product(pairs->rule)) pairs->kernels = &elementwise_q8_kernels_for(builder.settings.isa);
   pairs->product = product_of(pairs->rule, pairs->rows);
   if (sums) pairs->sum = q8_addition(builder, a, b, out, {}, rounds_to_even(node)), pairs->flip = flip_of(a);
-  const bool large = out.elements() >= kLeastElementsForTable && !pairs->kernels;
+  if (is_choice(pairs->rule.operation) && compares_bytes(a, b, out))
+    pairs->choice = element_kernels_for(builder.settings.isa).binary(pairs->rule.operation, out.dtype);
+  const bool large = out.elements() >= kLeastElementsForTable && !pairs->kernels && !pairs->choice;
   pairs->table = large ? table_of(builder, pairs->rule) : nullptr;
   if (out.elements() == 0) pairs->rows.rows = 0;
   Step step;
   step.name = node.type + " " + node.name;
   step.fn = &Pairs::run;
-  step.max_parts = parts_for(builder.settings, double(out.elements()) * (pairs->kernels ? cost::kAddQuantizedNs
-                                                                         : pairs->table ? cost::kLookUpPairNs
-                                                                                        : cost::kCombinePairNs));
+  step.max_parts =
+      parts_for(builder.settings, double(out.elements()) * (pairs->kernels || pairs->choice ? cost::kAddQuantizedNs
+                                                            : pairs->table                  ? cost::kLookUpPairNs
+                                                                                            : cost::kCombinePairNs));
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
   step.out = {builder.buffer(node.outputs[0])};
   step.in_place = a.shape == out.shape ? 0 : b.shape == out.shape ? 1 : -1;

@@ -207,20 +207,24 @@ struct Hardest {
     const Hardest& self = step.as<Hardest>();
     const Range range = split(self.at.outer, part, parts);
     const int64_t slice = self.at.extent * self.at.inner;
-    for (int64_t n = range.first; n < range.last; ++n)
-      self.one_slice(run.at<char>(step.in[0]) + n * slice * self.from_item,
-                     run.at<char>(step.out[0]) + n * slice * self.item);
+    const char* in = run.at<char>(step.in[0]) + range.first * slice * self.from_item;
+    char* out = run.at<char>(step.out[0]) + range.first * slice * self.item;
+    const int64_t count = range.last - range.first;
+    self.moves->fill(out, self.zero, self.item, count * slice);
+    if (self.at.inner == 1) return self.pieces(in, out, count, self.at.extent, 1);
+    for (int64_t n = 0; n < count; ++n)
+      self.pieces(in + n * slice * self.from_item, out + n * slice * self.item, self.at.inner, 1, self.at.inner);
   }
 
-  void one_slice(const char* in, char* out) const {
+  /// Mark the largest element of `count` columns or rows, which begin `distance` elements apart.
+  void pieces(const char* in, char* out, int64_t count, int64_t distance, int64_t step) const {
     constexpr int64_t kPiece = 256;
     int32_t found[kPiece];
-    moves->fill(out, zero, item, at.extent * at.inner);
-    for (int64_t first = 0; first < at.inner; first += kPiece) {
-      const int64_t last = std::min(first + kPiece, at.inner);
+    for (int64_t first = 0; first < count; first += kPiece) {
+      const int64_t last = std::min(first + kPiece, count);
       search({in, at.extent, at.inner, first, last}, {false, false}, found);
-      for (int64_t c = first; c < last; ++c)
-        std::memcpy(out + (found[c - first] * at.inner + c) * item, one, size_t(item));
+      for (int64_t n = first; n < last; ++n)
+        std::memcpy(out + (found[n - first] * step + n * distance) * item, one, size_t(item));
     }
   }
 };
