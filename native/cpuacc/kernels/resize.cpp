@@ -88,8 +88,9 @@ void linear_u8(const uint8_t* upper, const uint8_t* lower, uint8_t* out, float w
   for (int64_t x = 0; x < row.width; ++x) {
     const uint8_t *ul = upper + columns.low[x] * inner, *uh = upper + columns.high[x] * inner;
     const uint8_t *ll = lower + columns.low[x] * inner, *lh = lower + columns.high[x] * inner;
-    uint8_t* to = out + x * inner;
-    for (int64_t n = 0; n < inner; ++n) to[n] = mixed(ul[n], ll[n], uh[n], lh[n], weight, columns.weight[x]);
+    const float right = columns.weight[x];  // outside of the loop, as bytes might alias it
+    uint8_t* __restrict to = out + x * inner;
+    for (int64_t n = 0; n < inner; ++n) to[n] = mixed(ul[n], ll[n], uh[n], lh[n], weight, right);
   }
 }
 
@@ -120,8 +121,9 @@ void linear_i8(const int8_t* upper, const int8_t* lower, int8_t* out, int64_t we
   for (int64_t x = 0; x < row.width; ++x) {
     const int8_t *ul = upper + columns.low[x] * inner, *uh = upper + columns.high[x] * inner;
     const int8_t *ll = lower + columns.low[x] * inner, *lh = lower + columns.high[x] * inner;
-    int8_t* to = out + x * inner;
-    for (int64_t n = 0; n < inner; ++n) to[n] = mixed(ul[n], ll[n], uh[n], lh[n], down, columns.weight_1024[x]);
+    const int32_t right = columns.weight_1024[x];  // outside of the loop, as bytes might alias it
+    int8_t* __restrict to = out + x * inner;
+    for (int64_t n = 0; n < inner; ++n) to[n] = mixed(ul[n], ll[n], uh[n], lh[n], down, right);
   }
 }
 
