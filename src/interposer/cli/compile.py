@@ -36,19 +36,21 @@ def execute(args: argparse.Namespace) -> None:
     with running(args) as setup:
         lists = [args.backends, *args.also]
         if len(lists) == 1 and args.isa is None:
-            _save(args, setup, args.output, args.sign_key)
+            _save(args, setup, args.output, args.sign_key, args.sign_as)
         else:
             _save_all(args, setup, lists)
     _report(args.output)
 
 
-def _save(args: argparse.Namespace, setup: Running, output: str | Path, key: str | None) -> None:
+def _save(
+    args: argparse.Namespace, setup: Running, output: str | Path, key: str | None = None, sign_as: str | None = None
+) -> None:
     with open_model(args, setup) as model:
         if model.is_prepared:
             report_absent(model)
         else:
             _require_inputs(model, args.variant)
-        model.save(output, shapes=args.variant or None, sign_key=key)
+        model.save(output, shapes=args.variant or None, sign_key=key, sign_as=sign_as)
 
 
 def _require_inputs(model: Model, variants: Sequence[dict[str, int | list[int]]]) -> None:
@@ -67,12 +69,12 @@ def _save_all(args: argparse.Namespace, setup: Running, lists: Sequence[list[str
             for level in args.isa or [None]:
                 paths.append(os.path.join(folder, f"{len(paths)}.ipn"))
                 if level is None:
-                    _save(args, setup, paths[-1], None)
+                    _save(args, setup, paths[-1])
                 else:
                     _save_for(level, args, paths[-1])
         files = [SavedFile(path) for path in paths]
         _check_levels(args.isa, files)
-        combine(args.output, files, args.sign_key)
+        combine(args.output, files, args.sign_key, args.sign_as)
 
 
 def _save_for(level: str, args: argparse.Namespace, path: str) -> None:
@@ -96,7 +98,7 @@ def _words_for(args: argparse.Namespace, path: str) -> Iterator[str]:
     yield from _without_targets(args.words)
 
 
-_WITH_VALUE: Final = ("-o", "--output", "--isa", "--also", "--backends", "--sign-key", "--profile-to")
+_WITH_VALUE: Final = ("-o", "--output", "--isa", "--also", "--backends", "--sign-key", "--sign-as", "--profile-to")
 
 
 def _without_targets(words: Sequence[str]) -> Iterator[str]:

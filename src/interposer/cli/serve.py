@@ -115,7 +115,9 @@ def _check_ports(args: argparse.Namespace) -> None:
 
 
 def _check_files(args: argparse.Namespace) -> None:
-    """Raise `InvalidArgumentError` for files of options that do not exist, and for TLS without its key."""
+    """Raise `InvalidArgumentError` for files of options that do not exist, and for TLS and signatures without keys."""
+    if (args.signed_names or args.least_version) and not args.trusted_key:
+        raise InvalidArgumentError("--signed-names and --least-version are about signatures; give --trusted-key")
     if (args.tls_cert is None) != (args.tls_key is None) or (args.tls_client_ca and args.tls_cert is None):
         raise InvalidArgumentError("TLS needs both --tls-cert and --tls-key")
     for path in filter(
@@ -208,7 +210,7 @@ def _sources(args: argparse.Namespace) -> list[Any]:
         backends=None if args.backends is None else tuple(args.backends), plan=args.plan,
         isolate=tuple(args.isolate or ()), batch=args.batch, batch_delay=args.batch_delay,
         rate=args.rate, instances=args.instances, cache=args.cache_size is not None,
-        trusted_keys=tuple(args.trusted_key),
+        trusted_keys=tuple(args.trusted_key), signed_names=args.signed_names,
     )  # fmt: skip
     sources: list[Any] = []
     for path in args.model:
@@ -221,8 +223,15 @@ def _sources(args: argparse.Namespace) -> list[Any]:
                 raise InvalidArgumentError(_same_name(source_in_path.name))
             if _count_equal(source_in_path, in_path) > 1:
                 source_in_path = replace(source_in_path, problem=_same_name(source_in_path.name))
-            sources.append(source_in_path)
+            sources.append(_with_least_version(source_in_path, dict(args.least_version)))
     return sources
+
+
+def _with_least_version(source: Any, versions: dict[str, int]) -> Any:
+    """Return a model with the lowest version for which it must be signed, if there is one."""
+    if source.name not in versions:
+        return source
+    return replace(source, settings=replace(source.settings, signed_names=True, least_version=versions[source.name]))
 
 
 def _same_name(name: str) -> str:

@@ -5,5 +5,6 @@ and `check` verifies the whole file. docs/reference/saved-format.md describes th
 """
 
 from interposer.saved.describe import SavedNetwork, SavedVariant, check, describe
+from interposer.saved.signing import SignedAs
 
-__all__ = ["SavedNetwork", "SavedVariant", "check", "describe"]
+__all__ = ["SavedNetwork", "SavedVariant", "SignedAs", "check", "describe"]

@@ -15,11 +15,11 @@ from interposer.core.errors import InterposerError, ParseError, UntrustedFileErr
 from interposer.core.ownership import why_untrusted
 from interposer.core.types import Array
 from interposer.saved.container import Container
-from interposer.saved.signing import check_trusted, public_keys
+from interposer.saved.signing import SignedAs, check_trusted, public_keys
 
 __all__ = ["SavedFile", "TrustedKeys", "Variant", "reading_facts"]
 
-TrustedKeys = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+TrustedKeys = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | SignedAs
 
 
 _WRONG: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
@@ -42,8 +42,8 @@ class SavedFile(Container):
 
     Args:
         source: the path or the content of the file.
-        trusted_keys: the path of a file with public keys, or several paths. The file must be signed with one of them,
-            and every section is then verified with SHA-256. None accepts any file.
+        trusted_keys: the path of a file with public keys, or several paths, or a `SignedAs`. The file must be signed
+            with one of them, and every section is then verified with SHA-256. None accepts any file.
 
     Raises:
         ParseError: the file cannot be read, has another version, or is damaged.
@@ -55,6 +55,8 @@ class SavedFile(Container):
         super().__init__(source)
         if keys is not None:
             check_trusted(self, keys)
+        if isinstance(trusted_keys, SignedAs):
+            trusted_keys.check(self)
         self.strict = keys is not None
         with reading_facts(self.path):
             self._check_index(self.index)

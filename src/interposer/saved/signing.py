@@ -3,18 +3,84 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from interposer.core.errors import InvalidArgumentError, MissingDependencyError, UntrustedFileError
 from interposer.core.files import check_regular, reason_of
 from interposer.saved.container import Container, Header
 
-__all__ = ["check_trusted", "public_keys", "signed"]
+__all__ = ["SIGNED_AS", "SignedAs", "check_trusted", "facts_of", "public_keys", "signed"]
 
+SIGNED_AS: Final = "signed_as"
+"""The member of the index with the name and the version that the file is signed for."""
 _BEGIN: Final = b"-----BEGIN PUBLIC KEY-----"
 _END: Final = b"-----END PUBLIC KEY-----"
+
+
+@dataclass(frozen=True, slots=True)
+class SignedAs:
+    """Trusted keys, and the name and the version for which they must have signed a saved network.
+
+    A signature without a name fits every model, so that somebody who can replace files could serve a signed network in
+    the place of another one, or an old version in the place of a new one.
+
+    Args:
+        keys: the path of a PEM file with public Ed25519 keys, or several paths.
+        name: the name that the file must be signed for.
+        least_version: the lowest version that is accepted; None accepts any, and files without a version.
+        version: the version that the file must be signed for; None accepts any.
+    """
+
+    keys: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+    name: str
+    least_version: int | None = None
+    version: int | None = None
+
+    def __iter__(self) -> Iterator[str | os.PathLike[str]]:
+        """Yield the paths of the files with keys."""
+        return iter([self.keys] if isinstance(self.keys, str | os.PathLike) else self.keys)
+
+    def check(self, file: Container) -> None:
+        """Raise `UntrustedFileError` if a file, whose signature is valid, was signed for something else."""
+        facts = file.index.get(SIGNED_AS) or {}
+        name, version = facts.get("name"), facts.get("version")
+        if name != self.name:
+            signed_for = "no name" if name is None else repr(name)
+            raise UntrustedFileError(
+                f"the saved network is signed for {signed_for}, and is used as {self.name!r}", path=file.path
+            )
+        if self.version is not None and version != self.version:
+            raise UntrustedFileError(
+                f"the saved network is signed for version {version}, and is used as version {self.version}",
+                path=file.path,
+            )
+        if self.least_version is not None and (version is None or version < self.least_version):
+            raise UntrustedFileError(
+                f"the saved network is signed for version {version}; the lowest that is accepted is "
+                f"{self.least_version}", path=file.path,
+            )  # fmt: skip
+
+
+def facts_of(sign_as: str | None, key: object) -> dict[str, Any]:
+    """Return the facts for the index about the name and the version that a file is signed for.
+
+    Args:
+        sign_as: ``NAME`` or ``NAME:VERSION``; None for neither.
+        key: the file of the private key.
+
+    Raises:
+        InvalidArgumentError: the text has another form, or there is no key.
+    """
+    if sign_as is None:
+        return {}
+    if key is None:
+        raise InvalidArgumentError("sign_as is what a file is signed for; it needs sign_key")
+    name, _, version = sign_as.partition(":")
+    if not name or not (version.isascii() and version.isdecimal() and len(version) < 19) and ":" in sign_as:
+        raise InvalidArgumentError(f"sign_as must be a name, or a name and a version such as digits:7, not {sign_as!r}")
+    return {SIGNED_AS: {"name": name, "version": int(version) if version else None}}
 
 
 def _package(name: str) -> Any:

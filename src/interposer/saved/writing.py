@@ -24,7 +24,7 @@ from interposer.ir.subgraph import SubgraphView
 from interposer.ops.control import PreCompiled
 from interposer.saved.container import Container, SectionWriter
 from interposer.saved.graphs import ArrayWriter, graph_to_plain
-from interposer.saved.signing import signed
+from interposer.saved.signing import facts_of, signed
 
 __all__ = [
     "Divided",
@@ -137,7 +137,7 @@ class NetworkToSave:
     signature_networks: Mapping[str, NetworkToSave] = field(default_factory=dict)
 
 
-def save_optimized(path: Path, optimized: Divided, sign_key: Path | None = None) -> None:
+def save_optimized(path: Path, optimized: Divided, sign_key: Path | None = None, sign_as: str | None = None) -> None:
     """Save an optimized network. The file has the network as the rewrites of the optimizer left it.
 
     Raises:
@@ -155,7 +155,7 @@ def save_optimized(path: Path, optimized: Divided, sign_key: Path | None = None)
         )
     shapes = {name: list(map(int, info.shape)) for name, info in inputs.items()}
     variant = VariantToSave(optimized, shapes, options=_options_of(optimized))
-    write(path, NetworkToSave(graph.name, inputs, outputs, graph, [variant]), sign_key)
+    write(path, NetworkToSave(graph.name, inputs, outputs, graph, [variant]), sign_key, sign_as)
 
 
 def _options_of(optimized: Divided) -> dict[str, Any]:
@@ -175,18 +175,20 @@ def unplaced(graph: Graph) -> Graph:
     return copy
 
 
-def write(path: Path, network: NetworkToSave, sign_key: Path | None = None) -> None:
-    """Write a file, which replaces an existing one when it is complete. `sign_key` is the file of a private key.
+def write(path: Path, network: NetworkToSave, sign_key: Path | None = None, sign_as: str | None = None) -> None:
+    """Write a file, which replaces an existing one when it is complete.
+
+    `sign_key` is the file of a private key, and `sign_as` the name, or the name and the version, that it signs for.
 
     Raises:
         FileWriteError: the file cannot be written; an existing file is unchanged.
         InvalidArgumentError: the key cannot be read, or options cannot be saved.
         UnwritableError: a layer cannot be saved.
     """
-    sign = signed(sign_key)
+    sign, signed_as = signed(sign_key), facts_of(sign_as, sign_key)
     with replacing(path) as file:
         writer = SectionWriter(file)
-        header = writer.finish(_Writer(writer).network(network))
+        header = writer.finish(_Writer(writer).network(network) | signed_as)
         writer.sign(sign(header))
 
 
@@ -398,8 +400,10 @@ def _fits(view: SubgraphView, unit: Layer) -> bool:
 # --- several files as one ---------------------------------------------------------------------------------------------
 
 
-def combine(path: Path, sources: Sequence[Container], sign_key: Path | None = None) -> None:
+def combine(path: Path, sources: Sequence[Container], sign_key: Path | None = None, sign_as: str | None = None) -> None:
     """Write one file that has the variants of several files of the same network, in their order.
+
+    It is signed as by `write`.
 
     Raises:
         InvalidArgumentError: the files are of different networks.
@@ -410,11 +414,11 @@ def combine(path: Path, sources: Sequence[Container], sign_key: Path | None = No
     for source in sources[1:]:
         if any(source.index[name] != first[name] for name in _COMBINED):
             raise InvalidArgumentError(f"{source.path} and {sources[0].path} are of different networks")
-    sign = signed(sign_key)
+    sign, signed_as = signed(sign_key), facts_of(sign_as, sign_key)
     with replacing(path) as file:
         writer = SectionWriter(file)
         copiers = [_Copier(source, writer) for source in sources]
-        facts = copiers[0].network(first)
+        facts = copiers[0].network(first) | signed_as
         for copier, source in zip(copiers[1:], sources[1:], strict=True):
             facts["variants"] += [copier.variant(variant_facts) for variant_facts in source.index["variants"]]
         writer.sign(sign(writer.finish(facts)))

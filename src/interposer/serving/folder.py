@@ -50,6 +50,10 @@ class ModelSettings:
         latest: how many of the highest versions are loaded, if `versions` is "latest".
         trusted_keys: the paths of PEM files with public keys. The model must then be a saved network that one of the
             keys has signed. No file in a folder of models can set this.
+        signed_names: whether the keys must have signed for the name of the model, and for the version if its folder has
+            the number of one. No file in a folder of models can set this.
+        least_version: the lowest version for which the keys must have signed; None accepts any. No file in a folder of
+            models can set this.
     """
 
     backends: tuple[str, ...] | None = None
@@ -69,6 +73,8 @@ class ModelSettings:
     versions: str | tuple[str, ...] = "latest"
     latest: int = 1
     trusted_keys: tuple[str, ...] = ()
+    signed_names: bool = False
+    least_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from interposer.core.constants import private_copies
 from interposer.core.errors import InterposerError, InvalidArgumentError, did_you_mean
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import CreationOptions, Runtime
+from interposer.saved import SignedAs
 from interposer.serving.batching import Batcher, batch_shapes, largest_integers, sizes_up_to, why_not_batched
 from interposer.serving.cache import Cache, ModelCache, is_pure
 from interposer.serving.folder import ModelSettings, ModelSource
@@ -137,7 +138,7 @@ class Loader:
             shapes=shapes,
             fallback=fallback,
             plan=plan,
-            trusted_keys=settings.trusted_keys or None,
+            trusted_keys=_trusted_keys(source),
         )
 
     def _batcher(self, model: Model, source: ModelSource, single: InTurns | None = None) -> Batcher | None:
@@ -175,6 +176,16 @@ class Loader:
         """Close the runtimes."""
         for runtime in self._runtimes.values():
             runtime.close()
+
+
+def _trusted_keys(source: ModelSource) -> SignedAs | tuple[str, ...] | None:
+    """Return the keys that must have signed a model, and what for; None if it need not be signed."""
+    settings = source.settings
+    if not settings.trusted_keys or not (settings.signed_names or settings.least_version is not None):
+        return settings.trusted_keys or None
+    has_number = Path(source.path).parent.name == source.version
+    version = int(source.version) if has_number and settings.signed_names else None
+    return SignedAs(settings.trusted_keys, source.name, settings.least_version, version)
 
 
 def _checked(runtime: Runtime, isolate: Iterable[str]) -> Runtime:

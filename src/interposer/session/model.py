@@ -682,6 +682,7 @@ class Model:
         *,
         shapes: Sequence[Shapes] | None = None,
         sign_key: str | os.PathLike[str] | None = None,
+        sign_as: str | None = None,
     ) -> None:
         """Save the model to a file, from which `load` creates it without dividing and compiling the network again.
 
@@ -694,6 +695,8 @@ class Model:
                 not loaded. None saves the variants that are loaded: those of the calls so far.
             sign_key: a file with a private Ed25519 key in the format PEM, with which the file is signed. This needs the
                 package cryptography (the extra ``sign``).
+            sign_as: the name, or the name and the version such as ``"digits:7"``, that the file is signed for; None
+                signs for any. See `interposer.saved.SignedAs`.
 
         Raises:
             InvalidArgumentError: shapes or values of inputs are not known, the key cannot be read, or options of
@@ -706,7 +709,7 @@ class Model:
             if self._loaded.current is not None:
                 self._loaded.latest_loaded()
             loaded = {key: variant.optimized for key, variant in self._loaded.by_key.items()}
-            Saver(self._blueprint, self._choice, self._limits, loaded).save(path, shapes, sign_key)
+            Saver(self._blueprint, self._choice, self._limits, loaded).save(path, shapes, sign_key, sign_as)
 
     @property
     def profiler(self) -> Profiler:

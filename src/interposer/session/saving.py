@@ -101,10 +101,14 @@ class Saver:
         )
 
     def save(
-        self, path: str | os.PathLike[str], shapes: Sequence[Shapes] | None, sign_key: str | os.PathLike[str] | None
+        self,
+        path: str | os.PathLike[str],
+        shapes: Sequence[Shapes] | None,
+        sign_key: str | os.PathLike[str] | None,
+        sign_as: str | None,
     ) -> None:
         """Write the file; see `Model.save`."""
-        write(path, self.to_save(shapes), sign_key)
+        write(path, self.to_save(shapes), sign_key, sign_as)
 
 
 def _size(size: int) -> int | None:

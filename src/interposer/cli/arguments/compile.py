@@ -54,6 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="shapes of inputs, with blanks between them, for one variant; may be repeated",
     )  # fmt: skip
     parser.add_argument("--sign-key", metavar="FILE", help="sign the file with this private Ed25519 key (PEM)")
+    parser.add_argument("--sign-as", metavar="NAME[:V]", help="sign for this name of a model, and its version V")
 
 
 def _levels(text: str) -> list[str]:

@@ -63,6 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--tls-client-ca", metavar="FILE", help="authorities that must have signed clients' certificates"
     )
     add_trust_argument(parser)
+    _add_signature_arguments(parser)
     add_running_arguments(parser)
     parser.add_argument("--json-logs", action="store_true", help="write a line of JSON for each request and message")
 
@@ -126,6 +127,24 @@ def _instances(text: str) -> int:
     if not re.fullmatch(r"[1-9]\d{0,3}", text) or int(text) > 1024:
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 1024, not {text!r}")
     return int(text)
+
+
+def _add_signature_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments about what signatures must be for."""
+    parser.add_argument(
+        "--signed-names", action="store_true", help="models must be signed for their names, and versions of folders"
+    )
+    parser.add_argument(
+        "--least-version", type=_least_version, action="append", default=[], metavar="NAME=V",
+        help="the lowest version for which a model must be signed",
+    )  # fmt: skip
+
+
+def _least_version(text: str) -> tuple[str, int]:
+    name, _, version = text.rpartition("=")
+    if not name or not (version.isascii() and version.isdecimal() and len(version) < 19):
+        raise argparse.ArgumentTypeError(f"expected a model and a version such as digits=7, not {text!r}")
+    return name, int(version)
 
 
 def _port(text: str) -> int:
