@@ -43,6 +43,7 @@ SAMPLES: Final = (2, 64, 224, 1)
 _LABEL: Final = re.compile(r"(?<![\w.])n(\d+)(?!\d)")
 Grouping: TypeAlias = Callable[[Set[int]], list[list[int]]]
 """A function that divides the taken nodes of a graph, by their indices, into groups."""
+_COUNTED: Final = re.compile(r"^\d+ x ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,14 @@ class HostGraph(Protocol):
     """The graph of a host, as far as claims need it."""
 
     name: str
-    nodes: Sequence[HostNode]
-    outputs: Sequence[str]
-    """The names of the values that the host's graph returns."""
+
+    @property
+    def nodes(self) -> Sequence[HostNode]:
+        """The nodes of the graph, in any order."""
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        """The names of the values that the graph returns."""
 
     def template(self, members: Sequence[int]) -> Template:
         """Return the part of the graph that consists of these nodes, whose layers have names that begin with `label`.
@@ -261,7 +267,7 @@ class _Search:
     def _refuse(self, members: Sequence[int], error: InterposerError) -> None:
         """Record an error as the reason against the nodes that it names, or against all members if it names none."""
         lines = str(error).splitlines()
-        named = {int(n): line.strip(" -") for line in reversed(lines) for n in _LABEL.findall(line)}
+        named = {int(n): _plain(line) for line in reversed(lines) for n in _LABEL.findall(line)}
         found = {n: text for n, text in named.items() if n in members and n not in self.reasons}
         for n in found or members:
             self.reasons[n] = (self._in_names_of_host(found.get(n, lines[0])),)
@@ -313,6 +319,11 @@ class _Search:
         if len(members) == len(self.graph.nodes) or not self._heavy.isdisjoint(members):
             return ""
         return f"its group of {_count(members)} has no layer with much arithmetic; min-nodes=1 takes it"
+
+
+def _plain(line: str) -> str:
+    """Return a line of an error of a front end without its list mark, count, and advice that no host can follow."""
+    return _COUNTED.sub("", line.strip(" -")).partition("; give ")[0]
 
 
 def _count(members: Sequence[int]) -> str:

@@ -38,13 +38,15 @@ class Document(NamedTuple):
 
 
 def read_model(source: Source) -> Document:
-    """Return the model in a file or in bytes; a `ModelProto` is returned as it is.
+    """Return the model in a file or in bytes; a `ModelProto` or `Document` is returned as it is.
 
     Raises:
         MissingDependencyError: the package onnx is not installed.
         ParseError: the file cannot be read, or is no ONNX model.
         InvalidArgumentError: `source` is not a path, bytes or a model.
     """
+    if isinstance(source, Document):
+        return source
     if isinstance(source, onnx_package().ModelProto):
         return Document(_checked(source), None)
     if isinstance(source, bytes | bytearray | memoryview):

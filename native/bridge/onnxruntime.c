@@ -1,0 +1,379 @@
+/* The entry points of ONNX Runtime's plug-in execution providers: factories, providers and compiled parts as tables of
+ * functions. No header of ONNX Runtime is used; the numbers of its functions are in interposer/bridges/onnxruntime/abi.py
+ * too, and `check_table` tries them before a factory is returned. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "bridge.h"
+
+/* The tables have more members in later versions. ONNX Runtime calls those of the version that a table states. */
+#define API_VERSION 23
+#define VENDOR_ID 0x1A7E
+
+typedef void Status; /* NULL is success */
+typedef void (*Function)(void);
+enum {
+  kCreateStatus = 0, kGetErrorCode = 1, kGetErrorMessage = 2, kGetTensorMutableData = 51, kGetInput = 90,
+  kGetOutput = 91, kReleaseStatus = 93, kCreateKeyValuePairs = 295, kAddKeyValuePair = 296, kGetKeyValue = 297,
+  kReleaseKeyValuePairs = 300, kDeviceType = 307, kGetEpApi = 317, kGetTensorSizeInBytes = 318,
+};
+enum { kFail = 1, kNotImplemented = 9 };
+enum { kProcessor = 0 };
+
+static const Function* api;
+static const Function* ep_api;
+#define API(index, result, ...) ((result(*)(__VA_ARGS__))api[index])
+
+static Status* status_of(int code, const char* text) { return API(kCreateStatus, Status*, int, const char*)(code, text); }
+
+static Status* failed_call(void) {
+  char text[1100];
+  snprintf(text, sizeof text, "Interposer: %s", bridge_problem());
+  return status_of(kFail, text);
+}
+
+/* Call a function of `onnxruntime.provider`, which returns the address of a status or 0. */
+#define CALL_STATUS(status, function, ...)                                                          \
+  do {                                                                                              \
+    uint64_t word_ = 0;                                                                             \
+    status = BRIDGE_CALL("onnxruntime.provider:" function, &word_, __VA_ARGS__) ? (Status*)(uintptr_t)word_ \
+                                                                                : failed_call();    \
+  } while (0)
+
+/* ---- Compiled parts (OrtNodeComputeInfo) ------------------------------------------------------------------------- */
+
+typedef struct Part {
+  uint32_t version;
+  Status* (*create_state)(struct Part*, void* context, void** state);
+  Status* (*compute)(struct Part*, void* state, void* context);
+  void (*release_state)(struct Part*, void* state);
+  /* what follows is not known to ONNX Runtime */
+  uint64_t id;
+  _Atomic(bridge_direct*) direct; /* NULL if runs need Python */
+  uint32_t *inputs, *outputs;     /* the numbers of the node's inputs and outputs, in the order of the direct run */
+  atomic_ullong runs, direct_runs, nanoseconds;
+} Part;
+
+#define MOST 32 /* the most inputs and outputs of a direct run */
+
+static Status* get_input(const Part* part, void* context, size_t index, uint64_t size, void** address) {
+  void* value = NULL;
+  size_t bytes = 0;
+  *address = NULL;
+  Status* status = API(kGetInput, Status*, void*, size_t, void**)(context, part->inputs[index], &value);
+  if (!status && value) status = API(kGetTensorSizeInBytes, Status*, void*, size_t*)(value, &bytes);
+  if (status || !value || bytes != size) return status;
+  return API(kGetTensorMutableData, Status*, void*, void**)(value, address);
+}
+
+static Status* get_output(const Part* part, void* context, size_t index, bridge_direct* direct, void** address) {
+  void* value = NULL;
+  size_t rank;
+  const int64_t* shape = bridge_direct_output_shape(direct, index, &rank);
+  Status* status = API(kGetOutput, Status*, void*, size_t, const int64_t*, size_t, void**)(
+      context, part->outputs[index], shape, rank, &value);
+  return status ? status : API(kGetTensorMutableData, Status*, void*, void**)(value, address);
+}
+
+/* Run without Python. Returns false if the run has to take the way through Python. */
+static bool run_direct(const Part* part, bridge_direct* direct, void* context, Status** status) {
+  void *inputs[MOST], *outputs[MOST];
+  size_t input_count = bridge_direct_inputs(direct), output_count = bridge_direct_outputs(direct);
+  for (size_t n = 0; n < input_count; ++n) {
+    *status = get_input(part, context, n, bridge_direct_input_size(direct, n), &inputs[n]);
+    if (*status) return true;
+    if (!inputs[n]) return false;
+  }
+  for (size_t n = 0; n < output_count; ++n)
+    if ((*status = get_output(part, context, n, direct, &outputs[n]))) return true;
+  return bridge_direct_run(direct, inputs, outputs);
+}
+
+static unsigned long long now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (unsigned long long)time.tv_sec * 1000000000u + (unsigned long long)time.tv_nsec;
+}
+
+static Status* create_state(Part* part, void* context, void** state) {
+  (void)context;
+  *state = part;
+  return NULL;
+}
+
+static void release_state(Part* part, void* state) { (void)part, (void)state; }
+
+static Status* compute(Part* part, void* state, void* context) {
+  (void)state;
+  unsigned long long begin = now();
+  Status* status = NULL;
+  bridge_direct* direct = atomic_load(&part->direct);
+  if (direct && run_direct(part, direct, context, &status))
+    atomic_fetch_add(&part->direct_runs, 1);
+  else
+    CALL_STATUS(status, "compute", part->id, BRIDGE_WORD(context));
+  atomic_fetch_add(&part->runs, 1);
+  atomic_fetch_add(&part->nanoseconds, now() - begin);
+  return status;
+}
+
+/* Create the table of a compiled part for `onnxruntime.provider`; `numbers` has those of inputs, then of outputs. */
+BRIDGE_EXPORT Part* interposer_bridge_ort_part(uint64_t id, bridge_direct* direct, const uint32_t* numbers) {
+  size_t inputs = direct ? bridge_direct_inputs(direct) : 0, outputs = direct ? bridge_direct_outputs(direct) : 0;
+  Part* part = calloc(1, sizeof *part);
+  if (!part) return NULL;
+  part->version = API_VERSION;
+  part->create_state = create_state, part->compute = compute, part->release_state = release_state;
+  part->id = id;
+  part->inputs = calloc(inputs + outputs + 1, sizeof *part->inputs);
+  if (!direct || !part->inputs || inputs > MOST || outputs > MOST) return part;
+  memcpy(part->inputs, numbers, (inputs + outputs) * sizeof *numbers);
+  part->outputs = part->inputs + inputs;
+  atomic_store(&part->direct, direct);
+  return part;
+}
+
+/* Let all later runs of a part take the way through Python. */
+BRIDGE_EXPORT void interposer_bridge_ort_give_up_direct(Part* part) { atomic_store(&part->direct, NULL); }
+
+/* Read the number of runs, how many of them were direct, and the nanoseconds of all. */
+BRIDGE_EXPORT void interposer_bridge_ort_counts(const Part* part, uint64_t counts[3]) {
+  counts[0] = atomic_load(&part->runs);
+  counts[1] = atomic_load(&part->direct_runs);
+  counts[2] = atomic_load(&part->nanoseconds);
+}
+
+/* ---- Providers (OrtEp) ------------------------------------------------------------------------------------------- */
+
+/* The members of the structs that are not declared are NULL: ONNX Runtime tests them. */
+typedef struct Provider {
+  uint32_t version;
+  const char* (*get_name)(const struct Provider*);
+  Status* (*get_capability)(struct Provider*, const void* graph, void* support);
+  Status* (*compile)(struct Provider*, const void** graphs, const void** nodes, size_t count, Part** parts,
+                     void** context_nodes);
+  void (*release_parts)(struct Provider*, Part** parts, size_t count);
+  Function others[40];
+  char* name;
+  uint64_t id;
+} Provider;
+
+static const char* provider_name(const Provider* provider) { return provider->name; }
+
+static Status* get_capability(Provider* provider, const void* graph, void* support) {
+  Status* status;
+  CALL_STATUS(status, "get_capability", provider->id, BRIDGE_WORD(graph), BRIDGE_WORD(support));
+  return status;
+}
+
+static Status* compile(Provider* provider, const void** graphs, const void** nodes, size_t count, Part** parts,
+                       void** context_nodes) {
+  Status* status;
+  CALL_STATUS(status, "compile_parts", provider->id, BRIDGE_WORD(graphs), BRIDGE_WORD(nodes), count, BRIDGE_WORD(parts),
+              BRIDGE_WORD(context_nodes));
+  return status;
+}
+
+/* The tables of direct runs belong to Python, which releases them. If Python has ended, they stay. */
+static void release_parts(Provider* provider, Part** parts, size_t count) {
+  (void)provider;
+  uint64_t ignored;
+  for (size_t n = 0; n < count; ++n) {
+    if (!parts[n]) continue;
+    atomic_store(&parts[n]->direct, NULL);
+    BRIDGE_CALL("onnxruntime.provider:release_part", &ignored, parts[n]->id);
+    free(parts[n]->inputs);
+    free(parts[n]);
+  }
+}
+
+/* ---- Factories (OrtEpFactory) ------------------------------------------------------------------------------------ */
+
+typedef struct Factory {
+  uint32_t version;
+  const char* (*get_name)(const struct Factory*);
+  const char* (*get_vendor)(const struct Factory*);
+  Status* (*get_devices)(struct Factory*, const void* const* devices, size_t count, void** found, size_t most,
+                         size_t* found_count);
+  Status* (*create_provider)(struct Factory*, const void* const* devices, const void* const* metadata, size_t count,
+                             const void* options, const void* logger, Provider** provider);
+  void (*release_provider)(struct Factory*, Provider* provider);
+  uint32_t (*get_vendor_id)(const struct Factory*);
+  const char* (*get_version)(const struct Factory*);
+  Status* (*validate_compiled)(struct Factory*, const void* const* devices, size_t count, const char* information,
+                               int* compatibility);
+  Status* (*create_allocator)(struct Factory*, const void* memory, const void* options, void** allocator);
+  void (*release_allocator)(struct Factory*, void* allocator);
+  Status* (*create_data_transfer)(struct Factory*, void** transfer);
+  bool (*is_stream_aware)(const struct Factory*);
+  Status* (*create_stream)(struct Factory*, const void* device, const void* options, void** stream);
+  Function others[40];
+  char *name, version_text[32];
+} Factory;
+
+static const char* factory_name(const Factory* factory) { return factory->name; }
+static const char* factory_vendor(const Factory* factory) { return (void)factory, "Interposer"; }
+static uint32_t factory_vendor_id(const Factory* factory) { return (void)factory, VENDOR_ID; }
+static const char* factory_version(const Factory* factory) { return factory->version_text; }
+
+/* Offer the provider for the first processor. */
+static Status* get_devices(Factory* factory, const void* const* devices, size_t count, void** found, size_t most,
+                           size_t* found_count) {
+  *found_count = 0;
+  for (size_t n = 0; n < count && most && !*found_count; ++n) {
+    if (API(kDeviceType, int, const void*)(devices[n]) != kProcessor) continue;
+    Status* status = ((Status * (*)(void*, const void*, const void*, const void*, void**)) ep_api[0])(
+        factory, devices[n], NULL, NULL, &found[0]);
+    if (status) return status;
+    *found_count = 1;
+  }
+  return NULL;
+}
+
+static Status* create_provider(Factory* factory, const void* const* devices, const void* const* metadata, size_t count,
+                               const void* options, const void* logger, Provider** created) {
+  (void)devices, (void)metadata, (void)count, (void)logger;
+  *created = NULL;
+  Provider* provider = calloc(1, sizeof *provider);
+  if (!provider || !(provider->name = strdup(factory->name))) {
+    free(provider);
+    return status_of(kFail, "Interposer: there is not enough memory for a provider");
+  }
+  provider->version = API_VERSION;
+  provider->get_name = provider_name, provider->get_capability = get_capability;
+  provider->compile = compile, provider->release_parts = release_parts;
+  Status* status;
+  CALL_STATUS(status, "create_provider", BRIDGE_WORD(provider->name), BRIDGE_WORD(options), BRIDGE_WORD(&provider->id));
+  if (status) {
+    free(provider->name);
+    free(provider);
+    return status;
+  }
+  *created = provider;
+  return NULL;
+}
+
+static void release_provider(Factory* factory, Provider* provider) {
+  (void)factory;
+  if (!provider) return;
+  uint64_t ignored;
+  BRIDGE_CALL("onnxruntime.provider:release_provider", &ignored, provider->id);
+  free(provider->name);
+  free(provider);
+}
+
+static Status* validate_compiled(Factory* factory, const void* const* devices, size_t count, const char* information,
+                                 int* compatibility) {
+  (void)factory, (void)devices, (void)count, (void)information, (void)compatibility;
+  return status_of(kNotImplemented, "Interposer: this provider says nothing of compiled models");
+}
+
+static Status* create_allocator(Factory* factory, const void* memory, const void* options, void** allocator) {
+  (void)factory, (void)memory, (void)options;
+  *allocator = NULL; /* the one of the processor */
+  return NULL;
+}
+
+static void release_allocator(Factory* factory, void* allocator) { (void)factory, (void)allocator; }
+
+static Status* create_data_transfer(Factory* factory, void** transfer) {
+  (void)factory;
+  *transfer = NULL;
+  return NULL;
+}
+
+static bool is_stream_aware(const Factory* factory) { return (void)factory, false; }
+
+static Status* create_stream(Factory* factory, const void* device, const void* options, void** stream) {
+  (void)factory, (void)device, (void)options;
+  *stream = NULL;
+  return NULL;
+}
+
+static Factory* new_factory(const char* registration_name) {
+  static const char suffix[] = "ExecutionProvider";
+  Factory* factory = calloc(1, sizeof *factory);
+  size_t length = strlen(registration_name), most = length + sizeof suffix;
+  if (!factory || !(factory->name = malloc(most))) {
+    free(factory);
+    return NULL;
+  }
+  const char* end = length >= strlen(suffix) ? registration_name + length - strlen(suffix) : "";
+  snprintf(factory->name, most, "%s%s", strcasecmp(registration_name, "interposer") ? registration_name : "Interposer",
+           strcmp(end, suffix) ? suffix : "");
+  factory->version = API_VERSION;
+  factory->get_name = factory_name, factory->get_vendor = factory_vendor, factory->get_devices = get_devices;
+  factory->create_provider = create_provider, factory->release_provider = release_provider;
+  factory->get_vendor_id = factory_vendor_id, factory->get_version = factory_version;
+  factory->validate_compiled = validate_compiled, factory->create_allocator = create_allocator;
+  factory->release_allocator = release_allocator, factory->create_data_transfer = create_data_transfer;
+  factory->is_stream_aware = is_stream_aware, factory->create_stream = create_stream;
+  return factory;
+}
+
+/* ---- Entry points ------------------------------------------------------------------------------------------------ */
+
+/* Try functions whose results are known, so that a table with another layout is not used. */
+static bool check_table(void) {
+  Status* status = status_of(kNotImplemented, "a trial");
+  bool right = status && API(kGetErrorCode, int, Status*)(status) == kNotImplemented &&
+               !strcmp(API(kGetErrorMessage, const char*, Status*)(status), "a trial");
+  if (!right) return false;
+  API(kReleaseStatus, void, Status*)(status);
+  void* pairs = NULL;
+  API(kCreateKeyValuePairs, void, void**)(&pairs);
+  if (!pairs) return false;
+  API(kAddKeyValuePair, void, void*, const char*, const char*)(pairs, "key", "value");
+  const char* value = API(kGetKeyValue, const char*, void*, const char*)(pairs, "key");
+  right = value && !strcmp(value, "value");
+  API(kReleaseKeyValuePairs, void, void*)(pairs);
+  return right;
+}
+
+/* `OrtApiBase` has two functions: GetApi and GetVersionString. */
+BRIDGE_EXPORT Status* CreateEpFactories(const char* registration_name, const Function* base, const void* logger,
+                                        Factory** factories, size_t most, size_t* count) {
+  (void)logger;
+  *count = 0;
+  const char* version = ((const char* (*)(void))base[1])();
+  const Function* (*get_api)(uint32_t) = (const Function* (*)(uint32_t))base[0];
+  int minor = 0;
+  if (sscanf(version, "1.%d", &minor) != 1 || minor < API_VERSION || !get_api(API_VERSION)) {
+    char text[200];
+    snprintf(text, sizeof text, "Interposer needs ONNX Runtime 1.%d or a later 1.x; this is %.60s", API_VERSION, version);
+    const Function* oldest = get_api(1); /* CreateStatus was never moved */
+    return oldest ? ((Status * (*)(int, const char*)) oldest[kCreateStatus])(kFail, text) : NULL;
+  }
+  api = get_api(API_VERSION);
+  if (!check_table()) {
+    fprintf(stderr, "Interposer: the functions of ONNX Runtime %s are not where they should be; it is not used\n",
+            version);
+    return NULL;
+  }
+  ep_api = API(kGetEpApi, const Function*, void)();
+  if (!most) return status_of(kFail, "Interposer: there is no room for a factory");
+  Factory* factory = new_factory(registration_name);
+  if (!factory) return status_of(kFail, "Interposer: there is not enough memory for a factory");
+  Status* status;
+  CALL_STATUS(status, "start", BRIDGE_WORD(api), BRIDGE_WORD(ep_api), BRIDGE_WORD(version),
+              BRIDGE_WORD(factory->version_text), sizeof factory->version_text);
+  if (status) {
+    free(factory->name);
+    free(factory);
+    return status;
+  }
+  factories[0] = factory;
+  *count = 1;
+  return NULL;
+}
+
+BRIDGE_EXPORT Status* ReleaseEpFactory(Factory* factory) {
+  if (!factory) return NULL;
+  free(factory->name);
+  free(factory);
+  return NULL;
+}

@@ -1,0 +1,323 @@
+"""Life cycles of sessions with the provider, each a process of the tests: ``scenarios.py NAME BACKENDS``."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import signal
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+
+import interposer
+import interposer.bridges
+from examples.compute_backend import TinyBackend
+from interposer.backend import KernelTable
+from interposer.ops import BatchMatMul
+from interposer.types import DataType
+
+BACKENDS = sys.argv[2] if len(sys.argv) > 2 else "CpuRef"
+X = np.random.default_rng(0).random((2, 16), np.float32)
+WEIGHTS = np.random.default_rng(1).random((16, 16), np.float32)
+ort.set_default_logger_severity(4)
+
+
+def network(rows: int | str = 2) -> bytes:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["1"], name="product"),
+        helper.make_node("Relu", ["1"], ["2"], name="activation"),
+        helper.make_node("MatMul", ["2", "w"], ["y"], name="second"),
+    ]
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, 16]) for name in "xy"]
+    graph = helper.make_graph(nodes, "net", infos[:1], infos[1:], [numpy_helper.from_array(WEIGHTS, "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+
+
+def register(name: str = "Interposer") -> None:
+    ort.register_execution_provider_library(name, interposer.bridges.library())
+
+
+def devices(name: str = "InterposerExecutionProvider") -> list[ort.OrtEpDevice]:
+    return [device for device in ort.get_ep_devices() if device.ep_name == name]
+
+
+def session(model: bytes | None = None, config: dict[str, str] | None = None, **options: str) -> ort.InferenceSession:
+    chosen = ort.SessionOptions()
+    chosen.log_severity_level = 4
+    for key, value in (config or {}).items():
+        chosen.add_session_config_entry(key, value)
+    chosen.add_provider_for_devices(devices(), {"backends": BACKENDS, **options})
+    return ort.InferenceSession(network() if model is None else model, chosen)
+
+
+def run(made: ort.InferenceSession, x: np.ndarray = X) -> np.ndarray:
+    [y] = made.run(None, {"x": x})
+    np.testing.assert_allclose(y, np.maximum(x @ WEIGHTS, 0) @ WEIGHTS, rtol=1e-4)
+    return y
+
+
+def last() -> interposer.bridges.Report:
+    return interposer.bridges.reports()[-1]
+
+
+def threads():
+    made = session()
+    workers = [threading.Thread(target=lambda: [run(made) for _ in range(50)]) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    print(last().parts[0].counters()[0])
+
+
+def sessions():
+    made = [session() for _ in range(4)]
+    made.pop(1)
+    gc.collect()
+    for each in made:
+        run(each)
+    others = []
+    workers = [threading.Thread(target=lambda: others.append(session())) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    print(len(others), len(interposer.bridges.reports()))
+
+
+def unregister():
+    made = session()
+    run(made)
+    del made
+    gc.collect()
+    ort.unregister_execution_provider_library("Interposer")
+    register()
+    run(session())
+
+
+def at_exit():
+    made = session()
+    atexit.register(lambda: print(run(made).shape))
+
+
+def kept_until_the_end():
+    made = session()
+    run(made)
+    sys.modules["kept"] = made
+
+
+def exit_inside():
+    made = session()
+    run(made)
+    sys.exit(3)
+
+
+def io_binding():
+    made, y = session(), ort.OrtValue.ortvalue_from_numpy(np.zeros((2, 16), np.float32))
+    binding = made.io_binding()
+    binding.bind_ortvalue_input("x", ort.OrtValue.ortvalue_from_numpy(X))
+    binding.bind_ortvalue_output("y", y)
+    made.run_with_iobinding(binding)
+    np.testing.assert_array_equal(y.numpy(), run(made))
+
+
+def shapes():
+    made = session(network("n"))
+    for rows in (1, 5, 2, 5, 0):
+        run(made, np.ones((rows, 16), np.float32))
+    print(last().parts[0].is_dynamic)
+
+
+def unknown_option():
+    try:
+        session(backend="CpuRef")
+    except Exception as error:
+        print(str(error).partition("Interposer: ")[2])
+
+
+def unknown_backend():
+    register("Acme")
+    try:
+        ort.InferenceSession(network(), _options_of("AcmeExecutionProvider"))
+    except Exception as error:
+        print(str(error).partition("Interposer: ")[2])
+
+
+def named_backend():
+    register("CpuRef")
+    run(ort.InferenceSession(network(), _options_of("CpuRefExecutionProvider")))
+    print(last().backends)
+
+
+def _options_of(provider):
+    chosen = ort.SessionOptions()
+    chosen.add_provider_for_devices(devices(provider), {})
+    return chosen
+
+
+def providers():
+    chosen = [("InterposerExecutionProvider", {"backends": BACKENDS}), "CPUExecutionProvider"]
+    made = ort.InferenceSession(network(), providers=chosen)
+    run(made)
+    print(made.get_providers()[0])
+
+
+def parallel():
+    chosen = ort.SessionOptions()
+    chosen.execution_mode = ort.ExecutionMode.ORT_PARALLEL
+    chosen.add_provider_for_devices(devices(), {"backends": BACKENDS})
+    run(ort.InferenceSession(network(), chosen))
+
+
+def strict():
+    try:
+        session(_with_text_output(), strict="yes")
+    except Exception as error:
+        print("the option 'strict' is set" in str(error))
+
+
+def _with_text_output():
+    model = onnx.load_from_string(network())
+    model.graph.node.append(helper.make_node("Cast", ["y"], ["t"], name="text", to=TensorProto.STRING))
+    model.graph.output.append(helper.make_tensor_value_info("t", TensorProto.STRING, [2, 16]))
+    return model.SerializeToString()
+
+
+def texts():
+    made = session(_with_text_output())
+    y, t = made.run(None, {"x": X})
+    print(y.shape, t.shape, [(node.name, node.reasons) for node in last().refused])
+
+
+def explain_file():
+    path = Path(tempfile.mkdtemp(), "report.txt")
+    run(session(explain=str(path)))
+    print(path.read_text().splitlines()[0].partition(" in ONNX")[0])
+
+
+def forked():
+    made = session()
+    run(made)
+    child = os.fork()
+    if child == 0:
+        run(made)
+        os._exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def killed_child():
+    made = session(isolate=BACKENDS)
+    run(made)
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    for child in children:
+        os.kill(int(child), signal.SIGSEGV)
+    run(made)
+    print(len(children) > 0)
+
+
+def of_inputs() -> bytes:
+    """Return a network whose matrices are both inputs, as `TinyBackend` has no kernel for constant weights."""
+    model = onnx.load_from_string(network())
+    del model.graph.initializer[:]
+    model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [16, 16]))
+    return model.SerializeToString()
+
+
+def run_of_inputs(made: ort.InferenceSession) -> None:
+    [y] = made.run(None, {"x": X, "w": WEIGHTS})
+    np.testing.assert_allclose(y, np.maximum(X @ WEIGHTS, 0) @ WEIGHTS, rtol=1e-4)
+
+
+def tiny_backend():
+    interposer.process_registry().register("Tiny", TinyBackend)
+    run_of_inputs(session(of_inputs(), backends="Tiny"))
+    print(last().parts[0].backends, len(last().taken))
+
+
+class Failing(TinyBackend):
+    id = "Failing"
+    kernels = KernelTable()
+
+
+@Failing.kernels(BatchMatMul, dtypes={DataType.FLOAT32})
+def matmul(op, a, b, *, out):
+    raise RuntimeError("the device is gone")
+
+
+def failing_backend():
+    interposer.process_registry().register("Failing", Failing)
+    made = session(of_inputs(), backends="Failing")
+    run_of_inputs(made)
+    run_of_inputs(made)
+    print([event.partition(": ")[0] for part in last().parts for event in part.events])
+
+
+def failing_only_backend():
+    os.environ["INTERPOSER_DISABLED_BACKENDS"] = "CpuRef"
+    interposer.process_registry().register("Failing", Failing)
+    try:
+        run_of_inputs(session(of_inputs(), backends="Failing"))
+    except Exception as error:
+        print(type(error).__name__, "the device is gone" in str(error))
+
+
+def wrong_value():
+    node = helper.make_node("Gather", ["x", "i"], ["y"], name="rows")
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 16]),
+        helper.make_tensor_value_info("i", TensorProto.INT64, [1]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 16])]
+    model = helper.make_model(
+        helper.make_graph([node], "rows", inputs, outputs), opset_imports=[helper.make_opsetid("", 17)], ir_version=9
+    )
+    made = session(model.SerializeToString())
+    try:
+        made.run(None, {"x": X, "i": np.array([9])})
+    except Exception as error:
+        print(type(error).__name__, "9" in str(error).partition("Interposer: ")[2])
+    print(made.run(None, {"x": X, "i": np.array([1])})[0].shape)
+
+
+def profiled():
+    made = session()
+    run(made)
+    with interposer.profile() as profile:
+        run(made)
+    run(made)
+    print(len(profile.layers()) > 0)
+
+
+def from_program_without_files():
+    chosen = ort.SessionOptions()
+    chosen.add_provider_for_devices(devices(), {"backends": BACKENDS})
+    chosen.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    run(ort.InferenceSession(network(), chosen))
+
+
+def many_sessions():
+    for _ in range(20):
+        run(session())
+    gc.collect()
+    before = _resident()
+    for _ in range(200):
+        run(session())
+    gc.collect()
+    print(_resident() - before < 20 << 20)
+
+
+def _resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    register()
+    globals()[sys.argv[1]]()
+    sys.stdout.flush()

@@ -1,0 +1,84 @@
+"""Sessions of ONNX Runtime with the provider, each in a process of its own, by what it prints and how it ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interposer.bridges.files import library
+from interposer.plugins.capi.loading.paths import own_files
+
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytestmark = [
+    pytest.mark.needs_cpuref,
+    pytest.mark.skipif(not Path(library(check=False)).is_file(), reason="the library of the bridges was not built"),
+]
+ROOT = Path(__file__).parents[3]
+OPTIONS = "backends, min-nodes, threads, isolate, strict, explain, reduce-fp32-to-fp16, options.<backend>.<name>"
+SCENARIOS = {
+    "threads": "200",
+    "sessions": "3 7",
+    "unregister": "",
+    "at_exit": "(2, 16)",
+    "kept_until_the_end": "",
+    "io_binding": "",
+    "shapes": "True",
+    "unknown_option": f"there is no option 'backend'; did you mean 'backends'? (there are: {OPTIONS})",
+    "named_backend": "('CpuRef',)",
+    "providers": "InterposerExecutionProvider",
+    "parallel": "",
+    "strict": "True",
+    "texts": """(2, 16) (2, 16) [('text', ("'t' has texts, which are left to the host",))]""",
+    "explain_file": "network 'net'",
+    "forked": "7",
+    "tiny_backend": "('Tiny',) 3",
+    "failing_backend": """["backend 'Failing' replaced", "backend 'Failing' replaced"]""",
+    "failing_only_backend": "Fail True",
+    "wrong_value": "InvalidArgument True\n(1, 16)",
+    "profiled": "True",
+    "from_program_without_files": "",
+    "many_sessions": "True",
+}
+SLOW = {"many_sessions"}
+
+
+def ended(scenario: str, backends: str, **environment: str) -> tuple[int, str, str]:
+    script = str(Path(__file__).with_name("scenarios.py"))
+    disabled = {"INTERPOSER_DISABLED_BACKENDS": ""}
+    done = subprocess.run(
+        [sys.executable, script, scenario, backends],
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | disabled | environment,
+        capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    return done.returncode, done.stdout.strip(), done.stderr
+
+
+@pytest.mark.parametrize("scenario", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in SCENARIOS])
+def test_a_session_works_and_its_process_ends_well(scenario):
+    code, printed, errors = ended(scenario, "CpuRef")
+    assert (code, printed) == (0, SCENARIOS[scenario]), errors
+
+
+def test_a_process_keeps_the_exit_code_of_the_program():
+    assert ended("exit_inside", "CpuRef")[0] == 3
+
+
+def test_an_unknown_backend_is_named_with_those_that_there_are():
+    code, printed, errors = ended("unknown_backend", "CpuRef")
+    assert code == 0, errors
+    assert printed.startswith("AcmeExecutionProvider: no backend has the id 'Acme' (there are: CpuRef, ")
+    assert printed.endswith("; the option 'backends' names others")
+
+
+@pytest.mark.skipif("CpuAcc" not in own_files(), reason="CpuAcc was not built")
+@pytest.mark.parametrize(
+    "scenario", ["threads", "kept_until_the_end", "io_binding", "shapes", "forked", "killed_child"]
+)
+def test_the_native_backend_works_likewise(scenario):
+    code, printed, errors = ended(scenario, "CpuAcc")
+    assert (code, printed) == (0, SCENARIOS.get(scenario, "True")), errors
