@@ -68,16 +68,16 @@ std::string preamble(const Profile& profile, const DeviceInfo& info) {
 #define CAT(a, b) CAT_(a, b)
 #define FB CAT(float, B)
 #define IB CAT(int, B)
-#define LD_float(i, p) (p)[i]
+#define LD_float(i, p) ((p)[i])
 #define LD_half(i, p) vload_half(i, p)
-#define LD_char(i, p) (p)[i]
-#define LD_uchar(i, p) (p)[i]
-#define LD_short(i, p) (p)[i]
-#define LD_ushort(i, p) (p)[i]
-#define LD_int(i, p) (p)[i]
-#define LD_uint(i, p) (p)[i]
-#define LD_long(i, p) (p)[i]
-#define LD_ulong(i, p) (p)[i]
+#define LD_char(i, p) ((p)[i])
+#define LD_uchar(i, p) ((p)[i])
+#define LD_short(i, p) ((p)[i])
+#define LD_ushort(i, p) ((p)[i])
+#define LD_int(i, p) ((p)[i])
+#define LD_uint(i, p) ((p)[i])
+#define LD_long(i, p) ((p)[i])
+#define LD_ulong(i, p) ((p)[i])
 #define ST_float(v, i, p) (p)[i] = (v)
 #define ST_half(v, i, p) vstore_half_rte(v, i, p)
 #define ST_char(v, i, p) (p)[i] = (v)

@@ -48,10 +48,11 @@ $LOADS$CODE
   STV_$T(v, i, y);
 }
 )");
-  source.set("T", storage(from.dtype)).set("PARAMETERS", chain.parameters()).set("CODE", chain.code());
+  source.set("T", storage(from.dtype)).set("PARAMETERS", chain.parameters());
   source.set("LOADS", chain.loads([](const Chain::Operand& one, size_t n) {
     return one.kind == Chain::Operand::channel ? load_of(one, n, "cb") : load_of(one, n, "i");
   }));
+  source.set("CODE", chain.code());
   const int64_t count = image.n * blocks * image.h * image.w;
   std::vector<Argument> arguments = {reads(from),    writes(out),    number(count), number(image.h * image.w),
                                      number(blocks), number(image.c)};

@@ -20,6 +20,7 @@ from interposer.ops import (
     DepthwiseConvolution2d,
     FullyConnected,
     Gather,
+    Multiplication,
     Pooling2d,
     PoolingAlgorithm,
     Softmax,
@@ -196,3 +197,17 @@ def test_times_of_kernels_are_those_of_the_device(gpuacc):
     kernels = [step for step in profile.steps() if step.site.backend == "GpuAcc"]
     assert {kernel.site.name.split()[0] for kernel in kernels} >= {"convolution", "depthwise", "product", "softmax"}
     assert all(kernel.site.device for kernel in kernels)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_operations_on_images_in_blocks_need_no_convolution_before_them(gpuacc, profile):
+    network = ip.Network("elements")
+    image = network.add_input_layer(0, ip.TensorInfo((2, 5, 13, 11)))
+    pooled = network.add_layer(Pooling2d(pool_width=2, pool_height=2, stride_x=2, stride_y=2), image)
+    scaled = network.add_layer(Multiplication(), pooled, constant(network, 1, 5, 1, 1))
+    curved = network.add_layer(Activation(function=ActivationFunction.SIGMOID), scaled)
+    halved = network.add_layer(Multiplication(), curved, network.add_constant_layer(np.float32(0.5)))
+    network.add_output_layer(0, network.add_layer(Addition(), halved, pooled))
+    model = loaded(network, ["GpuAcc"], Profile=profile)
+    expected = loaded(network, ["CpuRef"]).run([IMAGE])[0]
+    np.testing.assert_allclose(model.run([IMAGE])[0], expected, rtol=1e-5, atol=1e-6)
