@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "analysis": EVERYTHING | {"quantization"},
     "serving": EVERYTHING,
     "bridges": EVERYTHING,
-    "cli": EVERYTHING | {"include", "testing", "analysis", "quantization", "serving"},
+    "cli": EVERYTHING | {"include", "testing", "analysis", "quantization", "serving", "bridges"},
     "batch": EVERYTHING,
     "__main__": {"_distribution", "cli"},
     # public names of modules elsewhere, under the paths that the documentation gives
@@ -88,7 +88,7 @@ PUBLIC_NAMES = {"collected", "dlpack", "errors", "ir.compare", "schema", "tools.
 
 ANYWHERE = {"numpy"}
 HOMES: dict[str, set[str]] = {
-    "ai_edge_litert": {"backends.engines.litert"},
+    "ai_edge_litert": {"backends.engines.litert", "bridges.litert.hosted"},
     "flatbuffers": {"writers.tables"},
     "google": {"frontends.caffe.proto", "serving.protocol.grpc_messages"},
     "grpc": {"serving.grpc_service"},

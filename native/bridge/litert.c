@@ -180,8 +180,8 @@ BRIDGE_EXPORT void interposer_bridge_litert_counts(const Kernel* kernel, uint64_
   counts[2] = kernel->nanoseconds;
 }
 
-/* Let a kernel run directly on the host's tensors with these indices, or not if `direct` is NULL. Returns false if there
- * is not enough memory. No thread may be running the kernel. */
+/* Let a kernel run directly on the host's tensors with these indices, or not if `direct` is NULL. Returns false if
+ * there is not enough memory. No thread may be running the kernel. */
 BRIDGE_EXPORT bool interposer_bridge_litert_direct(Kernel* kernel, bridge_direct* direct, const int* tensors) {
   free(kernel->tensors);
   free(kernel->addresses);

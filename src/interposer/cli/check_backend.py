@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from interposer.backend import OptionValue
+from interposer.backend import Backend, OptionValue
 from interposer.cli import random_networks
 from interposer.cli.arguments.check_backend import configure
 from interposer.cli.outputs import check_writable
@@ -19,11 +19,13 @@ from interposer.cli.running import allow_working_directory, backend_path, option
 from interposer.cli.tables import Table, counted, say, show, write_json
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import check_regular, write_file
+from interposer.plugins import process_registry
 from interposer.testing import Conformance, Report, Result, Settings
 from interposer.testing.checks import SAMPLE_CHECKS
-from interposer.testing.conformance import all_cases
+from interposer.testing.conformance import all_cases, all_samples
 from interposer.testing.contracts import BACKEND_CHECKS
 from interposer.testing.replay import backend_of
+from interposer.testing.through import HostUnableError, check_through
 
 __all__ = ["configure", "execute"]
 
@@ -59,6 +61,41 @@ def _execute(args: argparse.Namespace) -> int:
 
 
 def _checked(args: argparse.Namespace) -> Report:
+    return _checked_here(args) if args.through is None else _checked_through(args)
+
+
+def _checked_through(args: argparse.Namespace) -> Report:
+    """Run the samples inside the host that --through names."""
+    from interposer.bridges.litert.hosted import LiteRtHost  # noqa: PLC0415 - hosts are optional
+
+    backend = backend_of(args.backend)
+    texts = {name: str(value) for name, value in _options(args).items()}
+    with _registered(backend), progress_line() as progress:
+        return check_through(
+            backend,
+            LiteRtHost(backend.id, texts, HostUnableError),
+            families=args.family,
+            only=args.only or "*",
+            expected_failures=_expected(args.expected_failures),
+            progress=_steps(progress, len(all_samples())),
+        )
+
+
+@contextmanager
+def _registered(backend: Backend) -> Iterator[None]:
+    """Let bridges find a backend by its id within this context, also one that only a file or a class names."""
+    registry = process_registry()
+    is_new = backend.id not in registry
+    if is_new:
+        registry.register(backend.id, lambda: backend)
+    try:
+        yield
+    finally:
+        if is_new:
+            registry.deregister(backend.id)
+
+
+def _checked_here(args: argparse.Namespace) -> Report:
     conformance = Conformance(
         args.backend,
         expected_failures=_expected(args.expected_failures),

@@ -101,7 +101,11 @@ class Report:
 
     def refusals(self) -> Iterator[tuple[str, str, int]]:
         """Yield each refused operator with a reason and the number of samples it applies to, most frequent first."""
-        refused = [result for result in self.results if result.status is Status.REFUSED and result.check == "support"]
+        refused = [
+            result
+            for result in self.results
+            if result.status is Status.REFUSED and result.check.startswith(("support", "through-"))
+        ]
         for (operator, text), count in Counter((refusal.operator, refusal.text) for refusal in refused).most_common():
             yield operator, text, count
 

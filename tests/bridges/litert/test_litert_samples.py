@@ -32,9 +32,16 @@ def judged(sample, taker):
         return (str(error) if "Interposer" in str(error) else ""), 0
     if sample.statistical or not last_report().taken:
         return "", len(last_report().taken)
-    pairs = zip(found, wanted, network.outputs.values(), strict=True)
-    differences = (Tolerances(steps=0).difference(a, np.asarray(b), o.values[0].known) for a, b, o in pairs)
+    pairs = [(*alike(a, np.asarray(b)), o) for a, b, o in zip(found, wanted, network.outputs.values(), strict=True)]
+    differences = (Tolerances(steps=0).difference(a, b, output.values[0].known) for a, b, output in pairs)
     return next(filter(None, differences), ""), len(last_report().taken)
+
+
+def alike(found, wanted):
+    """Return both arrays in one type, as LiteRT has no type of NumPy for 8-bit floats, and returns texts as bytes."""
+    if wanted.dtype == object:
+        return np.vectorize(bytes.decode, otypes="O")(found) if found.size else found, wanted
+    return found.view(wanted.dtype) if found.dtype == np.int8 else found, wanted
 
 
 def problems(name, step):

@@ -37,6 +37,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds without progress after which a case has failed",
     )
+    parser.add_argument(
+        "--through", choices=("litert",), metavar="HOST",
+        help="run the samples inside another runtime, which calls the backend through a bridge: litert",
+    )  # fmt: skip
     parser.add_argument("--refusals", action="store_true", help="list what the backend refuses, and why")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--junit", type=file_path, metavar="FILE", help="write the report to a file as JUnit's XML")
