@@ -60,7 +60,7 @@ def records(discovery: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]
     [
         ("RaisesAtImport", "RuntimeError: the driver is missing"),
         ("ExitsAtImport", "SystemExit: no device"),
-        ("BadId", "InvalidArgumentError: a backend id must not contain blanks or commas, as 'Bad Id' does"),
+        ("BadId", "InvalidArgumentError: a backend id must not contain blanks, commas or colons, as 'Bad Id' does"),
         ("NoModule", "ModuleNotFoundError: No module named 'broken_backends.nowhere'"),
         ("NoClass", "AttributeError: module 'broken_backends.fine' has no attribute 'Driver'"),
         ("NoBackend", "its factory returned NoBackend, which is not a Backend"),
@@ -100,7 +100,7 @@ def test_a_broken_backend_is_a_record_with_its_reason_and_one_line_in_the_log(
 @pytest.mark.parametrize(
     ("backend", "reason"),
     [
-        ("Two Words", "a backend id must not contain blanks or commas, as 'Two Words' does"),
+        ("Two Words", "a backend id must not contain blanks, commas or colons, as 'Two Words' does"),
         ("Unknown", "a backend id must be a text other than '' and 'Unknown', not 'Unknown'"),
     ],
 )

@@ -127,7 +127,7 @@ def test_a_backend_is_gone_with_its_runtime(runtime_of) -> None:
         (TEXT + "class Other(Backend):\n    id = 'Other'\n", "open",
          "it has to define one subclass of Backend with an id, and defines Doubling, Other"),
         (TEXT.replace('"Doubling"', '"a b"'), "open",
-         "it raised InvalidArgumentError: a backend id must not contain blanks or commas, as 'a b' does"),
+         "it raised InvalidArgumentError: a backend id must not contain blanks, commas or colons, as 'a b' does"),
         (TEXT.replace('"Doubling"', "5"), "open",
          "class Doubling: a backend id must be a text other than '' and 'Unknown', not 5"),
         (TEXT.replace('"Doubling"', '"CpuRef"'), "register",

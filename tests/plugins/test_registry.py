@@ -53,8 +53,8 @@ def registry() -> BackendRegistry:
         ("", "a backend id must be a text other than '' and 'Unknown', not ''"),
         ("Unknown", "a backend id must be a text other than '' and 'Unknown', not 'Unknown'"),
         (None, "a backend id must be a text other than '' and 'Unknown', not None"),
-        ("Two Words", "a backend id must not contain blanks or commas, as 'Two Words' does"),
-        ("A,B", "a backend id must not contain blanks or commas, as 'A,B' does"),
+        ("Two Words", "a backend id must not contain blanks, commas or colons, as 'Two Words' does"),
+        ("A,B", "a backend id must not contain blanks, commas or colons, as 'A,B' does"),
     ],
 )
 def test_an_id_that_cannot_be_one_is_refused(name: str, text: str) -> None:

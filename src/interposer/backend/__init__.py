@@ -4,6 +4,7 @@ from interposer.backend.allocator import PROTECTED_CONTENT, CustomAllocator
 from interposer.backend.base import API_VERSION, Backend, BackendContext, BackendId
 from interposer.backend.caching import SavedPart
 from interposer.backend.capabilities import Capabilities, Capability, Options, OptionValue
+from interposer.backend.devices import Device
 from interposer.backend.events import BackendEvent
 from interposer.backend.external import ExternalMemory, MemoryDescriptor, machine_sources
 from interposer.backend.handles import (
@@ -14,6 +15,7 @@ from interposer.backend.handles import (
     own_factory_id,
 )
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, MemorySource, TensorHandle
+from interposer.backend.queues import READY, Event, Queue, SkippedError, ThreadQueue
 from interposer.backend.strategies import (
     MEMORY_STRATEGIES,
     ConstantMemoryStrategy,
@@ -53,6 +55,7 @@ __all__ = [
     "DEFAULT_FACTORY",
     "MEMORY_STRATEGIES",
     "PROTECTED_CONTENT",
+    "READY",
     "ArenaMemoryManager",
     "ArrayHandle",
     "ArrayHandleFactory",
@@ -70,7 +73,9 @@ __all__ = [
     "CounterStatus",
     "CounterTimestamp",
     "CustomAllocator",
+    "Device",
     "DeviceClock",
+    "Event",
     "ExternalMemory",
     "Failure",
     "KernelInfo",
@@ -91,8 +96,10 @@ __all__ = [
     "OptionValue",
     "Options",
     "Packing",
+    "Queue",
     "SavedPart",
     "SingleAxisStrategy",
+    "SkippedError",
     "StrategyValidator",
     "SubgraphView",
     "Substitution",
@@ -100,6 +107,7 @@ __all__ = [
     "TensorHandle",
     "TensorHandleFactory",
     "TensorHandleFactoryRegistry",
+    "ThreadQueue",
     "Workload",
     "WorkloadFactory",
     "WorkloadInfo",

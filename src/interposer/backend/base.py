@@ -9,8 +9,10 @@ from interposer._version import API_VERSION
 from interposer.backend.allocator import CustomAllocator
 from interposer.backend.caching import SavedPart
 from interposer.backend.capabilities import Capabilities, Options
+from interposer.backend.devices import Device
 from interposer.backend.handles import TensorHandleFactoryRegistry
 from interposer.backend.memory import ArenaMemoryManager, MemoryManager, MemorySource
+from interposer.backend.queues import Queue
 from interposer.backend.strategies import MemoryOptimizerStrategy
 from interposer.backend.support import KernelSupport, LayerSupport
 from interposer.backend.views import OptimizationViews
@@ -24,16 +26,29 @@ __all__ = ["API_VERSION", "Backend", "BackendContext", "BackendId"]
 
 
 class BackendId(str):
-    """The name of a backend, such as "CpuRef": a text that is not empty, not "Unknown", and has no blanks or commas."""
+    """The name of a backend, such as "CpuRef".
+
+    It is a text that is not empty, not "Unknown", and has no blanks, commas or colons. A colon separates the backend
+    from one of its devices: ``"Npu:1"``.
+    """
 
     __slots__ = ()
 
     def __new__(cls, name: object) -> BackendId:
         if not isinstance(name, str) or name in ("", "Unknown"):
             raise InvalidArgumentError(f"a backend id must be a text other than '' and 'Unknown', not {name!r}")
-        if any(letter.isspace() or letter == "," for letter in name):
-            raise InvalidArgumentError(f"a backend id must not contain blanks or commas, as {name!r} does")
+        if any(letter.isspace() or letter in ",:" for letter in name):
+            raise InvalidArgumentError(f"a backend id must not contain blanks, commas or colons, as {name!r} does")
         return super().__new__(cls, name)
+
+    @classmethod
+    def or_address(cls, name: str) -> BackendId:
+        """Return an id, or the address of a device, such as "Npu:1", whose backend is named by an id.
+
+        Raises:
+            InvalidArgumentError: it is neither of them.
+        """
+        return str.__new__(cls, cls(name.partition(":")[0]) + "".join(name.partition(":")[1:]))
 
 
 class BackendContext:
@@ -86,14 +101,19 @@ class Backend:
     - ``OnlyByName``: the backend is only used if the caller names it, not by default.
     - ``Deterministic=False``: two runs on the same inputs may differ slightly.
     """
+    asynchronous: bool = False
+    """True if the backend has queues, to which workloads are submitted: see `create_queue`."""
+    overlaps_copies: bool = False
+    """True if its copies of tensors run at the same time as workloads, so that the runtime creates a queue for them."""
     api_version: ClassVar[tuple[int, int]] = API_VERSION
     version: ClassVar[str] = ""
     """The version of the backend itself, shown to users."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if isinstance(cls.__dict__.get("id"), str):
-            cls.id = BackendId(cls.__dict__["id"])
+        own_id = cls.__dict__.get("id")
+        if isinstance(own_id, str) and not isinstance(own_id, BackendId):
+            cls.id = BackendId(own_id)
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -154,6 +174,24 @@ class Backend:
         """
         return KernelWorkloadFactory(self.kernels, memory_manager)
 
+    def create_queue(self, options: Options) -> Queue:
+        """Return a queue for the `asynchronous` workloads of a network, on the device that its options name.
+
+        Called for each working memory of a network if the backend is `asynchronous`: when it is first needed, and again
+        after a queue could not be reset. A `ThreadQueue` executes workloads on a thread of its own.
+
+        Raises:
+            BackendContractError: the backend has no queues.
+        """
+        raise BackendContractError(f"{type(self).__name__} creates no queues", backend=self.id)
+
+    def abandon(self, reason: str) -> None:
+        """Called when a queue did not end its work long after it was cancelled; the default does nothing.
+
+        The queue, its workloads and the memory of the run are never used or destroyed again. A backend whose device
+        hangs as a whole should raise `BackendUnavailableError` with the reason from then on.
+        """
+
     def create_backend_context(self, options: Options) -> BackendContext | None:
         """Return an object to be notified when networks are loaded and unloaded, or None.
 
@@ -181,6 +219,25 @@ class Backend:
         nothing is replaced.
         """
         return OptimizationViews(view)
+
+    # --- several devices ----------------------------------------------------------------------------------------------
+
+    def devices(self) -> Sequence[Device]:
+        """Return the devices of the backend, numbered from 0; empty if users cannot choose, as by default.
+
+        Only `Device.memory_free` may differ between calls.
+        """
+        return ()
+
+    def on_device(self, index: int, address: str) -> Backend:
+        """Return the backend of one of its `devices`, whose `id` is `address`, such as ``"Npu:1"``.
+
+        It is a backend of its own in networks, options and reports. This backend is that of device 0.
+
+        Raises:
+            BackendContractError: the backend has no devices to choose from.
+        """
+        raise BackendContractError(f"{type(self).__name__} has no devices to choose from", backend=self.id)
 
     # --- caches on disk -----------------------------------------------------------------------------------------------
 

@@ -48,6 +48,8 @@ class TensorHandleFactory(ABC):
     """True if `create_sub_tensor` can create handles for parts of a tensor."""
     supports_device_copy: bool = False
     """True if the device can copy between its tensors and tensors that can be mapped: `create_device_copy`."""
+    peers: str = ""
+    """The name of a group of kinds of memory, perhaps of several devices, between which these devices copy tensors."""
     import_sources: MemorySource = MemorySource.UNDEFINED
     """The kinds of foreign memory that a handle can use without a copy: `TensorHandle.import_memory`."""
     export_sources: MemorySource = MemorySource.UNDEFINED

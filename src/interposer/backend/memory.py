@@ -187,6 +187,12 @@ class MemoryManager(ABC):
     def release(self) -> None:
         """Free the memory; handles must not be mapped afterwards."""
 
+    def destroy(self) -> None:
+        """Free all other resources. Called once, after `release` and after all handles of the manager are destroyed.
+
+        The default does nothing.
+        """
+
 
 class ArrayHandle(TensorHandle):
     """A tensor in ordinary memory: its own NumPy array, an array of the caller, or a part of an arena.

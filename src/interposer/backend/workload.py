@@ -55,6 +55,11 @@ class Workload(ABC):
     slower."""
     strided: bool = False
     """True if tensors may be sub-tensors, which map to arrays that are not contiguous."""
+    asynchronous: bool = False
+    """True if the workload can be submitted to a queue of the backend (`Backend.create_queue`).
+
+    It must be `concurrent` as well. `execute` remains synchronous.
+    """
     estimates_memory: bool = False
     """True if `memory` is an estimate instead of a measured value."""
 

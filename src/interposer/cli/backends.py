@@ -83,7 +83,8 @@ def _remark(record: BackendRecord, runtime: Runtime) -> str:
 def _row(record: BackendRecord, remark: str) -> tuple[str, ...]:
     capabilities = ", ".join(_capability(name, value) for name, value in record.capabilities if value is not False)
     available = "yes" if record.available else "no"
-    details = "; ".join(filter(None, (remark, capabilities))) if record.available else record.reason
+    devices = f"devices: {', '.join(map(str, record.devices))}" if record.devices else ""
+    details = "; ".join(filter(None, (remark, devices, capabilities))) if record.available else record.reason
     return record.id or "-", available, record.version, record.source, details
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from interposer.backend import OptionValue
+from interposer.backend.devices import is_address
 from interposer.cli.outputs import check_writable
 from interposer.cli.sources import sources_of
 from interposer.core.config import BACKEND_PATH, NUM_THREADS
@@ -196,8 +197,11 @@ def _id_of(name: str, classes: dict[str, str]) -> str:
 
 
 def registered(name: str) -> str:
-    """Return the id of a backend; one that is named MODULE:CLASS is registered, and other names are ids."""
-    if ":" not in name:
+    """Return the id of a backend; one that is named MODULE:CLASS is registered, and other names are ids.
+
+    A name that begins with the id of a backend, such as "Npu:1", is that of a device.
+    """
+    if ":" not in name or is_address(name) or name.partition(":")[0] in default_runtime().registry:
         return name
     from interposer.testing.replay import backend_of, imported  # noqa: PLC0415 - other names do not need the kit
 

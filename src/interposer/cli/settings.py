@@ -187,12 +187,21 @@ def _default(
 
 def _check_local(action: argparse.Action, name: str, value: Any, source: str) -> None:
     """Raise `ConfigError` if only the user's own file may have this default."""
-    loads_code = kind_of(action) in (Kind.BACKENDS, Kind.BACKEND) and ":" in str(value)
+    loads_code = kind_of(action) in (Kind.BACKENDS, Kind.BACKEND) and any(map(_loads_code, _texts(value)))
     if name not in _FOR_USER and kind_of(action) not in _PATHS and not loads_code:
         return
     places = " or ".join(["the command line", *map(str, config_files()[1:])])
     subject = f"{value!r} loads code, which" if loads_code else "this option"
     raise ConfigError(f"{source}: {subject} only {places} may give", source=source)
+
+
+def _loads_code(backends: str) -> bool:
+    """Return True if one of some backends, separated by commas, may be named MODULE:CLASS."""
+    if ":" not in backends:
+        return False
+    from interposer.backend.devices import is_address  # noqa: PLC0415 - seldom needed, and slow to import
+
+    return any(":" in name and not is_address(name.strip()) for name in backends.split(","))
 
 
 def _words(action: argparse.Action, flag: str, value: Any, source: str) -> Iterator[str]:

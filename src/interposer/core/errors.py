@@ -155,9 +155,14 @@ def memory_to(do: str, of: Callable[[str], Exception] | None = None) -> Iterator
 
 
 def culprit(error: BaseException) -> str:
-    """Return the id of the backend that caused an error, or "" if unknown; the innermost cause with a backend wins."""
+    """Return the id of the backend that caused an error, or "" if unknown; the innermost cause with a backend wins.
+
+    If an outer cause names one of its devices, such as "Npu:1", that is returned.
+    """
     backends = [str(getattr(cause, "backend", "")) for cause in _causes(error)]
-    return next((backend for backend in reversed(backends) if backend not in ("", "None")), "")
+    innermost = next((backend for backend in reversed(backends) if backend not in ("", "None")), "")
+    devices = (backend for backend in reversed(backends) if innermost and backend.startswith(f"{innermost}:"))
+    return next(devices, innermost)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -115,7 +115,7 @@ def _description(backend_id: str, description: Mapping[str, Any]) -> dict[str, A
             raise ValueError(f"the capability {capability.name!r} is {capability.value!r}")
     major, minor = map(int, description["api_version"])
     return {
-        "id": BackendId(backend_id),
+        "id": BackendId.or_address(backend_id),
         "capabilities": Capabilities(*capabilities),
         "api_version": (major, minor),
         "version": str(description["version"]),

@@ -23,7 +23,8 @@ class Kind:
     """A kind of memory, and how a tensor can get into it and out of it, as its tensor handle factory declares.
 
     `maps` is True if the host can map it, and `copies_itself` if its device copies from and to mapped memory. `imports`
-    and `exports` are the memory sources that it can use in place, and offers to others.
+    and `exports` are the memory sources that it can use in place, and offers to others. Devices copy between kinds with
+    the same `peers`, unless it is empty.
     """
 
     id: str
@@ -31,6 +32,7 @@ class Kind:
     copies_itself: bool = False
     imports: MemorySource = MemorySource.UNDEFINED
     exports: MemorySource = MemorySource.UNDEFINED
+    peers: str = ""
 
     @classmethod
     def of(cls, factory: TensorHandleFactory) -> Kind:
@@ -41,6 +43,7 @@ class Kind:
             bool(factory.supports_device_copy),
             MemorySource(factory.import_sources),
             MemorySource(factory.export_sources),
+            str(factory.peers),
         )
 
     def way_to(self, other: Kind, padded: bool = False) -> str | None:
@@ -50,6 +53,8 @@ class Kind:
         """
         if self.exports & other.imports and not padded:
             return IMPORT
+        if self.peers and self.peers == other.peers:
+            return DEVICE_COPY
         if (self.copies_itself and other.maps) or (other.copies_itself and self.maps):
             return DEVICE_COPY
         return COPY if self.maps and other.maps else None

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from interposer.backend.base import Backend, BackendId
 from interposer.backend.contracts import backend_problem
+from interposer.backend.devices import Device, device_index, split_address
 from interposer.backend.events import QUARANTINED, BackendEvent
 from interposer.backend.strategies import MemoryOptimizerStrategy, chosen_strategy
 from interposer.core.entry_points import entry_points
@@ -45,7 +46,10 @@ making = threading.RLock()
 
 @dataclass(frozen=True, slots=True)
 class BackendRecord:
-    """The description of one backend: whether it is available, the reason if not, and where it comes from."""
+    """The description of one backend: whether it is available, the reason if not, and where it comes from.
+
+    `devices` are those that users can choose from.
+    """
 
     id: str
     available: bool
@@ -53,6 +57,7 @@ class BackendRecord:
     reason: str = ""
     version: str = ""
     capabilities: tuple[tuple[str, Any], ...] = ()
+    devices: tuple[Device, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON-compatible data."""
@@ -63,7 +68,7 @@ class BackendRecord:
             "reason": self.reason,
             "version": self.version,
             "capabilities": dict(self.capabilities),
-        }
+        } | ({"devices": [device.to_dict() for device in self.devices]} if self.devices else {})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +99,7 @@ class BackendRegistry:
         self._isolate = dict(isolate or {})
         self.events: deque[BackendEvent] = deque(maxlen=EVENTS)
         self._entries: dict[str, _Entry] = {}
+        self._devices: dict[str, _Entry] = {}
         self._instances: dict[_Entry, Backend | str] = {}  # the backend, or the reason why it cannot be used
         self._refused: list[BackendRecord] = []
         self._in_place: set[str] = set()
@@ -154,12 +160,41 @@ class BackendRegistry:
             end_process(instance)
 
     def _entry(self, backend_id: str) -> _Entry | None:
+        """Return the entry of a backend, or of one of its devices; None if there is none."""
+        entry = self._own_entry(backend_id)
+        return self._device_entry(backend_id) if entry is None else entry
+
+    def _device_entry(self, address: str) -> _Entry | None:
+        """Return the entry of a device, or None if its backend is not known; the device itself need not exist."""
+        parts = split_address(address)
+        base = None if parts is None else self._own_entry(parts[0])
+        if parts is None or base is None:
+            return None
+        if address not in self._devices:
+            backend_id, device = parts
+            recipe = None if base.recipe is None else partial(_device_of, base.recipe, address, device)
+            make = partial(self._on_device, backend_id, address, device)
+            self._devices[address] = _Entry(lambda: make, f"device {device} of {base.source}", recipe)
+        return self._devices[address]
+
+    def _on_device(self, backend_id: str, address: str, device: str) -> Backend:
+        """Return the backend of a device; raise `BackendUnavailableError` if its backend cannot be used."""
+        entry = self._own_entry(backend_id)
+        assert entry is not None
+        if entry not in self._instances:
+            self._instances[entry] = _create(backend_id, self._isolated_entry(backend_id, entry))
+        backend_or_reason = self._instances[entry]
+        if isinstance(backend_or_reason, str):
+            raise BackendUnavailableError(address, backend_or_reason)
+        return device_of(backend_or_reason, address, device)
+
+    def _own_entry(self, backend_id: str) -> _Entry | None:
         entry = self._entries.get(backend_id)
-        return entry if entry is not None or self._parent is None else self._parent._entry(backend_id)
+        return entry if entry is not None or self._parent is None else self._parent._own_entry(backend_id)
 
     def _entry_of_taken_id(self, backend_id: str) -> _Entry | None:
         if backend_id in self._entries or not self._is_disabled(backend_id):
-            return self._entry(backend_id)
+            return self._own_entry(backend_id)
         return None
 
     def taken_by(self, backend_id: str) -> str | None:
@@ -174,8 +209,19 @@ class BackendRegistry:
         return tuple(dict.fromkeys((*parent_ids, *self._entries)))
 
     def is_registered(self, backend_id: str) -> bool:
-        """Return True if the id is known, available or not."""
-        return self._entry(backend_id) is not None
+        """Return True if the id is known, available or not. The address of a device is, unless its backend lacks it."""
+        if self._own_entry(backend_id) is not None:
+            return True
+        parts = split_address(backend_id)
+        if parts is None or self._own_entry(parts[0]) is None:
+            return False
+        try:
+            self.get(backend_id)
+        except UnknownBackendError:
+            return False
+        except BackendUnavailableError:
+            return True
+        return True
 
     def __contains__(self, backend_id: object) -> bool:
         return isinstance(backend_id, str) and self.is_registered(backend_id)
@@ -199,10 +245,10 @@ class BackendRegistry:
         return None
 
     def get(self, backend_id: str) -> Backend:
-        """Return the backend with this id.
+        """Return the backend with this id, or that of a device: ``"Npu:1"`` by its index, or ``"Npu:"`` with its id.
 
         Raises:
-            UnknownBackendError: the id is not registered.
+            UnknownBackendError: the id is not registered, or the backend has no such device.
             BackendUnavailableError: the backend is disabled or broken, or a requirement of it is missing.
             OptionError: the runtime has an option for it that it does not declare, or a value of the wrong type.
         """
@@ -213,7 +259,7 @@ class BackendRegistry:
                 raise UnknownBackendError(backend_id, self.ids)
             if self._is_disabled(backend_id):
                 raise BackendUnavailableError(backend_id, "it is disabled")
-            if self._allowed_only is not None and backend_id not in self._allowed_only[0]:
+            if self._allowed_only is not None and self._allowed_only[0].isdisjoint(_with_base(backend_id)):
                 raise BackendUnavailableError(backend_id, self._allowed_only[1])
             if entry not in self._instances:
                 self._instances[entry] = _create(backend_id, self._isolated_entry(backend_id, entry))
@@ -252,15 +298,21 @@ class BackendRegistry:
         self._allowed_only = frozenset(backends), reason
 
     def _is_disabled(self, backend_id: str) -> bool:
+        return any(map(self._is_disabled_itself, _with_base(backend_id)))
+
+    def _is_disabled_itself(self, backend_id: str) -> bool:
         in_parent = self._parent is not None and self._parent.is_registered(backend_id)
         if backend_id in self._in_place or (in_parent and backend_id in self._entries):
             return False  # it replaces the disabled backend
-        return backend_id in self._disabled or (self._parent is not None and self._parent._is_disabled(backend_id))
+        return backend_id in self._disabled or (
+            self._parent is not None and self._parent._is_disabled_itself(backend_id)
+        )
 
     def isolation(self, backend_id: str) -> Isolation | None:
-        """Return how a backend is isolated, or None if it runs in this process."""
+        """Return how a backend is isolated, or None if it runs in this process; its devices are isolated likewise."""
         inherited = self._parent.isolation(backend_id) if self._parent is not None else None
-        return self._isolate.get(backend_id, inherited)
+        own = next((self._isolate[name] for name in _with_base(backend_id) if name in self._isolate), None)
+        return inherited if own is None else own
 
     @property
     def isolates_any(self) -> bool:
@@ -320,9 +372,8 @@ class BackendRegistry:
             backend = self.get(backend_id)
         except BackendUnavailableError as error:
             return BackendRecord(backend_id, False, source, error.reason)
-        return BackendRecord(
-            backend_id, True, source, "", backend.version, tuple(backend.capabilities.to_dict().items())
-        )
+        capabilities = tuple(backend.capabilities.to_dict().items())
+        return BackendRecord(backend_id, True, source, "", backend.version, capabilities, _devices_of(backend))
 
     def discover(self) -> None:
         """Register the backends that installed packages name in their entry points.
@@ -338,6 +389,41 @@ class BackendRegistry:
                 _log.warning("entry point %r of %s is skipped: %s", point.name, package, error)
 
 
+def _devices_of(backend: Backend) -> tuple[Device, ...]:
+    """Return the devices of a backend; none if it fails to list them, which is logged."""
+    try:
+        return tuple(backend.devices())
+    except Exception as error:
+        _log.warning("backend %s could not list its devices: %s: %s", backend.id, type(error).__name__, error)
+        return ()
+
+
+def _with_base(backend_id: str) -> tuple[str, ...]:
+    """Return the id, and for the address of a device also the id of its backend."""
+    parts = split_address(backend_id)
+    return (backend_id,) if parts is None else (backend_id, parts[0])
+
+
+def device_of(backend: Backend, address: str, device: str) -> Backend:
+    """Return the backend of the device with this index or id; `address` is its own id.
+
+    Raises:
+        UnknownBackendError: there is no such device.
+    """
+    devices = backend.devices()
+    index = device_index(devices, device)
+    if index is None:
+        raise UnknownBackendError(
+            address, [f"{backend.id}:{known}" for each in devices for known in (each.index, each.id)]
+        )
+    return backend.on_device(index, address)
+
+
+def _device_of(recipe: Callable[[], Any], address: str, device: str) -> Backend:
+    """Create a backend by a recipe, and return that of a device; called in another process."""
+    return device_of(recipe(), address, device)
+
+
 def _from_entry_point(value: str) -> object:
     return metadata.EntryPoint(name="", value=value, group=ENTRY_POINTS).load()()
 
@@ -351,7 +437,7 @@ def _create(backend_id: str, entry: _Entry) -> Backend | str:
             reason, level = backend.unavailable(), logging.INFO
     except BackendUnavailableError as error:
         reason, level = error.reason, logging.INFO
-    except OptionError:  # an error of the caller, not of the backend
+    except (OptionError, UnknownBackendError):  # an error of the caller, not of the backend
         raise
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"

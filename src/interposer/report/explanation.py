@@ -123,6 +123,7 @@ class Explanation:
             **({"not_measured": dict(times.unmeasured)} if times.unmeasured else {}),
             **({"notes": list(times.notes)} if times.notes else {}),
             **({} if times.spread is None else {"spread": times.spread}),
+            **({} if times.overlap is None else {"overlap_ms": times.overlap}),
         }
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -228,7 +229,12 @@ class Explanation:
         whole = f"{time_text(times.whole)}{spread}"
         yield f"  one run takes {whole} ({basis}); ~ stands before estimates, by work ({BASIS})"
         layers_total = sum(times.units.values())
-        if layers_total > _DISAGREES * times.whole:
+        if times.overlap is not None:
+            yield (
+                f"  the layers take {time_text(layers_total)} one after the other, each measured alone; "
+                f"devices and the host overlap by {time_text(times.overlap)}"
+            )
+        elif layers_total > _DISAGREES * times.whole:
             yield (
                 f"  the layers took {time_text(layers_total)} together when each was timed, more than a whole run: "
                 "the machine was busy, or layers ran concurrently; measure again on an idle machine"

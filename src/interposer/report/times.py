@@ -24,7 +24,9 @@ class Times:
     `unmeasured` the reasons why others were not timed; `notes` are sentences about both.
     `layers` has the times of layers that backends measured inside of running layers, by name, and `others` the times of
     the steps in a running layer that belong to no layer of the network. `spread` is half the distance between the lower
-    and the upper quartile of the whole runs, relative to their median; None if it is unknown.
+    and the upper quartile of the whole runs, relative to their median; None if it is unknown. `overlap` is by how much
+    the running layers, each measured alone, take longer together than a whole run; None if no layers are submitted to
+    queues.
     """
 
     whole: float | None = None
@@ -37,6 +39,7 @@ class Times:
     layers: Mapping[str, float] = field(default_factory=dict)
     others: Mapping[str, float] = field(default_factory=dict)
     spread: float | None = None
+    overlap: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from interposer.backend import (
     MemoryManager,
     MemoryOptimizerStrategy,
     MemorySource,
+    Queue,
     TensorHandle,
     TensorHandleFactory,
     TensorHandleFactoryRegistry,
@@ -43,6 +44,7 @@ from interposer.ops.control_flow import ControlFlow
 from interposer.profiling.events import HeldTensor
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.owned import OwnedHandles
+from interposer.runtime.schedule import QueueKey
 from interposer.runtime.tracing import NetworkSites
 from interposer.runtime.workloads import CopyWorkload, DebugWorkload, DeviceCopyWorkload, ImportWorkload, TransferCounts
 
@@ -88,6 +90,8 @@ class Factories:
         self._factories: dict[str, WorkloadFactory] = {}
         self._constants: dict[tuple[int, TensorInfo, str], tuple[Array, Array, TensorHandle]] = {}
         self._acquired: set[str] = set()
+        self._owners: dict[str, str] = {}
+        self._queues: dict[QueueKey, Queue] = {}
         self.tensors: Callable[[], Iterable[tuple[str, str, TensorHandle]] | None] = _unknown
         """Returns layer, name and handle of the tensors, or None if they are gone."""
         self.handles = OwnedHandles()
@@ -99,6 +103,8 @@ class Factories:
         for backend_id in dict.fromkeys(layer.backend for layer in layers if layer.backend is not None):
             self._create_factory(backend_id)
         self._name_shared_arena()
+        for manager in dict.fromkeys(self.managers.values()):  # the first ones have the memory of constants, too
+            (self.constant_handles if first is None else self.handles).destroy_after(manager)
 
     def _name_shared_arena(self) -> None:
         """Name the arena that several backends share after all of them."""
@@ -149,6 +155,8 @@ class Factories:
             raise LoadError(text, backend=backend.id) from error
         for number, manager in enumerate(self.registry.memory_managers[already_registered:]):
             self.managers[f"{backend.id}/{number}" if number else f"{backend.id}'s own"] = manager
+        for factory in self.registry:
+            self._owners.setdefault(factory.id, backend.id)
 
     def _memory_manager(self, backend: Backend) -> MemoryManager | None:
         """Return the memory manager of a backend; backends without a custom one get the arena that they share."""
@@ -240,10 +248,12 @@ class Factories:
         device_factory = next(
             (factory for factory, other in pairs if factory.supports_device_copy and other.supports_map), None
         )
+        if target_factory.peers and target_factory.peers == source_factory.peers:
+            device_factory = target_factory
         if device_factory is None:
             return CopyWorkload(counts)
         device_copy = checked(device_factory.create_device_copy(), Workload, "create_device_copy", str(layer.backend))
-        return DeviceCopyWorkload(device_copy, counts)
+        return DeviceCopyWorkload(device_copy, counts, self._owners.get(device_factory.id, ""))
 
     def of(self, layer: Layer) -> WorkloadFactory:
         """Return the workload factory of the layer's backend."""
@@ -321,6 +331,57 @@ class Factories:
         if factory_id is None:
             return self.of(layer).create_constant_handle
         return ArrayHandle if factory_id == DEFAULT_FACTORY else self.registry.factory(factory_id).create_constant
+
+    # --- queues -------------------------------------------------------------------------------------------------------
+
+    def queue_key(self, layer: Layer, workload: Workload) -> QueueKey | None:
+        """Return the queue to which the workload of a layer is submitted; None if the host executes it.
+
+        A device whose copies overlap with its workloads has a separate queue for copies.
+        """
+        if not (workload.asynchronous and workload.concurrent):
+            return None
+        is_copy = isinstance(workload, DeviceCopyWorkload)
+        backend_id = workload.backend if isinstance(workload, DeviceCopyWorkload) else str(layer.backend)
+        backend = self._optimized.backends.get(backend_id)
+        if backend is None or not backend.asynchronous:
+            return None
+        return backend_id, is_copy and backend.overlaps_copies
+
+    def queue(self, key: QueueKey) -> Queue:
+        """Return a queue of this working memory, which is created on first use.
+
+        Raises:
+            ExecutionError: the backend could not create it.
+        """
+        queue = self._queues.get(key)
+        return self._new_queue(key) if queue is None else queue
+
+    def _new_queue(self, key: QueueKey) -> Queue:
+        backend_id, _ = key
+        options = self._optimized.model_options.get(backend_id, {})
+        try:
+            created = self._optimized.backends[backend_id].create_queue(options)
+            queue = checked(created, Queue, "create_queue", backend_id)
+        except Exception as error:
+            text = f"backend {backend_id} could not create a queue: {error_text(error)}"
+            raise ExecutionError(text, backend=backend_id) from error
+        self._queues[key] = queue
+        self.handles.destroy_after(queue)
+        return queue
+
+    def drop_queue(self, key: QueueKey) -> None:
+        """Destroy a queue that cannot be used any more; the next run creates a new one."""
+        queue = self._queues.pop(key, None)
+        if queue is not None:
+            self.handles.destroy_now(queue)
+
+    def abandon(self, backend_id: str, reason: str) -> None:
+        """Let a backend whose device hangs know that it is given up; failures are only logged."""
+        try:
+            self._optimized.backends[backend_id].abandon(reason)
+        except Exception as error:
+            _log.warning("backend %s could not be abandoned: %s", backend_id, error_text(error))
 
     @property
     def planned_bytes(self) -> int:

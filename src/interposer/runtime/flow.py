@@ -16,7 +16,7 @@ from interposer.backend import DEFAULT_FACTORY
 from interposer.ir.graph import Layer, Value
 from interposer.ops.control import Input, MemCopy, MemImport
 
-__all__ = ["Flow", "flow_of"]
+__all__ = ["Flow", "dependencies_of", "flow_of"]
 
 Work = Callable[[int], None]
 Helpers = Callable[[Callable[[], None]], object]
@@ -129,23 +129,39 @@ def flow_of(running: Sequence[Layer], root: Callable[[Value], Value] = lambda va
     backends = dict.fromkeys(layer.backend for layer in running)
     if len(backends) < 2:
         return None
+    predecessors = dependencies_of(running, root, lambda layer: layer.backend)
+    wide = _is_parallel(running, predecessors)
+    return Flow(predecessors, len(backends)) if wide else None
+
+
+def dependencies_of(
+    running: Sequence[Layer], root: Callable[[Value], Value], lane: Callable[[Layer], Hashable]
+) -> list[set[int]]:
+    """Return for each layer the positions of the layers that must be finished before it begins.
+
+    These are its producers, those that used the arena memory it writes to before, and the one before it in its lane.
+
+    Args:
+        running: the layers with work to do, in execution order.
+        root: returns the tensor in whose memory a tensor is stored.
+        lane: returns what runs the layer, one layer after the other, such as its backend.
+    """
     position = {layer: index for index, layer in enumerate(running)}
     predecessors: list[set[int]] = [set() for _ in running]
-    latest_of_backend: dict[str | None, int] = {}
+    latest_of_lane: dict[Hashable, int] = {}
     touched: dict[Hashable, set[int]] = {}
     for index, layer in enumerate(running):
         predecessors[index] |= {position[producer] for producer in _producers(layer, position)}
-        if layer.backend in latest_of_backend:
-            predecessors[index].add(latest_of_backend[layer.backend])
-        latest_of_backend[layer.backend] = index
+        if lane(layer) in latest_of_lane:
+            predecessors[index].add(latest_of_lane[lane(layer)])
+        latest_of_lane[lane(layer)] = index
         for arena in {_arena(root(value)) for value in layer.outputs}:
             predecessors[index] |= touched.pop(arena, set())
             touched[arena] = {index}
         for arena in {_arena(root(value)) for value in layer.values if not value.is_constant}:
             touched.setdefault(arena, set()).add(index)
         predecessors[index].discard(index)
-    wide = _is_parallel(running, predecessors)
-    return Flow(predecessors, len(backends)) if wide else None
+    return predecessors
 
 
 def _arena(value: Value) -> Hashable:

@@ -23,6 +23,7 @@ from interposer.ops.control import Constant, PreCompiled
 from interposer.profiling.events import HeldTensor, TracedNetwork
 from interposer.profiling.profiler import Profiler
 from interposer.report.optimized import OptimizedNetwork
+from interposer.runtime.asynchronous import DeviceHungError
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.direct import DirectRun, OnlyPart, StatefulCall, direct_call, only_part, recorded
 from interposer.runtime.factories import Factories, error_text
@@ -79,7 +80,7 @@ class LoadedNetwork:
         self.state_memory = StateMemory() if memory is None else memory
         self._workers, self.bindings = workers, Bindings(optimized)
         self._layers = tuple(place.layer for place in places(optimized.graph))
-        self._sequential = flow_of([layer for layer in optimized.graph.topological() if runs(layer)]) is None
+        self._sequential = _is_sequential(optimized)
         shared_settings = allocators, self._sites, strategies
         self._factories = Factories(optimized, self._layers, self._sequential, None, *shared_settings)
         self._counts, self._runs = TransferCounts(), dict[int, RunControl | None]()
@@ -402,8 +403,12 @@ class LoadedNetwork:
                 working = self.new_working_memory()
             try:
                 return working.run_imported(imported)
+            except DeviceHungError:
+                working = None
+                raise
             finally:
-                self._idle_memories.append(working)
+                if working is not None:
+                    self._idle_memories.append(working)
         finally:
             del self._runs[thread]
             if self._released:
@@ -416,8 +421,12 @@ class LoadedNetwork:
             working = self.new_working_memory()
         try:
             working.run(inputs, outputs, control)
-        finally:
+        except DeviceHungError:
+            raise  # the device may use the memory for ever
+        except BaseException:
             self._idle_memories.append(working)
+            raise
+        self._idle_memories.append(working)
 
     def _enter(self, control: RunControl | None) -> None:
         """Register that this thread begins a run, which `control` can stop.
@@ -506,12 +515,22 @@ class LoadedNetwork:
             self._idle_memories.pop().close()
         if self._runs:
             return
-        for memory in list(self._working_memories):
+        memories = list(self._working_memories)
+        for memory in memories:
             if not memory.in_use:
                 memory.close()
+        if any(memory.in_use for memory in memories):
+            return  # a device hangs, and may still use what is left
         self._forget(self.imports.clear_all())
         self._factories.constant_handles.destroy()
         self._sites.forget_memory()
+
+
+def _is_sequential(optimized: OptimizedNetwork) -> bool:
+    """Return True if no two layers of a network ever run at the same time."""
+    if any(backend.asynchronous for backend in optimized.backends.values()):
+        return False
+    return flow_of([layer for layer in optimized.graph.topological() if runs(layer)]) is None
 
 
 def _constants_held(layers: Sequence[Layer]) -> list[HeldTensor]:

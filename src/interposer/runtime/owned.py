@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from interposer.backend import ArrayHandle, TensorHandle
+from interposer.backend import ArrayHandle, MemoryManager, Queue, TensorHandle
 from interposer.core.errors import InterposerError
 
 __all__ = ["OwnedHandles"]
@@ -16,16 +16,31 @@ _log = logging.getLogger("interposer.runtime")
 class OwnedHandles:
     """A group of tensor handles, such as those of one working memory. Each is destroyed exactly once.
 
-    Thread-safe: two threads that destroy concurrently never destroy the same handle.
+    Memory managers and queues that outlive the handles are destroyed after them. Thread-safe: two threads that destroy
+    concurrently never destroy the same handle.
     """
 
     def __init__(self) -> None:
         self._handles: dict[int, TensorHandle] = {}
+        self._later: dict[int, MemoryManager | Queue] = {}
 
     def add(self, handle: object) -> None:
         """Add a handle. Plain arrays, which need no destruction, and objects that are not handles are ignored."""
         if isinstance(handle, TensorHandle) and type(handle) is not ArrayHandle:
             self._handles.setdefault(id(handle), handle)
+
+    def destroy_after(self, resource: MemoryManager | Queue) -> None:
+        """Destroy a memory manager or a queue when all handles are destroyed: managers first, then queues."""
+        self._later[id(resource)] = resource
+
+    def destroy_now(self, resource: MemoryManager | Queue) -> None:
+        """Destroy something that was passed to `destroy_after`. Errors are only logged."""
+        if self._later.pop(id(resource), None) is None:
+            return  # another thread has destroyed it
+        try:
+            resource.destroy()
+        except Exception as error:
+            _log.warning("%s could not be destroyed: %s", type(resource).__name__, _text(error))
 
     @property
     def need_interpreter(self) -> bool:
@@ -37,6 +52,11 @@ class OwnedHandles:
 
     def destroy(self) -> None:
         """Destroy all handles, newest first, so that sub-tensors go before their parents. Errors are only logged."""
+        self._destroy_handles()
+        for resource in sorted(self._later.values(), key=lambda each: isinstance(each, Queue)):
+            self.destroy_now(resource)
+
+    def _destroy_handles(self) -> None:
         while self._handles:
             try:
                 _, handle = self._handles.popitem()
@@ -45,8 +65,11 @@ class OwnedHandles:
             try:
                 handle.destroy()
             except Exception as error:
-                text = str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
-                _log.warning("the tensor handle of %s could not be destroyed: %s", handle.info, text)
+                _log.warning("the tensor handle of %s could not be destroyed: %s", handle.info, _text(error))
+
+
+def _text(error: Exception) -> str:
+    return str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
 
 
 def _destroyed_by_python(handle: TensorHandle) -> bool:

@@ -23,6 +23,7 @@ from interposer.runtime.factories import Factories, guarded
 from interposer.runtime.flow import flow_of
 from interposer.runtime.late import LateStep
 from interposer.runtime.layout import layout_of
+from interposer.runtime.schedule import QueueKey, Schedule
 from interposer.runtime.step import Step
 from interposer.runtime.tracing import NetworkSites
 from interposer.runtime.workloads import DebugCallback, DebugWorkload, TransferCounts
@@ -41,7 +42,7 @@ class Program:
     """The workloads of one graph in execution order, the programs of its regions, and the memory layout of its tensors.
 
     `room` has the limits of each run. It is None if there are no limits, or if no size and no number of iterations is
-    only known during a run.
+    only known during a run. `schedule` is None unless workloads are submitted to queues.
 
     Raises:
         LoadError: a backend could not create a workload.
@@ -73,6 +74,18 @@ class Program:
         self.running = [layer for layer in running if layer not in self.layout.workless_layers]
         is_simple = graph.owner is None and not self.late and not self.regions
         self.flow = flow_of(self.running, self.layout.root) if is_simple and not factories.sequential else None
+        queues = self._queues(factories) if is_simple and not factories.sequential else {}
+        self.schedule = Schedule.of(self.running, queues, self.layout.root) if queues else None
+
+    def _queues(self, factories: Factories) -> dict[Layer, QueueKey]:
+        """Return the queue of each layer whose workload is submitted to one."""
+        queues = {}
+        for layer in self.running:
+            step = self._steps[layer]
+            key = factories.queue_key(layer, step.workload) if isinstance(step, Step) else None
+            if key is not None:
+                queues[layer] = key
+        return queues
 
     @cached_property
     def operations(self) -> int:

@@ -43,6 +43,8 @@ class RunControl:
         self.is_watched = False
         self.abandon: Callable[[RunControl], None] | None = None
         self.thread = threading.get_ident()
+        self._stop: Callable[[], object] | None = None
+        self._awaited: Callable[[], tuple[Layer, str] | None] | None = None
 
     @property
     def remaining(self) -> float | None:
@@ -50,8 +52,30 @@ class RunControl:
         return None if self._deadline_time is None else self._deadline_time - time.monotonic()
 
     def cancel(self) -> None:
-        """Stop the run before its next layer."""
+        """Stop the run before its next layer, and cancel what it has submitted to queues."""
         self._cancelled.set()
+        stop = self._stop
+        if stop is not None:
+            stop()
+
+    @property
+    def is_stopped(self) -> bool:
+        """True if the run was cancelled."""
+        return self._cancelled.is_set()
+
+    def watch_queues(self, stop: Callable[[], object], awaited: Callable[[], tuple[Layer, str] | None]) -> None:
+        """Let `cancel` call `stop`, now if the run was cancelled already, and `late` name the layer that is awaited.
+
+        `awaited` returns a layer that was submitted and is not over, with its place as in `check`; None if the run does
+        not wait for one.
+        """
+        self._stop, self._awaited = stop, awaited
+        if self._cancelled.is_set():
+            stop()
+
+    def forget_queues(self) -> None:
+        """Let `cancel` and `late` call nothing any more."""
+        self._stop = self._awaited = None
 
     def check(self, layer: Layer, place: str) -> None:
         """Check the run before a layer or iteration.
@@ -73,6 +97,11 @@ class RunControl:
 
         The default does nothing; subclasses that measure override it.
         """
+
+    @property
+    def measures(self) -> bool:
+        """True if a subclass overrides `ran`, so that each layer has to be timed without the others."""
+        return type(self).ran is not RunControl.ran
 
     def leave(self) -> None:
         """Forget which layer this thread ran last, if other threads of the run are running layers.
@@ -97,7 +126,8 @@ class RunControl:
     def late(self) -> DeadlineExceededError:
         """Return the error for a run beyond its deadline, with the layer that it was running."""
         text = f"the run took longer than {self.deadline:g} seconds"
-        places = list(self._running_at.values())
+        awaited = None if self._awaited is None else self._awaited()
+        places = list(self._running_at.values()) if awaited is None else [awaited]
         if not places:
             return DeadlineExceededError(text)
         layer, place = places[0]

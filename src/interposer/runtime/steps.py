@@ -65,6 +65,9 @@ class Steps:
         LoadError: a backend could not create a handle.
     """
 
+    is_hung = False
+    """True if a device did not end the last run, so that the memory is never used again."""
+
     def __init__(
         self, program: Program, factories: Factories, workers: Workers | None = None, owner_path: str = ""
     ) -> None:
@@ -186,9 +189,14 @@ class Steps:
             for value, root in roots.items():
                 if root in imported_handles:
                     self._make_piece(value, owned)
-            calls = [self._bound(layer) for layer in program.running]
+            return self._bound_steps()
         finally:
             self.handles = own_handles
+
+    def _bound_steps(self) -> BoundSteps:
+        """Return functions that run all layers once on the present handles."""
+        program = self.program
+        calls = [self._bound(layer) for layer in program.running]
         if program.flow is None or self._workers is None:
             traced = partial(self._call_all_traced, calls)
             return BoundSteps(partial(self._call_all, calls), traced, lambda: self.bound_chain)

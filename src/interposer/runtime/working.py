@@ -22,6 +22,7 @@ from interposer.ir.states import states_of
 from interposer.kernels.table import empty
 from interposer.ops.control import Input
 from interposer.profiling.recorder import RunTrace, active, begin_run, current
+from interposer.runtime.asynchronous import steps_of
 from interposer.runtime.factories import Factories, constant_of
 from interposer.runtime.imports import ImportedRun
 from interposer.runtime.late import LateHandles
@@ -61,7 +62,7 @@ class WorkingMemHandle:
         self._cleared: deque[OwnedHandles] = deque()
         resources = self._busy, factories.handles, self._prepared, self._cleared
         weakref.finalize(self, _destroy_unused, *resources).atexit = False  # at exit, the network destroys them
-        self._steps = Steps(program, factories, workers)
+        self._steps = steps_of(program, factories, workers)
         self._steps.plan_memory()
         self._is_chain = self._steps.is_chain
         factories.tensors = partial(_tensors_of, weakref.ref(self._steps))
@@ -119,8 +120,9 @@ class WorkingMemHandle:
                 self._factories.acquire()
                 self._run(inputs, outputs, control)
         finally:
-            self._steps.forget()
-            self._end()
+            if not self._steps.is_hung:
+                self._steps.forget()
+                self._end()
 
     def _run_traced(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None) -> None:
         """Run as `run` does, and add the times to the recorders that want this run."""
@@ -230,7 +232,8 @@ class WorkingMemHandle:
                 raise
             return True
         finally:
-            self._end()
+            if not self._steps.is_hung:
+                self._end()
 
     def _call_traced(self, call: BoundSteps) -> None:
         """Run prepared layers, and add their times to the recorders that want this run."""
@@ -525,8 +528,13 @@ class WorkingMemHandle:
         return any(group.need_interpreter for group in groups)
 
     @property
+    def is_hung(self) -> bool:
+        """True if a device may use this memory for ever, so that it must not be used or destroyed."""
+        return self._steps.is_hung
+
+    @property
     def in_use(self) -> bool:
-        """True while a run uses this memory."""
+        """True while a run uses this memory, or a device that hangs."""
         return self._busy.locked()
 
     def __enter__(self) -> WorkingMemHandle:

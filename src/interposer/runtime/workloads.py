@@ -109,19 +109,27 @@ class ImportWorkload(CopyWorkload):
 
 
 class DeviceCopyWorkload(Workload):
-    """The workload of a MemCopy layer between a device and the host: it runs the device's own copy workload."""
+    """The workload of a MemCopy layer between a device and the host: it runs the device's own copy workload.
 
-    def __init__(self, workload: Workload, counts: TransferCounts) -> None:
-        self._workload, self._counts = workload, counts
+    `backend` is the id of the device's backend.
+    """
+
+    def __init__(self, workload: Workload, counts: TransferCounts, backend: str = "") -> None:
+        self.workload, self._counts, self.backend = workload, counts, backend
         self.concurrent, self.strided = workload.concurrent, workload.strided
+        self.asynchronous = workload.asynchronous
 
     def post_allocation_configure(self) -> None:
         """Notify the workload of the device."""
-        self._workload.post_allocation_configure()
+        self.workload.post_allocation_configure()
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Run the device's workload, and count the copy."""
-        self._workload.execute(inputs, outputs)
+        self.workload.execute(inputs, outputs)
+        self.count(outputs)
+
+    def count(self, outputs: Sequence[TensorHandle]) -> None:
+        """Count a copy to these outputs."""
         self._counts.add(device_copies=1, copied_bytes=int(outputs[0].info.num_bytes))
 
 

@@ -306,7 +306,8 @@ class Model:
         with self._states.preserved():
             while True:  # every retry has one backend less
                 disabled = self._choice.disabled
-                times = recorded_times(lambda: self.run(inputs), budget_seconds)
+                overlaps = any(backend.asynchronous for backend in self.optimized.backends.values())
+                times = recorded_times(lambda: self.run(inputs), budget_seconds, overlaps=overlaps)
                 if self._choice.disabled == disabled:
                     return self.optimized.explain(replace(times, **self._search_facts()))
 

@@ -17,6 +17,7 @@ from interposer.profiling import Category, Interval, Recorder, Recording, Site
 from interposer.report.optimized import OptimizedNetwork
 from interposer.report.times import Times
 from interposer.runtime import RunControl
+from interposer.runtime.asynchronous import each_alone
 from interposer.session.placement.cuts import example
 from interposer.session.timing import spread_of
 
@@ -79,8 +80,10 @@ def _check_budget(budget_seconds: float) -> None:
         raise InvalidArgumentError(f"budget_seconds must be more than 0, not {budget_seconds}")
 
 
-def recorded_times(run: Callable[[], Any], budget_seconds: float) -> Times:
+def recorded_times(run: Callable[[], Any], budget_seconds: float, *, overlaps: bool = False) -> Times:
     """Time whole runs, in turns with runs that a profile records, with the layers inside of compiled layers.
+
+    `overlaps` says that layers may overlap in whole runs, as some are submitted to queues. They never do in others.
 
     `run` runs the network once in this thread; the other argument and the exceptions are those of `measured_times`. The
     first run of each recording is not counted, because engines may compile again in it.
@@ -95,14 +98,17 @@ def recorded_times(run: Callable[[], Any], budget_seconds: float) -> Times:
             start = time.perf_counter()
             run()
             whole_seconds.append(time.perf_counter() - start)
-        with Recorder(thread=threading.get_ident()) as recorder:
+        with Recorder(thread=threading.get_ident()) as recorder, each_alone():
             run()
             for _ in _turn(budget_seconds / TURNS / 2):
                 run()
         recorded_runs += _recorded_runs(recorder.recording())[1:]
     units, layers, others = map(_medians, zip(*recorded_runs, strict=True))
     whole, spread = statistics.median(whole_seconds) * 1e3, spread_of(whole_seconds)
-    return Times(whole, units, "measured", len(whole_seconds), layers=layers, others=others, spread=spread)
+    overlap = max(0.0, sum(units.values()) - whole) if overlaps else None
+    return Times(
+        whole, units, "measured", len(whole_seconds), layers=layers, others=others, spread=spread, overlap=overlap
+    )
 
 
 def _turn(seconds: float) -> Iterator[int]:

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from interposer.backend import Backend
+from interposer.backend.devices import is_address
 from interposer.core.errors import InvalidArgumentError
 from interposer.plugins.capi.loading.open_libraries import backend_of_file
 from interposer.runtime import Runtime
@@ -31,7 +32,7 @@ def backend_of(text: str | Factory, runtime: Runtime | None = None) -> Backend:
     """
     if isinstance(text, str) and is_library(text):
         return backend_of_file(text)
-    if isinstance(text, str) and ":" not in text:
+    if isinstance(text, str) and _is_known(text, runtime or default_runtime()):
         return (runtime or default_runtime()).registry.get(text)
     factory = imported(text) if isinstance(text, str) else text
     try:
@@ -41,6 +42,11 @@ def backend_of(text: str | Factory, runtime: Runtime | None = None) -> Backend:
     if not isinstance(backend, Backend):
         raise InvalidArgumentError(f"{text!r} gives {backend!r}, which is not a Backend")
     return backend
+
+
+def _is_known(text: str, runtime: Runtime) -> bool:
+    """Return True for an id, or the address of a device; False for ``module:Class``."""
+    return ":" not in text or is_address(text) or text.partition(":")[0] in runtime.registry
 
 
 def is_library(text: str) -> bool:

@@ -13,6 +13,7 @@ from interposer.backend import (
     MemoryManager,
     OptimizationViews,
     Options,
+    Queue,
     SubgraphView,
     Support,
     TensorHandle,
@@ -52,7 +53,7 @@ class Watched(Backend):
 
     def __init__(self, inner: Backend, observer: Observer, held_back: Collection[str] = ()) -> None:
         self.inner, self.observer, self.held_back = inner, observer, frozenset(held_back)
-        forwarded = ("id", "kernels", "capabilities", "api_version", "version")
+        forwarded = ("id", "kernels", "capabilities", "api_version", "version", "asynchronous", "overlaps_copies")
         vars(self).update({name: getattr(inner, name) for name in forwarded})
 
     def layer_support(self, options: Options) -> LayerSupport:
@@ -94,6 +95,14 @@ class Watched(Backend):
             self.observer.factory(workload_factory, memory_manager)
             _note_layers(workload_factory)
         return workload_factory
+
+    def create_queue(self, options: Options) -> Queue:
+        """Return a queue of the wrapped backend."""
+        return self.inner.create_queue(options)
+
+    def abandon(self, reason: str) -> None:
+        """Let the wrapped backend know that a queue was given up."""
+        self.inner.abandon(reason)
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
         """Return the context of the wrapped backend, and report it to the observer."""

@@ -58,8 +58,8 @@ REFUSED = {
     "an empty id": (['ID=""'], "id",
                     "GetBackendId gave no valid id: a backend id must be a text other than '' and 'Unknown', not ''"),
     "an id with a blank": (['ID="a b"'], "id",
-                           "GetBackendId gave no valid id: a backend id must not contain blanks or commas, as 'a b' "
-                           "does"),
+                           "GetBackendId gave no valid id: a backend id must not contain blanks, commas or colons, "
+                           "as 'a b' does"),
     "an id that is no UTF-8": (['ID="caf\\xe9"'], "id",
                                "GetBackendId gave no valid id: 'utf-8' codec can't decode byte 0xe9 in position 3: "
                                "unexpected end of data"),

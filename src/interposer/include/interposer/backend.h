@@ -1086,7 +1086,8 @@ typedef struct ipr_devices_api {
 
 /* ---- The three functions that a backend exports ------------------------------------------------------------------ */
 
-/* The id of the backend: not empty, not "Unknown", without blanks and commas; valid as long as the library is open. */
+/* The id of the backend: not empty, not "Unknown", without blanks, commas and colons; valid as long as the library is
+ * open. */
 IPR_EXPORT const char* GetBackendId(void);
 
 /* Write IPR_API_MAJOR and IPR_API_MINOR; a backend that exports SetHostVersion may write an older minor number. */

@@ -90,6 +90,11 @@ class TensorTable:
             for array, alignment in zip(arrays, self._alignment, strict=True)
         )
 
+    def accepts(self, index: int, array: Array) -> bool:
+        """Return True if `bind` would not copy an array for the tensor at an index."""
+        is_aligned = address_of(array) % self._alignment[index] == 0
+        return is_aligned and (array.flags.c_contiguous or self._accepts_strides(array))
+
     def _bind_copy(self, index: int, array: Array) -> int:
         copy = self._copies.get(index)
         if copy is None or copy.shape != array.shape:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 import weakref
 import zlib
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, NoReturn
 
 import numpy as np
 
-from interposer.core.errors import BackendContractError, InvalidValueError
+from interposer.backend.queues import Event
+from interposer.core.errors import BackendContractError, InterposerError, InvalidValueError
 from interposer.core.types import Array
 from interposer.plugins.capi.abi import structs as abi
 from interposer.plugins.capi.abi.calls import CallError, ErrorBuffer
@@ -62,6 +63,7 @@ class Executable:
         self.seconds, self.memory = out.seconds, out.memory
         self._sums = [_sum(array) for array in self.constants] if library.checking else []
         self.turn = None if self.concurrent else threading.Lock()
+        self.last_event: Event | None = None
         self._call = partial(library.call, "execute", library.functions["execute"], library.self, out.handle)
         self._sites = sites_of(flat)
 
@@ -79,20 +81,39 @@ class Executable:
             if self.turn is None:
                 self._call(run_address)
                 return
-            with self.turn:
+            with self.alone_in(None):
                 self._call(run_address)
         except CallError as error:
-            raise self._translated(error) from error.__cause__
+            raise self.translated(error) from error.__cause__
 
     def fail(self, status: int, buffer: ErrorBuffer) -> NoReturn:
         """Raise the error of a run outside of `run` that gave this status, and filled in the buffer."""
         try:
             self.library.fail("execute", status, buffer)
         except CallError as error:
-            raise self._translated(error) from error.__cause__
+            raise self.translated(error) from error.__cause__
 
-    def _translated(self, error: CallError) -> CallError | InvalidValueError:
+    def translated(self, error: CallError) -> CallError | InvalidValueError:
+        """Return the error of a run as an `InvalidValueError` if a value of the inputs is its cause."""
         return invalid_value(error, self._sites) if error.status == abi.INVALID_VALUE else error
+
+    @contextmanager
+    def alone_in(self, queue: object) -> Iterator[None]:
+        """A context manager in which one thread runs the executable, or submits it to `queue`; None is no queue.
+
+        If the plug-in does not support concurrent runs, this first waits for a run in another queue. `last_event` is
+        that of the last submission.
+        """
+        if self.turn is None:
+            yield
+            return
+        with self.turn:
+            event = self.last_event
+            if event is not None and not event.done() and getattr(event, "queue", None) is not queue:
+                with suppress(InterposerError):  # the other run has its own errors
+                    event.wait()
+                self.last_event = None
+            yield
 
     def inputs_of_outputs(self, count: int) -> tuple[int, ...]:
         """Return for each of `count` outputs the index of the input whose memory it may have, or -1.
@@ -122,7 +143,7 @@ class Executable:
             try:
                 execute()
             except CallError as error:
-                raise self._translated(error) from error.__cause__
+                raise self.translated(error) from error.__cause__
 
         return call if self.turn is None else partial(_call_in_turn, self.turn, call)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from interposer.core.errors import BackendContractError
 from interposer.plugins.capi.abi import structs as abi
 from interposer.plugins.capi.abi.reading import read_array, read_text
 
-__all__ = ["DeclaredOption", "LibraryInfo", "read_info"]
+__all__ = ["DeclaredOption", "LibraryInfo", "read_info", "read_property"]
 
 MAX_PROPERTIES: Final = 4096
 MAX_ALIGNMENT: Final = 4096
@@ -58,12 +59,12 @@ class LibraryInfo:
     options: tuple[DeclaredOption, ...] = ()
     properties: tuple[Capability, ...] = ()
 
-    def named_capabilities(self) -> Capabilities:
+    def named_capabilities(self, of_device: Iterable[Capability] = ()) -> Capabilities:
         """Return all capabilities under their names: those that the plug-in declares by name, and those from its flags.
 
-        A capability that the plug-in declares by name takes precedence.
+        A capability that the plug-in declares by name takes precedence, above all those `of_device`.
         """
-        by_name = {capability.name: capability for capability in self.properties}
+        by_name = {capability.name: capability for capability in (*self.properties, *of_device)}
         from_flags = {name: Capability(name, True) for bit, name in _NAMED.items() if bit in self.capabilities}
         if abi.Cap.DETERMINISTIC not in self.capabilities:
             from_flags["Deterministic"] = Capability("Deterministic", False)
@@ -85,8 +86,8 @@ def read_info(out: abi.Info) -> LibraryInfo:
         read_text(out.description, "the description"),
         abi.Cap(out.capabilities & sum(abi.Cap)),
         alignment,
-        tuple(DeclaredOption(*_read_property(option), scope=_scope(option)) for option in options),
-        tuple(Capability(*_read_property(property_)) for property_ in _properties(out, "property")),
+        tuple(DeclaredOption(*read_property(option), scope=_scope(option)) for option in options),
+        tuple(Capability(*read_property(property_)) for property_ in _properties(out, "property")),
     )
 
 
@@ -102,7 +103,12 @@ def _properties(out: abi.Info, member: str) -> list[abi.Property]:
     return array
 
 
-def _read_property(property_: abi.Property) -> tuple[str, OptionValue, str]:
+def read_property(property_: abi.Property) -> tuple[str, OptionValue, str]:
+    """Return the name, the value and the description of an ``ipr_property``.
+
+    Raises:
+        BackendContractError: it is invalid.
+    """
     name = read_text(property_.name, "the name of a property")
     values: dict[int, Any] = {
         abi.KIND_BOOL: lambda: bool(property_.i),

@@ -228,7 +228,8 @@ class Library:
 
     `info` is the plug-in's information about itself. Other modules of this package call it with `call` and
     `serialized`. `refuses` is True if the plug-in must not be called, and `active_calls` has one element for each call
-    in progress; `close` waits until it is empty.
+    in progress; `close` waits until it is empty. `queue_ends` has an object for each queue, whose `is_open` is True
+    while something in the queue is not over; `close` waits for these, too.
     """
 
     def __init__(self, library: ctypes.CDLL, path: str, identity: Identity, table: abi.Backend, checking: bool) -> None:
@@ -246,6 +247,8 @@ class Library:
         self.setting: tuple[int, Options] = (0, {})  # threads, and what `init` was given
         self._errors = ErrorBuffers(identity.id)
         self._extensions: dict[bytes, dict[str, Any] | None] = {}
+        self._tables: dict[bytes, Any] = {}
+        self.queue_ends: set[Any] = set()
         self._host: HostServices | None = None
         self._ring = LogRing()
         self._compiling = threading.Lock()
@@ -363,7 +366,7 @@ class Library:
         No global names are used here. A plug-in that a thread still executes, or that belongs to the parent of this
         `process`, is not shut down.
         """
-        if self._closed_reason or self.active_calls or not (process == self._pid or self._fork_safe):
+        if self._closed_reason or self._is_busy or not (process == self._pid or self._fork_safe):
             return
         self._closed_reason, self.refuses = "it was shut down", True
         for number in sorted(self._held, reverse=True):
@@ -374,12 +377,22 @@ class Library:
 
     def _wait_until_idle(self) -> bool:
         end = time.monotonic() + PATIENCE
-        while self.active_calls and time.monotonic() < end:
+        while self._is_busy and time.monotonic() < end:
             time.sleep(0.001)
-        return not self.active_calls
+        return not self._is_busy
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self.active_calls) or any([end.is_open for end in tuple(self.queue_ends)])
 
     def _usable_here(self) -> bool:
-        return os.getpid() == self._pid or self._fork_safe
+        return (os.getpid() == self._pid or self._fork_safe) and not self._abandoned
+
+    def abandon(self, reason: str) -> None:
+        """Never call the plug-in again, not even to release its objects or to shut it down, as its device hangs."""
+        self.log.warning("backend %s is not used any more: %s", self.id, reason)
+        self._closed_reason, self.refuses, self._abandoned = reason, True, True
+        _open.discard(self)
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -484,7 +497,7 @@ class Library:
             return None
         subject = f"the table of {name.decode()}"
         least = min((getattr(kind, member).offset for member in optional), default=ctypes.sizeof(kind))
-        table = read_versioned(kind, address, least, subject)
+        table = self._tables[name] = read_versioned(kind, address, least, subject)
         functions = {**functions, **{key: value for key, value in optional.items() if getattr(table, key)}}
         code = CodeMap()
         for member in functions:
@@ -492,6 +505,10 @@ class Library:
             if error is not None:
                 raise BackendContractError(f"{subject}: its member {member} {error}", backend=self.id)
         return {member: abi.FUNCTIONS[kind_of](getattr(table, member)) for member, kind_of in functions.items()}
+
+    def extension_table(self, name: bytes) -> Any:
+        """Return the struct of an extension, for members that are not functions; `extension` has found it before."""
+        return self._tables[name]
 
     # --- what the plug-in gave ----------------------------------------------------------------------------------------
 

@@ -10,8 +10,10 @@ from interposer.backend.allocator import CustomAllocator
 from interposer.backend.base import Backend, BackendContext
 from interposer.backend.caching import SavedPart
 from interposer.backend.capabilities import Options, OptionValue
+from interposer.backend.devices import Device
 from interposer.backend.handles import TensorHandleFactoryRegistry
 from interposer.backend.memory import MemoryManager, MemorySource
+from interposer.backend.queues import Queue
 from interposer.backend.strategies import MemoryOptimizerStrategy
 from interposer.backend.support import LayerSupport
 from interposer.backend.views import OptimizationViews
@@ -33,9 +35,12 @@ from interposer.plugins.capi.library.library import Library
 from interposer.plugins.capi.library.option_tables import OptionTable, checked_options
 from interposer.plugins.capi.running.compiling import compile_image, compile_part
 from interposer.plugins.capi.running.context import DynamicContext
+from interposer.plugins.capi.running.devices import OPTION, devices_of
 from interposer.plugins.capi.running.handles import Allocators, Handles
 from interposer.plugins.capi.running.parts import Optimizer
 from interposer.plugins.capi.running.profiling import DynamicProfilingContext
+from interposer.plugins.capi.running.queue_functions import Queues
+from interposer.plugins.capi.running.queues import NativeQueue
 from interposer.plugins.capi.running.support import DynamicSupport
 from interposer.plugins.capi.running.workload import DynamicWorkload
 from interposer.profiling.backends import BackendProfiling, BackendProfilingContext
@@ -53,14 +58,31 @@ class DynamicBackend(Backend):
     has memory of its own (the extensions ``ipr.handles/1`` and ``ipr.allocator/1``).
     """
 
-    def __init__(self, library: Library, defaults: Options | None = None, shared: DynamicBackend | None = None) -> None:
-        self.library = library
+    def __init__(
+        self,
+        library: Library,
+        defaults: Options | None = None,
+        shared: DynamicBackend | None = None,
+        device: Device | None = None,
+    ) -> None:
+        self.library, self._device = library, device
         self._defaults, self._shared = defaults or {}, shared
         self._allocator: CustomAllocator | None = None
         self.id = library.id  # type: ignore[misc] # of one instance, as every library brings its own
         self.version = library.info.version  # type: ignore[misc]
         self.api_version = (library.identity.major, library.identity.minor)  # type: ignore[misc]
-        self.capabilities = library.info.named_capabilities()  # type: ignore[misc]
+        self.capabilities = library.info.named_capabilities(() if device is None else device.properties)  # type: ignore[misc]
+
+    def devices(self) -> Sequence[Device]:
+        """Return the devices of the plug-in; empty if it does not have the extension ``ipr.devices/1``."""
+        return devices_of(self.library)
+
+    def on_device(self, index: int, address: str) -> DynamicBackend:
+        """Return the backend of one of the devices, under an id of its own."""
+        backend = DynamicBackend(self.library, self._defaults, self, self.devices()[index])
+        backend.id = address  # type: ignore[misc]
+        backend._allocator = self._allocator
+        return backend
 
     def for_runtime(self, options: Options) -> DynamicBackend:
         """Return the same plug-in for another runtime, whose options may differ from those at its initialisation.
@@ -135,7 +157,7 @@ class DynamicBackend(Backend):
 
     def layer_support(self, options: Options) -> LayerSupport:
         """Return the object that asks the plug-in which layers it supports."""
-        return DynamicSupport(self.library, {**self._defaults, **options}, self)
+        return DynamicSupport(self.library, self._merged(options), self)
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
         """Let the plug-in optimize and compile the view."""
@@ -145,7 +167,34 @@ class DynamicBackend(Backend):
         """Return a factory of workloads that run compiled parts, and that compiles single layers."""
         strided = self._plain_handles is not None or abi.Cap.STRIDED in self.library.info.capabilities
         table = self._options(options)
-        return DynamicWorkloadFactory(self.library, memory_manager, table, self, self._allocator, strided=strided)
+        return DynamicWorkloadFactory(
+            self.library, memory_manager, table, self, self._allocator, strided=strided, asynchronous=self.asynchronous
+        )
+
+    @property
+    def asynchronous(self) -> bool:  # type: ignore[override] # a question of the plug-in
+        """True if the plug-in has queues (the extension ``ipr.async/1``)."""
+        return self._queues is not None
+
+    @property
+    def overlaps_copies(self) -> bool:  # type: ignore[override]
+        """True if the plug-in declares ``IPR_ASYNC_COPY_ENGINE``."""
+        return self._queues is not None and bool(self._queues.flags & abi.ASYNC_COPY_ENGINE)
+
+    @cached_property
+    def _queues(self) -> Queues | None:
+        return Queues.of(self.library)
+
+    def create_queue(self, options: Options) -> Queue:
+        """Return a new queue of the plug-in, on the device that the options name."""
+        return super().create_queue(options) if self._queues is None else self._new_queue(self._queues, options)
+
+    def _new_queue(self, queues: Queues, options: Options) -> NativeQueue:
+        return NativeQueue(queues, self._options(options), self)
+
+    def abandon(self, reason: str) -> None:
+        """Never call the plug-in again."""
+        self.library.abandon(reason)
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
         """Return the plug-in's context, or None if it does not have the extension."""
@@ -165,11 +214,12 @@ class DynamicBackend(Backend):
     @property
     def identity(self) -> str:
         """A string that differs after the plug-in's file has changed, for keys of caches."""
-        return self.library.stamp
+        device = self._device
+        return self.library.stamp if device is None else f"{self.library.stamp} {device.id} {device.driver}"
 
     def cache_directory(self, options: Options) -> str:
         """Return the folder for compiled parts that the options of a network name; empty for the cache folder."""
-        return cache_directory(self.library, {**self._defaults, **options})
+        return cache_directory(self.library, self._merged(options))
 
     def without_directory(self, options: Options) -> Options:
         """Return the options of a network without the option for that folder."""
@@ -222,16 +272,20 @@ class DynamicBackend(Backend):
         if blobs is None or len(pieces) != 1:
             raise InvalidArgumentError(f"a compiled part of {self.id} has {len(pieces)} pieces; expected a blob")
         blob = Blob(pieces[0], saved.digest == "graph")
-        return blobs.restore(blob, view, {**self._defaults, **options}, self._allocator)
+        return blobs.restore(blob, view, self._merged(options), self._allocator)
 
     @property
     def blobs(self) -> Blobs | None:
         """The functions to save and restore compiled parts, or None if the plug-in does not have them."""
         return Blobs.of(self.library, self)
 
+    def _merged(self, options: Options) -> Options:
+        """Return the options of a network with those of the runtime, and with the device."""
+        device = {} if self._device is None else {OPTION: self._device.index}
+        return {**self._defaults, **options, **device}
+
     def _options(self, options: Options) -> OptionTable:
-        merged = {**self._defaults, **options}
-        return OptionTable(checked_options(self.id, merged, self.library.info.options, abi.SCOPE_MODEL))
+        return OptionTable(checked_options(self.id, self._merged(options), self.library.info.options, abi.SCOPE_MODEL))
 
 
 class DynamicWorkloadFactory(WorkloadFactory):
@@ -246,10 +300,11 @@ class DynamicWorkloadFactory(WorkloadFactory):
         allocator: CustomAllocator | None = None,
         *,
         strided: bool = False,
+        asynchronous: bool = False,
     ) -> None:
         super().__init__(memory_manager)
         self._allocator = allocator
-        self._strided = strided
+        self._strided, self._asynchronous = strided, asynchronous
         self.library, self._owner = library, owner
         self.alignment = library.info.alignment
         self._options = options
@@ -290,4 +345,6 @@ class DynamicWorkloadFactory(WorkloadFactory):
     def _workload(
         self, executable: Executable, inputs: Sequence[tuple[int, TensorInfo]], outputs: Sequence[TensorInfo]
     ) -> Workload:
-        return DynamicWorkload(executable, inputs, outputs, self._allocator, strided=self._strided)
+        return DynamicWorkload(
+            executable, inputs, outputs, self._allocator, strided=self._strided, asynchronous=self._asynchronous
+        )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from interposer.backend.allocator import CustomAllocator
+from interposer.backend.base import Backend
 from interposer.backend.handles import TensorHandleFactory, TensorHandleFactoryRegistry
-from interposer.backend.memory import MemoryManager, MemorySource, TensorHandle
+from interposer.backend.memory import ArrayHandle, MemoryManager, MemorySource, TensorHandle
 from interposer.backend.workload import Workload
 from interposer.core.addresses import address_of, suitable
 from interposer.core.errors import BackendContractError
@@ -24,8 +26,9 @@ from interposer.plugins.capi.abi.tensors import describe
 from interposer.plugins.capi.library.lent_allocator import LentAllocator
 from interposer.plugins.capi.library.library import Library
 from interposer.plugins.capi.library.option_tables import OptionTable
+from interposer.plugins.capi.running.queue_functions import Queues
 
-__all__ = ["Allocators", "Handles", "NativeHandle"]
+__all__ = ["Allocators", "CopiedTensors", "Handles", "NativeCopy", "NativeHandle"]
 
 _MANY: Final = 256
 _FUNCTIONS: Final = {
@@ -73,12 +76,12 @@ class Handles:
         """Call a function of the extension by its name in the table; raise `CallError` if it fails."""
         self.library.call(name, self.functions[name], self.library.self, *arguments)
 
-    def register(self, registry: TensorHandleFactoryRegistry, owner: object) -> None:
+    def register(self, registry: TensorHandleFactoryRegistry, owner: Backend) -> None:
         """Register a tensor handle factory for each kind of memory; together they allocate from one new memory pool.
 
         The pool keeps `owner`, the backend, alive.
         """
-        pool = NativePool(self, registry.custom_allocators.get(self.library.id), owner)
+        pool = NativePool(self, registry.custom_allocators.get(owner.id), owner)
         registry.register_memory_manager(pool)
         for index, kind in enumerate(self.kinds):
             registry.register_factory(NativeHandleFactory(pool, index, kind))
@@ -98,6 +101,7 @@ class NativePool(MemoryManager):
     def __init__(self, handles: Handles, allocator: CustomAllocator | None, owner: object) -> None:
         self.handles, self._allocator, self._owner = handles, allocator, owner
         self._pool: int | None = None
+        self.end: _PoolEnd | None = None
 
     @property
     def pool(self) -> int:
@@ -113,7 +117,8 @@ class NativePool(MemoryManager):
         pool, destroy = out.value or 0, self.handles.functions["destroy_pool"]
         lent_allocator = None if self._allocator is None else LentAllocator(self._allocator)
         number = library.hold_call(partial(destroy, library.self, pool), lent_allocator)
-        weakref.finalize(self, library.let_go, number).atexit = False
+        self.end = _PoolEnd(partial(library.let_go, number))
+        weakref.finalize(self, self.end.request).atexit = False  # the library releases at exit whatever is left
         if lent_allocator is not None:
             Allocators.needed(library).use(pool, lent_allocator)
         return pool
@@ -135,6 +140,42 @@ class NativePool(MemoryManager):
         if self._pool is not None:
             self.call("give_back")
 
+    def destroy(self) -> None:
+        """Destroy the pool in the plug-in: when all its tensors are destroyed, and after the current call."""
+        if self.end is not None:
+            self.end.request()
+
+
+class _PoolEnd:
+    """Destroys a pool by `destroy` once, when this was requested and no tensor is left in the pool."""
+
+    def __init__(self, destroy: Callable[[], object]) -> None:
+        self._destroy, self._lock = destroy, threading.RLock()  # a finalizer may come here again
+        self._num_tensors, self._is_requested, self._is_done = 0, False, False
+
+    def add(self) -> None:
+        """Note that a tensor was created."""
+        with self._lock:
+            self._num_tensors += 1
+
+    def remove(self, destroy_tensor: Callable[[], object]) -> None:
+        """Destroy a tensor."""
+        with self._lock:
+            destroy_tensor()
+            self._num_tensors -= 1
+            self._end()
+
+    def request(self) -> None:
+        """Destroy the pool, or let the end of its last tensor destroy it."""
+        with self._lock:
+            self._is_requested = True
+            self._end()
+
+    def _end(self) -> None:
+        if self._is_requested and not self._num_tensors and not self._is_done:
+            self._is_done = True
+            self._destroy()
+
 
 class NativeHandleFactory(TensorHandleFactory):
     """The tensor handle factory for one of the kinds of memory of a plug-in."""
@@ -144,6 +185,7 @@ class NativeHandleFactory(TensorHandleFactory):
         self.supports_map = bool(flags & abi.FACTORY_MAPS)
         self.supports_sub_tensors = bool(flags & abi.FACTORY_SUB_TENSORS)
         self.supports_device_copy = bool(flags & abi.FACTORY_DEVICE_COPIES)
+        self.peers = pool.handles.library.path if flags & abi.FACTORY_PEER_COPIES else ""
         self._pool, self._index = pool, index
 
     def create(self, info: TensorInfo) -> TensorHandle:
@@ -169,7 +211,7 @@ class NativeHandleFactory(TensorHandleFactory):
 
     def create_device_copy(self) -> Workload:
         """Return a workload by which the device copies tensors to or from this memory."""
-        return _NativeCopy(self.id)
+        return NativeCopy(self.id, self._pool.handles.library)
 
 
 class NativeHandle(TensorHandle):
@@ -194,7 +236,10 @@ class NativeHandle(TensorHandle):
         self._imported: Array | None = None
         library = pool.handles.library
         destroy = partial(pool.handles.functions["destroy_tensor"], library.self, pool.pool, number)
-        self._destroy = weakref.finalize(self, library.let_go, library.hold_call(destroy, (pool, whole)))
+        assert pool.end is not None
+        pool.end.add()
+        number_of_call = library.hold_call(destroy, (pool, whole))
+        self._destroy = weakref.finalize(self, pool.end.remove, partial(library.let_go, number_of_call))
         self._destroy.atexit = False  # the library releases at exit whatever is left
 
     @property
@@ -282,25 +327,66 @@ class NativeHandle(TensorHandle):
             np.copyto(array, contiguous)
 
 
-class _NativeCopy(Workload):
-    """A workload in which the plug-in's device copies a tensor to or from its memory of one kind.
+class CopiedTensors(NamedTuple):
+    """The arguments of a copy: the pool of the tensor in private memory, and both tensors as ``ipr_tensor``."""
 
-    The tensor on the other side must be one that the host can map.
+    pool: int
+    source: _HostTensor | _PrivateTensor
+    target: _HostTensor | _PrivateTensor
+
+
+class NativeCopy(Workload):
+    """A workload in which the device of a plug-in copies a tensor to or from its memory of one kind.
+
+    The tensor on the other side must be one that the host can map, or also in memory of the plug-in if its factory has
+    ``IPR_FACTORY_PEER_COPIES``.
     """
 
     concurrent = strided = True
 
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
+    def __init__(self, kind: str, library: Library) -> None:
+        self._kind, self._library = kind, library
+        queues = Queues.of(library)
+        self.asynchronous = queues is not None and queues.copies
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+        """Copy the tensor, and wait for the end of the copy."""
         [source], [target] = inputs, outputs
-        if isinstance(target, NativeHandle) and target.kind == self._kind and source is not None:
+        if source is not None and self._are_peers(source, target):
+            tensors = self.tensors(inputs, outputs)
+            assert tensors is not None
+            assert isinstance(target, NativeHandle)
+            target.pool.call("copy", tensors.source.address, tensors.target.address)
+        elif isinstance(target, NativeHandle) and target.kind == self._kind and source is not None:
             with source.mapped() as array:
                 target.copy_in(array)
         elif isinstance(source, NativeHandle):
             with target.mapped() as array:
                 source.copy_out(array)
+
+    def _are_peers(self, *handles: TensorHandle) -> bool:
+        return all(isinstance(handle, NativeHandle) and handle.library is self._library for handle in handles)
+
+    def tensors(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> CopiedTensors | None:
+        """Return the arguments of a copy that the device makes by itself, without a call of `execute`.
+
+        None if the tensor on the other side is not in ordinary, contiguous memory of the host.
+        """
+        [source], [target] = inputs, outputs
+        tensors = [_copied_tensor(handle) for handle in (source, target)]
+        pools = [handle.pool.pool for handle in (target, source) if isinstance(handle, NativeHandle)]
+        if tensors[0] is None or tensors[1] is None or not pools:
+            return None
+        return CopiedTensors(pools[0], tensors[0], tensors[1])
+
+
+def _copied_tensor(handle: TensorHandle | None) -> _HostTensor | _PrivateTensor | None:
+    if isinstance(handle, NativeHandle):
+        return _PrivateTensor(handle)
+    if type(handle) is not ArrayHandle:
+        return None
+    with handle.mapped() as array:  # the memory stays where it is as long as the handle is used
+        return _HostTensor(array, handle.info) if array.flags.c_contiguous and array.flags.aligned else None
 
 
 class _InfoTable:

@@ -47,10 +47,12 @@ class DynamicWorkload(Workload):
         allocator: CustomAllocator | None = None,
         *,
         strided: bool = False,
+        asynchronous: bool = False,
     ) -> None:
         self.executable = executable
         self._allocator = allocator
         self.strided = strided
+        self.asynchronous = asynchronous and all(info.is_concrete for info in outputs)
         self.operands = tuple(position for position, _ in inputs)
         self._input_infos = tuple(info for _, info in inputs)
         self._output_infos = tuple(outputs)
@@ -78,6 +80,20 @@ class DynamicWorkload(Workload):
     def new_tables(self) -> RunTables:
         """Return tables for one more concurrent run; a run puts them into `free` when it has ended."""
         return RunTables(self.executable, self._input_infos, self._output_infos, self._allocator)
+
+    def bound_tables(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> RunTables | None:
+        """Return tables with the tensors of these handles for a submission; put them into `free` when it is over.
+
+        None if the plug-in cannot use the memory of a tensor without a copy, or a shape is only known in the run.
+        """
+        try:
+            tables = self.free.pop()
+        except IndexError:
+            tables = self.new_tables()
+        if not tables.is_open and tables.bind_handles([inputs[operand] for operand in self.operands], outputs):
+            return tables
+        self.free.append(tables)
+        return None
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Run the compiled part on the tensors of these handles."""
@@ -223,6 +239,32 @@ class RunTables:
             for index, array in enumerate(arrays):
                 table.bind(index, array)
         return True
+
+    def bind_handles(self, read: Sequence[TensorHandle | None], written: Sequence[TensorHandle]) -> bool:
+        """Bind handles in memory of the plug-in or in ordinary memory that it can use directly, without a copy.
+
+        Returns False if one of them is in other memory.
+        """
+        pairs = ((self._inputs, read), (self._outputs, written))
+        return all(
+            self._bind_handle(table, index, handle) for table, handles in pairs for index, handle in enumerate(handles)
+        )
+
+    def _bind_handle(self, table: TensorTable, index: int, handle: TensorHandle | None) -> bool:
+        if isinstance(handle, NativeHandle) and handle.library is self._executable.library:
+            table.bind_private(index, handle.number)
+            return True
+        if type(handle) is not ArrayHandle:
+            return False
+        array = _mapped_array(handle)
+        if not table.accepts(index, array):
+            return False
+        table.bind(index, array)
+        return True
+
+    def set_deadline(self, deadline: float | None) -> None:
+        """Set the time of `time.monotonic` after which a submission with these tables may give up; None for none."""
+        self._struct.deadline_ns = 0 if deadline is None else max(1, int(deadline * 1e9))
 
     def borrow(self, lender: RunTables) -> None:
         """Use the workspace of the tables `lender` for the next run; these must not be running."""

@@ -1,0 +1,476 @@
+"""A plug-in whose parts and copies are submitted to queues: two devices that run on threads."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import select
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import interposer
+from interposer import CreationOptions, DeviceSpec, Network, OptimizerOptions, RunControl, Runtime, TensorInfo, optimize
+from interposer.backend import ArrayHandle, Backend, KernelTable, SkippedError, WorkloadInfo
+from interposer.core.errors import (
+    BackendError,
+    DeadlineExceededError,
+    ExecutionError,
+    InvalidValueError,
+    LoadError,
+    RunCancelledError,
+)
+from interposer.core.types import DataType
+from interposer.ops import Activation, ActivationFunction, Addition, Gather, Multiplication, PreCompiled
+from interposer.plugins.capi.running.backend import DynamicBackend
+from interposer.plugins.registry import BackendRegistry
+from interposer.profiling import Recorder
+from interposer.runtime import asynchronous
+
+INFO = TensorInfo((8,))
+X = np.linspace(-1, 1, 8, dtype=np.float32)
+RELU = Activation(ActivationFunction.RELU)
+SIGMOID = Activation(ActivationFunction.SIGMOID)
+UNCHANGED = OptimizerOptions(rewrite=False)
+LIVE = ("queues", "tensors", "pools", "executables", "gates")
+SECOND = 1_000_000_000
+
+
+class Fake:
+    """The opened plug-in, with the functions that it exports for tests."""
+
+    def __init__(self, library, options):
+        defaults = {name: value for name, value in options.items() if name != "Lacks"}
+        self.backend = DynamicBackend(library, defaults)
+        self._functions = ctypes.CDLL(library.path)
+        self._functions.fake_live.restype = ctypes.c_int64
+        self._functions.fake_advance.argtypes = [ctypes.c_int64]
+
+    def advance(self, ns=SECOND):
+        self._functions.fake_advance(ns)
+
+    @property
+    def live(self):
+        return {name: self._functions.fake_live(number) for number, name in enumerate(LIVE)}
+
+
+@pytest.fixture
+def fake(opened):
+    """Opens the plug-in; keyword arguments are its options."""
+
+    def fake(*flags, **options):
+        return Fake(opened("fake_async.cpp", *flags, options=options), options)
+
+    return fake
+
+
+def chain(*ops):
+    network = Network("chain")
+    value = network.add_input_layer(0, INFO, name="x")
+    for number, op in enumerate(ops):
+        value = network.add_layer(op, *[value] * len(op.operands), name=f"layer {number}")
+    network.add_output_layer(0, value)
+    return network
+
+
+def branches(*names):
+    """Branches ``f(x)``, sigmoid for "host" and doubled for "device", and their product if there are two."""
+    network = Network("branches")
+    x = network.add_input_layer(0, INFO, name="x")
+    values = []
+    for name in names:
+        op, operands = (SIGMOID, [x]) if name.startswith("host") else (Addition(), [x, x])
+        values.append(network.add_layer(op, *operands, name=name))
+    network.add_output_layer(0, network.add_layer(Multiplication(), *values, name="product"))
+    return network
+
+
+def gather():
+    network = Network("gather")
+    x, indices = network.add_input_layer(0, INFO, name="x"), network.add_input_layer(1, TensorInfo((2,), "int32"))
+    network.add_output_layer(0, network.add_layer(Gather(axis=0), x, indices, name="rows"))
+    return network
+
+
+def loaded(runtime, network, *backends):
+    return runtime.load_network(optimize(network, backends, runtime.device_spec, UNCHANGED))
+
+
+def test_parts_and_copies_are_submitted_beside_layers_of_the_host(fake, runtime_with):
+    device = fake()
+    runtime = runtime_with(device.backend)
+    number = loaded(runtime, branches("device", "host"), "Fake", "CpuRef")
+    for array in (X, -X, 2 * X):
+        result = runtime.enqueue_workload(number, {0: array})[0]
+        np.testing.assert_allclose(result, 2 * array / (1 + np.exp(-array)), rtol=1e-6)
+    assert runtime.transfers(number).device_copies == 9
+    assert device.live["queues"] == 2  # one of them is for copies
+
+
+@pytest.mark.parametrize("lacks", ["gates", "timelines", "flush", "copies", "engine", "handles", "devices", "members"])
+def test_what_is_optional_may_be_absent(lacks, fake, runtime_with):
+    device = fake(Lacks=lacks)
+    runtime = runtime_with(device.backend)
+    number = loaded(runtime, branches("device", "host"), "Fake", "CpuRef")
+    for array in (X, -X):
+        result = runtime.enqueue_workload(number, {0: array})[0]
+        np.testing.assert_allclose(result, 2 * array / (1 + np.exp(-array)), rtol=1e-6)
+    runtime.unload_network(number)
+    assert {name: device.live[name] for name in ("queues", "tensors", "pools", "gates")} == dict.fromkeys(
+        ("queues", "tensors", "pools", "gates"), 0
+    )
+
+
+@pytest.mark.parametrize("lacks", ["", "handles", "handles timelines", "handles timelines gates"])
+def test_two_plug_ins_wait_for_each_other(lacks, fake, runtime_with):
+    """By the timeline of the other one, by gates, or by this process."""
+    one, two = fake(Lacks=lacks, Work=1_000_000), fake('-DFAKE_ID="Other"', Lacks=lacks, Work=1_000_000)
+    runtime = runtime_with(one.backend, two.backend)
+    hints = {f"layer {number}": "Other" for number in (1, 3)}
+    options = OptimizerOptions(rewrite=False, hints=hints)
+    network = chain(RELU, Addition(), RELU, Addition(), RELU)
+    number = runtime.load_network(optimize(network, ["Fake", "Other"], runtime.device_spec, options))
+    for array in (X, -X, 3 * X):
+        np.testing.assert_array_equal(runtime.enqueue_workload(number, {0: array})[0], 4 * np.maximum(array, 0))
+    runtime.unload_network(number)
+    assert one.live["gates"] == two.live["gates"] == one.live["queues"] == two.live["queues"] == 0
+
+
+class Telling(Backend):
+    """Computes sigmoids on the host, and says when it has done so."""
+
+    id = "Telling"
+
+    def __init__(self):
+        self.has_run = threading.Event()
+        table = KernelTable()
+
+        @table(Activation, dtypes={DataType.FLOAT32}, when=_only_sigmoid)
+        def sigmoid(op, x, *, out):
+            np.divide(1, 1 + np.exp(-x), out=out)
+            self.has_run.set()
+
+        self.kernels = table
+
+
+def _only_sigmoid(op, info):
+    return None if op.function is ActivationFunction.SIGMOID else "not a sigmoid"
+
+
+def finished(device, *runs):
+    """Let time pass until the runs are over; gives their outputs."""
+    while not all(run.done() for run in runs):
+        device.advance()
+    return [run.result()[0] for run in runs]
+
+
+def test_the_host_works_while_the_device_does(fake, runtime_with):
+    device, host = fake(Clock="manual", Work=SECOND), Telling()
+    runtime = runtime_with(device.backend, host)
+    number = loaded(runtime, branches("device", "host"), "Fake", "Telling")
+    run = runtime.submit(number, {0: X})
+    assert host.has_run.wait(10), "no time of the device has passed"
+    assert not run.done()
+    [result] = finished(device, run)
+    np.testing.assert_allclose(result, 2 * X / (1 + np.exp(-X)), rtol=1e-6)
+
+
+def test_runs_that_were_submitted_are_on_the_device_together(fake, runtime_with):
+    device = fake(Clock="manual", Work=SECOND)
+    runtime = runtime_with(device.backend, num_threads=3)
+    number = loaded(runtime, chain(RELU), "Fake")
+    runs = [runtime.submit(number, {0: factor * X}) for factor in (1, 2, 3)]
+    while device.live["queues"] < 6:  # each has a queue for copies, and one for its part
+        device.advance(0)
+    for factor, result in zip((1, 2, 3), finished(device, *runs), strict=True):
+        np.testing.assert_array_equal(result, factor * np.maximum(X, 0))
+
+
+def test_imported_tensors_are_used_by_queues(fake, runtime_with):
+    device = fake(Lacks="handles")
+    runtime = runtime_with(device.backend)
+    number = loaded(runtime, chain(RELU, Addition()), "Fake")
+    x, y = X.copy(), np.empty_like(X)
+    [x_id], [y_id] = runtime.import_inputs(number, {0: x}), runtime.import_outputs(number, {0: y})
+    run = runtime.prepare_run(number, [x_id], [y_id])
+    for factor in (1, -2):
+        x[:] = factor * X
+        assert run()
+        np.testing.assert_array_equal(y, 2 * np.maximum(factor * X, 0))
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_names_its_layer_and_the_next_run_succeeds(fake, runtime_with):
+    device = fake(Lacks="copies", Fault="fail@2")
+    runtime = runtime_with(device.backend, Telling())
+    network = Network("three parts")
+    x = network.add_input_layer(0, INFO, name="x")
+    first = network.add_layer(RELU, x, name="first")
+    host = network.add_layer(SIGMOID, first, name="host")
+    second = network.add_layer(Addition(), host, host, name="second")
+    other = network.add_layer(SIGMOID, second, name="other")
+    network.add_output_layer(0, network.add_layer(RELU, other, name="third"))
+    number = loaded(runtime, network, "Fake", "Telling")
+    with pytest.raises(ExecutionError, match="'PreCompiled:second'.* on backend Fake: .*planted fault") as raised:
+        runtime.enqueue_workload(number, {0: X})
+    assert raised.value.backend == "Fake"
+    assert np.isfinite(runtime.enqueue_workload(number, {0: X})[0]).all()
+
+
+def test_a_failure_skips_what_depends_on_it_and_stays_the_cause(fake, runtime_with):
+    device = fake(Fault="fail@1")
+    runtime = runtime_with(device.backend)
+    number = loaded(runtime, chain(RELU), "Fake")
+    with pytest.raises(ExecutionError, match="the planted fault") as raised:
+        runtime.enqueue_workload(number, {0: X})
+    assert "MemCopy" in str(raised.value), "the copy to the device has failed, not the part"
+
+
+def test_a_wrong_value_is_an_error_of_the_caller(fake, runtime_with):
+    device = fake()
+    runtime = runtime_with(device.backend)
+    number = loaded(runtime, gather(), "Fake")
+    rows = np.int32([1, 9])
+    with pytest.raises(InvalidValueError, match="indices has 9 at") as raised:
+        runtime.enqueue_workload(number, {0: X, 1: rows})
+    error = raised.value
+    assert (error.operand, error.position, error.value, error.allowed) == ("indices", (1,), 9, (-8, 7))
+    assert "rows" in error.layer
+    np.testing.assert_array_equal(runtime.enqueue_workload(number, {0: X, 1: rows - 2})[0], X[[-1, 7]])
+
+
+def test_a_run_on_the_device_is_cancelled(fake, runtime_with):
+    device = fake(Clock="manual", Work=SECOND)
+    runtime = runtime_with(device.backend)
+    number = loaded(runtime, chain(RELU), "Fake")
+    control = RunControl()
+    timer = threading.Timer(0.05, control.cancel)
+    timer.start()
+    with pytest.raises(RunCancelledError, match="cancelled"):
+        runtime.enqueue_workload(number, {0: X}, control=control)
+    timer.join()
+    [result] = finished(device, runtime.submit(number, {0: X}))
+    np.testing.assert_array_equal(result, np.maximum(X, 0))
+
+
+def test_a_submitted_run_is_cancelled(fake, runtime_with):
+    device = fake(Clock="manual", Work=SECOND)
+    runtime = runtime_with(device.backend)
+    number = loaded(runtime, chain(RELU), "Fake")
+    run = runtime.submit(number, {0: X})
+    while not device.live["queues"]:
+        device.advance(0)
+    run.cancel()
+    with pytest.raises(RunCancelledError):
+        run.result(10)
+
+
+def test_a_late_run_ends_at_its_deadline_and_its_memory_is_used_again(fake, runtime_with):
+    device = fake(Lacks="copies", Fault="never@1")
+    runtime = runtime_with(device.backend)
+    number = loaded(runtime, chain(RELU), "Fake")
+    with pytest.raises(DeadlineExceededError, match="took longer than 0.1 seconds.* on backend Fake"):
+        runtime.enqueue_workload(number, {0: X}, deadline=0.1)
+    np.testing.assert_array_equal(runtime.enqueue_workload(number, {0: X}, deadline=10)[0], np.maximum(X, 0))
+
+
+def test_a_device_that_hangs_is_given_up_and_nothing_of_it_is_freed(fake, runtime_with, monkeypatch):
+    monkeypatch.setattr(asynchronous, "GRACE", 0.1)
+    device = fake(Lacks="copies", Fault="ignore@1")
+    runtime = runtime_with(device.backend)
+    number = loaded(runtime, chain(RELU), "Fake")
+    with pytest.raises(DeadlineExceededError):
+        runtime.enqueue_workload(number, {0: X}, deadline=0.05)
+    while not device.backend.library.refuses:
+        pass
+    with pytest.raises(LoadError, match="did not end its work"):
+        runtime.enqueue_workload(number, {0: X})
+    before = device.live
+    assert before["queues"] == 1
+    runtime.unload_network(number)
+    gc.collect()
+    assert device.live == before
+    assert device.backend.library.close() is False
+
+
+def test_other_backends_take_over_from_a_device_that_hangs(fake, runtime_with, monkeypatch):
+    monkeypatch.setattr(asynchronous, "GRACE", 0.1)
+    device = fake(Lacks="copies", Fault="ignore@1")
+    runtime = runtime_with(device.backend)
+    model = interposer.load(chain(RELU), backends=["Fake", "CpuRef"], runtime=runtime, fallback=True)
+    result = model.run([X], deadline=1)
+    np.testing.assert_array_equal(result[0], np.maximum(X, 0))
+    assert [event.backend for event in model.events] == ["Fake"]
+
+
+def test_other_backends_take_over_from_a_lost_device(fake, runtime_with):
+    device = fake(Fault="lost@1")
+    runtime = runtime_with(device.backend)
+    model = interposer.load(chain(RELU), backends=["Fake", "CpuRef"], runtime=runtime)
+    for array in (X, -X):
+        np.testing.assert_array_equal(model.run([array])[0], np.maximum(array, 0))
+    assert "device lost" in str(model.events[0])
+    model.close()
+    gc.collect()
+    assert device.live["queues"] == 0
+
+
+# --- ends -------------------------------------------------------------------------------------------------------------
+
+
+def test_tensors_pools_and_queues_end_with_their_working_memory(fake, runtime_with):
+    device = fake()
+    runtime = runtime_with(device.backend)
+    number = loaded(runtime, chain(RELU), "Fake")
+    runtime.enqueue_workload(number, {0: X})
+    before = device.live
+    with runtime.create_working_mem_handle(number) as memory:
+        runtime.execute(number, memory, {0: X})
+        assert device.live["queues"] == before["queues"] + 2
+    assert device.live == before
+    runtime.unload_network(number)
+    assert [device.live[name] for name in ("queues", "tensors", "pools", "gates")] == [0, 0, 0, 0]
+
+
+def test_a_network_is_unloaded_after_the_runs_that_were_submitted(fake, runtime_with):
+    device = fake(Work=20_000_000)
+    runtime = runtime_with(device.backend)
+    number = loaded(runtime, chain(RELU), "Fake")
+    run = runtime.submit(number, {0: X})
+    while not device.live["queues"]:
+        device.advance(0)
+    runtime.unload_network(number)
+    np.testing.assert_array_equal(run.result()[0], np.maximum(X, 0))
+    assert device.live["queues"] == device.live["tensors"] == 0
+
+
+def test_a_plug_in_is_not_shut_down_before_its_queues_are_over(fake):
+    device = fake(Lacks="handles", Clock="manual", Work=SECOND)
+    queue = device.backend.create_queue({})
+    workload, handles = part(device)
+    event = queue.submit(workload, *handles)
+    closed = threading.Thread(target=device.backend.library.close)
+    closed.start()
+    closed.join(0.1)
+    assert closed.is_alive()
+    assert not event.done()
+    while closed.is_alive():
+        device.advance()
+    assert event.done()
+
+
+def test_a_thousand_failing_runs_leave_nothing(fake, runtime_with):
+    device = fake(Lacks="copies", Fault="fail@1")
+    runtime = runtime_with(device.backend)
+    for _ in range(200):
+        number = loaded(runtime, chain(RELU), "Fake")
+        with pytest.raises(ExecutionError):
+            runtime.enqueue_workload(number, {0: X})
+        runtime.unload_network(number)
+    gc.collect()
+    assert device.live == dict.fromkeys(LIVE, 0)
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def part(device):
+    """A compiled ReLU in memory of the host, and handles of its input and output."""
+    network = chain(RELU)
+    registry = BackendRegistry()
+    registry.register(device.backend.id, lambda: device.backend)
+    optimized = optimize(network, [device.backend.id], DeviceSpec(registry), UNCHANGED)
+    [layer] = [layer for layer in optimized.graph.topological() if isinstance(layer.op, PreCompiled)]
+    factory = device.backend.create_workload_factory(None, {})
+    workload = factory.create_workload(layer, WorkloadInfo.of(layer))
+    return workload, ([ArrayHandle(INFO, X.copy())], [ArrayHandle(INFO, np.empty_like(X))])
+
+
+def test_an_event_is_a_point_on_a_timeline(fake):
+    device = fake(Lacks="handles", Clock="manual", Work=SECOND)
+    queue = device.backend.create_queue({})
+    workload, (inputs, outputs) = part(device)
+    first, second = (queue.submit(workload, inputs, outputs) for _ in range(2))
+    assert not first.done()
+    assert not first.wait(0.01)
+    assert first.error() is None
+    poll = select.poll()
+    poll.register(first.fileno(), select.POLLIN)
+    assert poll.poll(10) == []
+    device.advance()
+    assert first.wait()
+    assert poll.poll(10_000)
+    assert not second.done()
+    device.advance()
+    assert second.wait(10)
+    assert second.error() is None
+    with outputs[0].mapped() as array:
+        np.testing.assert_array_equal(array, np.maximum(X, 0))
+    queue.destroy()
+    assert device.live["queues"] == 0
+
+
+def test_what_follows_a_failure_is_skipped_until_the_queue_is_reset(fake):
+    device = fake(Lacks="handles", Fault="fail@1")
+    queue, other = device.backend.create_queue({}), device.backend.create_queue({"Fault": ""})
+    workload, handles = part(device)
+    failing = queue.submit(workload, *handles)
+    skipped, elsewhere = queue.submit(workload, *handles), other.submit(workload, *handles, after=[failing])
+    with pytest.raises(BackendError, match="the planted fault"):
+        failing.wait(10)
+    with pytest.raises(SkippedError, match="submission 1 of its queue failed: the planted fault"):
+        skipped.wait(10)
+    with pytest.raises(SkippedError, match="submission 1 of another queue failed: the planted fault"):
+        elsewhere.wait(10)
+    for each in (queue, other):
+        each.reset()
+        assert each.submit(workload, *handles).wait(10)
+        each.destroy()
+
+
+def test_the_times_of_a_profile_are_those_of_the_device(fake, runtime_with):
+    device = fake(Work=20_000_000)
+    runtime = runtime_with(device.backend, Telling())
+    number = loaded(runtime, branches("device", "host"), "Fake", "Telling")
+    runtime.enqueue_workload(number, {0: X})
+    with Recorder() as recorder:
+        runtime.enqueue_workload(number, {0: X})
+    times = {
+        interval.site.name: interval.end - interval.begin
+        for interval in recorder.recording().intervals
+        if interval.site.name in dict(runtime._loaded(number).steps) and interval.run >= 0
+    }
+    assert len(times) == 5
+    host = times.pop("host")
+    assert all(ns > host for ns in times.values()), "the time of the device, and not that of the submission"
+
+
+def test_an_explanation_measures_each_part_alone_and_shows_the_overlap(fake, runtime_with):
+    device = fake(Lacks="copies", Work=20_000_000)
+    other = fake('-DFAKE_ID="Other"', Lacks="copies", Work=20_000_000)
+    runtime = runtime_with(device.backend, other.backend)
+    network = Network("two")
+    x = network.add_input_layer(0, INFO, name="x")
+    for number, name in enumerate(("one", "two")):
+        network.add_output_layer(number, network.add_layer(Addition(), x, x, name=name))
+    options = OptimizerOptions(rewrite=False, hints={"two": "Other"})
+    with interposer.load(network, backends=["Fake", "Other"], options=options, runtime=runtime) as model:
+        explanation = model.explain(measure=True, budget_seconds=0.2)
+    times = explanation.times
+    parts = [ms for name, ms in times.units.items() if name.startswith("PreCompiled")]
+    assert len(parts) == 2
+    assert all(ms >= 20 for ms in parts)
+    assert times.overlap > 0, "two of them run at the same time in a whole run"
+    assert "measured alone; devices and the host overlap by" in str(explanation)
+
+
+def test_a_backend_in_a_process_of_its_own_is_synchronous(natives, tmp_path):
+    natives.install(tmp_path / "plugins", "Tests_Fake_backend.so", Path("fake_async.cpp"))
+    options = CreationOptions(dynamic_backends_path=tmp_path / "plugins", isolate={"Fake"})
+    with Runtime(options) as runtime:
+        number = loaded(runtime, chain(RELU, Addition()), "Fake")
+        np.testing.assert_array_equal(runtime.enqueue_workload(number, {0: X})[0], 2 * np.maximum(X, 0))
