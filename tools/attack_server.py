@@ -593,11 +593,11 @@ def grpc_unfinished(target: Target) -> None:
     target.hold([connection for connection in connections if connection is not None], b"")
 
 
-def half_message(target: Target, sent: int) -> socket.socket | None:
+def half_message(target: Target, sent: int, method: str = "ModelInfer") -> socket.socket | None:
     """Return a connection that has sent a part of a message of 60 MiB over HTTP/2."""
     connection = socket.create_connection(("127.0.0.1", target.grpc_port), 5)
     fields = {
-        ":method": "POST", ":scheme": "http", ":path": "/inference.GRPCInferenceService/ModelInfer",
+        ":method": "POST", ":scheme": "http", ":path": f"/inference.GRPCInferenceService/{method}",
         ":authority": "localhost", "content-type": "application/grpc", "te": "trailers",
     }  # fmt: skip
     block = b"".join(
@@ -647,6 +647,13 @@ def _read_windows(connection: socket.socket, windows: list[int], is_closed: thre
             elif start[3] in (3, 7):
                 break
     is_closed.set()
+
+
+@attack
+def grpc_unfinished_streams(target: Target) -> None:
+    """The same in 20 streams, which may be idle for long."""
+    connections = [half_message(target, 59 * MIB, "ModelStreamInfer") for _ in range(20)]
+    target.hold([connection for connection in connections if connection is not None], b"")
 
 
 @attack
@@ -907,7 +914,10 @@ def measure(name: str, args: argparse.Namespace) -> tuple[list[str], bool]:
     """Run one attack, and return its row of the table and whether the server withstood it."""
     with server(args.python, args.seconds, ["--no-token"] if args.no_token else []) as (target, process):
         with watched(target) as measured:
-            ATTACKS[name](target)
+            try:
+                ATTACKS[name](target)
+            except OSError:  # the server has closed a connection
+                target.note("closed")
         has_ended = process.poll() is not None
     statuses = Counter(measured["statuses"])
     refused = statuses.total() - statuses["200"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import socket
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -63,7 +65,9 @@ def test_a_body_that_arrives_too_slowly_is_refused(monkeypatch):
     monkeypatch.setattr("interposer.serving.admission._GRACE", 0.2)
     monkeypatch.setattr("interposer.serving.admission._WINDOW", 0.1)
     with served() as server, connected(server, head(Content_Length=100) + b"{") as connection:
-        answer = connection.recv(4096)
+        answer = b""
+        while data := connection.recv(4096):
+            answer += data
         assert b" 408 " in answer
         assert b"less than 1024 bytes per second" in answer
         assert b"connection: close" in answer
@@ -96,6 +100,20 @@ def test_a_client_that_holds_its_share_gets_429_and_when_to_try_again():
             first.close()
             wait_until(lambda: server.core.admission.held == 0)
         assert server.client.post(INFER, infer_body()).status == 200
+
+
+def test_of_many_bodies_of_a_client_those_arrive_for_which_there_is_room():
+    with served(max_body=MIB, max_memory=8 * MIB) as server:
+        connections = [connected(server, head(Content_Length=MIB)) for _ in range(12)]
+        for _ in range(4):
+            for connection in connections:
+                with contextlib.suppress(OSError):
+                    connection.sendall(bytes(MIB // 4))
+        statuses = Counter(status_of(connection) for connection in connections)
+        assert statuses[400] >= 3  # zeros are no JSON
+        assert statuses[400] + statuses[429] == 12
+        for connection in connections:
+            connection.close()
 
 
 @pytest.mark.parametrize("size", [2 * MIB, 40 * MIB])

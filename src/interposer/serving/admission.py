@@ -8,21 +8,25 @@ stall cannot keep the others out.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
 from interposer.serving.options import ServeOptions
 from interposer.serving.protocol.errors import ServingError, Status
 
-__all__ = ["Admission", "Holding"]
+__all__ = ["Admission", "Holding", "give_back_memory"]
 
 _GRACE: Final = 5.0
 """Seconds from the first byte on in which a body need not arrive at any rate."""
 _WINDOW: Final = 1.0
 """Seconds over which the rate of a sender is measured."""
+_LARGE: Final = 1 << 22
+"""Bytes of a request after whose end free memory is given back to the system."""
 _RETRY: Final = 1
 """Seconds after which a client may try again."""
 
@@ -35,6 +39,7 @@ class Admission:
 
     Attributes:
         budget: the most bytes that all requests hold together.
+        discards: how many refused bodies are read and forgotten now.
         turn: locked while a piece of a body is decompressed.
     """
 
@@ -47,6 +52,8 @@ class Admission:
         self._of_client: Counter[str] = Counter()
         self._senders: set[Holding] = set()
         self._lock = threading.Lock()
+        self.discards = 0
+        self._given_back = 0.0
         self.turn = asyncio.Lock()
 
     @property
@@ -66,13 +73,28 @@ class Admission:
 
     def add(self, holding: Holding, size: int) -> None:
         """Count bytes of a request; raise `ServingError` if there is no room for them."""
+        if holding.size + size > self._share:
+            raise ServingError(
+                Status.TOO_LARGE,
+                f"the request and its answer need more than {self._share:,} bytes, which is all that a client may hold",
+            )
         with self._lock:
-            if self._of_client[holding.client] + size > self._share:
-                raise ServingError(
-                    Status.TOO_MANY, f"the requests of this client hold {self._share:,} bytes already", _RETRY
-                )
+            self._make_room_of_client(holding, size)
             self._make_room(holding, size)
             self._count(holding, size)
+
+    def _make_room_of_client(self, holding: Holding, size: int) -> None:
+        """Refuse the bodies of a client of which the least has arrived, so that the others can arrive completely."""
+        while self._of_client[holding.client] + size > self._share:
+            senders = [sender for sender in self._senders if sender.client == holding.client and sender is not holding]
+            least = min([holding, *senders], key=lambda sender: (sender.size, -sender.began))
+            reason = ServingError(
+                Status.TOO_MANY, f"the requests of this client hold {self._share:,} bytes already", _RETRY
+            )
+            if least is holding or not holding.is_unfinished:
+                raise reason
+            self._release(least)
+            least.refuse(reason)
 
     def _make_room(self, holding: Holding, size: int) -> None:
         while self._lacks_room(holding, size):
@@ -105,8 +127,13 @@ class Admission:
 
     def release(self, holding: Holding) -> None:
         """Forget what a request holds."""
+        is_large = holding.size >= _LARGE
         with self._lock:
             self._release(holding)
+        now = time.monotonic()
+        if is_large and now - self._given_back > _WINDOW:  # the C library keeps what was freed between other things
+            self._given_back = now
+            asyncio.get_running_loop().run_in_executor(None, give_back_memory)
 
     def _release(self, holding: Holding) -> None:
         self._held -= holding.size
@@ -119,6 +146,12 @@ class Admission:
         holding.size = 0
 
 
+def give_back_memory() -> None:
+    """Let the C library give free memory back to the system, if it can."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def _full() -> ServingError:
     return ServingError(Status.FULL, "the server holds as many bytes of requests as it may", _RETRY)
 
@@ -127,6 +160,7 @@ class Holding:
     """The bytes that one request holds. `take` may be called in any thread, the others in that of the event loop.
 
     Attributes:
+        began: when the request began to arrive, as `time.monotonic` says.
         client: who sends the request: its name, or its address.
         size: the bytes that it holds.
         is_unfinished: whether its body has not arrived completely.
@@ -140,7 +174,7 @@ class Holding:
         self.reason: ServingError | None = None
         self._task: asyncio.Task[object] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._window = time.monotonic()
+        self._window = self.began = time.monotonic()
         self._arrived, self._rate = 0, float("inf")
 
     def __enter__(self) -> Holding:

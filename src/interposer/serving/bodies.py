@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
-from interposer.serving.admission import Holding
+from interposer.serving.admission import Admission, Holding
 from interposer.serving.encodings import WINDOW_BITS
 from interposer.serving.protocol.errors import ServingError, Status
 
@@ -19,10 +18,13 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Unpack: TypeAlias = Callable[[bytes, bool, bytearray], Awaitable[None]]
 _STEP: Final = 1 << 17
 """The most bytes that are decompressed before other requests have their turn."""
+_LARGE: Final = 1 << 20
+"""Bytes of a body from which on it takes turns with other large ones."""
 _UNSUSPICIOUS: Final = 1 << 20
 """Bytes of a body up to which it may be any number of times as large as its compressed form."""
-_LINGER: Final = 2.0
+_LINGER: Final = 3.0
 """Seconds in which the rest of a refused body is read and forgotten."""
+_MOST_DISCARDS: Final = 8
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
@@ -118,6 +120,9 @@ async def _received(receive: Receive, unpack: Unpack | None, limits: BodyLimits,
             body = _joined(body, data)
         if is_last:
             return body
+        if num_received > _LARGE:  # of several large bodies, only one goes on in each turn of the event loop
+            async with holding.turn:
+                await asyncio.sleep(0)
 
 
 def _joined(body: bytes | bytearray, data: bytes) -> bytes | bytearray:
@@ -196,10 +201,22 @@ class BodyEnd:
         return message
 
 
-async def discard_rest(receive: Receive) -> None:
-    """Read and forget the rest of a body for a short time, so that a client that still sends it reads its answer."""
-    with suppress(TimeoutError):
+async def discard_rest(receive: Receive, admission: Admission) -> None:
+    """Read and forget the rest of a body for a short time, so that a client that still sends it reads its answer.
+
+    Only a few bodies are discarded at a time; the others end at once.
+    """
+    if admission.discards >= _MOST_DISCARDS:
+        return
+    admission.discards += 1
+    try:
         async with asyncio.timeout(_LINGER):
             message = await receive()
             while message["type"] == "http.request" and message.get("more_body", False):
+                async with admission.turn:
+                    await asyncio.sleep(0)
                 message = await receive()
+    except TimeoutError:
+        pass
+    finally:
+        admission.discards -= 1

@@ -9,18 +9,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from interposer.serving.admission import give_back_memory
 from interposer.serving.options import ServeOptions
 from interposer.serving.protocol.errors import ServingError, Status
 
-__all__ = ["Readers"]
+__all__ = ["Readers", "Streams"]
 
 _PATIENCE: Final = 0.2
 """Seconds that a message may take to arrive if others wait."""
 _PENALTY: Final = 5.0
 """Seconds in which a connection that was refused may not send while others wait."""
+_LOOK: Final = 0.05
+"""Seconds between two looks at the memory of the process while streams wait."""
 _MOST_WAITING: Final = 512
 _MOST_PENALTIES: Final = 4096
 _LEAST: Final = 4
@@ -134,6 +138,61 @@ class Readers:
             if not turn.done():
                 turn.set_result(None)
                 return
+
+
+class Streams:
+    """The streams that wait for their next messages, which may be idle for long.
+
+    gRPC does not say which of them are receiving a large message. So the memory of the process is looked at while
+    streams wait; if it has grown by more than the budget of requests, the streams that came last are refused.
+
+    Args:
+        options: the limits.
+        accounted: returns the bytes that the server accounts for.
+        models: returns what is loaded; the growth is measured anew when that changes.
+    """
+
+    def __init__(self, options: ServeOptions, accounted: Callable[[], int], models: Callable[[], Any]) -> None:
+        self._budget, self._accounted, self._models = options.memory, accounted, models
+        self._waiting: OrderedDict[_Reader, None] = OrderedDict()
+        self._guard: asyncio.Task[None] | None = None
+
+    async def read(self, context: Any) -> Any:
+        """Return the next message of a stream; raise `ServingError` if the stream has to yield."""
+        reader = _Reader(context.peer())
+        self._waiting[reader] = None
+        if self._guard is None or self._guard.done():
+            self._guard = asyncio.create_task(self._watch())
+        try:
+            return await context.read()
+        except asyncio.CancelledError:
+            if not reader.is_refused:
+                raise
+            reader.resume()
+            raise _busy("streams have to yield") from None
+        finally:
+            self._waiting.pop(reader, None)
+
+    async def _watch(self) -> None:
+        models, base = None, 0
+        while self._waiting:
+            if models != (models := self._models()):
+                base = anonymous_memory()
+            if anonymous_memory() - base - self._accounted() > self._budget:
+                reader, _ = self._waiting.popitem()
+                reader.refuse()
+                give_back_memory()
+            await asyncio.sleep(_LOOK)
+
+
+def anonymous_memory() -> int:
+    """Return the bytes of memory of this process that are not from files; 0 if the system does not tell."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as file:
+            line = next((line for line in file if line.startswith("RssAnon:")), "RssAnon: 0 kB")
+    except OSError:
+        return 0
+    return int(line.split()[1]) << 10
 
 
 def _busy(reason: str) -> ServingError:

@@ -12,7 +12,7 @@ from interposer.core.errors import ConfigError, MissingDependencyError
 from interposer.serving.admission import Holding
 from interposer.serving.core import Core
 from interposer.serving.grpc_health import Health
-from interposer.serving.grpc_reading import Readers
+from interposer.serving.grpc_reading import Readers, Streams
 from interposer.serving.listen import Listen, host_and_port
 from interposer.serving.peers import Peer, peer_of_call
 from interposer.serving.protocol.errors import ServingError, Status, as_serving_error
@@ -124,6 +124,7 @@ class _Service:
     def __init__(self, grpc: Any, core: Core) -> None:
         self._grpc, self.core = grpc, core
         self._readers = Readers(core.options)
+        self._streams = Streams(core.options, lambda: core.admission.held, lambda: core.repository.served)
         self.port = 0
 
     def answering(self, name: str, kind: Message) -> Callable[[Any, Any], Awaitable[Message]]:
@@ -139,6 +140,7 @@ class _Service:
                 raise
             except Exception as caught:
                 error = as_serving_error(caught)
+            error.__traceback__ = error.__context__ = error.__cause__ = None  # whose frames have the message
             metadata = () if error.retry_after is None else (("retry-after", str(error.retry_after)),)
             return await context.abort(getattr(self._grpc.StatusCode, error.status.grpc), str(error), metadata)
 
@@ -254,11 +256,21 @@ class _Service:
             is_typed = any(tensor.HasField("contents") for tensor in request.inputs)
             return infer_response(await call.run(infer_request), not is_typed)
 
+    async def _next(self, context: Any) -> Any:
+        """Return the next message of a stream; end the stream if it has to yield."""
+        try:
+            return await self._streams.read(context)
+        except ServingError as error:
+            await context.abort(getattr(self._grpc.StatusCode, error.status.grpc), str(error))
+
     async def stream(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Message]:
         """Answer the requests of a stream in order; an error is an answer too, and does not end the stream."""
-        async for data in requests:
+        while True:
             kind = message("ModelInferRequest")
             request = kind()
+            data = await self._next(context)
+            if data is self._grpc.aio.EOF:
+                return
             try:
                 with self.core.admission.holding(self.core.access.name_of(self._peer(context))) as holding:
                     holding.finish()

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from interposer.core.errors import MissingDependencyError
-from interposer.serving.admission import Holding
+from interposer.serving.admission import Admission, Holding
 from interposer.serving.bodies import (
     BodyEnd,
     BodyLimits,
@@ -28,7 +28,7 @@ from interposer.serving.peers import Peer, peer_of_scope
 from interposer.serving.protocol.errors import ServingError, Status, as_serving_error
 from interposer.serving.protocol.extensions import NO_CUDA, NO_LOGS, NO_TRACES
 from interposer.serving.protocol.http_messages import read_infer_request, small_object_of, write_response
-from interposer.serving.protocol.messages import InferRequest
+from interposer.serving.protocol.messages import InferRequest, InferResponse
 from interposer.serving.protocol.reading import Reading
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ _COMPRESSED: Final = 1 << 10
 """Bytes of an answer from which on it is compressed, if the client accepts that."""
 _PIECE: Final = 1 << 18
 """Bytes of an answer that are sent at once."""
+_LONGEST_NUMBER: Final = 12
+"""Characters that a number has in JSON text, with its comma."""
 _SMALL_BODY: Final = 1 << 16
 """The largest body of a request that is no inference."""
 _SECONDS: Final = 10.0
@@ -146,11 +148,11 @@ class _Infer:
         with self.core.admission.holding(self.core.access.name_of(peer)) as holding:
             try:
                 parts, length = await self._answered(scope, headers, peer, body_end, holding)
-                size = sum(map(len, parts))
-                if size >= _LARGE:
-                    holding.take(size)
+                size, refused = sum(map(len, parts)), None
             except ServingError as error:
-                await _send_error(send, error, body_end)
+                refused = _bare(error)
+            if refused is not None:
+                await _send_error(send, refused, body_end, self.core.admission)
                 return
             fields = [(b"content-type", b"application/json" if length is None else b"application/octet-stream")]
             if length is not None:
@@ -185,7 +187,9 @@ class _Infer:
             finally:
                 watcher.cancel()
             binary = request.parameters.get("binary_data_output") is True
-            size = sum(output.array.size for output in response.outputs) * 8
+            size = _size_of_answer(response, binary)
+            if size >= _LARGE:
+                holding.take(size)
             return await _in_thread(size, write_response, response, binary)
 
     async def _read(self, body: bytes | bytearray, length: int | None, peer: Peer, reading: Reading) -> InferRequest:
@@ -194,6 +198,19 @@ class _Infer:
         if size < _LARGE:
             return read_infer_request(body, length, regions, reading)
         return await self.core.in_parser(reading, read_infer_request, body, length, regions, reading)
+
+
+def _bare(error: ServingError) -> ServingError:
+    """Return an error without the frames in which it was raised, because they have the body of the request."""
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    return error
+
+
+def _size_of_answer(response: InferResponse, binary: bool) -> int:
+    """Return about how many bytes an answer needs while it is written: its arrays, its parts, and all of them."""
+    arrays = [output.array for output in response.outputs]
+    size_of_text = 0 if binary else sum(array.size for array in arrays) * _LONGEST_NUMBER
+    return sum(array.nbytes for array in arrays) + 2 * max(size_of_text, sum(array.nbytes for array in arrays))
 
 
 def _may_have_strings(body: bytes | bytearray, length: int) -> bool:
@@ -213,7 +230,7 @@ async def _watch(receive: Receive, call: Call) -> None:
     call.cancel(ServingError(Status.CANCELLED, "the client has left"))
 
 
-async def _send_error(send: Send, error: ServingError, receive: BodyEnd) -> None:
+async def _send_error(send: Send, error: ServingError, receive: BodyEnd, admission: Admission) -> None:
     """Send an error. If the body has not arrived completely, the connection ends after the answer."""
     content = json.dumps({"error": str(error)}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
@@ -224,7 +241,7 @@ async def _send_error(send: Send, error: ServingError, receive: BodyEnd) -> None
         await send({"type": "http.response.start", "status": error.status.http, "headers": headers})
         await send({"type": "http.response.body", "body": content, "more_body": not receive.has_ended})
         if not receive.has_ended:
-            await discard_rest(receive)
+            await discard_rest(receive, admission)
             await send({"type": "http.response.body", "body": b""})
 
 

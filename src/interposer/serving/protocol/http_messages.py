@@ -46,6 +46,8 @@ _SMALL: Final = 1 << 16
 """Bytes of JSON text below which its objects need little memory, however many there are."""
 _MOST_AT_ONCE: Final = 1 << 16
 """Elements of an output from which on it is written in pieces."""
+_LARGEST_TEXT: Final = 1 << 24
+"""Bytes of JSON text that are read at once. More of them would stop other threads for long."""
 _CONTAINER, _VALUE = 256, 64
 """Bytes that a list or an object needs, and any other value."""
 
@@ -112,6 +114,12 @@ def _without_long_lists(text: bytes | bytearray, reading: Reading) -> tuple[byte
         long_lists[key] = LongList(text, begin_of_list, end_of_list, reading)
         parts += [text[end:begin_of_list], f'{{"{key}":0}}'.encode()]
         end = end_of_list
+    if sum(map(len, parts)) + len(text) - end > _LARGEST_TEXT:
+        raise ServingError(
+            Status.TOO_LARGE,
+            f"the request has more than {_LARGEST_TEXT:,} bytes of JSON, beside long lists of numbers; send tensors as "
+            "binary data",
+        )
     return (b"".join([*parts, text[end:]]) if long_lists else text), long_lists
 
 
