@@ -90,6 +90,27 @@ def test_a_project_is_a_few_files_in_which_every_name_is_filled_in(language, pro
     assert "{{" not in texts.replace("${{", "")
 
 
+def test_bridges_add_a_module_for_each_host(project):
+    folder = project("python", "--bridge", "onnxruntime", "--bridge", "litert", "--bridge", "litert")
+    added = {
+        "ONNXRUNTIME.md", "LITERT.md", "npu_backend/litert.py", "npu_backend/onnxruntime.py",
+        "tests/test_onnxruntime.py",
+    }  # fmt: skip
+    assert {*files_in(folder)} - {*FILES["python"]} == added
+    texts = [(folder / name).read_text() for name in added]
+    assert all("Npu" in text and "{{" not in text for text in texts)
+
+
+def test_a_backend_in_c_has_no_package_to_which_a_bridge_could_be_added(tmp_path, capsys):
+    folder = tmp_path / "project"
+    assert main(["new-backend", "Npu", "--lang", "c", "--bridge", "litert", "--folder", str(folder)]) == 2
+    assert capsys.readouterr().err == (
+        "interposer: --bridge adds a module to a package of Python, which --lang c does not write; "
+        "write the package with --lang python\n"
+    )
+    assert not folder.exists()
+
+
 @pytest.mark.parametrize("language", ["c", "cpp", "rust"])
 def test_the_files_of_the_interface_are_those_of_the_package(language, project):
     folder = project(language)

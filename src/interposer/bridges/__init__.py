@@ -20,7 +20,31 @@ from interposer.bridges.files import library
 if TYPE_CHECKING:
     from interposer.bridges.reporting import NodeReport, PartReport, Report, reports
 
-__all__ = ["NodeReport", "PartReport", "Report", "library", "reports"]
+__all__ = [
+    "NodeReport",
+    "PartReport",
+    "Report",
+    "get_ep_name",
+    "get_ep_names",
+    "get_library_path",
+    "library",
+    "reports",
+]
+
+
+def get_library_path() -> str:
+    """Return what `library` returns; vendors of execution providers of ONNX Runtime have a function of this name."""
+    return library()
+
+
+def get_ep_name() -> str:
+    """Return the name of the execution provider that the registration as "Interposer" adds to ONNX Runtime."""
+    return "InterposerExecutionProvider"
+
+
+def get_ep_names() -> list[str]:
+    """Return the names of all execution providers of the library."""
+    return [get_ep_name()]
 
 
 def __getattr__(name: str) -> Any:

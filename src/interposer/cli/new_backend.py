@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -33,9 +33,14 @@ def execute(args: argparse.Namespace) -> None:
     """
     _check_name(args.name)
     _check_word("vendor", args.vendor)
+    if args.bridge and args.lang != "python":
+        raise InvalidArgumentError(
+            f"--bridge adds a module to a package of Python, which --lang {args.lang} does not write; "
+            "write the package with --lang python"
+        )
     folder = Path(f"{args.name.lower()}-backend") if args.folder is None else args.folder
     _check_folder(folder)
-    for path in _whole(folder, args.lang, _words(args.name, args.vendor)):
+    for path in _whole(folder, args.lang, args.bridge, _words(args.name, args.vendor)):
         say(str(path))
     print(f"\nNow, in {folder}:")
     for step in STEPS.get(args.lang, NATIVE_STEPS):
@@ -93,15 +98,15 @@ def _words(name: str, vendor: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _whole(folder: Path, language: str, words: Mapping[str, str]) -> list[Path]:
-    """Write all files of the project for `language` to `folder`, and return their paths.
+def _whole(folder: Path, language: str, bridges: Sequence[str], words: Mapping[str, str]) -> list[Path]:
+    """Write all files of the project for `language`, with modules for `bridges`, to `folder`, and return their paths.
 
     `words` are the replacements of ``{{key}}`` in the templates. After an error, everything that was written is
     deleted.
     """
     has_existed = folder.is_dir()
     try:
-        return list(_written(folder, language, words))
+        return list(_written(folder, language, bridges, words))
     except BaseException:
         if has_existed:
             for child in folder.iterdir():  # the folder was empty before
@@ -111,18 +116,18 @@ def _whole(folder: Path, language: str, words: Mapping[str, str]) -> list[Path]:
         raise
 
 
-def _written(folder: Path, language: str, words: Mapping[str, str]) -> Iterator[Path]:
+def _written(folder: Path, language: str, bridges: Sequence[str], words: Mapping[str, str]) -> Iterator[Path]:
     """Write every file of the project for `language` to `folder`, and yield its path after it is written.
 
     The files are the templates with ``{{key}}`` replaced as in `words`, and copies of the C headers that the project
     needs.
     """
-    templates = TEMPLATES / language
-    for template in sorted(templates.rglob("*.in")):
-        path = folder / _filled(str(template.relative_to(templates)).removesuffix(".in"), words)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, _filled(template.read_text(encoding="utf-8"), words))
-        yield path
+    for templates in (TEMPLATES / name for name in (language, *(f"bridge-{host}" for host in dict.fromkeys(bridges)))):
+        for template in sorted(templates.rglob("*.in")):
+            path = folder / _filled(str(template.relative_to(templates)).removesuffix(".in"), words)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, _filled(template.read_text(encoding="utf-8"), words))
+            yield path
     for name, place in COPIED[language].items():
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)

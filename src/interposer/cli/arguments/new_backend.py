@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-__all__ = ["COPIED", "configure"]
+__all__ = ["BRIDGES", "COPIED", "configure"]
 
 COPIED: Final[Mapping[str, Mapping[str, str]]] = {
     "python": {},
@@ -17,6 +17,9 @@ COPIED: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """For each language, the files of the interface that are copied into the project."""
 
+BRIDGES: Final = ("onnxruntime", "litert")
+"""The hosts in which a backend in Python can run, each with templates in the folder ``bridge-<host>``."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the command-line arguments of `interposer new-backend`."""
@@ -25,6 +28,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vendor", default="Local", metavar="V", help="the vendor of the backend: letters and digits (default: Local)"
     )
+    parser.add_argument(
+        "--bridge", choices=BRIDGES, action="append", default=[],
+        help="add a module for programs that use ONNX Runtime or LiteRT; may be given twice",
+    )  # fmt: skip
     parser.add_argument(
         "--folder", type=Path, metavar="F", help="where to write it: a new or empty folder (<name>-backend, here)"
     )
