@@ -1,12 +1,13 @@
 """Attack a server in many ways, and measure what that costs it and its other clients.
 
-    python tools/attack_server.py [--only NAME,NAME] [--seconds 4] [--python PYTHON] [--markdown]
+    python tools/attack_server.py [--only NAME,NAME] [--seconds 4] [--python PYTHON]
 
 Each attack has a fresh `interposer serve` in a process of its own, with a small budget of memory. While it runs, one
 client asks for liveness ten times a second and another one sends small valid requests. The table has, for each attack,
-the most memory that the server needed beyond what it had before, the longest answer about liveness, the 99th percentile
-of the valid requests and how many of them were refused, and what the attacker got. The status is 1 if a server has
-ended, needed more memory than its budget and 200 MiB, or was not live within the limit.
+the most memory that the server needed beyond what it had before, the longest answer about liveness on the port for HTTP
+and on that of `--health-port`, the 99th percentile of the valid requests and how many of them were refused, and what
+the attacker got. The status is 1 if a server has ended, needed more memory than its budget and 200 MiB, or was not live
+within the limit.
 
 `--python` runs the server with another interpreter, for example one that has an older version.
 """
@@ -54,6 +55,7 @@ class Target:
     folder: Path
     seconds: float
     budget: int
+    health_port: int = 0
     got: Counter[str] = field(default_factory=Counter)
 
     def connect(self) -> socket.socket:
@@ -807,16 +809,19 @@ def resident(pid: int) -> int:
 class Witness:
     """Measures a server from outside while it is attacked, in a process that the attacks do not slow down."""
 
-    def __init__(self, port: int, pid: int) -> None:
-        self._port, self._pid, self._stop = port, pid, threading.Event()
+    def __init__(self, port: int, pid: int, health_port: int) -> None:
+        self._port, self._pid, self._health_port = port, pid, health_port
+        self._stop = threading.Event()
         self.peak = self.before = resident(pid)
         self.live: list[float] = []
+        self.health: list[float] = []
         self.served: list[float] = []
         self.statuses: Counter[str] = Counter()
 
     def watch(self) -> dict[str, Any]:
         """Measure until standard input ends, and return what was measured."""
-        threads = [threading.Thread(target=each, daemon=True) for each in (self._memory, self._liveness, self._client)]
+        watches = (self._memory, self._liveness, self._health, self._client)
+        threads = [threading.Thread(target=each, daemon=True) for each in watches]
         for thread in threads:
             thread.start()
         print("watching", flush=True)
@@ -827,6 +832,7 @@ class Witness:
             thread.join(40)
         return {
             "growth": max(0, self.peak - self.before), "live": max(self.live, default=float("inf")),
+            "health": max(self.health, default=float("inf")),
             "p99": percentile(self.served), "statuses": self.statuses,
         }  # fmt: skip
 
@@ -838,6 +844,10 @@ class Witness:
         while not self._stop.wait(0.1):
             self.live.append(self._timed("GET", "/v2/health/live", None)[1])
 
+    def _health(self) -> None:
+        while self._health_port and not self._stop.wait(0.1):
+            self.health.append(self._timed("GET", "/v2/health/live", None, self._health_port)[1])
+
     def _client(self) -> None:
         body = valid_body()
         while not self._stop.wait(0.02):
@@ -846,9 +856,9 @@ class Witness:
             if status == "200":
                 self.served.append(seconds)
 
-    def _timed(self, method: str, path: str, body: bytes | None) -> tuple[str, float]:
+    def _timed(self, method: str, path: str, body: bytes | None, port: int = 0) -> tuple[str, float]:
         began = time.monotonic()
-        client = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
+        client = http.client.HTTPConnection("127.0.0.1", port or self._port, timeout=30)
         try:
             client.request(method, path, body)
             response = client.getresponse()
@@ -864,7 +874,7 @@ class Witness:
 @contextlib.contextmanager
 def watched(target: Target) -> Iterator[dict[str, Any]]:
     """Yield a dictionary that has what a `Witness` in a process of its own has measured, after the ``with`` block."""
-    command = [sys.executable, __file__, "--witness", str(target.port), str(target.pid)]
+    command = [sys.executable, __file__, "--witness", *map(str, (target.port, target.pid, target.health_port))]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
@@ -896,13 +906,20 @@ def server(python: str, seconds: float, options: list[str]) -> Iterator[tuple[Ta
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
         try:
             line = process.stdout.readline() if process.stdout else ""
-            ports = re.findall(r":(\d+)", line)
+            ports = {name: int(port) for name, port in re.findall(r"(http|gRPC|health)\b[^,]*:(\d+)", line)}
             if len(ports) < 2:
                 raise SystemExit(f"the server did not start: {line}{(folder / 'log').read_text(encoding='utf-8')}")
-            yield Target(int(ports[0]), int(ports[1]), process.pid, folder, seconds, 8 * 64 * MIB), process
+            target = Target(ports["http"], ports["gRPC"], process.pid, folder, seconds, 8 * 64 * MIB)
+            target.health_port = ports.get("health", 0)
+            yield target, process
         finally:
             process.kill()
             process.wait()
+
+
+def milliseconds(seconds: float) -> str:
+    """Return a time as text; a dash if it was not measured."""
+    return "–" if seconds == float("inf") else f"{seconds * 1e3:,.0f}"
 
 
 def percentile(seconds: list[float]) -> float:
@@ -912,7 +929,7 @@ def percentile(seconds: list[float]) -> float:
 
 def measure(name: str, args: argparse.Namespace) -> tuple[list[str], bool]:
     """Run one attack, and return its row of the table and whether the server withstood it."""
-    with server(args.python, args.seconds, ["--no-token"] if args.no_token else []) as (target, process):
+    with server(args.python, args.seconds, ["--no-token"] if args.old else ["--health-port", "0"]) as (target, process):
         with watched(target) as measured:
             try:
                 ATTACKS[name](target)
@@ -923,30 +940,32 @@ def measure(name: str, args: argparse.Namespace) -> tuple[list[str], bool]:
     refused = statuses.total() - statuses["200"]
     got = ", ".join(f"{count} × {status}" for status, count in sorted(target.got.items()) if count)
     row = [
-        name, f"{measured['growth'] / MIB:,.0f}", f"{measured['live'] * 1e3:,.0f}", f"{measured['p99'] * 1e3:,.0f}",
-        f"{refused} of {statuses.total()}", got + ("; the server has ended" if has_ended else ""),
+        name, f"{measured['growth'] / MIB:,.0f}", milliseconds(measured["live"]), milliseconds(measured["health"]),
+        milliseconds(measured["p99"]), f"{refused} of {statuses.total()}",
+        got + ("; the server has ended" if has_ended else ""),
     ]  # fmt: skip
-    is_well = not has_ended and measured["growth"] <= target.budget + 200 * MIB and measured["live"] <= args.live
+    live = min(measured["live"], measured["health"])
+    is_well = not has_ended and measured["growth"] <= target.budget + 200 * MIB and live <= args.live
     return row, is_well
 
 
 def main() -> int:
     """Run the attacks, and print the table."""
     if sys.argv[1:2] == ["--witness"]:
-        print(json.dumps(Witness(int(sys.argv[2]), int(sys.argv[3])).watch()), flush=True)
+        print(json.dumps(Witness(*map(int, sys.argv[2:5])).watch()), flush=True)
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="names of attacks, separated by commas")
     parser.add_argument("--seconds", type=float, default=4.0, help="how long attacks last that have no end")
     parser.add_argument("--live", type=float, default=0.1, help="seconds within which the server must be live")
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the server")
-    parser.add_argument("--no-token", action="store_true", help="start the server without a token")
+    parser.add_argument("--old", action="store_true", help="use no options that a version before them lacks")
     args = parser.parse_args()
     names = [name for name in args.only.split(",") if name] or list(ATTACKS)
     unknown = [name for name in names if name not in ATTACKS]
     if unknown:
         parser.error(f"unknown attacks: {', '.join(unknown)} (known: {', '.join(ATTACKS)})")
-    titles = ("attack", "MiB", "live, ms", "p99, ms", "others refused", "the attacker got")
+    titles = ("attack", "MiB", "live, ms", "health port, ms", "p99, ms", "others refused", "the attacker got")
     print(f"| {' | '.join(titles)} |\n|{' --- |' * len(titles)}")
     failed = []
     for name in names:

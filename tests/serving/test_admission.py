@@ -350,7 +350,16 @@ def test_the_port_for_health_answers_about_nothing_else():
     with running(serving({"double": model(doubler())}), health_port=0) as server:
         client = type(server.client)(int(server.addresses["health"].rpartition(":")[2]))
         assert client.get("/v2/health/live").json == {"live": True}
-        assert client.get("/v2/health/ready").json == {"ready": True}
+        wait_until(lambda: client.get("/v2/health/ready").json == {"ready": True})
         assert client.get("/v2/models/double").status == 404
         server.core.is_draining = True
-        assert client.get("/v2/health/ready").status == 503
+        wait_until(lambda: client.get("/v2/health/ready").status == 503)
+        assert client.get("/v2/health/live").status == 200
+
+
+def test_the_port_for_health_closes_with_its_server():
+    with running(serving({"double": model(doubler())}), health_port=0) as server:
+        port = int(server.addresses["health"].rpartition(":")[2])
+        socket.create_connection(("127.0.0.1", port), 60).close()
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", port), 5)

@@ -1,117 +1,71 @@
-"""Answers about health on a port of their own, from a thread that nothing else uses.
+"""Answers about health on a port of their own, from a process that nothing else uses.
 
-Requests are refused or answered on the other ports however many there are; this port answers also while all
-connections there are taken.
+The threads of the server take turns, and receiving a large message takes a long one. The process answers at once also
+then, and while all connections of the server are taken.
 """
 
 from __future__ import annotations
 
-import contextlib
-import select
+import mmap
 import socket
-import threading
+import struct
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 __all__ = ["HealthPort"]
 
-_MOST: Final = 64
-"""Connections that may be open; the oldest is closed for a new one."""
-_SECONDS: Final = 2.0
-_LONGEST: Final = 8192
-_PATHS: Final = {b"/v2/health/live": 0, b"/v2/health/ready": 1, b"/livez": 0, b"/readyz": 1}
+_PROGRAM: Final = Path(__file__).with_name("health_process.py")
+_STATE: Final = struct.Struct("<d?")
+"""As in the program."""
 
 
 class HealthPort:
-    """A thread that answers ``GET /v2/health/live`` and ``/v2/health/ready``, with 200 or 503.
+    """A process that answers ``GET /v2/health/live`` and ``/v2/health/ready``, with 200 or 503.
 
     Args:
         bound: the socket, which is bound; it is closed at the end.
-        is_live: called in the thread for the answer about liveness.
-        is_ready: called in the thread for the answer about readiness.
     """
 
-    def __init__(self, bound: socket.socket, is_live: Callable[[], bool], is_ready: Callable[[], bool]) -> None:
+    def __init__(self, bound: socket.socket) -> None:
+        bound.listen(64)
         self._socket = bound
-        self._answers = is_live, is_ready
-        self._connections: dict[int, tuple[socket.socket, float, bytearray]] = {}
-        self._wake, self._woken = socket.socketpair()
-        bound.setblocking(False)
-        bound.listen(_MOST)
-        self._thread = threading.Thread(target=self._run, name="interposer-health", daemon=True)
-        self._thread.start()
+        self._file = tempfile.TemporaryFile(prefix="interposer-health-")  # noqa: SIM115 - open until `close`
+        self._file.truncate(_STATE.size)
+        self._memory = mmap.mmap(self._file.fileno(), _STATE.size)
+        self.beat(False)
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        descriptors = self._socket.fileno(), self._file.fileno()
+        return subprocess.Popen(
+            [sys.executable or "python3", "-I", str(_PROGRAM), *map(str, descriptors)],
+            stdin=subprocess.PIPE,  # it ends when this process is gone
+            pass_fds=descriptors,
+            start_new_session=True,  # a Ctrl-C in the terminal reaches this process only
+        )
+
+    def beat(self, is_ready: bool) -> None:
+        """Note that the event loop has its turn, and whether the server is ready; called some times per second."""
+        _STATE.pack_into(self._memory, 0, time.monotonic(), is_ready)
+
+    def check(self) -> None:
+        """Start the process again if it has ended."""
+        if self._process.poll() is not None:
+            self._end()
+            self._process = self._started()
 
     def close(self) -> None:
-        """End the thread, and close the port."""
-        self._wake.close()
-        self._thread.join()
-
-    def _run(self) -> None:
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        poll.register(self._woken, select.POLLIN)
-        while True:
-            ready = {number for number, _ in poll.poll(500)}
-            if self._woken.fileno() in ready:
-                break
-            for number in ready & self._connections.keys():
-                self._read(number, poll)
-            if self._socket.fileno() in ready:
-                self._accept(poll)
-            self._close_old(poll)
-        for number in tuple(self._connections):
-            self._close(number, poll)
+        """End the process, and close the port."""
+        self._end()
         self._socket.close()
-        self._woken.close()
+        self._memory.close()
+        self._file.close()
 
-    def _accept(self, poll: select.poll) -> None:
-        try:
-            connection, _ = self._socket.accept()
-        except OSError:
-            return
-        if len(self._connections) >= _MOST:
-            self._close(next(iter(self._connections)), poll)
-        connection.setblocking(False)
-        self._connections[connection.fileno()] = connection, time.monotonic(), bytearray()
-        poll.register(connection, select.POLLIN)
-
-    def _read(self, number: int, poll: select.poll) -> None:
-        connection, _, received = self._connections[number]
-        try:
-            data = connection.recv(_LONGEST)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        received += data
-        is_whole = b"\r\n\r\n" in received
-        if is_whole:
-            with contextlib.suppress(OSError):
-                connection.send(self._answer(bytes(received)))
-        if is_whole or not data or len(received) > _LONGEST:
-            self._close(number, poll)
-
-    def _answer(self, request: bytes) -> bytes:
-        method, _, rest = request.partition(b" ")
-        kind = _PATHS.get(rest.partition(b" ")[0].partition(b"?")[0])
-        if kind is None or method not in (b"GET", b"HEAD"):
-            return _response("404 Not Found", b'{"error":"this port answers about health only"}', method)
-        is_well = self._answers[kind]()
-        text = f'{{"{("live", "ready")[kind]}":{str(is_well).lower()}}}'.encode()
-        return _response("200 OK" if is_well else "503 Service Unavailable", text, method)
-
-    def _close_old(self, poll: select.poll) -> None:
-        end = time.monotonic() - _SECONDS
-        for number in [number for number, (_, began, _) in self._connections.items() if began < end]:
-            self._close(number, poll)
-
-    def _close(self, number: int, poll: select.poll) -> None:
-        connection, _, _ = self._connections.pop(number)
-        poll.unregister(connection)
-        connection.close()
-
-
-def _response(status: str, content: bytes, method: bytes) -> bytes:
-    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n"
-    return f"{head}connection: close\r\n\r\n".encode() + (b"" if method == b"HEAD" else content)
+    def _end(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()

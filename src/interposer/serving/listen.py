@@ -45,7 +45,7 @@ class Listen:
         key: a file with the private key of the certificate.
         client_ca: a file with the authorities whose clients may connect; None lets all clients connect.
         is_shared: whether several processes listen on the same ports.
-        health_port: a port for answers about health only, from a thread of its own; None without it.
+        health_port: a port for answers about health only, from a process of its own; None without it.
         unix_socket: the path of a Unix socket for HTTP; None without it.
     """
 

@@ -10,7 +10,6 @@ import signal
 import socket
 import ssl
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -26,8 +25,8 @@ __all__ = ["Server", "run_server"]
 _log: Final = logging.getLogger("interposer.serving")
 _POLL: Final = 0.02
 _UPDATE: Final = 1.0
-_LIFELESS: Final = 20.0
-"""Seconds without a turn of the event loop after which the server is not live."""
+_BEAT: Final = 0.1
+"""Seconds between two notes about the state of the server for the process that answers about health."""
 _SWITCH: Final = 0.001
 """Seconds after which a thread that runs Python code has to let the event loop have its turn."""
 _ANSWER: Final = 2.0
@@ -48,7 +47,6 @@ class Server:
         self._signals = 0
         self._is_loaded = self._is_delayed = False
         self._stop = asyncio.Event()
-        self._beat = time.monotonic()
 
     def stop(self, delayed: bool = True) -> None:
         """End in order; called a second time, end at once.
@@ -78,6 +76,7 @@ class Server:
         loading = asyncio.ensure_future(self._loaded())
         updating = asyncio.ensure_future(self._updated())
         polling = asyncio.ensure_future(self._polled())
+        beating = None if health is None else asyncio.ensure_future(self._beating(health[0]))
         try:
             await asyncio.wait([*tasks, loading, stopping], return_when=asyncio.FIRST_COMPLETED)
             if loading.done():
@@ -95,8 +94,9 @@ class Server:
             updating.cancel()
             polling.cancel()
             await self._closed([server for server, _ in web], tasks, rpc)
-            if health is not None:
-                health[0].close()
+            if health is not None and beating is not None:
+                beating.cancel()
+                await asyncio.to_thread(health[0].close)
 
     async def _loaded(self) -> None:
         if not self.listen.is_shared:
@@ -112,7 +112,6 @@ class Server:
     async def _updated(self) -> None:
         """Update the gauges every second, for the worker that answers at ``/metrics``."""
         while True:
-            self._beat = time.monotonic()
             self.core.metrics.update(self.core.repository.served)
             await asyncio.sleep(_UPDATE)
 
@@ -212,13 +211,14 @@ class Server:
         if self.listen.health_port is None:
             return None
         bound_socket = self.listen.bound(self.listen.health_port)
-        address = f"http://{host_and_port(*bound_socket.getsockname()[:2])}"
-        self._beat = time.monotonic()
-        return HealthPort(bound_socket, self._is_live, lambda: self.core.is_ready), address
+        return HealthPort(bound_socket), f"http://{host_and_port(*bound_socket.getsockname()[:2])}"
 
-    def _is_live(self) -> bool:
-        """Return True if the event loop has had its turn lately; called in another thread."""
-        return time.monotonic() - self._beat < _LIFELESS
+    async def _beating(self, health: HealthPort) -> None:
+        """Tell the process that answers about health how the server is."""
+        while True:
+            health.beat(self.core.is_ready)
+            health.check()
+            await asyncio.sleep(_BEAT)
 
     def _addresses(self, web: list[tuple[Any, Any]], rpc: Any, health: tuple[HealthPort, str] | None) -> dict[str, str]:
         scheme = "http" if self.listen.certificate is None else "https"
