@@ -62,7 +62,8 @@ std::pair<int, int> factors_of(const ipr::Layer& layer, Plan& plan, int64_t chan
   const ipr::Span<const double> scales = layer.input(1).scales();
   for (int64_t c = 0; c < channels; ++c) {
     const double scale = scales[scales.size() == 1 ? 0 : size_t(c)];
-    const double product = double(float(scale)) * double(scale32(layer.input(0)));
+    double product = double(float(scale)) * double(scale32(layer.input(0)));
+    if (layer.input(1).dtype() == IPR_DTYPE_UINT8) product = double(float(product));  // as TFLite's kernels for uint8
     const native::FixedPoint factor = native::quantize_multiplier(product / double(scale32(layer.output(0))));
     multipliers.push_back(int32_t(factor.multiplier));
     shifts.push_back(factor.shift);

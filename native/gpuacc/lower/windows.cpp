@@ -43,6 +43,14 @@ std::string loads_in_blocks(const Chain& chain) {
   });
 }
 
+/// Loads of single elements, for kernels with a work item for each element.
+std::string plain_loads(const Chain& chain) {
+  return chain.loads([](const Chain::Operand& one, size_t n) {
+    const std::string index = one.kind == Chain::Operand::scalar ? "0" : "at";
+    return std::string("LD_") + storage(one.value.dtype) + "(" + index + ", z" + std::to_string(n) + ")";
+  });
+}
+
 // ---- Convolution in blocks ------------------------------------------------------------------------------------------------
 
 /// The number of pixels of a work item: the one with the fewest steps for a row of `width` pixels.
@@ -331,10 +339,7 @@ $EPILOGUE  ST_$T(v, at, y);
 )");
   source.set("CHANNEL", last ? "at % O" : "at / (OH * OW) % O").set("COLUMN", last ? "at / O % OW" : "at % OW");
   source.set("ROW", last ? "at / (O * OW) % OH" : "at / OW % OH").set("BIAS", has_bias ? "LD_$T(o, bias)" : "0");
-  source.set("EPILOGUE", chain.loads([](const Chain::Operand& one, size_t n) {
-    const std::string index = one.kind == Chain::Operand::scalar ? "0" : "at";
-    return std::string("LD_") + storage(one.value.dtype) + "(" + index + ", z" + std::to_string(n) + ")";
-  }) + chain.code());
+  source.set("EPILOGUE", plain_loads(chain) + chain.code());
   source.set("T", storage(x.dtype)).set("WINDOW", kWindow).set("PARAMETERS", chain.parameters());
   const int64_t count = out.n * out.c * out.h * out.w;
   std::vector<Argument> arguments = {reads(x),          reads(w),         reads(bias),   writes(y),
@@ -384,6 +389,65 @@ void lower_depthwise(const ipr::Layer& layer, Plan& plan) {
   if (!has_constant_weights(layer) || in.c != weights.o || layer.output(0).elements() == 0)
     return convolve_plain(layer, plan, true);
   convolve_depthwise(layer, plan, constant_floats(layer.input(1)), weights.h, weights.w);
+}
+
+// ---- Transposed convolution ------------------------------------------------------------------------------------------------
+
+/// One work item for each element: the sum of the pixels whose windows contain it.
+void lower_transposed(const ipr::Layer& layer, Plan& plan) {
+  const bool last = channels_last(layer);
+  const Weights weights(layer, false);  // (O / groups, KH, KW, I)
+  const Value x = plan.plain(layer.input(0).index()), w = plan.plain(layer.input(1).index());
+  const Image in(x.shape, last), out(shape_of(layer.output(0)), last);
+  const bool has_bias = bool(layer.input(2));
+  const Value bias = has_bias ? plan.plain(layer.input(2).index()) : w;
+  Chain chain(plan, layer.output(0).index(), -1);
+  chain.fuse(false);
+  const Value y = plan.create(x.dtype, shape_of(layer.output(0)));
+  Template source(R"(
+#define F float
+kernel void k(global const $T* restrict x, global const $T* restrict w, global const $T* restrict bias,
+              global $T* restrict y, int count, int C, int H, int W, int O, int OH, int OW, int I, int KH, int KW, $WINDOW,
+              int OG, int xc, int xx, int wo, int wi, int wy, int wx$PARAMETERS) {
+  const int at = get_global_id(0);
+  if (at >= count) return;
+  const int o = $CHANNEL, ox = $COLUMN, oy = $ROW, n = at / (O * OH * OW), c0 = o / OG * I;
+  ACC sum = $BIAS;
+  for (int ky = 0; ky < KH; ++ky) {
+    const int ty = oy + PT - ky * DY, iy = ty / SY;
+    if (ty < 0 || iy * SY != ty || iy >= H) continue;
+    for (int kx = 0; kx < KW; ++kx) {
+      const int tx = ox + PL - kx * DX, ix = tx / SX;
+      if (tx < 0 || ix * SX != tx || ix >= W) continue;
+      const int xi = n * C * H * W + c0 * xc + (iy * W + ix) * xx, wp = o % OG * wo + c0 * wi + ky * wy + kx * wx;
+      for (int c = 0; c < I; ++c) sum += (ACC)LD_$T(xi + c * xc, x) * (ACC)LD_$T(wp + c * wi, w);
+    }
+  }
+  float v = (float)sum;
+$EPILOGUE  ST_$T(v, at, y);
+}
+)");
+  source.set("CHANNEL", last ? "at % O" : "at / (OH * OW) % O").set("COLUMN", last ? "at / O % OW" : "at % OW");
+  source.set("ROW", last ? "at / (O * OW) % OH" : "at / OW % OH").set("BIAS", has_bias ? "LD_$T(o, bias)" : "0");
+  source.set("EPILOGUE", plain_loads(chain) + chain.code());
+  source.set("T", storage(x.dtype)).set("WINDOW", kWindow).set("PARAMETERS", chain.parameters());
+  const int64_t count = y.elements(), groups = layer.integer("groups", 1);
+  std::vector<Argument> arguments = {reads(x),          reads(w),         reads(bias),   writes(y),
+                                     number(count),     number(in.c),     number(in.h),  number(in.w),
+                                     number(out.c),     number(out.h),    number(out.w), number(in.c / groups),
+                                     number(weights.h), number(weights.w)};
+  append(arguments, window_arguments(layer));
+  append(arguments, {number(std::max<int64_t>(out.c / groups, 1)), number(in.by_c), number(in.by_x),
+                     number(weights.by_o), number(weights.by_i), number(weights.by_y), number(weights.by_x)});
+  append(arguments, chain.arguments());
+  plan.launch_elements(named("transposed", weights.h, weights.w, in, out),
+                       preamble(plan.profile, plan.device.info) + source.text(), arguments, count);
+  plan.set(chain.tensor(), y);
+}
+
+ipr::Verdict transposed_support(const ipr::Layer& layer, const Target&) {
+  ipr::Verdict found = window_support(layer);
+  return is_refused(found) ? found : all_float(layer);
 }
 
 // ---- Pooling -----------------------------------------------------------------------------------------------------------------------
@@ -451,6 +515,7 @@ kernel void k(global const $T* restrict x, global $T* restrict y, int count, int
 Lowerings window_lowerings() {
   return {{"Convolution2d", convolution_support, lower_convolution},
           {"DepthwiseConvolution2d", convolution_support, lower_depthwise},
+          {"TransposeConvolution2d", transposed_support, lower_transposed},
           {"Pooling2d", pooling_support, lower_pooling}};
 }
 
