@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstdio>
 
 #include "gpuacc/recorder.hpp"
 
@@ -23,6 +25,27 @@ std::string text_of(Function function, Handle handle, cl_uint what) {
   if (function(handle, what, size, &text[0], nullptr) != kSuccess) return "";
   text.resize(text.find('\0'));
   return text;
+}
+
+/// The address of a device on the bus; empty if the driver does not know it.
+std::string bus_address(const DeviceInfo& info) {
+  struct {
+    cl_uint domain, bus, device, function;
+  } address = {};
+  if (!info.has("cl_khr_pci_bus_info")) return "";
+  if (cl().clGetDeviceInfo(info.id, kDevicePci, sizeof address, &address, nullptr) != kSuccess) return "";
+  char text[40];
+  std::snprintf(text, sizeof text, "pci:%04x:%02x:%02x.%x", address.domain, address.bus, address.device,
+                address.function);
+  return text;
+}
+
+/// The letters and digits of the platform's name, with the number of the device in the platform.
+std::string platform_address(const DeviceInfo& info, size_t number) {
+  std::string text;
+  for (char c : info.platform_name)
+    if (std::isalnum(static_cast<unsigned char>(c))) text += c;
+  return text + ":" + std::to_string(number);
 }
 
 DeviceInfo described(cl_platform platform, cl_device id) {
@@ -47,6 +70,8 @@ DeviceInfo described(cl_platform platform, cl_device id) {
   info.has_double = number<cl_ulong>(id, kDeviceDoubleConfig) != 0;
   info.has_half = info.has("cl_khr_fp16");
   info.exact_division = (number<cl_ulong>(id, kDeviceSingleConfig) & kCorrectlyRoundedDivision) != 0;
+  if (info.has("cl_khr_device_uuid"))
+    cl().clGetDeviceInfo(id, kDeviceUuid, info.uuid.size(), info.uuid.data(), nullptr);
   return info;
 }
 
@@ -64,6 +89,16 @@ std::vector<cl_device> devices_of(cl_platform platform) {
   std::vector<cl_device> found(count);
   if (count) check(cl().clGetDeviceIDs(platform, kDeviceTypeAll, count, found.data(), nullptr), "devices");
   return found;
+}
+
+void add_devices(cl_platform platform, std::vector<DeviceInfo>& found) {
+  size_t number = 0;
+  for (cl_device id : devices_of(platform)) {
+    found.push_back(described(platform, id));
+    const std::string address = bus_address(found.back());
+    found.back().key = address.empty() ? platform_address(found.back(), number) : address;
+    ++number;
+  }
 }
 
 /// Memory that goes back to the system at once when it is freed, unlike that of the C library.
@@ -111,8 +146,7 @@ std::vector<DeviceInfo> devices() {
   const std::vector<cl_platform> all = platforms();
   if (all.empty())
     throw ipr::Error("no OpenCL driver is installed (on a processor: Debian's pocl-opencl-icd)", IPR_UNAVAILABLE);
-  for (cl_platform platform : all)
-    for (cl_device id : devices_of(platform)) found.push_back(described(platform, id));
+  for (cl_platform platform : all) add_devices(platform, found);
   if (found.empty()) throw ipr::Error("the OpenCL drivers found no device", IPR_UNAVAILABLE);
   std::stable_sort(found.begin(), found.end(), [](const DeviceInfo& a, const DeviceInfo& b) {
     return (a.type & kDeviceTypeGpu) > (b.type & kDeviceTypeGpu);

@@ -3,6 +3,8 @@
 #ifndef GPUACC_DEVICE_HPP
 #define GPUACC_DEVICE_HPP
 
+#include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,6 +35,8 @@ struct Profile {
 struct DeviceInfo {
   cl_platform platform = nullptr;
   cl_device id = nullptr;
+  std::string key;                 // the same in other processes: "pci:0000:41:00.0", or the platform with a number
+  std::array<uint8_t, 16> uuid{};  // zeros if it is not known
   std::string platform_name, platform_version, name, vendor, version, driver, extensions;
   cl_ulong type = 0, memory = 0, largest = 0, local_memory = 0;
   size_t alignment = 128, group_limit = 1;  // bytes between sub-buffers; work items of a group

@@ -57,6 +57,8 @@ enum : cl_uint {
   kDeviceExtensions = 0x1030,
   kDeviceDoubleConfig = 0x1032,
   kDeviceUnified = 0x1035,
+  kDeviceUuid = 0x106A,  // cl_khr_device_uuid
+  kDevicePci = 0x410F,   // cl_khr_pci_bus_info
   kProgramBinarySizes = 0x1165,
   kProgramBinaries = 0x1166,
   kProgramBuildLog = 0x1183,

@@ -38,6 +38,37 @@ ipr::Verdict verdict(const ipr::Layer& layer, const Target& target) {
   return lowering->support(layer, target);
 }
 
+/// The devices as the host gets them ("ipr.devices/1").
+class DeviceTable {
+ public:
+  explicit DeviceTable(const std::vector<DeviceInfo>& found) : found_(found) {
+    for (const DeviceInfo& one : found_) {
+      ipr_device made = {};
+      made.id = ipr::string(one.key);
+      made.name = ipr::string(one.name);
+      made.vendor = ipr::string(one.vendor);
+      made.driver = ipr::string(one.driver);
+      made.type = one.type & kDeviceTypeGpu ? IPR_DEVICE_GPU : one.is_processor() ? IPR_DEVICE_CPU : IPR_DEVICE_OTHER;
+      made.memory_kinds = one.unified ? IPR_MEMORY_HOST : 0;
+      made.flags = (one.unified ? IPR_DEVICE_UNIFIED : 0) | (one.is_processor() ? IPR_DEVICE_SIMULATED : 0);
+      made.memory = one.memory;
+      made.largest = one.largest;
+      if (one.uuid != std::array<uint8_t, 16>()) made.uuid = one.uuid.data();
+      raw_.push_back(made);
+    }
+  }
+
+  void write(ipr_devices* out) const {
+    out->device_count = raw_.size();
+    out->device_stride = sizeof(ipr_device);
+    out->devices = raw_.data();
+  }
+
+ private:
+  const std::vector<DeviceInfo> found_;
+  std::vector<ipr_device> raw_;
+};
+
 class GpuAcc : public ipr::Backend {
  public:
   ipr::Info info() const override {
@@ -73,6 +104,8 @@ class GpuAcc : public ipr::Backend {
     setenv("POCL_MAX_PTHREAD_COUNT", std::to_string(std::max<uint32_t>(host.threads(), 1)).c_str(), 0);
     found_ = devices();
     note_process();
+    table_ = std::make_unique<DeviceTable>(found_);
+    running_ = this;
     default_device_ = device_number(options);
     default_profile_ = profile_name(options);
   }
@@ -81,6 +114,7 @@ class GpuAcc : public ipr::Backend {
     std::lock_guard<std::mutex> lock(mutex_);
     opened_.clear();
     found_.clear();
+    running_ = nullptr;
   }
 
   ipr::Verdict support(const ipr::Layer& layer, const ipr::Options& options) override {
@@ -100,6 +134,11 @@ class GpuAcc : public ipr::Backend {
     }
     plan.finish();
     return std::make_unique<Executable>(plan, signature_of(graph));
+  }
+
+  const void* extension(std::string_view name) override {
+    static const ipr_devices_api devices = {sizeof(ipr_devices_api), &describe_devices};
+    return name == IPR_EXT_DEVICES ? &devices : nullptr;
   }
 
   bool has_blobs() const override { return true; }
@@ -129,6 +168,12 @@ class GpuAcc : public ipr::Backend {
   }
 
  private:
+  static int32_t describe_devices(void*, ipr_devices* out, ipr_error* error) {
+    if (!running_) return ipr_fail(error, IPR_FAILED, IPR_ITEM_NONE, -1, "the backend is not initialised");
+    running_->table_->write(out);
+    return IPR_OK;
+  }
+
   int64_t device_number(const ipr::Options& options) const {
     const int64_t wanted = options.integer("Device", default_device_);
     if (wanted >= 0 && wanted < int64_t(found_.size())) return wanted;
@@ -163,12 +208,16 @@ class GpuAcc : public ipr::Backend {
     return *opened;
   }
 
+  static GpuAcc* running_;  // the one that is initialised
   std::vector<DeviceInfo> found_;
+  std::unique_ptr<DeviceTable> table_;
   int64_t default_device_ = 0;
   std::string default_profile_ = "auto";
   std::mutex mutex_;
   std::map<int64_t, std::unique_ptr<Device>> opened_;
 };
+
+GpuAcc* GpuAcc::running_ = nullptr;
 
 }  // namespace
 }  // namespace gpuacc

@@ -211,3 +211,23 @@ def test_operations_on_images_in_blocks_need_no_convolution_before_them(gpuacc, 
     model = loaded(network, ["GpuAcc"], Profile=profile)
     expected = loaded(network, ["CpuRef"]).run([IMAGE])[0]
     np.testing.assert_allclose(model.run([IMAGE])[0], expected, rtol=1e-5, atol=1e-6)
+
+
+TWO_DEVICES = """
+import numpy as np, interposer as ip
+from tests.backends.gpuacc.test_gpuacc_runs import IMAGE, loaded, small_network
+print(len(ip.Runtime().registry.get("GpuAcc").devices()))
+network = small_network()
+model = loaded(network, ["GpuAcc:1"])
+print(model.explain().counts())
+expected = loaded(network, ["GpuAcc"]).run([IMAGE])[0]
+np.testing.assert_array_equal(model.run([IMAGE])[0], expected)
+"""
+
+
+def test_each_device_of_the_drivers_has_an_address(gpuacc):
+    done = in_a_process(TWO_DEVICES, POCL_DEVICES="pthread pthread")
+    if done.stdout.startswith("1\n"):
+        pytest.skip("there is one OpenCL device, and it is not of PoCL, which can show two")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == "2\n{'GpuAcc:1': 7}\n"
