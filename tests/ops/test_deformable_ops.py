@@ -29,6 +29,11 @@ def test_whole_offsets_move_the_image():
     assert compute(DeformableConvolution2d(), x, w, offset)[0, 0].tolist() == expected
 
 
+def test_a_pixel_of_weight_zero_does_not_count_even_if_it_is_infinite():
+    x, w = np.array([[[[1.0, np.inf, np.nan]]]]), np.ones((1, 1, 1, 1))
+    assert compute(DeformableConvolution2d(), x, w, np.zeros((1, 2, 1, 3)))[0, 0, 0, :2].tolist() == [1, np.inf]
+
+
 @pytest.mark.parametrize(("infos", "options", "fault"), [
     ((TensorInfo((1, 3, 5, 6)), WEIGHTS, OFFSET), {},
      "input has 3 channels and weights [2, 4, 3, 3]; mismatch with groups = 1"),

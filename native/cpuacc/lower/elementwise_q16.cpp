@@ -140,7 +140,8 @@ struct Curve {
   int64_t fine(int64_t x) const {
     const float exponent = std::log2(scale) + 12;
     if (exponent == 0 || exponent == 1) return native::shifted_left(x * 3, int(exponent));
-    double by = double(scale) * 4096 * 3;
+    constexpr double most = 0x1p40;  // by which every number but 0 is beyond the table, and no product overflows
+    double by = std::min(double(scale) * 4096 * 3, most);
     int shift = 0;
     for (; by <= 32767.0 / 2 && shift <= 30; ++shift) by *= 2;
     return (x * int64_t(by) + ((int64_t(1) << shift) >> 1)) >> shift;

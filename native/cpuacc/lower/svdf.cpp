@@ -233,8 +233,8 @@ Refusal integer_support(const Graph& graph, const Node& node, const Settings&) {
 
 /// The code of a bound of the result.
 int64_t code_of(double bound, const Tensor& out) {
-  const float steps = float(bound) / float(out.scale());
-  return std::clamp<int64_t>(int64_t(native::round_half_away(double(steps))) + out.zero_point(), -128, 127);
+  const double steps = native::round_half_away(double(float(bound) / float(out.scale())));
+  return int64_t(std::clamp(steps + double(out.zero_point()), -128.0, 127.0));
 }
 
 void set_bounds(IntegerSvdf& svdf, std::string_view function, const Tensor& out) {

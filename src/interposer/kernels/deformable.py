@@ -36,7 +36,8 @@ def deformable_convolution(
 def _samples(op: DeformableConvolution2d, x: Array, offset: Array, window: tuple[int, ...]) -> Array:
     """Return the interpolated image at the sampling positions of all weights, as (N, D, I / D, KH, KW, OH, OW).
 
-    `x` is (N, I, H, W), D is the number of offset groups, and `window` is (KH, KW).
+    `x` is (N, I, H, W), D is the number of offset groups, and `window` is (KH, KW). A pixel of weight 0 does not count,
+    even if it is infinite.
     """
     n, channels, *image_size = x.shape
     output_size = offset.shape[2:]
@@ -49,7 +50,8 @@ def _samples(op: DeformableConvolution2d, x: Array, offset: Array, window: tuple
     leading_indices = (image_index.reshape(n, 1, 1, 1, 1, 1), group_index.reshape(1, -1, 1, 1, 1, 1))
     for (row, row_weight), (column, column_weight) in product(*neighbors) if x.size else ():
         pixels = np.moveaxis(groups, 2, -1)[(*leading_indices, row, column)]
-        sums += np.moveaxis(pixels, -1, 2) * (row_weight * column_weight)[:, :, np.newaxis]
+        weights = (row_weight * column_weight)[:, :, np.newaxis]
+        sums += np.multiply(np.moveaxis(pixels, -1, 2), weights, where=weights != 0, out=np.zeros_like(sums))
     return sums
 
 

@@ -184,12 +184,16 @@ def _sigmoid_table() -> Ints:
     return table
 
 
+_LARGEST_FACTOR: Final = 2.0**40
+"""A factor by which every number but 0 is beyond the sigmoid's table, and with which no product overflows."""
+
+
 def _finest_steps(x: Array, input: TensorInfo) -> Ints:
     """Return the float values of the input in steps of 1/12288, with which the sigmoid's table is indexed."""
     exponent = np.log2(scale32(input)) + 12
     if exponent in (0, 1):
         return offset(x, input) * 3 << int(exponent)
-    factor, shift = float(scale32(input)) * 4096 * 3, 0
+    factor, shift = min(float(scale32(input)) * 4096 * 3, _LARGEST_FACTOR), 0
     while factor <= 32767 / 2 and shift <= 30:
         factor, shift = factor * 2, shift + 1
     return (offset(x, input) * int(factor) + ((1 << shift) >> 1)) >> shift

@@ -165,3 +165,16 @@ def test_pooling(threads: int, requantization: Requantization) -> None:
     )  # fmt: skip
     output = result(2, 7, 5, 70, quantization=DATA)
     layers.check(layers.network.add_layer(op, layers.data(2, 8, 10, 70), outputs=output), threads)
+
+
+@pytest.mark.parametrize("function", [ActivationFunction.SIGMOID, ActivationFunction.TANH])
+@pytest.mark.parametrize("scale", [1e-9, 2.0**-12, 1e9, 3e10, 1e30])
+def test_gates_of_very_small_and_very_large_numbers(function: ActivationFunction, scale: float) -> None:
+    network, codes = ip.Network("gate"), np.array([-(2**15), -1, 0, 1, 2**15 - 1], np.int16)
+    x = network.add_input_layer(0, TensorInfo((5,), DataType.INT16, Quantization(scale)))
+    output = TensorInfo((5,), DataType.INT16, Quantization(2.0**-15))
+    network.add_output_layer(0, network.add_layer(Activation(function), x, outputs=[output]))
+    result, expected = (ip.load(network, [backend]).run([codes])[0] for backend in ("CpuAcc", "CpuRef"))
+    np.testing.assert_array_equal(result, expected)
+    assert result[2] == (2**14 if function is ActivationFunction.SIGMOID else 0)
+    assert scale < 1 or result[3] == 2**15 - 1

@@ -127,3 +127,18 @@ def test_an_svdf_layer_in_floats(rank: int, memory: int) -> None:
     state = layers.floats(BATCH, 24 * memory)
     array = layers.rng.standard_normal((BATCH, 40)).astype(np.float32)
     assert_close(layers.results(layers.network.add_layer(Svdf(rank=rank), *operands, state), array, 2))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1 / 16])
+def test_an_svdf_layer_in_integers_has_bounds_for_every_scale(scale: float) -> None:
+    layers = Layers(4)
+    x = layers.network.add_input_layer(0, TensorInfo((BATCH, 9), DataType.INT8, INPUT))
+    time = layers.codes(4, 3, dtype=np.int16, scale=2.0**-15)
+    state_info = TensorInfo((BATCH, 12), DataType.INT16, Quantization(2.0**-11))
+    state = layers.network.add_constant_layer(np.zeros((BATCH, 12), np.int16), state_info.quantization)
+    operands = [x, layers.codes(4, 9), time, None, state]
+    infos = [state_info, TensorInfo((BATCH, 4), DataType.INT8, Quantization(scale, 3))]
+    layer = layers.network.add_layer(Svdf(rank=1, activation_func=FusedActivation.RELU6), *operands, outputs=infos)
+    array = layers.rng.integers(-128, 127, (BATCH, 9)).astype(np.int8)
+    for result, expected in zip(*layers.results(layer, array, 1), strict=True):
+        np.testing.assert_array_equal(result, expected)
