@@ -35,6 +35,7 @@ Family fusion_family();
 Family gather_family();
 Family integer_lstm_family();
 Family integer_q8_family();
+Family keypoints_family();
 Family layouts_family();
 Family half_precision_family();
 Family lookup_family();
@@ -47,6 +48,7 @@ Family binary_q8_family();
 Family packed_matmul_family();
 Family patterns_family();
 Family pool_family();
+Family proposals_family();
 Family quantize_family();
 Family recurrent_family();
 Family recurrent_sequence_family();
@@ -63,6 +65,7 @@ Family sequence_family();
 Family softmax_q16_family();
 Family softmax_q8_family();
 Family svdf_family();
+Family suppression_family();
 Family tabulate_family();
 Family unique_family();
 Family wide_family();
@@ -133,6 +136,9 @@ const Make kFamilies[] = {
     filters_family,
     deformable_family,
     detection_family,
+    proposals_family,
+    suppression_family,
+    keypoints_family,
     windows_family,
     layouts_family,  // its pass is the last one
 };
