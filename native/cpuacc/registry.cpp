@@ -33,10 +33,12 @@ Family matmul_q8_family();
 Family functions_q8_family();
 Family fusion_family();
 Family gather_family();
+Family generators_family();
 Family integer_lstm_family();
 Family integer_q8_family();
 Family keypoints_family();
 Family layouts_family();
+Family linear_attention_family();
 Family half_precision_family();
 Family lookup_family();
 Family lstm_family();
@@ -63,6 +65,7 @@ Family scatter_family();
 Family select_family();
 Family sequence_family();
 Family softmax_q16_family();
+Family spectral_family();
 Family softmax_q8_family();
 Family svdf_family();
 Family suppression_family();
@@ -136,7 +139,10 @@ const Make kFamilies[] = {
     filters_family,
     deformable_family,
     detection_family,
+    generators_family,
+    linear_attention_family,
     proposals_family,
+    spectral_family,
     suppression_family,
     keypoints_family,
     windows_family,
