@@ -4,6 +4,7 @@
 #include <map>
 
 #include "cpuacc/kernels/elementwise.hpp"
+#include "cpuacc/lower/small_numbers.hpp"
 #include "cpuacc/pointwise.hpp"
 #include "cpuacc/rules.hpp"
 
@@ -13,8 +14,9 @@ namespace {
 /// Convert a constant to float32.
 void widen_constant(Tensor& tensor, int32_t dtype, const Settings& settings) {
   auto values = std::make_shared<std::vector<float>>(size_t(tensor.elements()));
-  element_kernels_for(settings.isa)
-      .cast(dtype, IPR_DTYPE_FLOAT32)(tensor.aligned(ipr::item_size(dtype)), values->data(), tensor.elements());
+  OfOne cast = small_cast(dtype, IPR_DTYPE_FLOAT32);
+  if (!cast) cast = element_kernels_for(settings.isa).cast(dtype, IPR_DTYPE_FLOAT32);
+  cast(tensor.aligned(ipr::item_size(dtype)), values->data(), tensor.elements());
   static const float nothing = 0;
   tensor.data = values->empty() ? &nothing : values->data();
   tensor.owner = std::move(values);
@@ -35,13 +37,13 @@ Node cast_node(const Graph& graph, int from, int to) {
   return node;
 }
 
-/// Return whether a layer needs operands that are rounded to half precision. A small difference of its operands may be
-/// a large one of its result, or a wider result may show the rounding.
+/// Return whether a layer needs operands that are rounded to their narrow type. A small difference of its operands may
+/// be a large one of its result, or a wider result may show the rounding.
 bool reads_rounded(const Graph& graph, const Node& node) {
   for (const char* type : {"Comparison", "ArgMinMax", "TopK", "GridSample", "RoiAlign", "NonMaxSuppression", "NonZero",
                            "Hardmax", "MaxPoolingWithIndices", "DetectionPostProcess", "DeformableConvolution2d"})
     if (node.type == type) return true;
-  if (node.type == "Cast") return !is_half(graph.out(node));
+  if (node.type == "Cast") return !is_narrow(graph.out(node));
   if (node.type == "Activation") {
     Function function = function_of(node.text("function"));
     return function == Function::thresholded_relu || function == Function::shrink;
@@ -77,7 +79,7 @@ class Widener {
   void run() {
     for (const std::vector<int>* border : {&graph_.inputs, &graph_.outputs})
       for (int tensor : *border)
-        if (is_half(graph_[tensor]) && !wide_.count(tensor) && is_known(graph_[tensor].shape))
+        if (is_narrow(graph_[tensor]) && !wide_.count(tensor) && is_known(graph_[tensor].shape))
           wide_[tensor] = twin(tensor, IPR_DTYPE_FLOAT32);
     std::vector<Node> old = graph_.nodes.take();
     for (int tensor : graph_.inputs)
@@ -88,7 +90,7 @@ class Widener {
         graph_.nodes.push_back(std::move(node));
         continue;
       }
-      if (rounds(node)) round_result(node);
+      round_results(node);
       if (reads_rounded(graph_, node)) round_operands(node);
       for (int& tensor : node.inputs) tensor = wide(tensor);
       for (int& tensor : node.outputs) tensor = wide(tensor);
@@ -99,7 +101,7 @@ class Widener {
     for (int tensor : graph_.outputs)
       if (wide_.count(tensor) && !is_input(tensor)) graph_.nodes.push_back(cast_node(graph_, wide_[tensor], tensor));
     for (size_t n = 0; n < graph_.tensors.size(); ++n)
-      if (is_half(graph_.tensors[n]) && !stays_.count(int(n)) && !wide_.count(int(n)))
+      if (is_narrow(graph_.tensors[n]) && !stays_.count(int(n)) && !wide_.count(int(n)))
         widen(graph_.tensors[n], settings_);
   }
 
@@ -113,23 +115,29 @@ class Widener {
     return std::find(graph_.inputs.begin(), graph_.inputs.end(), tensor) != graph_.inputs.end();
   }
 
-  bool rounds(const Node& node) const {
-    return node.type == "Cast" && is_half(graph_.out(node)) && graph_.in(node, 0)->dtype != graph_.out(node).dtype;
+  /// Return whether a result is rounded to its type: that of a cast, or any of 8 bits, whose range is small.
+  bool rounds(const Node& node, int result) const {
+    if (result < 0 || !is_narrow(graph_[result])) return false;
+    if (!is_half(graph_[result])) return true;
+    return node.type == "Cast" && graph_.in(node, 0)->dtype != graph_[result].dtype;
   }
 
-  /// Round the result of a cast to half precision by casting it there and back.
-  void round_result(Node& node) {
-    int made = twin(node.outputs[0], IPR_DTYPE_FLOAT32), narrow = twin(node.outputs[0], graph_.out(node).dtype);
-    stays_[narrow] = true;
-    rounded_.push_back(cast_node(graph_, made, narrow));
-    rounded_.push_back(cast_node(graph_, narrow, wide(node.outputs[0])));
-    node.outputs[0] = made;
+  /// Round results to their type by casting them there and back.
+  void round_results(Node& node) {
+    for (int& result : node.outputs) {
+      if (!rounds(node, result)) continue;
+      int made = twin(result, IPR_DTYPE_FLOAT32), narrow = twin(result, graph_[result].dtype);
+      stays_[narrow] = true;
+      rounded_.push_back(cast_node(graph_, made, narrow));
+      rounded_.push_back(cast_node(graph_, narrow, wide(result)));
+      result = made;
+    }
   }
 
   /// Round the operands of a layer, so that it computes what it would if all results were rounded.
   void round_operands(Node& node) {
     for (int& tensor : node.inputs) {
-      if (tensor < 0 || !is_half(graph_[tensor]) || graph_[tensor].is_constant() || is_input(tensor)) continue;
+      if (tensor < 0 || !is_narrow(graph_[tensor]) || graph_[tensor].is_constant() || is_input(tensor)) continue;
       int narrow = twin(tensor, graph_[tensor].dtype), made = twin(tensor, IPR_DTYPE_FLOAT32);
       stays_[narrow] = true;
       graph_.nodes.push_back(cast_node(graph_, wide(tensor), narrow));
@@ -141,7 +149,7 @@ class Widener {
   /// Let a node read and write its own types, because results of unknown size cannot be converted.
   void keep_types(Node& node) {
     for (int& tensor : node.inputs) {
-      if (tensor < 0 || !is_half(graph_[tensor]) || is_input(tensor)) continue;
+      if (tensor < 0 || !is_narrow(graph_[tensor]) || is_input(tensor)) continue;
       if (graph_[tensor].is_constant()) {
         tensor = graph_.add_tensor(graph_[tensor]);
       } else {
@@ -183,12 +191,14 @@ bool widen_all(Graph& graph, const Settings& settings) {
 
 }  // namespace
 
-bool has_half_precision(const Graph& graph) { return std::any_of(graph.tensors.begin(), graph.tensors.end(), is_half); }
+bool has_half_precision(const Graph& graph) {
+  return std::any_of(graph.tensors.begin(), graph.tensors.end(), is_narrow);
+}
 
 Graph widened(const Graph& graph, const Settings& settings) {
   Graph made = graph;
   for (Tensor& tensor : made.tensors)
-    if (is_half(tensor)) widen(tensor, settings);
+    if (is_narrow(tensor)) widen(tensor, settings);
   return made;
 }
 
@@ -196,7 +206,7 @@ Refusal refuse_half_precision(const Graph& graph, const Node& node) {
   const bool reads_bits = node.type == "Quantize" || node.type == "Dequantize" || node.type == "Bitcast";
   for (const std::vector<int>* tensors : {&node.inputs, &node.outputs})
     for (int tensor : *tensors)
-      if (tensor >= 0 && is_half(graph[tensor]) && reads_bits)
+      if (tensor >= 0 && is_narrow(graph[tensor]) && reads_bits)
         return refused(graph[tensor].name + " is " + described(graph[tensor]) + "; takes float32",
                        IPR_REASON_DATA_TYPE);
   return taken();

@@ -64,6 +64,7 @@ Family scales_family();
 Family scatter_family();
 Family select_family();
 Family sequence_family();
+Family small_numbers_family();
 Family softmax_q16_family();
 Family spectral_family();
 Family softmax_q8_family();
@@ -113,6 +114,7 @@ const Make kFamilies[] = {
     functions_q8_family,
     elementwise_family,
     border_family,
+    small_numbers_family,  // after elementwise_family
     gather_family,
     quantize_family,
     scales_family,

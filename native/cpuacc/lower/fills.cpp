@@ -182,7 +182,7 @@ Refusal support_bitcast(const Graph& graph, const Node& node, const Settings& se
   const int32_t dtype = graph.out(node).dtype;
   const bool narrow = dtype == IPR_DTYPE_BOOL || dtype == IPR_DTYPE_INT4 || dtype == IPR_DTYPE_UINT4 ||
                       dtype == IPR_DTYPE_INT2 || dtype == IPR_DTYPE_UINT2 || dtype >= IPR_DTYPE_FLOAT6_E2M3FN;
-  if (is_half(*graph.in(node, 0)) || is_half(graph.out(node)))  // other layers may need float32 instead
+  if (is_narrow(*graph.in(node, 0)) || is_narrow(graph.out(node)))  // other layers may need float32 instead
     return refused("takes no bits of " + described(*graph.in(node, 0)), IPR_REASON_DATA_TYPE);
   if (narrow) return refused("not all bits are those of a " + described(graph.out(node)), IPR_REASON_DATA_TYPE);
   return without_posts(graph, node, settings);
