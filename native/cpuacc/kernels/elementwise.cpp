@@ -46,6 +46,7 @@ template <> struct Traits<float> { static constexpr bool real = true; };
 template <> struct Traits<double> { static constexpr bool real = true; };
 
 float mod_of(float x, float y) { return fmodf(x, y); }
+double mod_of(double x, double y) { return fmod(x, y); }
 
 template <class T> struct Add { static T of(T a, T b) { using U = typename Wide<T>::U; return T(U(a) + U(b)); } };
 template <class T> struct Sub { static T of(T a, T b) { using U = typename Wide<T>::U; return T(U(a) - U(b)); } };
@@ -103,7 +104,7 @@ struct Squared { static float of(float a, float) { return a * a; } };
 struct Cubed { static float of(float a, float) { return a * a * a; } };
 struct SquareRoot { static float of(float a, float) { return a == -INFINITY ? INFINITY : sqrtf(a + 0.0f); } };
 struct Atan2 { static float of(float a, float b) { return atan2f(a, b); } };
-struct Prelu { static float of(float x, float slope) { return x >= 0 ? x : x * slope; } };
+template <class T> struct Prelu { static T of(T x, T slope) { return x >= 0 ? x : x * slope; } };
 template <class T> struct And { static T of(T a, T b) { return T(a & b); } };
 template <class T> struct Or { static T of(T a, T b) { return T(a | b); } };
 template <class T> struct Xor { static T of(T a, T b) { return T(a ^ b); } };
@@ -201,10 +202,15 @@ OfTwo of_floats(Binary operation) {
     case Binary::atan2:
       return loop2<float, float, Atan2>;
     case Binary::prelu:
-      return loop2<float, float, Prelu>;
+      return loop2<float, float, Prelu<float>>;
     default:
       return common<float>(operation);
   }
+}
+
+/// Powers and angles are left to the caller's library, which may have vectors for them.
+OfTwo of_doubles(Binary operation) {
+  return operation == Binary::prelu ? loop2<double, double, Prelu<double>> : common<double>(operation);
 }
 
 OfTwo of_bools(Binary operation) {
@@ -238,6 +244,16 @@ OfTwo binary(Binary operation, int32_t dtype) {
       return of_integers<int8_t>(operation);
     case IPR_DTYPE_UINT8:
       return of_integers<uint8_t>(operation);
+    case IPR_DTYPE_FLOAT64:
+      return of_doubles(operation);
+    case IPR_DTYPE_INT16:
+      return of_integers<int16_t>(operation);
+    case IPR_DTYPE_UINT16:
+      return of_integers<uint16_t>(operation);
+    case IPR_DTYPE_UINT32:
+      return of_integers<uint32_t>(operation);
+    case IPR_DTYPE_UINT64:
+      return of_integers<uint64_t>(operation);
     case IPR_DTYPE_BOOL:
       return of_bools(operation);
     default:
@@ -355,10 +371,66 @@ OfOne unary_of_integers(Unary operation) {
   }
 }
 
+#define CPUACC_UNARY(Name, expression)                \
+  struct Name {                                       \
+    static double of(double x) { return expression; } \
+  };
+CPUACC_UNARY(WideAbs, fabs(x))
+CPUACC_UNARY(WideSqrt, sqrt(x))
+CPUACC_UNARY(WideRsqrt, 1.0 / sqrt(x))
+CPUACC_UNARY(WideNeg, -x)
+CPUACC_UNARY(WideCeil, ceil(x))
+CPUACC_UNARY(WideFloor, floor(x))
+CPUACC_UNARY(WideRound, rint(x))
+CPUACC_UNARY(WideSign, x > 0 ? 1.0 : x < 0 ? -1.0 : x)
+CPUACC_UNARY(WideReciprocal, 1.0 / x)
+#undef CPUACC_UNARY
+
+OfOne unary_of_doubles(Unary operation) {
+  switch (operation) {
+    case Unary::abs:
+      return loop1<double, double, WideAbs>;
+    case Unary::sqrt:
+      return loop1<double, double, WideSqrt>;
+    case Unary::rsqrt:
+      return loop1<double, double, WideRsqrt>;
+    case Unary::neg:
+      return loop1<double, double, WideNeg>;
+    case Unary::ceil:
+      return loop1<double, double, WideCeil>;
+    case Unary::floor:
+      return loop1<double, double, WideFloor>;
+    case Unary::round:
+      return loop1<double, double, WideRound>;
+    case Unary::sign:
+      return loop1<double, double, WideSign>;
+    case Unary::reciprocal:
+      return loop1<double, double, WideReciprocal>;
+    case Unary::square:
+      return loop1<double, double, Square<double>>;
+    default:
+      return nullptr;
+  }
+}
+
 OfOne unary(Unary operation, int32_t dtype) {
   switch (dtype) {
     case IPR_DTYPE_FLOAT32:
       return unary_of_floats(operation);
+    case IPR_DTYPE_FLOAT64:
+      return unary_of_doubles(operation);
+    case IPR_DTYPE_INT8:
+      return unary_of_integers<int8_t>(operation);
+    case IPR_DTYPE_INT16:
+      return unary_of_integers<int16_t>(operation);
+    case IPR_DTYPE_UINT8:
+      return unary_of_integers<uint8_t>(operation);
+    case IPR_DTYPE_UINT16:
+      return unary_of_integers<uint16_t>(operation);
+    case IPR_DTYPE_UINT32:
+      return unary_of_integers<uint32_t>(operation);
+    case IPR_DTYPE_UINT64:
+      return unary_of_integers<uint64_t>(operation);
     case IPR_DTYPE_INT32:
       return unary_of_integers<int32_t>(operation);
     case IPR_DTYPE_INT64:
