@@ -90,6 +90,7 @@ ANYWHERE = {"numpy"}
 HOMES: dict[str, set[str]] = {
     "ai_edge_litert": {"backends.engines.litert", "bridges.litert.hosted"},
     "flatbuffers": {"writers.tables"},
+    "fsspec": {"serving.remote"},
     "google": {"frontends.caffe.proto", "serving.protocol.grpc_messages"},
     "grpc": {"serving.grpc_service"},
     "ml_dtypes": {"core.types"},

@@ -79,6 +79,16 @@ def test_a_server_without_any_model_that_can_be_loaded_ends(folder):
         assert line == ""
 
 
+def test_the_only_model_of_a_folder_can_have_another_name(folder):
+    with started(str(folder), "--name", "other") as (process, _):
+        assert process.wait(300) == 2
+        assert "--name is for one model; the folder has broken, good" in process.stderr.read()
+    (folder / "broken.tflite").unlink()
+    with started(str(folder), "--name", "other") as (process, line):
+        assert line.startswith("serving other at ")
+        assert infer(client_of(line), "other") == 200
+
+
 @pytest.fixture
 def failing() -> Iterator[tuple[Failing, Model]]:
     backend = Failing(ReferenceBackend, "Failing")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import logging
 import os
 import secrets
 import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from interposer.cli.arguments.serve import TOKEN, configure
@@ -24,6 +28,25 @@ _TITLES: Final = {"grpc": "gRPC", "metrics": "metrics", "health": "health"}
 
 def execute(args: argparse.Namespace) -> None:
     """Serve until a signal ends the server."""
+    with _fetched(args):
+        _serve(args)
+
+
+@contextlib.contextmanager
+def _fetched(args: argparse.Namespace) -> Iterator[None]:
+    """Fetch the models that are URLs, and name their files in the arguments; the files are removed at the end."""
+    from interposer.serving.remote import is_url, with_urls  # noqa: PLC0415 - only to serve
+
+    with contextlib.ExitStack() as stack:
+        if any(map(is_url, args.model)):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="interposer-models-"))
+            paths = with_urls(args.model, Path(folder))
+            args.model = [paths.get(model, model) for model in args.model]
+            args.words = [paths.get(str(word), word) for word in args.words]
+        yield
+
+
+def _serve(args: argparse.Namespace) -> None:
     _check(args)
     from interposer.serving.server import run_server  # noqa: PLC0415 - optional dependencies
     from interposer.serving.workers import WORKER, Workers  # noqa: PLC0415
@@ -77,8 +100,8 @@ def _check(args: argparse.Namespace) -> None:
     missing = next((path for path in files if not os.path.exists(path)), None)
     if missing is not None:
         raise InvalidArgumentError(f"{missing}: there is no such file or folder")
-    if args.name is not None and (len(args.model) > 1 or not files):
-        raise InvalidArgumentError("--name is for one file; a folder has the names of its models")
+    if args.name is not None and len(args.model) > 1:
+        raise InvalidArgumentError("--name is for one model; several have the names of their files")
     if args.name is not None and ("/" in args.name or not args.name):
         raise InvalidArgumentError(f"--name is part of a path, so it cannot be {args.name!r}")
     _check_files(args)
@@ -217,6 +240,8 @@ def _sources(args: argparse.Namespace) -> list[Any]:
         in_path = list(found_in(path, settings)) if _is_folder(path) else [source_of_file(path, args.name, settings)]
         if not in_path and args.poll is None:
             raise InvalidArgumentError(f"{path}: the folder has no models, such as kws.tflite or kws/1/model.onnx")
+        if args.name is not None:
+            in_path = _renamed(in_path, args.name)
         known_names = {source.name for source in sources}
         for source_in_path in in_path:
             if source_in_path.name in known_names:
@@ -232,6 +257,14 @@ def _with_least_version(source: Any, versions: dict[str, int]) -> Any:
     if source.name not in versions:
         return source
     return replace(source, settings=replace(source.settings, signed_names=True, least_version=versions[source.name]))
+
+
+def _renamed(sources: list[Any], name: str) -> list[Any]:
+    """Return the versions of the only model with another name; raise `InvalidArgumentError` if there are several."""
+    names = sorted({source.name for source in sources})
+    if len(names) > 1:
+        raise InvalidArgumentError(f"--name is for one model; the folder has {', '.join(names)}")
+    return [replace(source, name=name) for source in sources]
 
 
 def _same_name(name: str) -> str:

@@ -32,8 +32,10 @@ _BYTES: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the command-line arguments of `interposer serve`."""
     parser.epilog = _HELP
-    parser.add_argument("model", nargs="+", help="files of models, or folders with models")
-    parser.add_argument("--name", metavar="N", help="the name of the model, if there is one file (default: its name)")
+    parser.add_argument("model", nargs="+", help="files, folders or URLs of models")
+    parser.add_argument(
+        "--name", metavar="N", help="the name of the model, if there is one (default: that of its file)"
+    )
     parser.add_argument("--backends", type=backend_ids, metavar="A,B", help="backends in order of preference, or auto")
     parser.add_argument("--plan", metavar="FILE", help="place the network as this file says")
     parser.add_argument("--isolate", type=backend_ids, metavar="A,B", help="run these backends in child processes")
