@@ -17,6 +17,7 @@ from interposer.bridges.litert import abi
 from interposer.bridges.litert.host import Host, Part, counted
 from interposer.bridges.litert.kernel import Kernel
 from interposer.bridges.litert.options import DelegateOptions, delegate_options
+from interposer.bridges.litert.pages import give_back_pages
 from interposer.bridges.litert.parts import InterpreterGraph
 from interposer.bridges.litert.stored import stored_claims
 from interposer.bridges.reporting import PartReport, Report, add_report
@@ -54,7 +55,11 @@ class _Delegate:
         report = Report.of(HOST, claimed)
         add_report(report, self.options.explain)
         self.options.write_dot(claimed)
-        return self._replace(host, address, claimed, report) if claimed.groups else abi.OK
+        if not claimed.groups:
+            return abi.OK
+        status = self._replace(host, address, claimed, report)
+        give_back_pages(graph.model.buffers)
+        return status
 
     def _replace(self, host: Host, address: int, claimed: Claims, report: Report) -> int:
         graph = claimed.graph
