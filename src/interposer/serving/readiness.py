@@ -37,6 +37,7 @@ class Readiness:
         self.reason = ""
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     def fail_at_start(self, error: BaseException) -> None:
         """Mark the model as not ready, because its first run failed; `watch` begins the trials."""
@@ -61,12 +62,13 @@ class Readiness:
         self._begin()
 
     def close(self) -> None:
-        """End the trial runs."""
+        """End the trial runs, and begin no others."""
+        self._is_closed = True
         if self._task is not None:
             self._task.cancel()
 
     def _begin(self) -> None:
-        if self._task is None:
+        if self._task is None and not self._is_closed:
             self._task = asyncio.ensure_future(self._try_until_ready())
             self._task.add_done_callback(self._ended)
 
