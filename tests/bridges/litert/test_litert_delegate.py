@@ -9,8 +9,10 @@ import pytest
 
 import interposer as ip
 from examples.compute_backend import TinyBackend
+from interposer.writers import tflite as writer
 from tests.bridges.litert.hosting import (
     FILES,
+    Interpreter,
     delegate,
     interpreter,
     last_report,
@@ -19,6 +21,7 @@ from tests.bridges.litert.hosting import (
     perceptron,
     random_feeds,
     registered,
+    reports,
     run,
 )  # fmt: skip
 from tests.frontends.tflite.build import convolution_model, encode
@@ -187,3 +190,52 @@ def test_a_wrong_value_is_an_error_of_the_caller_and_the_next_run_is_right():
     with pytest.raises(RuntimeError, match="Interposer: .*7"):
         run(hosted, [np.int32([0, 7])])
     assert run(hosted, [np.int32([2, 0])])[0].tolist() == [[4, 5], [0, 1]]
+
+
+# --- beside other features of the host --------------------------------------------------------------------------------
+
+
+def test_xnnpack_takes_what_is_left():
+    content = perceptron()
+    with registered("Tiny", TinyBackend):
+        hosted = Interpreter(model_content=content, experimental_delegates=[delegate(backends="Tiny", min_nodes="1")])
+        hosted.allocate_tensors()
+        feeds = random_feeds(hosted)
+        np.testing.assert_allclose(run(hosted, feeds)[0], run(interpreter(content), feeds)[0], rtol=1e-5, atol=1e-6)
+        assert len(last_report().taken) == 3
+
+
+def test_all_tensors_can_be_preserved():
+    content = perceptron()
+    hosted = interpreter(content, [delegate(backends="CpuAcc")], experimental_preserve_all_tensors=True)
+    plain = interpreter(content, experimental_preserve_all_tensors=True)
+    feeds = random_feeds(plain)
+    np.testing.assert_allclose(run(hosted, feeds)[0], run(plain, feeds)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_two_delegates_share_a_graph():
+    content = perceptron()
+    with registered("Tiny", TinyBackend):
+        takers = [delegate(backends="Tiny", min_nodes="1"), delegate(backends="CpuAcc", min_nodes="1")]
+        hosted, plain = interpreter(content, takers), interpreter(content)
+        feeds = random_feeds(plain)
+        np.testing.assert_allclose(run(hosted, feeds)[0], run(plain, feeds)[0], rtol=1e-5, atol=1e-6)
+        first, second = reports()[-2:]
+        assert [node.kind for node in first.taken] == ["BATCH_MATMUL"] * 3
+        assert [node.kind for node in second.taken] == ["SOFTMAX"]
+        assert {node.reasons for node in second.refused} == {("another delegate has taken it",)}
+
+
+def test_results_inside_a_part_and_repeated_outputs_can_be_outputs_of_the_graph():
+    network = ip.Network("ends")
+    x = network.add_input_layer(0, ip.TensorInfo((2, 4)), name="x")
+    weights = network.add_constant_layer(np.eye(4, dtype=np.float32) * 3, name="w")
+    product = network.add_batch_mat_mul_layer(x, weights, name="product")
+    again = network.add_batch_mat_mul_layer(product, weights, name="again")
+    for number, value in enumerate((product, again, product)):
+        network.add_output_layer(number, value, name=f"y{number}")
+    content = writer.write(network)
+    hosted, plain = interpreter(content, [delegate(backends="CpuAcc")]), interpreter(content)
+    feeds = random_feeds(plain)
+    for found, wanted in zip(run(hosted, feeds), run(plain, feeds), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
