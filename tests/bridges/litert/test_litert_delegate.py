@@ -9,6 +9,7 @@ import pytest
 
 import interposer as ip
 from examples.compute_backend import TinyBackend
+from interposer.frontends import tflite
 from interposer.writers import tflite as writer
 from tests.bridges.litert.hosting import (
     FILES,
@@ -27,7 +28,7 @@ from tests.bridges.litert.hosting import (
 from tests.frontends.tflite.build import convolution_model, encode
 from tests.frontends.tflite.cases.all_cases import CASES
 from tests.frontends.tflite.cases.comparison import difference, parts
-from tests.frontends.tflite.one_operator import T, one_operator
+from tests.frontends.tflite.one_operator import T, one_model, one_operator
 from tests.parameters import one_in
 
 LARGE = 1_000_000
@@ -190,6 +191,27 @@ def test_a_wrong_value_is_an_error_of_the_caller_and_the_next_run_is_right():
     with pytest.raises(RuntimeError, match="Interposer: .*7"):
         run(hosted, [np.int32([0, 7])])
     assert run(hosted, [np.int32([2, 0])])[0].tolist() == [[4, 5], [0, 1]]
+
+
+def broken_custom_operator():
+    """The file of a custom operator whose converter, which a user has written, has an error."""
+
+    @tflite.operator("BridgesBroken")
+    def broken(node):
+        raise RuntimeError("this converter is broken")
+
+    model = one_model("CUSTOM", [T((2,))], [T((2,))])
+    model["operator_codes"][0]["custom_code"] = "BridgesBroken"
+    return encode(model)
+
+
+def test_an_operator_whose_converter_fails_is_left_to_the_host():
+    content = broken_custom_operator()
+    Interpreter(model_content=content, experimental_delegates=[delegate(backends="CpuAcc")])
+    (node,) = last_report().refused
+    assert node.reasons == (f"{node.name}: its function failed (RuntimeError: this converter is broken)",)
+    with pytest.raises(RuntimeError, match="this converter is broken"):
+        Interpreter(model_content=content, experimental_delegates=[delegate(backends="CpuAcc", strict="true")])
 
 
 # --- beside other features of the host --------------------------------------------------------------------------------

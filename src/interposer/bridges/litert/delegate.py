@@ -21,7 +21,7 @@ from interposer.bridges.litert.pages import give_back_pages
 from interposer.bridges.litert.parts import InterpreterGraph
 from interposer.bridges.litert.stored import stored_claims
 from interposer.bridges.reporting import PartReport, Report, add_report
-from interposer.core.errors import ExecutionError, InterposerError, ParseError
+from interposer.core.errors import ExecutionError, InterposerError, InvalidArgumentError
 
 __all__ = ["create", "create_kernel", "destroy", "free_kernel", "prepare", "prepare_kernel", "run_kernel"]
 
@@ -129,18 +129,19 @@ def destroy(number: int) -> int:
 def prepare(context: int, address: int, number: int) -> int:
     """Let the host replace what the backends of a delegate take of the graph in the context at an address.
 
-    Without an option that asks for an error, a graph that cannot be read is left to the host.
+    Without an option that asks for an error, a graph that cannot be read or compiled is left to the host.
     """
     delegate = _delegates[number]
     try:
         return delegate.prepare(Host(context), address)
-    except ParseError as error:
-        if not delegate.options.strict:
-            _log.warning("all nodes are left to the host: %s", error)
-            return abi.OK
+    except InvalidArgumentError as error:
         return _failed(context, error)
-    except InterposerError as error:
-        return _failed(context, error)
+    except Exception as error:
+        if delegate.options.strict:
+            return _failed(context, error)
+        is_known = isinstance(error, InterposerError)
+        _log.warning("all nodes are left to the host: %s", error, exc_info=None if is_known else error)
+        return abi.OK
 
 
 def create_kernel(context: int, number: int, params: int, address: int) -> int:
@@ -181,7 +182,7 @@ def free_kernel(number: int) -> int:
     return 0
 
 
-def _failed(context: int, error: InterposerError, nodes: Sequence[HostNode] = ()) -> int:
+def _failed(context: int, error: Exception, nodes: Sequence[HostNode] = ()) -> int:
     """Report an error to the host at the address of its context; the host's exception has its text."""
     text = in_names_of_host(str(error), nodes).encode()
     native().interposer_bridge_litert_report(ctypes.c_void_p(context), ctypes.c_char_p(text))
