@@ -40,8 +40,9 @@ Node cast_node(const Graph& graph, int from, int to) {
 /// Return whether a layer needs operands that are rounded to their narrow type. A small difference of its operands may
 /// be a large one of its result, or a wider result may show the rounding.
 bool reads_rounded(const Graph& graph, const Node& node) {
-  for (const char* type : {"Comparison", "ArgMinMax", "TopK", "GridSample", "RoiAlign", "NonMaxSuppression", "NonZero",
-                           "Hardmax", "MaxPoolingWithIndices", "DetectionPostProcess", "DeformableConvolution2d"})
+  for (const char* type :
+       {"Comparison", "ArgMinMax", "TopK", "GridSample", "RoiAlign", "NonMaxSuppression", "NonZero", "Hardmax",
+        "MaxPoolingWithIndices", "DetectionPostProcess", "DeformableConvolution2d", "FakeQuantization"})
     if (node.type == type) return true;
   if (node.type == "Cast") return !is_narrow(graph.out(node));
   if (node.type == "Activation") {

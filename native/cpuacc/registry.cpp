@@ -70,6 +70,7 @@ Family spectral_family();
 Family softmax_q8_family();
 Family svdf_family();
 Family suppression_family();
+Family tables_family();
 Family tabulate_family();
 Family unique_family();
 Family wide_family();
@@ -147,6 +148,7 @@ const Make kFamilies[] = {
     spectral_family,
     suppression_family,
     keypoints_family,
+    tables_family,
     windows_family,
     layouts_family,  // its pass is the last one
 };
