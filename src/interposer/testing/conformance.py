@@ -32,6 +32,7 @@ from interposer.testing import (  # noqa: F401 - add their checks
     guard_pages,
     memory_checks,
     profiling_checks,
+    queue_checks,
     stress,
 )
 from interposer.testing.bench import Bench, Settings

@@ -205,16 +205,24 @@ class Part : public ipr::Executable {
   std::unique_ptr<ipr::KernelList> kernels_;
 };
 
-Outcome run_part(const Submission& what) {
+void copy(const ipr_tensor& source, const ipr_tensor& target) {
+  ipr_tensor from = resolved(source), to = resolved(target);
+  std::memcpy(static_cast<char*>(to.data) + to.byte_offset, static_cast<char*>(from.data) + from.byte_offset, to.size);
+}
+
+Outcome run(const Submission& what) {
   std::vector<ipr_tensor> tensors = what.tensors;
   for (size_t n = 0; n < tensors.size(); ++n) tensors[n].shape = what.shapes[n].data();
-  ipr_run run = what.run;
-  run.tensor_stride = sizeof(ipr_tensor);
-  run.inputs = tensors.data();
-  run.outputs = tensors.data() + what.inputs;
+  ipr_run raw = what.run;
+  raw.tensor_stride = sizeof(ipr_tensor);
+  raw.inputs = tensors.data();
+  raw.outputs = tensors.data() + what.inputs;
   Outcome outcome;
   try {
-    what.executable->execute(ipr::Run(&run));
+    if (what.executable)
+      what.executable->execute(ipr::Run(&raw));
+    else
+      copy(what.tensors[0], what.tensors[1]);
   } catch (const ipr::ValueError& e) {
     outcome = {IPR_INVALID_VALUE, e.what(),  e.item_kind, e.item,   true,
                e.operand,         e.element, e.value,     e.lowest, e.highest};
@@ -224,11 +232,6 @@ Outcome run_part(const Submission& what) {
     outcome.status = IPR_FAILED, outcome.message = e.what();
   }
   return outcome;
-}
-
-void copy(const ipr_tensor& source, const ipr_tensor& target) {
-  ipr_tensor from = resolved(source), to = resolved(target);
-  std::memcpy(static_cast<char*>(to.data) + to.byte_offset, static_cast<char*>(from.data) + from.byte_offset, to.size);
 }
 
 // ---- Queues ----------------------------------------------------------------------------------------------------------
@@ -330,10 +333,7 @@ void run_one(Queue& queue, Submission& what, Hold& hold) {
       outcome.status = IPR_FAILED, outcome.message = "the planted fault";
     } else if (outcome.status == IPR_OK) {
       hold.unlock();
-      if (what.executable)
-        outcome = run_part(what);
-      else
-        copy(what.tensors[0], what.tensors[1]);
+      outcome = run(what);
       recorder.add(queue.device, what.executable ? "part" : "copy",
                    what.executable ? IPR_INTERVAL_KERNEL : IPR_INTERVAL_COPY, begin, monotonic());
       hold.lock();
