@@ -66,7 +66,7 @@ int64_t pixels_of(int64_t width, const Profile& profile) {
 
 /// The kernel: each work item computes `pixels` pixels of a row for `vectors` blocks of output channels.
 std::string convolution_source(const Plan& plan, const Chain& chain, const char* in, const char* out, int64_t pixels,
-                               int64_t vectors, int64_t channels, int64_t stride) {
+                               int64_t vectors, int64_t channels, int64_t stride, bool inside) {
   auto each = [](int64_t count, const std::string& text) {
     std::string all;
     for (int64_t n = 0; n < count; ++n) all += Template(text).set("p", n).text();
@@ -141,13 +141,14 @@ $START  const int group = ob / OG * IBS;
       for (int kx = 0; kx < KW; ++kx) {
         const int base = ox * SX - PL + kx * DX;
         global const float* wp = w + (size_t)(((ob / V * IBS + ib) * KH + ky) * KW + kx) * (IC * V * B);
-        if (base >= 0 && base + (P - 1) * SX < W) {
-$FAST        $EDGE} else {
-$SLOW        }
-      }
+$SUM      }
     }
 $STORE}
 )");
+  // where all pixels of all tiles are inside, no other sums are compiled
+  source.set("SUM", inside ? "{\n$FAST        }\n"
+                           : "        if (base >= 0 && base + (P - 1) * SX < W) {\n$FAST        $EDGE} else {\n"
+                             "$SLOW        }\n");
   const std::string store =
       Template(R"(
   if (ob + $v < OBS && ox + $p < OW) {
@@ -209,6 +210,8 @@ void convolve_in_blocks(const ipr::Layer& layer, Plan& plan) {
   const int64_t oh = flat ? 1 : out.h, ow = flat ? out.h * out.w : out.w;
   const int64_t h = flat ? 1 : in.h, w = flat ? in.h * in.w : in.w, pixels = pixels_of(ow, profile);
   const int packed = packed_weights(layer, plan, vectors), bias = packed_bias(layer, plan, out.c, vectors * b);
+  const int64_t furthest = (divided_up(ow, pixels) * pixels - 1) * layer.integer("stride_x");
+  const bool inside = weights.w == 1 && layer.integer("pad_left") == 0 && furthest < w;
   Chain chain(plan, layer.output(0).index(), last ? 3 : 1);
   chain.channel_padding = int(b);
   chain.fuse(true);
@@ -223,7 +226,7 @@ void convolve_in_blocks(const ipr::Layer& layer, Plan& plan) {
   append(arguments, chain.arguments());
   plan.launch(named("convolution", weights.h, weights.w, in, out),
               convolution_source(plan, chain, storage(x.dtype), storage(y.dtype), pixels, vectors, weights.i,
-                                 layer.integer("stride_x")),
+                                 layer.integer("stride_x"), inside),
               arguments, {divided_up(ow, pixels), divided_up(out_blocks, vectors), out.n * oh});
   plan.set(chain.tensor(), y);
 }
