@@ -24,6 +24,7 @@ Family depthwise_f32_family();
 Family depthwise_q8_family();
 Family detection_family();
 Family dynamic_moves_family();
+Family einsum_family();
 Family elementwise_family();
 Family fills_family();
 Family filters_family();
@@ -149,6 +150,7 @@ const Make kFamilies[] = {
     suppression_family,
     keypoints_family,
     tables_family,
+    einsum_family,
     windows_family,
     layouts_family,  // its pass is the last one
 };
