@@ -15,13 +15,14 @@ from time import perf_counter
 from typing import Final, Protocol, TypeAlias
 
 from interposer.bridges.options import REFERENCE, BridgeOptions
-from interposer.core.errors import InterposerError, InvalidArgumentError
+from interposer.core.errors import InterposerError, InvalidArgumentError, UnsupportedLayerError
 from interposer.core.types import Dim
 from interposer.frontends.template import Template
 from interposer.ir.graph import Layer
 from interposer.ir.network import Network
 from interposer.report.estimate import operations
 from interposer.report.optimized import OptimizedNetwork
+from interposer.report.records import Refusal
 from interposer.session import Model
 
 __all__ = [
@@ -269,8 +270,11 @@ class _Search:
         lines = str(error).splitlines()
         named = {int(n): _plain(line) for line in reversed(lines) for n in _LABEL.findall(line)}
         found = {n: text for n, text in named.items() if n in members and n not in self.reasons}
+        by_layer = _reasons_by_layer(error.refusals) if isinstance(error, UnsupportedLayerError) else {}
+        of_backends = {n: reasons for name, reasons in by_layer.items() for n in nodes_of(name)}
         for n in found or members:
-            self.reasons[n] = (self._in_names_of_host(found.get(n, lines[0])),)
+            reasons = of_backends.get(n) or (found.get(n, lines[0]),)
+            self.reasons[n] = tuple(map(self._in_names_of_host, reasons))
 
     def _in_names_of_host(self, text: str) -> str:
         return in_names_of_host(text, self.graph.nodes)
@@ -281,7 +285,7 @@ class _Search:
         Nodes without a layer were computed from constants. If a node that is not taken needs their results, the host
         computes them too.
         """
-        wanted, refusals = {*self.options.backends}, _reasons_by_layer(group.optimized)
+        wanted, refusals = {*self.options.backends}, _reasons_by_layer(group.optimized.refusals)
         for placement in group.optimized.placements:
             reasons = refusals.get(placement.layer) or (f"only {placement.backend} would run it",)
             for n in [] if placement.backend in wanted else nodes_of(placement.layer, placement.replaced):
@@ -352,9 +356,9 @@ def _readers(nodes: Sequence[HostNode]) -> dict[str, list[int]]:
     return readers
 
 
-def _reasons_by_layer(optimized: OptimizedNetwork) -> dict[str, tuple[str, ...]]:
+def _reasons_by_layer(refusals: Iterable[Refusal]) -> dict[str, tuple[str, ...]]:
     reasons: dict[str, tuple[str, ...]] = {}
-    for refusal in optimized.refusals:
+    for refusal in refusals:
         texts = tuple(f"{refusal.backend}: {reason}" for reason in refusal.reasons)
         reasons[refusal.layer] = (*reasons.get(refusal.layer, ()), *texts)
     return reasons
