@@ -59,6 +59,7 @@ def test_the_number_of_threads_is_that_of_the_interpreter_unless_an_option_says_
     assert delegate_options({"backends": "CpuAcc", "number-of-threads": "2"}).for_threads(3).threads == 2
 
 
+@pytest.mark.needs_cpuref
 def test_fast_math_is_an_option_of_the_backends_that_have_it():
     options = delegate_options({"backends": "CpuAcc,CpuRef", "enable-fast-math": "true"}).optimizer_options()
     assert options.model_options == {"CpuAcc": {"FastMathEnabled": True}}
