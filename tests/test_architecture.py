@@ -96,7 +96,7 @@ HOMES: dict[str, set[str]] = {
     "ml_dtypes": {"core.types"},
     "nvtx": {"profiling.marks"},
     "opentelemetry": {"profiling.telemetry", "serving.tracing"},
-    "onnxruntime": {"backends.engines.onnxruntime"},
+    "onnxruntime": {"backends.engines.onnxruntime", "bridges.onnxruntime.hosted"},
     "openvino": {"backends.engines.openvino", "backends.engines.openvino_ir", "frontends.openvino"},
     "orjson": {"serving.protocol.json_text"},
     "torch": {"backends.engines.torch", "frontends.torch", "session.torch"},

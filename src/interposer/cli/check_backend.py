@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interposer.backend import Backend, OptionValue
 from interposer.cli import random_networks
@@ -26,6 +26,10 @@ from interposer.testing.conformance import all_cases, all_samples
 from interposer.testing.contracts import BACKEND_CHECKS
 from interposer.testing.replay import backend_of
 from interposer.testing.through import HostUnableError, check_through
+
+if TYPE_CHECKING:
+    from interposer.bridges.litert.hosted import LiteRtHost
+    from interposer.bridges.onnxruntime.hosted import OnnxRuntimeHost
 
 __all__ = ["configure", "execute"]
 
@@ -66,19 +70,27 @@ def _checked(args: argparse.Namespace) -> Report:
 
 def _checked_through(args: argparse.Namespace) -> Report:
     """Run the samples inside the host that --through names."""
-    from interposer.bridges.litert.hosted import LiteRtHost  # noqa: PLC0415 - hosts are optional
-
     backend = backend_of(args.backend)
     texts = {name: str(value) for name, value in _options(args).items()}
     with _registered(backend), progress_line() as progress:
         return check_through(
             backend,
-            LiteRtHost(backend.id, texts, HostUnableError),
+            _host(args.through)(backend.id, texts, HostUnableError),
             families=args.family,
             only=args.only or "*",
             expected_failures=_expected(args.expected_failures),
             progress=_steps(progress, len(all_samples())),
         )
+
+
+def _host(name: str) -> type[OnnxRuntimeHost] | type[LiteRtHost]:
+    if name == "onnxruntime":
+        from interposer.bridges.onnxruntime.hosted import OnnxRuntimeHost  # noqa: PLC0415 - hosts are optional
+
+        return OnnxRuntimeHost
+    from interposer.bridges.litert.hosted import LiteRtHost  # noqa: PLC0415
+
+    return LiteRtHost
 
 
 @contextmanager

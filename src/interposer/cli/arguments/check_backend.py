@@ -38,8 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="seconds without progress after which a case has failed",
     )
     parser.add_argument(
-        "--through", choices=("litert",), metavar="HOST",
-        help="run the samples inside another runtime, which calls the backend through a bridge: litert",
+        "--through", choices=("litert", "onnxruntime"), metavar="HOST",
+        help="run the samples inside another runtime, which calls the backend through a bridge: litert, onnxruntime",
     )  # fmt: skip
     parser.add_argument("--refusals", action="store_true", help="list what the backend refuses, and why")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
