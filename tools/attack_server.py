@@ -723,7 +723,7 @@ def shared_memory_of_another_user(target: Target) -> None:
     path.chmod(0o600)
     body = {"key": f"/{path.name}", "offset": 0, "byte_size": 16}
     code = (
-        "import http.client, json, os, sys\n"
+        "import encodings.idna, http.client, json, os, sys\n"
         "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
         "c = http.client.HTTPConnection('127.0.0.1', int(sys.argv[1]))\n"
         "h = {'Authorization': 'Bearer ' + sys.argv[3]} if sys.argv[3] else {}\n"

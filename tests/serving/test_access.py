@@ -73,6 +73,14 @@ def test_statistics_need_a_token_on_loopback_too():
         assert stranger.get("/v2/health/ready").status == 200
 
 
+def test_the_page_passes_its_token_on_to_the_metrics():
+    with served() as server:
+        stranger = HttpClient(server.client.port, token=None)
+        page = stranger.get(f"/?token={TOKEN.replace(' ', '+')}&x=%22%3E<b>").body.decode()
+        assert f'href="/metrics?token={TOKEN.replace(" ", "+")}&amp;x=%22%3E' in page
+        assert "<b>" not in page.partition("Metrics")[0].rpartition("href")[2]
+
+
 def test_a_token_in_a_query_changes_nothing():
     with served(control=True) as server:
         stranger = HttpClient(server.client.port, token=None)

@@ -309,7 +309,7 @@ def in_field(index: int, data: bytes) -> bytes:
         (in_field(4, b"") * 100_000, "more than 16,384 inputs, outputs and parameters"),
         (in_field(5, in_field(5, in_field(8, b"") * 300_000)), "more than 200,000 values"),
         (in_field(7, b"") * 300_000, "more than 200,000 values"),
-        (in_field(5, in_field(5, in_field(2, bytes(17 << 20)))), "bytes of integers in typed contents"),
+        (in_field(5, in_field(5, in_field(2, bytes(17 << 20)))), "bytes of integers or truth values in typed contents"),
         (b"\x03\x04" * 50_000, "has groups"),
     ],
     ids=["inputs", "parameters", "texts", "raw contents", "integers", "groups"],

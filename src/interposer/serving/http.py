@@ -386,7 +386,7 @@ class _Api:
 
         from interposer.serving.page import status_page  # noqa: PLC0415 - only where it is looked at
 
-        return HTMLResponse(status_page(self.core, self._has_metrics))
+        return HTMLResponse(status_page(self.core, self._has_metrics, request.url.query))
 
     async def _body(self, request: Any) -> dict[str, Any]:
         limits = BodyLimits(_SMALL_BODY, self.core.options.max_ratio, _SECONDS)

@@ -40,15 +40,22 @@ _SHOWN: Final = 6
 _COLOURS: Final = ("#2f7ed8", "#e4862c", "#3a9d5d", "#b0509e", "#8a8f98", "#c9a227")
 
 
-def status_page(core: Core, metrics: bool = True) -> str:
-    """Return the HTML of the page, which a browser reads again every two seconds, with a link to metrics or without."""
+def status_page(core: Core, metrics: bool = True, query: str = "") -> str:
+    """Return the HTML of the page, which a browser reads again every two seconds.
+
+    Args:
+        core: the server.
+        metrics: whether the page has a link to metrics.
+        query: the query with which the page was asked for; the link has it too, because it may have the token.
+    """
     state = "stopping" if core.is_stopping else "ready" if core.is_ready else "not ready"
     style_class = "ready" if state == "ready" else "wait"
     models = core.repository.describe()
     rows = "\n".join(map(_row, models))
     in_flight = sum(model["in_flight"] for model in models)
     header = "".join(f'<th class="{_kind(name)}">{name}</th>' for name in _COLUMNS)
-    link = ' <a href="/metrics">Metrics</a>' if metrics else ""
+    target = html.escape(f"/metrics?{query}" if query else "/metrics")
+    link = f' <a href="{target}">Metrics</a>' if metrics else ""
     start = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(core.started))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="2">

@@ -24,8 +24,8 @@ _WIDEST: Final = 8
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _PACKED_TYPES: Final = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 13, 14, 15, 16, 17, 18})
 """Numbers of protobuf's field types that are numbers or truth values."""
-_FIXED_TYPES: Final = frozenset({1, 2, 6, 7, 8, 15, 16})
-"""Numbers of protobuf's field types: double, float, fixed64, fixed32, bool, sfixed32 and sfixed64."""
+_FIXED_TYPES: Final = frozenset({1, 2, 6, 7, 15, 16})
+"""Numbers of protobuf's field types: double, float, fixed64, fixed32, sfixed32 and sfixed64."""
 _SOME: Final = 1 << 10
 
 
@@ -83,8 +83,8 @@ class _Counter:
         if self.varints > _MOST_NUMBERS:
             raise ServingError(
                 Status.TOO_LARGE,
-                f"the request has more than {_MOST_NUMBERS:,} bytes of integers in typed contents; send them in "
-                "raw_input_contents",
+                f"the request has more than {_MOST_NUMBERS:,} bytes of integers or truth values in typed contents; "
+                "send them in raw_input_contents",
             )
 
     def walk(self, position: int, end: int, fields: dict[int, _Field]) -> None:
