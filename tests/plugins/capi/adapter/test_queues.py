@@ -273,8 +273,8 @@ def test_a_late_run_ends_at_its_deadline_and_its_memory_is_used_again(fake, runt
     device = fake(Lacks="copies", Fault="never@1")
     runtime = runtime_with(device.backend)
     number = loaded(runtime, chain(RELU), "Fake")
-    with pytest.raises(DeadlineExceededError, match="took longer than 0.1 seconds.* on backend Fake"):
-        runtime.enqueue_workload(number, {0: X}, deadline=0.1)
+    with pytest.raises(DeadlineExceededError, match="took longer than 1 seconds.* on backend Fake"):
+        runtime.enqueue_workload(number, {0: X}, deadline=1)
     np.testing.assert_array_equal(runtime.enqueue_workload(number, {0: X}, deadline=10)[0], np.maximum(X, 0))
 
 
@@ -284,7 +284,7 @@ def test_a_device_that_hangs_is_given_up_and_nothing_of_it_is_freed(fake, runtim
     runtime = runtime_with(device.backend)
     number = loaded(runtime, chain(RELU), "Fake")
     with pytest.raises(DeadlineExceededError):
-        runtime.enqueue_workload(number, {0: X}, deadline=0.05)
+        runtime.enqueue_workload(number, {0: X}, deadline=0.5)
     while not device.backend.library.refuses:
         pass
     with pytest.raises(LoadError, match="did not end its work"):
@@ -363,7 +363,7 @@ def test_a_plug_in_is_not_shut_down_before_its_queues_are_over(fake):
     assert event.done()
 
 
-def test_a_thousand_failing_runs_leave_nothing(fake, runtime_with):
+def test_hundreds_of_failing_runs_leave_nothing(fake, runtime_with):
     device = fake(Lacks="copies", Fault="fail@1")
     runtime = runtime_with(device.backend)
     for _ in range(200):
