@@ -44,6 +44,10 @@ OLD(OF_AFFINITY, int, pthread_setaffinity_np, (pthread_t thread, size_t size, co
   return old_pthread_setaffinity_np(thread, size, cpus);
 }
 
+// Before 2.34, these two were in a library of their own.
+OLD(OLDEST, void*, dlopen, (const char* file, int mode)) { return old_dlopen(file, mode); }
+OLD(OLDEST, void*, dlsym, (void* library, const char* name)) { return old_dlsym(library, name); }
+
 // Before 2.33, `fstat` was a function with the version of the structure as its first argument.
 __asm__(".symver old_fxstat64,__fxstat64@" OLDEST);
 extern "C" int old_fxstat64(int version, int file, struct stat64* status);
