@@ -67,7 +67,8 @@ class Soak:
     async def post(self, port: int, path: str, body: Any, leaves: bool = False) -> tuple[int, Any] | None:
         """Return status and body of the answer; None if the connection was closed, or if this client leaves."""
         data = json.dumps(body).encode()
-        head = f"POST {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer soak\r\nContent-Length: {len(data)}\r\n\r\n"
+        headers = f"Host: localhost\r\nAuthorization: Bearer soak\r\nContent-Length: {len(data)}\r\n"
+        head = f"POST {path} HTTP/1.1\r\n{headers}\r\n"
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
         except ConnectionError:
