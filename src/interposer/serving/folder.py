@@ -46,6 +46,7 @@ class ModelSettings:
         priority_levels: how many priorities the requests of the model may have among each other.
         warmup: what the model runs before it is ready; empty for one run with random inputs.
         cache: whether results are cached for requests with the same inputs.
+        feedback: in streams of answers, the output that each of these inputs gets in the next run.
         versions: "latest", "all", or a tuple of versions.
         latest: how many of the highest versions are loaded, if `versions` is "latest".
         trusted_keys: the paths of PEM files with public keys. The model must then be a saved network that one of the
@@ -70,6 +71,7 @@ class ModelSettings:
     priority_levels: int = 1
     warmup: tuple[WarmUp, ...] = ()
     cache: bool = False
+    feedback: Mapping[str, str] = field(default_factory=dict)
     versions: str | tuple[str, ...] = "latest"
     latest: int = 1
     trusted_keys: tuple[str, ...] = ()
@@ -259,6 +261,10 @@ def _delay(_: Path, value: Any) -> Any:
     return value / 1e3 if type(value) in (int, float) and 0 <= value < 60_000 else None
 
 
+def _texts(value: Any) -> Any:
+    return value if isinstance(value, dict) and all(isinstance(text, str) for text in value.values()) else None
+
+
 def _whole(value: Any, most: int) -> Any:
     return value if type(value) is int and 1 <= value <= most else None
 
@@ -297,6 +303,7 @@ _KEYS: Final = {
     "priority_levels": _Key("priority_levels", "a whole number from 1 to 1000", lambda _, v: _whole(v, 1000)),
     "warmup": _Key("warmup", "a list of tables with inputs and count", lambda file, v: warm_ups_of(file.parent, v)),
     "cache": _Key("cache", "true or false", lambda _, v: v if isinstance(v, bool) else None),
+    "feedback": _Key("feedback", "a table of outputs by input", lambda _, v: _texts(v)),
     "versions": _Key("versions", '"latest", "all", or a list of numbers', _versions_of),
 }
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from interposer.core.errors import ConfigError, MissingDependencyError
 from interposer.serving.admission import Holding
@@ -29,9 +30,11 @@ from interposer.serving.protocol.grpc_messages import (
     read_infer_request,
 )
 from interposer.serving.protocol.reading import Reading
+from interposer.serving.streams import answers
 
 __all__ = ["start_grpc"]
 
+_Emit: TypeAlias = Callable[[Message], Awaitable[None]]
 _OVERHEAD: Final = 1 << 16
 """Bytes of a message beside its tensors."""
 _MAX_MESSAGE: Final = (1 << 31) - 1
@@ -240,7 +243,8 @@ class _Service:
     async def on_ModelInfer(self, request: Message, context: Any) -> Message:  # noqa: N802
         return await self._infer(request, context)
 
-    async def _infer(self, request: Message, context: Any) -> Message:
+    async def _infer(self, request: Message, context: Any, emit: _Emit | None = None) -> Message:
+        """Return the answer to a request, or pass each answer of a stream to `emit`."""
         core, peer = self.core, self._peer(context)
         seconds, metadata = context.time_remaining(), _metadata(context)
         is_raw = bool(request.raw_input_contents)
@@ -254,7 +258,12 @@ class _Service:
             else:
                 infer_request = await core.in_parser(reading, read_infer_request, request, regions, reading)
             is_typed = any(tensor.HasField("contents") for tensor in request.inputs)
-            return infer_response(await call.run(infer_request), not is_typed)
+            if emit is None:
+                return infer_response(await call.run(infer_request), not is_typed)
+            async with aclosing(answers(call, infer_request)) as responses:
+                async for response in responses:
+                    await emit(infer_response(response, not is_typed))
+            return None
 
     async def _next(self, context: Any) -> Any:
         """Return the next message of a stream; end the stream if it has to yield."""
@@ -263,8 +272,16 @@ class _Service:
         except ServingError as error:
             await context.abort(getattr(self._grpc.StatusCode, error.status.grpc), str(error))
 
-    async def stream(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Message]:
-        """Answer the requests of a stream in order; an error is an answer too, and does not end the stream."""
+    async def stream(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        """Answer the requests of a stream in order; an error is an answer too, and does not end the stream.
+
+        A request with the parameter ``steps`` gets several answers.
+        """
+        kind_of_answer = message("ModelStreamInferResponse")
+
+        async def emit(response: Message) -> None:
+            await context.write(kind_of_answer(infer_response=response))
+
         while True:
             kind = message("ModelInferRequest")
             request = kind()
@@ -275,13 +292,15 @@ class _Service:
                 with self.core.admission.holding(self.core.access.name_of(self._peer(context))) as holding:
                     holding.finish()
                     request = await self._parsed(kind, data, time.monotonic(), context.time_remaining(), holding)
-                    response = await self._infer(request, context)
-                yield message("ModelStreamInferResponse")(infer_response=response)
+                    has_steps = "steps" in request.parameters
+                    response = await self._infer(request, context, emit if has_steps else None)
+                if response is not None:
+                    await emit(response)
             except ServingError as error:
                 empty_response = message("ModelInferResponse")(
                     model_name=request.model_name, model_version=request.model_version, id=request.id
                 )
-                yield message("ModelStreamInferResponse")(error_message=str(error), infer_response=empty_response)
+                await context.write(kind_of_answer(error_message=str(error), infer_response=empty_response))
 
 
 def _has_strings(tensor: Message) -> bool:

@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from interposer.core.errors import MissingDependencyError
@@ -30,6 +30,7 @@ from interposer.serving.protocol.extensions import NO_CUDA, NO_LOGS, NO_TRACES
 from interposer.serving.protocol.http_messages import read_infer_request, small_object_of, write_response
 from interposer.serving.protocol.messages import InferRequest, InferResponse
 from interposer.serving.protocol.reading import Reading
+from interposer.serving.streams import answers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -68,8 +69,9 @@ def http_app(core: Core, *, metrics: bool = True) -> Any:
     except ImportError:
         raise MissingDependencyError("starlette", "serve", "the server") from None
     api = _Api(core)
-    infer = _Infer(core)
+    infer, stream = _Infer(core), _InferStream(core)
     routes = [Route(f"{path}/infer", infer, methods=["POST"]) for path in _MODEL]  # first, as they are sought in order
+    routes += [Route(f"{path}/infer_stream", stream, methods=["POST"]) for path in _MODEL]
     routes += [Route(path, _guarded(handler), methods=[method]) for method, path, handler in api.routes(metrics)]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _wrong_path}, lifespan=_lifespan(core))
     return Doors(app, core.options.hosts, core.options.origins)
@@ -221,6 +223,78 @@ def _may_have_strings(body: bytes | bytearray, length: int) -> bool:
 async def _in_thread(size: int, function: Callable[..., Result], *args: Any) -> Result:
     """Return the result of a function, which is called in another thread if it has to do with many bytes."""
     return function(*args) if size < _LARGE else await asyncio.to_thread(function, *args)
+
+
+class _InferStream(_Infer):
+    """The ASGI application for inference requests that are answered by a stream of server-sent events."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body_end, headers = BodyEnd(receive), headers_of(scope)
+        peer = peer_of_scope(scope, headers.get("authorization", ""))
+        events = _Events(send)
+        with self.core.admission.holding(self.core.access.name_of(peer)) as holding:
+            try:
+                await self._streamed(scope, headers, peer, body_end, holding, events)
+                refused = None
+            except ServingError as error:
+                refused = _bare(error)
+            if refused is not None and not events.has_begun:
+                await _send_error(send, refused, body_end, self.core.admission)
+                return
+            await events.end(refused)
+
+    async def _streamed(
+        self, scope: Scope, headers: Mapping[str, str], peer: Peer, receive: Receive, holding: Holding, events: _Events
+    ) -> None:
+        core, path, arrived = self.core, scope["path_params"], time.monotonic()
+        name, version = path["model"], path.get("version", "")
+        try:
+            core.access.check("infer", peer, name)
+            core.check_model(name, version)
+            length = whole_header(headers, _LENGTH)
+            body = await read_body(receive, headers, core.body_limits, holding)
+        except ServingError as error:
+            core.refused("http", error)
+            raise
+        with core.call(name, version, "http", arrived=arrived) as call, core.span(call, headers):
+            call.peer = peer
+            reading = Reading(core.options.max_values, call.deadline, holding.take)
+            request = await self._read(body, length, peer, reading)
+            watcher = asyncio.create_task(_watch(receive, call))
+            try:
+                async with aclosing(answers(call, request)) as responses:
+                    async for response in responses:
+                        await events.send(response)
+            finally:
+                watcher.cancel()
+
+
+class _Events:
+    """Sends answers as server-sent events."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.has_begun = False
+
+    async def send(self, response: InferResponse) -> None:
+        """Send an answer; raise `ServingError` if it has bytes of tensors."""
+        parts, length = write_response(response, False)
+        if length is not None:
+            raise ServingError(Status.INVALID, "a stream of events has no binary tensors; ask for JSON, or use gRPC")
+        await self._event(b"data: ", parts[0])
+
+    async def end(self, error: ServingError | None) -> None:
+        """End the stream, with an event for an error if there is one."""
+        if error is not None:
+            await self._event(b"event: error\ndata: ", json.dumps({"error": str(error)}).encode())
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _event(self, prefix: bytes, content: bytes) -> None:
+        if not self.has_begun:
+            headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            self.has_begun = True
+        await self._send({"type": "http.response.body", "body": prefix + content + b"\n\n", "more_body": True})
 
 
 async def _watch(receive: Receive, call: Call) -> None:

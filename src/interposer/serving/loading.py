@@ -79,6 +79,7 @@ class Loader:
                 )
             served = served_model(source.name, source.version, model, source, self._runner(model, source))
             served.rate, served.cache = self._rate(source.settings), self._model_cache(model, source)
+            served.feedback = source.settings.feedback
             served.warm_up(source.settings.warmup)
         except BaseException:
             model.close()

@@ -6,6 +6,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from interposer.core.types import Array, TensorInfo, TensorShape
 from interposer.runtime import PendingRun
@@ -61,6 +62,9 @@ class Runner(ABC):
     def concurrency(self) -> int:
         """How many requests run at the same time; more of them wait."""
         return 1
+
+    def forget(self, sequence_id: Any) -> None:
+        """Drop the states of a sequence, if there are any."""
 
     def describe(self) -> str:
         """Return a sentence about how requests are run, or an empty text if each of them runs alone."""

@@ -61,6 +61,9 @@ class Sequences(Runner):
             model.run(dict(inputs))
             model.reset_state()
 
+    def forget(self, sequence_id: _Id) -> None:
+        self._sequences.pop(sequence_id, None)
+
     def describe(self) -> str:
         instances = f", {self._gate.limit} instances" if self._copies else ""
         return f"{len(self._sequences)} sequences with states of their own{instances}"

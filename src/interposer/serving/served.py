@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -72,6 +72,7 @@ class ServedModel:
         self.statistics = Statistics(name, version, os.environ.get(FOLDER) or None)
         self.is_retired = False
         self.rate, self.cache = rate, cache
+        self.feedback: Mapping[str, str] = {}
         self.readiness = Readiness(name, self._tried)
         self._trial_inputs: dict[str, Array] = {}
         self.inputs = {key: (info, _wire(f"input {key!r}", info)) for key, info in model.inputs.items()}

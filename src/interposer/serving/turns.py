@@ -117,6 +117,9 @@ class InTurns(Runner):
     def try_out(self, inputs: Mapping[str, Array], outputs: Sequence[str], seconds: float) -> Coroutine[Any, Any, None]:
         return self.inner.try_out(inputs, outputs, seconds)
 
+    def forget(self, sequence_id: Any) -> None:
+        self.inner.forget(sequence_id)
+
     def describe(self) -> str:
         texts = [self.inner.describe()]
         if self._instances is not None:

@@ -162,6 +162,13 @@ def _operations() -> list[tuple[str, str, str, str, str]]:
             ("get", f"{path}/config", "Configuration of a model", "ModelConfiguration", ""),
             ("get", f"{path}/stats", "Statistics of a model", "Statistics", ""),
             ("post", f"{path}/infer", "Run a model", "InferResponse", "InferRequest"),
+            (
+                "post",
+                f"{path}/infer_stream",
+                "Run a model several times",
+                "events",
+                "InferRequest",
+            ),
         ]
     return operations
 
@@ -196,6 +203,7 @@ def _operation(method: str, path: str, summary: str, answer: str, body: str) -> 
     return operation
 
 
+_MEDIA_TYPES: Final = {"text": "text/plain", "page": "text/html", "events": "text/event-stream"}
 _REFUSALS: Final = {
     "400": "the request is damaged, or does not fit the model",
     "404": "there is no such model or version",
@@ -219,8 +227,8 @@ def _json(schema: str) -> _Json:
 
 
 def _answer(schema: str) -> _Json:
-    if schema in ("text", "page"):
-        media_type = "text/plain" if schema == "text" else "text/html"
+    if schema in _MEDIA_TYPES:
+        media_type = _MEDIA_TYPES[schema]
         return {"description": "the answer", "content": {media_type: {"schema": _TEXT}}}
     return {"description": "the answer", **_json(schema)}
 
