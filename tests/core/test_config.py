@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from interposer.core.config import COUNT, FLAG, PATH, SECONDS, Setting, config_files, disabled_backends, settings
+from interposer.core.config import (
+    COUNT,
+    FLAG,
+    PATH,
+    SECONDS,
+    Setting,
+    config_files,
+    disabled_backends,
+    settings,
+    thread_budget,
+)
 from interposer.core.errors import ConfigError
 
 DISABLED = settings()["disabled_backends"]
@@ -199,3 +209,37 @@ def test_a_folder_in_the_place_of_the_file_is_named(folders):
     with pytest.raises(ConfigError) as caught:
         DISABLED.read()
     assert str(caught.value) == "interposer.toml cannot be read: Is a directory"
+
+
+@pytest.fixture
+def cores(folders, tmp_path, monkeypatch):
+    """Pretends that this process may use cores with these capacities; None: the system reports none."""
+
+    def cores(*capacities: int | None) -> None:
+        for core, capacity in enumerate(capacities):
+            folder = tmp_path / "cores" / f"cpu{core}"
+            folder.mkdir(parents=True)
+            if capacity is not None:
+                (folder / "cpu_capacity").write_text(f"{capacity}\n")
+        monkeypatch.setattr("interposer.core.config._CORES", tmp_path / "cores")
+        monkeypatch.setattr("interposer.core.config._CGROUP_2", tmp_path / "no quota")
+        monkeypatch.setattr("interposer.core.config._CGROUP_1", tmp_path)
+        monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(len(capacities))), raising=False)
+
+    return cores
+
+
+@pytest.mark.parametrize(
+    ("capacities", "budget"),
+    [
+        ((400, 400, 400, 400, 1024, 1024), 2),
+        ((300, 300, 800, 800, 1024), 3),
+        ((1024, 1024, 1024), 3),
+        ((None, None), 2),
+        ((446,), 1),
+    ],
+)
+def test_little_cores_are_not_counted_beside_big_ones(cores, capacities, budget):
+    cores(*capacities)
+    assert thread_budget() == budget
+    assert thread_budget(5) == 5

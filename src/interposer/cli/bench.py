@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from interposer.analysis.bench import BenchReport, Candidate, bench, candidates
 from interposer.analysis.charts import bars
+from interposer.analysis.machine_report import MachineReport, machine_report
 from interposer.cli.arguments.bench import configure
 from interposer.cli.inputs import inputs_text, named_inputs
 from interposer.cli.network import limits_of, reading_of, report_skipped
@@ -33,6 +35,10 @@ def execute(args: argparse.Namespace) -> int:
 
     Returns 1 if no choice could run it, or none within --threshold.
     """
+    if args.report is not None:
+        return _report(args)
+    if args.network is None:
+        raise InvalidArgumentError("bench needs the file of a network, or --report, which measures a fixed set")
     if args.no_auto and args.budget is not None:
         raise InvalidArgumentError("--budget is the time to look for the fastest mix, which --no-auto leaves out")
     if args.plot is not None:
@@ -63,6 +69,38 @@ def execute(args: argparse.Namespace) -> int:
         _print(report)
         say(f"inputs: {inputs_text(args)}")
     return 0 if _is_quick(report, args.threshold) else 1
+
+
+def _report(args: argparse.Namespace) -> int:
+    """Measure the fixed set on CpuAcc, print a table or JSON, and write a file; return 1 if a result is wrong."""
+    if args.network is not None:
+        raise InvalidArgumentError(f"--report measures a fixed set, so {str(args.network)!r} cannot be measured too")
+    check_writable("--report", args.report, {})
+    with running(args, measures_all=True), progress_line() as progress:
+        report = machine_report(args.seconds, progress)
+    write_file(args.report, json.dumps(report.to_dict(), indent=1) + "\n")
+    if args.json:
+        write_json(report.to_dict())
+    else:
+        _print_machine(report)
+        say(f"written to {args.report}")
+    return 0 if report.is_right else 1
+
+
+def _print_machine(report: MachineReport) -> None:
+    machine = report.machine
+    say(f"{machine['processor']}, {counted(machine['cores'], 'core')}; CpuAcc's level: {machine['level']}")
+    rows = [
+        [
+            each.network,
+            *(f"{time:.3f}" for time in each.milliseconds),
+            "right" if each.is_right else "WRONG",
+            f"{each.difference:.1e}",
+        ]
+        for each in report.measurements
+    ]
+    titles = ["network", "ms, 1 thread", "ms, all", "results", "difference"]
+    show(Table(titles, rows, right=("ms, 1 thread", "ms, all", "difference")))
 
 
 def _is_quick(report: BenchReport, threshold: float | None) -> bool:

@@ -81,6 +81,7 @@ COMMAND_LINE: Final = "cli"
 _OF_MACHINE: Final = "/etc/xdg"
 _PREFIX: Final = "INTERPOSER_"
 _CACHE_KEY: Final = "cache_dir"
+_CORES: Final = Path("/sys/devices/system/cpu")
 _CGROUP_2: Final = Path("/sys/fs/cgroup/cpu.max")
 _CGROUP_1: Final = Path("/sys/fs/cgroup/cpu")
 T = TypeVar("T")
@@ -265,8 +266,8 @@ def disabled_backends() -> frozenset[str]:
 def thread_budget(number: int | None = None) -> int:
     """Return how many threads runs and backends may use in total: `number`, else the setting ``num_threads``.
 
-    If neither is set, or is 0, the result is the number of processors that this process may use, limited by the CPU
-    quota of its control group.
+    If neither is set, or is 0, the result is the number of processors that this process may use, without the little
+    ones of a processor with big and little cores, limited by the CPU quota of its control group.
 
     Raises:
         ConfigError: the setting is not valid, or a settings file cannot be read.
@@ -276,7 +277,17 @@ def thread_budget(number: int | None = None) -> int:
 
 
 def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the number of big cores that this process may use: those with half of the highest capacity and more."""
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    capacities = [_capacity(core) for core in os.sched_getaffinity(0)]
+    return sum(2 * capacity >= max(capacities) for capacity in capacities)
+
+
+def _capacity(core: int) -> int:
+    """Return the capacity of a core as Linux reports it, such as 1024 for a big one; 0 if it reports none."""
+    text = _first_line(_CORES / f"cpu{core}" / "cpu_capacity")
+    return int(text) if text.isdigit() else 0
 
 
 def _quota() -> int:

@@ -31,6 +31,11 @@ measured once. "load ms" is the time to load the network, without the search for
 "auto", and "first ms" that of the first run, which allocates memory. If shapes are
 open, the first run also divides and compiles the network.
 
+With --report, no network is needed: small networks that are the same everywhere run on
+CpuAcc, on one thread and on all, and their results are compared with CpuRef. The file
+has the processor, the level of the kernels, times and checks, and no other names of
+yours. The status is 1 if a result is wrong.
+
 Inputs are files (--input) or random numbers (--random), the same in each run.
 """
 
@@ -41,7 +46,7 @@ _seconds: Final = number("seconds")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the command-line arguments of `interposer bench`."""
     parser.epilog = _HELP
-    add_network_arguments(parser, "backends to measure, each by itself (default: all)")
+    add_network_arguments(parser, "backends to measure, each by itself (default: all)", optional=True)
     parser.add_argument(
         "--mix", type=backend_ids, action="append", default=[], metavar="A,B",
         help="measure these backends together too, in this order of preference; may be repeated",
@@ -63,6 +68,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threshold", type=number("milliseconds", zero=False), metavar="MS",
         help="end with status 1 if the fastest choice takes longer than this",
+    )  # fmt: skip
+    parser.add_argument(
+        "--report", nargs="?", type=file_path, const="interposer-report.json", metavar="FILE.json",
+        help="instead of a network, measure and check CpuAcc's fixed set, and write a file to send back",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--plot", type=file_path, metavar="FILE.svg", help="draw the times into a file")

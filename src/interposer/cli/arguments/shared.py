@@ -103,12 +103,14 @@ def network_path(text: str) -> str:
     return text
 
 
-def add_network_arguments(parser: argparse.ArgumentParser, backends: str = PREFERRED) -> None:
+def add_network_arguments(
+    parser: argparse.ArgumentParser, backends: str = PREFERRED, *, optional: bool = False
+) -> None:
     """Declare the arguments for the network's file, its shapes and values, limits, and --backends.
 
-    `backends` is the help text of --backends.
+    `backends` is the help text of --backends. The file may be left out if `optional`.
     """
-    parser.add_argument("network", type=network_path, help=NETWORK_HELP)
+    parser.add_argument("network", nargs="?" if optional else None, type=network_path, help=NETWORK_HELP)
     parser.add_argument("--backends", type=backend_ids, metavar="A,B", help=backends)
     add_source_arguments(parser)
     parser.add_argument(
