@@ -13,14 +13,16 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <numeric>
 #include <string_view>
 
 namespace native {
 namespace {
 
-/// The names of all levels by their numbers.
-const char* const kNames[] = {"baseline", "avx2", "avx512",  "avx512vnni", "avx512bf16",
-                              "amx",      "neon", "dotprod", "i8mm"};
+/// The names of all levels in the order of `Isa`.
+const char* const kNames[] = {"neon",   "dotprod",    "i8mm",       "baseline", "avx2",
+                              "avx512", "avx512vnni", "avx512bf16", "amx"};
 
 /// The levels of this architecture.
 #if defined(__x86_64__)
@@ -105,6 +107,33 @@ std::string names_up_to(Isa last) {
   return names;
 }
 
+bool begins_with(std::string_view text, std::string_view beginning) {
+  return text.substr(0, beginning.size()) == beginning;
+}
+
+/// What follows the colon of a line of /proc/cpuinfo.
+std::string value_of(const std::string& line) {
+  const size_t colon = line.find(':');
+  return colon == std::string::npos || colon + 2 > line.size() ? "" : line.substr(colon + 2);
+}
+
+std::string core_path(const std::string& folder, int core, const std::string& name) {
+  return folder + "/cpu" + std::to_string(core) + "/" + name;
+}
+
+/// The number that a file begins with; 0 if there is none.
+long number_in(const std::string& path) {
+  long number = 0;
+  std::ifstream(path) >> number;
+  return number;
+}
+
+std::vector<int> online_cores() {
+  std::vector<int> cores(size_t(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))));
+  std::iota(cores.begin(), cores.end(), 0);
+  return cores;
+}
+
 }  // namespace
 
 Isa processor_isa() {
@@ -172,16 +201,47 @@ std::string built_isa_names() {
   return names;
 }
 
-std::string processor() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
-  return "";
+std::vector<int> by_capacity(std::vector<int> cores, const std::string& folder) {
+  std::map<int, long> capacities;
+  for (int core : cores) capacities[core] = number_in(core_path(folder, core, "cpu_capacity"));
+  std::stable_sort(cores.begin(), cores.end(), [&](int a, int b) { return capacities[a] > capacities[b]; });
+  return cores;
+}
+
+std::string processor(const std::string& file, const std::string& folder) {
+  std::vector<int> cores;
+  std::map<int, std::string> parts;  // of Arm
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);) {
+    const std::string value = value_of(line);
+    if (begins_with(line, "model name")) return value;
+    if (begins_with(line, "processor")) cores.push_back(std::atoi(value.c_str()));
+    if (cores.empty()) continue;
+    if (begins_with(line, "CPU implementer")) parts[cores.back()] = "implementer " + value;
+    if (begins_with(line, "CPU part")) parts[cores.back()] += " part " + value;
+  }
+  return cores.empty() ? "" : parts[by_capacity(cores, folder).front()];
+}
+
+long l2_bytes_in(const std::string& folder, int core) {
+  for (int index = 0; index < 8; ++index) {
+    const std::string cache = "cache/index" + std::to_string(index);
+    if (number_in(core_path(folder, core, cache + "/level")) != 2) continue;
+    std::ifstream file(core_path(folder, core, cache + "/size"));
+    long size = 0;
+    char unit = 0;
+    if (file >> size >> unit) return unit == 'M' ? size << 20 : unit == 'K' ? size << 10 : size;
+  }
+  return 0;
 }
 
 long l2_bytes() {
-  long size = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  return size > 0 ? size : 512 * 1024;
+  static const long found = [] {
+    if (const long size = sysconf(_SC_LEVEL2_CACHE_SIZE); size > 0) return size;
+    const long size = l2_bytes_in(kCoreFolder, by_capacity(online_cores()).front());
+    return size > 0 ? size : 512L * 1024;
+  }();
+  return found;
 }
 
 }  // namespace native

@@ -12,7 +12,7 @@ namespace native {
 /// Instruction sets that kernels are compiled for. The levels of an architecture are in ascending order, each a
 /// superset of the one before: `baseline` to `amx` are those of x86, `neon` to `i8mm` those of 64-bit Arm, and other
 /// processors have `baseline` only. A build may leave some of them out.
-enum class Isa { baseline, avx2, avx512, avx512vnni, avx512bf16, amx, neon, dotprod, i8mm };
+enum class Isa { neon, dotprod, i8mm, baseline, avx2, avx512, avx512vnni, avx512bf16, amx };
 
 /// The best instruction set that the processor supports, whether or not kernels are built for it.
 Isa processor_isa();
@@ -41,10 +41,21 @@ const char* isa_name(Isa isa);
 /// The names of the instruction sets that kernels are built for, with ", " between them, in ascending order.
 std::string built_isa_names();
 
-/// The model name of the processor; empty if the system does not report it.
-std::string processor();
+/// The folder of Linux with a folder `cpu<number>` for each core.
+constexpr char kCoreFolder[] = "/sys/devices/system/cpu";
 
-/// Bytes of the second-level cache of one core; 512 KiB if the system does not report it.
+/// The cores in descending order of their capacities, as Linux reports them in `folder`, such as 1024 for big cores and
+/// 400 for little ones. The order stays as it is among equal ones, and where the system reports none.
+std::vector<int> by_capacity(std::vector<int> cores, const std::string& folder = kCoreFolder);
+
+/// The model name of the processor. On Arm, Linux reports numbers instead: the implementer and the part of the core
+/// with the highest capacity, such as "implementer 0x41 part 0xd0c". Empty if the system reports neither.
+std::string processor(const std::string& file = "/proc/cpuinfo", const std::string& folder = kCoreFolder);
+
+/// Bytes of the second-level cache of a core, as Linux reports them in `folder`; 0 if it does not.
+long l2_bytes_in(const std::string& folder, int core);
+
+/// Bytes of the second-level cache of the core with the highest capacity; 512 KiB if the system does not report it.
 long l2_bytes();
 
 }  // namespace native

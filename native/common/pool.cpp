@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "common/cpu.hpp"
 
 namespace native {
 namespace {
@@ -72,7 +75,7 @@ struct Team {
   std::atomic<uint32_t> job{0};  // the ticket of the newest job
   std::mutex owner;
   unsigned fork_count = 0;
-  std::vector<int> cpus;  // cores that the process may use
+  std::vector<int> cpus;  // cores that the process may use, those of the highest capacity first
   std::vector<Worker> workers;
 
   explicit Team(int threads);
@@ -95,6 +98,7 @@ Team::Team(int threads) : fork_count(forks.load(std::memory_order_relaxed)), wor
   if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
       if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
+  cpus = by_capacity(std::move(cpus));
   size_t started = 0;
   for (Worker& worker : workers) {
     worker.team = this;

@@ -12,7 +12,7 @@
 namespace native {
 
 /// Runs functions in parts on several threads. Threads are started on first use, pinned to different cores that the
-/// process may use, and started again in the child of a fork. Thread safe.
+/// process may use, big cores first, and started again in the child of a fork. Thread safe.
 class Pool {
  public:
   using Function = void (*)(void* context, int part, int parts);

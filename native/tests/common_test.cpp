@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <new>
 #include <string>
@@ -149,6 +151,65 @@ TEST(Cpu, chooses_a_level_of_arm_only_if_the_system_reports_all_its_instructions
   EXPECT_EQ(isa_of_arm(dot_products, matrices), Isa::i8mm);
   EXPECT_EQ(isa_of_arm(dot_products, all & ~matrices), Isa::dotprod);
   for (uint64_t bit : {1 << 7, 1 << 8, 1 << 12, 1 << 20}) EXPECT_EQ(isa_of_arm(all & ~bit, all), Isa::neon);
+}
+
+/// A folder with files, in place of those of Linux; deleted at the end.
+class SystemFiles {
+ public:
+  SystemFiles() : root_(::testing::TempDir() + "/cores-" + std::to_string(getpid())) {}
+  ~SystemFiles() { std::filesystem::remove_all(root_); }
+  void write(const std::string& name, const std::string& text) const {
+    const std::filesystem::path path = std::filesystem::path(root_) / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text << "\n";
+  }
+  std::string path(const std::string& name = "") const { return root_ + (name.empty() ? "" : "/" + name); }
+
+ private:
+  std::string root_;
+};
+
+TEST(Cpu, orders_cores_by_their_capacities) {
+  SystemFiles files;
+  const int capacities[] = {400, 400, 1024, 800};
+  for (int core = 0; core < 4; ++core)
+    files.write("cpu" + std::to_string(core) + "/cpu_capacity", std::to_string(capacities[core]));
+  EXPECT_EQ(by_capacity({0, 1, 2, 3}, files.path()), (std::vector<int>{2, 3, 0, 1}));
+  EXPECT_EQ(by_capacity({3, 1, 0}, files.path()), (std::vector<int>{3, 1, 0}));
+}
+
+TEST(Cpu, leaves_the_order_of_cores_whose_capacities_are_not_reported) {
+  EXPECT_EQ(by_capacity({3, 0, 2}, "/nonexistent"), (std::vector<int>{3, 0, 2}));
+}
+
+TEST(Cpu, identifies_the_processor_by_its_name_or_by_its_biggest_core) {
+  SystemFiles files;
+  files.write("x86", "processor\t: 0\nmodel name\t: A Processor @ 2 GHz");
+  EXPECT_EQ(processor(files.path("x86"), files.path()), "A Processor @ 2 GHz");
+  files.write("arm",
+              "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd05\n\n"
+              "processor\t: 1\nCPU implementer\t: 0x41\nCPU part\t: 0xd0b");
+  EXPECT_EQ(processor(files.path("arm"), files.path()), "implementer 0x41 part 0xd05");
+  files.write("cpu0/cpu_capacity", "446");
+  files.write("cpu1/cpu_capacity", "1024");
+  EXPECT_EQ(processor(files.path("arm"), files.path()), "implementer 0x41 part 0xd0b");
+  files.write("other", "hart\t: 0\n");
+  EXPECT_EQ(processor(files.path("other"), files.path()), "");
+  EXPECT_EQ(processor(files.path("nonexistent"), files.path()), "");
+}
+
+TEST(Cpu, reads_the_size_of_the_second_level_cache) {
+  SystemFiles files;
+  EXPECT_EQ(l2_bytes_in(files.path(), 0), 0);
+  files.write("cpu0/cache/index0/level", "1");
+  files.write("cpu0/cache/index0/size", "64K");
+  EXPECT_EQ(l2_bytes_in(files.path(), 0), 0);
+  files.write("cpu0/cache/index2/level", "2");
+  files.write("cpu0/cache/index2/size", "1024K");
+  EXPECT_EQ(l2_bytes_in(files.path(), 0), 1024 * 1024);
+  files.write("cpu1/cache/index1/level", "2");
+  files.write("cpu1/cache/index1/size", "2M");
+  EXPECT_EQ(l2_bytes_in(files.path(), 1), 2 * 1024 * 1024);
 }
 
 TEST(BuildId, is_the_digest_that_the_linker_wrote) {

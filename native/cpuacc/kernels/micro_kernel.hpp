@@ -116,11 +116,11 @@ __attribute__((noinline)) void micro_kernel(const MicroKernelArgs& t) {
         int k = left < 16 ? left : 16;
         for (; k >= kUnroll;
              k -= kUnroll, a += kUnroll, b += kUnroll * kNRVecs * kLanes, prefetch_at += kUnroll * prefetch_step) {
+#if defined(__aarch64__)
+          accumulate_four(sums, a, kStep, b);  // weights are read in order, which the processor prefetches by itself
+#else
 #pragma GCC unroll 4
           for (int u = 0; u < kUnroll; ++u) prefetch_line(prefetch_at + u * prefetch_step);
-#if defined(__aarch64__)
-          accumulate_four(sums, a, kStep, b);
-#else
           accumulate<kMR, kNRVecs, kStep, kUnroll>(sums, a, b);
 #endif
         }

@@ -15,6 +15,29 @@ struct Factors {
 CPUACC_INLINE Factors factors_at(const Q8Requantization& f, int64_t lane) {
   return {load(f.scale + lane), load(f.scale_rest + lane), load(f.half + lane)};
 }
+
+#if defined(__aarch64__)
+constexpr bool kHasShifts = true;  // vectors are requantized in fixed point without extensions to 64 bits
+
+/// The factors in fixed point: multiplier, shift to the left, and to the right as a negative number.
+CPUACC_INLINE Factors shifts_at(const Q8Requantization& f, int64_t lane) {
+  const Ints shift = load(f.shift + lane), none = splat(0);
+  return {vreinterpretq_f32_s32(load(f.multiplier + lane)), vreinterpretq_f32_s32(vmaxq_s32(shift, none)),
+          vreinterpretq_f32_s32(vminq_s32(shift, none))};
+}
+CPUACC_INLINE Ints shifted(Ints sum, const Factors& f) {
+  return fixed_point(sum, vreinterpretq_s32_f32(f.scale), vreinterpretq_s32_f32(f.rest), vreinterpretq_s32_f32(f.half));
+}
+#else
+constexpr bool kHasShifts = false;
+CPUACC_INLINE Factors shifts_at(const Q8Requantization& f, int64_t lane) { return factors_at(f, lane); }
+CPUACC_INLINE Ints shifted(Ints sum, const Factors&) { return sum; }
+#endif
+
+template <int MODE>
+CPUACC_INLINE Factors factors_of(const Q8Requantization& f, int64_t lane) {
+  return kHasShifts && MODE == Q8Requantization::fixed_point ? shifts_at(f, lane) : factors_at(f, lane);
+}
 CPUACC_INLINE Ints scaled(Ints sum, const Factors& f) {
   Vec x = floats(sum);
   return truncated(fused(x, f.scale, fused(x, f.rest, with_sign(f.half, x))));
@@ -60,6 +83,7 @@ template <int MODE>
 CPUACC_INLINE Ints distance(Ints sum, const Factors& factors, const Q8Requantization& f, int64_t lane) {
   if (MODE == Q8Requantization::single || MODE == Q8Requantization::single_even)
     return scaled_in_single<MODE>(sum, factors);
+  if (kHasShifts && MODE == Q8Requantization::fixed_point) return shifted(sum, factors);
   if (MODE == Q8Requantization::twofold) return scaled_wide(sum, f.wide_scale + lane, f.wide_half + lane);
   if (MODE == Q8Requantization::twofold_even) return scaled_wide_even(sum, f.wide_scale + lane, f.wide_half + lane);
   return scaled_as_reference(sum, f, lane);
@@ -169,7 +193,9 @@ struct Panel {
   Panel(const Q8Requantization& f, int64_t lane, int64_t step, int channels)
       : zero(shorts(f.zero)), low(bytes(f.low)), high(bytes(f.high)), flip(splat(f.flip)), step(step),
         channels(channels) {
-    for (int n = 0; n < VECTORS; ++n) factors[n] = factors_at(f, lane + n * kLanes);
+    const bool shifts = kHasShifts && f.mode == Q8Requantization::fixed_point;
+    for (int n = 0; n < VECTORS; ++n)
+      factors[n] = shifts ? shifts_at(f, lane + n * kLanes) : factors_at(f, lane + n * kLanes);
     whole = channels == kPiece && (VECTORS == 4 || step == kPiece);
   }
 
@@ -313,6 +339,9 @@ static void requantize_of(int rows, const int32_t* sums, const Q8Requantization&
     run = requantize_panel<Q8Requantization::twofold, VECTORS, true>;
   else if (f.mode == Q8Requantization::twofold_even)
     run = requantize_panel<Q8Requantization::twofold_even, VECTORS, true>;
+  else if (kHasShifts && f.mode == Q8Requantization::fixed_point)
+    run = extras ? requantize_panel<Q8Requantization::fixed_point, VECTORS, kHasShifts>
+                 : requantize_panel<Q8Requantization::fixed_point, VECTORS, false>;
   run(rows, sums, f, lane, byte_sums, out, step, channels, residual);
 }
 
@@ -610,6 +639,20 @@ CPUACC_INLINE void interleave(const uint8_t* const* from, int64_t at, Ints* to) 
   to[3] = high16(high_ab, high_cd);
 }
 
+/// Add the products of four taps of four vectors of channels.
+CPUACC_INLINE void add_taps(DotSums (&sum)[4], const Ints (&x)[4], const int8_t* weights) {
+#if defined(__ARM_FEATURE_DOTPROD)
+  Ints w[4];
+  load_pair<0>(weights, &w[0], &w[1]);
+  load_pair<32>(weights, &w[2], &w[3]);
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) sum[j] = dot(sum[j], x[j], w[j]);
+#else
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) sum[j] = dot(sum[j], x[j], load(weights + j * 4 * kLanes));
+#endif
+}
+
 template <int MODE, int ROWS, int SETS>
 CPUACC_INLINE void depthwise_of(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Requantization& f,
                                 uint8_t* const* out, int64_t count) {
@@ -624,16 +667,14 @@ CPUACC_INLINE void depthwise_of(const Q8Depthwise& d, const uint8_t* const* taps
     for (int64_t g = 0; g < d.groups; ++g, w += ROWS * SETS * 4 * size) {
       Ints x[4];
       interleave(taps + 4 * g, at, x);
-#pragma GCC unroll 4
-      for (int n = 0; n < ROWS * SETS; ++n)
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) sum[n / SETS][j] = dot(sum[n / SETS][j], x[j], load(w + (n * 4 + j) * size));
+#pragma GCC unroll 6
+      for (int n = 0; n < ROWS * SETS; ++n) add_taps(sum[n / SETS], x, w + n * 4 * size);
     }
     for (int r = 0; r < ROWS; ++r) {
       Ints y[4];
       for (int j = 0; j < 4; ++j) {
         int64_t lane = (phase * 4 + j) * kLanes;
-        y[j] = distance<MODE>(total(sum[r][j]), factors_at(f, lane), f, lane);
+        y[j] = distance<MODE>(total(sum[r][j]), factors_of<MODE>(f, lane), f, lane);
       }
       store_bytes(out[r] + at, exclusive_or(saturated(y[0], y[1], y[2], y[3], zero, low, high), flip), count - at);
     }
@@ -652,6 +693,8 @@ static void depthwise_rows(const Q8Depthwise& d, const uint8_t* const* taps, con
     depthwise_of<Q8Requantization::twofold, ROWS, SETS>(d, taps, f, out, count);
   else if (f.mode == Q8Requantization::twofold_even)
     depthwise_of<Q8Requantization::twofold_even, ROWS, SETS>(d, taps, f, out, count);
+  else if (kHasShifts && f.mode == Q8Requantization::fixed_point)
+    depthwise_of<Q8Requantization::fixed_point, ROWS, SETS>(d, taps, f, out, count);
   else
     depthwise_of<Q8Requantization::real, ROWS, SETS>(d, taps, f, out, count);
 }
@@ -892,7 +935,7 @@ static void look_up(const uint8_t* from, uint8_t* to, int64_t count, const uint8
 
 }  // namespace
 
-extern const GemmQ8Kernels gemm_q8_kernels = {kLanes,   kSignedDots, kWeightBytes, MAX_ROWS,   tile,
+extern const GemmQ8Kernels gemm_q8_kernels = {kLanes,   kSignedDots, kWeightBytes, kHasShifts, MAX_ROWS, tile,
                                               ROW_TILE, gemv_tile,   gemv,         requantize, convert};
 extern const DepthwiseQ8Kernels depthwise_q8_kernels = {kLanes, kSignedDots, depthwise};
 extern const ElementwiseQ8Kernels elementwise_q8_kernels = {copy,     gather,      add_elements, multiply_elements,

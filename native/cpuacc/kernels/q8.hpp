@@ -145,6 +145,7 @@ struct GemmQ8Kernels {
   int lanes;
   bool is_signed;    // the kernels multiply signed bytes of activations
   int weight_bytes;  // consecutive bytes of a channel in packed weights: 4 or 8; see place_of_word()
+  bool has_shifts;   // requantization in fixed point is quicker than in float64
   int max_rows[5];   // MR: the rows of a tile, by the number of vectors
   /// sums[m][n] = bias[n] + the products of pixel m and the panel; sums are (rows, vectors, lanes).
   void (*tile)(int rows, int vectors, const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums);

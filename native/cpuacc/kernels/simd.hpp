@@ -419,11 +419,14 @@ CPUACC_INLINE void load_pair(const void* from, V* first, V* second) {
 }
 /// SQRDMULH rounds half up, as the reference does: it adds half a step before the shift. SRSHL by a negative number
 /// rounds half up too, so negative numbers are first moved by one to round half away from zero.
-CPUACC_INLINE Ints fixed_point(Ints x, Ints multiplier, Ints shift) {
-  const Ints none = vdupq_n_s32(0), right = vminq_s32(shift, none);
-  x = vqrdmulhq_s32(vshlq_s32(x, vmaxq_s32(shift, none)), multiplier);
+CPUACC_INLINE Ints fixed_point(Ints x, Ints multiplier, Ints left, Ints right) {
+  x = vqrdmulhq_s32(vshlq_s32(x, left), multiplier);
   const Ints negative = vshrq_n_s32(vandq_s32(x, right), 31);  // -1 where both are negative
   return vrshlq_s32(vqaddq_s32(x, negative), right);
+}
+CPUACC_INLINE Ints fixed_point(Ints x, Ints multiplier, Ints shift) {
+  const Ints none = vdupq_n_s32(0);
+  return fixed_point(x, multiplier, vmaxq_s32(shift, none), vminq_s32(shift, none));
 }
 CPUACC_INLINE Ints low8(Ints a, Ints b) { return as_ints(vzip1q_u8(as_u8(a), as_u8(b))); }
 CPUACC_INLINE Ints high8(Ints a, Ints b) { return as_ints(vzip2q_u8(as_u8(a), as_u8(b))); }

@@ -373,6 +373,7 @@ Q8Requantization::Mode chosen_mode(Builder& builder, const Arrays& arrays, const
   for (Q8Requantization::Mode mode : modes) {
     const bool to_even = mode == Q8Requantization::single_even || mode == Q8Requantization::twofold_even;
     if (to_even && rule.kind != Q8Rounding::even) continue;
+    if (mode == Q8Requantization::twofold && rule.kind == Q8Rounding::fixed_point && kernels.has_shifts) continue;
     if (!quick || !fill_scales(arrays, channels, rule, sums, all, low, to_even)) continue;
     arrays.header->mode = mode;
     Q8Requantization requantization = arrays.requantization(result, limits);
