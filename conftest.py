@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # before any test imports ONNX Runtime
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells do in the background; programs of tests inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

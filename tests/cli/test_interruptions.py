@@ -54,7 +54,10 @@ def interrupted(line: str, seconds: float, folder: Path, *, group: bool = False)
             os.killpg(program.pid, signal.SIGINT)
         else:
             program.send_signal(signal.SIGINT)
-        return program.wait(60), program.stderr.read()
+        try:
+            return program.wait(60), program.stderr.read()
+        finally:
+            program.kill()  # or leaving the block would wait for ever
 
 
 @pytest.fixture
