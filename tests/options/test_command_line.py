@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from interposer import Network, TensorInfo
+from interposer import CreationOptions, Network, TensorInfo
+from interposer.cli import serve
 from interposer.cli.main import main
 
 pytestmark = pytest.mark.needs_cpuref
@@ -32,6 +34,7 @@ REFUSED = [
     ("plan net.txt --threads 0", "--threads: expected a number of threads from 1 to 4096, not '0'"),
     ("compile net.txt --output c.ipn --sign-key none.pem", "none.pem: the signing key cannot be read"),
     ("compile net.txt --output no/c.ipn", "no/c.ipn"),
+    ("compile net.txt --output c.ipn --sign-as digits", "needs sign_key"),
     ("saved net.txt --trusted-key net.txt", "net.txt"),
     ("convert net.txt written.txt --outputs z", "outputs: the model has no value 'z'"),
     ("convert net.txt written.txt --inexact", "--inexact is for Arm NN and ONNX, but the output is 'written.txt'"),
@@ -59,6 +62,17 @@ REFUSED = [
     (f"{SERVE} --tls-cert c.pem", "TLS needs both --tls-cert and --tls-key"),
     (f"{SERVE} --tls-key k.pem", "TLS needs both --tls-cert and --tls-key"),
     (f"{SERVE} --tls-client-ca a.pem", "TLS needs both --tls-cert and --tls-key"),
+    (f"{SERVE} --max-memory 0", "--max-memory: expected a number of bytes such as 64MiB or 1G, not '0'"),
+    (f"{SERVE} --cache-size 0", "--cache-size: expected a number of bytes such as 64MiB or 1G, not '0'"),
+    (f"{SERVE} --max-connections 0", "--max-connections: expected a positive number, not '0'"),
+    (f"{SERVE} --rate 0", "--rate: expected a number of requests per second above 0, not '0'"),
+    (f"{SERVE} --instances 0", "--instances: expected a whole number from 1 to 1024, not '0'"),
+    (f"{SERVE} --poll 0s", "--poll must be more than 0 seconds"),
+    (f"{SERVE} --health-port 65536", "--health-port: expected a port from 0 to 65535, not '65536'"),
+    (f"{SERVE} --socket s --workers 2", "--socket needs --workers 1, as processes cannot share a Unix socket"),
+    (f"{SERVE} --clients none.toml", "none.toml: there is no such file"),
+    (f"{SERVE} --signed-names", "--signed-names and --least-version are about signatures; give --trusted-key"),
+    (f"{SERVE} --least-version net=x", "--least-version: expected a model and a version such as digits=7"),
     ("profile p.bin --socket s", "--socket is for --listen, and a file is read"),
     ("profile p.bin --clients 2", "--clients is for --listen, and a file is read"),
     ("profile p.bin --seconds 2", "--seconds is for --listen, and a file is read"),
@@ -92,3 +106,21 @@ def test_an_argument_without_an_effect_is_refused(
     np.save("x.npy", np.ones((2, 1, 4), np.float32))
     assert main(words.split()) == 2
     assert message in capsys.readouterr().err
+
+
+def test_arguments_of_a_server_become_its_options() -> None:
+    for package in ("starlette", "uvicorn", "prometheus_client"):
+        pytest.importorskip(package, reason=f"the package {package} is not installed")
+    words = (
+        "net.txt --strict-readiness --allow-host App.example --allow-origin https://app.example "
+        "--trusted-key key.pem --least-version net=3"
+    )
+    parser = argparse.ArgumentParser()
+    serve.configure(parser)
+    args = parser.parse_args(words.split())
+    options = serve._server(args, CreationOptions(), {}).core.options
+    assert options.strict_readiness
+    assert {"app.example", "localhost"} <= {*(options.hosts or ())}
+    assert options.origins == ("https://app.example",)
+    [source] = serve._sources(args)
+    assert (source.settings.signed_names, source.settings.least_version) == (True, 3)

@@ -104,6 +104,11 @@ REFUSED: list[tuple[str, str, Callable[[], object], str]] = [
         "the model has no signature 'z'",
     ),
     ("ServeOptions", "sequence_idle", lambda: ServeOptions(sequence_idle=-1), "must be a number of seconds"),
+    *(
+        ("ServeOptions", name, lambda name=name: ServeOptions(**{name: 0}), f"{name} must be a whole number from 1 on")
+        for name in ("cache", "max_connections", "max_ratio", "max_values", "min_rate")
+    ),
+    ("ServeOptions", "poll", lambda: ServeOptions(poll=0), "poll must be None or a number of seconds above 0, not 0"),
     ("Model.save", "shapes", lambda: model().save("n.ipn", shapes={"x": (1, 4)}), "shapes must be a list of mappings"),  # type: ignore[arg-type]
     ("Model.explain", "inputs", lambda: model().explain(inputs=[X]), "inputs and budget_seconds are for measuring"),
     ("Model.explain", "budget_seconds", lambda: model().explain(budget_seconds=2), "are for measuring"),

@@ -265,6 +265,7 @@ def test_a_warm_up_request_that_does_not_fit_is_explained(doubled, warm_up, text
         ("instances = 0", "instances must be a whole number from 1 to 1024, not 0"),
         ("priority = 10", "priority must be a whole number from 1 \\(first\\) to 9, not 10"),
         ("cache = 1", "cache must be true or false, not 1"),
+        ("feedback = 1", "feedback must be a table of outputs by input, not 1"),
         ("warmup = [{ input = 1 }]", "warmup must be a list of tables with inputs and count"),
         ("[[warmup]]\ncount = 0", "warmup must be a list of tables with inputs and count"),
     ],
