@@ -306,10 +306,12 @@ class Model:
         with self._states.preserved():
             while True:  # every retry has one backend less
                 disabled = self._choice.disabled
-                overlaps = any(backend.asynchronous for backend in self.optimized.backends.values())
-                times = recorded_times(lambda: self.run(inputs), budget_seconds, overlaps=overlaps)
+                times = recorded_times(lambda: self.run(inputs), budget_seconds, overlaps=self._has_queues)
                 if self._choice.disabled == disabled:
                     return self.optimized.explain(replace(times, **self._search_facts()))
+
+    def _has_queues(self) -> bool:
+        return any(backend.asynchronous for backend in self.optimized.backends.values())
 
     def _search_facts(self) -> dict[str, Any]:
         """Return the fields of `Times` about the search for the plan; empty if no plan is followed exactly."""

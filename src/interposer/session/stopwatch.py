@@ -80,10 +80,11 @@ def _check_budget(budget_seconds: float) -> None:
         raise InvalidArgumentError(f"budget_seconds must be more than 0, not {budget_seconds}")
 
 
-def recorded_times(run: Callable[[], Any], budget_seconds: float, *, overlaps: bool = False) -> Times:
+def recorded_times(run: Callable[[], Any], budget_seconds: float, *, overlaps: Callable[[], bool]) -> Times:
     """Time whole runs, in turns with runs that a profile records, with the layers inside of compiled layers.
 
-    `overlaps` says that layers may overlap in whole runs, as some are submitted to queues. They never do in others.
+    `overlaps` is called after the runs. It says whether layers may overlap in whole runs, as some are submitted to
+    queues; they never do in others.
 
     `run` runs the network once in this thread; the other argument and the exceptions are those of `measured_times`. The
     first run of each recording is not counted, because engines may compile again in it.
@@ -105,7 +106,7 @@ def recorded_times(run: Callable[[], Any], budget_seconds: float, *, overlaps: b
         recorded_runs += _recorded_runs(recorder.recording())[1:]
     units, layers, others = map(_medians, zip(*recorded_runs, strict=True))
     whole, spread = statistics.median(whole_seconds) * 1e3, spread_of(whole_seconds)
-    overlap = max(0.0, sum(units.values()) - whole) if overlaps else None
+    overlap = max(0.0, sum(units.values()) - whole) if overlaps() else None
     return Times(
         whole, units, "measured", len(whole_seconds), layers=layers, others=others, spread=spread, overlap=overlap
     )
