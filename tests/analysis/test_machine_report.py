@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+import interposer.analysis.machine_report as machine_report_module
 from interposer.analysis.machine_report import Measurement, fixed_networks, machine_report, processor_name
 from interposer.cli.main import main
 
@@ -67,6 +68,21 @@ def test_a_wrong_result_is_reported_with_the_status_1(cpuacc, tmp_path, capsys, 
     monkeypatch.setattr("interposer.analysis.machine_report._measured", lambda *words: wrong)
     assert main(["bench", "--report", str(tmp_path / "report.json")]) == 1
     assert "WRONG" in capsys.readouterr().out
+
+
+def test_results_on_one_thread_are_compared_too(cpuacc, monkeypatch):
+    differences = iter([float("nan"), 0.0])
+    monkeypatch.setattr("interposer.analysis.machine_report._difference", lambda *arrays: next(differences))
+    name, network, data = next(fixed_networks())
+    assert not machine_report_module._measured(name, network, data, seconds=0).is_right
+
+
+def test_the_report_never_replaces_a_network(tmp_path, capsys):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(b"a network")
+    assert main(["bench", "--report", str(path)]) == 2
+    assert "does not end with .json" in capsys.readouterr().err
+    assert path.read_bytes() == b"a network"
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,10 @@ def _report(args: argparse.Namespace) -> int:
     """Measure the fixed set on CpuAcc, print a table or JSON, and write a file; return 1 if a result is wrong."""
     if args.network is not None:
         raise InvalidArgumentError(f"--report measures a fixed set, so {str(args.network)!r} cannot be measured too")
+    if args.report.suffix != ".json":
+        raise InvalidArgumentError(
+            f"--report writes JSON, and measures no network of yours; {str(args.report)!r} does not end with .json"
+        )
     check_writable("--report", args.report, {})
     with running(args, measures_all=True), progress_line() as progress:
         report = machine_report(args.seconds, progress)
