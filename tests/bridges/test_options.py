@@ -36,8 +36,8 @@ def test_every_option_is_read():
             "strict, explain, reduce-fp32-to-fp16, options.<backend>.<name>)",
         ),
         ({"backends": " , "}, "the option 'backends' is ' , '; expected ids of backends, such as CpuAcc,CpuRef"),
-        ({"threads": "0"}, "the option 'threads' is '0'; expected a whole number, 1 or more"),
-        ({"threads": "many"}, "the option 'threads' is 'many'; expected a whole number, 1 or more"),
+        ({"threads": "0"}, "the option 'threads' is '0'; expected a whole number from 1 to 4096"),
+        ({"threads": "many"}, "the option 'threads' is 'many'; expected a whole number from 1 to 4096"),
         ({"strict": "perhaps"}, "the option 'strict' is 'perhaps'; expected true or false"),
         (
             {"options.CpuAcc": "1"},

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.errors import InvalidArgumentError, UnknownBackendError, did_you_mean
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import CreationOptions, Runtime
 from interposer.session import default_runtime
@@ -18,6 +18,7 @@ __all__ = ["OPTIONS", "REFERENCE", "BridgeOptions", "Option", "bridge_options"]
 
 REFERENCE: Final = "CpuRef"
 """The backend that runs every layer, slowly."""
+_MOST_THREADS: Final = 4096
 _PREFIX: Final = "options."
 """The beginning of the name of a backend's own option: ``options.CpuAcc.NumberOfThreads``."""
 
@@ -56,6 +57,13 @@ class BridgeOptions:
         texts = _frozen(self.backend_options)
         return _runtime(self.threads, self.isolate, texts)
 
+    def check_isolated(self) -> None:
+        """Raise `UnknownBackendError` if `isolate` names a backend that the runtime does not know."""
+        registry = self.runtime().registry
+        for name in self.isolate or ():
+            if name not in registry:
+                raise UnknownBackendError(name, registry.ids)
+
     def optimizer_options(self) -> OptimizerOptions:
         """Return the options of the optimizer, with the options of backends for networks."""
         _, of_networks = sorted_options(self.backend_options, default_runtime(), "the option")
@@ -86,6 +94,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _threads(text: str) -> int:
+    if not 1 <= int(text) <= _MOST_THREADS:
+        raise ValueError
+    return int(text)
+
+
 def _file(text: str) -> str:
     if not text.strip():
         raise ValueError
@@ -111,7 +125,9 @@ OPTIONS: Final[dict[str, Option]] = {
         "the fewest nodes of a group that is taken; by default, a group needs a layer with arithmetic",
         _count,
     ),
-    "threads": _option("threads", "a whole number, 1 or more", "the number of threads of backends", _count),
+    "threads": _option(
+        "threads", f"a whole number from 1 to {_MOST_THREADS}", "the number of threads of backends", _threads
+    ),
     "isolate": _option("isolate", "ids of backends", "backends that run in child processes", _ids),
     "strict": _option("strict", "true or false", "an error if a node is not taken", truth),
     "explain": _option("explain", "the path of a file", "a file to which reports are written", _file),
@@ -159,7 +175,7 @@ def _changed(chosen: BridgeOptions, name: str, text: str, options: Mapping[str, 
         raise InvalidArgumentError(f"there is no option {name!r}{did_you_mean(name, options)} (there are: {known})")
     try:
         return option.change(chosen, text)
-    except ValueError:
+    except (ValueError, RuntimeError):  # of `expanduser`, for the home of a user who does not exist
         raise InvalidArgumentError(f"the option {name!r} is {text!r}; expected {option.expected}") from None
 
 

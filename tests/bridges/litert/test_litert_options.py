@@ -11,7 +11,7 @@ import interposer as ip
 from examples.compute_backend import TinyBackend
 from interposer.bridges.litert.options import ARM_NN, delegate_options
 from interposer.bridges.options import OPTIONS
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError, UnknownBackendError
 from tests.bridges.litert.hosting import delegate, interpreter, last_report, perceptron, random_feeds, registered, run
 
 OF_ARM_NN = {
@@ -44,12 +44,21 @@ def test_all_options_are_tried():
         ("logging-severity", "loud", "trace, debug, info, warning, error or fatal"),
         ("enable-fast-math", "maybe", "true or false"),
         ("min-nodes", "0", "a whole number, 1 or more"),
+        ("threads", "4097", "a whole number from 1 to 4096"),
+        ("explain", "~nobody-has-this-name/report.txt", "the path of a file"),
+        ("cache-dir", "~nobody-has-this-name/cache", "the path of a folder"),
     ],
 )
 def test_a_text_that_an_option_cannot_have_is_refused(name, text, expected):
     with pytest.raises(InvalidArgumentError) as caught:
         delegate_options({name: text})
     assert str(caught.value) == f"the option {name!r} is {text!r}; expected {expected}"
+
+
+def test_a_backend_to_isolate_must_be_known():
+    with pytest.raises(UnknownBackendError, match="unknown backend 'Nope'"):
+        delegate_options({"backends": "CpuAcc", "isolate": "Nope"})
+    assert delegate_options({"backends": "CpuAcc", "isolate": "CpuAcc"}).isolate == ("CpuAcc",)
 
 
 def test_the_number_of_threads_is_that_of_the_interpreter_unless_an_option_says_otherwise():

@@ -160,6 +160,7 @@ def delegate_options(texts: Mapping[str, str]) -> DelegateOptions:
         raise InvalidArgumentError("save-cached-network needs cached-network-filepath, which names the file")
     chosen = _without_elsewhere(chosen)
     runtime = chosen.runtime()
+    chosen.check_isolated()
     check_choice(chosen.backends, runtime.device_spec, chosen.optimizer_options())
     return chosen
 
