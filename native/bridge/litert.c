@@ -124,12 +124,13 @@ static void* kernel_init(Context* context, const char* buffer, size_t size) {
   return kernel;
 }
 
+/* A kernel of which Python cannot be told, because it is ending, is not freed: reports may still read its counts. */
 static void kernel_free(Context* context, void* data) {
   (void)context;
   Kernel* kernel = data;
   uint64_t ignored;
   if (!kernel) return;
-  if (kernel->number) BRIDGE_CALL("litert.delegate:free_kernel", &ignored, kernel->number);
+  if (kernel->number && !BRIDGE_CALL("litert.delegate:free_kernel", &ignored, kernel->number)) return;
   free(kernel->tensors);
   free(kernel->addresses);
   free(kernel);

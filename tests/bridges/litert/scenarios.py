@@ -126,6 +126,19 @@ def forked() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
+def freed_late() -> None:
+    """The interpreter is dropped after Python has closed the gate, and its report is read."""
+
+    def late() -> None:
+        KEPT.clear()
+        gc.collect()
+        if last_report().parts[0].counters()[0] != 1:
+            os._exit(3)  # exceptions in functions of atexit do not change the exit code
+
+    atexit.register(late)  # before the bridge registers its function, and thus called after it
+    hosted()
+
+
 def exception() -> None:
     """The program ends with an exception."""
     hosted()
@@ -177,8 +190,8 @@ def resident() -> int:
 SCENARIOS: Final[dict[str, Callable[[], None]]] = {
     scenario.__name__: scenario
     for scenario in (
-        alive, runs_at_exit, thread, thread_in_python, threads, cycle, dropped, error, forked, exception, unused,
-        killed, flat,
+        alive, runs_at_exit, thread, thread_in_python, threads, cycle, dropped, error, freed_late, forked, exception,
+        unused, killed, flat,
     )
 }  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -74,6 +75,7 @@ class Kernel:
         self._compile: Callable[[Network], Model] = group.compile
         report.counters = self._counters
         self._counts = 0, 0, 0.0  # as of `close`
+        self._lock = threading.RLock()  # guards the C struct, whose counts reports read in other threads
         self._names = list(model.inputs)
         self.inputs = [graph.index_of_name[name] for name in model.inputs]
         self.outputs = [graph.index_of_name[name] for name in model.outputs]
@@ -168,17 +170,19 @@ class Kernel:
 
     def _counters(self) -> tuple[int, int, float]:
         """Return the number of runs, how many of them needed no Python, and the seconds of all runs."""
-        if not self.address:
-            return self._counts
         counts = (ctypes.c_uint64 * 3)()
-        native().interposer_bridge_litert_counts(ctypes.c_void_p(self.address), ctypes.byref(counts))
+        with self._lock:
+            if not self.address:
+                return self._counts
+            native().interposer_bridge_litert_counts(ctypes.c_void_p(self.address), ctypes.byref(counts))
         return counts[0], counts[1], counts[2] / 1e9
 
     def close(self) -> None:
         """Release the models; the host does not call the kernel any more."""
-        self._counts = self._counters()
         self._set_direct(None)
-        self.address = 0
+        with self._lock:
+            self._counts = self._counters()
+            self.address = 0
         for variant in self._variants.values():
             if self._profiles:
                 variant.print_profile()
