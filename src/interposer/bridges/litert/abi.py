@@ -1,8 +1,8 @@
 """The C structs of TensorFlow Lite's delegate interface as plain data, and how the options of operators are read.
 
 A host passes these structs to a delegate: LiteRT, TensorFlow Lite, or a program that links one of them. They have grown
-only at their ends, so that the members below have the same place in all hosts since TensorFlow Lite 2.14. Nothing is
-read before `graph.checked` has compared what a host passes with what the structs must hold.
+only at their ends, so that the members below have the same place in all hosts since TensorFlow Lite 2.14. What a
+host passes is compared with what the structs must hold before it is used; see `host.check`.
 """
 
 from __future__ import annotations
