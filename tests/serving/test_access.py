@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from interposer.errors import ConfigError
+from interposer.errors import ConfigError, InvalidArgumentError
 from interposer.serving.access import Access, Client, read_clients
 from interposer.serving.doors import local_hosts
 from interposer.serving.options import ServeOptions
@@ -60,6 +60,17 @@ def test_without_a_token_nobody_on_the_network_may_do_more_than_infer(right):
 def test_a_wrong_token_is_refused(sent):
     assert refusal(Access("token"), "control", Peer("127.0.0.1", sent)).status is Status.UNAUTHENTICATED
     Access("token").check("control", Peer("127.0.0.1", "Bearer token"))
+
+
+def test_the_word_bearer_may_be_written_in_small_letters():
+    Access("token").check("control", Peer("127.0.0.1", "bearer token"))
+
+
+@pytest.mark.parametrize("token", ["", " ", "secret\n", " secret", "se\ncret", "se\0cret", "schlüssel"])
+def test_a_token_that_no_client_can_send_is_an_error(token):
+    with pytest.raises(InvalidArgumentError, match="token must"):
+        ServeOptions(token=token)
+    ServeOptions(token="a secret")
 
 
 def test_statistics_need_a_token_on_loopback_too():
@@ -155,6 +166,7 @@ def test_grpc_needs_the_same_tokens():
         ("[clients.a]\n", "a client needs token_sha256 or certificate"),
         ('[clients.a]\ntoken = "x"', "unknown key 'token' (known: token_sha256, certificate, models, may)"),
         ('[clients.a]\ntoken_sha256 = "x"', "must be 64 hexadecimal digits"),
+        (f'[clients.a]\ntoken_sha256 = "{digest("")}"', "token_sha256 is the digest of an empty text"),
         ('[clients.a]\ncertificate = "x"\nmay = ["control", "infr"]', "may has 'infr'; did you mean 'infer'?"),
         ('[clients.a]\ncertificate = "x"\nmodels = "double"', "models must be a list of texts"),
         ("[clients", "cannot be read"),

@@ -151,7 +151,11 @@ def _check_files(args: argparse.Namespace) -> None:
 
 
 def _check_access(args: argparse.Namespace) -> None:
-    """Raise `InvalidArgumentError` for options that nobody could use, because there is no token."""
+    """Raise `InvalidArgumentError` for a wrong token, and for options that nobody could use, as there is no token."""
+    if os.environ.get(TOKEN):
+        from interposer.serving.access import check_token  # noqa: PLC0415 - only to serve
+
+        check_token(os.environ[TOKEN], f"the environment variable {TOKEN}")
     if os.environ.get(TOKEN) or args.socket is not None or args.clients is not None:
         return
     for option, is_set in (("--control explicit", args.control == "explicit"), ("--shared-memory", args.shared_memory)):

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from interposer.core.errors import ConfigError, did_you_mean
+from interposer.core.errors import ConfigError, InvalidArgumentError, did_you_mean
 from interposer.core.ownership import why_untrusted
 from interposer.serving.peers import Peer, own_users
 from interposer.serving.protocol.errors import ServingError, Status
 
-__all__ = ["Access", "Client", "read_clients"]
+__all__ = ["Access", "Client", "check_token", "read_clients"]
 
 _RIGHTS: Final = ("infer", "statistics", "control", "shared_memory")
 _TITLES: Final = {
@@ -24,6 +24,8 @@ _TITLES: Final = {
     "shared_memory": "shared memory",
 }  # fmt: skip
 _KEYS: Final = ("token_sha256", "certificate", "models", "may")
+_WITHOUT_TOKEN: Final = tuple(hashlib.sha256(text).hexdigest() for text in (b"", b"\n"))
+"""Digests that programs print for a token that was not set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +105,11 @@ class Access:
             return True
         if self._token is None:
             return False
-        return hmac.compare_digest(f"Bearer {self._token}".encode(), _as_bytes(peer.authorization))
+        return hmac.compare_digest(self._token.encode(), _as_bytes(_bearer_token(peer)))
 
     def _client(self, peer: Peer) -> Client | None:
-        kind, _, token = peer.authorization.partition(" ")
-        digest = hashlib.sha256(_as_bytes(token)).hexdigest() if kind.lower() == "bearer" else ""
+        token = _bearer_token(peer)
+        digest = hashlib.sha256(_as_bytes(token)).hexdigest() if token else ""
         return next((client for client in self._clients if client.is_sender(digest, peer)), None)
 
     def _unknown(self, right: str) -> ServingError:
@@ -118,6 +120,23 @@ class Access:
                 "INTERPOSER_SERVE_TOKEN; its Unix socket (--socket) needs no token",
             )
         return ServingError(Status.UNAUTHENTICATED, "the request needs the header Authorization: Bearer TOKEN")
+
+
+def check_token(token: str, place: str = "token") -> None:
+    """Raise `InvalidArgumentError` for a token that no client could send; `place` says where it is from."""
+    if not token or token != token.strip():
+        raise InvalidArgumentError(
+            f"{place} must be a text without white space at its ends; files written by `echo` end with a new line, "
+            "and those written by `printf %s` do not"
+        )
+    if not (token.isascii() and token.isprintable()):
+        raise InvalidArgumentError(f"{place} must have printable ASCII characters only, as headers cannot have others")
+
+
+def _bearer_token(peer: Peer) -> str:
+    """Return the token of a request; an empty text if it has none."""
+    kind, _, token = peer.authorization.partition(" ")
+    return token if kind.lower() == "bearer" else ""
 
 
 def _as_bytes(text: str) -> bytes:
@@ -152,6 +171,8 @@ def _client(path: str, name: str, table: dict[str, Any]) -> Client:
         raise ConfigError(f"{place}: a client needs token_sha256 or certificate")
     if token is not None and not (isinstance(token, str) and _is_digest(token)):
         raise ConfigError(f"{place}: token_sha256 must be 64 hexadecimal digits, as `sha256sum` prints them")
+    if token is not None and token.lower() in _WITHOUT_TOKEN:
+        raise ConfigError(f"{place}: token_sha256 is the digest of an empty text; use `printf %s TOKEN | sha256sum`")
     if certificate is not None and not isinstance(certificate, str):
         raise ConfigError(f"{place}: certificate must be a name in the certificate of the client")
     models, rights = _texts(place, table, "models", ["*"]), _texts(place, table, "may", ["infer"])

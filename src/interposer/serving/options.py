@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from interposer.core.errors import InvalidArgumentError
-from interposer.serving.access import Client
+from interposer.serving.access import Client, check_token
 
 __all__ = ["ServeOptions"]
 
@@ -96,6 +96,8 @@ class ServeOptions:
             raise InvalidArgumentError(f"poll must be None or a number of seconds above 0, not {self.poll!r}")
         if not self.timeout:
             raise InvalidArgumentError("timeout must be more than 0 seconds")
+        if self.token is not None:
+            check_token(self.token)
         self._check_budget()
 
     def _check_budget(self) -> None:
