@@ -45,6 +45,22 @@ def test_the_arguments_of_all_files_are_options_of_the_server():
     assert parsed(["/models", *values["args"], *(f"{option}=1" for option in options)]).workers == 1
 
 
+@pytest.mark.parametrize(
+    ("url", "is_valid"),
+    [
+        (f"s3://models/a.onnx#sha256={'0' * 64}", True),
+        (f"oci://registry.example/models/a@sha256:{'0' * 64}", True),
+        (f"s3://models/a.onnx@sha256:{'0' * 64}", False),
+        ("s3://models/a.onnx", False),
+        ("/models/a.onnx", False),
+    ],
+)
+def test_the_chart_takes_the_urls_that_the_server_takes(url, is_valid):
+    schema = json.loads((DEPLOY / "helm/interposer/values.schema.json").read_text(encoding="utf-8"))
+    pattern = schema["properties"]["models"]["properties"]["urls"]["items"]["pattern"]
+    assert bool(re.search(pattern, url)) is is_valid
+
+
 @pytest.mark.parametrize("name", ["KServe", "Kubernetes"])
 def test_probes_ask_the_port_for_health_and_containers_have_limits(name):
     container = dict(containers())[name]

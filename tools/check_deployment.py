@@ -32,7 +32,9 @@ VALUES = [
         "disruptionBudget.enabled=false",
     ],
 ]
-WRONG_VALUES = ["models.urls[0]=s3://models/a.onnx", "workers=0", "image.pullPolicy=Sometimes", "nothing=1"]
+WRONG_VALUES = [
+    "models.urls[0]=s3://models/a.onnx", "models.claim=", "workers=0", "image.pullPolicy=Sometimes", "nothing=1",
+]  # fmt: skip
 
 
 class CheckError(Exception):
