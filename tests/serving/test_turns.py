@@ -243,6 +243,12 @@ def test_warm_up_requests_run_before_a_model_is_ready(folder, caplog):
     repository.close()
 
 
+def test_a_file_of_a_warm_up_request_that_does_not_fit_is_explained(doubled, tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((3, 4), np.float32))
+    with pytest.raises(ConfigError, match=r"x.npy has 12 elements, which the shape \[7\] has not"):
+        WarmUp({"x": (str(tmp_path / "x.npy"), (7,))}).arrays("m", doubled.inputs)
+
+
 @pytest.mark.parametrize(
     ("warm_up", "text"),
     [

@@ -112,4 +112,6 @@ def _from_file(title: str, path: str, shape: tuple[int, ...] | None) -> Array:
         raise ConfigError(f"{title}: {path} is not a file of NumPy's format .npy: {error}") from None
     if not isinstance(array, np.ndarray):
         raise ConfigError(f"{title}: {path} has several arrays; it needs one in the format .npy")
+    if shape is not None and math.prod(shape) != array.size:
+        raise ConfigError(f"{title}: {path} has {array.size} elements, which the shape {list(shape)} has not")
     return array if shape is None else array.reshape(shape)
