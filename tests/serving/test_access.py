@@ -14,7 +14,8 @@ import pytest
 
 from interposer.errors import ConfigError, InvalidArgumentError
 from interposer.serving.access import Access, Client, read_clients
-from interposer.serving.doors import local_hosts
+from interposer.serving.doors import host_of, local_hosts, origin_of
+from interposer.serving.listen import Listen
 from interposer.serving.options import ServeOptions
 from interposer.serving.peers import Peer, connection_state, user_of_connection
 from interposer.serving.protocol.errors import ServingError, Status
@@ -266,6 +267,14 @@ def test_a_socket_of_a_server_that_has_ended_is_used_again(tmp_path):
             pass
 
 
+def test_a_file_that_is_no_socket_is_left_alone(tmp_path):
+    path = tmp_path / "s"
+    path.write_text("a text")
+    with pytest.raises(ConfigError, match="there is a file that is no socket; give another path"):
+        Listen(unix_socket=str(path)).bound_unix()
+    assert path.read_text() == "a text"
+
+
 # --- pages of other sites ---------------------------------------------------------------------------------------------
 
 
@@ -301,6 +310,7 @@ def test_foreign_hosts_and_pages_are_refused(local, host, origin, status):
     assert local.client.get("/v2/health/live", **headers).status == 200
     allowed = answer.headers.get("access-control-allow-origin")
     assert allowed == ("https://app.example" if origin == "https://app.example" else None)
+    assert ("retry-after" in answer.headers.get("access-control-expose-headers", "")) == (allowed is not None)
 
 
 def test_only_allowed_pages_get_permission_in_advance(local):
@@ -310,6 +320,48 @@ def test_only_allowed_pages_get_permission_in_advance(local):
     refused = local.client.send("OPTIONS", INFER, None, {"Origin": "http://evil.example", **question})
     assert refused.status == 403
     assert "access-control-allow-origin" not in refused.headers
+
+
+def test_a_page_cannot_bind_its_name_to_the_port_for_metrics():
+    options = ServeOptions(hosts=local_hosts("127.0.0.1"))
+    with running(serving({"double": model(doubler())}), options, metrics_port=0) as server:
+        metrics = HttpClient(int(server.addresses["metrics"].rpartition(":")[2]), token=None)
+        assert metrics.get("/metrics", Host="evil.example").status == 403
+        assert metrics.get("/metrics").status == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "host"), [("App.Example", "app.example"), ("[::1]", "::1"), ("10.0.0.1", "10.0.0.1"), ("*", "*")]
+)
+def test_the_name_of_a_host_is_compared_in_small_letters(text, host):
+    assert host_of(text) == host
+
+
+@pytest.mark.parametrize("text", ["", "https://app.example", "app.example:8080", "app.example/", "*.example ", "a b@c"])
+def test_a_host_that_no_request_can_name_is_an_error(text):
+    with pytest.raises(InvalidArgumentError, match="expected the name of a host"):
+        host_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "origin"),
+    [
+        ("https://App.Example/", "https://app.example"),
+        ("https://app.example:443", "https://app.example"),
+        ("http://[::1]:8000", "http://[::1]:8000"),
+        ("chrome-extension://abc", "chrome-extension://abc"),
+    ],
+)
+def test_an_origin_is_written_as_browsers_do(text, origin):
+    assert origin_of(text) == origin
+
+
+@pytest.mark.parametrize(
+    "text", ["", "*", "null", "app.example", "https://a.example/page", "https://*.a", "http://a:b"]
+)
+def test_a_text_that_is_no_origin_is_an_error(text):
+    with pytest.raises(InvalidArgumentError, match="expected the origin of pages"):
+        origin_of(text)
 
 
 def test_a_page_cannot_bind_its_name_to_a_server_that_has_any_name():

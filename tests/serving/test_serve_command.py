@@ -61,6 +61,22 @@ def test_a_signal_ends_the_server_in_order(file, number):
         assert process.wait(300) == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--trusted-key", __file__, "--least-version", "doublr=7"], "no model 'doublr'; did you mean 'doubler'?"),
+        (["--allow-host", "https://app.example"], "expected the name of a host without scheme and port"),
+        (["--allow-origin", "*"], "expected the origin of pages, such as https://app.example"),
+        (["s3://models/a.onnx", "--timeout", "0s"], "--timeout must be more than 0 seconds"),
+    ],
+)
+def test_wrong_options_end_the_command_before_it_loads_models(file, words, text):
+    with started(file, *words) as (process, line):
+        assert process.wait(300) == 2
+        assert line == ""
+        assert text in process.stderr.read()
+
+
 def test_json_logs_have_a_line_for_each_request(file):
     with started(file, "--json-logs", "--metrics-port", "0") as (process, line):
         client = client_of(line)

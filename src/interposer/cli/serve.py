@@ -18,7 +18,7 @@ from typing import Any, Final
 from interposer.cli.arguments.serve import TOKEN, configure
 from interposer.cli.running import ModelOptions, required_options
 from interposer.cli.streams import printable
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.runtime import CreationOptions
 
 __all__ = ["configure", "execute"]
@@ -28,6 +28,7 @@ _TITLES: Final = {"grpc": "gRPC", "metrics": "metrics", "health": "health"}
 
 def execute(args: argparse.Namespace) -> None:
     """Serve until a signal ends the server."""
+    _check(args)  # before models are fetched
     with _fetched(args):
         _serve(args)
 
@@ -47,10 +48,10 @@ def _fetched(args: argparse.Namespace) -> Iterator[None]:
 
 
 def _serve(args: argparse.Namespace) -> None:
-    _check(args)
     from interposer.serving.server import run_server  # noqa: PLC0415 - optional dependencies
     from interposer.serving.workers import WORKER, Workers  # noqa: PLC0415
 
+    _check_least_versions(args)
     if args.json_logs:
         _log_json()
     _add_token(args)
@@ -61,6 +62,16 @@ def _serve(args: argparse.Namespace) -> None:
     _check_models(args)
     parent = Workers(args.workers, lambda ports: _command(args, ports), _listen(args), args.drain + args.shutdown_delay)
     parent.run(lambda ports: _say_workers(args, ports))
+
+
+def _check_least_versions(args: argparse.Namespace) -> None:
+    """Raise `InvalidArgumentError` for a lowest version of an unknown model; a typing error would drop it otherwise."""
+    if not args.least_version or args.poll is not None:  # models may appear later
+        return
+    names = {source.name for source in _sources(args)}
+    for name, _ in args.least_version:
+        if name not in names:
+            raise InvalidArgumentError(f"--least-version: there is no model {name!r}{did_you_mean(name, names)}")
 
 
 def _check_models(args: argparse.Namespace) -> None:
@@ -96,7 +107,9 @@ def _say_workers(args: argparse.Namespace, ports: list[int | None]) -> None:
 
 def _check(args: argparse.Namespace) -> None:
     """Raise `InvalidArgumentError` for arguments that do not fit each other."""
-    files = [path for path in args.model if not os.path.isdir(path)]
+    from interposer.serving.remote import is_url  # noqa: PLC0415 - only to serve
+
+    files = [path for path in args.model if not os.path.isdir(path) and not is_url(path)]
     missing = next((path for path in files if not os.path.exists(path)), None)
     if missing is not None:
         raise InvalidArgumentError(f"{missing}: there is no such file or folder")
@@ -151,7 +164,10 @@ def _check_files(args: argparse.Namespace) -> None:
 
 
 def _check_access(args: argparse.Namespace) -> None:
-    """Raise `InvalidArgumentError` for a wrong token, and for options that nobody could use, as there is no token."""
+    """Raise `InvalidArgumentError` for a wrong token, host or origin, and for options that need a token."""
+    if args.allow_host or args.allow_origin:
+        _hosts(args)
+        _origins(args)
     if os.environ.get(TOKEN):
         from interposer.serving.access import check_token  # noqa: PLC0415 - only to serve
 
@@ -180,12 +196,20 @@ def _say_page(args: argparse.Namespace, address: str) -> None:
 
 def _hosts(args: argparse.Namespace) -> tuple[str, ...] | None:
     """Return the names that requests may have for this server; None for all."""
-    from interposer.serving.doors import local_hosts  # noqa: PLC0415 - optional dependencies
+    from interposer.serving.doors import host_of, local_hosts  # noqa: PLC0415 - optional dependencies
 
-    if "*" in args.allow_host:
+    allowed = tuple(map(host_of, args.allow_host))
+    if "*" in allowed:
         return None
     local = local_hosts(args.host)
-    return local if not args.allow_host else (*(local or (args.host,)), *(host.lower() for host in args.allow_host))
+    return local if not allowed else (*(local or (args.host,)), *allowed)
+
+
+def _origins(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the origins of pages that may use the server."""
+    from interposer.serving.doors import origin_of  # noqa: PLC0415 - optional dependencies
+
+    return tuple(map(origin_of, args.allow_origin))
 
 
 def _server(args: argparse.Namespace, creation: CreationOptions, model_options: ModelOptions) -> Any:
@@ -203,7 +227,7 @@ def _server(args: argparse.Namespace, creation: CreationOptions, model_options: 
         poll=args.poll, **({} if args.cache_size is None else {"cache": args.cache_size}),
         control=args.control == "explicit", shared_memory=args.shared_memory, token=os.environ.get(TOKEN) or None,
         clients=() if args.clients is None else read_clients(args.clients), hosts=_hosts(args),
-        origins=tuple(args.allow_origin), max_memory=args.max_memory, max_connections=args.max_connections,
+        origins=_origins(args), max_memory=args.max_memory, max_connections=args.max_connections,
     )  # fmt: skip
     is_worker = bool(os.environ.get(WORKER))
     loader = Loader(

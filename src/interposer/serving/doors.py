@@ -5,19 +5,24 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
+from interposer.core.errors import InvalidArgumentError
 from interposer.serving.bodies import headers_of
 from interposer.serving.peers import STATE
 
-__all__ = ["Doors", "local_hosts"]
+__all__ = ["Doors", "host_of", "local_hosts", "origin_of"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+_PORTS: Final = {"http": 80, "https": 443}
 _HEALTH: Final = frozenset({"/v2/health/live", "/v2/health/ready"})
 _METHODS: Final = b"GET, POST"
 _HEADERS: Final = b"authorization, content-type, content-encoding, inference-header-content-length"
+_EXPOSED: Final = b"inference-header-content-length, retry-after"
+"""Headers of answers that a page needs, and that browsers hide from pages of other sites otherwise."""
 
 
 def local_hosts(host: str) -> tuple[str, ...] | None:
@@ -27,6 +32,35 @@ def local_hosts(host: str) -> tuple[str, ...] | None:
     except ValueError:
         return None
     return tuple(dict.fromkeys(("localhost", "127.0.0.1", "::1", host))) if is_local else None
+
+
+def host_of(text: str) -> str:
+    """Return the name of a host as `Doors` compares it: in lower case, without brackets; ``*`` stays.
+
+    Raises:
+        InvalidArgumentError: the text is not a name or an address alone.
+    """
+    name = text.strip("[]").rstrip(".").lower()
+    is_plain = "*" not in name and not any(letter.isspace() for letter in name)
+    if text == "*" or (is_plain and name and name == _name_of(f"[{name}]" if ":" in name else name)):
+        return name
+    raise InvalidArgumentError(f"expected the name of a host without scheme and port, or *, not {text!r}")
+
+
+def origin_of(text: str) -> str:
+    """Return the origin of pages as browsers write it, in lower case.
+
+    Raises:
+        InvalidArgumentError: the text has no scheme or host, or has more than these and a port.
+    """
+    with suppress(ValueError):
+        parts = urlsplit(text.lower())
+        port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        is_whole = text.lower().rstrip("/") == f"{parts.scheme}://{parts.netloc}" and "@" not in text
+        if parts.scheme and host and is_whole and "*" not in host:
+            return f"{parts.scheme}://{host}{port}"
+    raise InvalidArgumentError(f"expected the origin of pages, such as https://app.example, not {text!r}")
 
 
 class Doors:
@@ -77,6 +111,8 @@ class Doors:
             more = [(b"access-control-allow-methods", _METHODS), (b"access-control-allow-headers", _HEADERS)]
             await _answer(send, 204, b"", allowed + more)
             return
+
+        allowed.append((b"access-control-expose-headers", _EXPOSED))
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":

@@ -81,11 +81,12 @@ _MODEL: Final = ("/v2/models/{model}", "/v2/models/{model}/versions/{version}")
 
 
 def metrics_app(core: Core) -> Any:
-    """Return an ASGI application that answers at ``/metrics`` only."""
+    """Return an ASGI application that answers at ``/metrics`` only, and not pages of other hosts."""
     from starlette.applications import Starlette  # noqa: PLC0415 - an optional dependency
     from starlette.routing import Route  # noqa: PLC0415
 
-    return Starlette(routes=[Route("/metrics", _guarded(_Api(core).public_metrics), methods=["GET"])])
+    app = Starlette(routes=[Route("/metrics", _guarded(_Api(core).public_metrics), methods=["GET"])])
+    return Doors(app, core.options.hosts, ())
 
 
 def _lifespan(core: Core) -> Any:

@@ -20,16 +20,18 @@ def host_and_port(host: str, port: int | None) -> str:
 
 
 def _remove_old(path: str) -> None:
-    """Remove the Unix socket of a server that has ended; raise OSError if a server still listens there."""
-    if not os.path.exists(path) or not stat.S_ISSOCK(os.stat(path).st_mode):
+    """Remove the Unix socket of a server that has ended; raise OSError for other files, and if a server listens."""
+    if not os.path.lexists(path):
         return
+    if not stat.S_ISSOCK(os.lstat(path).st_mode):
+        raise OSError(errno.EEXIST, "there is a file that is no socket; give another path")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(path)
         except ConnectionRefusedError:
             os.unlink(path)
         else:
-            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+            raise OSError(errno.EADDRINUSE, "another server listens there")
 
 
 @dataclass(frozen=True, slots=True)
