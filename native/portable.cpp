@@ -44,9 +44,11 @@ OLD(OF_AFFINITY, int, pthread_setaffinity_np, (pthread_t thread, size_t size, co
   return old_pthread_setaffinity_np(thread, size, cpus);
 }
 
-// Before 2.34, these two were in a library of their own.
+// Before 2.34, these were in a library of their own.
 OLD(OLDEST, void*, dlopen, (const char* file, int mode)) { return old_dlopen(file, mode); }
 OLD(OLDEST, void*, dlsym, (void* library, const char* name)) { return old_dlsym(library, name); }
+OLD(OLDEST, int, dladdr, (const void* address, Dl_info* found)) { return old_dladdr(address, found); }
+OLD(OLDEST, char*, dlerror, ()) { return old_dlerror(); }
 
 // Before 2.33, `fstat` was a function with the version of the structure as its first argument.
 __asm__(".symver old_fxstat64,__fxstat64@" OLDEST);

@@ -73,7 +73,7 @@ def built(arch: str, out: Path) -> Path:
     defines = {"NATIVE_PORTABLE": "ON"}
     environment = dict(os.environ)
     if arch != platform.machine():
-        environment["CXX"] = f"{arch}-linux-gnu-g++"
+        environment |= {"CC": f"{arch}-linux-gnu-gcc", "CXX": f"{arch}-linux-gnu-g++"}
         defines |= {
             "CMAKE_SYSTEM_NAME": "Linux",
             "CMAKE_SYSTEM_PROCESSOR": arch,
