@@ -33,7 +33,9 @@ COMPONENTS = {
 }  # fmt: skip
 """The names of schemas in the published file; the answers to the other requests have no body there."""
 COUNT = {"count": int, "ns": int}
-DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cancel")
+DURATIONS = (
+    "success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cancel", "cache_hit", "cache_miss",
+)  # fmt: skip
 CONFIGURED = {"name": str, "data_type": str, "dims": [int]}
 TENSOR = {"name": str, "datatype": DATATYPES, "shape": [int]}
 # A type, a list of the possible values, a list with the schema of each element, or the fields of an object, of which
