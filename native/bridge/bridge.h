@@ -32,8 +32,8 @@ bool bridge_call(const char* function, uint64_t* result, const uint64_t* argumen
 const char* bridge_problem(void);
 
 #define BRIDGE_WORD(pointer) ((uint64_t)(uintptr_t)(pointer))
-#define BRIDGE_CALL(function, result, ...)                         \
-  bridge_call(function, result, (const uint64_t[]){__VA_ARGS__},   \
+#define BRIDGE_CALL(function, result, ...)                       \
+  bridge_call(function, result, (const uint64_t[]){__VA_ARGS__}, \
               (int)(sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t)))
 
 /* ---- Direct runs ------------------------------------------------------------------------------------------------- */
@@ -44,7 +44,8 @@ typedef struct bridge_direct bridge_direct;
 
 size_t bridge_direct_inputs(const bridge_direct* direct);
 size_t bridge_direct_outputs(const bridge_direct* direct);
-uint64_t bridge_direct_input_size(const bridge_direct* direct, size_t index);  /* bytes */
+uint64_t bridge_direct_input_size(const bridge_direct* direct, size_t index); /* bytes */
+const int64_t* bridge_direct_input_shape(const bridge_direct* direct, size_t index, size_t* rank);
 const int64_t* bridge_direct_output_shape(const bridge_direct* direct, size_t index, size_t* rank);
 
 /* Run the part on these addresses, without the interpreter's lock and inside the gate. Returns false if the run has

@@ -1,4 +1,5 @@
-/* Direct runs of one compiled part, as `DirectCall` of native/direct makes them for NumPy arrays, but without Python. */
+/* Direct runs of one compiled part, as `DirectCall` of native/direct makes them for NumPy arrays, but without Python.
+ */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 
 typedef int32_t (*Execute)(void* self, void* executable, const ipr_run* run, ipr_error* error);
 
-/* A tensor of the part's network: its bytes, and its dimensions if it is an output. */
+/* A tensor of the part's network: its bytes and its dimensions. */
 typedef struct {
   uint64_t size, rank;
   const int64_t* shape;
@@ -117,6 +118,11 @@ BRIDGE_EXPORT void interposer_bridge_direct_free(bridge_direct* direct) {
 size_t bridge_direct_inputs(const bridge_direct* direct) { return direct->input_count; }
 size_t bridge_direct_outputs(const bridge_direct* direct) { return direct->output_count; }
 uint64_t bridge_direct_input_size(const bridge_direct* direct, size_t index) { return direct->inputs[index].size; }
+
+const int64_t* bridge_direct_input_shape(const bridge_direct* direct, size_t index, size_t* rank) {
+  *rank = direct->inputs[index].rank;
+  return direct->inputs[index].shape;
+}
 
 const int64_t* bridge_direct_output_shape(const bridge_direct* direct, size_t index, size_t* rank) {
   *rank = direct->outputs[index].rank;

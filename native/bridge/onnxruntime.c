@@ -1,6 +1,7 @@
 /* The entry points of ONNX Runtime's plug-in execution providers: factories, providers and compiled parts as tables of
- * functions. No header of ONNX Runtime is used; the numbers of its functions are in interposer/bridges/onnxruntime/abi.py
- * too, and `check_table` tries them before a factory is returned. */
+ * functions. No header of ONNX Runtime is used; the numbers of its functions are in
+ * interposer/bridges/onnxruntime/abi.py too, and `check_table` tries them before a factory is returned. */
+#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +18,24 @@
 typedef void Status; /* NULL is success */
 typedef void (*Function)(void);
 enum {
-  kCreateStatus = 0, kGetErrorCode = 1, kGetErrorMessage = 2, kGetTensorMutableData = 51, kGetInput = 90,
-  kGetOutput = 91, kReleaseStatus = 93, kCreateKeyValuePairs = 295, kAddKeyValuePair = 296, kGetKeyValue = 297,
-  kReleaseKeyValuePairs = 300, kDeviceType = 307, kGetEpApi = 317, kGetTensorSizeInBytes = 318,
+  kCreateStatus = 0,
+  kGetErrorCode = 1,
+  kGetErrorMessage = 2,
+  kGetTensorMutableData = 51,
+  kGetDimensionsCount = 61,
+  kGetDimensions = 62,
+  kGetTensorTypeAndShape = 65,
+  kGetInput = 90,
+  kGetOutput = 91,
+  kReleaseStatus = 93,
+  kReleaseTensorTypeAndShape = 99,
+  kCreateKeyValuePairs = 295,
+  kAddKeyValuePair = 296,
+  kGetKeyValue = 297,
+  kReleaseKeyValuePairs = 300,
+  kDeviceType = 307,
+  kGetEpApi = 317,
+  kGetTensorSizeInBytes = 318,
 };
 enum { kFail = 1, kNotImplemented = 9 };
 enum { kProcessor = 0 };
@@ -28,7 +44,9 @@ static const Function* api;
 static const Function* ep_api;
 #define API(index, result, ...) ((result(*)(__VA_ARGS__))api[index])
 
-static Status* status_of(int code, const char* text) { return API(kCreateStatus, Status*, int, const char*)(code, text); }
+static Status* status_of(int code, const char* text) {
+  return API(kCreateStatus, Status*, int, const char*)(code, text);
+}
 
 static Status* failed_call(void) {
   char text[1100];
@@ -37,11 +55,11 @@ static Status* failed_call(void) {
 }
 
 /* Call a function of `onnxruntime.provider`, which returns the address of a status or 0. */
-#define CALL_STATUS(status, function, ...)                                                          \
-  do {                                                                                              \
-    uint64_t word_ = 0;                                                                             \
+#define CALL_STATUS(status, function, ...)                                                                  \
+  do {                                                                                                      \
+    uint64_t word_ = 0;                                                                                     \
     status = BRIDGE_CALL("onnxruntime.provider:" function, &word_, __VA_ARGS__) ? (Status*)(uintptr_t)word_ \
-                                                                                : failed_call();    \
+                                                                                : failed_call();            \
   } while (0)
 
 /* ---- Compiled parts (OrtNodeComputeInfo) ------------------------------------------------------------------------- */
@@ -53,20 +71,42 @@ typedef struct Part {
   void (*release_state)(struct Part*, void* state);
   /* what follows is not known to ONNX Runtime */
   uint64_t id;
+  bool frees_memory;
   _Atomic(bridge_direct*) direct; /* NULL if runs need Python */
   uint32_t *inputs, *outputs;     /* the numbers of the node's inputs and outputs, in the order of the direct run */
   atomic_ullong runs, direct_runs, nanoseconds;
 } Part;
 
-#define MOST 32 /* the most inputs and outputs of a direct run */
+#define MOST 32 /* the most inputs and outputs of a direct run, and the most dimensions of an input */
 
-static Status* get_input(const Part* part, void* context, size_t index, uint64_t size, void** address) {
+/* Say whether a tensor has this shape. A node of ONNX Runtime may give another one than the model declares. */
+static Status* compare_shape(void* value, const int64_t* shape, size_t rank, bool* same) {
+  void* info = NULL;
+  size_t count = 0;
+  int64_t found[MOST];
+  *same = false;
+  Status* status = API(kGetTensorTypeAndShape, Status*, void*, void**)(value, &info);
+  if (status) return status;
+  status = API(kGetDimensionsCount, Status*, void*, size_t*)(info, &count);
+  if (!status && count == rank && rank <= MOST) {
+    status = API(kGetDimensions, Status*, void*, int64_t*, size_t)(info, found, count);
+    *same = !status && !memcmp(found, shape, rank * sizeof *shape);
+  }
+  API(kReleaseTensorTypeAndShape, void, void*)(info);
+  return status;
+}
+
+static Status* get_input(const Part* part, void* context, size_t index, bridge_direct* direct, void** address) {
   void* value = NULL;
-  size_t bytes = 0;
+  size_t bytes = 0, rank;
+  bool same = false;
+  const int64_t* shape = bridge_direct_input_shape(direct, index, &rank);
   *address = NULL;
   Status* status = API(kGetInput, Status*, void*, size_t, void**)(context, part->inputs[index], &value);
   if (!status && value) status = API(kGetTensorSizeInBytes, Status*, void*, size_t*)(value, &bytes);
-  if (status || !value || bytes != size) return status;
+  if (status || !value || bytes != bridge_direct_input_size(direct, index)) return status;
+  status = compare_shape(value, shape, rank, &same);
+  if (status || !same) return status;
   return API(kGetTensorMutableData, Status*, void*, void**)(value, address);
 }
 
@@ -84,7 +124,7 @@ static bool run_direct(const Part* part, bridge_direct* direct, void* context, S
   void *inputs[MOST], *outputs[MOST];
   size_t input_count = bridge_direct_inputs(direct), output_count = bridge_direct_outputs(direct);
   for (size_t n = 0; n < input_count; ++n) {
-    *status = get_input(part, context, n, bridge_direct_input_size(direct, n), &inputs[n]);
+    *status = get_input(part, context, n, direct, &inputs[n]);
     if (*status) return true;
     if (!inputs[n]) return false;
   }
@@ -99,8 +139,15 @@ static unsigned long long now(void) {
   return (unsigned long long)time.tv_sec * 1000000000u + (unsigned long long)time.tv_nsec;
 }
 
+/* Return free memory to the system, with the function of glibc for that: the constants that ONNX Runtime released. */
+static void free_memory(void) {
+  int (*trim)(size_t) = (int (*)(size_t))dlsym(RTLD_DEFAULT, "malloc_trim");
+  if (trim) trim(0);
+}
+
 static Status* create_state(Part* part, void* context, void** state) {
   (void)context;
+  if (part->frees_memory) free_memory();
   *state = part;
   return NULL;
 }
@@ -121,14 +168,17 @@ static Status* compute(Part* part, void* state, void* context) {
   return status;
 }
 
-/* Create the table of a compiled part for `onnxruntime.provider`; `numbers` has those of inputs, then of outputs. */
-BRIDGE_EXPORT Part* interposer_bridge_ort_part(uint64_t id, bridge_direct* direct, const uint32_t* numbers) {
+/* Create the table of a compiled part for `onnxruntime.provider`; `numbers` has those of inputs, then of outputs. With
+ * `frees_memory`, free memory is returned to the system when ONNX Runtime has prepared all nodes. */
+BRIDGE_EXPORT Part* interposer_bridge_ort_part(uint64_t id, bridge_direct* direct, const uint32_t* numbers,
+                                               bool frees_memory) {
   size_t inputs = direct ? bridge_direct_inputs(direct) : 0, outputs = direct ? bridge_direct_outputs(direct) : 0;
   Part* part = calloc(1, sizeof *part);
   if (!part) return NULL;
   part->version = API_VERSION;
   part->create_state = create_state, part->compute = compute, part->release_state = release_state;
   part->id = id;
+  part->frees_memory = frees_memory;
   part->inputs = calloc(inputs + outputs + 1, sizeof *part->inputs);
   if (!direct || !part->inputs || inputs > MOST || outputs > MOST) return part;
   memcpy(part->inputs, numbers, (inputs + outputs) * sizeof *numbers);
@@ -344,7 +394,8 @@ BRIDGE_EXPORT Status* CreateEpFactories(const char* registration_name, const Fun
   int minor = 0;
   if (sscanf(version, "1.%d", &minor) != 1 || minor < API_VERSION || !get_api(API_VERSION)) {
     char text[200];
-    snprintf(text, sizeof text, "Interposer needs ONNX Runtime 1.%d or a later 1.x; this is %.60s", API_VERSION, version);
+    snprintf(text, sizeof text, "Interposer needs ONNX Runtime 1.%d or a later 1.x; this is %.60s", API_VERSION,
+             version);
     const Function* oldest = get_api(1); /* CreateStatus was never moved */
     return oldest ? ((Status * (*)(int, const char*)) oldest[kCreateStatus])(kFail, text) : NULL;
   }

@@ -142,6 +142,36 @@ def unknown_option():
         print(str(error).partition("Interposer: ")[2])
 
 
+def unknown_isolated_backend():
+    try:
+        session(isolate="Acme")
+    except Exception as error:
+        print(str(error).partition("Interposer: ")[2])
+
+
+def asked_second():
+    model = network()
+    made = ort.InferenceSession(model, providers=["CPUExecutionProvider", ("InterposerExecutionProvider", {})])
+    run(made)
+    print({reason for node in last().refused for reason in node.reasons}, last().parts)
+
+
+def undeclared_shape():
+    model = onnx.load_from_string(network())
+    model.graph.node.insert(0, helper.make_node("Reshape", ["flat", "shape"], ["x"], name="computed"))
+    model.graph.value_info.append(model.graph.input.pop())
+    model.graph.input.append(helper.make_tensor_value_info("flat", TensorProto.FLOAT, [32]))
+    model.graph.input.append(helper.make_tensor_value_info("shape", TensorProto.INT64, [2]))
+    made = session(model.SerializeToString())
+    right = {"flat": X.ravel(), "shape": np.array([2, 16])}
+    made.run(None, right)
+    try:
+        made.run(None, right | {"shape": np.array([4, 8])})
+    except Exception as error:
+        print(type(error).__name__)
+    print(made.run(None, right)[0].shape)
+
+
 def unknown_backend():
     register("Acme")
     try:

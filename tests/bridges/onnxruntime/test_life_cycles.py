@@ -29,6 +29,8 @@ SCENARIOS = {
     "io_binding": "",
     "shapes": "True",
     "unknown_option": f"there is no option 'backend'; did you mean 'backends'? (there are: {OPTIONS})",
+    "asked_second": "{'CPUExecutionProvider runs it, which the session asked first'} ()",
+    "undeclared_shape": "InvalidArgument\n(2, 16)",
     "named_backend": "('CpuRef',)",
     "providers": "InterposerExecutionProvider",
     "parallel": "",
@@ -68,16 +70,20 @@ def test_a_process_keeps_the_exit_code_of_the_program():
     assert ended("exit_inside", "CpuRef")[0] == 3
 
 
-def test_an_unknown_backend_is_named_with_those_that_there_are():
-    code, printed, errors = ended("unknown_backend", "CpuRef")
+@pytest.mark.parametrize(
+    ("scenario", "provider", "option"),
+    [("unknown_backend", "Acme", "backends"), ("unknown_isolated_backend", "Interposer", "isolate")],
+)
+def test_an_unknown_backend_is_named_with_those_that_there_are(scenario, provider, option):
+    code, printed, errors = ended(scenario, "CpuRef")
     assert code == 0, errors
-    assert printed.startswith("AcmeExecutionProvider: no backend has the id 'Acme' (there are: CpuRef, ")
-    assert printed.endswith("; the option 'backends' names others")
+    assert printed.startswith(f"{provider}ExecutionProvider: no backend has the id 'Acme' (there are: CpuRef, ")
+    assert printed.endswith(f"; the option {option!r} names others")
 
 
 @pytest.mark.skipif("CpuAcc" not in own_files(), reason="CpuAcc was not built")
 @pytest.mark.parametrize(
-    "scenario", ["threads", "kept_until_the_end", "io_binding", "shapes", "forked", "killed_child"]
+    "scenario", ["threads", "kept_until_the_end", "io_binding", "shapes", "undeclared_shape", "forked", "killed_child"]
 )
 def test_the_native_backend_works_likewise(scenario):
     code, printed, errors = ended(scenario, "CpuAcc")

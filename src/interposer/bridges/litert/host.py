@@ -103,7 +103,7 @@ class Host:
         return bool(self.tensors[index].allocation_type == abi.DYNAMIC)
 
     def make_dynamic(self, index: int) -> None:
-        """Tell the host that a tensor gets its shape, and memory, during a run; see `resize`."""
+        """Let the host expect that a tensor gets its shape, and memory, during a run; see `resize`."""
         tensor = self.tensors[index]
         if tensor.allocation_type != abi.DYNAMIC:
             tensor.allocation_type, tensor.data = abi.DYNAMIC, None

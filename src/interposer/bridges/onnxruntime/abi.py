@@ -70,6 +70,7 @@ _FUNCTIONS: Final = """
 363 OpAttr_GetType pp
 364 OpAttr_GetName pp
 365 Node_GetNumSubgraphs pp
+368 Node_GetEpName pp
 379 GetSessionOptionsConfigEntries pp
 390 TensorTypeAndShape_HasShape p b
 """

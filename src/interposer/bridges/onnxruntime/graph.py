@@ -6,13 +6,14 @@ import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from interposer.bridges.claims import HostNode, label
 from interposer.bridges.onnxruntime.abi import OrtApi, OrtError
 from interposer.core.errors import InterposerError, InvalidArgumentError, ParseError
-from interposer.core.types import DataType
+from interposer.core.types import Array, DataType
 from interposer.frontends.onnx import template
 from interposer.frontends.onnx.proto import Document, Message, onnx_package
 from interposer.frontends.onnx.tensors import data_type, type_number
@@ -70,11 +71,16 @@ class OrtGraph:
         self._nodes = [self._node(node) for node in api.listed(address, "Graph.Nodes")]
         self.outputs = [self._noted(value) for value in api.listed(address, "Graph.Outputs")]
         self._constants: dict[str, int] = dict(self._find_constants())
+        self._contents: WeakValueDictionary[str, Array] = WeakValueDictionary()
         self.nodes = [self._host_node(node) for node in self._nodes]
 
     def addresses(self, members: Sequence[int]) -> list[int]:
         """Return the addresses of nodes."""
         return [self._nodes[n].address for n in members]
+
+    def copied_bytes(self) -> int:
+        """Return the bytes of the constants of which parts of this graph have copies."""
+        return sum(content.nbytes for content in self._contents.values())
 
     def template(self, members: Sequence[int]) -> Template:
         """Return the part of the graph that consists of these nodes; see `claims.HostGraph`."""
@@ -134,6 +140,9 @@ class OrtGraph:
         return HostNode(name, kind, (*node.inputs, *node.implicit), node.outputs, self._obstacle(node))
 
     def _obstacle(self, node: _Node) -> str:
+        provider = self._api.text("Node_GetEpName", node.address)
+        if provider:
+            return f"{provider} runs it, which the session asked first"
         if self._api.number("Node_GetNumSubgraphs", node.address):
             return _SUBGRAPHS
         for name in filter(None, (*node.inputs, *node.outputs)):
@@ -180,11 +189,14 @@ class OrtGraph:
         return self._onnx.helper.make_tensor_value_info(name, value.element_type, value.shape)
 
     def _add_constant(self, graph: Message, name: str) -> memoryview:
-        """Add an initializer without data to a graph, and return a copy of its data."""
+        """Add an initializer without data to a graph, and return a copy of its data, which all parts share."""
         value = self._api.pointer("ValueInfo_GetInitializerValue", self._constants[name])
         dtype, shape = self._api.tensor_type(value)
         graph.initializer.append(self._onnx.TensorProto(name=name, data_type=type_number(dtype), dims=shape))
-        return memoryview(self._api.content(value))
+        content = self._contents.get(name)
+        if content is None:
+            content = self._contents[name] = np.frombuffer(self._api.content(value), np.uint8)
+        return content.data
 
     @cached_property
     def _opsets(self) -> list[Any]:

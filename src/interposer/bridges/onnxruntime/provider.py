@@ -39,6 +39,8 @@ __all__ = [
 
 SUFFIX: Final = "ExecutionProvider"
 _OWN: Final = "Interposer"
+LARGE: Final = 1 << 20
+"""Bytes of copied constants from which on free memory is returned: ONNX Runtime's own constants are released then."""
 _log: Final = logging.getLogger("interposer.bridges")
 _apis: Final[list[OrtApi]] = []
 _providers: Final[dict[int, _Provider]] = {}
@@ -51,7 +53,12 @@ def start(api: int, ep_api: int, version: int, own_version: int, size: int) -> i
     if not _apis:
         functions = native()
         functions.interposer_bridge_ort_part.restype = ctypes.c_void_p
-        functions.interposer_bridge_ort_part.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p]
+        functions.interposer_bridge_ort_part.argtypes = [
+            ctypes.c_uint64,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.c_bool,
+        ]
         functions.interposer_bridge_ort_counts.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         functions.interposer_bridge_ort_give_up_direct.argtypes = [ctypes.c_void_p]
         _apis.append(OrtApi(api, ep_api, text_at(version)))
@@ -96,12 +103,13 @@ def _options(provider: str, texts: Mapping[str, str]) -> BridgeOptions:
     backend = provider.removesuffix(SUFFIX)
     options = bridge_options(texts, () if backend == _OWN else [backend])
     ids = options.runtime().registry.ids
-    for name in options.backends:
-        if name not in ids:
-            raise InvalidArgumentError(
-                f"{provider}: no backend has the id {name!r}{did_you_mean(name, ids)} (there are: {', '.join(ids)}); "
-                "the option 'backends' names others"
-            )
+    for option, names in (("backends", options.backends), ("isolate", options.isolate or ())):
+        for name in names:
+            if name not in ids:
+                raise InvalidArgumentError(
+                    f"{provider}: no backend has the id {name!r}{did_you_mean(name, ids)} (there are: "
+                    f"{', '.join(ids)}); the option {option!r} names others"
+                )
     return options
 
 
@@ -149,6 +157,7 @@ class _Provider:
     def __init__(self, options: BridgeOptions) -> None:
         self.options = options
         self._groups: dict[frozenset[str], tuple[Group, PartReport]] = {}
+        self._frees_memory = False
         self._problem: InterposerError | None = None
 
     def claim(self, address: int, support: int) -> None:
@@ -170,6 +179,7 @@ class _Provider:
         for group, part in zip(claimed.groups, report.parts, strict=True):
             self._groups[frozenset(group.model.outputs)] = group, part
             _apis[0].claim(support, graph.addresses(group.members))
+        self._frees_memory = graph.copied_bytes() >= LARGE
         add_report(report, self.options.explain)
 
     def compiled(self, node: int) -> int:
@@ -184,7 +194,8 @@ class _Provider:
             for kind in ("Inputs", "Outputs")
         ]
         group, report = self._groups[frozenset(names[1])]
-        part = _Part(next(_ids), group, report, *names)
+        part = _Part(next(_ids), group, report, *names, frees_memory=self._frees_memory)
+        self._frees_memory = False
         _parts[part.number] = part
         return part.table
 
@@ -197,11 +208,19 @@ class _Provider:
 class _Part:
     """A claimed group that runs. `table` is the address of its table in C.
 
-    `inputs` and `outputs` are the names of the values that ONNX Runtime passes, in its order.
+    `inputs` and `outputs` are the names of the values that ONNX Runtime passes, in its order. With `frees_memory`, the
+    process returns free memory to the system when the session is complete.
     """
 
     def __init__(
-        self, number: int, group: Group, report: PartReport, inputs: Sequence[str], outputs: Sequence[str]
+        self,
+        number: int,
+        group: Group,
+        report: PartReport,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        *,
+        frees_memory: bool,
     ) -> None:
         self.number, self.model, self.report = number, group.model, report
         self.inputs = [inputs.index(name) for name in self.model.inputs]
@@ -209,7 +228,7 @@ class _Part:
         self.direct: DirectPart | None = None if group.is_dynamic else direct_part(self.model)
         numbers = array("I", [*self.inputs, *self.outputs])
         direct = None if self.direct is None else self.direct.address
-        self.table: int = native().interposer_bridge_ort_part(number, direct, numbers.buffer_info()[0])
+        self.table: int = native().interposer_bridge_ort_part(number, direct, numbers.buffer_info()[0], frees_memory)
         self._events = 0
         report.counters = self.counters
 
