@@ -81,7 +81,9 @@ def test_what_is_not_there_is_refused(outcomes):
         ("blocking", "queues/waits", "submit waited for the events"),
         ("deaf", "queues/cancel", "after cancel, a submission that had not begun is not over"),
         ("silent", "queues/wakes", "is not readable"),
-        ("impatient", "queues/results", "wait returned before submission"),
+        pytest.param(  # on a busy machine, the submission may be over before the wait
+            "impatient", "queues/results", "wait returned before submission", marks=pytest.mark.slow
+        ),
         ("lost@1", "queues/runs", "the device is lost"),
         ("refuse@1", "queues/results", "it was not accepted"),
         ("never@1", "queues/order", "is not over after"),
