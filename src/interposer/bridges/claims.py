@@ -202,7 +202,7 @@ class _Search:
 
     def _last_resort(self) -> list[str]:
         """Return the backend that completes a call if another one fails, unless the user named it."""
-        is_extra = REFERENCE not in self.options.backends and REFERENCE in self.runtime.registry.available()
+        is_extra = REFERENCE not in self.options.backends and self.runtime.registry.is_available(REFERENCE)
         return [REFERENCE] if is_extra else []
 
     def groups(self) -> tuple[Group, ...]:

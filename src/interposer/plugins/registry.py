@@ -77,6 +77,8 @@ class _Entry:
     source: str
     recipe: Callable[[], object] | None = None
     """The picklable factory that creates the backend in another process, or a value whose pickling explains why not."""
+    by_name_only: bool = False
+    """True if the backend is known to have the capability ``OnlyByName`` before it is created."""
 
 
 class BackendRegistry:
@@ -107,12 +109,19 @@ class BackendRegistry:
         self._lock = threading.RLock()
 
     def register(
-        self, backend_id: str, factory: Factory, *, source: str = "registered by code", in_place: bool = False
+        self,
+        backend_id: str,
+        factory: Factory,
+        *,
+        source: str = "registered by code",
+        in_place: bool = False,
+        by_name_only: bool = False,
     ) -> None:
         """Register a backend, which is created by ``factory()`` on first use.
 
         If the id belongs to a backend of the parent registry and is disabled here, the new backend replaces that one.
-        With `in_place`, the new backend can be used although its id is disabled.
+        With `in_place`, the new backend can be used although its id is disabled. With `by_name_only`, the backend is
+        not created to find out that it has the capability ``OnlyByName``.
 
         Raises:
             DuplicateBackendError: the id is taken; the message names the source of the registered backend.
@@ -120,7 +129,7 @@ class BackendRegistry:
         """
         if not callable(factory):
             raise InvalidArgumentError(f"register needs a Backend class or a function that makes one, not {factory!r}")
-        self._add(BackendId(backend_id), _Entry(lambda: factory, source, factory))
+        self._add(BackendId(backend_id), _Entry(lambda: factory, source, factory, by_name_only))
         if in_place:
             self._in_place.add(backend_id)
 
@@ -244,6 +253,10 @@ class BackendRegistry:
             return error.reason
         return None
 
+    def is_available(self, backend_id: str) -> bool:
+        """Return True if a backend is known and can be used here; no other backend is created to find out."""
+        return backend_id in self and self.reason_absent(backend_id) is None
+
     def get(self, backend_id: str) -> Backend:
         """Return the backend with this id, or that of a device: ``"Npu:1"`` by its index, or ``"Npu:"`` with its id.
 
@@ -343,19 +356,26 @@ class BackendRegistry:
 
     def available(self) -> tuple[str, ...]:
         """Return the ids of the backends that can be used here, CpuRef last."""
-        return tuple(self._usable())
+        return tuple(self._usable(self.ids))
 
-    def _usable(self) -> dict[str, Backend]:
-        """Return the backends that can be used here by id, CpuRef last."""
+    def _usable(self, ids: Iterable[str]) -> dict[str, Backend]:
+        """Return those of some backends that can be used here by id, CpuRef last."""
         backends = {}
-        for backend_id in sorted(self.ids, key="CpuRef".__eq__):
+        for backend_id in sorted(ids, key="CpuRef".__eq__):
             with suppress(BackendUnavailableError):
                 backends[backend_id] = self.get(backend_id)
         return backends
 
     def by_default(self) -> tuple[str, ...]:
         """Return the available ids that are used if no backend is named."""
-        return tuple([name for name, backend in self._usable().items() if not backend.capabilities.has("OnlyByName")])
+        candidates = (name for name in self.ids if not self.is_by_name_only(name))
+        backends = self._usable(candidates)
+        return tuple([name for name, backend in backends.items() if not backend.capabilities.has("OnlyByName")])
+
+    def is_by_name_only(self, backend_id: str) -> bool:
+        """Return True if a backend is registered as one that is only created if it is named."""
+        entry = self._own_entry(backend_id)
+        return entry is not None and entry.by_name_only
 
     def records(self) -> list[BackendRecord]:
         """Return one record for each known backend, available or not, and for each one that discovery rejected."""

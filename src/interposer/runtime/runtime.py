@@ -108,7 +108,10 @@ class Runtime:
             if backend_id not in self.registry and did_you_mean(backend_id, self.registry.ids):
                 raise UnknownBackendError(backend_id, self.registry.ids)
         for backend_id in self.options.backend_options:
-            if backend_id in self.registry and self.registry.isolation(backend_id) is not None:
+            is_created_later = self.registry.isolation(backend_id) is not None or self.registry.is_by_name_only(
+                backend_id
+            )
+            if backend_id in self.registry and is_created_later:
                 self.registry.reason_absent(backend_id)
 
     def _check_expected_backends(self) -> None:

@@ -231,3 +231,59 @@ def test_each_device_of_the_drivers_has_an_address(gpuacc):
         pytest.skip("there is one OpenCL device, and it is not of PoCL, which can show two")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout == "2\n{'GpuAcc:1': 7}\n"
+
+
+NOT_COMPILED = """
+import logging, os, pathlib, shutil
+import numpy as np, interposer as ip
+from tests.backends.gpuacc.test_gpuacc_runs import IMAGE, small_network
+logging.basicConfig(level=logging.WARNING, format="%(message)s")
+ip.Runtime().registry.get("GpuAcc")
+folder = pathlib.Path(os.environ["POCL_CACHE_DIR"])
+shutil.rmtree(folder)
+folder.write_text("a file, so that PoCL cannot compile any more")
+network = small_network()
+model = ip.load(network, ["GpuAcc", "CpuRef"])
+print(model.explain().counts())
+expected = ip.load(network, ["CpuRef"]).run([IMAGE])[0]
+np.testing.assert_array_equal(model.run([IMAGE])[0], expected)
+"""
+
+
+@pytest.mark.needs_cpuref
+def test_layers_that_the_driver_does_not_compile_are_named_and_run_elsewhere(gpuacc, tmp_path):
+    if "portable" not in str(ip.Runtime().registry.get("GpuAcc").capabilities.to_dict()["Driver"]).lower():
+        pytest.skip("only the compiler of PoCL can be made to fail")
+    pocl = tmp_path / "pocl"
+    pocl.mkdir()
+    done = in_a_process(NOT_COMPILED, POCL_CACHE_DIR=str(pocl), INTERPOSER_CACHE_DIR=str(tmp_path / "cache"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "{'GpuAcc': 0, 'CpuRef': 7}\n"
+    assert "could not compile convolution2d" in done.stderr
+    assert "does not compile a kernel" in done.stderr
+
+
+NOT_NAMED = """
+import os
+import numpy as np, interposer as ip
+from tests.backends.gpuacc.test_gpuacc_runs import IMAGE, small_network
+model = ip.load(small_network())
+model.run([IMAGE])
+loaded = open("/proc/self/maps").read()
+print("OpenCL" in loaded, "GpuAcc" in loaded, "POCL_MAX_PTHREAD_COUNT" in os.environ)
+print(ip.Runtime().registry.reason_absent("GpuAcc"), "OpenCL" in open("/proc/self/maps").read())
+"""
+
+
+def test_a_program_that_does_not_name_it_opens_no_driver(gpuacc):
+    done = in_a_process(NOT_NAMED)
+    assert done.stdout == "False False False\nNone True\n", done.stdout + done.stderr
+    assert not done.stderr
+
+
+def test_an_option_of_a_runtime_that_it_does_not_declare_is_refused(gpuacc):
+    with pytest.raises(ip.errors.OptionError, match=r"Profle.*Profile"):
+        ip.Runtime(ip.CreationOptions(backend_options={"GpuAcc": {"Profle": "cpu"}}))
+    assert ip.Runtime(ip.CreationOptions(backend_options={"GpuAcc": {"Profile": "cpu"}})).registry.is_available(
+        "GpuAcc"
+    )

@@ -103,7 +103,7 @@ def _group(options: DelegateOptions, path: Path, members: tuple[int, ...]) -> Gr
 
 def _compiled(options: DelegateOptions, source: Network | Template) -> Model:
     runtime = options.runtime()
-    last = [REFERENCE] if REFERENCE not in options.backends and REFERENCE in runtime.registry.available() else []
+    last = [REFERENCE] if REFERENCE not in options.backends and runtime.registry.is_available(REFERENCE) else []
     return Model(source, runtime, [*options.backends, *last], options.optimizer_options())
 
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from interposer.backend.base import Backend
 from interposer.backend.capabilities import Options
-from interposer.core.errors import OptionError, PluginError, UnknownBackendError
+from interposer.core.errors import BackendUnavailableError, OptionError, PluginError, UnknownBackendError
 from interposer.core.ownership import why_untrusted
 from interposer.plugins.capi.library.library import SYMBOLS
 from interposer.plugins.capi.loading.elf import elf_problem
@@ -32,7 +32,7 @@ from interposer.plugins.capi.loading.open_libraries import (
     sha256_of,
     shared_backend,
 )
-from interposer.plugins.capi.loading.paths import OWN_BACKENDS, PACKAGE_FOLDER, Folder, own_files
+from interposer.plugins.capi.loading.paths import OWN_BACKENDS, OWN_BY_NAME_ONLY, PACKAGE_FOLDER, Folder, own_files
 from interposer.plugins.capi.loading.probe import Verdict, cached_verdict, keep_verdict, probe
 from interposer.plugins.capi.loading.records import DynamicBackendRecord, State, Step, StepError
 from interposer.plugins.python_files import ENDING, backend_class, backend_of_python_file
@@ -330,11 +330,18 @@ class _File:
         return bool(self.record.id) and self.search.registry.isolation(self.record.id) is not None
 
     def _open_and_register(self, descriptor: int) -> None:
+        if self.ours and self.record.id in OWN_BY_NAME_ONLY and not self._is_isolated:
+            self._check_id()
+            self._register(partial(_opened_when_named, self.record, self.options, self.search.opened))
+            return
         self._register(self._factory(descriptor))
 
     def _register(self, factory: Callable[[], Backend]) -> None:
         in_place = self.record.id in self.search.vacant
-        self.search.registry.register(self.record.id, factory, source=self.record.source, in_place=in_place)
+        by_name_only = self.ours and self.record.id in OWN_BY_NAME_ONLY
+        self.search.registry.register(
+            self.record.id, factory, source=self.record.source, in_place=in_place, by_name_only=by_name_only
+        )
         self.search.registered.append(self.record.id)
         self._update_record(state=State.LOADED, step=Step.REGISTER)
 
@@ -351,6 +358,24 @@ class _File:
                 return lambda: backend
         digest = self.record.sha256 if self._needs_exact_content else ""
         return partial(backend_of_file, self.record.library, dict(self.options.backend_options), sha256=digest)
+
+
+def _opened_when_named(
+    record: DynamicBackendRecord, options: LoadingOptions, opened: list[weakref.ref[Backend]]
+) -> Backend:
+    """Return the backend of one of the package's own files, opened at its first use; `opened` gets a reference to it.
+
+    Raises:
+        BackendUnavailableError: the library cannot be loaded, or the backend finds nothing to run on.
+        OptionError: an option that the backend does not declare, or a value of the wrong type.
+    """
+    try:
+        with opened_file(record.library) as descriptor:
+            backend = shared_backend(record.library, descriptor, options=options.backend_options, unload=options.unload)
+    except StepError as error:
+        raise BackendUnavailableError(record.id, error.reason) from error
+    opened.append(weakref.ref(backend))
+    return backend
 
 
 def _is_raised_by(path: str, error: BaseException) -> bool:

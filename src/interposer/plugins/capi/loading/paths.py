@@ -13,6 +13,7 @@ from interposer.core.config import settings
 __all__ = [
     "NOT_BUILT",
     "OWN_BACKENDS",
+    "OWN_BY_NAME_ONLY",
     "PACKAGE_FOLDER",
     "Folder",
     "folders_to_search",
@@ -27,6 +28,8 @@ NOT_BUILT: Final = "not_built.txt"
 """The file in that folder in which the build records why backends were not built."""
 OWN_BACKENDS: Final = ("GpuAcc", "CpuAcc")
 """The ids of the backends that the build of this package creates, in the order in which they are registered."""
+OWN_BY_NAME_ONLY: Final = frozenset({"GpuAcc"})
+"""Those of them that are opened when they are named: they load drivers, which start threads and take memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from interposer.backend.allocator import CustomAllocator
 from interposer.backend.views import Failure, OptimizationViews, Substitution
@@ -21,6 +22,9 @@ from interposer.plugins.capi.running.compiling import compile_part
 from interposer.plugins.capi.running.support import ask
 
 __all__ = ["Optimizer", "flat_view"]
+
+MOST_NAMES: Final = 8
+"""How many layers a warning names."""
 
 
 def flat_view(library: Library, view: SubgraphView) -> FlatGraph:
@@ -101,11 +105,19 @@ class Optimizer:
         except CallError as error:
             failed_layer = faulty_layer(flat, error) if error.status == abi.UNSUPPORTED else None
             failed_part = part if failed_layer is None else part.part([failed_layer])
+            if error.status != abi.UNSUPPORTED:
+                self._warn(failed_part, error)
             self._failed.append(Failure(failed_part, error.reason))
             return self._divided(layer for layer in part if layer not in failed_part)
         unit = PreCompiled(num_outputs=len(part.outputs), object=executable)
         self._substitutions.append(Substitution(part, unit))
         return []
+
+    def _warn(self, part: SubgraphView, error: CallError) -> None:
+        """Log that the plug-in failed for layers that it supports, which then run on other backends."""
+        names = [layer.name for layer in part]
+        listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if names[MOST_NAMES:] else "")
+        self._library.log.warning("backend %s could not compile %s: %s", self._library.id, listed, error.reason)
 
     def _optimize(self, part: SubgraphView, flat: FlatGraph) -> list[SubgraphView]:
         answer = optimized(self._library, flat, self._options)
