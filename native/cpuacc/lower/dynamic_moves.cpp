@@ -175,17 +175,6 @@ std::shared_ptr<Moves> moves_of(const Node& node, const Builder& builder) {
   return moves;
 }
 
-template <class State>
-Step step_of(const Node& node, Builder& builder, std::shared_ptr<State> state) {
-  Step step;
-  step.name = node.type + " " + node.name;
-  step.fn = &State::run;
-  for (int operand : node.inputs) step.in.push_back(builder.buffer(operand));
-  step.out = {state->result.buffer(builder)};
-  step.state = std::move(state);
-  return step;
-}
-
 template <View (*kView)(const Moves&, const Step&, const Run&)>
 void lower(const Node& node, Builder& builder) {
   std::shared_ptr<Moves> moves = moves_of(node, builder);

@@ -53,6 +53,18 @@ class DynamicResult {
   bool is_known_ = false, is_read_ = false;
 };
 
+/// A step that runs `State::run` with the operands of the node, and with `State::result` as its only result.
+template <class State>
+Step step_of(const Node& node, Builder& builder, std::shared_ptr<State> state) {
+  Step step;
+  step.name = node.type + " " + node.name;
+  step.fn = &State::run;
+  for (int operand : node.inputs) step.in.push_back(builder.buffer(operand));
+  step.out = {state->result.buffer(builder)};
+  step.state = std::move(state);
+  return step;
+}
+
 /// The product of the dimensions; -1 if it exceeds int64.
 int64_t product_of(const Shape& shape);
 

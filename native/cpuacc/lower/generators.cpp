@@ -49,17 +49,6 @@ class Rounded {
   OfOne narrow_ = nullptr;  // from float32
 };
 
-template <class State>
-Step step_of(const Node& node, Builder& builder, std::shared_ptr<State> state) {
-  Step step;
-  step.name = node.type + " " + node.name;
-  step.fn = &State::run;
-  for (int operand : node.inputs) step.in.push_back(builder.buffer(operand));
-  step.out = {state->result.buffer(builder)};
-  step.state = std::move(state);
-  return step;
-}
-
 // ---- Range ----------------------------------------------------------------------------------------------------------
 
 struct Numbers {

@@ -101,7 +101,7 @@ Refusal support_transform(const Graph& graph, const Node& node, const Settings& 
 }
 
 template <class State>
-Step step_of(const Node& node, Builder& builder, std::shared_ptr<State> state) {
+Step typed_step_of(const Node& node, Builder& builder, std::shared_ptr<State> state) {
   Step step;
   step.name = node.type + " " + node.name;
   step.fn = &run_typed<State>;
@@ -117,7 +117,7 @@ void lower_transform(const Node& node, Builder& builder) {
   state->out = Reals(graph.out(node), builder.settings.isa);
   state->boxes = graph.in(node, 0)->shape[0], state->classes = graph.in(node, 1)->shape[1] / 4;
   state->images = graph.in(node, 3)->shape[0];
-  Step step = step_of(node, builder, state);
+  Step step = typed_step_of(node, builder, state);
   step.check = &Transform::check;
   step.out = {builder.buffer(node.outputs[0])};
   builder.add(std::move(step));
@@ -243,7 +243,7 @@ void lower_generate(const Node& node, Builder& builder) {
   state->pre_nms = node.integer("pre_nms_max", -1), state->post_nms = node.integer("post_nms_max", -1);
   state->row_stride = node.number("height_stride", 1), state->column_stride = node.number("width_stride", 1);
   state->overlap = node.number("iou_threshold"), state->least_size = node.number("min_size");
-  Step step = step_of(node, builder, state);
+  Step step = typed_step_of(node, builder, state);
   for (size_t n = 0; n < 3; ++n) {
     state->results[n] = DynamicResult(graph, node, n);
     step.out.push_back(state->results[n].buffer(builder));
@@ -366,7 +366,7 @@ void lower_limit(const Node& node, Builder& builder) {
   state->kernel = kernel == "GAUSSIAN" ? Limit::Kernel::gaussian
                   : kernel == "LINEAR" ? Limit::Kernel::linear
                                        : Limit::Kernel::hard;
-  Step step = step_of(node, builder, state);
+  Step step = typed_step_of(node, builder, state);
   for (size_t n = 0; n < 4; ++n) {
     state->results[n] = DynamicResult(graph, node, n);
     step.out.push_back(state->results[n].buffer(builder));

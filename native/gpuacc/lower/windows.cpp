@@ -305,13 +305,30 @@ $EPILOGUE    STV_$T(v, at, y);
 
 // ---- All other convolutions ----------------------------------------------------------------------------------------------------
 
-/// One work item for each element; weights and bias need not be constant.
-void convolve_plain(const ipr::Layer& layer, Plan& plan, bool depthwise) {
+/// Which elements of the input, and which weights, meet in a result of one work item; parts of the kernel below.
+struct Meeting {
+  const char* row;     // declares iy, and leaves rows outside of the image out
+  const char* column;  // the same for ix
+  const char* weight;  // the index of the weight of the first channel
+};
+
+constexpr Meeting kForward = {R"(const int iy = oy * SY - PT + ky * DY;
+    if (iy < 0 || iy >= H) continue;)",
+                              R"(const int ix = ox * SX - PL + kx * DX;
+      if (ix < 0 || ix >= W) continue;)",
+                              "o * wo"};
+constexpr Meeting kTransposed = {R"(const int ty = oy + PT - ky * DY, iy = ty / SY;
+    if (ty < 0 || iy * SY != ty || iy >= H) continue;)",
+                                 R"(const int tx = ox + PL - kx * DX, ix = tx / SX;
+      if (tx < 0 || ix * SX != tx || ix >= W) continue;)",
+                                 "o % OG * wo + c0 * wi"};
+
+/// One work item for each element; weights and bias need not be constant. `channels` are those of the input in a group.
+void convolve_elements(const ipr::Layer& layer, Plan& plan, const Weights& weights, const Meeting& meeting,
+                       int64_t groups, int64_t channels, const std::string& name) {
   const bool last = channels_last(layer);
-  const Weights weights(layer, depthwise);
   const Value x = plan.plain(layer.input(0).index()), w = plan.plain(layer.input(1).index());
   const Image in(x.shape, last), out(shape_of(layer.output(0)), last);
-  const int64_t groups = depthwise ? in.c : layer.integer("groups", 1);
   const bool has_bias = bool(layer.input(2));
   const Value bias = has_bias ? plan.plain(layer.input(2).index()) : w;
   Chain chain(plan, layer.output(0).index(), -1);
@@ -327,12 +344,10 @@ kernel void k(global const $T* restrict x, global const $T* restrict w, global c
   const int o = $CHANNEL, ox = $COLUMN, oy = $ROW, n = at / (O * OH * OW), c0 = o / OG * I;
   ACC sum = $BIAS;
   for (int ky = 0; ky < KH; ++ky) {
-    const int iy = oy * SY - PT + ky * DY;
-    if (iy < 0 || iy >= H) continue;
+    $INPUTROW
     for (int kx = 0; kx < KW; ++kx) {
-      const int ix = ox * SX - PL + kx * DX;
-      if (ix < 0 || ix >= W) continue;
-      const int xi = n * C * H * W + c0 * xc + (iy * W + ix) * xx, wp = o * wo + ky * wy + kx * wx;
+      $INPUTCOLUMN
+      const int xi = n * C * H * W + c0 * xc + (iy * W + ix) * xx, wp = $WEIGHT + ky * wy + kx * wx;
       for (int c = 0; c < I; ++c) sum += (ACC)LD_$T(xi + c * xc, x) * (ACC)LD_$T(wp + c * wi, w);
     }
   }
@@ -340,21 +355,29 @@ kernel void k(global const $T* restrict x, global const $T* restrict w, global c
 $EPILOGUE  ST_$T(v, at, y);
 }
 )");
+  source.set("INPUTROW", meeting.row).set("INPUTCOLUMN", meeting.column).set("WEIGHT", meeting.weight);
   source.set("CHANNEL", last ? "at % O" : "at / (OH * OW) % O").set("COLUMN", last ? "at / O % OW" : "at % OW");
   source.set("ROW", last ? "at / (O * OW) % OH" : "at / OW % OH").set("BIAS", has_bias ? "LD_$T(o, bias)" : "0");
   source.set("EPILOGUE", plain_loads(chain) + chain.code());
   source.set("T", storage(x.dtype)).set("WINDOW", kWindow).set("PARAMETERS", chain.parameters());
-  const int64_t count = out.n * out.c * out.h * out.w;
+  const int64_t count = y.elements();
   std::vector<Argument> arguments = {reads(x),          reads(w),         reads(bias),   writes(y),
                                      number(count),     number(in.c),     number(in.h),  number(in.w),
-                                     number(out.c),     number(out.h),    number(out.w), number(weights.i),
+                                     number(out.c),     number(out.h),    number(out.w), number(channels),
                                      number(weights.h), number(weights.w)};
   append(arguments, window_arguments(layer));
   append(arguments, {number(std::max<int64_t>(out.c / groups, 1)), number(in.by_c), number(in.by_x),
                      number(weights.by_o), number(weights.by_i), number(weights.by_y), number(weights.by_x)});
   append(arguments, chain.arguments());
-  plan.launch_elements("convolution", preamble(plan.profile, plan.device.info) + source.text(), arguments, count);
+  plan.launch_elements(name, preamble(plan.profile, plan.device.info) + source.text(), arguments, count);
   plan.set(chain.tensor(), y);
+}
+
+void convolve_plain(const ipr::Layer& layer, Plan& plan, bool depthwise) {
+  const Weights weights(layer, depthwise);
+  const Image in(shape_of(layer.input(0)), channels_last(layer));
+  const int64_t groups = depthwise ? in.c : layer.integer("groups", 1);
+  convolve_elements(layer, plan, weights, kForward, groups, weights.i, "convolution");
 }
 
 ipr::Verdict convolution_support(const ipr::Layer& layer, const Target& target) {
@@ -398,54 +421,12 @@ void lower_depthwise(const ipr::Layer& layer, Plan& plan) {
 
 /// One work item for each element: the sum of the pixels whose windows contain it.
 void lower_transposed(const ipr::Layer& layer, Plan& plan) {
-  const bool last = channels_last(layer);
   const Weights weights(layer, false);  // (O / groups, KH, KW, I)
-  const Value x = plan.plain(layer.input(0).index()), w = plan.plain(layer.input(1).index());
-  const Image in(x.shape, last), out(shape_of(layer.output(0)), last);
-  const bool has_bias = bool(layer.input(2));
-  const Value bias = has_bias ? plan.plain(layer.input(2).index()) : w;
-  Chain chain(plan, layer.output(0).index(), -1);
-  chain.fuse(false);
-  const Value y = plan.create(x.dtype, shape_of(layer.output(0)));
-  Template source(R"(
-#define F float
-kernel void k(global const $T* restrict x, global const $T* restrict w, global const $T* restrict bias,
-              global $T* restrict y, int count, int C, int H, int W, int O, int OH, int OW, int I, int KH, int KW, $WINDOW,
-              int OG, int xc, int xx, int wo, int wi, int wy, int wx$PARAMETERS) {
-  const int at = get_global_id(0);
-  if (at >= count) return;
-  const int o = $CHANNEL, ox = $COLUMN, oy = $ROW, n = at / (O * OH * OW), c0 = o / OG * I;
-  ACC sum = $BIAS;
-  for (int ky = 0; ky < KH; ++ky) {
-    const int ty = oy + PT - ky * DY, iy = ty / SY;
-    if (ty < 0 || iy * SY != ty || iy >= H) continue;
-    for (int kx = 0; kx < KW; ++kx) {
-      const int tx = ox + PL - kx * DX, ix = tx / SX;
-      if (tx < 0 || ix * SX != tx || ix >= W) continue;
-      const int xi = n * C * H * W + c0 * xc + (iy * W + ix) * xx, wp = o % OG * wo + c0 * wi + ky * wy + kx * wx;
-      for (int c = 0; c < I; ++c) sum += (ACC)LD_$T(xi + c * xc, x) * (ACC)LD_$T(wp + c * wi, w);
-    }
-  }
-  float v = (float)sum;
-$EPILOGUE  ST_$T(v, at, y);
-}
-)");
-  source.set("CHANNEL", last ? "at % O" : "at / (OH * OW) % O").set("COLUMN", last ? "at / O % OW" : "at % OW");
-  source.set("ROW", last ? "at / (O * OW) % OH" : "at / OW % OH").set("BIAS", has_bias ? "LD_$T(o, bias)" : "0");
-  source.set("EPILOGUE", plain_loads(chain) + chain.code());
-  source.set("T", storage(x.dtype)).set("WINDOW", kWindow).set("PARAMETERS", chain.parameters());
-  const int64_t count = y.elements(), groups = layer.integer("groups", 1);
-  std::vector<Argument> arguments = {reads(x),          reads(w),         reads(bias),   writes(y),
-                                     number(count),     number(in.c),     number(in.h),  number(in.w),
-                                     number(out.c),     number(out.h),    number(out.w), number(in.c / groups),
-                                     number(weights.h), number(weights.w)};
-  append(arguments, window_arguments(layer));
-  append(arguments, {number(std::max<int64_t>(out.c / groups, 1)), number(in.by_c), number(in.by_x),
-                     number(weights.by_o), number(weights.by_i), number(weights.by_y), number(weights.by_x)});
-  append(arguments, chain.arguments());
-  plan.launch_elements(named("transposed", weights.h, weights.w, in, out),
-                       preamble(plan.profile, plan.device.info) + source.text(), arguments, count);
-  plan.set(chain.tensor(), y);
+  const bool last = channels_last(layer);
+  const Image in(shape_of(layer.input(0)), last), out(shape_of(layer.output(0)), last);
+  const int64_t groups = layer.integer("groups", 1);
+  convolve_elements(layer, plan, weights, kTransposed, groups, in.c / groups,
+                    named("transposed", weights.h, weights.w, in, out));
 }
 
 ipr::Verdict transposed_support(const ipr::Layer& layer, const Target&) {
