@@ -166,7 +166,7 @@ def json_bomb(unit: bytes, size: int = 63 * MIB, prefix: bytes = b'{"inputs":[',
 
 @attack
 def nothing(target: Target) -> None:
-    """No attack, for comparison."""
+    """Leave the server alone, for comparison."""
     time.sleep(target.seconds)
 
 
@@ -215,7 +215,7 @@ def json_numbers_of_the_shape(target: Target) -> None:
 
 @attack
 def json_texts_as_a_tensor(target: Target) -> None:
-    """10 million texts as the data of a tensor."""
+    """Send 10 million texts as the data of a tensor."""
     prefix = b'{"inputs":[{"name":"x","datatype":"BYTES","shape":[1],"data":['
     target.post(json_bomb(b'"ab",', prefix=prefix, suffix=b'""]}]}'), Content_Encoding="gzip")
 
@@ -236,7 +236,7 @@ def json_nested_in_small_texts(target: Target) -> None:
 
 @attack
 def json_parameters(target: Target) -> None:
-    """Three million parameters."""
+    """Send three million parameters."""
     body = b'{"inputs":[],"parameters":{' + b",".join(b'"%d":1' % n for n in range(3_000_000)) + b"}}"
     target.post(body)
 
@@ -249,13 +249,13 @@ def json_long_name(target: Target) -> None:
 
 @attack
 def json_long_number(target: Target) -> None:
-    """An integer with 20 million digits."""
+    """Send an integer with 20 million digits."""
     target.post(b'{"inputs":[{"name":"x","datatype":"INT64","shape":[1],"data":[' + b"9" * 20_000_000 + b"]}]}")
 
 
 @attack
 def json_backslashes(target: Target) -> None:
-    """A text of 60 million backslashes."""
+    """Send a text of 60 million backslashes."""
     target.post(b'{"id":"' + b"\\" * (60 * MIB) + b'"}')
 
 
@@ -304,7 +304,7 @@ def idle_bodies(target: Target) -> None:
 
 @attack
 def dripping_bodies(target: Target) -> None:
-    """200 bodies that arrive byte by byte."""
+    """Send 200 bodies, byte by byte."""
     connections = [target.connect() for _ in range(200)]
     for connection in connections:
         connection.sendall(head(Content_Length=60_000_000))
@@ -472,7 +472,7 @@ def garbage(target: Target) -> None:
 
 @attack
 def new_connections(target: Target) -> None:
-    """As many new connections as possible, from four threads."""
+    """Open as many new connections as possible, from four threads."""
 
     def open_and_close(_: int) -> None:
         for _ in target.until_end():
@@ -500,7 +500,7 @@ def flood_of_requests(target: Target) -> None:
 
 @attack
 def classes(target: Target) -> None:
-    """All elements of an output of a million as texts, from four threads."""
+    """Request all elements of an output of a million as texts, from four threads."""
     rows = 250_000
     header = of_rows(rows, ',"outputs":[{"name":"y","parameters":{"classification":1000000}}]')
     body = header + bytes(16 * rows)
@@ -509,7 +509,7 @@ def classes(target: Target) -> None:
 
 @attack
 def json_answers(target: Target) -> None:
-    """Outputs of 12 million numbers as JSON text, from four threads."""
+    """Request outputs of 12 million numbers as JSON text, from four threads."""
     rows = 3_000_000
     header = of_rows(rows)
     body = header + np.random.default_rng(0).random(4 * rows, np.float32).tobytes()
@@ -559,19 +559,19 @@ def tensor(contents: bytes) -> bytes:
 
 @audited
 def grpc_inputs(target: Target) -> None:
-    """20 million empty inputs in a message of 40 MB."""
+    """Send 20 million empty inputs in a message of 40 MB."""
     rpc(target, NAME + in_field(INPUTS, b"") * 20_000_000)
 
 
 @audited
 def grpc_texts(target: Target) -> None:
-    """30 million empty texts in typed contents."""
+    """Send 30 million empty texts in typed contents."""
     rpc(target, tensor(in_field(TEXTS, b"") * 30_000_000))
 
 
 @attack
 def grpc_numbers(target: Target) -> None:
-    """60 million integers in typed contents of a byte each."""
+    """Send 60 million integers of a byte each in typed contents."""
     rpc(target, tensor(in_field(INTEGERS, bytes(60_000_000))))
 
 

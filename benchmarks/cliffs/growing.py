@@ -38,7 +38,7 @@ def bytes_of(sample: Sample) -> int:
 def grown(sample: Sample, target: int) -> Sample | None:
     """Return the sample with operands of about `target` bytes; None if it cannot grow that far.
 
-    Dimensions are doubled in turns, the last axis of the largest operand first. Random values are drawn anew, and given
+    Dimensions are doubled in turns, the last axis of the largest operand first. New random values are drawn, and given
     values are repeated.
     """
     position, rank = _largest(sample)

@@ -124,7 +124,7 @@ static void* kernel_init(Context* context, const char* buffer, size_t size) {
   return kernel;
 }
 
-/* A kernel of which Python cannot be told, because it is ending, is not freed: reports may still read its counts. */
+/* When Python is ending, its reports cannot drop the kernel and may still read its counts, so it is not freed then. */
 static void kernel_free(Context* context, void* data) {
   (void)context;
   Kernel* kernel = data;

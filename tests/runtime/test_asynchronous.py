@@ -43,7 +43,7 @@ class QueuedFactory(KernelWorkloadFactory):
 
 
 class Queued(Backend):
-    """Multiplies on the thread of a queue, once `may_run` is set; a number that is 13 is a fault."""
+    """Multiplies on the thread of a queue, once `may_run` is set; the number 13 is an error."""
 
     id: ClassVar = "Queued"
     asynchronous = True

@@ -1,4 +1,4 @@
-"""The checks of queues and devices find each fault that the fake device plants, and nothing where there is none."""
+"""The checks of queues and devices find each planted fault of the fake device, and nothing where there is none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def impatient(monkeypatch):
 
 @pytest.fixture
 def outcomes(natives, tmp_path):
-    """Runs cases of the kit on the fake device with a fault: the status and the text of each, by name."""
+    """Runs cases of the kit on the fake device with a planted fault: the status and the text of each, by name."""
     libraries = []
 
     def outcomes(names, fault="", lacks=""):

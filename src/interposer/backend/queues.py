@@ -222,7 +222,7 @@ class ThreadQueue(Queue):
             submission.work()
         except InterposerError as error:
             return error
-        except BaseException as error:  # also SystemExit: whoever waits for the event must not wait for ever
+        except BaseException as error:  # also SystemExit: a thread that waits for the event must not wait for ever
             failure = ExecutionError(f"{type(error).__name__}: {error}")
             failure.__cause__ = error
             return failure

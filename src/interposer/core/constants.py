@@ -119,7 +119,7 @@ def _copied(fd: int) -> int:
     """Return the descriptor of a copy of a file that has no name.
 
     Raises:
-        OSError: there is no room, or the file was written to meanwhile.
+        OSError: there is no room, or the file was written to while it was copied.
     """
     before = _state(fd)
     with tempfile.TemporaryFile(prefix="interposer-") as file:

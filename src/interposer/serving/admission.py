@@ -131,7 +131,7 @@ class Admission:
         with self._lock:
             self._release(holding)
         now = time.monotonic()
-        if is_large and now - self._given_back > _WINDOW:  # the C library keeps what was freed between other things
+        if is_large and now - self._given_back > _WINDOW:  # the C library keeps freed memory between blocks in use
             self._given_back = now
             asyncio.get_running_loop().run_in_executor(None, give_back_memory)
 

@@ -141,7 +141,7 @@ def _too_large(limit: int) -> ServingError:
 def _unpacker(encoding: str, limits: BodyLimits, holding: Holding) -> Unpack | None:
     """Return a function that decompresses the next bytes into a body, or None if they are not compressed.
 
-    It decompresses a little at a time and one body after the other, so that other requests are not kept waiting.
+    It decompresses a little at a time and one body after the other, so that other requests do not wait for it.
     """
     if encoding in ("", "identity"):
         return None

@@ -66,7 +66,7 @@ def origin_of(text: str) -> str:
 class Doors:
     """An ASGI application that refuses requests of foreign pages, and passes the others on.
 
-    A page of another site can send requests to this host, and one whose name is bound to this address anew counts as
+    A page of another site can send requests to this host, and one whose name is then bound to this address counts as
     of the same site. The first has a foreign ``Origin``, the second a foreign ``Host``. Health is for everybody.
 
     Args:

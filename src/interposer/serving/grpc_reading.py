@@ -149,7 +149,7 @@ class Streams:
     Args:
         options: the limits.
         accounted: returns the bytes that the server accounts for.
-        models: returns what is loaded; the growth is measured anew when that changes.
+        models: returns what is loaded; the growth is measured again when that changes.
     """
 
     def __init__(self, options: ServeOptions, accounted: Callable[[], int], models: Callable[[], Any]) -> None:
@@ -186,7 +186,7 @@ class Streams:
 
 
 def anonymous_memory() -> int:
-    """Return the bytes of memory of this process that are not from files; 0 if the system does not tell."""
+    """Return the bytes of memory of this process that are not from files; 0 if the system does not say."""
     try:
         with open("/proc/self/status", encoding="ascii") as file:
             line = next((line for line in file if line.startswith("RssAnon:")), "RssAnon: 0 kB")

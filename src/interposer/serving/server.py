@@ -214,7 +214,7 @@ class Server:
         return HealthPort(bound_socket), f"http://{host_and_port(*bound_socket.getsockname()[:2])}"
 
     async def _beating(self, health: HealthPort) -> None:
-        """Tell the process that answers about health how the server is."""
+        """Report the server's state to the process that answers about health."""
         while True:
             health.beat(self.core.is_ready)
             health.check()

@@ -60,7 +60,7 @@ class Workers:
     """The parent of worker processes: holds their ports, starts them again, and stops them in order.
 
     A worker that dies is started again: at once the first time, and then after pauses that double from half a second to
-    a minute, until it has lived for a minute. The other workers answer meanwhile.
+    a minute, until it has lived for a minute. The other workers answer during the pauses.
 
     Args:
         count: the number of workers.

@@ -122,7 +122,7 @@ class _Job:
             self._steps.fill(layer, feeds[binding_id(layer)], {})
 
     def submit(self, queue: Queue, after: Sequence[Event] = ()) -> Event:
-        """Submit all layers to one queue; the first one waits for `after`. Returns the last event.
+        """Submit all layers to one queue, and return the last event; the first layer waits for `after`.
 
         Copies that the host makes before are made now, and those after it by `outputs`.
         """
@@ -333,7 +333,7 @@ def _failures(bench: Bench) -> Iterator[str]:
         held = _Held()
         failing = _held_back(first, one, held)
         dependents = {"after it in its queue": first.submit(one), "that waits for it": second.submit(two, [failing])}
-        held.release(ExecutionError("a fault of the check"))
+        held.release(ExecutionError("an error of the check"))
         for what, event in {"that waits for it": failing, **dependents}.items():
             yield from _skipped(event, what)
         if _difference(first.outputs(), before):

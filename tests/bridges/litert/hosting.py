@@ -40,7 +40,7 @@ def interpreter(source: bytes | Path, delegates: Sequence[Any] = (), **more: Any
 
 
 def delegate(**options: str) -> Any:
-    """A delegate with these options; ``_`` in a name stands for ``-``."""
+    """Return a delegate with these options; ``_`` in a name stands for ``-``."""
     return load_delegate(library(), {name.replace("_", "-"): text for name, text in options.items()})
 
 
@@ -53,7 +53,7 @@ def run(interpreter: Interpreter, feeds: Sequence[Any]) -> list[np.ndarray]:
 
 
 def random_feeds(interpreter: Interpreter, seed: int = 0) -> list[np.ndarray]:
-    """An array for each input: numbers below 1, or integers that are small."""
+    """Return an array for each input: numbers below 1, or small integers."""
     generator, feeds = np.random.default_rng(seed), []
     for detail in interpreter.get_input_details():
         shape, dtype = tuple(detail["shape"]), detail["dtype"]

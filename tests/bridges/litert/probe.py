@@ -15,7 +15,7 @@ class _Delegate(ctypes.Structure):
 class Probe:
     """Calls `look` with the address of the host's context of the first subgraph, which the host prepares first.
 
-    The exception that `look` raises is kept in `error`.
+    The exception that `look` raises is stored in `error`.
     """
 
     def __init__(self, look: Callable[[int], Any]) -> None:

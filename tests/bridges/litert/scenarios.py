@@ -1,6 +1,6 @@
 """Ends of processes that have used the delegate; `python -m tests.bridges.litert.scenarios NAME` runs one of them.
 
-A scenario leaves what it creates in `KEPT`, so that it exists when the interpreter of Python ends.
+A scenario leaves what it creates in `RETAINED`, so that it exists when the interpreter of Python ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from examples.compute_backend import TinyBackend
 from tests.bridges.litert.hosting import delegate, interpreter, last_report, perceptron, random_feeds, run
 from tests.isolating import children
 
-KEPT: Final[list[Any]] = []
+RETAINED: Final[list[Any]] = []
 CONTENT: Final = perceptron(softmax=False)
 
 
@@ -30,7 +30,7 @@ def hosted(**options: str) -> Any:
     """Return an interpreter that has run once."""
     made = interpreter(CONTENT, [delegate(**({"backends": "CpuAcc"} | options))])
     run(made, random_feeds(made))
-    KEPT.append(made)
+    RETAINED.append(made)
     return made
 
 
@@ -94,13 +94,13 @@ def cycle() -> None:
     gc.disable()
     cell: list[Any] = [hosted()]
     cell.append(cell)
-    KEPT.clear()
+    RETAINED.clear()
 
 
 def dropped() -> None:
     """Everything is dropped before the end."""
     hosted()
-    KEPT.clear()
+    RETAINED.clear()
     gc.collect()
 
 
@@ -130,7 +130,7 @@ def freed_late() -> None:
     """The interpreter is dropped after Python has closed the gate, and its report is read."""
 
     def late() -> None:
-        KEPT.clear()
+        RETAINED.clear()
         gc.collect()
         if last_report().parts[0].counters()[0] != 1:
             os._exit(3)  # exceptions in functions of atexit do not change the exit code
@@ -147,7 +147,7 @@ def exception() -> None:
 
 def unused() -> None:
     """A delegate is created and never used."""
-    KEPT.append(delegate(backends="CpuAcc"))
+    RETAINED.append(delegate(backends="CpuAcc"))
 
 
 def killed() -> None:

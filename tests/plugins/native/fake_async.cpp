@@ -45,14 +45,13 @@ int64_t device_time(int device, int64_t host) {
   return host + kOffset[device] + int64_t(double(host - began) * (kDrift[device] - 1));
 }
 
-// ---- Faults ----------------------------------------------------------------------------------------------------------
+// ---- What goes wrong -------------------------------------------------------------------------------------------------
 
 /// What goes wrong in which submission of a queue: fail, never (it obeys `cancel`), ignore (it does not), lost. In the
 /// interface, each breaks a rule: early (over before it is done), mute (a failure without a message), unmarked (a
 /// failure that the timeline does not have), numbers (numbers begin at 2), silent (`notify` does nothing), late
 /// (`notify` takes 30 ms), spurious (`notify` wakes at once), impatient (`wait` returns at once), deaf (`cancel` does
-/// nothing), stubborn
-/// (`reset` does nothing), unordered (waits are ignored), blocking (`submit` waits for the end), reckless (what depends
+/// nothing), stubborn (`reset` does nothing), unordered (waits are ignored), blocking (`submit` waits for the end), reckless (what depends
 /// on a failure runs), forgetful (`result` is IPR_OK), twins (both devices have one kind of memory), nameless (devices
 /// have no id).
 struct Fault {

@@ -911,8 +911,8 @@ typedef struct ipr_profiling_api {
  *
  * Order.      Within a queue, submissions begin and end in their order. Those of different queues are ordered only by
  *             `waits`. The host waits only for what was submitted already, and for gates.
- * Visibility. Whoever reads `ipr_timeline.completed` >= n with acquire order sees all that the submissions up to n have
- *             written to memory of the host.
+ * Visibility. A thread that reads `ipr_timeline.completed` >= n with acquire order sees all that the submissions up to
+ *             n have written to memory of the host.
  * Lifetimes.  Executables, pools, tensors, imported memory, constants, workspaces and gates stay valid until all
  *             submissions that use them are over. The host ends objects in this order: tensors, pools, queues, then the
  *             backend.
@@ -957,7 +957,7 @@ typedef struct ipr_point {
   uint64_t value;
 } ipr_point;
 
-/* One thing to do: run an executable, or copy a tensor. The structs and tables are read during the call of `submit`; the
+/* What to do: run an executable, or copy a tensor. The structs and tables are read during the call of `submit`; the
  * memory of tensors, the workspace and `run->cancel` are used until the submission is over. */
 typedef struct ipr_submission {
   uint64_t struct_size;
@@ -986,8 +986,8 @@ typedef struct ipr_async_api {
   /* Called when all submissions are over, or none was made. */
   void (*destroy_queue)(void* self, void* queue);
 
-  /* Submit one thing to do, and write its number. Returns soon, whatever it waits for. Called by one thread at a time
-   * for each queue. If it fails, nothing was submitted and no number is used. */
+  /* Submit one run or one copy, and write its number. Returns soon, whatever it waits for. Called by one thread at a
+   * time for each queue. If it fails, nothing was submitted and no number is used. */
   int32_t (*submit)(void* self, void* queue, const ipr_submission* submission, uint64_t* out_number, ipr_error* error);
 
   /* The following functions are called by any thread, also while others are in `submit` and `wait`. */

@@ -28,7 +28,7 @@ SECOND_BY_ID = "Fake:fake:1"
 
 @pytest.fixture
 def folder(natives, tmp_path):
-    """A folder with the plug-in."""
+    """Return a folder with the plug-in."""
     natives.install(tmp_path / "plugins", "Tests_Fake_backend.so", Path("fake_async.cpp"))
     return tmp_path / "plugins"
 
