@@ -51,9 +51,9 @@ int64_t device_time(int device, int64_t host) {
 /// interface, each breaks a rule: early (over before it is done), mute (a failure without a message), unmarked (a
 /// failure that the timeline does not have), numbers (numbers begin at 2), silent (`notify` does nothing), late
 /// (`notify` takes 30 ms), spurious (`notify` wakes at once), impatient (`wait` returns at once), deaf (`cancel` does
-/// nothing), stubborn (`reset` does nothing), unordered (waits are ignored), blocking (`submit` waits for the end), reckless (what depends
-/// on a failure runs), forgetful (`result` is IPR_OK), twins (both devices have one kind of memory), nameless (devices
-/// have no id).
+/// nothing), stubborn (`reset` does nothing), unordered (waits are ignored), blocking (`submit` waits for the end),
+/// reckless (what depends on a failure runs), forgetful (`result` is IPR_OK), twins (both devices have one kind of
+/// memory), nameless (devices have no id).
 struct Fault {
   std::string name;
   uint64_t number = 0;
