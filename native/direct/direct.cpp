@@ -62,9 +62,10 @@ class Ref {
 /// An input or output of the network: what an array must be to be used as it is.
 struct Tensor {
   Ref name, dtype, shape;
-  Ref creation;  // the arguments of numpy.empty
-  std::vector<Py_ssize_t> sizes;
+  Ref creation;                   // the arguments of numpy.empty
+  std::vector<Py_ssize_t> sizes;  // -1: the run determines it
   uint64_t bytes = 0, alignment = 1;
+  bool is_open = false;  // a size is unknown before the run; `bytes` are those of an element
 };
 
 /// A range of addresses of constants, which outputs must not overlap.
@@ -77,6 +78,7 @@ struct Call {
   std::vector<Tensor> inputs, outputs;
   std::vector<size_t> operands, results;  // the inputs and outputs that the executable has as its tensors, in its order
   std::vector<Range> constants;           // sorted, without overlaps
+  uint64_t room = 0;                      // the most bytes that open outputs may take together
   Execute execute = nullptr;
   void *backend = nullptr, *executable = nullptr;
   const ipr_log_ring* log = nullptr;
@@ -87,6 +89,7 @@ struct Call {
   Ref acquire, release;                 // functions of the lock that serializes runs; None if they may be concurrent
   Ref refuses, address, error_address;  // names of attributes
   bool open = true;
+  bool resizes = false;  // some output is open
 };
 
 struct DirectCall {
@@ -110,6 +113,10 @@ class Arrays {
 
   bool allocated() const { return items_ != nullptr; }
   void add(Ref array) { items_[count_++] = array.release(); }
+  void replace(size_t index, Ref array) {
+    Py_DECREF(items_[index]);
+    items_[index] = array.release();
+  }
   size_t count() const { return count_; }
   Array* operator[](size_t index) const { return as_array(items_[index]); }
   Ref reference(size_t index) const { return Ref::to(items_[index]); }
@@ -121,13 +128,18 @@ class Arrays {
   size_t count_ = 0;
 };
 
-bool fits(const Call& call, const Tensor& tensor, PyObject* object, int flags) {
+/// Return whether an object is an array for a tensor whose shape is `sizes`, and may be used as it is.
+bool fits(const Call& call, const Tensor& tensor, const Py_ssize_t* sizes, PyObject* object, int flags) {
   if (reinterpret_cast<PyObject*>(Py_TYPE(object)) != call.array_type.get()) return false;
   const Array* array = as_array(object);
   if ((array->flags & flags) != flags || size_t(array->rank) != tensor.sizes.size()) return false;
-  if (!std::equal(tensor.sizes.begin(), tensor.sizes.end(), array->shape)) return false;
+  if (!std::equal(sizes, sizes + array->rank, array->shape)) return false;
   if (reinterpret_cast<uintptr_t>(array->data) & (tensor.alignment - 1)) return false;
   return array->dtype == tensor.dtype.get() || PyObject_RichCompareBool(array->dtype, tensor.dtype.get(), Py_EQ) == 1;
+}
+
+bool fits(const Call& call, const Tensor& tensor, PyObject* object, int flags) {
+  return fits(call, tensor, tensor.sizes.data(), object, flags);
 }
 
 /// Return a borrowed reference to one of the values of a call: from a list or tuple by index, or a dict by name.
@@ -153,9 +165,13 @@ bool take(const Call& call, const std::vector<Tensor>& tensors, PyObject* values
   return true;
 }
 
-/// Add a new array for each output.
+/// Add a new array for each output; None for those whose shapes the run determines.
 bool create_outputs(const Call& call, Arrays& arrays) {
   for (const Tensor& output : call.outputs) {
+    if (output.is_open) {
+      arrays.add(Ref::to(Py_None));
+      continue;
+    }
     Ref array(PyObject_Call(call.empty.get(), output.creation.get(), nullptr));
     if (!array || !fits(call, output, array.get(), kContiguous | kAligned | kWriteable)) return false;
     arrays.add(std::move(array));
@@ -287,6 +303,94 @@ void await_interpreter() {
   }
 }
 
+/// Gives arrays to open outputs during a run, as the plug-in asks for them.
+class Resizing {
+ public:
+  Resizing(const Call& call, Arrays& arrays) : call_(call), arrays_(arrays) {}
+
+  void begin(ipr_run& run, PyThreadState* state) { run_ = &run, state_ = state, thread_ = PyThread_get_thread_ident(); }
+  PyThreadState* state() const { return state_; }
+
+  /// The function `ipr_run.resize`. A call against the rules of the interface fails, and so does the run. The path in
+  /// Python repeats the run, and has the messages.
+  static int32_t resize(void* host, uint64_t output, const int64_t* shape, uint64_t rank) {
+    Resizing& self = *static_cast<Resizing*>(host);
+    const bool is_right = PyThread_get_thread_ident() == self.thread_ && self.has(output, shape, rank);
+    const bool done = is_right && self.give(output, shape);
+    if (!done) self.failed_.store(true, std::memory_order_relaxed);
+    return done ? IPR_OK : IPR_INVALID_ARGUMENT;
+  }
+
+  /// Return false if an output got no array, although the plug-in asked for it or the run succeeded.
+  bool succeeded(int32_t status) const {
+    if (failed_.load(std::memory_order_relaxed)) return false;
+    for (size_t result : call_.results)
+      if (status == 0 && is_missing(result)) return false;
+    return true;
+  }
+
+ private:
+  bool is_missing(size_t result) const {
+    return call_.outputs[result].is_open && arrays_[call_.inputs.size() + result] == as_array(Py_None);
+  }
+
+  bool has(uint64_t output, const int64_t* shape, uint64_t rank) const {
+    if (output >= call_.results.size() || !is_missing(call_.results[output])) return false;
+    const std::vector<Py_ssize_t>& declared = call_.outputs[call_.results[output]].sizes;
+    if (rank != declared.size() || (rank > 0 && shape == nullptr)) return false;
+    auto agree = [](Py_ssize_t wanted, int64_t given) { return given >= 0 && (wanted < 0 || wanted == given); };
+    return std::equal(declared.begin(), declared.end(), shape, agree);
+  }
+
+  bool give(uint64_t output, const int64_t* shape) {
+    const size_t result = call_.results[output];
+    PyEval_RestoreThread(state_);
+    Ref array = array_of(call_.outputs[result], shape);
+    const bool done = bool(array);
+    if (done) {
+      bind(run_->outputs[output], as_array(array.get()), call_.outputs[result]);
+      arrays_.replace(call_.inputs.size() + result, std::move(array));
+    }
+    PyErr_Clear();
+    state_ = PyEval_SaveThread();
+    return done;
+  }
+
+  bool has_room(const Tensor& output, const int64_t* shape) {
+    uint64_t bytes = output.bytes;
+    for (size_t axis = 0; axis < output.sizes.size(); ++axis)
+      if (__builtin_mul_overflow(bytes, uint64_t(shape[axis]), &bytes)) return false;
+    return !__builtin_add_overflow(taken_, bytes, &taken_) && taken_ <= call_.room;
+  }
+
+  /// Return a new array for an output; nothing if there is no memory or no room for it.
+  Ref array_of(const Tensor& output, const int64_t* shape) {
+    Ref sizes(PyTuple_New(Py_ssize_t(output.sizes.size())));
+    for (size_t axis = 0; sizes && axis < output.sizes.size(); ++axis)
+      PyTuple_SetItem(sizes.get(), Py_ssize_t(axis), PyLong_FromLongLong(shape[axis]));
+    if (!sizes || PyErr_Occurred() || !has_room(output, shape)) return Ref();
+    Ref array(PyObject_CallFunctionObjArgs(call_.empty.get(), sizes.get(), output.dtype.get(), nullptr));
+    const std::vector<Py_ssize_t> wanted(shape, shape + output.sizes.size());
+    const int flags = kContiguous | kAligned | kWriteable;
+    return array && fits(call_, output, wanted.data(), array.get(), flags) ? std::move(array) : Ref();
+  }
+
+  static void bind(ipr_tensor& table, const Array* array, const Tensor& output) {
+    std::copy(array->shape, array->shape + array->rank, const_cast<int64_t*>(table.shape));
+    table.data = array->data;
+    table.size = output.bytes;
+    for (int axis = 0; axis < array->rank; ++axis) table.size *= uint64_t(array->shape[axis]);
+  }
+
+  const Call& call_;
+  Arrays& arrays_;
+  ipr_run* run_ = nullptr;
+  PyThreadState* state_ = nullptr;
+  unsigned long thread_ = 0;
+  uint64_t taken_ = 0;  // bytes of the arrays
+  std::atomic<bool> failed_{false};
+};
+
 /// The tables of one run: a Python object that has the addresses of an `ipr_run` and of an `ipr_error`.
 class Tables {
  public:
@@ -305,18 +409,26 @@ class Tables {
     auto* inputs = const_cast<ipr_tensor*>(run->inputs);
     for (size_t n = 0; n < call.operands.size(); ++n)
       bind(inputs[n], arrays[call.operands[n]], call.inputs[call.operands[n]]);
-    for (size_t n = 0; n < call.results.size(); ++n)
-      bind(run->outputs[n], arrays[call.inputs.size() + call.results[n]], call.outputs[call.results[n]]);
+    for (size_t n = 0; n < call.results.size(); ++n) {
+      const Tensor& output = call.outputs[call.results[n]];
+      if (output.is_open)
+        bind_open(run->outputs[n], output);
+      else
+        bind(run->outputs[n], arrays[call.inputs.size() + call.results[n]], output);
+    }
   }
 
-  /// Run the executable without the interpreter's lock.
-  int32_t execute(const Call& call) {
+  /// Run the executable without the interpreter's lock. `resizing` gives arrays to open outputs.
+  int32_t execute(const Call& call, Resizing& resizing) {
+    void* host = std::exchange(run->host, &resizing);
+    auto resize = std::exchange(run->resize, call.resizes ? &Resizing::resize : nullptr);
     interpreter_busy.store(false, std::memory_order_relaxed);
-    PyThreadState* state = PyEval_SaveThread();
+    resizing.begin(*run, PyEval_SaveThread());
     int32_t status = call.execute(call.backend, call.executable, run, error);
     await_interpreter();
-    PyEval_RestoreThread(state);
+    PyEval_RestoreThread(resizing.state());
     interpreter_busy.store(true, std::memory_order_relaxed);
+    run->host = host, run->resize = resize;  // a run on another path has its own
     return status;
   }
 
@@ -332,6 +444,12 @@ class Tables {
   ipr_error* error = nullptr;
 
  private:
+  static void bind_open(ipr_tensor& table, const Tensor& tensor) {
+    std::copy(tensor.sizes.begin(), tensor.sizes.end(), const_cast<int64_t*>(table.shape));
+    table.data = nullptr;
+    table.strides = nullptr;
+    table.size = 0;
+  }
   static void bind(ipr_tensor& table, const Array* array, const Tensor& tensor) {
     table.data = array->data;
     table.strides = nullptr;  // a run on another path may have left some here
@@ -403,12 +521,14 @@ PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   Tables tables(call);
   if (tables.run == nullptr) return declined();
   tables.bind(call, arrays);
+  Resizing resizing(call, arrays);
   int32_t status;
   {
     Turn turn(call);
     if (!turn.begun()) return nullptr;
-    status = tables.execute(call);
+    status = tables.execute(call, resizing);
   }
+  if (!resizing.succeeded(status)) return declined();
   if (status == 0 && !tables.give_back(call)) return nullptr;
   if (!registered.end()) return nullptr;
   return status == 0 ? outputs_of(call, arrays, picks) : fail(call, tables, status);
@@ -432,6 +552,7 @@ bool read_tensor(PyObject* value, Tensor& tensor) {
   tensor.alignment = alignment;
   for (Py_ssize_t axis = 0; axis < PyTuple_Size(shape); ++axis)
     tensor.sizes.push_back(PyLong_AsSsize_t(PyTuple_GetItem(shape, axis)));
+  tensor.is_open = std::any_of(tensor.sizes.begin(), tensor.sizes.end(), [](Py_ssize_t size) { return size < 0; });
   return tensor.creation && PyErr_Occurred() == nullptr;
 }
 
@@ -461,15 +582,16 @@ bool are_below(const std::vector<size_t>& indices, size_t limit) {
 }
 
 bool read_call(PyObject* arguments, PyObject* keywords, Call& call) {
-  static const char* names[] = {"inputs",  "outputs",    "operands", "results",    "constants", "execute",
-                                "backend", "executable", "log",      "array_type", "empty",     "library",
-                                "inside",  "watchers",   "runs",     "pop",        "create",    "append",
-                                "failed",  "read_log",   "left",     "acquire",    "release",   nullptr};
+  static const char* names[] = {"inputs",   "outputs",    "operands", "results",    "constants", "room",    "execute",
+                                "backend",  "executable", "log",      "array_type", "empty",     "library", "inside",
+                                "watchers", "runs",       "pop",      "create",     "append",    "failed",  "read_log",
+                                "left",     "acquire",    "release",  nullptr};
   PyObject *inputs, *outputs, *operands, *results, *constants, *addresses[4], *objects[14];
+  unsigned long long room;
   PyTypeObject* tuple = &PyTuple_Type;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$O!O!O!O!O!OOOOOOOO!O!O!OOOOOOOO:DirectCall",
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$O!O!O!O!O!KOOOOOOOO!O!O!OOOOOOOO:DirectCall",
                                    const_cast<char**>(names), tuple, &inputs, tuple, &outputs, tuple, &operands, tuple,
-                                   &results, tuple, &constants, &addresses[0], &addresses[1], &addresses[2],
+                                   &results, tuple, &constants, &room, &addresses[0], &addresses[1], &addresses[2],
                                    &addresses[3], &objects[0], &objects[1], &objects[2], &PyList_Type, &objects[3],
                                    &PyList_Type, &objects[4], &PyDict_Type, &objects[5], &objects[6], &objects[7],
                                    &objects[8], &objects[9], &objects[10], &objects[11], &objects[12], &objects[13]))
@@ -481,6 +603,9 @@ bool read_call(PyObject* arguments, PyObject* keywords, Call& call) {
     PyErr_SetString(PyExc_IndexError, "an operand or a result is not an input or an output");
     return false;
   }
+  call.room = room;
+  auto is_open = [](const Tensor& tensor) { return tensor.is_open; };
+  call.resizes = std::any_of(call.outputs.begin(), call.outputs.end(), is_open);
   call.execute = reinterpret_cast<Execute>(PyLong_AsVoidPtr(addresses[0]));
   call.backend = addresses[1] == Py_None ? nullptr : PyLong_AsVoidPtr(addresses[1]);
   call.executable = addresses[2] == Py_None ? nullptr : PyLong_AsVoidPtr(addresses[2]);

@@ -416,3 +416,83 @@ assert model.run([x])[0].tolist() == [2, 2, 2]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "Adder: backend 'Adder' is not available: it was opened before this process was forked\n"
+
+
+# --- shapes that depend on data ---------------------------------------------------------------------------------------
+
+Searches = Callable[..., Model]
+VALUES = ([0, 1, 0, 2, 3, 0], [0] * 6, [1] * 6)
+
+
+@pytest.fixture
+def searches(natives: Natives, tmp_path: Path) -> Iterator[Searches]:
+    """Makes models that find the elements of a vector that are not zero, on a plug-in with model options."""
+    if not sys.platform.startswith("linux"):
+        pytest.skip("dynamic backends are only for Linux")
+    runtimes = []
+
+    def searches(backend: str, source: str, size: int = 6, limits: ip.Limits | None = None, **options: Any) -> Model:
+        folder = tmp_path / str(len(runtimes))
+        natives.install(folder, f"Tests_{backend}_backend.so", Path(source))
+        runtimes.append(Runtime(CreationOptions(dynamic_backends_path=folder, probe_seconds=0)))
+        network = Network("search")
+        x = network.add_input_layer(0, TensorInfo((size,)), name="x")
+        network.add_output_layer(0, network.add_non_zero_layer(x), name="found")
+        model_options = ip.OptimizerOptions(model_options={backend: options})
+        return ip.load(network, [backend], runtime=runtimes[-1], options=model_options, fallback=False, limits=limits)
+
+    yield searches
+    for runtime in runtimes:
+        runtime.close()
+
+
+def found(model: Model, values: Any, *outputs: Any) -> Any:
+    return model.run([np.float32(values)], *outputs)[0].tolist()
+
+
+def test_shapes_of_outputs_may_depend_on_data_in_direct_calls(searches: Searches, direct: bool) -> None:
+    model = searches("Kernels", "kernels.cpp")
+    [number] = model.runtime.loaded_networks
+    assert (model.runtime.direct_call(number, (0,)) is not None) == direct
+    for values in VALUES * 2:
+        assert found(model, values) == found(model, values, ["found"]) == np.argwhere(values).T.tolist()
+
+
+def test_threads_get_results_of_their_own_shapes(searches: Searches, direct: bool) -> None:
+    model = searches("Kernels", "kernels.cpp")
+
+    def right(number: int) -> bool:
+        values = [n % (number + 1) for n in range(6)]
+        return all(found(model, values) == np.argwhere(values).T.tolist() for _ in range(50))
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(right, range(30)))
+
+
+def test_an_output_without_a_shape_is_an_error_of_direct_calls(searches: Searches, direct: bool) -> None:
+    model = searches("Kernels", "kernels.cpp", forget=True)
+    for _ in range(2):
+        with pytest.raises(ExecutionError, match="did not give output 0, int64.*, a shape: call `resize` for it"):
+            found(model, VALUES[0])
+
+
+def test_direct_calls_count_the_memory_of_outputs(searches: Searches, direct: bool) -> None:
+    model = searches("Kernels", "kernels.cpp", 10_000, ip.Limits(max_bytes=60_000))
+    assert found(model, [1] + [0] * 9_999) == [[0]]
+    with pytest.raises(ip.errors.LimitExceededError, match="memory"):
+        found(model, [1] * 10_000)
+
+
+@pytest.mark.parametrize(
+    ("lie", "text"),
+    [
+        ("resizing another", "resize was called for output 9; there are 1"),
+        ("resizing to another rank", "resize gave output 0, int64.*, the rank 1"),
+        ("resizing below zero", r"resize gave output 0, int64.*, the shape \[1, -2\]"),
+    ],
+)
+def test_wrong_shapes_give_the_same_errors(lie: str, text: str, searches: Searches, direct: bool) -> None:
+    model = searches("Liar", "liar.c", 4, lie=lie)
+    for _ in range(2):
+        with pytest.raises(ExecutionError, match=text):
+            found(model, [1, 2, 3, 4])

@@ -35,6 +35,11 @@ class Room:
         self.limit, self.used = limit, used
         self.max_operations, self.operations = max_operations, 0
 
+    @property
+    def left(self) -> int:
+        """The bytes that tensors of computed sizes may still take."""
+        return MOST_BYTES if self.limit is None else max(0, min(MOST_BYTES, int(self.limit - self.used)))
+
     def anew(self) -> Room:
         """Return a room for another run with the same limits."""
         return Room(self.limit, self.used, self.max_operations)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from interposer.backend import Workload
+from interposer.core.room import Room
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import binding_id
 from interposer.ir.states import State, direct_sinks
@@ -86,6 +87,7 @@ def only_part(
         operands=tuple(position_of_input[operand] for operand in operands if operand is not None),
         results=tuple(position_of_output[output] for output in step.layer.outputs),
         constants=bindings.constants.ranges,
+        room=(steps.program.room or Room()).left,
         runs=runs,
         failed=partial(failure, step.layer, "failed"),
         left=left,

@@ -70,6 +70,16 @@ class LateStep:
                 raise BackendContractError(f"the workload left the shape of {value.name!r}, {handle.info}, unknown")
             room.take(int(handle.info.num_bytes))
 
+    def ready_step(self) -> Step | None:
+        """Return the step that runs the layer if the shapes of its inputs are known before the run; else None."""
+        infos = tuple(None if value is None else value.known for value in self.layer.inputs)
+        if self.workload is not None or not all(info is None or info.is_concrete for info in infos):
+            return None
+        try:
+            return self._step(WorkloadInfo(infos, tuple(self._inferred(infos))))[0]
+        except InterposerError:  # runs report it
+            return None
+
     def _inferred(self, infos: tuple[TensorInfo | None, ...]) -> Sequence[TensorInfo]:
         """Return the infos of the outputs for the actual infos of the inputs.
 

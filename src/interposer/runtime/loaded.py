@@ -350,8 +350,13 @@ class LoadedNetwork:
         return recorded(call, self._steps)
 
     def _stateful_call(self, inputs: tuple[int, ...]) -> DirectRun | None:
-        """Return the function of `direct_call` for a network with states; None if a state is updated in place."""
+        """Return the function of `direct_call` for a network with states.
+
+        None if a state is updated in place, or a shape of an output depends on data.
+        """
         if self._steps is None or True in self._in_place_by_state.values():
+            return None
+        if not all(output.info.is_concrete for output in self.bindings.outputs.values()):
             return None
         bindings = Bindings(self.optimized, states=True)
         bindings.constants = self.bindings.constants

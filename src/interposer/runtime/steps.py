@@ -98,18 +98,21 @@ class Steps:
     def only_step(self) -> Step | None:
         """The step of the only layer that runs, if no tensor needs memory of its own; else None.
 
-        All inputs and outputs of the layer are then those of the network, and can be in memory of the caller.
+        All inputs and outputs of the layer are then those of the network, and can be in memory of the caller. Shapes of
+        outputs may depend on data.
         """
         program = self.program
-        if len(program.running) != 1 or program.late or self._regions or program.layout.pieces:
+        if len(program.running) != 1 or self._regions or program.layout.pieces:
             return None
         [layer] = program.running
-        step, inputs_read = program.step(layer), [input_layer.output for input_layer in self.inputs]
+        own_step, inputs_read = program.step(layer), [input_layer.output for input_layer in self.inputs]
+        step = own_step.ready_step() if isinstance(own_step, LateStep) else own_step
         outputs_written = [output.values[0] for output in direct_sinks(program.graph)]
         writes_only_outputs = sorted(map(id, outputs_written)) == sorted(map(id, layer.outputs))
         used = {value for value in layer.inputs if value is not None}
-        is_borrowed = self.imported.issuperset((*inputs_read, *outputs_written)) and used.issubset(inputs_read)
-        return step if isinstance(step, Step) and writes_only_outputs and is_borrowed and not step.takes_turns else None
+        borrowed = self.imported | program.late
+        is_borrowed = borrowed.issuperset((*inputs_read, *outputs_written)) and used.issubset(inputs_read)
+        return step if step and writes_only_outputs and is_borrowed and not step.takes_turns else None
 
     # --- making -------------------------------------------------------------------------------------------------------
 

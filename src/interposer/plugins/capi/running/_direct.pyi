@@ -14,6 +14,7 @@ class DirectCall:
         operands: tuple[int, ...],
         results: tuple[int, ...],
         constants: tuple[tuple[int, int], ...],
+        room: int,
         execute: int,
         backend: int | None,
         executable: int | None,

@@ -34,7 +34,8 @@ class NetworkFacts:
 
     `inputs` and `outputs` are the names and infos of the network's tensors. `operands` are the indices of the inputs
     that the part reads, and `results` those of the outputs that it writes. `constants` are sorted, disjoint ranges of
-    addresses that outputs must not overlap. `runs` maps the id of a thread to its run in progress. `failed` converts
+    addresses that outputs must not overlap. `room` is the most bytes that outputs of unknown shapes may take together.
+    `runs` maps the id of a thread to its run in progress. `failed` converts
     the exception of a run into the one to raise. `left` is called at the end of a run during which the network was
     unloaded.
     """
@@ -44,6 +45,7 @@ class NetworkFacts:
     operands: tuple[int, ...]
     results: tuple[int, ...]
     constants: tuple[tuple[int, int], ...]
+    room: int
     runs: dict[int, Any]
     failed: Callable[[Exception], Exception]
     left: Callable[[], object]
@@ -77,6 +79,7 @@ def direct_call(workload: DynamicWorkload, facts: NetworkFacts) -> DirectCall | 
         operands=facts.operands,
         results=facts.results,
         constants=facts.constants,
+        room=facts.room,
         execute=ctypes.cast(library.functions["execute"], ctypes.c_void_p).value,
         backend=library.self,
         executable=executable.handle,
@@ -100,17 +103,24 @@ def direct_call(workload: DynamicWorkload, facts: NetworkFacts) -> DirectCall | 
 
 
 def _is_plain(workload: DynamicWorkload, facts: NetworkFacts) -> bool:
-    """Return True if all tensors are numeric, of known shape, and as aligned as every new NumPy array."""
+    """Return True if all tensors are numeric, of known rank, and as aligned as every new NumPy array.
+
+    Only outputs may have unknown dimensions.
+    """
     infos = [info for _, info in (*facts.inputs, *facts.outputs)]
     alignment = workload.executable.library.info.alignment
-    return alignment <= MOST_ALIGNMENT and all(
-        info.is_tensor and info.is_concrete and not info.dtype.numpy.hasobject for info in infos
+    return (
+        alignment <= MOST_ALIGNMENT
+        and all(info.is_concrete for _, info in facts.inputs)
+        and all(info.is_tensor and info.shape.is_ranked and not info.dtype.numpy.hasobject for info in infos)
     )
 
 
 def _described(name: str, info: TensorInfo, alignment: int) -> tuple[str, Any, tuple[int, ...], int, int]:
+    """Return the facts about a tensor: a size of -1 is unknown, and the bytes are then those of one element."""
     dtype = info.dtype.numpy
-    return name, dtype, tuple(map(int, info.shape)), int(info.num_bytes), max(alignment, dtype.alignment, 1)
+    size = int(info.num_bytes) if info.is_concrete else dtype.itemsize
+    return name, dtype, tuple(map(int, info.shape)), size, max(alignment, dtype.alignment, 1)
 
 
 def _fail(failed: Callable[[Exception], Exception], tables: RunTables, status: int) -> NoReturn:
