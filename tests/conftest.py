@@ -2,7 +2,7 @@
 
 Tests that need CpuRef are skipped where the environment disables it, and only there. CpuAcc and GpuAcc are disabled, as
 they are not built everywhere and round otherwise than CpuRef; the tests that are about them take the fixtures `cpuacc`
-and `gpuacc`.
+and `gpuacc`. Only tests with the latter can open drivers of OpenCL.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ settings.load_profile("repeatable")
 
 MARKER = "needs_cpuref: runs networks on CpuRef; skipped where INTERPOSER_DISABLED_BACKENDS names that backend"
 DISABLED = "INTERPOSER_DISABLED_BACKENDS"
-OWN_FOLDERS = {"INTERPOSER_CACHE_DIR": "cache", "XDG_CONFIG_HOME": "settings", "XDG_CONFIG_DIRS": "machine"}
+OWN_FOLDERS = {
+    "INTERPOSER_CACHE_DIR": "cache", "XDG_CONFIG_HOME": "settings", "XDG_CONFIG_DIRS": "machine",
+    "POCL_CACHE_DIR": "pocl", "OCL_ICD_VENDORS": "no-drivers",
+}  # fmt: skip
+DRIVERS, OWN_DRIVERS = "OCL_ICD_VENDORS", "INTERPOSER_TESTS_OCL_ICD_VENDORS"  # the second: what the user has set
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # workers of xdist inherit the environment
         folder = tempfile.mkdtemp(prefix="interposer-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        os.environ[OWN_DRIVERS] = os.environ.get(DRIVERS, "")
         os.environ.update({name: str(Path(folder, below)) for name, below in OWN_FOLDERS.items()})
         os.environ[DISABLED] = ",".join(filter(None, (os.environ.get(DISABLED), "CpuAcc,GpuAcc")))
 
@@ -90,6 +95,9 @@ def gpuacc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Lets the OpenCL backend of the package be used; skips the test where it was not built or finds no device."""
     from interposer.session.runtimes import default_runtime
 
+    monkeypatch.delenv(DRIVERS)
+    if os.environ[OWN_DRIVERS]:
+        monkeypatch.setenv(DRIVERS, os.environ[OWN_DRIVERS])
     for _ in _enabled("GpuAcc", monkeypatch):
         reason = default_runtime().registry.reason_absent("GpuAcc")
         if reason is not None:

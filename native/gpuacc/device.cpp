@@ -141,6 +141,7 @@ bool DeviceInfo::has(const char* extension) const {
 }
 
 std::vector<DeviceInfo> devices() {
+  const SignalHandlers handlers;
   if (const std::string& why = open_opencl(); !why.empty()) throw ipr::Error(why, IPR_UNAVAILABLE);
   std::vector<DeviceInfo> found;
   const std::vector<cl_platform> all = platforms();
@@ -210,6 +211,7 @@ Memory Device::part(const Memory& whole, uint64_t offset, uint64_t bytes) const 
 }
 
 Program Device::built(const std::string& source) {
+  const SignalHandlers handlers;
   cl_int status = kSuccess;
   const char* text = source.c_str();
   const size_t size = source.size();
@@ -222,8 +224,8 @@ Program Device::built(const std::string& source) {
   cl().clGetProgramBuildInfo(program.get(), info.id, kProgramBuildLog, 0, nullptr, &length);
   std::string log(length, '\0');
   if (length) cl().clGetProgramBuildInfo(program.get(), info.id, kProgramBuildLog, length, &log[0], nullptr);
-  throw ipr::Error("the driver " + info.driver + " does not compile a kernel: " + error_name(status) + "\n" +
-                   log.substr(0, 2000) + "\n" + source);
+  throw NotCompiled("the driver " + info.driver + " does not compile a kernel: " + error_name(status),
+                    log.substr(0, 2000));
 }
 
 Kernel Device::kernel(const std::string& source) {

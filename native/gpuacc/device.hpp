@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gpuacc/opencl.hpp"
+#include "interposer/backend.hpp"
 
 namespace gpuacc {
 
@@ -86,6 +87,13 @@ using Program = Owned<cl_program, &OpenCl::clReleaseProgram>;
 using Kernel = Owned<cl_kernel, &OpenCl::clReleaseKernel>;
 using Event = Owned<cl_event, &OpenCl::clReleaseEvent>;
 
+/// A driver does not compile a source. `what` is short; `log` has the messages of the compiler.
+class NotCompiled : public ipr::Error {
+ public:
+  NotCompiled(const std::string& text, std::string log) : Error(text, IPR_UNSUPPORTED), log(std::move(log)) {}
+  std::string log;
+};
+
 /// An opened device. All functions may be called by several threads.
 class Device {
  public:
@@ -106,7 +114,8 @@ class Device {
   /// A part of other memory; `offset` is a multiple of `info.alignment`.
   Memory part(const Memory& whole, uint64_t offset, uint64_t bytes) const;
 
-  /// A kernel `k` of a source text. The program is built at the first call, and shared by all executables.
+  /// A kernel `k` of a source text. The program is built at the first call, and shared by all executables. Throw
+  /// `NotCompiled` if the driver does not compile it.
   Kernel kernel(const std::string& source);
   /// Register the binary of a source, as `binary` returned it; ignored if the driver does not accept it.
   void add_binary(const std::string& source, const std::string& binary);

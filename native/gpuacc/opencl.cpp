@@ -1,8 +1,11 @@
 #include "gpuacc/opencl.hpp"
 
 #include <dlfcn.h>
+#include <signal.h>
 
+#include <array>
 #include <map>
+#include <mutex>
 
 #include "interposer/backend.hpp"
 
@@ -26,7 +29,33 @@ std::string opened() {
   return "libOpenCL.so.1 was not found; install the OpenCL loader (Debian: ocl-icd-libopencl1) and a driver";
 }
 
+constexpr int kSignals = 32;  // 1 to 31; the later ones are for real time, and drivers leave them alone
+
+std::mutex handlers_mutex;
+int keepers = 0;
+std::array<struct sigaction, kSignals> handlers;
+
+/// Restore a handler that was replaced.
+void restore(int number) {
+  struct sigaction now;
+  if (sigaction(number, nullptr, &now) != 0) return;
+  const struct sigaction& before = handlers[size_t(number)];
+  if (now.sa_sigaction != before.sa_sigaction) sigaction(number, &before, nullptr);
+}
+
 }  // namespace
+
+SignalHandlers::SignalHandlers() {
+  std::lock_guard<std::mutex> lock(handlers_mutex);
+  if (keepers++ > 0) return;
+  for (int number = 1; number < kSignals; ++number) sigaction(number, nullptr, &handlers[size_t(number)]);
+}
+
+SignalHandlers::~SignalHandlers() {
+  std::lock_guard<std::mutex> lock(handlers_mutex);
+  if (--keepers > 0) return;
+  for (int number = 1; number < kSignals; ++number) restore(number);
+}
 
 const std::string& open_opencl() {
   static const std::string reason = opened();

@@ -124,6 +124,15 @@ const std::string& open_opencl();
 /// The functions, after `open_opencl`.
 const OpenCl& cl();
 
+/// Keeps the handlers of signals as they are. Compilers in drivers install handlers, which would take Ctrl-C and
+/// crashes from the program. The handlers from before the first object of this kind are restored after the last one.
+class SignalHandlers {
+ public:
+  SignalHandlers();
+  ~SignalHandlers();
+  SignalHandlers(const SignalHandlers&) = delete;
+};
+
 /// The name of an error: "CL_OUT_OF_RESOURCES (-5)".
 std::string error_name(cl_int status);
 

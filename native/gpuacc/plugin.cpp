@@ -133,7 +133,12 @@ class GpuAcc : public ipr::Backend {
       find_lowering(layer.type())->lower(layer, plan);
     }
     plan.finish();
-    return std::make_unique<Executable>(plan, signature_of(graph));
+    try {
+      return std::make_unique<Executable>(plan, signature_of(graph));
+    } catch (const NotCompiled& error) {
+      host.log(IPR_LOG_WARNING, std::string(error.what()) + "; its layer runs elsewhere\n" + error.log);
+      throw;
+    }
   }
 
   const void* extension(std::string_view name) override {

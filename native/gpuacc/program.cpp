@@ -64,8 +64,18 @@ Executable::~Executable() {
   if (opened_by == getpid()) cl().clFinish(queue_.get());
 }
 
+Kernel Executable::kernel(const Launch& launch) {
+  try {
+    return device_.kernel(launch.source);
+  } catch (NotCompiled& error) {
+    if (launch.layer >= 0) error.item_kind = IPR_ITEM_LAYER, error.item = launch.layer;
+    error.log = launch.name + ": " + error.log;
+    throw;
+  }
+}
+
 void Executable::prepare(const Launch& launch) {
-  Step step = {launch.name, device_.kernel(launch.source), launch.global, launch.local};
+  Step step = {launch.name, kernel(launch), launch.global, launch.local};
   size_t limit = 0;
   cl().clGetKernelWorkGroupInfo(step.kernel.get(), device_.info.id, kKernelWorkGroupSize, sizeof limit, &limit,
                                 nullptr);

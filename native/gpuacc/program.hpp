@@ -43,6 +43,7 @@ class Executable : public ipr::Executable {
     std::vector<std::pair<size_t, cl_uint>> uses;  // launches and arguments
   };
 
+  Kernel kernel(const Launch& launch);
   void prepare(const Launch& launch);
   bool can_import(const void* data) const;
   void bind(Border& border, const ipr::Tensor& tensor, std::vector<Memory>& imported);
