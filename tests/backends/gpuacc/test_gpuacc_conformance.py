@@ -19,7 +19,7 @@ def report_of(profile, only, every):
     return check_backend("GpuAcc", only=only, samples=samples, settings=Settings({"Profile": profile}, EXACT_INTEGERS))
 
 
-@pytest.mark.parametrize(("profile", "every"), [("cpu", 101), ("mobile", 211), ("desktop", 211)])
+@pytest.mark.parametrize(("profile", "every"), [("cpu", 211), ("mobile", 499), ("desktop", 499)])
 def test_some_samples_have_the_results_of_the_reference(gpuacc, profile, every):
     report = report_of(profile, "results/*", every)
     assert report.ok, report
