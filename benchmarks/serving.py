@@ -2,6 +2,8 @@
 
 `interposer serve` is compared with kserve's server and MLServer, which run the model through the same library, so that
 the servers make the difference. Their packages are in folders of their own (``pip install --target FOLDER kserve``).
+`benchmarks/serving_peer.py`, the shortest server that answers the same requests, shows what the checks, limits and
+metrics cost. The processor time of a request is that of the server's process and of its children, without the client.
 The client is the same for all: `benchmarks/serving_client.py`, in a process of its own.
 """
 
@@ -32,6 +34,7 @@ from interposer.serving.protocol.datatypes import wire_type
 from interposer.serving.protocol.grpc_messages import message
 
 CLIENT = Path(__file__).with_name("serving_client.py")
+PEER = Path(__file__).with_name("serving_peer.py")
 KSERVE = """
 import sys, interposer, kserve
 class Served(kserve.Model):
@@ -119,6 +122,8 @@ def servers(args: argparse.Namespace, folder: str) -> list[Server]:
     own = [sys.executable, "-m", "interposer", "serve", args.model, "--name", "net", "--backends", args.backends]
     own += ["--port", str(ports[0]), "--grpc-port", str(ports[1]), "--queue", "256", *args.options.split()]
     result = [Server("interposer", own, folder, "", ports[0], ports[1], ("binary", "json", "grpc"))]
+    command = [sys.executable, str(PEER), args.model, args.backends, str(ports[7]), str(ports[8])]
+    result.append(Server("shortest", command, folder, "", ports[7], ports[8], ("binary", "json", "grpc")))
     if args.kserve:
         Path(folder, "kserve_model.py").write_text(head + KSERVE)
         command = [sys.executable, "kserve_model.py", args.model, str(ports[2]), str(ports[3])]
@@ -153,17 +158,28 @@ def bodies(model: str, folder: str) -> None:
     Path(folder, "body.grpc").write_bytes(request.SerializeToString())
 
 
-def measured(server: Server, kind: str, concurrency: int, args: argparse.Namespace, folder: str) -> dict[str, Any]:
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process and its children have used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") + sum(map(processor_seconds, map(int, children)))
+
+
+def measured(
+    server: Server, pid: int, kind: str, concurrency: int, args: argparse.Namespace, folder: str
+) -> dict[str, Any]:
     """Return the figures of one client."""
     port = server.grpc if kind == "grpc" else server.http
     command = ["taskset", "-c", args.client_cpus, sys.executable, str(CLIENT), kind, str(port), "net"]
     command += [str(concurrency), str(args.seconds), str(Path(folder, f"body.{kind}"))]
+    before = processor_seconds(pid)
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=args.seconds * 10 + 60)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
-        return {"rps": 0.0, "errors": 1, "p50": None, "p99": None}
+        return {"rps": 0.0, "errors": 1, "p50": None, "p99": None, "cpu": None}
     result: dict[str, Any] = json.loads(done.stdout)
-    return result
+    count = max(1, result.pop("count") + concurrency)  # one on each connection before the time begins
+    return {**result, "cpu": (processor_seconds(pid) - before) / count * 1e3}
 
 
 def main(argv: list[str]) -> int:
@@ -189,9 +205,10 @@ def main(argv: list[str]) -> int:
     results: dict[str, list[dict[str, Any]]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         bodies(args.model, folder)
-        known = servers(args, folder)
+        known, pids = servers(args, folder), {}
         for server in known:
             process = server.start(args.cpus, Path(folder, f"{server.name}.log"))
+            pids[server.name] = process.pid
             stack.callback(process.wait)
             stack.callback(process.terminate)
         for _ in range(args.rounds):
@@ -200,7 +217,8 @@ def main(argv: list[str]) -> int:
                     for server in known:
                         if kind in server.kinds:
                             key = f"{server.name} {kind} {concurrency}"
-                            results[key].append(measured(server, kind, concurrency, args, folder))
+                            figures = measured(server, pids[server.name], kind, concurrency, args, folder)
+                            results[key].append(figures)
     _print(results)
     if args.json:
         args.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
@@ -208,15 +226,17 @@ def main(argv: list[str]) -> int:
 
 
 def _print(results: dict[str, list[dict[str, Any]]]) -> None:
-    print(f"{'server, request, concurrency':32} {'requests/s':>10} {'p50 ms':>8} {'p99 ms':>8} {'errors':>7}")
+    head = f"{'server, request, concurrency':32} {'requests/s':>10} {'p50 ms':>8} {'p99 ms':>8} {'cpu ms':>8}"
+    print(f"{head} {'errors':>7}")
     for key, figures in results.items():
         good = [item for item in figures if item["p50"] is not None]
         errors = sum(item["errors"] for item in figures)
         if not good:
-            print(f"{key:32} {'–':>10} {'–':>8} {'–':>8} {errors:7}")
+            print(f"{key:32} {'–':>10} {'–':>8} {'–':>8} {'–':>8} {errors:7}")
             continue
-        middle = {name: statistics.median(item[name] for item in good) for name in ("rps", "p50", "p99")}
-        print(f"{key:32} {middle['rps']:10.0f} {middle['p50']:8.2f} {middle['p99']:8.2f} {errors:7}")
+        middle = {name: statistics.median(item[name] for item in good) for name in ("rps", "p50", "p99", "cpu")}
+        times = f"{middle['p50']:8.2f} {middle['p99']:8.2f} {middle['cpu']:8.3f}"
+        print(f"{key:32} {middle['rps']:10.0f} {times} {errors:7}")
 
 
 if __name__ == "__main__":

@@ -82,10 +82,11 @@ async def measure(kind: str, port: int, model: str, concurrency: int, seconds: f
     spent = time.perf_counter() - began
     times.sort()
     if not times:
-        return {"rps": 0.0, "errors": errors, "p50": None, "p99": None}
+        return {"rps": 0.0, "errors": errors, "p50": None, "p99": None, "count": errors}
     return {
         "rps": len(times) / spent,
         "errors": errors,
+        "count": len(times) + errors,
         "p50": times[len(times) // 2] * 1e3,
         "p99": times[int(len(times) * 0.99)] * 1e3,
     }
