@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import math
 import threading
 import time
-from collections import Counter
 from contextlib import suppress
 from types import TracebackType
 from typing import Final
@@ -49,7 +49,7 @@ class Admission:
         self._min_rate = options.min_rate
         self._held = 0
         self._unfinished = 0
-        self._of_client: Counter[str] = Counter()
+        self._of_client: dict[str, int] = {}
         self._senders: set[Holding] = set()
         self._lock = threading.Lock()
         self.discards = 0
@@ -66,8 +66,11 @@ class Admission:
         return Holding(self, client)
 
     def check_pace(self, holding: Holding) -> None:
-        """Refuse a body whose bytes arrive too slowly."""
-        if holding.rate() < self._min_rate:
+        """Refuse a body whose bytes arrive too slowly, or that has not arrived in its time."""
+        if holding.is_late:
+            reason = f"the body of the request did not arrive within {holding.seconds:.3g} seconds"
+            holding.refuse(ServingError(Status.TIMEOUT_OF_BODY, reason))
+        elif holding.rate() < self._min_rate:
             reason = f"the body of the request arrives at less than {self._min_rate} bytes per second"
             holding.refuse(ServingError(Status.TIMEOUT_OF_BODY, reason))
 
@@ -85,7 +88,7 @@ class Admission:
 
     def _make_room_of_client(self, holding: Holding, size: int) -> None:
         """Refuse the bodies of a client of which the least has arrived, so that the others can arrive completely."""
-        while self._of_client[holding.client] + size > self._share:
+        while self._of_client.get(holding.client, 0) + size > self._share:
             senders = [sender for sender in self._senders if sender.client == holding.client and sender is not holding]
             least = min([holding, *senders], key=lambda sender: (sender.size, -sender.began))
             reason = ServingError(
@@ -112,7 +115,7 @@ class Admission:
     def _count(self, holding: Holding, size: int) -> None:
         holding.size += size
         self._held += size
-        self._of_client[holding.client] += size
+        self._of_client[holding.client] = self._of_client.get(holding.client, 0) + size
         if holding.is_unfinished:
             self._unfinished += size
             self._senders.add(holding)
@@ -136,13 +139,17 @@ class Admission:
             asyncio.get_running_loop().run_in_executor(None, give_back_memory)
 
     def _release(self, holding: Holding) -> None:
+        self._senders.discard(holding)
+        if not holding.size:
+            return
         self._held -= holding.size
         if holding.is_unfinished:
             self._unfinished -= holding.size
-        self._of_client[holding.client] -= holding.size
-        if not self._of_client[holding.client]:
+        bytes_left = self._of_client[holding.client] - holding.size
+        if bytes_left:
+            self._of_client[holding.client] = bytes_left
+        else:
             del self._of_client[holding.client]
-        self._senders.discard(holding)
         holding.size = 0
 
 
@@ -164,6 +171,7 @@ class Holding:
         client: who sends the request: its name, or its address.
         size: the bytes that it holds.
         is_unfinished: whether its body has not arrived completely.
+        seconds: the time in which its body must arrive.
         reason: why the request was refused while its body arrived; None if it was not.
     """
 
@@ -175,7 +183,8 @@ class Holding:
         self._task: asyncio.Task[object] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._window = self.began = time.monotonic()
-        self._arrived, self._rate = 0, float("inf")
+        self.seconds = math.inf
+        self._arrived, self._rate = 0, math.inf
 
     def __enter__(self) -> Holding:
         return self
@@ -210,25 +219,39 @@ class Holding:
     @property
     def is_measured(self) -> bool:
         """True if the body has been arriving for long enough to know its rate."""
-        return self._rate < float("inf") or time.monotonic() - self._window >= _WINDOW
+        return self._rate < math.inf or time.monotonic() - self._window >= _WINDOW
 
     def rate(self) -> float:
         """Return the bytes per second of about the last second; infinity in the first one."""
         elapsed = time.monotonic() - self._window
         return self._arrived / elapsed if elapsed >= _WINDOW else self._rate
 
-    def watch(self) -> None:
-        """Refuse the request if its body arrives too slowly: cancel the task that reads it, which is the current one.
+    @property
+    def is_late(self) -> bool:
+        """True if the time has passed in which the body must arrive."""
+        return time.monotonic() >= self.began + self.seconds
 
-        That task must turn the cancellation into `reason`.
+    def watch(self, seconds: float) -> None:
+        """Refuse the request if its body does not arrive in time, or too slowly.
+
+        This cancels the task that reads the body, which is the current one. It must turn the cancellation into
+        `reason`.
+
+        Args:
+            seconds: the time from the beginning of the request in which the body must arrive.
         """
         if self._timer is None:
+            self.seconds = seconds
             self._task = asyncio.current_task()
-            self._timer = asyncio.get_running_loop().call_later(_GRACE, self._look)
+            self._timer = asyncio.get_running_loop().call_later(min(_GRACE, self._seconds_left), self._look)
+
+    @property
+    def _seconds_left(self) -> float:
+        return max(0.0, self.began + self.seconds - time.monotonic())
 
     def _look(self) -> None:
         self._admission.check_pace(self)
-        self._timer = asyncio.get_running_loop().call_later(_WINDOW, self._look)
+        self._timer = asyncio.get_running_loop().call_later(min(_WINDOW, self._seconds_left), self._look)
 
     def refuse(self, reason: ServingError) -> None:
         """Refuse the request whose body is arriving."""

@@ -27,9 +27,17 @@ _LINGER: Final = 3.0
 _MOST_DISCARDS: Final = 8
 
 
-def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
+_HEADERS: Final = "interposer.headers"
+"""The key in an ASGI scope whose value is the headers by name."""
+
+
+def headers_of(scope: MutableMapping[str, Any]) -> dict[str, str]:
     """Return the headers of a request by their names in lower case."""
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    headers: dict[str, str] | None = scope.get(_HEADERS)
+    if headers is None:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        scope[_HEADERS] = headers
+    return headers
 
 
 def whole_header(headers: Mapping[str, str], name: str) -> int | None:
@@ -77,13 +85,8 @@ async def read_body(
         raise _too_large(limits.size)
     unpack = _unpacker(headers.get("content-encoding", "identity").strip().lower(), limits, holding)
     try:
-        async with asyncio.timeout(limits.seconds):
-            holding.watch()
-            return await _received(receive, unpack, limits, holding)
-    except TimeoutError:
-        raise ServingError(
-            Status.TIMEOUT_OF_BODY, f"the body of the request did not arrive within {limits.seconds:.3g} seconds"
-        ) from None
+        holding.watch(limits.seconds)
+        return await _received(receive, unpack, limits, holding)
     except asyncio.CancelledError:
         if holding.reason is None:
             raise

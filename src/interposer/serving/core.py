@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -28,7 +28,7 @@ from interposer.serving.repository import Repository
 from interposer.serving.served import ServedModel
 from interposer.serving.shared_memory import SharedMemory
 from interposer.serving.statistics import Timing
-from interposer.serving.tracing import request_span
+from interposer.serving.tracing import is_traced, request_span
 
 __all__ = ["Call", "Core"]
 
@@ -38,6 +38,8 @@ _LARGE: Final = 1 << 18
 """Bytes of outputs from which on they are sorted or copied in another thread."""
 _PARSERS: Final = 2
 """Threads that read large requests. They hold the interpreter's lock in turns, so that more would not be faster."""
+_UNKNOWN: Final = Peer()
+_NO_SPAN: Final = nullcontext()
 _requests: Final = logging.getLogger("interposer.serving.requests")
 
 
@@ -47,6 +49,9 @@ class Core:
     Args:
         repository: the models.
         options: limits and behaviour.
+
+    Attributes:
+        body_limits: the limits of the body of an inference request.
     """
 
     def __init__(self, repository: Repository, options: ServeOptions | None = None) -> None:
@@ -56,6 +61,7 @@ class Core:
         self.is_stopping = self.is_draining = False
         self.started = time.time()
         self._calls: set[Call] = set()
+        self.body_limits = BodyLimits(self.options.max_body, self.options.max_ratio, self.options.timeout)
         self.access = Access(self.options.token, self.options.clients)
         self.admission = Admission(self.options)
         self._parser = ThreadPoolExecutor(_PARSERS, "interposer-parser")
@@ -67,11 +73,6 @@ class Core:
         self._parser.shutdown(wait=False, cancel_futures=True)
         if self._memory is not None:
             self._memory.unregister()
-
-    @property
-    def body_limits(self) -> BodyLimits:
-        """The limits of the body of an inference request."""
-        return BodyLimits(self.options.max_body, self.options.max_ratio, self.options.timeout)
 
     async def in_parser(self, reading: Reading, function: Callable[..., Result], *args: Any) -> Result:
         """Return the result of a function that reads a large request, which is called in a thread for such requests.
@@ -142,9 +143,12 @@ class Core:
             models = [model for model in self.repository.served if model.name == name]
         return [model.statistics.to_dict() for model in models]
 
+    def span(self, call: Call, carrier: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Return a context in which a request has a span in a trace, if the program has a provider of traces."""
+        return self._span(call, carrier) if is_traced() else _NO_SPAN
+
     @contextmanager
-    def span(self, call: Call, carrier: Mapping[str, str]) -> Iterator[None]:
-        """Return a context in which a request has a span in a trace, if OpenTelemetry is installed."""
+    def _span(self, call: Call, carrier: Mapping[str, str]) -> Iterator[None]:
         served = call.served
         with request_span(served.name, served.version, call.protocol, carrier) as span:
             yield
@@ -288,7 +292,7 @@ class Call:
         self.arrived = time.monotonic() if arrived is None else arrived
         self.seconds = seconds
         self.served: ServedModel
-        self.peer = Peer()
+        self.peer = _UNKNOWN
         self.timing = Timing()
         self.reason: ServingError | None = None
         self.id = ""

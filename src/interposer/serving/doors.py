@@ -6,6 +6,7 @@ import ipaddress
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -19,6 +20,8 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _PORTS: Final = {"http": 80, "https": 443}
 _HEALTH: Final = frozenset({"/v2/health/live", "/v2/health/ready"})
+_SHORT: Final = 256
+"""Characters of a host up to which its name is remembered."""
 _METHODS: Final = b"GET, POST"
 _HEADERS: Final = b"authorization, content-type, content-encoding, inference-header-content-length"
 _EXPOSED: Final = b"inference-header-content-length, retry-after"
@@ -129,6 +132,11 @@ def _is_unix(scope: Scope) -> bool:
 
 def _name_of(host: str) -> str:
     """Return the name in the header ``Host`` in lower case, without the port."""
+    return _parsed_name(host) if len(host) < _SHORT else _parsed_name.__wrapped__(host)
+
+
+@lru_cache(256)
+def _parsed_name(host: str) -> str:
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:

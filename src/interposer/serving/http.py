@@ -54,6 +54,8 @@ _LONGEST_NUMBER: Final = 12
 _SMALL_BODY: Final = 1 << 16
 """The largest body of a request that is no inference."""
 _SECONDS: Final = 10.0
+_LONG: Final = 0.02
+"""Seconds of a request after which the server looks whether its client has left."""
 
 
 def http_app(core: Core, *, metrics: bool = True) -> Any:
@@ -74,10 +76,42 @@ def http_app(core: Core, *, metrics: bool = True) -> Any:
     routes += [Route(f"{path}/infer_stream", stream, methods=["POST"]) for path in _MODEL]
     routes += [Route(path, _guarded(handler), methods=[method]) for method, path, handler in api.routes(metrics)]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _wrong_path}, lifespan=_lifespan(core))
-    return Doors(app, core.options.hosts, core.options.origins)
+    return Doors(_Shortcut(infer, app), core.options.hosts, core.options.origins)
 
 
 _MODEL: Final = ("/v2/models/{model}", "/v2/models/{model}/versions/{version}")
+
+
+class _Shortcut:
+    """An ASGI application that passes inference requests on without a search in the routes of the other one.
+
+    Args:
+        infer: the application for inference requests.
+        app: the application for all requests. It also has the route of `infer`, for requests with a root path.
+    """
+
+    def __init__(self, infer: _Infer, app: Any) -> None:
+        self._infer, self._app = infer, app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        names = _names_in(scope) if scope["type"] == "http" else None
+        if names is None:
+            await self._app(scope, receive, send)
+            return
+        scope["path_params"] = names
+        await self._infer(scope, receive, send)
+
+
+def _names_in(scope: Scope) -> dict[str, str] | None:
+    """Return the model and its version in the path of an inference request; None for other requests."""
+    if scope["method"] != "POST" or scope.get("root_path"):
+        return None
+    match scope["path"].split("/"):
+        case ["", "v2", "models", model, "infer"] if model:
+            return {"model": model}
+        case ["", "v2", "models", model, "versions", version, "infer"] if model and version:
+            return {"model": model, "version": version}
+    return None
 
 
 def metrics_app(core: Core) -> Any:
@@ -160,8 +194,8 @@ class _Infer:
             fields = [(b"content-type", b"application/json" if length is None else b"application/octet-stream")]
             if length is not None:
                 fields.append((_LENGTH.lower().encode(), str(length).encode()))
-            encoding = accepted_encoding(headers.get("accept-encoding", ""))
-            if encoding is not None and size >= _COMPRESSED:
+            encoding = accepted_encoding(headers.get("accept-encoding", "")) if size >= _COMPRESSED else None
+            if encoding is not None:
                 fields += [(b"content-encoding", encoding.encode()), (b"vary", b"accept-encoding")]
                 parts = [await _in_thread(size, compressed, parts, encoding)]
             await _send(send, 200, fields, parts)
@@ -184,11 +218,8 @@ class _Infer:
             request = await self._read(
                 body, length, peer, Reading(core.options.max_values, call.deadline, holding.take)
             )
-            watcher = asyncio.create_task(_watch(receive, call))
-            try:
+            with _Watch(receive, call):
                 response = await call.run(request)
-            finally:
-                watcher.cancel()
             binary = request.parameters.get("binary_data_output") is True
             size = _size_of_answer(response, binary)
             if size >= _LARGE:
@@ -261,13 +292,10 @@ class _InferStream(_Infer):
             call.peer = peer
             reading = Reading(core.options.max_values, call.deadline, holding.take)
             request = await self._read(body, length, peer, reading)
-            watcher = asyncio.create_task(_watch(receive, call))
-            try:
+            with _Watch(receive, call):
                 async with aclosing(answers(call, request)) as responses:
                     async for response in responses:
                         await events.send(response)
-            finally:
-                watcher.cancel()
 
 
 class _Events:
@@ -298,11 +326,28 @@ class _Events:
         await self._send({"type": "http.response.body", "body": prefix + content + b"\n\n", "more_body": True})
 
 
-async def _watch(receive: Receive, call: Call) -> None:
-    """Cancel a request when its client closes the connection."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    call.cancel(ServingError(Status.CANCELLED, "the client has left"))
+class _Watch:
+    """A context in which a request is cancelled when its client closes the connection. Short requests are not."""
+
+    def __init__(self, receive: Receive, call: Call) -> None:
+        self._receive, self._call = receive, call
+        self._task: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_LONG, self._begin)
+
+    def __exit__(self, *error: object) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._call.cancel(ServingError(Status.CANCELLED, "the client has left"))
 
 
 async def _send_error(send: Send, error: ServingError, receive: BodyEnd, admission: Admission) -> None:
@@ -324,6 +369,9 @@ async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], par
     headers.append((b"content-length", str(sum(map(len, parts))).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     body = parts[0] if len(parts) == 1 else b"".join(parts)
+    if len(body) <= _PIECE:
+        await send({"type": "http.response.body", "body": body})
+        return
     for begin in range(0, len(body) - _PIECE, _PIECE):  # each is sent when the client has read most of those before
         await send({"type": "http.response.body", "body": body[begin : begin + _PIECE], "more_body": True})
     await send({"type": "http.response.body", "body": body[max(0, (len(body) - 1) // _PIECE * _PIECE) :]})

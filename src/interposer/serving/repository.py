@@ -73,7 +73,7 @@ class Repository:
         versions = self._models.get(name)
         if not versions:
             raise self._absent(name)
-        model = versions.get(version or max(versions, key=_number))
+        model = versions.get(version or (max(versions, key=_number) if len(versions) > 1 else next(iter(versions))))
         if model is None:
             ready = ", ".join(self.versions(name))
             raise ServingError(

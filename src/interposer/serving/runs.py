@@ -1,4 +1,4 @@
-"""How a served model runs for a request: each request alone, in a thread of the model's runtime."""
+"""How a served model runs for a request: each request alone, in a thread of the model's runtime unless it is quick."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from interposer.core.types import Array, TensorInfo, TensorShape
 from interposer.runtime import PendingRun
 from interposer.serving.protocol.messages import Parameters
+from interposer.serving.quick import QuickShapes, shapes_of
 from interposer.serving.statistics import Timing
 from interposer.session import Model
 
 __all__ = ["Plain", "Runner", "awaited", "awaited_to_the_end"]
+
+_SHORT: Final = 0.1
+"""Seconds of the first run of a model up to which it runs a few times more, to know how long it takes."""
+_TRIES: Final = 4
 
 
 class Runner(ABC):
@@ -75,10 +80,16 @@ class Runner(ABC):
 
 
 class Plain(Runner):
-    """Runs each request alone, in a thread of the model's runtime."""
+    """Runs each request alone, in a thread of the model's runtime. Quick runs are in the thread of the event loop.
+
+    Args:
+        model: the model.
+    """
 
     def __init__(self, model: Model) -> None:
         self.model = model
+        self._names = list(model.outputs)
+        self._quick = QuickShapes(model)
 
     @property
     def concurrency(self) -> int:
@@ -92,11 +103,36 @@ class Plain(Runner):
         parameters: Parameters,
         timing: Timing,
     ) -> list[Array]:
-        names = None if list(outputs) == list(self.model.outputs) else list(outputs)
-        return await awaited(self.model.submit(inputs, names, deadline=seconds), timing)
+        names = None if outputs == self._names else list(outputs)
+        shapes = shapes_of(inputs)
+        if self._quick.has(shapes):
+            return self._run_at_once(shapes, inputs, names, timing)
+        run = self.model.submit(inputs, names, deadline=seconds)
+        arrays = await awaited(run, timing)
+        self._quick.ran(shapes, timing.compute)
+        return arrays
+
+    def _run_at_once(
+        self, shapes: tuple[tuple[int, ...], ...], inputs: Mapping[str, Array], names: list[str] | None, timing: Timing
+    ) -> list[Array]:
+        start = time.monotonic()
+        try:
+            arrays: list[Array] = self.model.run(inputs, names)
+        except BaseException:
+            self._quick.failed(shapes)
+            raise
+        finally:
+            timing.compute = time.monotonic() - start
+        self._quick.ran(shapes, timing.compute)
+        return arrays
 
     def warm_up(self, inputs: Mapping[str, Array]) -> None:
+        start = time.monotonic()
         self.model.run(dict(inputs))
+        for _ in range(_TRIES if time.monotonic() - start < _SHORT else 0):
+            start = time.monotonic()
+            self.model.run(dict(inputs))
+            self._quick.ran(shapes_of(inputs), time.monotonic() - start)
 
 
 async def awaited(run: PendingRun, timing: Timing) -> list[Array]:

@@ -77,6 +77,8 @@ class ServedModel:
         self._trial_inputs: dict[str, Array] = {}
         self.inputs = {key: (info, _wire(f"input {key!r}", info)) for key, info in model.inputs.items()}
         self.outputs = {key: (info, _wire(f"output {key!r}", info)) for key, info in self._output_infos().items()}
+        fixed = {key: metadata_shape(info) for key, info in model.inputs.items()}
+        self._fixed_shapes = {key: tuple(shape) for key, shape in fixed.items() if -1 not in shape}
 
     @property
     def in_flight(self) -> int:
@@ -90,31 +92,32 @@ class ServedModel:
         return infos
 
     def check(self, request: InferRequest) -> dict[str, Array]:
-        """Return the inputs of a request by name.
+        """Return the inputs of a request by name, in the order of the model's inputs.
 
         Raises:
             ServingError: the names, data types or shapes of the inputs do not fit the model, or an output is unknown.
         """
+        arrays = {}
         for tensor in request.inputs:
             if tensor.name not in self.inputs:
                 hint = did_you_mean(tensor.name, self.inputs)
                 raise ServingError(Status.INVALID, f"model {self.name!r} has no input {tensor.name[:200]!r}{hint}")
             self._check_input(tensor.name, tensor.datatype, tensor.array)
-        arrays = {tensor.name: tensor.array for tensor in request.inputs}
-        missing = [name for name in self.inputs if name not in arrays]
-        if missing:
-            raise ServingError(Status.INVALID, f"the request lacks the input {missing[0]!r} of model {self.name!r}")
+            arrays[tensor.name] = tensor.array
+        for name in self.inputs:
+            if name not in arrays:
+                raise ServingError(Status.INVALID, f"the request lacks the input {name!r} of model {self.name!r}")
         for output in request.outputs:
             if output.name not in self.model.outputs:
                 hint = did_you_mean(output.name, self.model.outputs)
                 raise ServingError(Status.INVALID, f"model {self.name!r} has no output {output.name[:200]!r}{hint}")
-        return arrays
+        return {name: arrays[name] for name in self.inputs} if len(arrays) > 1 else arrays
 
     def _check_input(self, name: str, datatype: str, array: Array) -> None:
         info, expected = self.inputs[name]
         if datatype != expected:
             raise ServingError(Status.INVALID, f"input {name!r} is {datatype}; model {self.name!r} expects {expected}")
-        if not self.runner.accepts(name, info, array.shape):
+        if array.shape != self._fixed_shapes.get(name) and not self.runner.accepts(name, info, array.shape):
             shape = metadata_shape(info)
             raise ServingError(
                 Status.INVALID, f"input {name!r} has the shape {list(array.shape)}; model {self.name!r} expects {shape}"

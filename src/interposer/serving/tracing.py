@@ -10,7 +10,7 @@ from typing import Any
 from interposer._version import __version__
 from interposer.serving.protocol.errors import ServingError
 
-__all__ = ["request_span"]
+__all__ = ["is_traced", "request_span"]
 
 
 @cache
@@ -21,6 +21,12 @@ def _api() -> Any:
     except ImportError:
         return None
     return trace, propagate
+
+
+def is_traced() -> bool:
+    """Return True if spans of requests go somewhere: OpenTelemetry is installed, and the program has a provider."""
+    api = _api()
+    return api is not None and not isinstance(api[0].get_tracer_provider(), api[0].ProxyTracerProvider)
 
 
 @contextmanager

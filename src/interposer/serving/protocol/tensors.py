@@ -43,6 +43,8 @@ def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
     Raises:
         ServingError: it is not a list of whole numbers from 0 on, or it has too many dimensions or elements.
     """
+    if type(shape) is list and len(shape) <= MAX_RANK and _is_small(shape):
+        return tuple(shape)
     if not isinstance(shape, Sequence) or isinstance(shape, str) or any(type(size) is not int for size in shape):
         raise _refused(name, "has a shape that is not a list of whole numbers")
     if len(shape) > MAX_RANK:
@@ -52,6 +54,16 @@ def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
     if math.prod(max(size, 1) for size in shape) > _MAX_ELEMENTS:
         raise _refused(name, "has a shape with too many elements")
     return tuple(shape)
+
+
+def _is_small(sizes: list[Any]) -> bool:
+    """Return True if these are whole numbers from 0 on, and their product is not too large."""
+    product = 1
+    for size in sizes:
+        if type(size) is not int or size < 0:
+            return False
+        product *= size or 1
+    return product <= _MAX_ELEMENTS
 
 
 def from_bytes(

@@ -1,0 +1,115 @@
+"""`QuickShapes`: with which inputs a model runs so quickly that the event loop runs it itself.
+
+Handing a run over to a thread and back takes longer than a small model needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array, Dim, TensorInfo
+from interposer.ir.graph import Layer
+from interposer.session import Model
+
+__all__ = ["QuickShapes", "shapes_of"]
+
+_QUICK: Final = 250e-6
+"""Seconds of a run up to which the event loop runs the model itself."""
+_RUNS: Final = 32
+"""Runs of which the quickest one counts. Others may have waited for a processor."""
+_MOST: Final = 256
+"""Combinations of shapes that are remembered."""
+_BACKENDS: Final = frozenset({"CpuAcc", "CpuRef"})
+"""Backends that do not wait for other processes or devices."""
+_Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+class QuickShapes:
+    """The shapes of inputs with which a model was measured, and how long it ran. Used in the event loop only.
+
+    The time of a run must follow from the shapes alone: no layer is a loop or has a shape that depends on values, and
+    all backends are CpuAcc or CpuRef in this process.
+
+    Args:
+        model: the model.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._times: dict[_Shapes, _Times] = {}
+        self._is_suited: bool | None = None
+
+    def has(self, shapes: _Shapes) -> bool:
+        """Return True if runs with inputs of these shapes are quick."""
+        times = self._times.get(shapes)
+        return times is not None and times.is_quick
+
+    def ran(self, shapes: _Shapes, seconds: float) -> None:
+        """Note the time of a run with inputs of these shapes."""
+        times = self._times.get(shapes)
+        if times is None:
+            times = self._new_times(shapes)
+        if times is not None:
+            times.add(seconds)
+
+    def failed(self, shapes: _Shapes) -> None:
+        """Note that a run with inputs of these shapes failed: the next one is in another thread."""
+        self._times.pop(shapes, None)
+
+    def _new_times(self, shapes: _Shapes) -> _Times | None:
+        if self._is_suited is None:
+            self._is_suited = _time_follows_from_shapes(self._model)
+        if not self._is_suited:
+            return None
+        if len(self._times) >= _MOST:
+            self._times.clear()
+        times = self._times[shapes] = _Times()
+        return times
+
+
+class _Times:
+    """The times of the last runs with inputs of some shapes."""
+
+    __slots__ = ("_count", "_shortest", "is_quick")
+
+    def __init__(self) -> None:
+        self.is_quick = False
+        self._count, self._shortest = 0, float("inf")
+
+    def add(self, seconds: float) -> None:
+        """Note the time of a run."""
+        self._count += 1
+        if seconds < self._shortest:
+            self._shortest = seconds
+            self.is_quick = self.is_quick or seconds < _QUICK
+        if self._count == _RUNS:
+            self.is_quick = self._shortest < _QUICK
+            self._count, self._shortest = 0, float("inf")
+
+
+def shapes_of(inputs: Mapping[str, Array]) -> _Shapes:
+    """Return the shapes of inputs in their order."""
+    return tuple([array.shape for array in inputs.values()])
+
+
+def _time_follows_from_shapes(model: Model) -> bool:
+    try:
+        network = model.optimized
+    except InvalidArgumentError:  # not prepared, or closed
+        return False
+    registry = model.runtime.registry
+    names = {str(placement.backend) for placement in network.placements}
+    if not names <= _BACKENDS or any(registry.isolation(name) is not None for name in names):
+        return False
+    return not any(layer.regions or _has_open_shape(layer) for layer in network.graph)
+
+
+def _has_open_shape(layer: Layer) -> bool:
+    infos = [value.info for value in layer.outputs]
+    return any(info is None or not info.is_tensor or _is_open(info) for info in infos)
+
+
+def _is_open(info: TensorInfo) -> bool:
+    return not info.is_ranked or any(isinstance(size, Dim) for size in info.shape)
