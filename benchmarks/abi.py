@@ -60,8 +60,8 @@ def _figures(library: Library, repeat: int) -> dict[str, float]:
     layer = view.layers[0]
     workload: Any = backend.create_workload_factory(None, {}).create_workload(layer, WorkloadInfo.of(layer))
     info = layer.outputs[0].known
-    output, taken = (ArrayHandle(info, np.zeros(tuple(info.shape), np.float32)) for _ in range(2))
-    workload.execute([output, output, output], [taken])
+    source, target = (ArrayHandle(info, np.zeros(tuple(info.shape), np.float32)) for _ in range(2))
+    workload.execute([source, source, source], [target])
     run = workload.free[0].address
     plain = library.functions["execute"]
     support = backend.layer_support({})
@@ -69,7 +69,7 @@ def _figures(library: Library, repeat: int) -> dict[str, float]:
     return {
         "execute of a table, by ctypes alone": _time(lambda: plain(library.self, None, run, None), repeat, 10_000),
         "execute of a table, with error and log": _time(lambda: workload.executable.run(run), repeat, 10_000),
-        "a workload with one input and one output": _time(lambda: workload.execute([output], [taken]), repeat, 10_000),
+        "a workload with one input and one output": _time(lambda: workload.execute([source], [target]), repeat, 10_000),
         f"tables of {len(tables.layers):,} layers, {tensors:,} tensors": _time(lambda: FlatGraph.of(view), repeat),
         f"support of {len(tables.layers):,} layers": _time(lambda: support.query(view), repeat),
     }

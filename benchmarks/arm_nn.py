@@ -49,10 +49,12 @@ class Worker:
 
 
 @contextmanager
-def _worker(python: str, own: bool, model: Path, inputs: Path, backends: Sequence[str]) -> Iterator[Worker | None]:
+def _worker(
+    python: str, is_interposer: bool, model: Path, inputs: Path, backends: Sequence[str]
+) -> Iterator[Worker | None]:
     """Start a process with a model; yield None if it cannot load the model."""
     command = [python, str(HERE / "arm_nn_worker.py"), str(model), str(inputs), *backends]
-    environment = {**os.environ, **({"PYTHONPATH": str(PACKAGE)} if own else {})}
+    environment = {**os.environ, **({"PYTHONPATH": str(PACKAGE)} if is_interposer else {})}
     options: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
     with subprocess.Popen(command, env=environment, cwd=HERE.parent, **options) as process:
         worker = Worker(process)
@@ -72,9 +74,9 @@ def measure(model: Path, python: str, rounds: int) -> dict[str, float]:
         np.savez(inputs, **{f"input{place}": _random(random, info) for place, info in enumerate(infos)})
         workers = {}
         for name, backends in CANDIDATES.items():
-            own = name.startswith("Interposer")
-            interpreter = sys.executable if own else python
-            worker = stack.enter_context(_worker(interpreter, own, model, inputs, backends))
+            is_interposer = name.startswith("Interposer")
+            interpreter = sys.executable if is_interposer else python
+            worker = stack.enter_context(_worker(interpreter, is_interposer, model, inputs, backends))
             if worker is not None:
                 workers[name] = worker
         times: dict[str, list[float]] = {name: [] for name in workers}

@@ -143,7 +143,10 @@ def _worse(name: str, old: float, new: float) -> float:
 def report(changes: Mapping[str, float], limit: float) -> str:
     """Return the figures that changed by more than the limit, the worst first, and the geometric mean of all."""
     listed = {name: change for name, change in changes.items() if change > limit or change < 1 / limit}
-    lines = [f"{change:7.3f}  {name}" for name, change in sorted(listed.items(), key=lambda item: -item[1])]
+    lines = [
+        f"{change:7.3f}  {name}"
+        for name, change in sorted(listed.items(), key=lambda name_and_change: -name_and_change[1])
+    ]
     mean = math.exp(statistics.fmean(math.log(change) for change in changes.values()))
     worse = sum(change > limit for change in changes.values())
     lines.append(f"{len(changes)} figures: {mean:.3f} times the recorded ones in the geometric mean (less is better)")

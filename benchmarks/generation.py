@@ -118,6 +118,8 @@ def main(arguments: list[str] | None = None) -> int:
     for name, results in runs.items():
         times = [statistics.median(getattr(result, part) for result in results[1:]) for part in ("prompt", "rest")]
         print(f"{name:12} {times[0] * 1e3:8.1f} ms for the prompt {(args.tokens - 1) / times[1]:8.1f} tokens/s")
-    same = all(result.tokens == runs["Interposer"][0].tokens for results in runs.values() for result in results)
-    print("the tokens are the same" if same else "the tokens differ")
+    has_same_tokens = all(
+        result.tokens == runs["Interposer"][0].tokens for results in runs.values() for result in results
+    )
+    print("the tokens are the has_same_tokens" if has_same_tokens else "the tokens differ")
     return 0

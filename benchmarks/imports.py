@@ -35,5 +35,5 @@ def measure(folder: Path, repeat: int) -> dict[str, float]:
 
 def _seconds(program: str) -> float:
     code = _TIMER.format(program=program)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return float(done.stdout.split()[-1])
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(completed.stdout.split()[-1])

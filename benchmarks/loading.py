@@ -93,9 +93,11 @@ def _growth(args: argparse.Namespace, work: Path) -> Iterator[Row]:
             yield {"kind": kind, "size": size, **row}
             for engine, figures in row.items():
                 times.setdefault(engine, []).append(figures.get("seconds", math.nan))
-        for engine, taken in times.items():
-            shown = "  ".join(f"{size:,}: {seconds:.2f}" for size, seconds in zip(args.sizes, taken, strict=True))
-            print(f"  {kind:10} {engine:13} {shown}  order {_order(args.sizes, taken):.2f}", flush=True)
+        for engine, engine_seconds in times.items():
+            shown = "  ".join(
+                f"{size:,}: {seconds:.2f}" for size, seconds in zip(args.sizes, engine_seconds, strict=True)
+            )
+            print(f"  {kind:10} {engine:13} {shown}  order {_order(args.sizes, engine_seconds):.2f}", flush=True)
 
 
 def _order(sizes: Sequence[int], times: Sequence[float]) -> float:

@@ -44,11 +44,11 @@ Figures = dict[str, Any]
 def measure(folder: Path, repeat: int) -> dict[str, Figures]:
     """Return the bytes for each network, and print them in KiB with ratios; nothing varies, so each runs once."""
     print("\nmemory of the tensors between layers, KiB; in brackets, what CpuRef takes of what the peer takes")
-    result: dict[str, Figures] = {}
+    figures_of_engine: dict[str, Figures] = {}
     with tempfile.TemporaryDirectory() as work:
         path = folder / QUANTIZED
         if path.is_file():
-            result["MobileNetV2, quantized"] = {"NHWC": _of_tflite(path)}
+            figures_of_engine["MobileNetV2, quantized"] = {"NHWC": _of_tflite(path)}
         else:
             print(f"  no {QUANTIZED} in {folder}")
         for name, design in DESIGNS.items():
@@ -56,14 +56,17 @@ def measure(folder: Path, repeat: int) -> dict[str, Figures]:
             lite = Path(work, "network.tflite")
             if has_litert():
                 lite.write_bytes(tflite_bytes(nhwc))
-            result[name] = {"NHWC": _of_network(nhwc, lite), "NCHW": _of_network(nchw, Path(work, "network.onnx"))}
-    for name, layouts in result.items():
+            figures_of_engine[name] = {
+                "NHWC": _of_network(nhwc, lite),
+                "NCHW": _of_network(nchw, Path(work, "network.onnx")),
+            }
+    for name, layouts in figures_of_engine.items():
         for layout, figures in layouts.items():
             print(f"  {name:24} {layout}  {_line(figures)}")
     for name, absent in (("LiteRT", not has_litert()), ("ONNX Runtime", not _has_onnxruntime())):
         if absent:
             print(f"  {name} is not installed")
-    return result
+    return figures_of_engine
 
 
 def _line(figures: Figures) -> str:
@@ -151,14 +154,14 @@ def _has_onnxruntime() -> bool:
 
 
 def _onnxruntime(path: Path, image: Any, ours: Any) -> int:
-    value, result = path.with_name("image.npy"), path.with_name("found.npy")
-    np.save(value, image)
-    words = [sys.executable, __file__, str(path), str(value), str(result)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"ONNX Runtime failed:\n{done.stderr[-2000:]}")
-    _check("ONNX Runtime", np.load(result), ours)
-    asked = re.search(r"num_bytes: (\d+)", done.stderr.rpartition("SECOND RUN")[2])
+    input_path, output_path = path.with_name("image.npy"), path.with_name("found.npy")
+    np.save(input_path, image)
+    words = [sys.executable, __file__, str(path), str(input_path), str(output_path)]
+    completed = subprocess.run(words, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        raise RuntimeError(f"ONNX Runtime failed:\n{completed.stderr[-2000:]}")
+    _check("ONNX Runtime", np.load(output_path), ours)
+    asked = re.search(r"num_bytes: (\d+)", completed.stderr.rpartition("SECOND RUN")[2])
     if asked is None:
         raise RuntimeError("the log of ONNX Runtime says nothing of the memory that it asks for")
     return int(asked[1])

@@ -22,18 +22,18 @@ def measure(folder: Path, repeat: int) -> dict[str, dict[str, float]]:
     Raises:
         RuntimeError: a generated backend does not conform.
     """
-    result: dict[str, dict[str, float]] = {}
+    seconds_by_row: dict[str, dict[str, float]] = {}
     print("\nfrom new-backend to a green conformance run, seconds")
     print(f"  {'':8}{'write':>8}{'build':>8}{'check':>8}{'all':>8}   below {AIM:g}?")
     for language, tool in TOOLS.items():
         if shutil.which(tool) is None:
             print(f"  {language:8}skipped, as {tool} is not here")
             continue
-        result[language] = times = _steps(language)
+        seconds_by_row[language] = times = _steps(language)
         times["all"] = sum(times.values())
         cells = "".join(f"{times.get(name, 0):8.1f}" for name in ("write", "build", "check", "all"))
         print(f"  {language:8}{cells}   {'yes' if times['all'] < AIM else 'no'}", flush=True)
-    return result
+    return seconds_by_row
 
 
 def _steps(language: str) -> dict[str, float]:
@@ -47,7 +47,7 @@ def _steps(language: str) -> dict[str, float]:
 
 def _seconds(words: list[str], folder: str) -> float:
     start = time.perf_counter()
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(words)}\n{done.stdout}\n{done.stderr}")
+    completed = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        raise RuntimeError(f"{' '.join(words)}\n{completed.stdout}\n{completed.stderr}")
     return time.perf_counter() - start

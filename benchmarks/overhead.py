@@ -52,16 +52,16 @@ def measure(folder: Path, repeat: int) -> dict[str, dict[str, float]]:
             if library is not None:
                 runtime.registry.register(library.id, lambda: DynamicBackend(library))
                 calls = _calls(runtime, library.id) | calls
-            result = _medians(calls, max(repeat, 7))
+            medians = _medians(calls, max(repeat, 7))
         if library is not None:
             library.close()
     print("\none call from Python, one Addition of four numbers, microseconds (median of interleaved rounds)")
-    for name, value in result.items():
+    for name, value in medians.items():
         print(f"  {name:56} {value:8.2f}")
     for name in [name for name, module in PEERS.items() if importlib.util.find_spec(module) is None]:
         print(f"  {name} is not installed")
     rates = _throughput(max(repeat, 3))
-    return {"microseconds": result, "runs a second": rates, **plain_calls.measure(folder, max(repeat, 7))}
+    return {"microseconds": medians, "runs a second": rates, **plain_calls.measure(folder, max(repeat, 7))}
 
 
 def _medians(calls: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, float]:
@@ -230,12 +230,12 @@ def _throughput(repeat: int) -> dict[str, float]:
             for row, values in rates.items():
                 name, _, threads = row.partition(", ")
                 values.append(_rate(works[name], int(threads)))
-    result = {f"{row} threads": statistics.median(values) for row, values in rates.items()}
+    runs_per_second = {f"{row} threads": statistics.median(values) for row, values in rates.items()}
     print("\na network whose kernels cost much, loaded once, runs a second")
     for name in works:
-        item, two = (result[f"{name}, {threads} threads"] for threads in (1, 2))
-        print(f"  {name:12} 1 thread {item:8.1f}   2 threads {two:8.1f} ({two / item:.2f} x)")
-    return result
+        one, two = (runs_per_second[f"{name}, {threads} threads"] for threads in (1, 2))
+        print(f"  {name:12} 1 thread {one:8.1f}   2 threads {two:8.1f} ({two / one:.2f} x)")
+    return runs_per_second
 
 
 def _busy(size: int) -> ip.Network:

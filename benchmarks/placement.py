@@ -57,10 +57,10 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"no such network: {','.join(args.networks)}; there are {', '.join(known(args.models))}", file=sys.stderr)
         return 2
     rows = json.loads(args.json.read_text(encoding="utf-8"))["rows"] if args.resume and args.json.exists() else []
-    done = {(row["network"], row["threads"]) for row in rows if "error" not in row}
+    measured_rows = {(row["network"], row["threads"]) for row in rows if "error" not in row}
     end = time.monotonic() + args.budget
     for name, threads in [(name, threads) for name in names for threads in args.threads]:
-        if (name, threads) in done:
+        if (name, threads) in measured_rows:
             continue
         if time.monotonic() > end:
             print(f"the budget is over; --resume goes on with {name} in {threads} threads")
@@ -127,7 +127,7 @@ def _measured(namespace: argparse.Namespace) -> dict[str, Any]:
     options = ip.OptimizerOptions(budget_seconds=namespace.search)
     with ip.Runtime(ip.CreationOptions(num_threads=threads)) as runtime:
         _add_engines(runtime)
-        ids = [item for item in (*namespace.engines, "CpuRef") if item in runtime.registry.available()]
+        ids = [backend for backend in (*namespace.engines, "CpuRef") if backend in runtime.registry.available()]
         measuring = ip.OptimizerOptions(placement="measured", budget_seconds=options.budget_seconds)
 
         def load() -> ip.Model:
@@ -145,7 +145,7 @@ def _measured(namespace: argparse.Namespace) -> dict[str, Any]:
                 models.pop(engine, None)
                 refused[engine] = str(error).partition("\n")[0]
         turns = take_turns(
-            {name: _call(item, inputs) for name, item in models.items()}, namespace.rounds, namespace.seconds
+            {name: _call(backend, inputs) for name, backend in models.items()}, namespace.rounds, namespace.seconds
         )
         return _row(namespace.one, threads, turns, refused, first) | {"search_s": search, "again_s": again}
 
@@ -154,14 +154,14 @@ def _add_engines(runtime: ip.Runtime) -> None:
     """Register the engine adapters of this package, even if the installed metadata does not list them yet."""
     for name, module in MODULES.items():
         if name not in runtime.registry:
-            created = getattr(__import__(f"interposer.backends.engines.{module}", fromlist=[name]), name)
-            runtime.registry.register(name, created)
+            engine_class = getattr(__import__(f"interposer.backends.engines.{module}", fromlist=[name]), name)
+            runtime.registry.register(name, engine_class)
 
 
 def _timed(call: Any) -> tuple[float, Any]:
     start = time.perf_counter()
-    created = call()
-    return time.perf_counter() - start, created
+    value = call()
+    return time.perf_counter() - start, value
 
 
 def _call(model: ip.Model, inputs: list[Any]) -> Any:
@@ -170,7 +170,7 @@ def _call(model: ip.Model, inputs: list[Any]) -> Any:
 
 def _row(name: str, threads: int, turns: dict[str, Timing], refused: dict[str, str], model: ip.Model) -> dict[str, Any]:
     singles = {turn: turns[turn] for turn in turns if not turn.startswith("auto")}
-    best = min(singles, key=lambda item: singles[item].median, default="")
+    best = min(singles, key=lambda backend: singles[backend].median, default="")
     auto = turns["auto"]
     ratio = 1 / auto.faster_than(singles[best]) if best else math.nan
     noise = abs(1 - auto.faster_than(turns["auto again"]))
@@ -179,7 +179,7 @@ def _row(name: str, threads: int, turns: dict[str, Timing], refused: dict[str, s
     return {
         "network": name,
         "threads": threads,
-        "milliseconds": {item: timing.median for item, timing in turns.items()},
+        "milliseconds": {backend: timing.median for backend, timing in turns.items()},
         "refused": refused,
         "best": best,
         "ratio": ratio if best else None,
@@ -202,7 +202,7 @@ def _line(row: dict[str, Any]) -> str:
     head = f"{row['network'][:34]:34} {row['threads']} threads"
     if "error" in row:
         return f"{head}  {row['error']}"
-    times = "  ".join(f"{name} {item:.3f}" for name, item in row["milliseconds"].items())
+    times = "  ".join(f"{name} {milliseconds:.3f}" for name, milliseconds in row["milliseconds"].items())
     against = f"{row['ratio']:.3f} of {row['best']}" if row["best"] else "no engine takes all of it"
     reported = f"noise {row['noise']:.1%}, search {row['search_s']:.1f} s, again {row['again_s'] / row['search_s']:.1%}"
     verdict = "" if row["passes"] else "  TOO SLOW"

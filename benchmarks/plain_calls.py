@@ -46,15 +46,15 @@ def _of_network(case: Case, repeat: int) -> dict[str, float]:
         makers: dict[str, Callable[[], Call]] = {"Interposer": lambda: forms["Interposer: run, a list"]}
         makers |= _peers(case, inputs)
         calls = forms | {f"{name}: a plain call": maker() for name, maker in makers.items() if name != "Interposer"}
-        result = _medians(calls, repeat)
+        medians = _medians(calls, repeat)
         rates = _rates(makers, repeat)
     print(f"\nplain calls of {case.title}, one thread, microseconds")
-    for name, value in result.items():
+    for name, value in medians.items():
         print(f"  {name:40} {value:8.2f}")
     for name in makers:
         single, double = rates[f"{name}, 1 threads"], rates[f"{name}, 2 threads"]
         print(f"  {name:24} 1 thread {single:9.0f} calls a second   2 threads {double:9.0f} ({double / single:.2f} x)")
-    return result | rates
+    return medians | rates
 
 
 @contextmanager
@@ -134,7 +134,7 @@ def _calls_a_second(calls: list[Call]) -> float:
                 call()
             counts[number] += 10
 
-    workers = [threading.Thread(target=work, args=item) for item in enumerate(calls)]
+    workers = [threading.Thread(target=work, args=number_and_call) for number_and_call in enumerate(calls)]
     begun = time.perf_counter()
     for worker in workers:
         worker.start()

@@ -26,7 +26,7 @@ NETWORKS: Final = ((8, 64, 4), (16, 256, 8), (64, 512, 12), (256, 1024, 8))
 
 def measure(folder: Path, repeat: int) -> dict[str, dict[str, float]]:
     """Return the least microseconds of a call by network, without and with a recorder; print them and the ratios."""
-    result: dict[str, dict[str, float]] = {}
+    medians_by_row: dict[str, dict[str, float]] = {}
     print("\nprofiling: least microseconds of a call, in turns")
     print(f"  {'network':32} {'off':>10} {'on':>10} {'cost us':>8} {'cost':>7}")
     for backend in ("CpuAcc", "CpuRef"):
@@ -38,10 +38,10 @@ def measure(folder: Path, repeat: int) -> dict[str, dict[str, float]]:
             model = ip.load(_chain(rows, columns, layers), [backend])
             x = [np.ones((rows, columns), np.float32)]
             off, on = _turns(lambda model=model, x=x: model.run(x), max(repeat, 7) * 3)
-            result[f"{backend} {title}"] = {"off": off, "on": on}
+            medians_by_row[f"{backend} {title}"] = {"off": off, "on": on}
             print(f"  {f'{backend}, {title}':32} {off:10.2f} {on:10.2f} {on - off:8.2f} {on / off - 1:7.2%}")
-    result["lost"] = _lost()
-    return result
+    medians_by_row["lost"] = _lost()
+    return medians_by_row
 
 
 def _chain(rows: int, columns: int, layers: int) -> Network:

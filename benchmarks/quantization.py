@@ -83,7 +83,9 @@ def _networks(folder: Path | None, only: Sequence[str]) -> list[tuple[str, Path]
     files = [(name, folder / f"{name}.tflite") for name in FILES if folder and (folder / f"{name}.tflite").exists()]
     cache = Path(tempfile.gettempdir()) / "interposer-benchmark-networks"
     names = [name for name in DESIGNS if not only or name in only]
-    return [item for item in files if not only or item[0] in only] + [(name, saved(name, cache)) for name in names]
+    return [name_and_path for name_and_path in files if not only or name_and_path[0] in only] + [
+        (name, saved(name, cache)) for name in names
+    ]
 
 
 def _line(row: Row) -> str:
@@ -105,17 +107,17 @@ def crops(folder: Path, shape: Sequence[int], factor: float, count: int, seed: i
     """Return crops of the pictures in a folder, resized to the input shape NHWC, with their pixels times a factor."""
     from PIL import Image  # noqa: PLC0415 - it is optional
 
-    files = [item for item in sorted(folder.iterdir()) if item.suffix in (".bmp", ".jpg", ".png")]
+    files = [file for file in sorted(folder.iterdir()) if file.suffix in (".bmp", ".jpg", ".png")]
     pictures = [Image.open(file).convert("RGB") for file in files]
-    draw, result = np.random.default_rng(seed), []
+    draw, images = np.random.default_rng(seed), []
     for _ in range(count):
         picture = pictures[draw.integers(len(pictures))]
         size = int(min(picture.size) * draw.uniform(0.15, 1))
         left, top = (int(draw.integers(0, length - size + 1)) for length in picture.size)
         crop = picture.crop((left, top, left + size, top + size)).resize((shape[2], shape[1]))
         pixels = np.asarray(crop, np.float32)[:, :: 1 if draw.random() < 0.5 else -1]
-        result.append(np.ascontiguousarray(pixels[None] * np.float32(factor)))
-    return result
+        images.append(np.ascontiguousarray(pixels[None] * np.float32(factor)))
+    return images
 
 
 def _sample(draw: np.random.Generator, shape: tuple[int, ...]) -> Any:
@@ -161,17 +163,17 @@ def _row(name: str, title: str, make: Callable[[], Run], others: Sequence[Any], 
         return Row(name, title, reason=f"not installed: {error.name}")
     except Exception as error:  # a quantizer of someone else may raise anything
         return Row(name, title, reason=f"{type(error).__name__}: {str(error).splitlines()[0][:80]}")
-    same = [int(np.argmax(a)) == int(np.argmax(b)) for a, b in zip(results, expected, strict=True)]
+    agreements = [int(np.argmax(a)) == int(np.argmax(b)) for a, b in zip(results, expected, strict=True)]
     return Row(
         name,
         title,
-        100 * float(np.mean(same)),
+        100 * float(np.mean(agreements)),
         float(np.mean([_cosine(*pair) for pair in zip(results, expected, strict=True)])),
     )
 
 
 def _cosine(a: Any, b: Any) -> float:
-    x, y = (np.asarray(item, np.float64).reshape(-1) for item in (a, b))
+    x, y = (np.asarray(array, np.float64).reshape(-1) for array in (a, b))
     return float(x @ y / max(np.sqrt((x @ x) * (y @ y)), 1e-300))
 
 
@@ -188,7 +190,7 @@ def _onnxruntime(network: ip.Network, known: Sequence[Any]) -> Run:
     source, target = folder / "float.onnx", folder / "int8.onnx"
     onnx_writer.save(network, source)
     session = onnxruntime.InferenceSession(str(source), providers=["CPUExecutionProvider"])
-    [name] = [item.name for item in session.get_inputs()]
+    [name] = [model_input.name for model_input in session.get_inputs()]
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
@@ -215,8 +217,8 @@ def _litert(network: ip.Network, known: Sequence[Any]) -> Run:
     job = quantizer.Quantizer(str(source))
     job.load_quantization_recipe(recipe.static_wi8_ai8())
     with contextlib.redirect_stdout(io.StringIO()):
-        result = job.quantize(job.calibrate({"serving_default": [{"x0": sample} for sample in known]}))
-    interpreter = Interpreter(model_content=bytes(result.quantized_model), num_threads=1)
+        content = job.quantize(job.calibrate({"serving_default": [{"x0": sample} for sample in known]}))
+    interpreter = Interpreter(model_content=bytes(content.quantized_model), num_threads=1)
     interpreter.allocate_tensors()
     [source_info], [target_info] = interpreter.get_input_details(), interpreter.get_output_details()
 

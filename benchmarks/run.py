@@ -138,9 +138,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path, default=None, help="also write the figures there")
     args = parser.parse_args()
     folder = args.models or ROOT / "examples/digits"
-    result: dict[str, Any] = {name: SUITES[name](folder, args.repeat) for name in args.suites or SUITES}
+    figures: dict[str, Any] = {name: SUITES[name](folder, args.repeat) for name in args.suites or SUITES}
     if args.json:
-        args.json.write_text(json.dumps({"machine": machine()} | result, indent=2) + "\n", encoding="utf-8")
+        args.json.write_text(json.dumps({"machine": machine()} | figures, indent=2) + "\n", encoding="utf-8")
     return 0
 
 

@@ -110,7 +110,7 @@ def _measured(path: Path, args: argparse.Namespace, work: Path) -> Row:
             times[way].append(_loaded(*source)["seconds"])
     memory = {way: {count: _memory(*sources[way], count) for count in (1, 2)} for way in WAYS}
     sizes = {"file": path.stat().st_size, "saved": saved.stat().st_size}
-    print(path.name, {way: f"{1e3 * min(taken):.1f} ms" for way, taken in times.items()}, flush=True)
+    print(path.name, {way: f"{1e3 * min(seconds):.1f} ms" for way, seconds in times.items()}, flush=True)
     return {"name": path.stem, "bytes": sizes, "seconds": times, "memory": memory}
 
 
@@ -118,11 +118,11 @@ def _environment(cache: str) -> dict[str, str]:
     return {**os.environ, "INTERPOSER_CACHE_DIR": cache}
 
 
-def _started(path: Path, cache: str, what: str) -> subprocess.Popen[str]:
+def _started(path: Path, cache: str, way: str) -> subprocess.Popen[str]:
     code = (
         f"import sys; sys.path.insert(0, {str(HERE.parent)!r}); from benchmarks.saved import main; main(sys.argv[1:])"
     )
-    command = [sys.executable, "-c", code, "--one", str(path), what]
+    command = [sys.executable, "-c", code, "--one", str(path), way]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_environment(cache))
 
 
@@ -134,8 +134,8 @@ def _loaded(path: Path, cache: str) -> Row:
 
 def _said(process: subprocess.Popen[str]) -> Row:
     assert process.stdout is not None
-    result: Row = json.loads(process.stdout.readline())
-    return result
+    row: Row = json.loads(process.stdout.readline())
+    return row
 
 
 def _memory(path: Path, cache: str, count: int) -> Row:

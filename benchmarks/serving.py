@@ -108,8 +108,8 @@ class Server:
 
 def free_port() -> int:
     """Return a port that nothing uses now."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 def servers(args: argparse.Namespace, folder: str) -> list[Server]:
@@ -119,15 +119,15 @@ def servers(args: argparse.Namespace, folder: str) -> list[Server]:
     types = {name: wire_type(info) for name, info in model.outputs.items() if info is not None}
     head = f"BACKENDS = {backends}\nTYPES = {types}\n"
     ports = [free_port() for _ in range(9)]
-    own = [sys.executable, "-m", "interposer", "serve", args.model, "--name", "net", "--backends", args.backends]
-    own += ["--port", str(ports[0]), "--grpc-port", str(ports[1]), "--queue", "256", *args.options.split()]
-    result = [Server("interposer", own, folder, "", ports[0], ports[1], ("binary", "json", "grpc"))]
+    command = [sys.executable, "-m", "interposer", "serve", args.model, "--name", "net", "--backends", args.backends]
+    command += ["--port", str(ports[0]), "--grpc-port", str(ports[1]), "--queue", "256", *args.options.split()]
+    servers = [Server("interposer", command, folder, "", ports[0], ports[1], ("binary", "json", "grpc"))]
     command = [sys.executable, str(PEER), args.model, args.backends, str(ports[7]), str(ports[8])]
-    result.append(Server("shortest", command, folder, "", ports[7], ports[8], ("binary", "json", "grpc")))
+    servers.append(Server("shortest", command, folder, "", ports[7], ports[8], ("binary", "json", "grpc")))
     if args.kserve:
         Path(folder, "kserve_model.py").write_text(head + KSERVE)
         command = [sys.executable, "kserve_model.py", args.model, str(ports[2]), str(ports[3])]
-        result.append(Server("kserve", command, folder, args.kserve, ports[2], ports[3], ("binary", "json", "grpc")))
+        servers.append(Server("kserve", command, folder, args.kserve, ports[2], ports[3], ("binary", "json", "grpc")))
     if args.mlserver:
         Path(folder, "mlserver_model.py").write_text(head + MLSERVER)
         settings = {"name": "net", "implementation": "mlserver_model.Served", "parameters": {"uri": args.model}}
@@ -135,8 +135,8 @@ def servers(args: argparse.Namespace, folder: str) -> list[Server]:
         general = {"http_port": ports[4], "grpc_port": ports[5], "metrics_port": ports[6], "parallel_workers": 0}
         Path(folder, "settings.json").write_text(json.dumps({"host": "127.0.0.1", "debug": False, **general}))
         command = [sys.executable, "-c", "from mlserver.cli import main; main()", "start", folder]
-        result.append(Server("mlserver", command, folder, args.mlserver, ports[4], ports[5], ("json", "grpc")))
-    return result
+        servers.append(Server("mlserver", command, folder, args.mlserver, ports[4], ports[5], ("json", "grpc")))
+    return servers
 
 
 def bodies(model: str, folder: str) -> None:
@@ -149,10 +149,10 @@ def bodies(model: str, folder: str) -> None:
         arrays[name] = draw.integers(0, 100, shape).astype(info.dtype.numpy)
     heads = [{"name": name, "datatype": wire_type(infos[name]), "shape": list(x.shape)} for name, x in arrays.items()]
     raw = [x.tobytes() for x in arrays.values()]
-    binary = [{**item, "parameters": {"binary_data_size": len(data)}} for item, data in zip(heads, raw, strict=True)]
-    plain = [{**item, "data": x.reshape(-1).tolist()} for item, x in zip(heads, arrays.values(), strict=True)]
-    text = json.dumps({"id": "1", "inputs": binary, "parameters": {"binary_data_output": True}}).encode()
-    Path(folder, "body.binary").write_bytes(len(text).to_bytes(8, "little") + text + b"".join(raw))
+    binary = [{**head, "parameters": {"binary_data_size": len(data)}} for head, data in zip(heads, raw, strict=True)]
+    plain = [{**head, "data": x.reshape(-1).tolist()} for head, x in zip(heads, arrays.values(), strict=True)]
+    header = json.dumps({"id": "1", "inputs": binary, "parameters": {"binary_data_output": True}}).encode()
+    Path(folder, "body.binary").write_bytes(len(header).to_bytes(8, "little") + header + b"".join(raw))
     Path(folder, "body.json").write_bytes(bytes(8) + json.dumps({"id": "1", "inputs": plain}).encode())
     request = message("ModelInferRequest")(model_name="net", id="1", inputs=heads, raw_input_contents=raw)
     Path(folder, "body.grpc").write_bytes(request.SerializeToString())
@@ -174,12 +174,12 @@ def measured(
     command += [str(concurrency), str(args.seconds), str(Path(folder, f"body.{kind}"))]
     before = processor_seconds(pid)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=args.seconds * 10 + 60)
+        completed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=args.seconds * 10 + 60)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
         return {"rps": 0.0, "errors": 1, "p50": None, "p99": None, "cpu": None}
-    result: dict[str, Any] = json.loads(done.stdout)
-    count = max(1, result.pop("count") + concurrency)  # one on each connection before the time begins
-    return {**result, "cpu": (processor_seconds(pid) - before) / count * 1e3}
+    figures: dict[str, Any] = json.loads(completed.stdout)
+    count = max(1, figures.pop("count") + concurrency)  # one on each connection before the time begins
+    return {**figures, "cpu": (processor_seconds(pid) - before) / count * 1e3}
 
 
 def main(argv: list[str]) -> int:
@@ -229,12 +229,12 @@ def _print(results: dict[str, list[dict[str, Any]]]) -> None:
     head = f"{'server, request, concurrency':32} {'requests/s':>10} {'p50 ms':>8} {'p99 ms':>8} {'cpu ms':>8}"
     print(f"{head} {'errors':>7}")
     for key, figures in results.items():
-        good = [item for item in figures if item["p50"] is not None]
-        errors = sum(item["errors"] for item in figures)
+        good = [row for row in figures if row["p50"] is not None]
+        errors = sum(row["errors"] for row in figures)
         if not good:
             print(f"{key:32} {'–':>10} {'–':>8} {'–':>8} {'–':>8} {errors:7}")
             continue
-        middle = {name: statistics.median(item[name] for item in good) for name in ("rps", "p50", "p99", "cpu")}
+        middle = {name: statistics.median(row[name] for row in good) for name in ("rps", "p50", "p99", "cpu")}
         times = f"{middle['p50']:8.2f} {middle['p99']:8.2f} {middle['cpu']:8.3f}"
         print(f"{key:32} {middle['rps']:10.0f} {times} {errors:7}")
 

@@ -33,12 +33,12 @@ TOKEN = {"INTERPOSER_SERVE_TOKEN": "soak"}
 
 def network(factor: int) -> Network:
     """Return a network that adds its input to itself `factor` times."""
-    result = Network("sum")
-    x = value = result.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    network = Network("sum")
+    x = value = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
     for number in range(factor - 1):
-        value = result.add_addition_layer(value, x, name=f"add{number}")
-    result.add_output_layer(0, value, name="y")
-    return result
+        value = network.add_addition_layer(value, x, name=f"add{number}")
+    network.add_output_layer(0, value, name="y")
+    return network
 
 
 def children(pid: int) -> list[int]:
@@ -92,10 +92,10 @@ class Soak:
         """Send requests until the end, and compare the results."""
         while self.goes_on:
             values = [self.draw.randrange(100) for _ in range(4)]
-            item = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": values}
+            tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": values}
             leaves = self.draw.random() < 0.05
             try:
-                answer = await self.post(port, f"/v2/models/{model}/infer", {"inputs": [item]}, leaves)
+                answer = await self.post(port, f"/v2/models/{model}/infer", {"inputs": [tensor]}, leaves)
             except TimeoutError:
                 self.wrong.append(f"{kind}: no answer")
                 continue
@@ -121,7 +121,7 @@ class Soak:
             answer = await self.post(port, "/v2/repository/models/plain/load", {})
             self.counts["loaded again" if answer and answer[0] == 200 else "not loaded"] += 1
 
-    async def kill(self, what: str, parent: int, pattern: str, pause: float) -> None:
+    async def kill(self, description: str, parent: int, pattern: str, pause: float) -> None:
         """Kill a process below `parent` whose command has `pattern` in it, again and again."""
         while self.goes_on:
             await asyncio.sleep(pause)
@@ -132,7 +132,7 @@ class Soak:
             ]
             if matching and self.goes_on:
                 os.kill(self.draw.choice(matching), signal.SIGKILL)
-                self.counts[f"killed {what}"] += 1
+                self.counts[f"killed {description}"] += 1
 
 
 def started(log: Path, *words: str, **environment: str) -> tuple[subprocess.Popen[str], int]:
@@ -151,15 +151,15 @@ def started(log: Path, *words: str, **environment: str) -> tuple[subprocess.Pope
 
 async def soak(args: argparse.Namespace, single: tuple[Any, int], two: tuple[Any, int]) -> Soak:
     """Run all clients and disturbances."""
-    result = Soak(args.minutes * 60)
+    state = Soak(args.minutes * 60)
     each = max(1, args.clients // 4)
-    work = [result.client("reloaded", single[1], "plain", 2) for _ in range(each * 2)]
-    work += [result.client("failing", single[1], "isolated", 3) for _ in range(each)]
-    work += [result.client("workers", two[1], "plain", 2) for _ in range(each)]
-    work += [result.reload(single[1]), result.kill("backend", single[0].pid, "isolation", 7)]
-    work.append(result.kill("worker", two[0].pid, "serve", 15))
+    work = [state.client("reloaded", single[1], "plain", 2) for _ in range(each * 2)]
+    work += [state.client("failing", single[1], "isolated", 3) for _ in range(each)]
+    work += [state.client("workers", two[1], "plain", 2) for _ in range(each)]
+    work += [state.reload(single[1]), state.kill("backend", single[0].pid, "isolation", 7)]
+    work.append(state.kill("worker", two[0].pid, "serve", 15))
     await asyncio.gather(*work)
-    return result
+    return state
 
 
 def main() -> int:
@@ -176,22 +176,22 @@ def main() -> int:
         (home / "plain.toml").write_text('backends = ["CpuRef"]\n')
         (home / "isolated.toml").write_text('backends = ["CpuAcc", "CpuRef"]\nisolate = ["CpuAcc"]\n')
         log = Path(folder, "one"), Path(folder, "two")
-        more = {**TOKEN, "INTERPOSER_ISOLATION_MAX_RESTARTS": "1000000"}
-        single = started(log[0], str(home), "--control", "explicit", **more)
+        variables = {**TOKEN, "INTERPOSER_ISOLATION_MAX_RESTARTS": "1000000"}
+        single = started(log[0], str(home), "--control", "explicit", **variables)
         two = started(log[1], str(home / "plain.tflite"), "--backends", "CpuRef", "--workers", "2")
         try:
-            result = asyncio.run(soak(args, single, two))
+            figures = asyncio.run(soak(args, single, two))
         finally:
             for process, _ in (single, two):
                 process.terminate()
             statuses = [process.wait(60) for process, _ in (single, two)]
             tracebacks = sum(path.read_text(encoding="utf-8").count("Traceback") for path in log)
-    for name, count in sorted(result.counts.items()):
+    for name, count in sorted(figures.counts.items()):
         print(f"{name:24} {count:10,}")
-    print(f"exit statuses {statuses}, {tracebacks} tracebacks, {len(result.wrong)} requests lost or wrong")
-    for text in result.wrong[:10]:
+    print(f"exit statuses {statuses}, {tracebacks} tracebacks, {len(figures.wrong)} requests lost or wrong")
+    for text in figures.wrong[:10]:
         print(text)
-    return int(bool(result.wrong))
+    return int(bool(figures.wrong))
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def _ways(folder: Path, backends: Sequence[str]) -> list[tuple[str, str, Path]]:
 
     model_file = folder / "large.tflite"
     tflite.save(large_network(), model_file)
-    result = []
+    ways = []
     for backend in backends:
         saved = folder / f"{backend}.ipn"
         command = [
@@ -73,8 +73,8 @@ def _ways(folder: Path, backends: Sequence[str]) -> list[tuple[str, str, Path]]:
             str(saved),
         ]
         subprocess.run(command, check=True, capture_output=True, env=_environment())
-        result += [(backend, "model file", model_file), (backend, "saved network", saved)]
-    return result
+        ways += [(backend, "model file", model_file), (backend, "saved network", saved)]
+    return ways
 
 
 def _measured(backend: str, kind: str, path: Path, counts: Sequence[int]) -> Row:

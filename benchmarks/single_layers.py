@@ -74,10 +74,10 @@ def measured(model: Any, inputs: Sequence[Any], seconds: float) -> list[float]:
         path = Path(folder) / "layer.onnx"
         onnx.save(model, path)
         prepared = [_prepared(name, path, inputs) for name in ENGINES]
-        results = [item[1] for item in prepared if item is not None]
-        for result in results[1:]:
-            _compare(result, results[0], model)
-        return _interleaved([item and item[0] for item in prepared], seconds)
+        outputs_of_engine = [engine[1] for engine in prepared if engine is not None]
+        for outputs in outputs_of_engine[1:]:
+            _compare(outputs, outputs_of_engine[0], model)
+        return _interleaved([engine and engine[0] for engine in prepared], seconds)
 
 
 def line(name: str, times: Sequence[float]) -> str:

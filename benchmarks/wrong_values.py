@@ -139,10 +139,10 @@ def _leg(client: list[str], args: argparse.Namespace, bad_rate: float, seconds: 
     """Run one leg in a process of its own, and return the times of the good requests in milliseconds."""
     command = [*client, str(args.rate), str(bad_rate), str(seconds)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    times: list[float] = json.loads(done.stdout)["milliseconds"]
+    completed = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if completed.returncode:
+        raise SystemExit(completed.stderr)
+    times: list[float] = json.loads(completed.stdout)["milliseconds"]
     return times
 
 

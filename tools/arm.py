@@ -124,9 +124,9 @@ def _fetch_emulator() -> None:
 def _fetch_system() -> None:
     """Make the root folder: extracted packages suffice, because only the emulator reads it."""
     _needs("mmdebstrap", "mmdebstrap")
-    wanted = f"--include=python{PYTHON},libstdc++6,libgomp1,libgtest-dev"
+    include_option = f"--include=python{PYTHON},libstdc++6,libgomp1,libgtest-dev"
     shutil.rmtree(SYSTEM, ignore_errors=True)
-    _call("mmdebstrap", "--quiet", "--arch=arm64", "--variant=extract", wanted, RELEASE, SYSTEM)
+    _call("mmdebstrap", "--quiet", "--arch=arm64", "--variant=extract", include_option, RELEASE, SYSTEM)
     if not (SYSTEM / "lib").exists():
         (SYSTEM / "lib").symlink_to("usr/lib")
 
@@ -179,13 +179,13 @@ def _build_plugin(source: Path) -> None:
 
 def _apt(*words: str, folder: Path) -> None:
     """Call apt-get in a folder, with the release of the root folder as its only source."""
-    own = CACHE / "apt"
-    (own / "lists" / "partial").mkdir(parents=True, exist_ok=True)
+    apt_folder = CACHE / "apt"
+    (apt_folder / "lists" / "partial").mkdir(parents=True, exist_ok=True)
     key = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]"
     lines = [f"{kind} {key} http://deb.debian.org/debian {RELEASE} main\n" for kind in ("deb", "deb-src")]
-    (own / "sources.list").write_text("".join(lines), encoding="utf-8")
-    settings = {"Dir::Etc::sourcelist": own / "sources.list", "Dir::Etc::sourceparts": "-"}
-    settings |= {"Dir::State::lists": own / "lists", "Dir::Cache": own}
+    (apt_folder / "sources.list").write_text("".join(lines), encoding="utf-8")
+    settings = {"Dir::Etc::sourcelist": apt_folder / "sources.list", "Dir::Etc::sourceparts": "-"}
+    settings |= {"Dir::State::lists": apt_folder / "lists", "Dir::Cache": apt_folder}
     command = ["apt-get", "-qq", *(f"-o{name}={value}" for name, value in settings.items())]
     _call(*command, "update")
     _call(*command, *words, folder=folder)
@@ -277,9 +277,9 @@ def _test(args: argparse.Namespace) -> int:
     failures = 0
     for cpu in args.cpu.split(","):
         for name, words, by_itself in _checks(args):
-            done = _emulated(words, cpu, by_itself=by_itself)
-            failures += done.returncode != 0
-            print(f"{cpu:12} {PROCESSORS.get(cpu, ''):8} {name}: {'passed' if done.returncode == 0 else 'FAILED'}")
+            completed = _emulated(words, cpu, by_itself=by_itself)
+            failures += completed.returncode != 0
+            print(f"{cpu:12} {PROCESSORS.get(cpu, ''):8} {name}: {'passed' if completed.returncode == 0 else 'FAILED'}")
     return int(failures > 0)
 
 
@@ -321,10 +321,10 @@ def _count(args: argparse.Namespace) -> int:
 def _counted(cpu: str, engine: str) -> dict[str, int]:
     """Return the executed instructions of one inference by its name."""
     words: list[str | Path] = [COUNTING_EMULATOR, _system_python(), ROOT / "tools" / "arm_models.py", "count", engine]
-    done = _emulated(words, cpu, capture=True, QEMU_PLUGIN=f"file={PLUGIN}", INTERPOSER_NUM_THREADS="1")
-    names = dict(enumerate(re.findall(r"^NAME (\S+)$", done.stdout, re.MULTILINE)))
+    completed = _emulated(words, cpu, capture=True, QEMU_PLUGIN=f"file={PLUGIN}", INTERPOSER_NUM_THREADS="1")
+    names = dict(enumerate(re.findall(r"^NAME (\S+)$", completed.stdout, re.MULTILINE)))
     counts: dict[str, int] = {}
-    for number, count in re.findall(r"^COUNT (\d+) (\d+)$", done.stderr, re.MULTILINE):
+    for number, count in re.findall(r"^COUNT (\d+) (\d+)$", completed.stderr, re.MULTILINE):
         name = names[int(number)]
         counts[name] = min(int(count), counts.get(name, int(count)))  # the garbage collector may run in one of them
     return counts
@@ -348,13 +348,13 @@ def _require() -> None:
     """Raise `MissingError` unless the emulator, the root folder and the packages are in the cache."""
     if platform.system() != "Linux":
         raise MissingError(f"the emulator runs on Linux; this is {platform.system()}")
-    for what, path in (
+    for description, path in (
         ("emulator", EMULATOR),
         ("root folder", _system_python()),
         ("package NumPy", PACKAGES / "numpy"),
     ):
         if not path.exists():
-            raise MissingError(f"the {what} is not in {CACHE} (make arm-root)")
+            raise MissingError(f"the {description} is not in {CACHE} (make arm-root)")
 
 
 def _system_python() -> Path:

@@ -81,7 +81,7 @@ def _quantized(name: str, attributes: Mapping[str, Any], image: np.ndarray, weig
 
 
 def _graph(nodes: Sequence[Any], image: np.ndarray, dtype: int, stored: Sequence[Any]) -> Any:
-    given = helper.make_tensor_value_info("image", dtype, image.shape)
-    result = helper.make_tensor_value_info("result", dtype, None)
-    graph = helper.make_graph(nodes, "layer", [given], [result], stored)
+    image_info = helper.make_tensor_value_info("image", dtype, image.shape)
+    output_info = helper.make_tensor_value_info("result", dtype, None)
+    graph = helper.make_graph(nodes, "layer", [image_info], [output_info], stored)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)

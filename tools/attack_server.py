@@ -672,8 +672,8 @@ def ask(target: Target, method: str, path: str, body: Any = None, **headers: str
     """Return the status of a request with other headers than a client of this project would send."""
     client = http.client.HTTPConnection("127.0.0.1", target.port, timeout=20)
     try:
-        named = {name.replace("_", "-"): text for name, text in headers.items()}
-        client.request(method, path, None if body is None else json.dumps(body), named)
+        header_texts = {name.replace("_", "-"): text for name, text in headers.items()}
+        client.request(method, path, None if body is None else json.dumps(body), header_texts)
         return str(client.getresponse().status)
     except (OSError, http.client.HTTPException) as error:
         return type(error).__name__
@@ -937,11 +937,11 @@ def measure(name: str, args: argparse.Namespace) -> tuple[list[str], bool]:
                 target.note("closed")
         has_ended = process.poll() is not None
     statuses = Counter(measured["statuses"])
-    refused = statuses.total() - statuses["200"]
+    num_refused = statuses.total() - statuses["200"]
     got = ", ".join(f"{count} × {status}" for status, count in sorted(target.got.items()) if count)
     row = [
         name, f"{measured['growth'] / MIB:,.0f}", milliseconds(measured["live"]), milliseconds(measured["health"]),
-        milliseconds(measured["p99"]), f"{refused} of {statuses.total()}",
+        milliseconds(measured["p99"]), f"{num_refused} of {statuses.total()}",
         got + ("; the server has ended" if has_ended else ""),
     ]  # fmt: skip
     live = min(measured["live"], measured["health"])

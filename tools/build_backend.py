@@ -175,10 +175,10 @@ def _with_platform(folder: Path, name: str) -> str:
             tagged,
             str(folder / name),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
         wheels = list(Path(tagged).glob("*.whl"))
-        if done.returncode or not wheels:
-            reason = (done.stderr.strip() or "auditwheel wrote no wheel").splitlines()[-1]
+        if completed.returncode or not wheels:
+            reason = (completed.stderr.strip() or "auditwheel wrote no wheel").splitlines()[-1]
             print(f"*** The wheel is for this machine only: {reason}", file=sys.stderr)
             return name
         shutil.move(wheels[0], folder / wheels[0].name)
@@ -202,9 +202,9 @@ def _take_over(wheel: Path, target: Path) -> None:
     for place, pattern in ((NATIVE, "*"), (EXTENSION, "*.so"), (BRIDGES, "*.so")):
         folder = target / place
         folder.mkdir(parents=True, exist_ok=True)
-        taken = set(_extracted(wheel, place, pattern, folder))
+        taken_files = set(_extracted(wheel, place, pattern, folder))
         for old in folder.glob(pattern):
-            if old.name not in taken and not old.is_dir():
+            if old.name not in taken_files and not old.is_dir():
                 old.unlink()
 
 

@@ -43,10 +43,10 @@ class CheckError(Exception):
 
 def run(*words: object, folder: Path = DEPLOY) -> str:
     """Run a program and return its output; raise `CheckError` if it fails."""
-    done = subprocess.run(list(map(str, words)), cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise CheckError(f"{' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
-    return done.stdout + done.stderr
+    completed = subprocess.run(list(map(str, words)), cwd=folder, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        raise CheckError(f"{' '.join(map(str, words))}\n{completed.stdout}{completed.stderr}")
+    return completed.stdout + completed.stderr
 
 
 def installed_packages(folder: Path) -> Path:
@@ -122,10 +122,10 @@ def validated(validate: Path, file: Path, title: str) -> Iterator[str]:
 
 def refused(helm: Path, value: str) -> str:
     """Check that the chart refuses a value."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [helm, "template", "release", "helm/interposer", "--set", value], cwd=DEPLOY, capture_output=True, check=False
     )
-    if not done.returncode:
+    if not completed.returncode:
         raise CheckError(f"the chart takes {value}")
     return f"the chart refuses {value}"
 

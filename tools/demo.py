@@ -117,9 +117,9 @@ class Build(threading.Thread):
 
     def _run(self, command: Sequence[str]) -> None:
         for line in lines_of(["nice", *command] if shutil.which("nice") else command):
-            done = re.match(r"\[\s*(\d+)(?:/(\d+)|%)\]", line)
-            if done:
-                how_far = f"{done[1]} of {done[2]} files" if done[2] else f"{done[1]}%"
+            progress = re.match(r"\[\s*(\d+)(?:/(\d+)|%)\]", line)
+            if progress:
+                how_far = f"{progress[1]} of {progress[2]} files" if progress[2] else f"{progress[1]}%"
                 self.progress.update("compiling CpuAcc for this processor", how_far)
 
     def install(self) -> None:

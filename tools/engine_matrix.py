@@ -57,8 +57,8 @@ def results(engine: str, subjects: Sequence[Subject], recording: Recording) -> I
         child = multiprocessing.get_context("fork").Process(target=_try, args=work)
         child.start()
         sender.close()
-        for found in _received(receiver):
-            yield subjects[position], found
+        for result in _received(receiver):
+            yield subjects[position], result
             position += 1
         child.kill()
         child.join()
@@ -84,10 +84,10 @@ def _try(engine: str, subjects: Iterable[Subject], recording: Recording, sender:
     sender.close()
 
 
-def recorded(found: Iterable[Result], report: Callable[[str], None]) -> Cells:
+def recorded(results: Iterable[Result], report: Callable[[str], None]) -> Cells:
     """Return the conditions under which the tried subjects are wrong, by label and types."""
     cells: Cells = {}
-    for subject, texts in found:
+    for subject, texts in results:
         if texts is None:
             continue
         conditions = cells.setdefault(subject.label, {}).setdefault(subject.types, [])

@@ -83,17 +83,17 @@ class Fuzzer:
         draw = self.draw
         if isinstance(json_value, dict) and json_value and draw.random() < 0.8:
             key = draw.choice(list(json_value))
-            result = dict(json_value)
-            what = draw.random()
-            if what < 0.1:
-                del result[key]
-            elif what < 0.2:
-                result[draw.choice(["", "x", "data", "parameters", "shape", "outputs"])] = draw.choice(ODD)
+            changed_value = dict(json_value)
+            choice = draw.random()
+            if choice < 0.1:
+                del changed_value[key]
+            elif choice < 0.2:
+                changed_value[draw.choice(["", "x", "data", "parameters", "shape", "outputs"])] = draw.choice(ODD)
             elif key == "datatype":
-                result[key] = draw.choice(TYPES)
+                changed_value[key] = draw.choice(TYPES)
             else:
-                result[key] = self.changed(json_value[key], depth + 1)
-            return result
+                changed_value[key] = self.changed(json_value[key], depth + 1)
+            return changed_value
         if isinstance(json_value, list) and json_value and draw.random() < 0.8:
             result_list = list(json_value)
             result_list[draw.randrange(len(json_value))] = self.changed(draw.choice(json_value), depth + 1)
@@ -105,10 +105,10 @@ class Fuzzer:
         garbled = bytearray(data)
         for _ in range(self.draw.randrange(1, 6)):
             at = self.draw.randrange(len(garbled) + 1)
-            what = self.draw.random()
-            if what < 0.5 and at < len(garbled):
+            choice = self.draw.random()
+            if choice < 0.5 and at < len(garbled):
                 garbled[at] = self.draw.randrange(256)
-            elif what < 0.75:
+            elif choice < 0.75:
                 del garbled[at : at + self.draw.randrange(1, 8)]
             else:
                 garbled[at:at] = self.draw.randbytes(self.draw.randrange(1, 8))
@@ -235,16 +235,16 @@ class Fuzzer:
         )
         if draw.random() < 0.33:
             return request.SerializeToString(), (array + array).tobytes()
-        what = draw.random()
-        if what < 0.2:
+        choice = draw.random()
+        if choice < 0.2:
             request.inputs[0].shape[:] = [draw.choice((-1, 0, 1, 4, 2**40, 2**62)) for _ in range(draw.randrange(10))]
-        elif what < 0.4:
+        elif choice < 0.4:
             request.inputs[0].datatype = str(draw.choice(TYPES))
-        elif what < 0.6:
+        elif choice < 0.6:
             request.raw_input_contents[0] = draw.randbytes(draw.randrange(40))
-        elif what < 0.7:
+        elif choice < 0.7:
             request.parameters["timeout"].int64_param = draw.choice((-1, 0, 1, 2**62))
-        elif what < 0.8:
+        elif choice < 0.8:
             request.inputs[0].contents.fp32_contents.extend([1.0] * draw.randrange(6))
             del request.raw_input_contents[:]
         else:

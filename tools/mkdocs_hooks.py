@@ -59,8 +59,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def release() -> str:
     """Return the version of the package, from its source."""
     text = (ROOT / "src/interposer/_version.py").read_text(encoding="utf-8")
-    found = re.search(r'^__version__ = "(.*)"', text, re.MULTILINE)
-    return found[1] if found else sys.exit("src/interposer/_version.py has no __version__")
+    version = re.search(r'^__version__ = "(.*)"', text, re.MULTILINE)
+    return version[1] if version else sys.exit("src/interposer/_version.py has no __version__")
 
 
 def _expanded(entry: Any) -> Any:

@@ -39,10 +39,10 @@ def executed(path: Path) -> Notebook:
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "examples", Path(folder, "examples"), ignore=shutil.ignore_patterns("__pycache__"))
         command = [sys.executable, "-P", __file__, "--cells", str(path)]
-        done = subprocess.run(
+        completed = subprocess.run(
             command, cwd=Path(folder, "examples", "notebooks"), capture_output=True, text=True, timeout=300, check=True
         )
-    notebook: Notebook = json.loads(done.stdout)
+    notebook: Notebook = json.loads(completed.stdout)
     return notebook
 
 
@@ -53,8 +53,8 @@ def run_cells(notebook: Notebook) -> Notebook:
     for number, cell in enumerate(cells, 1):
         cell["execution_count"] = number
         cell["outputs"] = list(_outputs("".join(cell["source"]), namespace, number))
-        failed = any(output["output_type"] == "error" for output in cell["outputs"])
-        if failed != (RAISES in cell["metadata"].get("tags", ())):
+        has_failed = any(output["output_type"] == "error" for output in cell["outputs"])
+        if has_failed != (RAISES in cell["metadata"].get("tags", ())):
             raise RuntimeError(f"cell {number}: an error without the tag {RAISES}, or the reverse: {cell['outputs']}")
     return notebook
 

@@ -124,13 +124,13 @@ def names(pattern: str = "") -> list[tuple[str, str]]:
 
 def outcome(group: str, name: str) -> Outcome:
     """Run one case with the tolerances of ONNX's runner, and return its result."""
-    kind = next(kind for kind, item in GROUPS.items() if item == group)
-    result = _Result()
+    kind = next(kind for kind, group_name in GROUPS.items() if group_name == group)
+    collected = _Result()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _cases()[kind](f"{name}_cpu").run(result)
+        _cases()[kind](f"{name}_cpu").run(collected)
     operator = _kinds().get(name, "") if group == "node" else ""
-    return Outcome(name, group, operator, *_judged(result.error))
+    return Outcome(name, group, operator, *_judged(collected.error))
 
 
 def _judged(error: BaseException | None) -> tuple[str, tuple[str, ...]]:
@@ -173,11 +173,11 @@ def page(all_outcomes: Iterable[Outcome]) -> str:
         "",
         *_counts(every),
         "",
-        *_operators([item for item in every if item.group == "node"]),
+        *_operators([case for case in every if case.group == "node"]),
         "",
-        *_refusals([item for item in every if item.status == "refused"]),
+        *_refusals([case for case in every if case.status == "refused"]),
         "",
-        *_differences([item for item in every if item.status in {"different", "crashed"}]),
+        *_differences([case for case in every if case.status in {"different", "crashed"}]),
     ]
     return "\n".join(lines).rstrip() + "\n"
 

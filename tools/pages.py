@@ -278,10 +278,10 @@ def _types_of_samples(op: type[Op]) -> dict[str, set[tuple[DataType, bool]]]:
     result: dict[str, set[tuple[DataType, bool]]] = {declared.name: set() for declared in (*op.operands, *op.results)}
     for _, info in calls:
         for declared, value in ((op.operands, info.inputs), (op.results, info.outputs)):
-            for index, item in enumerate(value):
-                if item is not None:
+            for index, element in enumerate(value):
+                if element is not None:
                     name = declared[min(index, len(declared) - 1)].name
-                    result[name].add((item.dtype, item.is_quantized))
+                    result[name].add((element.dtype, element.is_quantized))
     for declared in op.operands:
         if declared.dtypes and declared.dtypes <= INDEX_TYPES:
             result[declared.name] = {(dtype, False) for dtype in declared.dtypes}
@@ -297,8 +297,10 @@ def _retyped(info: KernelInfo, dtype: DataType) -> KernelInfo:
     """Return the infos of a sample with the type `dtype` for all tensors that have the type of the first input."""
 
     def other(tensor_info: TensorInfo | None) -> TensorInfo | None:
-        same = tensor_info is not None and tensor_info.dtype is info.input.dtype and not tensor_info.is_quantized
-        return tensor_info.with_dtype(dtype) if same else tensor_info
+        has_same_type = (
+            tensor_info is not None and tensor_info.dtype is info.input.dtype and not tensor_info.is_quantized
+        )
+        return tensor_info.with_dtype(dtype) if has_same_type else tensor_info
 
     return replace(info, inputs=tuple(map(other, info.inputs)), outputs=tuple(map(other, info.outputs)))
 

@@ -181,14 +181,14 @@ def choose(measurement: Measurement, budget: float) -> list[str]:
     while queue and budget > 0:
         _, name = heappop(queue)
         test = measurement.tests[name]
-        found = dict(_probabilities(name, test))
-        worth = sum(missed[line] * probability for line, probability in found.items()) / test.seconds
+        probabilities = dict(_probabilities(name, test))
+        worth = sum(missed[line] * probability for line, probability in probabilities.items()) / test.seconds
         if queue and worth < -queue[0][0]:
             heappush(queue, (-worth, name))
         elif test.seconds <= budget:
             budget -= test.seconds
             names.append(name)
-            missed.update({line: missed[line] * (1 - probability) for line, probability in found.items()})
+            missed.update({line: missed[line] * (1 - probability) for line, probability in probabilities.items()})
     return names
 
 

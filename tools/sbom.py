@@ -32,12 +32,12 @@ def add_to(wheel: Path) -> None:
         name = f"{info}/sboms/{info.partition('-')[0]}.cdx.json"
         text = json.dumps(sbom_of(files), indent=2).encode()
         row = f"{name},sha256={_digest(text)},{len(text)}\n"
-        for item in old.infolist():
-            if item.filename == record:
+        for member in old.infolist():
+            if member.filename == record:
                 new.writestr(name, text)
-                new.writestr(item, files[record] + row.encode())
+                new.writestr(member, files[record] + row.encode())
             else:
-                new.writestr(item, files[item.filename], zipfile.ZIP_DEFLATED)
+                new.writestr(member, files[member.filename], zipfile.ZIP_DEFLATED)
     shutil.move(fresh, wheel)
 
 

@@ -30,9 +30,9 @@ def tflite_page() -> str:
     custom = [name.removeprefix(_PREFIX) for name in operators() if name.startswith(_PREFIX)]
     table = ["| operator | conversion |", "| --- | --- |"]
     builtin = [f"| `{name}` | {_described(name)} |" for name in BUILTIN]
-    own = [f"| `{name}` | {_first_line(find(name, True))} |" for name in custom]
+    custom_rows = [f"| `{name}` | {_first_line(find(name, True))} |" for name in custom]
     parts = [HEAD, f"## {count} of {len(BUILTIN)} builtin operators", "", *table, *builtin]
-    return "\n".join([*parts, "", "## Custom operators", "", *table, *own])
+    return "\n".join([*parts, "", "## Custom operators", "", *table, *custom_rows])
 
 
 def _described(name: str) -> str:

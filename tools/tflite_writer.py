@@ -73,8 +73,8 @@ def outcome(sample: Sample, *, litert: bool = False) -> Outcome:
     except UnwritableError as error:
         return Outcome("refused", next(iter(error.layers.values()))[1])
     kinds = tuple(operator.name for subgraph in read_model(content).subgraphs for operator in subgraph.operators)
-    named = {f"input_{key}": array for key, array in feeds.items()}
-    problem = _difference(sample, network, _outputs(content, named), expected, steps=0)
+    named_feeds = {f"input_{key}": array for key, array in feeds.items()}
+    problem = _difference(sample, network, _outputs(content, named_feeds), expected, steps=0)
     if litert and not problem:
         outputs = _run(content, [feeds[layer.op.binding_id] for layer in network.graph.inputs])
         problem = outputs if isinstance(outputs, str) else _difference(sample, network, outputs, expected, steps=1)

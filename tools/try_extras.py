@@ -131,11 +131,11 @@ def _tested(work: Path, python: Path, trial: Trial) -> tuple[str, bool]:
         (shutil.copytree if source.is_dir() else shutil.copy)(source, work / name)
     command = [str(python), "-m", "pytest", "-q", "-m", "not slow", *trial.tests]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run(command, cwd=work, env=environment, stdout=subprocess.PIPE, text=True, check=False)
-    summary = done.stdout.strip().splitlines()[-1]
-    passed = done.returncode == 0 and " passed" in summary
+    completed = subprocess.run(command, cwd=work, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    summary = completed.stdout.strip().splitlines()[-1]
+    passed = completed.returncode == 0 and " passed" in summary
     if not passed:
-        print(done.stdout[-5000:])
+        print(completed.stdout[-5000:])
     return summary, passed
 
 

@@ -49,7 +49,7 @@ def wanted(before: Vocabulary) -> Vocabulary:
         "DTYPES": {str(dtype): before["DTYPES"].get(str(dtype), NEXT) for dtype in abi.DTYPES},
         "CHOICES": {
             choice.__name__: _choices(choice, before["CHOICES"].get(choice.__name__, {}))
-            for choice in sorted(choices, key=lambda item: item.__name__)
+            for choice in sorted(choices, key=lambda each: each.__name__)
         },
         "LAYERS": {
             op.op_name(): _layer(op, before["LAYERS"].get(op.op_name()))
@@ -99,7 +99,7 @@ def _written(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_written, value))})"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{json.dumps(key)}: {_written(item)}' for key, item in value.items())}}}"
+        return f"{{{', '.join(f'{json.dumps(key)}: {_written(element)}' for key, element in value.items())}}}"
     return json.dumps(value)
 
 
@@ -135,10 +135,10 @@ def frozen_problems() -> Iterator[str]:
     yield from _gone("the type", before["DTYPES"], after["DTYPES"])
 
 
-def _gone(what: str, frozen: dict[str, int], still: Any) -> Iterator[str]:
+def _gone(kind: str, frozen: dict[str, int], still: Any) -> Iterator[str]:
     for name, since in frozen.items():
         if since < NEXT and name not in still:
-            yield f"{what} {name} has changed in the C interface; it is frozen since revision {since}"
+            yield f"{kind} {name} has changed in the C interface; it is frozen since revision {since}"
 
 
 _LAYERS_TYPE: Final = "dict[str, tuple[int, dict[str, int], dict[str, tuple[str, int]]]]"

@@ -131,10 +131,10 @@ def _version(python: str, runner: Sequence[str]) -> str:
 
 def _said(command: Sequence[str], environment: dict[str, str]) -> str:
     """Return what a command prints; exit with its errors if it fails."""
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd="/")
-    if done.returncode:
-        raise SystemExit(f"{shlex.join(command)}: exit status {done.returncode}\n{done.stderr}")
-    return done.stdout
+    completed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd="/")
+    if completed.returncode:
+        raise SystemExit(f"{shlex.join(command)}: exit status {completed.returncode}\n{completed.stderr}")
+    return completed.stdout
 
 
 if __name__ == "__main__":

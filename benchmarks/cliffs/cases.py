@@ -68,13 +68,13 @@ def cases(operators: Sequence[str], types: Sequence[str], sizes: Sequence[str], 
 
 def _by_type(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
     """Return the samples by the type of their first operand; "quantized" is part of it."""
-    found: dict[str, list[Sample]] = {}
+    samples_of_type: dict[str, list[Sample]] = {}
     for sample in samples:
         info = next((operand.info for operand in sample.inputs if operand is not None), None)
         empty = any(operand is not None and 0 in operand.info.shape for operand in sample.inputs)
         if info is not None and not empty:
-            found.setdefault(f"{'quantized ' * info.is_quantized}{info.dtype}", []).append(sample)
-    return found
+            samples_of_type.setdefault(f"{'quantized ' * info.is_quantized}{info.dtype}", []).append(sample)
+    return samples_of_type
 
 
 def _is_writable(sample: Sample) -> bool:
@@ -148,10 +148,10 @@ def _between(sample: Sample) -> tuple[Network, dict[int, Array]]:
     values[0] = _convolution(network, values[0], first.info, layout, "before")
     layer = network.add_layer(sample.op, *values, name="layer", outputs=sample.outputs)
     for index, value in enumerate(layer.outputs):
-        info, result = value.known, value
+        info, x = value.known, value
         if index == 0 and info.shape.is_ranked and info.rank == first.info.rank and _suits(info):
-            result = _convolution(network, value, info, layout, "after").output
-        network.add_output_layer(index, result, f"output_{index}")
+            x = _convolution(network, value, info, layout, "after").output
+        network.add_output_layer(index, x, f"output_{index}")
     return network, feeds
 
 

@@ -120,7 +120,7 @@ def _random_files(model: Any, seed: int, folder: Path) -> tuple[Mapping[str, Pat
     path = folder / "random.onnx"
     onnx.save(model, path)
     draw = np.random.default_rng(seed)
-    shapes = [[dim.dim_value for dim in item.type.tensor_type.shape.dim] for item in model.graph.input]
+    shapes = [[dim.dim_value for dim in model_input.type.tensor_type.shape.dim] for model_input in model.graph.input]
     inputs = [draw.uniform(-1, 1, shape).astype(np.float32) for shape in shapes]
     import interposer as ip  # noqa: PLC0415
 

@@ -99,11 +99,13 @@ def _coupled(sample: Sample, first: Dimension) -> Sample | None:
 def _candidates(sample: Sample, first: Dimension) -> Iterator[Dimension]:
     """Yield the dimensions of the same size as `first`, then all positive numbers in attributes that are tuples."""
     operands = [operand for operand in sample.inputs]
-    own = operands[int(first[0])]
-    assert own is not None
+    chosen_operand = operands[int(first[0])]
+    assert chosen_operand is not None
     for n, operand in enumerate(operands):
         if operand is not None:
-            yield from ((n, axis) for axis, size in enumerate(operand.info.shape) if size == own.info.shape[first[1]])
+            yield from (
+                (n, axis) for axis, size in enumerate(operand.info.shape) if size == chosen_operand.info.shape[first[1]]
+            )
     for name in sample.op.attributes:
         numbers = getattr(sample.op, name)
         if isinstance(numbers, tuple):

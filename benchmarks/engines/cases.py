@@ -82,7 +82,7 @@ def prepare(name: str, batch: int, models: Path | None, folder: Path, formats: I
     """Build and read a network, and write it in these formats too; the files are cached in the folder."""
     path = networks.saved(name, folder, batch) if name in networks.NETWORKS else _named(name, models)
     network = (frontends.onnx if path.suffix == ".onnx" else frontends.tflite).load(path)
-    converted, refused = _converted(network, path, folder, formats)
+    converted, refusal_of_format = _converted(network, path, folder, formats)
     inputs = folder / f"{path.stem}.inputs.npz"
     np.savez(inputs, *_inputs(network))
     counted = [layer for layer in network.graph.topological() if type(layer.op).__name__ in PRODUCTS]
@@ -94,7 +94,7 @@ def prepare(name: str, batch: int, models: Path | None, folder: Path, formats: I
         batch=batch,
         path=path,
         converted=converted,
-        refused=refused,
+        refused=refusal_of_format,
         inputs=inputs,
         operations=count,
         quantized=quantized,
@@ -124,15 +124,15 @@ def _converted(
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """Return the files of the same network in other formats, by suffix, and the reasons for missing files."""
     files: dict[str, Path] = {}
-    refused: dict[str, str] = {}
+    refusal_of_format: dict[str, str] = {}
     for suffix in {*formats} - {path.suffix}:
         target = folder / f"{path.stem}{suffix}"
         try:
             _write(network, target)
             files[suffix] = target
         except (ImportError, InterposerError) as error:
-            refused[suffix] = textwrap.shorten(str(error), REASON)
-    return files, refused
+            refusal_of_format[suffix] = textwrap.shorten(str(error), REASON)
+    return files, refusal_of_format
 
 
 def _write(network: ip.Network, path: Path) -> None:

@@ -45,8 +45,8 @@ class Interposer(Engine):
     def absent(self) -> str:
         records = {record.id: record for record in default_runtime().registry.records()}
         lacking = {backend: records.get(backend) for backend in self.backends if backend != AUTO}
-        reasons = [f"{name}: {'not known' if item is None else item.reason}"
-                   for name, item in lacking.items() if item is None or not item.available]  # fmt: skip
+        reasons = [f"{name}: {'not known' if engine is None else engine.reason}"
+                   for name, engine in lacking.items() if engine is None or not engine.available]  # fmt: skip
         return "; ".join(reasons)
 
     def has_fast_math(self) -> bool:
@@ -73,7 +73,7 @@ class Interposer(Engine):
 
     def ways(self) -> Mapping[str, Call]:
         def run() -> None:
-            self._found = self._model.run(self._inputs)
+            self._outputs = self._model.run(self._inputs)
 
         return {"Model.run": run, "Model.bind": self._bound()}
 
@@ -84,13 +84,13 @@ class Interposer(Engine):
         def run() -> None:
             if not bound:
                 bound.append(self._model.bind(self._inputs))
-                self._found = bound[0].outputs
+                self._outputs = bound[0].outputs
             bound[0]()
 
         return run
 
     def outputs(self) -> Arrays:
-        return [np.asarray(output) for output in self._found]
+        return [np.asarray(output) for output in self._outputs]
 
     def version(self) -> str:
         return str(self._ip.__version__)

@@ -57,7 +57,7 @@ class OnnxRuntime(Engine):
         bound: list[Any] = []
 
         def run() -> None:
-            self._found = self._session.run(None, self._feeds)
+            self._outputs = self._session.run(None, self._feeds)
 
         def run_bound() -> None:
             if not bound:
@@ -70,14 +70,14 @@ class OnnxRuntime(Engine):
         binding = self._session.io_binding()
         for name, array in self._feeds.items():
             binding.bind_cpu_input(name, array)
-        values = [self._ort.OrtValue.ortvalue_from_numpy(item) for item in self._found]
+        values = [self._ort.OrtValue.ortvalue_from_numpy(output) for output in self._outputs]
         for get_output, value in zip(self._session.get_outputs(), values, strict=True):
             binding.bind_ortvalue_output(get_output.name, value)
-        self._found = values
+        self._outputs = values
         return binding
 
     def outputs(self) -> Arrays:
-        return [output if isinstance(output, np.ndarray) else output.numpy() for output in self._found]
+        return [output if isinstance(output, np.ndarray) else output.numpy() for output in self._outputs]
 
     def version(self) -> str:
         return str(self._ort.__version__)

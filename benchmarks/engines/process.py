@@ -57,10 +57,10 @@ class Process:
             self._connection.send((request, arguments))
             if not self._connection.poll(self._patience):
                 raise EngineError(f"{request} took more than {self._patience:g} s")
-            done, answer = self._connection.recv()
+            is_finished, answer = self._connection.recv()
         except (EOFError, OSError) as error:
             raise EngineError(f"the process died at {request}: {self._said()}") from error
-        if not done:
+        if not is_finished:
             raise EngineError(answer)
         return answer
 

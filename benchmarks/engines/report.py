@@ -169,19 +169,21 @@ def _summary(rows: Sequence[Row], engines: Sequence[str]) -> Iterator[str]:
     subject = engines[0]
     for threads in sorted({row["threads"] for row in rows}):
         mine = [row for row in rows if row["threads"] == threads]
-        result = [(row, item) for row in mine if (item := _counted(row, subject)) is not None]
-        if not result:
+        counted_rows = [(row, figures) for row in mine if (figures := _counted(row, subject)) is not None]
+        if not counted_rows:
             continue
-        mean = _mean([ratio for _, ratio in result])
+        mean = _mean([ratio for _, ratio in counted_rows])
         yield f"{subject}, {_threads(threads)}: {mean} as fast as the best of the others"
         for kind, title in KINDS.items():
-            if of_kind := [item for row, item in result if row["kind"] == kind]:
-                yield f"  {title}: {_mean(of_kind)}, least {min(item.ratio for item in of_kind):.2f}"
+            if of_kind := [figures for row, figures in counted_rows if row["kind"] == kind]:
+                yield f"  {title}: {_mean(of_kind)}, least {min(figures.ratio for figures in of_kind):.2f}"
         for peer in engines[1:]:
-            if beside := [item for row in mine if (item := _counted(row, subject, peer))]:
+            if beside := [figures for row in mine if (figures := _counted(row, subject, peer))]:
                 yield f"  as {peer}: {_mean(beside)}"
         losses = [
-            f"{_title(row)} ({element.ratio:.2f} of {element.peer})" for row, element in result if element.ratio < 1
+            f"{_title(row)} ({element.ratio:.2f} of {element.peer})"
+            for row, element in counted_rows
+            if element.ratio < 1
         ]
         yield f"  slower: {', '.join(losses) or 'nowhere'}"
 

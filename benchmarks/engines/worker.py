@@ -72,14 +72,14 @@ class Worker:
         _times(self._call, seconds / 5, fewest=1)
         times = _times(self._call, seconds)
         plain = times if self._plain is self._call else _times(self._plain, seconds / 2)
-        result = {
+        figures = {
             "median_ms": statistics.median(times),
             "min_ms": min(times),
             "plain_ms": statistics.median(plain),
             "plain_min_ms": min(plain),
             "cpu_ms": time.process_time() - cpu,
         }
-        return {name: value * 1000 for name, value in result.items()} | {"runs": len(times)}
+        return {name: value * 1000 for name, value in figures.items()} | {"runs": len(times)}
 
     def memory(self) -> int:
         """Return the resident bytes that were added since before the network was loaded."""

@@ -40,7 +40,7 @@ _SIZES: Final = {"alexnet": 227, "ssd": 300}
 def main(words: Sequence[str] | None = None) -> int:
     """Measure the networks whose names match a pattern."""
     arguments = _arguments(words)
-    result: dict[str, Any] = {}
+    figures_by_title: dict[str, Any] = {}
     print(f"{'network':12}{'file':14}{'load':>9}{'CpuAcc':>11}   other times in ms (ratio to CpuAcc, difference)")
     for name, architecture in ARCHITECTURES.items():
         if not any(fnmatch(name, pattern) for pattern in arguments.networks or ["*"]):
@@ -48,10 +48,10 @@ def main(words: Sequence[str] | None = None) -> int:
         for kind in KINDS:
             if fnmatch(kind, arguments.kinds):
                 figures = _measured(name, architecture, kind, arguments)
-                result[f"{name}, {kind}"] = figures
+                figures_by_title[f"{name}, {kind}"] = figures
                 print(_line(name, kind, figures), flush=True)
     if arguments.json:
-        text = json.dumps({"machine": machine(), "threads": arguments.threads, "formats": result}, indent=2)
+        text = json.dumps({"machine": machine(), "threads": arguments.threads, "formats": figures_by_title}, indent=2)
         arguments.json.write_text(text + "\n", encoding="utf-8")
     return 0
 

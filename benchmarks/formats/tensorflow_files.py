@@ -147,8 +147,8 @@ class TensorFlowWriter:
 
     def batch_norm(self, x: str) -> str:
         mean, variance, factor, offset = batch_statistics(x, self._shapes[x][0])
-        named = {"gamma": factor, "beta": offset, "mean": mean, "variance": variance}
-        names = [self._weights(f"{x}/{name}", array) for name, array in named.items()]
+        inputs_by_name = {"gamma": factor, "beta": offset, "mean": mean, "variance": variance}
+        names = [self._weights(f"{x}/{name}", array) for name, array in inputs_by_name.items()]
         more = {"epsilon": 0.001, "is_training": False, "data_format": "NHWC", "U": _FLOAT}
         return self._node("FusedBatchNormV3", x, *names, **more)
 

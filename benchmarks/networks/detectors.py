@@ -92,11 +92,11 @@ def _flat(g: Graph, x: str, size: int, anchors: int, numbers: int) -> str:
 
 def _decoded(g: Graph, x: str, count: int) -> str:
     """Return the corners of boxes that are given relative to anchors."""
-    moved, grown = g.slice(x, 2, 0, 2), g.slice(x, 2, 2, 4)
+    offsets, log_sizes = g.slice(x, 2, 0, 2), g.slice(x, 2, 2, 4)
     sizes = g.weights((1, count, 2), 100)
-    center = g.node("Mul", g.node("Mul", moved, g.constant(0.1)), sizes)
+    center = g.node("Mul", g.node("Mul", offsets, g.constant(0.1)), sizes)
     center = g.add(center, g.weights((1, count, 2), 4))
-    half = g.node("Mul", g.node("Exp", g.node("Mul", grown, g.constant(0.2))), sizes)
+    half = g.node("Mul", g.node("Exp", g.node("Mul", log_sizes, g.constant(0.2))), sizes)
     half = g.node("Div", half, g.constant(2.0))
     return str(g.node("Concat", g.node("Sub", center, half), g.add(center, half), axis=-1))
 

@@ -80,9 +80,9 @@ def _block(g: Graph, x: str, expanded: int, channels: int, window: tuple[int, in
     y = x if expanded == g.channels[x] else g.conv(x, expanded, act=act)
     y = g.depthwise(y, kernel, stride, act, dilation)
     y = squeeze_excite(g, y, g.channels[x] // 4, "Swish") if gated else y
-    same = stride == 1 and channels == g.channels[x]
-    y = g.conv(y, channels, act=None, gain=(0.5 if same else 1.0) * (2 if gated else 1))
-    return g.add(x, y) if same else y
+    has_shortcut = stride == 1 and channels == g.channels[x]
+    y = g.conv(y, channels, act=None, gain=(0.5 if has_shortcut else 1.0) * (2 if gated else 1))
+    return g.add(x, y) if has_shortcut else y
 
 
 def mobilenet_v3(batch: int = 1) -> onnx.ModelProto:
@@ -100,9 +100,9 @@ def _block_v3(g: Graph, x: str, kernel: int, expanded: int, channels: int, atten
     y = g.depthwise(y, kernel, stride, act)
     if attend:
         y = squeeze_excite(g, y, (g.channels[y] // 4 + 7) // 8 * 8, gate="HardSigmoid")
-    same = stride == 1 and channels == g.channels[x]
-    y = g.conv(y, channels, act=None, gain=(0.5 if same else 1.0) * (2 if attend else 1))
-    return g.add(x, y) if same else y
+    has_shortcut = stride == 1 and channels == g.channels[x]
+    y = g.conv(y, channels, act=None, gain=(0.5 if has_shortcut else 1.0) * (2 if attend else 1))
+    return g.add(x, y) if has_shortcut else y
 
 
 def mobilenet_v4(batch: int = 1) -> onnx.ModelProto:
@@ -120,6 +120,6 @@ def _block_v4(g: Graph, x: str, before: int, after: int, stride: int, channels: 
     y = g.depthwise(x, before, 1 if after else stride, None) if before else x
     y = g.conv(y, expansion * depth)
     y = g.depthwise(y, after, stride) if after else y
-    same = stride == 1 and channels == depth
-    y = g.conv(y, channels, act=None, gain=0.5 if same else 1.0)
-    return g.add(x, y) if same else y
+    has_shortcut = stride == 1 and channels == depth
+    y = g.conv(y, channels, act=None, gain=0.5 if has_shortcut else 1.0)
+    return g.add(x, y) if has_shortcut else y

@@ -86,7 +86,10 @@ def _reader(model: onnx.ModelProto) -> Any:
 def _samples(model: onnx.ModelProto) -> Iterator[dict[str, Any]]:
     generator = np.random.default_rng(0)
     for _ in range(SAMPLES):
-        yield {item.name: _random(generator, item.name, item.type.tensor_type) for item in model.graph.input}
+        yield {
+            graph_input.name: _random(generator, graph_input.name, graph_input.type.tensor_type)
+            for graph_input in model.graph.input
+        }
 
 
 def _random(generator: np.random.Generator, name: str, kind: Any) -> Any:

@@ -19,7 +19,7 @@ def dlrm(batch: int = 1) -> onnx.ModelProto:
     g = Graph("dlrm", batch)
     dense = _stack(g, g.input("numbers", (13,)), (512, 256, WIDTH))
     ids = [g.input(f"ids_{number}", (), TensorProto.INT64) for number in range(TABLES)]
-    rows = [g.embedding(item, ROWS, WIDTH) for item in ids]
+    rows = [g.embedding(id_input, ROWS, WIDTH) for id_input in ids]
     wide = [g.node("Unsqueeze", x, g.constant([1], np.int64)) for x in (dense, *rows)]
     features = g.node("Concat", *wide, axis=1)
     products = g.node("MatMul", features, g.transpose(features, 0, 2, 1))

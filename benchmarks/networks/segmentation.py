@@ -89,8 +89,8 @@ def unet_diffusion(batch: int = 1) -> onnx.ModelProto:
 
 def _denoised(g: Graph, x: str, time: str, channels: int, size: int) -> str:
     y = g.conv(g.act(g.group_norm(x, 32, size, size), "Swish"), channels, 3, act=None)
-    moved = g.reshape(g.gemm(time, channels), g.batch, channels, 1, 1)
-    y = g.add(y, moved)
+    time_offset = g.reshape(g.gemm(time, channels), g.batch, channels, 1, 1)
+    y = g.add(y, time_offset)
     y = g.conv(g.act(g.group_norm(y, 32, size, size), "Swish"), channels, 3, act=None)
     return g.add(x if g.channels[x] == channels else g.conv(x, channels, act=None), y)
 

@@ -90,7 +90,7 @@ def _first(name: str, args: argparse.Namespace) -> dict[str, Any]:
     for _ in range(args.repeat):
         for way, results in times.items():
             results.append(_worker("first", name, way, str(args.threads)))
-    return {way: min(results, key=lambda item: item.get("seconds", math.inf)) for way, results in times.items()}
+    return {way: min(results, key=lambda figures: figures.get("seconds", math.inf)) for way, results in times.items()}
 
 
 def _calls(name: str, args: argparse.Namespace) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _calls(name: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _lines(name: str, figures: Mapping[str, Any]) -> str:
-    firsts = [_told(way, item, "seconds", "s") for way, item in figures["first"].items()]
+    firsts = [_told(way, way_figures, "seconds", "s") for way, way_figures in figures["first"].items()]
     return "\n".join([name, *_part("first answer", firsts), *_part("calls", _call_texts(figures["calls"]))])
 
 
@@ -112,13 +112,17 @@ def _call_texts(calls: Mapping[str, Any]) -> list[str]:
     if isinstance(calls.get("failed"), str):
         return [calls["failed"]]
     return [
-        f"{_told(way, item, 'best', 'ms')}{_ratio(calls, way)}{_warned(item.get('deviation', 0))}"
-        for way, item in calls.items()
+        f"{_told(way, way_figures, 'best', 'ms')}{_ratio(calls, way)}{_warned(way_figures.get('deviation', 0))}"
+        for way, way_figures in calls.items()
     ]
 
 
-def _told(way: str, item: Mapping[str, Any], key: str, unit: str) -> str:
-    return f"{way} failed ({item['failed'][:160]})" if "failed" in item else f"{way} {item[key]:.3f} {unit}"
+def _told(way: str, way_figures: Mapping[str, Any], key: str, unit: str) -> str:
+    return (
+        f"{way} failed ({way_figures['failed'][:160]})"
+        if "failed" in way_figures
+        else f"{way} {way_figures[key]:.3f} {unit}"
+    )
 
 
 def _ratio(calls: Mapping[str, Any], way: str) -> str:
@@ -135,7 +139,7 @@ def _summary(figures: Mapping[str, Any]) -> str:
     lines = []
     for title, part, key in (("first answer", "first", "seconds"), ("calls", "calls", "best")):
         for way in WAYS:
-            ratios = list(_ratios((item[part] for item in figures.values()), way, key))
+            ratios = list(_ratios((program_figures[part] for program_figures in figures.values()), way, key))
             if ratios and way != "load":
                 low, mean, high = min(ratios), statistics.geometric_mean(ratios), max(ratios)
                 lines.append(

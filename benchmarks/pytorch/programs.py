@@ -74,8 +74,8 @@ class _Whisper(nn.Module):
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Return the states of the last layer for log-mel features (batch, 80, 3000)."""
-        result: torch.Tensor = self.encoder(features).last_hidden_state
-        return result
+        hidden_states: torch.Tensor = self.encoder(features).last_hidden_state
+        return hidden_states
 
 
 class _Lstm(nn.Module):
@@ -89,8 +89,8 @@ class _Lstm(nn.Module):
     def forward(self, sequence: torch.Tensor) -> torch.Tensor:
         """Return scores (batch, 100) of sequences (batch, length, 256)."""
         states, _ = self.lstm(sequence)
-        result: torch.Tensor = self.head(states[:, -1])
-        return result
+        logits: torch.Tensor = self.head(states[:, -1])
+        return logits
 
 
 def _double(inputs: int, outputs: int) -> nn.Module:
@@ -120,8 +120,8 @@ class _UNet(nn.Module):
             levels.append(x)
         for rise, level, other in zip(self.raise_, self.up, reversed(levels[:-1]), strict=True):
             x = level(torch.cat([rise(x), other], 1))
-        result: torch.Tensor = self.head(x)
-        return result
+        logits: torch.Tensor = self.head(x)
+        return logits
 
 
 LARGE: Final[Mapping[str, Callable[[], Program]]] = {

@@ -45,7 +45,7 @@ def onnx(program: Program, threads: int) -> Callable[[], Any]:
         path = Path(folder) / "program.onnx"
         torch.onnx.export(program.module, program.args, path, kwargs=dict(program.kwargs), verbose=False)
         model = ip.load(path, backends=BACKENDS, options=_options(threads))
-    arrays = [item.numpy() for item in _tensors((program.args, dict(program.kwargs)))]
+    arrays = [tensor.numpy() for tensor in _tensors((program.args, dict(program.kwargs)))]
     return lambda: model.run(arrays)
 
 
@@ -77,7 +77,7 @@ def openvino(program: Program, threads: int) -> Callable[[], Any]:
 
     exported = torch.export.export(program.module, program.args, dict(program.kwargs))
     model = openvino.compile_model(openvino.convert_model(exported), "CPU", _config(threads))
-    arrays = [item.numpy() for item in _tensors((program.args, dict(program.kwargs)))]
+    arrays = [tensor.numpy() for tensor in _tensors((program.args, dict(program.kwargs)))]
     request = model.create_infer_request()
     return lambda: list(request.infer(arrays, share_inputs=True).values())
 
@@ -102,7 +102,7 @@ FIRST: Final = ("load", "onnx", "compile", "inductor", "openvino")
 
 def results(value: Any) -> list[Any]:
     """Return the tensors and arrays of a result in order, as tensors."""
-    return [torch.as_tensor(item) for item in pytree.tree_leaves(_plain(value)) if item is not None]
+    return [torch.as_tensor(leaf) for leaf in pytree.tree_leaves(_plain(value)) if leaf is not None]
 
 
 def _plain(value: Any) -> Any:
@@ -110,4 +110,4 @@ def _plain(value: Any) -> Any:
 
 
 def _tensors(value: Any) -> list[Any]:
-    return [item for item in pytree.tree_leaves(value) if isinstance(item, torch.Tensor)]
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]

@@ -100,10 +100,10 @@ def _turn(run: Callable[[], Any], seconds: float, clock: Clock) -> list[float]:
 
 def _deviation(values: list[Any], expected: list[Any]) -> float | None:
     """Return the largest difference as a part of the largest element; None if the shapes differ."""
-    if [item.shape for item in values] != [item.shape for item in expected]:
+    if [tensor.shape for tensor in values] != [tensor.shape for tensor in expected]:
         return None
     differences = ((a.double() - b.double()).abs().max().item() for a, b in zip(values, expected, strict=True))
-    return max(differences, default=0.0) / max(item.double().abs().max().item() for item in expected)
+    return max(differences, default=0.0) / max(tensor.double().abs().max().item() for tensor in expected)
 
 
 if __name__ == "__main__":

@@ -139,9 +139,9 @@ def __getattr__(name: str) -> Any:
         return import_module(f"interposer.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'interposer' has no attribute {name!r}")
-    result = getattr(import_module(_HOME_OF[name]), name)
-    globals()[name] = result
-    return result
+    member = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = member
+    return member
 
 
 def __dir__() -> list[str]:

@@ -128,11 +128,13 @@ def _open_sizes(module: Any, first: Call, third: Call) -> Any:
 
     args = pytree.tree_map(differing, first.args, third.args)
     kwargs = pytree.tree_map(differing, first.kwargs, third.kwargs)
-    if not any(isinstance(item, torch.export.dynamic_shapes._DimHint) for item in pytree.tree_leaves((args, kwargs))):
+    if not any(isinstance(leaf, torch.export.dynamic_shapes._DimHint) for leaf in pytree.tree_leaves((args, kwargs))):
         return None
     signature = inspect.signature(module.forward)
     arguments = dict(signature.bind(*args, **kwargs).arguments)
-    rest = next((item.name for item in signature.parameters.values() if item.kind is item.VAR_KEYWORD), None)
+    rest = next(
+        (parameter.name for parameter in signature.parameters.values() if parameter.kind is parameter.VAR_KEYWORD), None
+    )
     return arguments | arguments.pop(rest, {})
 
 
@@ -150,7 +152,9 @@ def through_load(program: Program, expected: list[Any]) -> dict[str, Any]:
     except Exception as error:
         is_ours = "export" in result
         return result | {"calls": [_reason(error) if is_ours else f"PyTorch cannot export it: {_reason(error)}"]}
-    result["calls"] = [_called(model, call, *item) for call, item in zip(program.calls, expected, strict=True)]
+    result["calls"] = [
+        _called(model, call, *expected_call) for call, expected_call in zip(program.calls, expected, strict=True)
+    ]
     result["first"] = time.perf_counter() - start
     if isinstance(result["calls"][0], float):
         arguments = copy.deepcopy(program.calls[0])
@@ -207,9 +211,11 @@ def through_compile(program: Program, expected: list[Any]) -> dict[str, Any]:
     module = copy.deepcopy(program.module)
     function = torch.compile(module, backend="interposer")
     start = time.perf_counter()
-    calls = [_called(function, call, *item) for call, item in zip(program.calls, expected, strict=True)]
+    calls = [
+        _called(function, call, *expected_call) for call, expected_call in zip(program.calls, expected, strict=True)
+    ]
     first = time.perf_counter() - start
-    fallbacks = [f"{item.reason[:300]} ({item.nodes} operators)" for item in ours.fallbacks()]
+    fallbacks = [f"{fallback.reason[:300]} ({fallback.nodes} operators)" for fallback in ours.fallbacks()]
     arguments = copy.deepcopy(program.calls[0])
     result = {"calls": calls, "first": first, "fallbacks": fallbacks}
     if isinstance(calls[0], float):
@@ -256,12 +262,12 @@ def shown(result: dict[str, Any]) -> str:
         return f"absent: {result['absent'][:120]}"
     parts = []
     for way in ("load", "compile"):
-        item = result.get(way)
-        if item is not None:
-            calls = " ".join(_mark(call) for call in item["calls"])
+        way_result = result.get(way)
+        if way_result is not None:
+            calls = " ".join(_mark(call) for call in way_result["calls"])
             extra = (
-                f" [{len(item['fallbacks'])} left to PyTorch: {item['fallbacks'][0][:160]}]"
-                if item.get("fallbacks")
+                f" [{len(way_result['fallbacks'])} left to PyTorch: {way_result['fallbacks'][0][:160]}]"
+                if way_result.get("fallbacks")
                 else ""
             )
             parts.append(f"{way}: {calls}{extra}")
@@ -292,18 +298,20 @@ def main() -> int:
     print(summary(results))
     if args.page:
         args.page.write_text(page(results), encoding="utf-8")
-    return int(any("WRONG" in shown(item) for item in results.values()))
+    return int(any("WRONG" in shown(program_result) for program_result in results.values()))
 
 
 def summary(results: dict[str, Any]) -> str:
     """Return how many programs agree at each call, and how many graphs were left to PyTorch."""
-    present = {name: item for name, item in results.items() if "absent" not in item}
+    present = {name: program_result for name, program_result in results.items() if "absent" not in program_result}
     lines = [f"{len(present)} programs, {len(results) - len(present)} absent"]
     for way in ("load", "compile"):
-        ways = [item[way] for item in present.values() if way in item]
-        right = [sum(is_right(item, index) for item in ways) for index in range(3)]
+        ways = [program_result[way] for program_result in present.values() if way in program_result]
+        right = [sum(is_right(way_result, index) for way_result in ways) for index in range(3)]
         lines.append(f"{way}: {right[0]}, {right[1]} and {right[2]} of {len(ways)} agree at the three calls")
-    left = Counter(reason for item in present.values() for reason in reasons(item.get("compile", {})))
+    left = Counter(
+        reason for program_result in present.values() for reason in reasons(program_result.get("compile", {}))
+    )
     lines += [f"  {count} programs: {reason}" for reason, count in left.most_common()]
     return "\n".join(lines)
 

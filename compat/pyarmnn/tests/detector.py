@@ -48,14 +48,14 @@ def _model() -> dict[str, Any]:
     tensors = [*fixed, *(tensor(name, shape) for name, shape in others.items())]
     at = {entry["name"]: number for number, entry in enumerate(tensors)}
 
-    def convolution(source: str, number: int, result: str, stride: int, activation: int) -> dict[str, Any]:
+    def convolution(source: str, number: int, output: str, stride: int, activation: int) -> dict[str, Any]:
         options = {"stride_w": stride, "stride_h": stride, "fused_activation_function": activation, "padding": 1}
         operands = [at[source], at[f"w{number}"], at[f"b{number}"]]
-        return operator(operands, [at[result]], opcode_index=0, builtin_options=("Conv2DOptions", options))
+        return operator(operands, [at[output]], opcode_index=0, builtin_options=("Conv2DOptions", options))
 
-    def reshape(source: str, result: str) -> dict[str, Any]:
-        options = ("ReshapeOptions", {"new_shape": others[result]})
-        return operator([at[source]], [at[result]], opcode_index=1, builtin_options=options)
+    def reshape(source: str, output: str) -> dict[str, Any]:
+        options = ("ReshapeOptions", {"new_shape": others[output]})
+        return operator([at[source]], [at[output]], opcode_index=1, builtin_options=options)
 
     results = [at[name] for name in ("detection_boxes", "detection_classes", "detection_scores", "detections")]
     operands = [at[name] for name in ("flat_boxes", "chances", "anchors")]

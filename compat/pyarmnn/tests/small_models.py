@@ -135,5 +135,5 @@ def chances(image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return what the models of floating point compute for an image, in NumPy."""
     scores = image.reshape(1, 784) @ WEIGHTS.T + BIAS
     powers = np.exp(scores - scores.max())
-    result: np.ndarray[Any, Any] = powers / powers.sum()
-    return result
+    probabilities: np.ndarray[Any, Any] = powers / powers.sum()
+    return probabilities

@@ -37,8 +37,8 @@ def run(
         source.GetOutputSlot(0).Connect(layer.GetInputSlot(slot))
         source.GetOutputSlot(0).SetTensorInfo(described)
     for slot, shape in enumerate(shapes):
-        result = network.AddOutputLayer(slot)
-        layer.GetOutputSlot(slot).Connect(result.GetInputSlot(0))
+        output_layer = network.AddOutputLayer(slot)
+        layer.GetOutputSlot(slot).Connect(output_layer.GetInputSlot(0))
         layer.GetOutputSlot(slot).SetTensorInfo(info(shape, dtype))
     return optimized_and_run(network, inputs, shapes, dtype)
 
@@ -73,54 +73,54 @@ Y = np.flip(X, 2).copy() + 3
 )  # fmt: skip
 def test_reduce_reduces_the_axes_of_its_descriptor(operation: int, expected: Any):
     descriptor = described(ann.ReduceDescriptor(), m_vAxis=[1], m_KeepDims=True, m_ReduceOperation=operation)
-    [result] = run(lambda network: network.AddReduceLayer(descriptor, "reduce"), [X], [(2, 1, 4)])
-    np.testing.assert_allclose(result, expected(X, axis=1, keepdims=True), rtol=1e-6)
+    [output] = run(lambda network: network.AddReduceLayer(descriptor, "reduce"), [X], [(2, 1, 4)])
+    np.testing.assert_allclose(output, expected(X, axis=1, keepdims=True), rtol=1e-6)
 
 
 def test_cast_converts_to_the_type_of_its_output():
-    [result] = run(lambda network: network.AddCastLayer("cast"), [X + np.float32(0.5)], [X.shape], "int32")
-    np.testing.assert_array_equal(result, (X + 0.5).astype(np.int32))
+    [output] = run(lambda network: network.AddCastLayer("cast"), [X + np.float32(0.5)], [X.shape], "int32")
+    np.testing.assert_array_equal(output, (X + 0.5).astype(np.int32))
 
 
 def test_shape_returns_the_sizes():
-    [result] = run(lambda network: network.AddShapeLayer(), [X], [(3,)], "int32")
-    assert result.tolist() == [2, 3, 4]
+    [output] = run(lambda network: network.AddShapeLayer(), [X], [(3,)], "int32")
+    assert output.tolist() == [2, 3, 4]
 
 
 def test_channel_shuffle_interleaves_groups():
     descriptor = ann.ChannelShuffleDescriptor(2, 2)
-    [result] = run(lambda network: network.AddChannelShuffleLayer(descriptor), [X], [X.shape])
-    np.testing.assert_array_equal(result, X[:, :, [0, 2, 1, 3]])
+    [output] = run(lambda network: network.AddChannelShuffleLayer(descriptor), [X], [X.shape])
+    np.testing.assert_array_equal(output, X[:, :, [0, 2, 1, 3]])
 
 
 def test_a_convolution_of_volumes_has_weights_and_biases_as_inputs():
     volume, weights = np.ones((1, 2, 2, 2, 1), np.float32), np.full((2, 2, 2, 1, 1), 0.5, np.float32)
     descriptor = described(ann.Convolution3dDescriptor(), m_BiasEnabled=True)
-    [result] = run(
+    [output] = run(
         lambda network: network.AddConvolution3dLayer(descriptor, "convolution"),
         [volume], [(1, 1, 1, 1, 1)], constants=[weights, np.float32([3])],
     )  # fmt: skip
-    assert result.ravel().tolist() == [7.0]
+    assert output.ravel().tolist() == [7.0]
 
 
 def test_pooling_of_volumes_takes_windows():
     volume = np.arange(8, dtype=np.float32).reshape(1, 1, 2, 2, 2)
     fields = {"m_PoolWidth": 2, "m_PoolHeight": 2, "m_PoolDepth": 2, "m_StrideX": 1, "m_StrideY": 1, "m_StrideZ": 1}
     descriptor = described(ann.Pooling3dDescriptor(), m_PoolType=ann.PoolingAlgorithm_Average, **fields)
-    [result] = run(lambda network: network.AddPooling3dLayer(descriptor), [volume], [(1, 1, 1, 1, 1)])
-    assert result.ravel().tolist() == [3.5]
+    [output] = run(lambda network: network.AddPooling3dLayer(descriptor), [volume], [(1, 1, 1, 1, 1)])
+    assert output.ravel().tolist() == [3.5]
 
 
 def test_gather_nd_reads_slices_at_indices():
     indices = np.int32([[1, 2], [0, 0]])
-    [result] = run(lambda network: network.AddGatherNdLayer(), [X, indices], [(2, 4)])
-    np.testing.assert_array_equal(result, X[[1, 0], [2, 0]])
+    [output] = run(lambda network: network.AddGatherNdLayer(), [X, indices], [(2, 4)])
+    np.testing.assert_array_equal(output, X[[1, 0], [2, 0]])
 
 
 def test_batch_mat_mul_multiplies_the_last_dimensions():
     descriptor = described(ann.BatchMatMulDescriptor(), m_TransposeY=True)
-    [result] = run(lambda network: network.AddBatchMatMulLayer(descriptor), [X, Y], [(2, 3, 3)])
-    np.testing.assert_allclose(result, X @ Y.transpose(0, 2, 1), rtol=1e-6)
+    [output] = run(lambda network: network.AddBatchMatMulLayer(descriptor), [X, Y], [(2, 3, 3)])
+    np.testing.assert_allclose(output, X @ Y.transpose(0, 2, 1), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -134,32 +134,32 @@ def test_batch_mat_mul_multiplies_the_last_dimensions():
 def test_elementwise_binary_broadcasts(operation: int, expected: Any):
     row = np.float32([1, -2, 3, 4])
     descriptor = ann.ElementwiseBinaryDescriptor(operation)
-    [result] = run(lambda network: network.AddElementwiseBinaryLayer(descriptor), [X, row], [X.shape])
-    np.testing.assert_allclose(result, expected(X, row), rtol=1e-6)
+    [output] = run(lambda network: network.AddElementwiseBinaryLayer(descriptor), [X, row], [X.shape])
+    np.testing.assert_allclose(output, expected(X, row), rtol=1e-6)
 
 
 def test_tile_repeats_dimensions():
     descriptor = ann.TileDescriptor([1, 2, 1])
-    [result] = run(lambda network: network.AddTileLayer(descriptor), [X], [(2, 6, 4)])
-    np.testing.assert_array_equal(result, np.tile(X, (1, 2, 1)))
+    [output] = run(lambda network: network.AddTileLayer(descriptor), [X], [(2, 6, 4)])
+    np.testing.assert_array_equal(output, np.tile(X, (1, 2, 1)))
 
 
 def test_reverse_reverses_the_axes_of_its_second_input():
     add = lambda network: network.AddReverseV2Layer("reverse")  # noqa: E731 - as all others
-    [result] = run(add, [X], [X.shape], constants=[np.int32([2])])
-    np.testing.assert_array_equal(result, X[:, :, ::-1])
+    [output] = run(add, [X], [X.shape], constants=[np.int32([2])])
+    np.testing.assert_array_equal(output, X[:, :, ::-1])
 
 
 def test_transpose_maps_the_result_to_the_input():
     descriptor = ann.TransposeDescriptor(ann.PermutationVector((2, 0, 1)))
-    [result] = run(lambda network: network.AddTransposeLayer(descriptor), [X], [(4, 2, 3)])
-    np.testing.assert_array_equal(result, X.transpose(2, 0, 1))
+    [output] = run(lambda network: network.AddTransposeLayer(descriptor), [X], [(4, 2, 3)])
+    np.testing.assert_array_equal(output, X.transpose(2, 0, 1))
 
 
 def test_scatter_nd_changes_elements_at_indices():
     inputs = [np.zeros(5, np.float32), np.int32([[1], [3]]), np.float32([7, 9])]
-    [result] = run(lambda network: network.AddScatterNdLayer(ann.ScatterNdDescriptor()), inputs, [(5,)])
-    assert result.tolist() == [0, 7, 0, 9, 0]
+    [output] = run(lambda network: network.AddScatterNdLayer(ann.ScatterNdDescriptor()), inputs, [(5,)])
+    assert output.tolist() == [0, 7, 0, 9, 0]
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_scatter_nd_changes_elements_at_indices():
 def test_elementwise_unary_has_later_functions(operation: int, expected: Any):
     x = X / np.float32(8)
     descriptor = described(ann.ElementwiseUnaryDescriptor(), m_Operation=operation)
-    [result] = run(lambda network: network.AddElementwiseUnaryLayer(descriptor), [x], [x.shape])
-    np.testing.assert_allclose(result, expected(x), rtol=1e-5)
+    [output] = run(lambda network: network.AddElementwiseUnaryLayer(descriptor), [x], [x.shape])
+    np.testing.assert_allclose(output, expected(x), rtol=1e-5)
 
 
 def lstm_parameters(width: int, units: int) -> tuple[Any, dict[str, np.ndarray[Any, Any]]]:

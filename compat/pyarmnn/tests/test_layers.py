@@ -38,9 +38,9 @@ def arm_nn(tmp_path_factory):
     path = tmp_path_factory.mktemp("arm_nn") / "outputs.json"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     command = [SYSTEM, str(FOLDER / "layer_cases.py"), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        pytest.skip(f"Arm NN is not installed for {SYSTEM}: {done.stderr.strip().splitlines()[-1:]}")
+    completed = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if completed.returncode:
+        pytest.skip(f"Arm NN is not installed for {SYSTEM}: {completed.stderr.strip().splitlines()[-1:]}")
     return json.loads(path.read_text())
 
 

@@ -119,8 +119,8 @@ def test_the_parsed_network_computes_what_the_model_describes(format: Format, te
     inputs = [parser.GetNetworkInputBindingInfo(format.input)]
     outputs = [parser.GetNetworkOutputBindingInfo(format.output)]
     image = (small_models.IMAGE / np.float32(255)).reshape(format.shape).astype(np.float32)
-    [result] = run(network, inputs, outputs, [image])
-    np.testing.assert_almost_equal(result, small_models.chances(image), 6)
+    [output] = run(network, inputs, outputs, [image])
+    np.testing.assert_almost_equal(output, small_models.chances(image), 6)
 
 
 @pytest.mark.parametrize("format", FORMATS[1:], ids=lambda format: format.parser.__name__)

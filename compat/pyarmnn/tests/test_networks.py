@@ -41,14 +41,14 @@ def relu(function=ann.ActivationFunction_ReLu):
     return descriptor
 
 
-def chain(source, result, function=ann.ActivationFunction_ReLu):
+def chain(source, output, function=ann.ActivationFunction_ReLu):
     """Return a network of an activation, whose slots have these infos unless they are None."""
     network = ann.INetwork()
     first, layer = network.AddInputLayer(0, "in"), network.AddActivationLayer(relu(function), "act")
     last = network.AddOutputLayer(7, "out")
     first.GetOutputSlot(0).Connect(layer.GetInputSlot(0))
     layer.GetOutputSlot(0).Connect(last.GetInputSlot(0))
-    for slot, info in ((first.GetOutputSlot(0), source), (layer.GetOutputSlot(0), result)):
+    for slot, info in ((first.GetOutputSlot(0), source), (layer.GetOutputSlot(0), output)):
         if info is not None:
             slot.SetTensorInfo(info)
     return network
@@ -249,9 +249,9 @@ def test_a_descriptor_and_constants_are_copied_when_a_layer_is_added(runtime):
     for each in (source, layer):
         each.GetOutputSlot(0).SetTensorInfo(floats(2))
     number, _ = runtime.LoadNetwork(optimize(runtime, network)[0])
-    result = ann.Tensor(floats(2))
-    runtime.EnqueueWorkload(number, [], [(0, result)])
-    assert result.get_memory_area().tolist() == [0, 2]
+    output = ann.Tensor(floats(2))
+    runtime.EnqueueWorkload(number, [], [(0, output)])
+    assert output.get_memory_area().tolist() == [0, 2]
 
 
 def test_an_absent_argument_is_named_as_python_does(network):
@@ -283,8 +283,8 @@ def layer_network(network, layer, inputs, outputs):
 def test_the_rank_of_a_tensor_is_an_integer(runtime, network):
     integer = ann.TensorInfo(ann.TensorShape((1,)), ann.DataType_Signed32)
     built = layer_network(network, network.AddRankLayer(), [floats(2, 3)], [integer])
-    [result] = run(runtime, built, [np.zeros((2, 3), np.float32)], [integer])
-    assert result.tolist() == [2]
+    [rank] = run(runtime, built, [np.zeros((2, 3), np.float32)], [integer])
+    assert rank.tolist() == [2]
 
 
 def test_a_quantized_lstm_keeps_its_state(runtime, network):

@@ -34,9 +34,9 @@ def test_the_built_package_has_all_modules_and_runs(tmp_path):
 
     paths = os.pathsep.join([str(installed), str(Path(interposer.__file__).parents[1])])
     command = [sys.executable, "-c", PROGRAM]
-    result = subprocess.run(
+    completed = subprocess.run(
         command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": paths}
     )
-    where, version, *spec = result.stdout.split()
+    where, version, *spec = completed.stdout.split()
     assert (Path(where).parents[1], version) == (installed, "22.0.0")
     assert spec[:3] == ["IDeviceSpec", "{", "supportedBackends:"]

@@ -21,9 +21,9 @@ def test_there_is_a_function_for_each_type(verb: str, dtype: str):
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_quantized_value_is_an_int_in_the_range_of_its_type(dtype: str):
     for value in (3.3, -1e30, 1e30, float("inf")):
-        result = ann.quantize(value, 0.02, 3, dtype)
-        assert isinstance(result, int)
-        assert np.iinfo(dtype).min <= result <= np.iinfo(dtype).max
+        quantized = ann.quantize(value, 0.02, 3, dtype)
+        assert isinstance(quantized, int)
+        assert np.iinfo(dtype).min <= quantized <= np.iinfo(dtype).max
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def test_a_value_is_rounded_to_the_nearest_with_ties_away_from_zero(
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_dequantized_value_is_a_float(dtype: str):
-    result = ann.dequantize(7, 0.5, 3, dtype)
-    assert isinstance(result, float)
-    assert result == 2.0
+    dequantized = ann.dequantize(7, 0.5, 3, dtype)
+    assert isinstance(dequantized, float)
+    assert dequantized == 2.0
 
 
 @pytest.mark.parametrize("value", [np.uint8(5), np.int8(5), np.int16(5), np.int32(5), np.float32(5)])

@@ -87,28 +87,28 @@ def test_a_loaded_network_has_the_infos_of_its_inputs_and_outputs(runtime, optim
 
 def test_a_run_writes_to_the_memory_of_the_outputs(runtime, optimized):
     number, _ = runtime.LoadNetwork(optimized)
-    result = ann.Tensor(floats(3))
-    memory = result.get_memory_area()
+    output = ann.Tensor(floats(3))
+    memory = output.get_memory_area()
     for values in ((1, -2, 3), (-4, 5, -6)):
-        runtime.EnqueueWorkload(number, [(0, constant(*values))], [(7, result)])
+        runtime.EnqueueWorkload(number, [(0, constant(*values))], [(7, output)])
         assert memory.tolist() == list(map(abs, values))
 
 
 @pytest.mark.parametrize("inputs", [[(0, 0)], ((0, 0),), [[0, 0]]])
 def test_tensors_are_pairs_in_a_list_or_tuple(runtime, optimized, inputs):
     number, _ = runtime.LoadNetwork(optimized)
-    result = ann.Tensor(floats(3))
+    output = ann.Tensor(floats(3))
     pairs = type(inputs)(type(pair)((pair[0], constant(1, -2, 3))) for pair in inputs)
-    runtime.EnqueueWorkload(number, pairs, ((7, result),))
-    assert result.get_memory_area().tolist() == [1, 2, 3]
+    runtime.EnqueueWorkload(number, pairs, ((7, output),))
+    assert output.get_memory_area().tolist() == [1, 2, 3]
 
 
 def test_a_tensor_of_another_shape_with_as_many_elements_is_accepted(runtime, optimized):
     number, _ = runtime.LoadNetwork(optimized)
-    result = ann.Tensor(floats(3, 1))
+    output = ann.Tensor(floats(3, 1))
     source = ann.ConstTensor(floats(1, 3), np.array([[1, -2, 3]], np.float32))
-    runtime.EnqueueWorkload(number, [(0, source)], [(7, result)])
-    assert result.get_memory_area().tolist() == [1, 2, 3]
+    runtime.EnqueueWorkload(number, [(0, source)], [(7, output)])
+    assert output.get_memory_area().tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

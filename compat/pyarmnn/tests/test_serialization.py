@@ -22,11 +22,11 @@ def built() -> Any:
     source, addition = network.AddInputLayer(7, "x"), network.AddAdditionLayer("twice")
     descriptor = ann.ActivationDescriptor()
     descriptor.m_Function = ann.ActivationFunction_ReLu
-    activation, result = network.AddActivationLayer(descriptor, "relu"), network.AddOutputLayer(9, "y")
+    activation, output = network.AddActivationLayer(descriptor, "relu"), network.AddOutputLayer(9, "y")
     for slot in range(2):
         source.GetOutputSlot(0).Connect(addition.GetInputSlot(slot))
     addition.GetOutputSlot(0).Connect(activation.GetInputSlot(0))
-    activation.GetOutputSlot(0).Connect(result.GetInputSlot(0))
+    activation.GetOutputSlot(0).Connect(output.GetInputSlot(0))
     for layer in (source, addition, activation):
         layer.GetOutputSlot(0).SetTensorInfo(info)
     return network
@@ -45,9 +45,9 @@ def test_a_network_that_was_built_comes_back_from_its_file(tmp_path: Path):
     assert serializer.SaveSerializedToFile(path)
     deserializer = ann.IDeserializer()
     network = deserializer.CreateNetworkFromBinaryFile(str(path))
-    source, result = deserializer.GetNetworkInputBindingInfo(0, "x"), deserializer.GetNetworkOutputBindingInfo(0, "y")
-    assert (source[0], result[0], source[1].GetNumElements()) == (7, 9, 4)
-    [array] = run(network, [source], [result], [NUMBERS.copy()])
+    source, output = deserializer.GetNetworkInputBindingInfo(0, "x"), deserializer.GetNetworkOutputBindingInfo(0, "y")
+    assert (source[0], output[0], source[1].GetNumElements()) == (7, 9, 4)
+    [array] = run(network, [source], [output], [NUMBERS.copy()])
     assert array.tolist() == [[0, 4, 0, 8]]
 
 
@@ -56,8 +56,8 @@ def test_a_parsed_network_comes_back_from_the_content_of_its_file(tmp_path: Path
     deserializer = ann.IDeserializer()
     network = deserializer.CreateNetworkFromBinary(serialized(parsed))
     source = deserializer.GetNetworkInputBindingInfo(0, "input_1")
-    result = deserializer.GetNetworkOutputBindingInfo(0, "dense/Softmax")
-    [array] = run(network, [source], [result], [small_models.IMAGE.copy()])
+    output = deserializer.GetNetworkOutputBindingInfo(0, "dense/Softmax")
+    [array] = run(network, [source], [output], [small_models.IMAGE.copy()])
     assert array.tolist() == small_models.QUANTIZED_SCORES
 
 

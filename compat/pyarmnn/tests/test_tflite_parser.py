@@ -22,9 +22,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def parser(model: str) -> Any:
-    result = ann.ITfLiteParser()
-    result.CreateNetworkFromBinaryFile(model)
-    return result
+    parser = ann.ITfLiteParser()
+    parser.CreateNetworkFromBinaryFile(model)
+    return parser
 
 
 def test_the_destructor_of_the_parser_has_the_name_of_the_wrapped_function():
@@ -187,8 +187,8 @@ def test_the_parsed_network_computes_what_arm_nn_computes(model: str):
         parser.GetNetworkInputBindingInfo(0, "input_1"),
         parser.GetNetworkOutputBindingInfo(0, "dense/Softmax"),
     )
-    [result] = run(network, [image], [scores], [small_models.IMAGE.copy()])
-    assert result.tolist() == small_models.QUANTIZED_SCORES
+    [output] = run(network, [image], [scores], [small_models.IMAGE.copy()])
+    assert output.tolist() == small_models.QUANTIZED_SCORES
 
 
 def test_layers_have_the_names_that_arm_nn_gives_them(model: str, tmp_path: Path):
@@ -244,13 +244,13 @@ def test_layers_can_be_added_beside_those_of_a_parsed_network(model: str):
     with pytest.raises(RuntimeError) as caught:
         network.AddInputLayer(image[0])
     assert str(caught.value) == "A layer already exists with the specified id"
-    source, floor, result = (
+    source, floor, output = (
         network.AddInputLayer(1, "x"),
         network.AddFloorLayer("floor"),
         network.AddOutputLayer(2, "y"),
     )
     info = ann.TensorInfo(ann.TensorShape((2,)), ann.DataType_Float32)
-    for layer, target in ((source, floor), (floor, result)):
+    for layer, target in ((source, floor), (floor, output)):
         layer.GetOutputSlot(0).Connect(target.GetInputSlot(0))
         layer.GetOutputSlot(0).SetTensorInfo(info)
     arrays = [small_models.IMAGE.copy(), np.float32([1.5, -1.5])]

@@ -48,10 +48,10 @@ def test_arrays_have_the_shapes_of_the_tensors_and_share_their_memory():
 
 def test_tensors_of_float16_have_two_bytes_for_each_element():
     described = info((2, 3), ann.DataType_Float16)
-    [(_, tensor)] = ann.make_input_tensors([(0, described)], [np.ones((2, 3), np.float16)])
-    [(_, result)] = ann.make_output_tensors([(0, described)])
-    assert (tensor.GetNumBytes(), result.GetNumBytes(), tensor.get_memory_area().itemsize) == (12, 12, 2)
-    [array] = ann.workload_tensors_to_ndarray([(0, tensor)])
+    [(_, input)] = ann.make_input_tensors([(0, described)], [np.ones((2, 3), np.float16)])
+    [(_, output)] = ann.make_output_tensors([(0, described)])
+    assert (input.GetNumBytes(), output.GetNumBytes(), input.get_memory_area().itemsize) == (12, 12, 2)
+    [array] = ann.workload_tensors_to_ndarray([(0, input)])
     assert (array.dtype, array.shape) == (np.float16, (2, 3))
 
 

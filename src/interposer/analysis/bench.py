@@ -228,24 +228,26 @@ def _measured(
         progress: called with the current step, the number of finished steps, and their total.
         concurrent: the number of threads that run a candidate at the same time.
     """
-    ran: dict[str, _Ran] = {}
+    loaded_candidates: dict[str, _Ran] = {}
     by_number: dict[int, Candidate] = {}
     try:
         for number, backends in reversed(list(enumerate(chosen))):
             by_number[number] = Candidate(backends)
             progress(f"loading on {by_number[number].name}", len(by_number) - 1, len(chosen))
-            _load(str(number), by_number[number], ran, load_model, feeds)
+            _load(str(number), by_number[number], loaded_candidates, load_model, feeds)
         if plan is not None:
             by_number[len(chosen)] = Candidate(plan.backends, title="plan")
-            _load(str(len(chosen)), by_number[len(chosen)], ran, lambda ids: load_model(None, plan), feeds)
+            _load(
+                str(len(chosen)), by_number[len(chosen)], loaded_candidates, lambda ids: load_model(None, plan), feeds
+            )
         with ThreadPoolExecutor(concurrent) as pool:
             calls = {
                 key: _call(loaded_candidate, pool if concurrent > 1 else None, concurrent)
-                for key, loaded_candidate in ran.items()
+                for key, loaded_candidate in loaded_candidates.items()
             }
-            _time(by_number, ran, calls, rounds, seconds, progress)
+            _time(by_number, loaded_candidates, calls, rounds, seconds, progress)
     finally:
-        for loaded_candidate in ran.values():
+        for loaded_candidate in loaded_candidates.values():
             loaded_candidate.model.close()
     return tuple(by_number[number] for number in sorted(by_number))
 
@@ -268,14 +270,14 @@ class _Ran:
 def _load(
     key: str,
     candidate: Candidate,
-    ran: dict[str, _Ran],
+    loaded_candidates: dict[str, _Ran],
     load_model: _LoadModel,
     inputs: Mapping[str, Any],
 ) -> None:
     """Load a candidate with `load_model`, run it once, and store what was measured in the candidate.
 
-    Its results are compared with those of the first entry in `ran`, and the loaded model is added to `ran` under `key`.
-    If loading or running fails, the candidate gets the reason instead.
+    Its results are compared with those of the first of the `loaded_candidates`. The loaded model is added to them
+    under `key`. If loading or running fails, the candidate gets the reason instead.
     """
     model = None
     try:
@@ -293,8 +295,10 @@ def _load(
         return
     candidate.layers = dict(Counter(placement.backend for placement in model.optimized.placements))
     candidate.copies = len(model.optimized.copies)
-    candidate.deviation = _deviation(outputs, next(iter(ran.values())).outputs) if ran else None
-    ran[key] = _Ran(model, [inputs[name] for name in model.inputs], outputs)
+    candidate.deviation = (
+        _deviation(outputs, next(iter(loaded_candidates.values())).outputs) if loaded_candidates else None
+    )
+    loaded_candidates[key] = _Ran(model, [inputs[name] for name in model.inputs], outputs)
 
 
 def _follow_search(candidate: Candidate, load_model: _LoadModel, inputs: Mapping[str, Any]) -> _LoadModel:
@@ -314,7 +318,7 @@ def _follow_search(candidate: Candidate, load_model: _LoadModel, inputs: Mapping
 
 def _time(
     by_number: dict[int, Candidate],
-    ran: dict[str, _Ran],
+    loaded_candidates: dict[str, _Ran],
     runs: Mapping[str, Callable[[], Any]],
     rounds: int,
     seconds: float,
@@ -330,14 +334,16 @@ def _time(
 
     first_keys = {
         _placement(loaded_candidate.model): key
-        for key, loaded_candidate in sorted(ran.items(), key=lambda pair: -int(pair[0]))
+        for key, loaded_candidate in sorted(loaded_candidates.items(), key=lambda pair: -int(pair[0]))
     }  # of equal ones, the first that is shown
     calls = {
-        key: runs[key] for key, loaded_candidate in ran.items() if first_keys[_placement(loaded_candidate.model)] == key
+        key: runs[key]
+        for key, loaded_candidate in loaded_candidates.items()
+        if first_keys[_placement(loaded_candidate.model)] == key
     }
     for key, timing in take_turns(calls, rounds, seconds, failed, report_turns).items():
         by_number[int(key)].timing = timing
-    for key, loaded_candidate in ran.items():
+    for key, loaded_candidate in loaded_candidates.items():
         timed_candidate = by_number[int(first_keys[_placement(loaded_candidate.model)])]
         if timed_candidate is not by_number[int(key)]:
             by_number[int(key)].timing, by_number[int(key)].same_as = timed_candidate.timing, timed_candidate.name

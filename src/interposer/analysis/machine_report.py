@@ -120,8 +120,8 @@ def processor_name(cpuinfo: str) -> str:
 
 def _machine() -> dict[str, Any]:
     with Runtime() as runtime:
-        found = runtime.registry.get("CpuAcc").capabilities
-        levels = {"level": found.get("InstructionSet"), "levels": found.get("InstructionSets")}
+        capabilities = runtime.registry.get("CpuAcc").capabilities
+        levels = {"level": capabilities.get("InstructionSet"), "levels": capabilities.get("InstructionSets")}
     return levels | {
         "processor": processor_name(_text(CPUINFO)),
         "features": _features(_text(CPUINFO)),
@@ -137,8 +137,8 @@ def _machine() -> dict[str, Any]:
 
 def _features(cpuinfo: str) -> str:
     """Return the features of the first core, which Linux names on Arm ("Features") and on x86 ("flags")."""
-    found = re.search(r"^(?:Features|flags)\s*: (.*)$", cpuinfo, re.MULTILINE)
-    return found[1] if found else ""
+    flags_line = re.search(r"^(?:Features|flags)\s*: (.*)$", cpuinfo, re.MULTILINE)
+    return flags_line[1] if flags_line else ""
 
 
 def _cores() -> list[int]:
@@ -164,16 +164,16 @@ def _measured(name: str, network: Any, data: np.ndarray, seconds: float) -> Meas
     expected = load(network, backends=["CpuRef"]).run([data])[0]
     times: list[float] = []
     differences: list[float] = []
-    refused = 0
+    layers_on_reference = 0
     for threads in (1, 0):
         options = OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": threads}})
         model = load(network, backends=["CpuAcc", "CpuRef"], options=options)
-        refused = model.explain().to_dict()["counts"]["CpuRef"]
+        layers_on_reference = model.explain().to_dict()["counts"]["CpuRef"]
         differences.append(_difference(model.run([data])[0], expected))
         times.append(_median(lambda model=model: model.run([data]), seconds))  # type: ignore[misc]
     difference = float(np.max(differences))  # NaN if either is
     limit = 0 if name.endswith("int8") else FLOAT_TOLERANCE
-    return Measurement(name, (times[0], times[1]), difference, difference <= limit, refused)
+    return Measurement(name, (times[0], times[1]), difference, difference <= limit, layers_on_reference)
 
 
 def _median(run: Callable[[], object], seconds: float) -> float:
@@ -187,8 +187,8 @@ def _median(run: Callable[[], object], seconds: float) -> float:
     return statistics.median(times)
 
 
-def _difference(result: np.ndarray, expected: np.ndarray) -> float:
-    return float(np.abs(result - expected).max()) / float(np.abs(expected).max() or 1)
+def _difference(actual: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.abs(actual - expected).max()) / float(np.abs(expected).max() or 1)
 
 
 # --- the fixed set ----------------------------------------------------------------------------------------------------

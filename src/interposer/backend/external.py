@@ -91,8 +91,8 @@ def _checked_number(name: str, number: Any, least: int) -> int:
 
 def machine_sources() -> MemorySource:
     """Return the memory sources that this machine supports."""
-    mappable = hasattr(os, "memfd_create")
-    return MemorySource.MALLOC | (MemorySource.DMA_BUF if mappable else MemorySource.UNDEFINED)
+    has_memfd = hasattr(os, "memfd_create")
+    return MemorySource.MALLOC | (MemorySource.DMA_BUF if has_memfd else MemorySource.UNDEFINED)
 
 
 def source_problem(source: MemorySource) -> str | None:

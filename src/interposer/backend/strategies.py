@@ -127,7 +127,7 @@ class SingleAxisStrategy(MemoryOptimizerStrategy):
     def optimize(self, blocks: Sequence[MemoryBlock]) -> Sequence[MemoryBin]:
         """Return bins that are as large as their largest block."""
         bins: list[list[MemoryBlock]] = []
-        for block in sorted(blocks, key=lambda item: (-item.size, item.begins, item.index)):
+        for block in sorted(blocks, key=lambda each: (-each.size, each.begins, each.index)):
             bins_without_overlap = (
                 bin_blocks for bin_blocks in bins if not any(_at_once(block, other) for other in bin_blocks)
             )

@@ -91,7 +91,7 @@ def label(index: int) -> str:
 
 def in_names_of_host(text: str, nodes: Sequence[HostNode]) -> str:
     """Return a message with the host's names of nodes instead of labels."""
-    return _LABEL.sub(lambda found: nodes[int(found[1])].name if int(found[1]) < len(nodes) else found[0], text)
+    return _LABEL.sub(lambda label: nodes[int(label[1])].name if int(label[1]) < len(nodes) else label[0], text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,10 +137,10 @@ def claims(graph: HostGraph, options: BridgeOptions, grouped: Grouping | None = 
     begin = perf_counter()
     search = _Search(graph, options, grouped or partial(convex_groups, graph.nodes))
     groups = search.groups()
-    result = Claims(graph, options.backends, groups, search.reasons, perf_counter() - begin)
-    if options.strict and result.reasons:
-        raise InvalidArgumentError(_not_taken(result))
-    return result
+    compiled_claims = Claims(graph, options.backends, groups, search.reasons, perf_counter() - begin)
+    if options.strict and compiled_claims.reasons:
+        raise InvalidArgumentError(_not_taken(compiled_claims))
+    return compiled_claims
 
 
 def _not_taken(claimed: Claims) -> str:
@@ -152,7 +152,7 @@ def _not_taken(claimed: Claims) -> str:
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 
-def convex_groups(nodes: Sequence[HostNode], taken: Set[int]) -> list[list[int]]:
+def convex_groups(nodes: Sequence[HostNode], claimed: Set[int]) -> list[list[int]]:
     """Return the taken nodes in groups, none of which is connected with itself through a node that is not taken.
 
     The level of a node is the largest number of steps from a taken to another node on a path that leads to it. The
@@ -162,10 +162,10 @@ def convex_groups(nodes: Sequence[HostNode], taken: Set[int]) -> list[list[int]]
     before = [{producers[name] for name in node.inputs if name in producers} for node in nodes]
     levels: dict[int, int] = {}
     for index in _topological(before):
-        steps = [levels[producer] + (producer in taken and index not in taken) for producer in before[index]]
+        steps = [levels[producer] + (producer in claimed and index not in claimed) for producer in before[index]]
         levels[index] = max(steps, default=0)
     groups: dict[int, list[int]] = {}
-    for index in sorted(taken):
+    for index in sorted(claimed):
         groups.setdefault(levels[index], []).append(index)
     return [groups[level] for level in sorted(groups)]
 
@@ -207,13 +207,13 @@ class _Search:
 
     def groups(self) -> tuple[Group, ...]:
         """Return the groups that are worth running as one, compiled."""
-        taken = self._taken(range(len(self.graph.nodes)))
+        claimed = self._taken(range(len(self.graph.nodes)))
         while True:
-            chosen = self._worthwhile(self._grouped(taken))
+            chosen = self._worthwhile(self._grouped(claimed))
             left = {n for members in chosen for n in self._taken(members)}
             if len(left) == sum(map(len, chosen)):
                 return self._kept([tuple(members) for members in chosen])
-            taken = left
+            claimed = left
 
     def _kept(self, chosen: Sequence[tuple[int, ...]]) -> tuple[Group, ...]:
         """Return the compiled groups of these members, and close all others."""
@@ -268,12 +268,12 @@ class _Search:
     def _refuse(self, members: Sequence[int], error: InterposerError) -> None:
         """Record an error as the reason against the nodes that it names, or against all members if it names none."""
         lines = str(error).splitlines()
-        named = {int(n): _plain(line) for line in reversed(lines) for n in _LABEL.findall(line)}
-        found = {n: text for n, text in named.items() if n in members and n not in self.reasons}
+        reason_of_named = {int(n): _plain(line) for line in reversed(lines) for n in _LABEL.findall(line)}
+        new_reasons = {n: text for n, text in reason_of_named.items() if n in members and n not in self.reasons}
         by_layer = _reasons_by_layer(error.refusals) if isinstance(error, UnsupportedLayerError) else {}
-        of_backends = {n: reasons for name, reasons in by_layer.items() for n in nodes_of(name)}
-        for n in found or members:
-            reasons = of_backends.get(n) or (found.get(n, lines[0]),)
+        backend_reasons = {n: reasons for name, reasons in by_layer.items() for n in nodes_of(name)}
+        for n in new_reasons or members:
+            reasons = backend_reasons.get(n) or (new_reasons.get(n, lines[0]),)
             self.reasons[n] = tuple(map(self._in_names_of_host, reasons))
 
     def _in_names_of_host(self, text: str) -> str:
@@ -285,10 +285,10 @@ class _Search:
         Nodes without a layer were computed from constants. If a node that is not taken needs their results, the host
         computes them too.
         """
-        wanted, refusals = {*self.options.backends}, _reasons_by_layer(group.optimized.refusals)
+        requested_backends, refusals = {*self.options.backends}, _reasons_by_layer(group.optimized.refusals)
         for placement in group.optimized.placements:
             reasons = refusals.get(placement.layer) or (f"only {placement.backend} would run it",)
-            for n in [] if placement.backend in wanted else nodes_of(placement.layer, placement.replaced):
+            for n in [] if placement.backend in requested_backends else nodes_of(placement.layer, placement.replaced):
                 self.reasons.setdefault(n, tuple(map(self._in_names_of_host, reasons)))
         layers = [*group.optimized.divided()]
         self._heavy |= {n for layer in layers if _is_heavy(layer) for n in nodes_of(layer.name, layer.replaced)}
@@ -318,8 +318,8 @@ class _Search:
         """Return the reason why a group is not worth its call, or an empty text."""
         fewest = self.options.min_nodes
         if fewest is not None:
-            few = len(members) < fewest
-            return f"its group has {_count(members)}, fewer than min-nodes={fewest}" if few else ""
+            has_too_few = len(members) < fewest
+            return f"its group has {_count(members)}, fewer than min-nodes={fewest}" if has_too_few else ""
         if len(members) == len(self.graph.nodes) or not self._heavy.isdisjoint(members):
             return ""
         return f"its group of {_count(members)} has no layer with much arithmetic; min-nodes=1 takes it"

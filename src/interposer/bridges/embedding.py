@@ -45,12 +45,12 @@ def native() -> Any:
     Raises:
         BackendUnavailableError: the library was not built.
     """
-    opened = ctypes.CDLL(library())
-    opened.interposer_bridge_direct_new.restype = ctypes.c_void_p
-    opened.interposer_bridge_direct_new.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    opened.interposer_bridge_direct_free.restype = None
-    opened.interposer_bridge_direct_free.argtypes = [ctypes.c_void_p]
-    return opened
+    opened_library = ctypes.CDLL(library())
+    opened_library.interposer_bridge_direct_new.restype = ctypes.c_void_p
+    opened_library.interposer_bridge_direct_new.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    opened_library.interposer_bridge_direct_free.restype = None
+    opened_library.interposer_bridge_direct_free.argtypes = [ctypes.c_void_p]
+    return opened_library
 
 
 def text_at(address: int) -> str:
@@ -62,6 +62,6 @@ def text_at(address: int) -> str:
 def _close() -> None:
     if not os.path.exists(library(check=False)):
         return
-    left = native().interposer_bridge_close(PATIENCE)
-    if left:
-        _log.warning("%d runs did not end within %d seconds", left, PATIENCE // 1000)
+    runs_left = native().interposer_bridge_close(PATIENCE)
+    if runs_left:
+        _log.warning("%d runs did not end within %d seconds", runs_left, PATIENCE // 1000)

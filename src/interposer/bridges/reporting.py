@@ -160,12 +160,12 @@ def _backends_of_nodes(groups: Sequence[Group]) -> dict[int, tuple[str, ...]]:
 
 
 def _part(group: Group) -> PartReport:
-    used = dict.fromkeys(placement.backend for placement in group.optimized.placements)
+    used_backends = dict.fromkeys(placement.backend for placement in group.optimized.placements)
     copies = tuple(
         f"{copy.value} ({copy.info}) from {copy.source or 'the host'} to {copy.target or 'the host'}"
         for copy in group.optimized.copies
     )
-    return PartReport(len(group.members), tuple(used), group.seconds, copies, group.is_dynamic)
+    return PartReport(len(group.members), tuple(used_backends), group.seconds, copies, group.is_dynamic)
 
 
 def _counted(count: int, noun: str) -> str:

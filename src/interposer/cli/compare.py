@@ -170,8 +170,8 @@ def _print(comparison: Comparison, everything: bool) -> None:
 
 def _compared(comparison: Comparison) -> str:
     """Return how many layers both backends ran, such as "3 layers", or "2 of 3 layers" if one refused a layer."""
-    total, both = len(comparison.layers), sum(not layer.refused for layer in comparison.layers)
-    return counted(total, "layer") if both == total else f"{both} of {counted(total, 'layer')}"
+    total, num_compared = len(comparison.layers), sum(not layer.refused for layer in comparison.layers)
+    return counted(total, "layer") if num_compared == total else f"{num_compared} of {counted(total, 'layer')}"
 
 
 def _is_wrong(comparison: Comparison, layer_comparison: LayerComparison) -> bool:

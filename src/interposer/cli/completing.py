@@ -89,11 +89,13 @@ def _commands(before: Sequence[str], current: str, commands: Mapping[str, str]) 
     if before and before[-1] == LEVEL_OPTION:
         return [Candidate(level) for level in LEVELS if level.startswith(current)]
     flags = [Candidate(flag) for flag in ("--help", "--version", LEVEL_OPTION, *GLOBAL_FLAGS)]
-    named = [Candidate(name, summary) for name, summary in commands.items()]
-    found = [
-        candidate for candidate in (flags if current.startswith("-") else named) if candidate.text.startswith(current)
+    all_commands = [Candidate(name, summary) for name, summary in commands.items()]
+    matching = [
+        candidate
+        for candidate in (flags if current.startswith("-") else all_commands)
+        if candidate.text.startswith(current)
     ]
-    return found or list(_files(current))
+    return matching or list(_files(current))
 
 
 def _value_of(before: Sequence[str], current: str, parser: Parser) -> tuple[argparse.Action | None, str, str]:
@@ -110,14 +112,14 @@ def _value_of(before: Sequence[str], current: str, parser: Parser) -> tuple[argp
 
 def _options(before: Sequence[str], current: str, parser: Parser) -> list[Candidate]:
     """Return the options that begin with the current word; those that were given are left out, unless they repeat."""
-    found = []
+    matching = []
     for action in parser._actions:
-        given = any(word.partition("=")[0] in action.option_strings for word in before)
-        if given and not isinstance(action, argparse._AppendAction):
+        was_given = any(word.partition("=")[0] in action.option_strings for word in before)
+        if was_given and not isinstance(action, argparse._AppendAction):
             continue
         about = re.split(r";|:? \{", action.help or "")[0]
-        found += [Candidate(flag, about) for flag in action.option_strings if flag.startswith(current)]
-    return found
+        matching += [Candidate(flag, about) for flag in action.option_strings if flag.startswith(current)]
+    return matching
 
 
 def _positional(before: Sequence[str], parser: Parser) -> argparse.Action | None:
@@ -190,8 +192,8 @@ def _ids() -> list[str]:
     folders = [str(Path(__file__).parents[1] / "native"), *(settings()["backend_path"].read() or ())]
     files = [name for folder in folders if os.path.isdir(folder) for name in sorted(os.listdir(folder))]
     libraries = [match[1] for name in files if (match := _LIBRARY.fullmatch(name))]
-    named = (point.name for _, point in entry_points("interposer.backends"))
-    return list(dict.fromkeys([*libraries, *named]))
+    installed_ids = (point.name for _, point in entry_points("interposer.backends"))
+    return list(dict.fromkeys([*libraries, *installed_ids]))
 
 
 def _operators(current: str) -> Iterator[Candidate]:

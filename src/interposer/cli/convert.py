@@ -98,9 +98,9 @@ def _with_fixed_dimensions(path: str, reading: Reading, network: Network) -> Net
 
 
 def _refuse_options_of_others(args: argparse.Namespace, format: Format) -> None:
-    own = {option.name for option in format.write_options}
+    own_names = {option.name for option in format.write_options}
     for option, titles in _options().items():
-        if option.name not in own and getattr(args, option.name) not in (None, False):
+        if option.name not in own_names and getattr(args, option.name) not in (None, False):
             text = f"{_flag(option.name)} is for {' and '.join(titles)}, but the output is {args.output!r}"
             raise InvalidArgumentError(text)
 

@@ -89,8 +89,8 @@ def input_sets(texts: Sequence[str], infos: Infos) -> list[list[str]]:
     groups = [group for text in texts for group in _groups(words_of(text), infos)]
     if all(len(group.paths) == 1 and not group.is_folder for group in groups):
         return [[group.texts[0] for group in groups]]
-    named = {group.name for group in groups}
-    free = [name for name, info in infos.items() if name not in named and info.dtype is not DataType.OPTIONAL]
+    names_given = {group.name for group in groups}
+    free = [name for name, info in infos.items() if name not in names_given and info.dtype is not DataType.OPTIONAL]
     unnamed = [group for group in groups if group.name is None]
     if len(unnamed) == 1:
         groups = [*(group for group in groups if group.name is not None), *_in_turns(unnamed[0], free)]
@@ -292,8 +292,8 @@ def _remark(path: str, name: str, array: Any, info: TensorInfo | None) -> None:
 
 def _check_preprocessing(preprocessing: Preprocessing, paths: Sequence[str]) -> None:
     """Raise `InvalidArgumentError` if images are to be converted, and none of the files is one."""
-    given = {"--layout": preprocessing.layout, "--mean": preprocessing.mean, "--std": preprocessing.std}
-    option = next((name for name, setting in given.items() if setting), None)
+    setting_of_option = {"--layout": preprocessing.layout, "--mean": preprocessing.mean, "--std": preprocessing.std}
+    option = next((name for name, setting in setting_of_option.items() if setting), None)
     if option is not None and not any(_is_image(path, _first_bytes(path)) for path in paths):
         raise InvalidArgumentError(f"{option} is for images, but no --input is one")
 

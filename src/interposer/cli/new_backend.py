@@ -57,10 +57,10 @@ def _check_name(name: str) -> None:
         raise InvalidArgumentError(f"the name {name!r} must begin with a letter, as it is part of the name of a class")
     if name == "Unknown":
         raise InvalidArgumentError("no backend may have the id 'Unknown'; choose another name")
-    taken = process_registry().taken_by(name)
-    if taken is not None:
+    existing = process_registry().taken_by(name)
+    if existing is not None:
         raise InvalidArgumentError(
-            f"there is a backend with the id {name!r} already ({taken}), and only the first of one id is loaded; "
+            f"there is a backend with the id {name!r} already ({existing}), and only the first of one id is loaded; "
             "choose another name"
         )
 
@@ -136,4 +136,4 @@ def _written(folder: Path, language: str, bridges: Sequence[str], words: Mapping
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:
-    return re.sub(r"\{\{(\w+)\}\}", lambda result: words[result[1]], text)
+    return re.sub(r"\{\{(\w+)\}\}", lambda placeholder: words[placeholder[1]], text)

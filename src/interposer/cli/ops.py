@@ -204,14 +204,14 @@ def _print_coverage(backend: Backend, as_json: bool) -> None:
     from interposer.testing.coverage import coverage_of  # noqa: PLC0415 - imports the whole kit
 
     with progress_line() as progress:
-        found = coverage_of(backend, progress)
+        coverages = coverage_of(backend, progress)
     if as_json:
-        write_json([_described_coverage(coverage) for coverage in found])
+        write_json([_described_coverage(coverage) for coverage in coverages])
         return
     say(f"{backend.id} has no table of kernels; it was asked about every sample of the conformance kit")
     rows = [
         (coverage.op.op_name(), _kind_of_tensors(coverage.quantized), _types(coverage.types), _share(coverage))
-        for coverage in found
+        for coverage in coverages
     ]
     show(Table(("operator", "tensors", "types", "samples"), rows))
 

@@ -85,10 +85,10 @@ def _sets(args: argparse.Namespace, model: Model) -> list[_Set]:
     def read(texts: Sequence[str]) -> dict[str, Any]:
         return read_inputs(texts, model.inputs, preprocessing, seed_of(args), sized)
 
-    found = input_sets(args.input, model.inputs)
-    if len(found) > 1 and args.save_intermediates is not None:
-        raise InvalidArgumentError(f"--save-intermediates takes one set of inputs, but {len(found)} are given")
-    return [_Set(texts, read, stays=len(found) == 1) for texts in found]
+    text_sets = input_sets(args.input, model.inputs)
+    if len(text_sets) > 1 and args.save_intermediates is not None:
+        raise InvalidArgumentError(f"--save-intermediates takes one set of inputs, but {len(text_sets)} are given")
+    return [_Set(texts, read, stays=len(text_sets) == 1) for texts in text_sets]
 
 
 def _saved(args: argparse.Namespace, count: int) -> list[Path]:

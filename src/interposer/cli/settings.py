@@ -74,12 +74,12 @@ def defaults_of(
 
 def _decided(parser: Parser, words: Sequence[str]) -> set[int]:
     """Return the `id` of the arguments that the words give, and of those that exclude these."""
-    given = {id(action) for action in _given(parser, words)}
+    decided = {id(action) for action in _given(parser, words)}
     for group in parser._mutually_exclusive_groups:
         members = {id(action) for action in group._group_actions}
-        if not members.isdisjoint(given):
-            given |= members
-    return given
+        if not members.isdisjoint(decided):
+            decided |= members
+    return decided
 
 
 def _given(parser: Parser, words: Sequence[str]) -> Iterator[argparse.Action]:

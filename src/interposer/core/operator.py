@@ -85,9 +85,9 @@ class Op:
         arguments |= kwargs
         values: dict[str, Any] = {}
         for name, codec in self.codecs().items():
-            declared, given = self.attributes[name], arguments.get(name, MISSING)
-            is_absent = given is MISSING or (given is None and declared.by)
-            values[name] = self._coerced(name, declared.default_with(values) if is_absent else given, codec)
+            declared, argument = self.attributes[name], arguments.get(name, MISSING)
+            is_absent = argument is MISSING or (argument is None and declared.by)
+            values[name] = self._coerced(name, declared.default_with(values) if is_absent else argument, codec)
         return values
 
     def _coerced(self, name: str, value: Any, codec: Codec) -> Any:

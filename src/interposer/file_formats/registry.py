@@ -80,15 +80,17 @@ class Formats:
 
     @cached_property
     def _usable(self) -> list[tuple[str, Format]]:
-        made = [(name, self._format(name)) for name in self._entries]
-        return [(name, format_or_reason) for name, format_or_reason in made if isinstance(format_or_reason, Format)]
+        named_formats = [(name, self._format(name)) for name in self._entries]
+        return [
+            (name, format_or_reason) for name, format_or_reason in named_formats if isinstance(format_or_reason, Format)
+        ]
 
     def records(self) -> list[FormatRecord]:
         """Return one record for each format, usable or not, and for each that was refused."""
-        made = {name: self._format(name) for name in self._entries}
+        formats = {name: self._format(name) for name in self._entries}
         reasons = {
             name: format_or_reason if isinstance(format_or_reason, str) else ""
-            for name, format_or_reason in made.items()
+            for name, format_or_reason in formats.items()
         }
         known = [FormatRecord(name, not why, self._entries[name].source, why) for name, why in reasons.items()]
         return [*known, *self._refused]
@@ -96,9 +98,9 @@ class Formats:
     def _format(self, name: str) -> Format | str:
         """Return a format, or the reason why it cannot be used."""
         if name not in self._made:
-            self._made[name] = made = _made(self._entries[name])
-            if isinstance(made, str):
-                _log.warning("format %r (%s) is not available: %s", name, self._entries[name].source, made)
+            self._made[name] = format_or_reason = _made(self._entries[name])
+            if isinstance(format_or_reason, str):
+                _log.warning("format %r (%s) is not available: %s", name, self._entries[name].source, format_or_reason)
         return self._made[name]
 
     # --- finding ------------------------------------------------------------------------------------------------------
@@ -106,11 +108,11 @@ class Formats:
     def named(self, name: str) -> Format:
         """Return the format of this name, in any case; `InvalidArgumentError` names similar ones if there is none."""
         name = next((entry for entry in self._entries if entry.lower() == name.lower()), name)
-        made = self._format(name) if name in self._entries else None
-        if isinstance(made, Format):
-            return made
-        if made is not None:
-            raise InvalidArgumentError(f"the format {name!r} cannot be used: {made}")
+        format_or_reason = self._format(name) if name in self._entries else None
+        if isinstance(format_or_reason, Format):
+            return format_or_reason
+        if format_or_reason is not None:
+            raise InvalidArgumentError(f"the format {name!r} cannot be used: {format_or_reason}")
         hint, known = did_you_mean(name, self.names), ", ".join(self.names)
         raise InvalidArgumentError(f"unknown format {name!r}{hint} (known: {known})")
 
@@ -133,10 +135,10 @@ class Formats:
             raise ParseError(message, path=_path_of(content))
         if certainty > Certainty.GUESS:
             return name
-        named = self._of_suffix(content)
-        if named is None and certainty is Certainty.NO:
+        name_of_suffix = self._of_suffix(content)
+        if name_of_suffix is None and certainty is Certainty.NO:
             self._refuse(content)
-        return named or name
+        return name_of_suffix or name
 
     def _recognized(self, content: Content) -> tuple[str, Certainty]:
         best, certainty = "", Certainty.NO

@@ -36,8 +36,8 @@ def _of_tools(folder: Path, names: set[str]) -> str | None:
         )
     if "config.json" in names and (weights := _first(names, r".*\.safetensors|pytorch_model.*\.bin|tf_model\.h5")):
         command = f"optimum-cli export onnx --model {shlex.quote(str(folder))} FOLDER"
-        what = f"the folder is a model of Hugging Face, whose weights ({weights}) have no network"
-        return f"{what}; write it as ONNX: {command}"
+        explanation = f"the folder is a model of Hugging Face, whose weights ({weights}) have no network"
+        return f"{explanation}; write it as ONNX: {command}"
     if "model.json" in names and _first(names, r"group.*-shard.*"):
         return (
             "the folder is a model of TensorFlow.js, which is not read; "

@@ -41,10 +41,10 @@ def reasons(branches: Sequence[object]) -> list[str]:
 
     `branches` are the results of `branch`.
     """
-    errors = [item for item in branches if isinstance(item, ParseError)]
+    errors = [branch for branch in branches if isinstance(branch, ParseError)]
     if errors and len(errors) == len(branches):
         raise errors[0]
-    return [str(item) if isinstance(item, ParseError) else "" for item in branches]
+    return [str(branch) if isinstance(branch, ParseError) else "" for branch in branches]
 
 
 def _fits_other_shapes(refusals: Refusals, convert: Callable[[bool], R]) -> bool:

@@ -26,15 +26,15 @@ def lstm_operands(values: Sequence[Value | None], ignored: Sequence[str]) -> tup
 
     `values` are in the order of the operands of `Lstm`. With coupled gates (CIFG), those in `ignored` are dropped.
     """
-    named = dict(zip((operand.name for operand in Lstm.operands), values, strict=True))
-    cifg = named["input_to_input_weights"] is None
+    operands_by_name = dict(zip((operand.name for operand in Lstm.operands), values, strict=True))
+    cifg = operands_by_name["input_to_input_weights"] is None
     features = {
         "cifg_enabled": cifg,
-        "peephole_enabled": named["cell_to_output_weights"] is not None,
-        "projection_enabled": named["projection_weights"] is not None,
-        "layer_norm_enabled": named["output_layer_norm_weights"] is not None,
+        "peephole_enabled": operands_by_name["cell_to_output_weights"] is not None,
+        "projection_enabled": operands_by_name["projection_weights"] is not None,
+        "layer_norm_enabled": operands_by_name["output_layer_norm_weights"] is not None,
     }
-    return list((named | dict.fromkeys(ignored if cifg else ())).values()), features
+    return list((operands_by_name | dict.fromkeys(ignored if cifg else ())).values()), features
 
 
 def q_lstm_operands(node: Layers, op: QLstm, values: Sequence[Value | None]) -> list[Value | None]:

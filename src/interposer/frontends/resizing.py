@@ -81,15 +81,16 @@ def _dimension_names(inputs: Mapping[str, TensorShape]) -> set[str | None]:
 
 def _check_names(inputs: Mapping[str, TensorShape], shapes: Resizes) -> None:
     sizes = _dimension_names(inputs)
-    for name, given in shapes.items():
-        is_size = isinstance(given, Integral)
+    for name, shape_or_size in shapes.items():
+        is_size = isinstance(shape_or_size, Integral)
         known_names = sorted(filter(None, sizes)) if is_size else list(inputs)
         if name not in known_names:
             kind, names = "dimension" if is_size else "input", ", ".join(known_names) or "none"
             hint = did_you_mean(str(name), known_names)
             if is_size and name in inputs:
                 message = (
-                    f"shapes: {name!r} is an input of the shape {inputs[name]}; give all its dimensions, not {given}"
+                    f"shapes: {name!r} is an input of the shape {inputs[name]}; give all its dimensions, "
+                    f"not {shape_or_size}"
                 )
                 raise InvalidArgumentError(message)
             raise InvalidArgumentError(f"shapes: the network has no {kind} {name!r}{hint} (it has: {names})")

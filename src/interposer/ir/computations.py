@@ -34,8 +34,8 @@ def types_of(layer: Layer) -> str | None:
     infos = [value.known for value in (*numbers_of(layer), *layer.outputs)]
     if any(not info.is_tensor or info.is_quantized for info in infos):
         return None
-    given, made = _names(numbers_of(layer)), _names(layer.outputs)
-    return given if given == made else f"{given} -> {made}"
+    input_types, output_types = _names(numbers_of(layer)), _names(layer.outputs)
+    return input_types if input_types == output_types else f"{input_types} -> {output_types}"
 
 
 def pair_of(first: Layer, second: Layer) -> tuple[str, str | None]:

@@ -470,12 +470,12 @@ class Graph:
 
     def _is_ordered(self) -> bool:
         """Return True if every layer was added after the producers of its inputs, so that this is a running order."""
-        added: set[int] = set()
+        added_guids: set[int] = set()
         for layer in self._layers.values():
             for value in layer._inputs:
-                if value is not None and value.producer.guid not in added:
+                if value is not None and value.producer.guid not in added_guids:
                     return False
-            added.add(layer.guid)
+            added_guids.add(layer.guid)
         return True
 
     def clone(self) -> Graph:
@@ -568,9 +568,9 @@ def cycle_problem(stuck: Sequence[Layer]) -> str:
             if value.producer in uses_left:
                 uses_left[value.producer] -= 1
                 unused += [value.producer] if uses_left[value.producer] == 0 else []
-    named, unnamed_count = [str(layer) for layer in stuck if layer in uses_left][:SHOWN], len(uses_left) - SHOWN
+    shown_layers, unnamed_count = [str(layer) for layer in stuck if layer in uses_left][:SHOWN], len(uses_left) - SHOWN
     ending = f" and {unnamed_count} more" if unnamed_count > 0 else ""
-    return f"these layers depend on themselves: {', '.join(named)}{ending}"
+    return f"these layers depend on themselves: {', '.join(shown_layers)}{ending}"
 
 
 def _check_declared(op: Op, count: int, outputs: Sequence[TensorInfo | None]) -> None:

@@ -72,9 +72,9 @@ def refuse_value(
         position: the index of the value in the operand; None or an empty tuple for the operand as a whole.
         allowed: the smallest and the largest valid value; None for no bound.
     """
-    found = f"has {value} at {list(position)}" if position else f"is {value}"
+    problem = f"has {value} at {list(position)}" if position else f"is {value}"
     raise InvalidValueError(
-        f"{operand} {found}; {requirement}", operand=operand, position=position, value=value, allowed=allowed
+        f"{operand} {problem}; {requirement}", operand=operand, position=position, value=value, allowed=allowed
     )
 
 

@@ -87,11 +87,12 @@ class DeformableConvolution2d(Op):
         windows = self.windows(*weights.shape[2:])
         yield from windows[0].problems(input.shape[2], "height")
         yield from windows[1].problems(input.shape[3], "width")
-        expected = self.infer(input, weights, offset, bias, mask).shape
+        output_shape = self.infer(input, weights, offset, bias, mask).shape
         taps = self.offset_groups * weights.shape[2] * weights.shape[3]
         for name, info, count in (("offset", offset, 2 * taps), ("mask", mask, taps)):
-            if info is not None and any(map(differ, info.shape, (expected[0], count, *expected[2:]))):
-                yield f"{name} has shape {info.shape}; expected [{expected[0]}, {count}, {expected[2]}, {expected[3]}]"
+            if info is not None and any(map(differ, info.shape, (output_shape[0], count, *output_shape[2:]))):
+                expected = [output_shape[0], count, *output_shape[2:]]
+                yield f"{name} has shape {info.shape}; expected {expected}"
 
     def infer(
         self,

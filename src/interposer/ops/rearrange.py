@@ -332,9 +332,9 @@ class StridedSlice(Op):
         yield from self._item_problems(input)
 
     def _item_problems(self, input: TensorInfo) -> Iterator[str]:
-        ellipses = [item for item in range(len(self.begin)) if self.ellipsis_mask >> item & 1]
+        ellipses = [index for index in range(len(self.begin)) if self.ellipsis_mask >> index & 1]
         sliced_count = sum(
-            1 for item in range(len(self.begin)) if item not in ellipses and not self.new_axis_mask >> item & 1
+            1 for index in range(len(self.begin)) if index not in ellipses and not self.new_axis_mask >> index & 1
         )
         if len(ellipses) > 1:
             yield f"ellipsis_mask is {self.ellipsis_mask:#b}; at most one item may be an ellipsis"

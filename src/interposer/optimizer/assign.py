@@ -244,9 +244,9 @@ class Assigner:
         self._record_message(
             "warning", f"layer {self.title(layer)} runs in float32 on {backend.id}: {'; '.join(verdict.reasons)}"
         )
-        added = convert_layer_to_fp32(self.graph, layer)
+        conversions = convert_layer_to_fp32(self.graph, layer)
         self._place(backend, layer)
-        return added
+        return conversions
 
     def _record_refusal(self, backend: Backend, layer: Layer, reasons: tuple[str, ...], stage: str) -> None:
         refusal = Refusal(self.name(layer), layer.kind, backend.id, reasons, stage)

@@ -68,13 +68,13 @@ class Offers:
         if imports and exports:
             return self
         no_source = MemorySource.UNDEFINED
-        changed = {
+        restricted_kinds = {
             name: replace(
                 kind, imports=kind.imports if imports else no_source, exports=kind.exports if exports else no_source
             )
             for name, kind in self.kinds.items()
         }
-        return replace(self, kinds=changed)
+        return replace(self, kinds=restricted_kinds)
 
     def at_the_border(self, backend: str) -> dict[str, int]:
         """Return the kinds of memory that a backend accepts for inputs and outputs of the network, by id with rank.

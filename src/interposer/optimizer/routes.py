@@ -143,7 +143,9 @@ def find_route(
     routes = (_route(writer, readers, *state) for state in _states(kinds, writer, padded))
     possible = [route for route in routes if route is not None]
     return min(
-        possible, key=lambda item: (item.copies, item.ranks, len(item.hops), item.home, item.reads), default=None
+        possible,
+        key=lambda candidate: (candidate.copies, candidate.ranks, len(candidate.hops), candidate.home, candidate.reads),
+        default=None,
     )
 
 

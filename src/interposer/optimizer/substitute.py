@@ -73,8 +73,8 @@ def _answers(assigner: Assigner, backend: Backend, parts: Sequence[SubgraphView]
 
 def _without_all(answer: OptimizationViews, reason: str) -> OptimizationViews:
     """Return the answer that the backend runs no layer; `reason` is for those that it did not give back itself."""
-    failed = {layer.guid for failure in answer.failed for layer in failure.part}
-    other_layers = [layer for layer in answer.view if layer.guid not in failed]
+    failed_guids = {layer.guid for failure in answer.failed for layer in failure.part}
+    other_layers = [layer for layer in answer.view if layer.guid not in failed_guids]
     other_failures = [Failure(answer.view.part(other_layers), reason)] if other_layers else []
     return OptimizationViews(answer.view, failed=[*answer.failed, *other_failures])
 

@@ -46,7 +46,7 @@ def backend_class(path: str, content: bytes) -> type[Backend]:
         dict.fromkeys(value for value in vars(module).values() if _is_own_backend(value, module))
     )
     if len(classes) != 1:
-        names = ", ".join(sorted(found.__name__ for found in classes)) or "none"
+        names = ", ".join(sorted(class_.__name__ for class_ in classes)) or "none"
         reason = f"it has to define one subclass of Backend with an id, and defines {names}"
         raise PluginError(path, "file", reason)
     try:

@@ -324,8 +324,8 @@ class BackendRegistry:
     def isolation(self, backend_id: str) -> Isolation | None:
         """Return how a backend is isolated, or None if it runs in this process; its devices are isolated likewise."""
         inherited = self._parent.isolation(backend_id) if self._parent is not None else None
-        own = next((self._isolate[name] for name in _with_base(backend_id) if name in self._isolate), None)
-        return inherited if own is None else own
+        own_settings = next((self._isolate[name] for name in _with_base(backend_id) if name in self._isolate), None)
+        return inherited if own_settings is None else own_settings
 
     @property
     def isolates_any(self) -> bool:

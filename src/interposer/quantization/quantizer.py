@@ -150,8 +150,8 @@ def quantize(
     network = prepared(original, runtime or default_runtime())
     if equalize:
         equalized(network)
-    written, float_reasons = output_format_named(output_format), _float_reasons(network, float_layers)
-    job = _Job(network, original, data, float_reasons, check_float(network), written, runs)
+    written_format, float_reasons = output_format_named(output_format), _float_reasons(network, float_layers)
+    job = _Job(network, original, data, float_reasons, check_float(network), written_format, runs)
     if scheme in STORAGE:
         return _stored(job, str(scheme), 32 if block_size is None else block_size, algorithm)
     chosen, corrects_bias = _scheme(scheme, algorithm, per_channel), correct_bias and algorithm != "armnn"
@@ -205,7 +205,7 @@ class _Job:
     """What is quantized: the prepared network, the network that it was made from, and calibration data for it.
 
     `float_reasons` has the layers that stay in float by request, `already` is the number of layers that were quantized
-    before, and `written` the format that is written, if it is known.
+    before, and `written_format` the format to write, if it is known.
     """
 
     network: Network
@@ -213,7 +213,7 @@ class _Job:
     data: Any
     float_reasons: dict[Layer, str]
     already: int
-    written: Format | None
+    written_format: Format | None
     runs: Runs
 
     @property
@@ -283,12 +283,12 @@ class _Quantizer:
 
     def check_writable(self) -> None:
         """Raise `UnwritableError` if the format to write has no form of a layer, whatever the ranges will be."""
-        network, written = self.job.network, self.job.written
-        if written is None:
+        network, written_format = self.job.network, self.job.written_format
+        if written_format is None:
             return
         rules = self._decided(self.job.float_reasons, dict.fromkeys(observed_values(network), (-1.0, 1.0))).rules
         check_float_layers(
-            (layer for layer in network.graph.topological() if layer not in rules), written, network.name
+            (layer for layer in network.graph.topological() if layer not in rules), written_format, network.name
         )
 
     def _decided(self, float_reasons: Mapping[Layer, str], ranges: Ranges) -> Decisions:
@@ -302,11 +302,14 @@ class _Quantizer:
             reasons |= refused
 
     def _unwritable(self, decisions: Decisions) -> dict[Layer, str]:
-        if self.job.written is None:
+        if self.job.written_format is None:
             return {}
         layers = {layer.name: layer for layer in decisions.rules}
         quantized = rebuilt(self.job.network, decisions, self.settings.keep_types)
-        return {layers[name]: reason for name, reason in unwritable(quantized, layers.keys(), self.job.written).items()}
+        return {
+            layers[name]: reason
+            for name, reason in unwritable(quantized, layers.keys(), self.job.written_format).items()
+        }
 
     def quantize(self, float_reasons: Mapping[Layer, str]) -> QuantizedNetwork:
         """Return the quantized network; the layers `float_reasons` stay in float for the given reasons."""
@@ -348,9 +351,9 @@ def _observed(
     if samples is None:
         return {}, {}
     axes = averaged_axes(network) if correct_bias else {}
-    observers, channels = observe_all(network, samples, create_observer, axes, runs)
+    observers, means_of_value = observe_all(network, samples, create_observer, axes, runs)
     return observers, {
-        value: channel_means.means for value, channel_means in channels.items() if channel_means.means is not None
+        value: channel_means.means for value, channel_means in means_of_value.items() if channel_means.means is not None
     }
 
 
@@ -371,13 +374,13 @@ def _stored(job: _Job, scheme: str, block_size: int, algorithm: str) -> Quantize
 
 def _float_reasons_of_stored(job: _Job, scheme: str, block_size: int) -> dict[Layer, str]:
     """Return the layers whose constants stay in float32, by request or as the format cannot hold them otherwise."""
-    if job.written is None:
+    if job.written_format is None:
         return job.float_reasons
-    check_float_layers(job.network.graph.topological(), job.written, job.network.name)
+    check_float_layers(job.network.graph.topological(), job.written_format, job.network.name)
     stored = Network(job.network.name)
     stores = stored_network(job.network, scheme, block_size, job.float_reasons, stored)
     layers = {layer.name: layer for layer in stores.layers}
-    refused = unwritable(stored, layers.keys(), job.written)
+    refused = unwritable(stored, layers.keys(), job.written_format)
     return job.float_reasons | {layers[name]: reason for name, reason in refused.items()}
 
 

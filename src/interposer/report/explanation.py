@@ -72,8 +72,8 @@ class Explanation:
 
     def counts(self) -> dict[str, int]:
         """Return the number of layers of each backend, in order of preference."""
-        counted = Counter(placement.backend for placement, _ in self.rows)
-        return {backend: counted[backend] for backend in self.preferences}
+        layers_by_backend = Counter(placement.backend for placement, _ in self.rows)
+        return {backend: layers_by_backend[backend] for backend in self.preferences}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as JSON-compatible data; docs/reference/explanations.md describes the format."""
@@ -142,7 +142,12 @@ class Explanation:
         for placement, verdicts in self.rows:
             for verdict in filter(_is_refusal, verdicts):
                 refused_by_kind.setdefault(verdict, Counter())[placement.kind] += 1
-        return dict(sorted(refused_by_kind.items(), key=lambda item: self.preferences.index(item[0].backend)))
+        return dict(
+            sorted(
+                refused_by_kind.items(),
+                key=lambda refusal_and_count: self.preferences.index(refusal_and_count[0].backend),
+            )
+        )
 
     def table(self) -> list[tuple[str, ...]]:
         """Return a row of titles and one row per layer, without empty columns.
@@ -200,10 +205,10 @@ class Explanation:
         verdicts_of_backend = [
             verdict for _, verdicts in self.rows for verdict in verdicts if verdict.backend == backend
         ]
-        refused = sum(map(_is_refusal, verdicts_of_backend))
-        supported = len(verdicts_of_backend) - refused
+        num_refused = sum(map(_is_refusal, verdicts_of_backend))
+        supported = len(verdicts_of_backend) - num_refused
         parts = [_counted(count, "layer") if count or not verdicts_of_backend else "no layers"]
-        parts += [f"refuses {refused}"] if refused else []
+        parts += [f"refuses {num_refused}"] if num_refused else []
         parts += [f"could run {supported}{' more' if count else ''}"] if supported else []
         yield f"  {backend}: {', '.join(parts)}"
         for number, (verdict, kinds) in enumerate(self.refusals().items(), 1):
@@ -240,7 +245,7 @@ class Explanation:
                 "the machine was busy, or layers ran concurrently; measure again on an idle machine"
             )
         if times.candidates:
-            ranked = sorted(times.candidates.items(), key=lambda item: item[1])
+            ranked = sorted(times.candidates.items(), key=lambda name_and_time: name_and_time[1])
             yield f"  measured for the plan: {', '.join(f'{name} {time_text(ms)}' for name, ms in ranked)}"
         for note in times.notes:
             yield f"  {note}"
@@ -289,13 +294,13 @@ def _cells(
     part = parts.get(placement.runs_in)
     unit = placement.runs_in if part is None else f"part {part.number}"
     inside = "" if placement.runs_in == placement.layer else unit
-    refused = ", ".join(f"{verdict.backend} [{numbers[verdict]}]" for verdict in filter(_is_refusal, verdicts))
+    refused_text = ", ".join(f"{verdict.backend} [{numbers[verdict]}]" for verdict in filter(_is_refusal, verdicts))
     merged = ", ".join(name for name in placement.replaced if name != placement.layer)
     time = None if clock is None else clock.layer(placement.layer)
     group = None if time is None else time.group
     is_part = group is not None and part is not None and set(group.layers) == set(part.layers)
     texts = "" if time is None else str(time), "" if group is None or is_part else str(group)
-    return placement.layer, placement.kind, placement.backend, *texts, inside, merged, refused
+    return placement.layer, placement.kind, placement.backend, *texts, inside, merged, refused_text
 
 
 def _border_tensor(tensor: Tensor) -> dict[str, Any]:

@@ -46,5 +46,5 @@ def explained(summary: Sequence[str], parts: Rows, layers: Rows) -> str:
 
 def _shortened(lines: Sequence[str]) -> str:
     """Return the first 40 lines as one text, and a last line that says how many more there are."""
-    more = len(lines) - SHOWN_LINES
-    return "\n".join([*lines[:SHOWN_LINES], *([f"  ... and {more} lines more"] if more > 0 else [])])
+    num_hidden = len(lines) - SHOWN_LINES
+    return "\n".join([*lines[:SHOWN_LINES], *([f"  ... and {num_hidden} lines more"] if num_hidden > 0 else [])])

@@ -125,7 +125,7 @@ def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) ->
         return _move(graph, layer, replacement, by)
     replacements = replacement if isinstance(replacement, tuple) else (replacement,)
     maker = _Maker(graph, layer, by)
-    stand_ins = [maker.stand_in(item, old) for item, old in zip(replacements, layer.outputs, strict=True)]
+    stand_ins = [maker.stand_in(new, old) for new, old in zip(replacements, layer.outputs, strict=True)]
     users = [use.layer for old in layer.outputs for use in old.uses]
     for old, new in zip(layer.outputs, stand_ins, strict=True):
         graph.replace_uses(old, new)

@@ -182,8 +182,8 @@ def keeps_codes(layer: Layer) -> bool:
     """
     if not layer.output.known.is_quantized and not layer.values[0].known.is_quantized:
         return True
-    moved = layer.op.infer_infos(*layer.input_infos)[0]
-    return moved is not None and moved.quantization == layer.output.known.quantization
+    inferred_info = layer.op.infer_infos(*layer.input_infos)[0]
+    return inferred_info is not None and inferred_info.quantization == layer.output.known.quantization
 
 
 def inverse(permutation: Sequence[int]) -> tuple[int, ...]:

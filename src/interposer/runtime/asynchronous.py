@@ -313,20 +313,20 @@ class _Run:
         if not isinstance(error, _EarlierFailureError):
             return None
         failed = [
-            (task, found)
+            (task, layer_error)
             for task, event in zip(self._tasks, self._events, strict=True)
-            if task is not None and (found := event.error()) is not None
+            if task is not None and (layer_error := event.error()) is not None
         ]
         causes = [pair for pair in failed if not isinstance(pair[1], SkippedError | RunCancelledError)] or failed
-        task, found = causes[0]
+        task, layer_error = causes[0]
         if self._control is not None:  # it was stopped, perhaps
             self._control.check(task.layer, task.place)
-        if isinstance(found, RunCancelledError | DeadlineExceededError):
-            kind, text = type(found), f"layer {task.layer} on backend {task.layer.backend}: {found}"
+        if isinstance(layer_error, RunCancelledError | DeadlineExceededError):
+            kind, text = type(layer_error), f"layer {task.layer} on backend {task.layer.backend}: {layer_error}"
             cause: InterposerError = kind(text, layer=task.place, backend=str(task.layer.backend))
         else:
-            cause = failure(task.layer, "failed", found)
-        cause.__cause__ = found
+            cause = failure(task.layer, "failed", layer_error)
+        cause.__cause__ = layer_error
         return cause
 
     def _reset(self) -> None:

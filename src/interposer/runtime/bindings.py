@@ -109,9 +109,11 @@ class Bindings:
                 if output_id in outputs
             }
             _raise_errors(errors)
-        named = [(title, arrays[output_id]) for output_id, title in self._output_titles.items() if output_id in arrays]
-        refuse_overlaps(named)
-        self.constants.refuse(named)
+        titled_arrays = [
+            (title, arrays[output_id]) for output_id, title in self._output_titles.items() if output_id in arrays
+        ]
+        refuse_overlaps(titled_arrays)
+        self.constants.refuse(titled_arrays)
         return arrays
 
     def new_outputs(self) -> dict[int, Array]:

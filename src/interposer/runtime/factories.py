@@ -361,8 +361,8 @@ class Factories:
         backend_id, _ = key
         options = self._optimized.model_options.get(backend_id, {})
         try:
-            created = self._optimized.backends[backend_id].create_queue(options)
-            queue = checked(created, Queue, "create_queue", backend_id)
+            new_queue = self._optimized.backends[backend_id].create_queue(options)
+            queue = checked(new_queue, Queue, "create_queue", backend_id)
         except Exception as error:
             text = f"backend {backend_id} could not create a queue: {error_text(error)}"
             raise ExecutionError(text, backend=backend_id) from error
@@ -525,9 +525,9 @@ def _runs_on_host(layer: Layer) -> bool:
     return isinstance(layer.op, ControlFlow | Debug | MemCopy | MemImport)
 
 
-def _checked(created: object, info: TensorInfo, method_name: str, layer: Layer) -> TensorHandle:
+def _checked(returned: object, info: TensorInfo, method_name: str, layer: Layer) -> TensorHandle:
     backend = str(layer.backend)
-    handle = checked(created, TensorHandle, method_name, backend)
+    handle = checked(returned, TensorHandle, method_name, backend)
     if handle.info != info:
         raise BackendContractError(f"{method_name} gave a handle of {handle.info}; expected {info}", backend=backend)
     return handle

@@ -111,8 +111,8 @@ class LoadedNetwork:
         constants = partial(_constants_held, self._layers)
         self._sites.memory("constants", self._constants.total, "constants", "", constants)
         for backend in dict.fromkeys(str(layer.backend) for layer in self._program.running):
-            held = partial(_workspaces_of, weakref.ref(self._program), backend)
-            self._sites.watch_memory(f"workspaces of {backend}", "workspaces", backend, held)
+            measure_workspaces = partial(_workspaces_of, weakref.ref(self._program), backend)
+            self._sites.watch_memory(f"workspaces of {backend}", "workspaces", backend, measure_workspaces)
 
     def _states_in_place(self) -> dict[str, bool]:
         """Return how states are written, by name, for `StateMemory.turn`.
@@ -252,8 +252,8 @@ class LoadedNetwork:
             except BindingError as error:
                 return str(error)
         with self._lock:
-            working = next(iter(self._working_memories), None)
-        return (working or self.new_working_memory()).import_problem(kind, binding, array)
+            working_memory = next(iter(self._working_memories), None)
+        return (working_memory or self.new_working_memory()).import_problem(kind, binding, array)
 
     def clear_imported(self, kind: str, import_ids: Iterable[int]) -> None:
         """Clear the imported inputs or outputs (as `kind` says) with these ids; runs in progress keep using them.
@@ -392,10 +392,10 @@ class LoadedNetwork:
             check_imports(imported, None)
             self.run(imported.inputs, dict(imported.outputs), working)
             return True
-        thread = get_ident()
-        if thread in self._runs:
+        thread_id = get_ident()
+        if thread_id in self._runs:
             self.refuse_in_own_run("run again")
-        self._runs[thread] = None  # inlined `_enter` and `_leave`, as the calls are too slow here
+        self._runs[thread_id] = None  # inlined `_enter` and `_leave`, as the calls are too slow here
         try:
             if self._released or imported.cleared or imported.watched:
                 self._check_open()
@@ -415,7 +415,7 @@ class LoadedNetwork:
                 if working is not None:
                     self._idle_memories.append(working)
         finally:
-            del self._runs[thread]
+            del self._runs[thread_id]
             if self._released:
                 self._announce_end()
 

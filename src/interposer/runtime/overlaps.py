@@ -36,8 +36,8 @@ def share_memory(a: Array, b: Array) -> bool:
 
 def is_same_memory(a: Array, b: Array) -> bool:
     """Return True if two contiguous arrays have the same address and size."""
-    same = a is b or (address_of(a) == address_of(b) and a.nbytes == b.nbytes)
-    return same and a.flags.c_contiguous and b.flags.c_contiguous
+    is_same = a is b or (address_of(a) == address_of(b) and a.nbytes == b.nbytes)
+    return is_same and a.flags.c_contiguous and b.flags.c_contiguous
 
 
 def refuse_overlaps(outputs: Sequence[Named]) -> None:

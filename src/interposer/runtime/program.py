@@ -179,8 +179,8 @@ class Program:
 def _bytes_of(layer: Layer, workload: Workload) -> int | None:
     """Return the bytes that the workload of a layer holds; None if it does not know them, or fails to report them."""
     try:
-        held = workload.memory
-        return None if held is None else int(held)
+        memory_held = workload.memory
+        return None if memory_held is None else int(memory_held)
     except Exception as error:
         _log.warning("backend %s does not report the memory of layer %r: %s", layer.backend, layer.name, error)
         return None

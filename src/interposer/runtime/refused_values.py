@@ -47,8 +47,8 @@ def refused_value(
     try:
         checks.check(values)
     except Refused as refused:
-        found = failure(refused.layer, "failed", refused.error)
-        return found if isinstance(found, InvalidValueError) else None
+        value_error = failure(refused.layer, "failed", refused.error)
+        return value_error if isinstance(value_error, InvalidValueError) else None
     return None
 
 

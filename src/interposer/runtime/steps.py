@@ -109,9 +109,9 @@ class Steps:
         step = own_step.ready_step() if isinstance(own_step, LateStep) else own_step
         outputs_written = [output.values[0] for output in direct_sinks(program.graph)]
         writes_only_outputs = sorted(map(id, outputs_written)) == sorted(map(id, layer.outputs))
-        used = {value for value in layer.inputs if value is not None}
+        read_values = {value for value in layer.inputs if value is not None}
         borrowed = self.imported | program.late
-        is_borrowed = borrowed.issuperset((*inputs_read, *outputs_written)) and used.issubset(inputs_read)
+        is_borrowed = borrowed.issuperset((*inputs_read, *outputs_written)) and read_values.issubset(inputs_read)
         return step if step and writes_only_outputs and is_borrowed and not step.takes_turns else None
 
     # --- making -------------------------------------------------------------------------------------------------------
@@ -322,8 +322,8 @@ class Steps:
         regions = [Steps(region, self._factories, owner_path=owner_path) for region in self.program.regions[layer]]
         workload = control_workload(layer.op, regions)  # type: ignore[arg-type]
         self._regions[layer] = workload, regions
-        late = self.program.is_late(layer)
-        return LateStep(layer, self._factories.of(layer), workload) if late else Step.of(layer, workload)
+        is_late = self.program.is_late(layer)
+        return LateStep(layer, self._factories.of(layer), workload) if is_late else Step.of(layer, workload)
 
     def _input(self, layer: Layer, value: Value) -> TensorHandle:
         return self._factories.constant(layer, value) if value.is_constant else self.handles[value]

@@ -142,12 +142,12 @@ class NetworkSites:
 
 
 def _held(network: TracedNetwork, kind: str, backend: str, tensors: HeldTensors, counter: Counter) -> Holding | None:
-    held = tensors()
-    if held is None:
+    held_tensors = tensors()
+    if held_tensors is None:
         return None
-    size = max((tensor.offset + tensor.bytes for tensor in held), default=0)
-    total = size if kind == "arena" else sum(tensor.bytes for tensor in held)
-    return Holding(counter, network, kind, backend, total, tuple(held))
+    size = max((tensor.offset + tensor.bytes for tensor in held_tensors), default=0)
+    total = size if kind == "arena" else sum(tensor.bytes for tensor in held_tensors)
+    return Holding(counter, network, kind, backend, total, tuple(held_tensors))
 
 
 def _bytes(value: Value) -> int:

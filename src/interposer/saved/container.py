@@ -181,7 +181,7 @@ class Container:
             raise _damaged(self.path, "index", "it has no table of sections")
         sections = [self._row(number, row) for number, row in enumerate(rows)]
         end = HEADER_BYTES
-        for section in sorted(sections, key=lambda item: (item.offset, item.size)):
+        for section in sorted(sections, key=lambda each: (each.offset, each.size)):
             if section.offset < end:
                 raise _damaged(self.path, "index", f"sections overlap at byte {section.offset:,}")
             end = section.offset + section.size

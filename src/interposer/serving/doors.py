@@ -111,8 +111,11 @@ class Doors:
         """Answer a page of another site that may use the server, or its question whether it may."""
         allowed = [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-            more = [(b"access-control-allow-methods", _METHODS), (b"access-control-allow-headers", _HEADERS)]
-            await _answer(send, 204, b"", allowed + more)
+            preflight_headers = [
+                (b"access-control-allow-methods", _METHODS),
+                (b"access-control-allow-headers", _HEADERS),
+            ]
+            await _answer(send, 204, b"", allowed + preflight_headers)
             return
 
         allowed.append((b"access-control-expose-headers", _EXPOSED))

@@ -130,8 +130,8 @@ def _warn_of_unread(folder: Path) -> None:
     """Log each file with settings in the folder of a model that has another name than the model's."""
     for path in sorted([*folder.glob("*.toml"), *folder.glob("*/*.toml")]):
         if path.parent != folder or path.stem != folder.name:
-            own = folder / f"{folder.name}.toml"
-            _warn_once(f"{path} is not read; the settings of model {folder.name!r} are in {own}")
+            read_file = folder / f"{folder.name}.toml"
+            _warn_once(f"{path} is not read; the settings of model {folder.name!r} are in {read_file}")
 
 
 @lru_cache(1024)

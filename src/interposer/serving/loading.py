@@ -123,17 +123,19 @@ class Loader:
     def _model(self, source: ModelSource, shapes: Any, fallback: bool | None = None) -> Model:
         settings = source.settings
         plan = None if settings.plan is None else Plan.load(settings.plan)
-        used = used_options(self._model_options, settings.backends if plan is None else plan.backends)
+        model_options = used_options(self._model_options, settings.backends if plan is None else plan.backends)
         with private_copies():  # so that who changes a file does not change a loaded model, or end the process
-            return self._loaded(source, shapes, fallback, plan, used)
+            return self._loaded(source, shapes, fallback, plan, model_options)
 
-    def _loaded(self, source: ModelSource, shapes: Any, fallback: bool | None, plan: Plan | None, used: Any) -> Model:
+    def _loaded(
+        self, source: ModelSource, shapes: Any, fallback: bool | None, plan: Plan | None, model_options: Any
+    ) -> Model:
         settings = source.settings
         return load(
             source.path,
             settings.backends,
             format=settings.format,
-            options=OptimizerOptions(model_options=used) if used else None,
+            options=OptimizerOptions(model_options=model_options) if model_options else None,
             runtime=self._runtime(settings.isolate),
             limits=self._limits,
             shapes=shapes,

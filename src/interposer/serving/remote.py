@@ -102,15 +102,15 @@ def _copy(address: str, path: Path, digest: str) -> None:
 
 def _write(source: BinaryIO | Any, path: Path, digest: str, address: str) -> None:
     """Write what can be read to a file; remove it and raise `ConfigError` if it has another digest."""
-    seen = hashlib.sha256()
+    written_digest = hashlib.sha256()
     temporary = path.with_name(f"{path.name}.part")
     try:
         with temporary.open("xb") as file:
             while chunk := source.read(_MIB):
-                seen.update(chunk)
+                written_digest.update(chunk)
                 file.write(chunk)
-        if seen.hexdigest() != digest:
-            raise ConfigError(f"{address} has the SHA-256 digest {seen.hexdigest()}, not {digest}")
+        if written_digest.hexdigest() != digest:
+            raise ConfigError(f"{address} has the SHA-256 digest {written_digest.hexdigest()}, not {digest}")
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -198,7 +198,7 @@ def with_urls(models: list[str], folder: Path) -> dict[str, str]:
     """Fetch the models that are URLs, each into a folder of its own, and return their paths by URL."""
     paths = {}
     for number, url in enumerate(dict.fromkeys(filter(is_url, models))):
-        own = folder / str(number)
-        own.mkdir(mode=0o700)
-        paths[url] = str(fetched(url, own))
+        model_folder = folder / str(number)
+        model_folder.mkdir(mode=0o700)
+        paths[url] = str(fetched(url, model_folder))
     return paths

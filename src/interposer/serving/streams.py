@@ -36,10 +36,12 @@ async def answers(call: Call, request: InferRequest) -> AsyncGenerator[InferResp
     feedback = served.feedback
     steps, stop = _steps(request.parameters), _stop_value(request.parameters)
     _check(feedback, request, served.model.outputs)
-    wanted = {output.name for output in request.outputs}
+    requested_names = {output.name for output in request.outputs}
     is_own = "sequence_id" not in request.parameters
     sequence = f"stream-{uuid.uuid4().hex}" if is_own else request.parameters["sequence_id"]
-    hidden = tuple(RequestedOutput(name) for name in feedback.values() if wanted and name not in wanted)
+    hidden = tuple(
+        RequestedOutput(name) for name in feedback.values() if requested_names and name not in requested_names
+    )
     next_request = replace(request, outputs=request.outputs + hidden)
     has_ended = False
     try:
@@ -47,17 +49,22 @@ async def answers(call: Call, request: InferRequest) -> AsyncGenerator[InferResp
             parameters = _of_step(request.parameters, sequence, is_own or None, step, steps)
             response = await call.run(replace(next_request, parameters=parameters))
             tensors = {output.name: output for output in response.outputs}
-            fed = [InputTensor(name, tensors[of].datatype, tensors[of].array) for name, of in feedback.items()]
+            fed = [
+                InputTensor(name, tensors[output_name].datatype, tensors[output_name].array)
+                for name, output_name in feedback.items()
+            ]
             has_ended = step == steps - 1 or (stop is not None and all(np.all(tensor.array == stop) for tensor in fed))
-            shown = tuple(output for output in response.outputs if not wanted or output.name in wanted)
+            shown = tuple(
+                output for output in response.outputs if not requested_names or output.name in requested_names
+            )
             extra = {"triton_final_response": has_ended}
             yield replace(response, outputs=shown, parameters=response.parameters | extra)
             if has_ended:
                 return
             served.statistics.executed(call.timing.batch, call.timing.compute)
             call.timing = Timing()
-            kept = tuple(tensor for tensor in next_request.inputs if tensor.name not in feedback)
-            next_request = replace(next_request, inputs=(*kept, *fed))
+            unfed = tuple(tensor for tensor in next_request.inputs if tensor.name not in feedback)
+            next_request = replace(next_request, inputs=(*unfed, *fed))
     finally:
         if is_own or (has_ended and request.parameters.get("sequence_end") is True):
             served.runner.forget(sequence)

@@ -167,14 +167,14 @@ class InTurns(Runner):
 
     @asynccontextmanager
     async def _turn(self, gates: list[Gate], level: int, seconds: float) -> AsyncIterator[float]:
-        arrived, entered = time.monotonic(), 0
+        arrived, num_entered = time.monotonic(), 0
         try:
             for gate in gates:
                 await gate.enter((self._priority, level), seconds - (time.monotonic() - arrived))
-                entered += 1
+                num_entered += 1
             yield time.monotonic() - arrived
         finally:
-            for gate in gates[:entered]:
+            for gate in gates[:num_entered]:
                 gate.leave()
 
     def _level(self, parameters: Parameters) -> int:

@@ -136,16 +136,16 @@ def _check_used(request: LoadRequest) -> None:
         refuse_measurement(options)
     if plan is not None and (options.placement == "measured" or options.budget_seconds is not None):
         raise InvalidArgumentError("a plan is not measured again; leave placement and budget_seconds out")
-    named, registry = ids if plan is None else plan.backends, request.runtime.registry
-    if not options.model_options or named == (AUTO,) or (named is None and asks_to_measure(ids, options)):
+    requested, registry = ids if plan is None else plan.backends, request.runtime.registry
+    if not options.model_options or requested == (AUTO,) or (requested is None and asks_to_measure(ids, options)):
         return
-    used = request.runtime.device_spec.default_backends if named is None else named
-    which = "that are used unless backends are named" if named is None else "that were given"
+    used = request.runtime.device_spec.default_backends if requested is None else requested
+    description = "that are used unless backends are named" if requested is None else "that were given"
     for name in options.model_options:
-        if name not in used and (named is not None or name in registry):  # unknown ones are refused later
+        if name not in used and (requested is not None or name in registry):  # unknown ones are refused later
             raise InvalidArgumentError(
                 f"model_options has options for backend {name!r}{did_you_mean(name, used)}, which is not one of the "
-                f"backends {which} ({', '.join(used)})"
+                f"backends {description} ({', '.join(used)})"
             )
 
 
@@ -184,9 +184,9 @@ def _with_cache(request: LoadRequest) -> Model:
         keeper.check(source)  # it may have been replaced in between
         return blueprint
 
-    known = keeper.lookup(read, request.limits)
-    if known is not None:
-        return _model(request, known)
+    known_blueprint = keeper.lookup(read, request.limits)
+    if known_blueprint is not None:
+        return _model(request, known_blueprint)
     with keeper.storing(source) as store:
         model = _model(request, read_source(source, reading))
         store(model._loaded)

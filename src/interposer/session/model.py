@@ -197,8 +197,8 @@ class Model:
             ParseError: the archive at the end of the file is damaged.
         """
         with self._loaded.lock:
-            read = self._blueprint.metadata
-        return Metadata() if read is None else read()
+            read_metadata = self._blueprint.metadata
+        return Metadata() if read_metadata is None else read_metadata()
 
     @property
     def optimized(self) -> OptimizedNetwork:
@@ -489,9 +489,9 @@ class Model:
         path, events_before = self._loaded.fast_path, self._choice.num_events
         if path is not None and deadline is None and (inputs is None or not named):
             feeds = named if inputs is None else inputs
-            direct = None if active_marks else path.recorded if active else path.direct
+            direct_call = None if active_marks else path.recorded if active else path.direct
             try:
-                results = None if direct is None else direct(feeds, outputs)
+                results = None if direct_call is None else direct_call(feeds, outputs)
                 results = path.run(self._loaded, feeds, outputs) if results is None else results
                 if results is not None:
                     return results

@@ -16,7 +16,7 @@ class Census:
 
     def __init__(self) -> None:
         self._seen: list[tuple[str, weakref.ref[Any]]] = []
-        self.made = 0
+        self.num_created = 0
 
     def alive(self) -> dict[str, int]:
         """Return the number of live objects of each class."""
@@ -50,14 +50,14 @@ class Census:
         here = weakref.ref(factory)
 
         def counted(*arguments: Any) -> Any:
-            created = original(here(), *arguments)
-            self._count(created)
-            return created
+            instance = original(here(), *arguments)
+            self._count(instance)
+            return instance
 
         replace_method(factory, name, counted)
 
     def _count(self, created_object: object) -> None:
-        self.made += 1
+        self.num_created += 1
         try:
             self._seen.append((type(created_object).__name__, weakref.ref(created_object)))
         except TypeError:

@@ -112,7 +112,7 @@ class _Direct:
             None if preferred == DEFAULT_FACTORY else self.registry.factory(preferred)
         )
         self.contents = Contents()
-        self.made: list[TensorHandle] = []
+        self.created_handles: list[TensorHandle] = []
         self.parents: list[TensorHandle] = []
         self.inputs = {f"input_{binding_id}": array for binding_id, array in self.feeds.items()}
 
@@ -155,7 +155,7 @@ class _Direct:
 
     def own(self, handle: TensorHandle) -> TensorHandle:
         """Remember a handle so that `close` destroys it, and return it."""
-        self.made.append(handle)
+        self.created_handles.append(handle)
         if self.handles is not None:
             self.contents.origins[id(handle)] = self.handles
         return handle
@@ -198,7 +198,7 @@ class _Direct:
         """Destroy all handles and release the memory."""
         for manager in self.managers:
             manager.release()
-        for handle in reversed(self.made):
+        for handle in reversed(self.created_handles):
             if type(handle) is not ArrayHandle:
                 handle.destroy()
 
@@ -590,8 +590,8 @@ def _types(bench: Bench) -> Iterator[str]:
     for op in dict.fromkeys(type(sample.op) for sample in bench.taken if any(sample.inputs)):
         note(f"asking which types it takes for {op.op_name()}")
         accepted = [sample for sample in bench.samples_of(op) if bench.takes(sample)]
-        others = [sample for sample in samples_of(op) if sample not in accepted]
-        untried = untried_kinds([*accepted, *others], lambda sample: _is_accepted(bench, sample), _ATTRIBUTES)
+        other_samples = [sample for sample in samples_of(op) if sample not in accepted]
+        untried = untried_kinds([*accepted, *other_samples], lambda sample: _is_accepted(bench, sample), _ATTRIBUTES)
         if untried:
             yield (
                 f"{op.op_name()}: it takes {', '.join(untried)}, which no sample has, so that no check tries them; "

@@ -44,12 +44,12 @@ def coverage_of(backend: Backend, report: Callable[[str, int, int], None] | None
     number of operators that were asked about, and the number of all; at the end with "all operators".
     """
     ops = sorted(sampled_ops(), key=lambda op: op.op_name())
-    found: list[Coverage] = []
+    coverages: list[Coverage] = []
     for position, op in enumerate(ops, 1):
-        found += _coverages(backend, op)
+        coverages += _coverages(backend, op)
         if report is not None:
             report(op.op_name() if position < len(ops) else "all operators", position, len(ops))
-    return found
+    return coverages
 
 
 def _coverages(backend: Backend, op: type[Op]) -> Iterator[Coverage]:

@@ -105,8 +105,8 @@ def _reported(bench: Bench, suspects: list[tuple[tuple[str, ...], Subject, Verdi
     note(f"reducing the random network {subject.id}, on which the backend fails")
     with nursery_for(setup) as nursery:
         finding = inspect(nursery, inspection, [subject], verdict)
-    more = [backend_id.id for _, backend_id, _ in suspects[1:]]
-    yield f"{finding}\nrandom networks that fail too: {', '.join(more)}" if more else str(finding)
+    other_ids = [backend_id.id for _, backend_id, _ in suspects[1:]]
+    yield f"{finding}\nrandom networks that fail too: {', '.join(other_ids)}" if other_ids else str(finding)
 
 
 def _others(bench: Bench) -> list[Backend]:

@@ -40,7 +40,7 @@ class Evidence:
         info: the tensor info of the result.
         near: a function that returns for each element whether two float64 arrays are equal within the tolerance.
         inputs: the input arrays of the layer, with their infos.
-        earlier: the result of the previous run; None if there was none.
+        previous_result: the result of the previous run; None if there was none.
     """
 
     actual: Array
@@ -49,7 +49,7 @@ class Evidence:
     info: TensorInfo
     near: Near
     inputs: Sequence[tuple[Array, TensorInfo]] = ()
-    earlier: Array | None = None
+    previous_result: Array | None = None
 
     @cached_property
     def zero_point(self) -> Array:
@@ -113,9 +113,9 @@ def _inverted(e: Evidence) -> str | None:
 
 
 def _stale(e: Evidence) -> str | None:
-    if e.earlier is None or e.earlier.shape != e.actual.shape or len(np.unique(e.actual)) < 2:
+    if e.previous_result is None or e.previous_result.shape != e.actual.shape or len(np.unique(e.actual)) < 2:
         return None
-    if not np.array_equal(e.earlier, e.actual, equal_nan=True):
+    if not np.array_equal(e.previous_result, e.actual, equal_nan=True):
         return None
     return "equal to the result of the run before: is the output stale, or were the inputs not read again?"
 

@@ -111,8 +111,8 @@ class Outside:
         self._failure_at_start = ""
         self._process: _Process | None = None
         self._is_created = False
-        self._end = weakref.finalize(self, _close, running := list[_Process]())
-        self._unfinished = running
+        self._end = weakref.finalize(self, _close, processes := list[_Process]())
+        self._unfinished = processes
 
     @property
     def is_new(self) -> bool:
@@ -350,25 +350,25 @@ class _Process:
 # --- in the child process ---------------------------------------------------------------------------------------------
 
 
-def serve_cases(report: Channel, conformance: Any, requests: int, shared: int, stacks: int) -> None:
+def serve_cases(report: Channel, conformance: Any, requests_fd: int, progress_fd: int, stacks_fd: int) -> None:
     """Create the backend in the child process, and run the requested cases until the parent closes the pipe.
 
     Args:
         report: the channel to the parent process, for outcomes.
         conformance: the `Conformance` that has the cases.
-        requests: the descriptor of the pipe of requests: a line each, a JSON list of case ids.
-        shared: the descriptor of the shared memory in which progress is reported.
-        stacks: the descriptor of the file to which stacks of threads are written if the process hangs.
+        requests_fd: the descriptor of the pipe of requests: a line each, a JSON list of case ids.
+        progress_fd: the descriptor of the shared memory in which progress is reported.
+        stacks_fd: the descriptor of the file to which stacks of threads are written if the process hangs.
     """
-    faulthandler.register(_SIGNAL, file=stacks, all_threads=True)
-    show_in(Progress(shared))
+    faulthandler.register(_SIGNAL, file=stacks_fd, all_threads=True)
+    show_in(Progress(progress_fd))
     try:
         backend = conformance.backend
     except InterposerError as error:
         report.send(check=getattr(error, "check", "init"), failed=getattr(error, "reason", str(error)))
         return
     report.send(backend=backend.id, version=backend.version)
-    with open(requests, encoding="utf-8") as lines:
+    with open(requests_fd, encoding="utf-8") as lines:
         for line in lines:
             outcomes: list[Ending] = []
             cases = [conformance.case(name) for name in json.loads(line)]

@@ -482,9 +482,9 @@ def _switching(bench: Bench) -> Iterator[str]:
                         loaded.run(growth.feeds)
             reported_counts.append((len(hooks.intervals) - counts_before[0], len(hooks.stamps) - counts_before[1]))
     yield from hooks.problems
-    for what, first, second in zip(("intervals", "values of counters"), *reported_counts, strict=True):
+    for kind, first, second in zip(("intervals", "values of counters"), *reported_counts, strict=True):
         if first and not second:
-            yield f"no {what} were reported after profiling was disabled and enabled again"
+            yield f"no {kind} were reported after profiling was disabled and enabled again"
     second_round = hooks.intervals[reported_counts[0][0] :]
     enabled = hooks.enabled[1] if len(hooks.enabled) > 1 else 0
     for interval in second_round:

@@ -103,19 +103,19 @@ def _outcome(host: Host, sample: Sample) -> tuple[Status, str]:
     except InterposerError as error:
         return Status.SKIP, f"the reference kernels do not compute it: {error}"
     try:
-        found, refusals = host.run(content, arrays)
+        outputs, refusals = host.run(content, arrays)
     except HostUnableError as error:
         return Status.SKIP, f"{host.name} cannot run it: {error}"
     except InterposerError as error:
         return Status.FAIL, str(error)
     if refusals:
         return Status.REFUSED, refusals[0]
-    problem = _difference(sample, network, found, expected)
+    problem = _difference(sample, network, outputs, expected)
     return (Status.FAIL, problem) if problem else (Status.PASS, "")
 
 
-def _difference(sample: Sample, network: Network, found: Sequence[Array], expected: Mapping[int, Array]) -> str:
-    for array, (key, output) in zip(found, network.outputs.items(), strict=True):
+def _difference(sample: Sample, network: Network, outputs: Sequence[Array], expected: Mapping[int, Array]) -> str:
+    for array, (key, output) in zip(outputs, network.outputs.items(), strict=True):
         info = output.values[0].known
         if sample.statistical:
             difference = None if array.shape == expected[key].shape else f"the shape is {list(array.shape)}"

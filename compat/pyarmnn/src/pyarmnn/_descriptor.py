@@ -96,9 +96,9 @@ class Descriptor(Proxy, destructor=False):
 
     def _copy(self) -> Self:
         """Return a descriptor with the same values."""
-        result = object.__new__(type(self))
-        result._values = copy.deepcopy(self._values)
-        return result
+        duplicate = object.__new__(type(self))
+        duplicate._values = copy.deepcopy(self._values)
+        return duplicate
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Descriptor) and type(self) is type(other) and self._plain() == other._plain()

@@ -17,9 +17,9 @@ class IDeviceSpec(Abstract, destructor=False):
 
     @classmethod
     def _of(cls, device_spec: DeviceSpec) -> IDeviceSpec:
-        result = borrowed(cls._create())
-        result._device_spec = device_spec
-        return result
+        spec = borrowed(cls._create())
+        spec._device_spec = device_spec
+        return spec
 
     def GetSupportedBackends(self) -> tuple[BackendId, ...]:
         """Return the ids of the backends that are available without being asked for by name."""

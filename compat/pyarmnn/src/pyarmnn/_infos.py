@@ -67,8 +67,8 @@ def info_from_core(info: CoreInfo) -> TensorInfo:
     if info.dtype not in _NUMBERS or not info.is_concrete or info.rank > types.MaxNumOfTensorDimensions:
         raise RuntimeError(f"Arm NN's interface has no tensors of the kind {info}")
     sizes = [int(size) for size in info.shape] or [1]
-    result = TensorInfo(TensorShape._of(sizes), _NUMBERS[info.dtype])
+    tensor_info = TensorInfo(TensorShape._of(sizes), _NUMBERS[info.dtype])
     if info.quantization is not None:
-        result.SetQuantizationScale(info.quantization.scales[0])
-        result.SetQuantizationOffset(info.quantization.zero_points[0])
-    return result
+        tensor_info.SetQuantizationScale(info.quantization.scales[0])
+        tensor_info.SetQuantizationOffset(info.quantization.zero_points[0])
+    return tensor_info

@@ -18,9 +18,9 @@ class SwigPyIterator(Abstract, cpp="swig::SwigPyIterator"):
 
     @classmethod
     def _of(cls, items: Iterable[Any]) -> SwigPyIterator:
-        result = cls._create()
-        result._items, result._position = list(items), 0
-        return result
+        iterator = cls._create()
+        iterator._items, iterator._position = list(items), 0
+        return iterator
 
     def value(self) -> Any:
         """Return the current element.
@@ -43,9 +43,9 @@ class SwigPyIterator(Abstract, cpp="swig::SwigPyIterator"):
 
     def next(self) -> Any:
         """Return the current element, and move forward."""
-        result = self.value()
+        element = self.value()
         self.incr()
-        return result
+        return element
 
     def previous(self) -> Any:
         """Move backward, and return the element."""

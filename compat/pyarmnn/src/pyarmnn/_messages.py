@@ -30,8 +30,8 @@ def refusals(error: UnsupportedLayerError, network: Network, backends: Sequence[
 def unsupported(layer: IConnectableLayer, backends: Sequence[str], reason: str) -> str:
     """Return what is reported about a layer that no backend supports, for a reason that does not depend on them."""
     inputs = [slot._source._info for slot in layer._inputs if slot._source is not None]
-    taken, returned = (_named(infos) for infos in (inputs, [slot._info for slot in layer._outputs]))
-    warnings = [_warned(layer._type, backend, taken, returned, reason) for backend in backends]
+    input_texts, output_texts = (_named(infos) for infos in (inputs, [slot._info for slot in layer._outputs]))
+    warnings = [_warned(layer._type, backend, input_texts, output_texts, reason) for backend in backends]
     return "".join([*warnings, _failed(layer._type, backends)])
 
 
@@ -39,10 +39,10 @@ def _named(infos: Sequence[TensorInfo]) -> str:
     return GetDataTypeName(infos[0].GetDataType()) if infos else "Float32"
 
 
-def _warned(kind: str, backend: str, taken: str, returned: str, reason: str) -> str:
+def _warned(kind: str, backend: str, input_types: str, output_types: str, reason: str) -> str:
     return (
-        f"WARNING: Layer of type {kind} is not supported on requested backend {backend} for input data type {taken} "
-        f"and output data type {returned} (reason: {reason}), falling back to the next backend."
+        f"WARNING: Layer of type {kind} is not supported on requested backend {backend} for input data type "
+        f"{input_types} and output data type {output_types} (reason: {reason}), falling back to the next backend."
     )
 
 
@@ -61,8 +61,8 @@ def _lines(refusals: Iterable[Refusal], layers: dict[str, Layer], backends: Sequ
 
 
 def _warning(refusal: Refusal, layer: Layer | None) -> str:
-    taken, returned = _types(layer)
-    return _warned(refusal.kind, refusal.backend, taken, returned, "; ".join(refusal.reasons))
+    input_types, output_types = _types(layer)
+    return _warned(refusal.kind, refusal.backend, input_types, output_types, "; ".join(refusal.reasons))
 
 
 def _types(layer: Layer | None) -> tuple[str, str]:

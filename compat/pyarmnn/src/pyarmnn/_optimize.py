@@ -74,10 +74,11 @@ def _existing(backends: list[str], device_spec: IDeviceSpec) -> list[str]:
     known = device_spec._device_spec.supported_backends
     chosen = [backend for backend in dict.fromkeys(backends) if backend in known]
     if not chosen:
-        named = "".join(f"{backend} " for backend in backends)
+        backend_texts = "".join(f"{backend} " for backend in backends)
         offered = "".join(f"{backend} " for backend in device_spec._device_spec.default_backends)
         raise RuntimeError(
-            f"ERROR: None of the preferred backends [{named}] are supported. Current platform provides [{offered}]"
+            f"ERROR: None of the preferred backends [{backend_texts}] are supported. "
+            f"Current platform provides [{offered}]"
         )
     return chosen
 

@@ -32,9 +32,9 @@ class IOptimizedNetwork(Abstract):
 
     @classmethod
     def _of(cls, optimized: ip.OptimizedNetwork, infos: Infos) -> IOptimizedNetwork:
-        result = cls._create()
-        result._optimized, result._infos = optimized, infos
-        return result
+        wrapper = cls._create()
+        wrapper._optimized, wrapper._infos = optimized, infos
+        return wrapper
 
     def SerializeToDot(self, fileName: str) -> None:
         """Write the layers with their backends as a graph in the language of Graphviz.

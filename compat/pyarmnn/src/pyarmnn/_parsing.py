@@ -105,13 +105,13 @@ def _size(value: Any) -> int:
 
 
 def _texts(value: Any) -> list[str]:
-    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value):
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
         raise TypeError
     return list(value)
 
 
 def _shapes(value: Any) -> dict[str, tuple[int, ...]]:
-    if not isinstance(value, Mapping) or not all(isinstance(item, str) for item in value):
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise TypeError
     if not all(isinstance(shape, TensorShape) for shape in value.values()):
         raise TypeError

@@ -57,6 +57,6 @@ class IProfiler(Abstract, cpp="armnn::IProfiler", destructor=False):
 
 def profiler_of(profiler: CoreProfiler) -> IProfiler:
     """Return the profiler of Interposer under Arm NN's interface; the runtime owns it."""
-    result = borrowed(IProfiler._create())
-    result._profiler = profiler
-    return result
+    wrapper = borrowed(IProfiler._create())
+    wrapper._profiler = profiler
+    return wrapper

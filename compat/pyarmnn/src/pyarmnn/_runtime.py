@@ -113,12 +113,12 @@ class IRuntime(Proxy):
         Raises:
             RuntimeError: it is not loaded, or a backend refuses.
         """
-        number = INT(networkId, "IRuntime_UnloadNetwork", 2)
+        network_id = INT(networkId, "IRuntime_UnloadNetwork", 2)
         try:
-            self._runtime.unload_network(number)
+            self._runtime.unload_network(network_id)
         except InterposerError as error:
             raise RuntimeError("Failed to unload network.") from error
-        self._infos.pop(number, None)
+        self._infos.pop(network_id, None)
 
     def GetInputTensorInfo(self, networkId: int, layerId: int) -> TensorInfo:
         """Return the info of an input by its binding id.
@@ -202,5 +202,5 @@ def _array(info: TensorInfo, tensor: Any, binding: Binding) -> np.ndarray[Any, A
     memory = tensor.get_memory_area()
     if memory is None:
         raise RuntimeError("A tensor has no memory; create it from a TensorInfo or from an array.")
-    result: np.ndarray[Any, Any] = memory.reshape(list(info.GetShape()) if binding.shape is None else binding.shape)
-    return result
+    shaped: np.ndarray[Any, Any] = memory.reshape(list(info.GetShape()) if binding.shape is None else binding.shape)
+    return shaped

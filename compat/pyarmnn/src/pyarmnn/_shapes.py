@@ -60,9 +60,9 @@ class TensorShape(Proxy):
     @classmethod
     def _of(cls, sizes: Iterable[int]) -> TensorShape:
         """Return a shape of any sizes, also of none."""
-        result = object.__new__(cls)
-        result._sizes = list(sizes)
-        return result
+        shape = object.__new__(cls)
+        shape._sizes = list(sizes)
+        return shape
 
     def GetNumDimensions(self) -> int:
         """Return the number of dimensions."""

@@ -17,9 +17,9 @@ class ios_base(Abstract, cpp="std::ios_base"):
 
     @classmethod
     def _of(cls, name: str) -> Self:
-        result = cls._create()
-        result._name = name
-        return result
+        stream = cls._create()
+        stream._name = name
+        return stream
 
     @property
     def _file(self) -> Any:

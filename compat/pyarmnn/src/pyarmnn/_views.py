@@ -88,9 +88,9 @@ class ConcatDescriptor(_Views):
         self._axis = UINT(concatAxis, "ConcatDescriptor_SetConcatAxis", 2)
 
     def _copy(self) -> ConcatDescriptor:
-        result = ConcatDescriptor(self._views, self._dimensions)
-        result._axis, result._origins = self._axis, [list(row) for row in self._origins]
-        return result
+        copy = ConcatDescriptor(self._views, self._dimensions)
+        copy._axis, copy._origins = self._axis, [list(row) for row in self._origins]
+        return copy
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ConcatDescriptor):
@@ -127,15 +127,15 @@ class SplitterDescriptor(_Views):
 
     def GetOrigins(self) -> ConcatDescriptor:
         """Return the origins of all parts."""
-        result = ConcatDescriptor(self._views, self._dimensions)
-        result._origins = [list(row) for row in self._origins]
-        return borrowed(result)
+        descriptor = ConcatDescriptor(self._views, self._dimensions)
+        descriptor._origins = [list(row) for row in self._origins]
+        return borrowed(descriptor)
 
     def _copy(self) -> SplitterDescriptor:
-        result = SplitterDescriptor(self._views, self._dimensions)
-        result._origins = [list(row) for row in self._origins]
-        result._sizes = [list(row) for row in self._sizes]
-        return result
+        copy = SplitterDescriptor(self._views, self._dimensions)
+        copy._origins = [list(row) for row in self._origins]
+        copy._sizes = [list(row) for row in self._sizes]
+        return copy
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SplitterDescriptor):
@@ -163,11 +163,11 @@ def CreateDescriptorForConcatenation(shapes: Sequence[TensorShape], concatenatio
     problem = _concatenation_problem(sizes, axis)
     if problem:
         raise RuntimeError(problem)
-    result = ConcatDescriptor(len(sizes), len(sizes[0]))
-    result._axis = axis
-    for index, row in enumerate(result._origins):
+    descriptor = ConcatDescriptor(len(sizes), len(sizes[0]))
+    descriptor._axis = axis
+    for index, row in enumerate(descriptor._origins):
         row[axis] = sum(size[axis] for size in sizes[:index])
-    return result
+    return descriptor
 
 
 def _concatenation_problem(sizes: list[list[int]], axis: int) -> str:

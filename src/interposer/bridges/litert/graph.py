@@ -209,10 +209,10 @@ def _ends(
     operators: Sequence[Operator], buffers: Sequence[memoryview | None], tensors: Sequence[Tensor]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the tensors that operators read and none computes, without constants; and those that none reads."""
-    made = dict.fromkeys(index for operator in operators for index in operator.outputs)
+    computed = dict.fromkeys(index for operator in operators for index in operator.outputs)
     read = dict.fromkeys(index for operator in operators for index in operator.inputs if index >= 0)
-    inputs = (index for index in read if index not in made and buffers[tensors[index].buffer] is None)
-    return tuple(index for index in inputs if tensors[index].elements), tuple(i for i in made if i not in read)
+    inputs = (index for index in read if index not in computed and buffers[tensors[index].buffer] is None)
+    return tuple(index for index in inputs if tensors[index].elements), tuple(i for i in computed if i not in read)
 
 
 def _shape(address: int | None, where: str, smallest: int = 0) -> tuple[int, ...]:

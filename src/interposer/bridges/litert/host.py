@@ -55,8 +55,8 @@ class Host:
         for number in self._plan():
             node, registration = ctypes.c_void_p(), ctypes.c_void_p()
             status = find(self.address, number, ctypes.addressof(node), ctypes.addressof(registration))
-            found = status == abi.OK and node.value and registration.value
-            check(bool(found), f"the host returns status {status}", f"node {number}")
+            is_complete = status == abi.OK and node.value and registration.value
+            check(bool(is_complete), f"the host returns status {status}", f"node {number}")
             nodes[number] = (
                 abi.Node.from_address(node.value or 0),
                 abi.Registration.from_address(registration.value or 0),

@@ -135,8 +135,8 @@ class Kernel:
         structs = host.tensors
         tensors = [structs[index] for index in (*self.inputs, *self.outputs)]
         addresses = tuple(tensor.data or 0 for tensor in tensors)
-        known, inputs, outputs = variant.views
-        if addresses != known:
+        known_addresses, inputs, outputs = variant.views
+        if addresses != known_addresses:
             views = [
                 _view(tensor, info) for tensor, info in zip(tensors, (*variant.inputs, *variant.outputs), strict=True)
             ]
@@ -161,12 +161,12 @@ class Kernel:
     def _run_open(self, host: Host, variant: _Variant) -> None:
         """Run the part, and let the host allocate outputs, whose shapes are only known then."""
         inputs = [_view(host.tensors[i], info) for i, info in zip(self.inputs, variant.inputs, strict=True)]
-        for index, result in zip(self.outputs, variant.model.run(inputs), strict=True):
-            host.resize(index, result.shape)
+        for index, output in zip(self.outputs, variant.model.run(inputs), strict=True):
+            host.resize(index, output.shape)
             tensor = host.tensors[index]
-            if result.nbytes != tensor.bytes:
-                raise ExecutionError(f"the host has {tensor.bytes} bytes for an output of {result.nbytes}")
-            ctypes.memmove(tensor.data, np.ascontiguousarray(result).ctypes.data, result.nbytes)
+            if output.nbytes != tensor.bytes:
+                raise ExecutionError(f"the host has {tensor.bytes} bytes for an output of {output.nbytes}")
+            ctypes.memmove(tensor.data, np.ascontiguousarray(output).ctypes.data, output.nbytes)
 
     def _counters(self) -> tuple[int, int, float]:
         """Return the number of runs, how many of them needed no Python, and the seconds of all runs."""

@@ -169,11 +169,11 @@ def _without_elsewhere(options: DelegateOptions) -> DelegateOptions:
     """Return the options without the backends that only Arm NN has, if there are others."""
     known = options.runtime().registry
     absent = [name for name in options.backends if name in _ELSEWHERE and name not in known]
-    rest = tuple(name for name in options.backends if name not in absent)
-    if not absent or not rest:
+    kept_backends = tuple(name for name in options.backends if name not in absent)
+    if not absent or not kept_backends:
         return options
-    _log.warning("Interposer has no backend %s; %s will be used", " and no ".join(absent), ", ".join(rest))
-    return replace(options, backends=rest)
+    _log.warning("Interposer has no backend %s; %s will be used", " and no ".join(absent), ", ".join(kept_backends))
+    return replace(options, backends=kept_backends)
 
 
 # --- Arm NN's names ---------------------------------------------------------------------------------------------------

@@ -55,12 +55,12 @@ class InterpreterGraph:
         parts = self._host.partition(self.plan) if self.plan else []
         return {index for part in parts for index in part.outputs}
 
-    def groups(self, taken: Set[int]) -> list[list[int]]:
-        """Return the nodes at the positions `taken` in the groups in which the host would run them."""
+    def groups(self, claimed: Set[int]) -> list[list[int]]:
+        """Return the nodes at the positions `claimed` in the groups in which the host would run them."""
         position = {number: index for index, number in enumerate(self.plan)}
-        parts = self._host.partition([self.plan[index] for index in sorted(taken)]) if taken else []
+        parts = self._host.partition([self.plan[index] for index in sorted(claimed)]) if claimed else []
         groups = [[position[number] for number in part.nodes] for part in parts]
-        return [group for group in groups if taken >= {*group}]
+        return [group for group in groups if claimed >= {*group}]
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -70,14 +70,14 @@ class InterpreterGraph:
         Constants are not among them. A tensor that nobody reads is an output only if the part had no output otherwise.
         """
         operators, inside = self._operators, frozenset(members)
-        made = dict.fromkeys(index for n in members for index in operators[n].outputs)
+        computed = dict.fromkeys(index for n in members for index in operators[n].outputs)
         read = dict.fromkeys(index for n in members for index in operators[n].inputs if index >= 0)
         elsewhere = {
             index for n, operator in enumerate(operators) if n not in inside for index in operator.inputs
         } | self._returned
-        inputs = [index for index in read if index not in made and index not in self._constants]
-        outputs = [index for index in made if index in elsewhere]
-        return inputs, outputs or [index for index in made if index not in read]
+        inputs = [index for index in read if index not in computed and index not in self._constants]
+        outputs = [index for index in computed if index in elsewhere]
+        return inputs, outputs or [index for index in computed if index not in read]
 
     @cached_property
     def _returned(self) -> set[int]:
@@ -87,9 +87,9 @@ class InterpreterGraph:
     def _constants(self) -> set[int]:
         """The tensors with data in the file, and those without elements that no node computes."""
         subgraph = self.model.subgraphs[0]
-        made = {index for operator in self._operators for index in operator.outputs}
+        computed = {index for operator in self._operators for index in operator.outputs}
         of_file = {i for i, tensor in enumerate(subgraph.tensors) if self.model.buffers[tensor.buffer] is not None}
-        return of_file | {i for i in self._empty_of_file if i not in made}
+        return of_file | {i for i in self._empty_of_file if i not in computed}
 
     @cached_property
     def _empty_of_file(self) -> set[int]:
@@ -104,9 +104,13 @@ class InterpreterGraph:
         inputs, outputs = self.ends(members)
         operators = tuple(replace(self._operators[n], where=label(n)) for n in members)
         tensors = self.model.subgraphs[0].tensors
-        named = tuple(replace(tensor, name=name) for tensor, name in zip(tensors, self.names, strict=True))
+        named_tensors = tuple(replace(tensor, name=name) for tensor, name in zip(tensors, self.names, strict=True))
         subgraph = replace(
-            self.model.subgraphs[0], tensors=named, inputs=tuple(inputs), outputs=tuple(outputs), operators=operators
+            self.model.subgraphs[0],
+            tensors=named_tensors,
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            operators=operators,
         )
         return replace(self.model, subgraphs=(subgraph,))
 

@@ -46,10 +46,10 @@ def stored_claims(graph: InterpreterGraph, options: DelegateOptions) -> Claims:
     known = None if base is None else _read(graph, options, base)
     if known is not None and not (options.strict and known.reasons):
         return known
-    found = claims(graph, options, graph.groups)
+    fresh_claims = claims(graph, options, graph.groups)
     if base is not None and options.writes_store:
-        _write(found, base)
-    return found
+        _write(fresh_claims, base)
+    return fresh_claims
 
 
 def _saved(base: Path, number: int) -> Path:
@@ -103,8 +103,10 @@ def _group(options: DelegateOptions, path: Path, members: tuple[int, ...]) -> Gr
 
 def _compiled(options: DelegateOptions, source: Network | Template) -> Model:
     runtime = options.runtime()
-    last = [REFERENCE] if REFERENCE not in options.backends and runtime.registry.is_available(REFERENCE) else []
-    return Model(source, runtime, [*options.backends, *last], options.optimizer_options())
+    last_backends = (
+        [REFERENCE] if REFERENCE not in options.backends and runtime.registry.is_available(REFERENCE) else []
+    )
+    return Model(source, runtime, [*options.backends, *last_backends], options.optimizer_options())
 
 
 # --- the digest -------------------------------------------------------------------------------------------------------

@@ -100,8 +100,8 @@ class OrtApi:
         self.version = version
         minor = int(version.split(".")[1])
         self._functions = {
-            name: _function(address, int(number), arguments, *result)
-            for number, name, arguments, *result in map(str.split, _FUNCTIONS.strip().splitlines())
+            name: _function(address, int(number), arguments, *result_type)
+            for number, name, arguments, *result_type in map(str.split, _FUNCTIONS.strip().splitlines())
             if _SINCE.get(name, FLOOR) <= minor
         }
         self._add_nodes_to_fuse = _function(ep_address, 2, "ppnp")
@@ -145,9 +145,9 @@ class OrtApi:
         self.call(name, owner, ctypes.byref(out))
         return (out.value or b"").decode("utf-8", "replace")
 
-    def listed(self, owner: int, what: str) -> list[int]:
+    def listed(self, owner: int, attribute: str) -> list[int]:
         """Return the pointers of a list, such as ``Node`` and ``Inputs``: 0 for absent elements."""
-        subject, _, plural = what.partition(".")
+        subject, _, plural = attribute.partition(".")
         count = self.number(f"{subject}_GetNum{plural}", owner)
         out = (ctypes.c_void_p * count)()
         if count:

@@ -126,7 +126,9 @@ class OrtGraph:
             tuple(map(self._noted, api.listed(address, f"Node.{kind}")))
             for kind in ("Inputs", "Outputs", "ImplicitInputs")
         )
-        name, operator, domain = (api.text(f"Node_Get{what}", address) for what in ("Name", "OperatorType", "Domain"))
+        name, operator, domain = (
+            api.text(f"Node_Get{attribute}", address) for attribute in ("Name", "OperatorType", "Domain")
+        )
         return _Node(address, name, operator, domain, inputs, outputs, implicit)
 
     def _find_constants(self) -> Iterator[tuple[str, int]]:
@@ -161,28 +163,28 @@ class OrtGraph:
     # --- conversion
 
     def _document(self, nodes: Sequence[_Node], labels: Sequence[str]) -> Document:
-        made = {name for node in nodes for name in node.outputs if name}
+        computed = {name for node in nodes for name in node.outputs if name}
         read = dict.fromkeys(name for node in nodes for name in node.inputs if name)
-        inputs = [name for name in read if name not in made and name not in self._constants]
+        inputs = [name for name in read if name not in computed and name not in self._constants]
         graph = self._onnx.GraphProto(name=self.name or "network")
         graph.node.extend(self._node_message(*pair) for pair in zip(nodes, labels, strict=True))
         graph.input.extend(self._declared(name) for name in inputs)
-        graph.output.extend(self._declared(name) for name in self._outputs(nodes, made))
+        graph.output.extend(self._declared(name) for name in self._outputs(nodes, computed))
         constants = [name for name in read if name in self._constants]
-        apart = {position: self._add_constant(graph, name) for position, name in enumerate(constants)}
+        external_constants = {position: self._add_constant(graph, name) for position, name in enumerate(constants)}
         model = self._onnx.ModelProto(
             ir_version=max(_OLDEST_IR, self._api.number("Graph_GetOnnxIRVersion", self._address))
         )
         model.graph.CopyFrom(graph)
         model.opset_import.extend(self._opsets)
-        return Document(model, None, apart)
+        return Document(model, None, external_constants)
 
-    def _outputs(self, nodes: Sequence[_Node], made: set[str]) -> list[str]:
+    def _outputs(self, nodes: Sequence[_Node], computed: set[str]) -> list[str]:
         """Return the results of nodes that others read, or that the graph returns."""
         members = {node.address for node in nodes}
         others = (node for node in self._nodes if node.address not in members)
         needed = {name for node in others for name in (*node.inputs, *node.implicit)} | {*self.outputs}
-        return [name for node in nodes for name in node.outputs if name in needed and name in made]
+        return [name for node in nodes for name in node.outputs if name in needed and name in computed]
 
     def _declared(self, name: str) -> Message:
         value = self._values[name]

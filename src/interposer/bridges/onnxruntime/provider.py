@@ -240,21 +240,21 @@ class _Part:
             results = self.model.run(arrays)
         finally:
             self._note_events()
-        for n, result in zip(self.outputs, results, strict=True):
-            self._write(context, n, np.asarray(result))
+        for n, output in zip(self.outputs, results, strict=True):
+            self._write(context, n, np.asarray(output))
 
     def _input(self, context: int, number: int) -> int:
         value = ctypes.c_void_p()
         _apis[0].call("KernelContext_GetInput", context, number, ctypes.byref(value))
         return value.value or 0
 
-    def _write(self, context: int, number: int, result: Array) -> None:
-        value, shape = ctypes.c_void_p(), (ctypes.c_int64 * result.ndim)(*result.shape)
-        _apis[0].call("KernelContext_GetOutput", context, number, shape, result.ndim, ctypes.byref(value))
-        if result.size:
+    def _write(self, context: int, number: int, output: Array) -> None:
+        value, shape = ctypes.c_void_p(), (ctypes.c_int64 * output.ndim)(*output.shape)
+        _apis[0].call("KernelContext_GetOutput", context, number, shape, output.ndim, ctypes.byref(value))
+        if output.size:
             address = _apis[0].pointer("GetTensorMutableData", value.value or 0)
-            memory = memoryview((ctypes.c_char * result.nbytes).from_address(address)).cast("B")
-            np.copyto(np.frombuffer(memory, result.dtype).reshape(result.shape), result)
+            memory = memoryview((ctypes.c_char * output.nbytes).from_address(address)).cast("B")
+            np.copyto(np.frombuffer(memory, output.dtype).reshape(output.shape), output)
 
     def _note_events(self) -> None:
         """Report backends that the model stopped using; its direct runs would still use them."""

@@ -40,12 +40,12 @@ class LateChoices(Collection[str]):
 
     def __init__(self, find: Callable[[], Collection[str]]) -> None:
         self._find = find
-        self._found: Collection[str] | None = None
+        self._known_choices: Collection[str] | None = None
 
     def _choices(self) -> Collection[str]:
-        if self._found is None:
-            self._found = self._find()
-        return self._found
+        if self._known_choices is None:
+            self._known_choices = self._find()
+        return self._known_choices
 
     def __contains__(self, choice: object) -> bool:
         return choice in self._choices()
@@ -127,9 +127,9 @@ def add_network_arguments(
     )  # fmt: skip
 
 
-def add_plan_argument(parser: argparse.ArgumentParser, what: str = "place the network as this file says") -> None:
-    """Declare the argument --plan for a plan file; `what` is its help text: what the command does with it."""
-    parser.add_argument("--plan", metavar="FILE", help=f"{what}; interposer plan writes one")
+def add_plan_argument(parser: argparse.ArgumentParser, purpose: str = "place the network as this file says") -> None:
+    """Declare the argument --plan for a plan file; `purpose` is its help text: what the command does with it."""
+    parser.add_argument("--plan", metavar="FILE", help=f"{purpose}; interposer plan writes one")
 
 
 def add_precision_argument(parser: argparse.ArgumentParser) -> None:

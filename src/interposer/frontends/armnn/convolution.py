@@ -185,12 +185,12 @@ def _attributes(node: Node, layout: str) -> dict[str, Any]:
 def _single_window(node: Node, layout: str, attributes: dict[str, Any]) -> dict[str, Any]:
     """Return strides that reach beyond the image, with which there is one window along each axis."""
     sizes = dict(zip(layout, node.shape(node.value(0)), strict=True))
-    result: dict[str, Any] = {"output_shape_rounding": OutputShapeRounding.FLOOR}
+    parameters: dict[str, Any] = {"output_shape_rounding": OutputShapeRounding.FLOOR}
     for axis, (name, size, before, after) in _AXES.items():
         if axis in layout:
             room = sizes[axis] + attributes[before] + attributes[after] - attributes[size]
-            result[f"stride_{name}"] = max(1, room + 1)
-    return result
+            parameters[f"stride_{name}"] = max(1, room + 1)
+    return parameters
 
 
 # --- matrix products --------------------------------------------------------------------------------------------------

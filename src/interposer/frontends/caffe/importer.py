@@ -79,9 +79,9 @@ def template(
         infos = {name: TensorInfo(shape, DataType.FLOAT32) for name, shape in declared.items()}
         plan = _Plan(net, tuple(inputs), outputs)
 
-    def build(more: Mapping[str, Any], values: Values) -> Network:
+    def build(new_shapes: Mapping[str, Any], values: Values) -> Network:
         check_names(values, infos)
-        resized_shapes = resized(declared, more)
+        resized_shapes = resized(declared, new_shapes)
         open_inputs = [name for name, shape in resized_shapes.items() if not shape.is_concrete and name not in values]
         with errors_at(path):
             check_shapes(open_inputs)

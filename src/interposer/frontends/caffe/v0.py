@@ -81,21 +81,21 @@ def converted(layers: Sequence[Message]) -> Iterator[tuple[Message, Sequence[Mes
 def _layer(outer: Message, padded: Sequence[tuple[str, int]]) -> Message:
     layer = outer.layer
     bottoms = [name for name, _ in padded] or list(outer.bottom)
-    result = message_like(
+    new_layer = message_like(
         "LayerParameter", {"name": layer.name, "type": _TYPES[layer.type], "bottom": bottoms, "top": outer.top}
     )
     if layer.type in _FIELDS:
         name, fields = _FIELDS[layer.type]
-        parameters = getattr(result, name)
+        parameters = getattr(new_layer, name)
         for old, new in fields.items():
             setattr(parameters, new, getattr(layer, old))
     if layer.type in _PADDED:
-        _set_window(getattr(result, _PADDED[layer.type]), layer, sum(pad for _, pad in padded))
+        _set_window(getattr(new_layer, _PADDED[layer.type]), layer, sum(pad for _, pad in padded))
     if layer.type == "eltwise_product":
-        result.eltwise_param.operation = 0
+        new_layer.eltwise_param.operation = 0
     if layer.type == "reshape":
-        result.reshape_param.shape.dim.extend([layer.new_num, layer.new_channels, layer.new_height, layer.new_width])
-    return result
+        new_layer.reshape_param.shape.dim.extend([layer.new_num, layer.new_channels, layer.new_height, layer.new_width])
+    return new_layer
 
 
 def _set_window(parameters: Any, layer: Message, pad: int) -> None:

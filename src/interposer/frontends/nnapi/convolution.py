@@ -22,26 +22,26 @@ def convolution(node: Node) -> list[Value]:
 
     A boolean input 7 is the layout, which only the form with a padding scheme has at this position.
     """
-    explicit = node.num_inputs > 7 and not node.is_of(7, "BOOL")
-    activation = 9 if explicit else 6
+    explicit_padding = node.num_inputs > 7 and not node.is_of(7, "BOOL")
+    activation = 9 if explicit_padding else 6
     layout, dilation = node.layout(activation + 1), dilations(node, activation + 2)
-    return _convolved(node, layout, dilation, explicit, activation, groups=1)
+    return _convolved(node, layout, dilation, explicit_padding, activation, groups=1)
 
 
 @operator("GROUPED_CONV_2D", inputs=(9, 12))
 def grouped_convolution(node: Node) -> list[Value]:
     """Convert GROUPED_CONV_2D; the number of groups is between the strides and the activation."""
-    explicit = node.num_inputs > 9
-    groups_index = 9 if explicit else 6
+    explicit_padding = node.num_inputs > 9
+    groups_index = 9 if explicit_padding else 6
     groups, layout = node.integer_of(groups_index, "the groups"), node.layout(groups_index + 2)
-    return _convolved(node, layout, (1, 1), explicit, activation=groups_index + 1, groups=groups)
+    return _convolved(node, layout, (1, 1), explicit_padding, activation=groups_index + 1, groups=groups)
 
 
 def _convolved(
-    node: Node, layout: DataLayout, dilation: Sizes, explicit: bool, activation: int, groups: int
+    node: Node, layout: DataLayout, dilation: Sizes, explicit_padding: bool, activation: int, groups: int
 ) -> list[Value]:
     image, filters = image_sizes(node, layout), node.value(1, rank=4).known.shape
-    window = sliding(node, 3, explicit, image, filters[1:3], dilation) | _dilated(dilation)
+    window = sliding(node, 3, explicit_padding, image, filters[1:3], dilation) | _dilated(dilation)
     op = Convolution2d(**window, groups=groups, data_layout=layout)
     values = node.value(0), node.weights(1, layout), node.value(2, rank=1)
     return node.results(op, *values, activation=activation)
@@ -50,8 +50,8 @@ def _convolved(
 @operator("DEPTHWISE_CONV_2D", inputs=(8, 14))
 def depthwise_convolution(node: Node) -> list[Value]:
     """Convert DEPTHWISE_CONV_2D; the channel multiplier must agree with the filter."""
-    explicit = node.num_inputs > 8 and not node.is_of(8, "BOOL")
-    multiplier_index = 9 if explicit else 6
+    explicit_padding = node.num_inputs > 8 and not node.is_of(8, "BOOL")
+    multiplier_index = 9 if explicit_padding else 6
     layout, dilation = node.layout(multiplier_index + 2), dilations(node, multiplier_index + 3)
     image, filters = image_sizes(node, layout), node.value(1, rank=4).known.shape
     multiplier = node.integer_of(multiplier_index, "the depth multiplier")
@@ -60,7 +60,7 @@ def depthwise_convolution(node: Node) -> list[Value]:
         node.fail(
             f"the filter has shape {filters}; expected {channels} x {multiplier} channels, as the multiplier says"
         )
-    window = sliding(node, 3, explicit, image, filters[1:3], dilation) | _dilated(dilation)
+    window = sliding(node, 3, explicit_padding, image, filters[1:3], dilation) | _dilated(dilation)
     op = DepthwiseConvolution2d(**window, data_layout=layout)
     return node.results(op, node.value(0), node.value(1), node.value(2, rank=1), activation=multiplier_index + 1)
 
@@ -72,17 +72,17 @@ def _dilated(dilation: Sizes) -> dict[str, Any]:
 @operator("TRANSPOSE_CONV_2D", inputs=(9, 11))
 def transpose_convolution(node: Node) -> list[Value]:
     """Convert TRANSPOSE_CONV_2D; a padding scheme is that of the equivalent forward convolution."""
-    explicit = node.num_inputs > 9
-    layout = node.layout(10 if explicit else 8)
+    explicit_padding = node.num_inputs > 9
+    layout = node.layout(10 if explicit_padding else 8)
     filters = node.value(1, rank=4).known.shape
-    shape = None if explicit else _output_shape(node)
+    shape = None if explicit_padding else _output_shape(node)
     image = image_sizes(node, layout) if shape is None else sizes_of(shape, layout)
-    window = sliding(node, 3 if explicit else 4, explicit, image, filters[1:3])
+    window = sliding(node, 3 if explicit_padding else 4, explicit_padding, image, filters[1:3])
     if shape is not None and not all(shape):
         shape = None  # the batch is computed at run time; height and width follow from the padding
     op = TransposeConvolution2d(**window, output_shape=shape, data_layout=layout)
     values = node.value(0), node.weights(1, layout), node.value(2, rank=1)
-    return node.results(op, *values, activation=9 if explicit else 7)
+    return node.results(op, *values, activation=9 if explicit_padding else 7)
 
 
 def _output_shape(node: Node) -> tuple[int, ...]:
@@ -110,11 +110,11 @@ _TYPES: Final = {
 @operator(*_TYPES, inputs=(7, 11))
 def pooling(node: Node) -> list[Value]:
     """Convert AVERAGE_POOL_2D, L2_POOL_2D and MAX_POOL_2D; padding is excluded from averages."""
-    explicit = node.num_inputs > 8
-    window_index = 7 if explicit else 4
+    explicit_padding = node.num_inputs > 8
+    window_index = 7 if explicit_padding else 4
     width, height = (positive(node, window_index + number, "the dimension of the window") for number in range(2))
     layout = node.layout(window_index + 3)
-    window = sliding(node, 1, explicit, image_sizes(node, layout), (height, width))
+    window = sliding(node, 1, explicit_padding, image_sizes(node, layout), (height, width))
     op = Pooling2d(_TYPES[node.operation.name], pool_height=height, pool_width=width, data_layout=layout, **window)
     return node.results(op, node.value(0), activation=window_index + 2)
 

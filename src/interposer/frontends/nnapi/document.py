@@ -149,11 +149,11 @@ def _check_references(models: Sequence[Model]) -> None:
     """Raise `ParseError` unless all referenced models exist and none runs itself, directly or indirectly."""
     run_by: dict[int, set[int]] = {}
     for number, model in enumerate(models):
-        named = [
+        referenced = [
             int(operand.value) for operand in model.operands if operand.type == "SUBGRAPH" and operand.value is not None
         ]
-        run_by[number] = {index + 1 for index in named}
-        for index in named:
+        run_by[number] = {index + 1 for index in referenced}
+        for index in referenced:
             if index >= len(models) - 1:
                 raise ParseError(f"an operand names model {index} of {len(models) - 1}", where="referenced")
     try:

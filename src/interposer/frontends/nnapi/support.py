@@ -67,12 +67,12 @@ def supported(
     graph, attempts = attempted(document, shapes)
     verdicts = {backend.id: _verdicts(backend, graph) for backend in chosen_backends}
     order = {id(operation): number for number, operation in enumerate(_in_order(attempts))}
-    return [_answer(item, verdicts) for item in sorted(attempts, key=lambda item: order[id(item.operation)])]
+    return [_answer(attempt, verdicts) for attempt in sorted(attempts, key=lambda item: order[id(item.operation)])]
 
 
 def _in_order(attempts: Sequence[Attempt]) -> list[Any]:
     """Return the operations sorted by their number in the document, which their places contain: ``operations[3]``."""
-    operations = [item.operation for item in attempts]
+    operations = [attempt.operation for attempt in attempts]
     return sorted(operations, key=lambda operation: int(operation.where.partition("[")[2].partition("]")[0]))
 
 
@@ -111,9 +111,9 @@ def _is_yes(layer: Layer, verdict_of_layer: Mapping[Layer, Support]) -> bool:
 
 def _reason(layers: Iterable[Layer], verdict_of_layer: Mapping[Layer, Support]) -> str:
     """Return why a backend does not support some of the layers; empty if it supports all of them."""
-    refused = (
+    reasons = (
         f"{layer.kind}: {'; '.join(verdict_of_layer[layer].reasons)}"
         for layer in layers
         if not _is_yes(layer, verdict_of_layer)
     )
-    return "; ".join(dict.fromkeys(refused))
+    return "; ".join(dict.fromkeys(reasons))

@@ -100,7 +100,7 @@ def activated(node: Node, value: Value, name: str, given_parameters: Sequence[fl
         raise ParseError(f"its activation is {name!r}; expected {', '.join(_FUSED)} or Clip")
     function, defaults = _FUSED[name]
     pairs = zip_longest(defaults, given_parameters[: len(defaults)] if name not in _UNPARAMETERIZED else ())
-    parameters = [default if given is None else given for default, given in pairs]
+    parameters = [default if parameter is None else parameter for default, parameter in pairs]
     return node.step(Activation(function).replace(**dict(zip("ab", parameters, strict=False))), value)
 
 

@@ -63,11 +63,17 @@ def if_(node: Node) -> Sequence[Value]:
     if None in converted:
         return node.give_up()
     failures = reasons(converted)
-    regions = [item if isinstance(item, Region) else Region(Graph(), (), ()) for item in converted]
+    regions = [
+        branch_region if isinstance(branch_region, Region) else Region(Graph(), (), ()) for branch_region in converted
+    ]
     if not any(failures):
         _check_ranks(node, condition, regions)
-    captured = list(dict.fromkeys(value for item in regions for value in item.captured))
-    return node.control(If(counts[0], *failures), [condition, *captured], [rebound(item, captured) for item in regions])
+    captured = list(dict.fromkeys(value for branch_region in regions for value in branch_region.captured))
+    return node.control(
+        If(counts[0], *failures),
+        [condition, *captured],
+        [rebound(branch_region, captured) for branch_region in regions],
+    )
 
 
 def _branch(node: Node, graph: Message) -> Region | ParseError | None:

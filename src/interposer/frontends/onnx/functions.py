@@ -206,7 +206,7 @@ def _needed(function: Message, node: Message, names: _Names) -> list[Message]:
 
 
 def _problems(function: Message, used_outputs: Sequence[str], names: _Names) -> Iterator[str]:
-    computed = [name for inner in function.node for name in inner.output if name]
+    computed = [name for node in function.node for name in node.output if name]
     seen_names = set(function.input)
     if len(seen_names) < len(function.input):
         yield "two inputs have one name"
@@ -215,9 +215,9 @@ def _problems(function: Message, used_outputs: Sequence[str], names: _Names) -> 
             yield f"the value {name!r} is defined twice"
         seen_names.add(name)
     missing_names = {name for name in _undefined(function) if not names.from_outside(name)}
-    for inner in function.node:
-        for name in missing_names.intersection(names_in(inner)):
-            yield f"node {inner.name or inner.op_type!r} takes the value {name!r}, which is not defined"
+    for node in function.node:
+        for name in missing_names.intersection(names_in(node)):
+            yield f"node {node.name or node.op_type!r} takes the value {name!r}, which is not defined"
     for name in used_outputs:
         if name not in seen_names:
             yield f"the output {name!r} is not defined"

@@ -74,18 +74,18 @@ class GraphImporter(ImportState):
         The caller's converters take precedence. `version` is None if nothing is known of the node's domain.
         """
         domain = domain_of(message)
-        own = self._operators.get(title(domain, message.op_type)) if self._operators else None
-        return own or (None if version is None else find(domain, message.op_type, version))
+        own_converter = self._operators.get(title(domain, message.op_type)) if self._operators else None
+        return own_converter or (None if version is None else find(domain, message.op_type, version))
 
     def _standard_function(self, message: Message, version: int | None) -> Message:
         """Return the `FunctionProto` by which the ONNX standard defines a node's operator, which has no converter.
 
         `UnsupportedFormError` is raised if the standard has none for this opset version.
         """
-        result = version and standard_function(message, version, lambda name: self.value(name).known)
-        if not result:
+        definition = version and standard_function(message, version, lambda name: self.value(name).known)
+        if not definition:
             raise UnsupportedFormError("")
-        return result
+        return definition
 
     def _inline(self, function: Message, message: Message, name: str, visit: Callable[[Message, str], None]) -> None:
         """Call `visit` with each node of a function's body, and with its name, instead of converting the calling node.

@@ -310,18 +310,18 @@ def dequantized(node: Node, stored: Value, q: Quantization, dtype: DataType, *, 
     A constant, or a tensor that is known to have the quantization `q`, needs one operator. Other integers are converted
     with arithmetic, as their producer may use other scales.
     """
-    make = node.result if final else node.step
+    add_layer = node.result if final else node.step
     if stored.constant is not None and stored.known.dtype in QUANTIZABLE:
         stored = with_quantization(node, stored, q)
     if stored.known.quantization == q:
-        return make(Dequantize(dtype), stored)
+        return add_layer(Dequantize(dtype), stored)
     if stored.known.dtype in QUANTIZABLE:
         stored = node.step(Cast(DataType.INT32), stored)
     if any(q.zero_points):
         zero_points = np.array(q.zero_points).astype(stored.known.dtype.numpy)
         stored = node.step(Subtraction(), stored, node.constant(_broadcast_array(q.axis, zero_points, stored)))
     scale = _broadcast_array(q.axis, np.array(q.scales), stored).astype(dtype.numpy)
-    return make(Multiplication(), node.step(Cast(dtype), stored), node.constant(scale))
+    return add_layer(Multiplication(), node.step(Cast(dtype), stored), node.constant(scale))
 
 
 def real(node: Node, stored: Value, q: Quantization) -> Value:

@@ -102,7 +102,7 @@ def _sliced(node: Node, starts: Sequence[int], ends: Sequence[int], axes: Sequen
     indices = [slice(None, None, 1)] * len(shape)
     for axis, *index in zip(checked_axes(axes, len(shape)), starts, ends, steps, strict=True):
         indices[axis] = slice(*index)
-    if any(_is_before_first(*item) is None for item in zip(indices, shape, strict=True)):
+    if any(_is_before_first(*index_and_size) is None for index_and_size in zip(indices, shape, strict=True)):
         operands = [node.constant(np.array(numbers, np.int64)) for numbers in (starts, ends, steps)]
         return node.result(DynamicSlice(tuple(axes)), node.value(0), *operands)
     indices = [

@@ -95,9 +95,9 @@ def tree_ensemble(node: Node) -> Value:
     return transformed(node, node.result(op, node.value(0)), TRANSFORMS[transform])
 
 
-def _check_choice(attribute: str, given: int, count: int) -> None:
-    if not 0 <= given < count:
-        raise ParseError(f"its {attribute} is {given}; expected 0 to {count - 1}")
+def _check_choice(attribute: str, number: int, count: int) -> None:
+    if not 0 <= number < count:
+        raise ParseError(f"its {attribute} is {number}; expected 0 to {count - 1}")
 
 
 def _branches(node: Node, side: str) -> Array:
@@ -202,8 +202,8 @@ class _Forest:
         modes = node.texts("nodes_modes")
         unknown_modes = set(modes) - _MODES.keys() - {"LEAF"}
         if len(modes) != len(self._keys) or unknown_modes:
-            found = f"{len(self._keys)} nodes and {len(modes)} modes"
-            raise ParseError(f"it has {found}, of which these are unknown: {sorted(unknown_modes)}")
+            counts = f"{len(self._keys)} nodes and {len(modes)} modes"
+            raise ParseError(f"it has {counts}, of which these are unknown: {sorted(unknown_modes)}")
         self._is_inner = np.array([mode != "LEAF" for mode in modes], np.bool_)
         self._modes = np.array([_MODES[mode].value for mode in modes if mode != "LEAF"], np.int64)
         branches = np.where(self._is_inner, np.cumsum(self._is_inner) - 1, 0 - np.cumsum(~self._is_inner))

@@ -80,8 +80,8 @@ def _converted_if(
     if None in converted:
         return Absent.MISSING
     failures = reasons(converted)
-    regions = [item if isinstance(item, Region) else Region(Graph(), (), ()) for item in converted]
-    num_outputs = max(len(item.infos) for item in regions)
+    regions = [each if isinstance(each, Region) else Region(Graph(), (), ()) for each in converted]
+    num_outputs = max(len(each.infos) for each in regions)
     return _added_if(node, condition, If(num_outputs, *failures), regions) if num_outputs else Absent.MISSING
 
 
@@ -163,8 +163,8 @@ def _branch(scope: Scope, text: str, predicate: Value, truth: bool, captures_sha
 def _added_if(node: Node, condition: Value, op: If, regions: Sequence[Region]) -> list[Value]:
     """Add an If with these regions, which get all values that either of them captures."""
     condition = _predicate(node, condition)
-    captured = list(dict.fromkeys(value for item in regions for value in item.captured))
-    graphs = [item.rebound(captured) for item in regions]
+    captured = list(dict.fromkeys(value for region in regions for value in region.captured))
+    graphs = [region.rebound(captured) for region in regions]
     return list(node.control(op, [condition, *captured], graphs))
 
 
@@ -208,7 +208,7 @@ def exit_(node: Node) -> Result | list[Result]:
     def convert(infos: Mapping[int, TensorInfo], *, test: bool) -> tuple[Body, list[Result]]:
         body = Body(scope, loop.name, scope.nodes, function=scope.is_function)
         inputs: dict[int, Result] = {i: body.carried(infos[i], loop.places[i].merge) for i in infos}
-        values = [inputs.get(i, item) for i, item in enumerate(arguments[:num_carried])]
+        values = [inputs.get(i, argument) for i, argument in enumerate(arguments[:num_carried])]
         _enter(body.scope, loop, map(body.scope.brought_in, values), constants)
         return body, body.outputs([loop.condition] if test else [loop.places[i].following for i in carried_positions])
 

@@ -155,9 +155,9 @@ class Scope(Importer):
             ParseError: a name is not defined, or nodes depend on themselves.
         """
         order: list[NodeDef] = []
-        done = set(self._results)
+        visited = set(self._results)
         for text in texts:
-            self._visit(self.reference(text).node, text, done, order)
+            self._visit(self.reference(text).node, text, visited, order)
         return order
 
     def _visit(self, start: str, text: str, visited: set[str], order: list[NodeDef]) -> None:
@@ -170,7 +170,7 @@ class Scope(Importer):
                 if node is None:
                     raise ParseError(f"the value {name!r} is not defined, but {self._reader(pending, text)} takes it")
                 open_nodes[name] = self._dependencies(node)
-            inner = next((item for item in open_nodes[name] if item not in visited), None)
+            inner = next((dependency for dependency in open_nodes[name] if dependency not in visited), None)
             if inner is None:
                 visited.add(name)
                 order.append(self._nodes[name])
@@ -242,7 +242,7 @@ class Scope(Importer):
             return Absent.MISSING
         is_merge = node.op in {"Merge", "RefMerge"}
         states = [self._results.get(name) for name in self._pivots(node)]
-        dead = [item is Absent.DEAD for item in inputs]
+        dead = [result is Absent.DEAD for result in inputs]
         if Absent.DEAD in states or (any(dead) and not is_merge) or (is_merge and all(dead)):
             return Absent.DEAD
         converted_node = Node(self, node, inputs)
@@ -254,9 +254,9 @@ class Scope(Importer):
             [outputs] if isinstance(outputs, Value | Variable | TensorList | Complex | Absent) else outputs
         )
         self._guard(node, converted_node, len(results))
-        for index, item in enumerate(results):
-            if isinstance(item, Value):
-                self._reads[item] = self._reads.get(item, 1) - 1 + self._readers[Reference(node.name, index)]
+        for index, result in enumerate(results):
+            if isinstance(result, Value):
+                self._reads[result] = self._reads.get(result, 1) - 1 + self._readers[Reference(node.name, index)]
         return results
 
     def is_from_data(self, needs: Needs | None) -> bool:
@@ -282,18 +282,18 @@ class Scope(Importer):
 
     def _guard(self, node: NodeDef, converted_node: Node, count: int) -> None:
         """Record under which conditions the outputs of a node are used."""
-        guards = frozenset(guard for item in converted_node.guards for guard in item)
+        guards = frozenset(guard for guards_of_input in converted_node.guards for guard in guards_of_input)
         for name in self._pivots(node):
             guards |= self._guards.get(Reference(name), _NEVER)
         if not guards and converted_node.decided is None:
             return
         for index in range(count):
-            own = converted_node.decided[index] if converted_node.decided is not None else guards
-            self._guards[Reference(node.name, index)] = own
+            result_guards = converted_node.decided[index] if converted_node.decided is not None else guards
+            self._guards[Reference(node.name, index)] = result_guards
 
     def guard_like(self, name: str, node: Node) -> None:
         """Record that a node is used under the conditions under which the inputs of another one are."""
-        guards = frozenset(guard for item in node.guards for guard in item)
+        guards = frozenset(guard for guards_of_input in node.guards for guard in guards_of_input)
         if guards:
             self._guards[Reference(name)] = guards
 
@@ -344,7 +344,7 @@ class Scope(Importer):
         """
         if find(node.op) is None and node.op not in self.shared.functions:
             self._refuse(node, UnsupportedFormError(""))
-        for name in (node.op, *(item.func.name for item in node.attr.values() if item.func is not None)):
+        for name in (node.op, *(attribute.func.name for attribute in node.attr.values() if attribute.func is not None)):
             if name in self.shared.functions and name not in self.shared.surveyed:
                 self.shared.surveyed.add(name)
                 for inner in self.shared.functions[name].node_def:

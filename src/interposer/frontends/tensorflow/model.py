@@ -166,7 +166,7 @@ def signatures(source: Source) -> dict[str, tuple[list[str], list[str]]]:
     with errors_at(None if isinstance(source, bytes | bytearray | memoryview) else os.fspath(source)):
         content = read_content(source)
         known_signatures = {} if content.saved_model is None else _signatures_of(_meta_graph(content))
-        return {name: (list(item.inputs), list(item.outputs)) for name, item in known_signatures.items()}
+        return {name: (list(signature.inputs), list(signature.outputs)) for name, signature in known_signatures.items()}
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -183,21 +183,25 @@ def _read(content: Content, name: str, outputs: Sequence[str] | None, signature:
     return model._replace(assets=dict(map(_asset, meta.asset_file_def)))
 
 
-def _asset(item: AssetFile) -> tuple[str, str]:
+def _asset(asset_file: AssetFile) -> tuple[str, str]:
     """Return the name of the node that has the path of an asset, and the name of the file."""
-    return in_graph(item.tensor_info.name).node, item.filename
+    return in_graph(asset_file.tensor_info.name).node, asset_file.filename
 
 
 def _meta_graph(content: Content) -> MetaGraphDef:
     assert content.saved_model is not None
-    graphs = [item for item in content.saved_model.meta_graphs if item.graph_def is not None]
+    graphs = [meta_graph for meta_graph in content.saved_model.meta_graphs if meta_graph.graph_def is not None]
     if not graphs:
         raise ParseError("the file is truncated or damaged: it has no graph")
-    return next((item for item in graphs if _SERVE in item.meta_info_def.tags), graphs[0])
+    return next((meta_graph for meta_graph in graphs if _SERVE in meta_graph.meta_info_def.tags), graphs[0])
 
 
 def _signatures_of(meta: MetaGraphDef) -> dict[str, SignatureDef]:
-    return {name: item for name, item in meta.signature_def.items() if item.outputs and not name.startswith("__saved")}
+    return {
+        name: signature
+        for name, signature in meta.signature_def.items()
+        if signature.outputs and not name.startswith("__saved")
+    }
 
 
 def _signature(meta: MetaGraphDef, name: str | None) -> SignatureDef:
@@ -283,13 +287,13 @@ def _unread(graph: GraphDef) -> dict[str, str]:
 
 
 def _outputs_except(graph: GraphDef, nodes_read: set[str]) -> dict[str, str]:
-    result = {}
+    names_of_outputs = {}
     for node in graph.node:
         if node.name not in nodes_read and node.op not in _NO_RESULTS | _SUMMARIES:
             for index in range(_count(node)):
                 name = f"{node.name}:{index}" if index else node.name
-                result[name] = name
-    return result
+                names_of_outputs[name] = name
+    return names_of_outputs
 
 
 def _count(node: NodeDef) -> int:
@@ -325,7 +329,9 @@ def _placeholders(
     placeholders = {}
     for node in graph.node:
         for reference in sorted(
-            item for item in references_read if item.node == node.name and _is_replaced(item, name_of_cut)
+            candidate
+            for candidate in references_read
+            if candidate.node == node.name and _is_replaced(candidate, name_of_cut)
         ):
             placeholders[name_of_cut[reference]] = _Tensor(title(reference), _type_of(node), None)
         if node.op in _PLACEHOLDERS and node.name in needed_names and node.name not in known:

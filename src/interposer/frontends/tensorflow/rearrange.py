@@ -248,8 +248,8 @@ def _with_new_axes(node: Node, x: Value, masks: dict[str, int], count: int) -> V
     return inserted_axes(node, x, axes) if masks["new_axis_mask"] else x
 
 
-def _drops(masks: dict[str, int], item: int) -> bool:
-    return bool((masks["new_axis_mask"] | masks["shrink_axis_mask"]) >> item & 1)
+def _drops(masks: dict[str, int], position: int) -> bool:
+    return bool((masks["new_axis_mask"] | masks["shrink_axis_mask"]) >> position & 1)
 
 
 def _near(number: int) -> int:

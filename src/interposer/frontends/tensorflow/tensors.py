@@ -53,8 +53,8 @@ def shape_of(shape: TensorShape) -> tuple[int, ...]:
     """Return the sizes of a shape; `ParseError` if its rank or a size is unknown, or it is too large."""
     dims = shape.dims()
     if dims is None or len(dims) > MAX_RANK:
-        found = "no rank" if dims is None else f"rank {len(dims)}; ranks 0 to {MAX_RANK} are supported"
-        raise ParseError(f"a tensor has {found}")
+        description = "no rank" if dims is None else f"rank {len(dims)}; ranks 0 to {MAX_RANK} are supported"
+        raise ParseError(f"a tensor has {description}")
     sizes = [size for size in dims if size is not None]
     if len(sizes) < len(dims) or math.prod(max(size, 1) for size in sizes) > _MOST_ELEMENTS:
         raise ParseError(f"a tensor has the shape {[-1 if size is None else size for size in dims]}")

@@ -44,10 +44,10 @@ def gelu(node: Node) -> Value:
 @operator("SOFTMAX", options=True)
 def softmax(node: Node) -> Value:
     """Convert SOFTMAX along the last axis; LiteRT also gives quantized int16 for 8 bits."""
-    op, x, result = Softmax(beta=node.options["beta"]), node.value(0), node.output_info
-    if x.known.quantization and result.quantization and (x.known.dtype, result.dtype) in _WIDENED:
+    op, x, output_info = Softmax(beta=node.options["beta"]), node.value(0), node.output_info
+    if x.known.quantization and output_info.quantization and (x.known.dtype, output_info.dtype) in _WIDENED:
         probabilities = node.step(op, node.step(Dequantize(DataType.FLOAT32), x))
-        return node.result(Quantize(result.dtype), probabilities)
+        return node.result(Quantize(output_info.dtype), probabilities)
     return node.result(op, x)
 
 

@@ -59,7 +59,7 @@ def _tensors(subgraph: Subgraph, names: Sequence[str], known: Mapping[str, int])
     for index, tensor in enumerate(subgraph.tensors):
         indices.setdefault(tensor.name, []).append(index)
     candidates = [[known[name]] if name in known else indices.get(name, []) for name in names]
-    return [found[0] for found in candidates] if all(len(found) == 1 for found in candidates) else None
+    return [matches[0] for matches in candidates] if all(len(matches) == 1 for matches in candidates) else None
 
 
 def _between(subgraph: Subgraph, sources: set[int], ends: Sequence[int]) -> tuple[Operator, ...]:

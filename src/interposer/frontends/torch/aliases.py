@@ -30,7 +30,7 @@ def shared_memory(program: Any, names: Collection[str] | None = None) -> tuple[s
     """
     used_names = {node.name for node in program.graph.nodes if node.op == "placeholder" and node.users}
     stored_spans = [(spec.target, *_span(tensor)) for spec, tensor in _stored(program) if spec.arg.name in used_names]
-    stored_spans.sort(key=lambda item: item[1])
+    stored_spans.sort(key=lambda span: span[1])
     for index, (name, _, end) in enumerate(stored_spans):
         for other_name, start, other_end in stored_spans[index + 1 :]:
             if start >= end:

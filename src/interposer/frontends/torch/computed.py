@@ -58,8 +58,8 @@ def computed(node: Any, values: Mapping[Any, Any], place: str) -> Any:
     args, kwargs = (torch.fx.node.map_arg(nodes, operands.__getitem__) for nodes in (args, node.kwargs))
     try:
         with torch.no_grad():
-            result = _arrays(function(*args, **kwargs), str(function))
-            return [None, result] if is_check else result
+            arrays = _arrays(function(*args, **kwargs), str(function))
+            return [None, arrays] if is_check else arrays
     except RuntimeError as error:
         raise ParseError(f"PyTorch cannot compute it: {str(error).partition(chr(10))[0]}", where=place) from error
 
@@ -77,10 +77,10 @@ def _tensor(value: Any, node: Any) -> Any:
     return torch.view_as_complex(tensor) if is_complex else tensor
 
 
-def _arrays(result: Any, title: str) -> Any:
-    if isinstance(result, list | tuple):
-        return [_arrays(part, title) for part in result]
-    if not isinstance(result, torch.Tensor):
-        return result
-    array: Array = array_of(result.contiguous(), f"the result of {title}")
+def _arrays(returned: Any, title: str) -> Any:
+    if isinstance(returned, list | tuple):
+        return [_arrays(part, title) for part in returned]
+    if not isinstance(returned, torch.Tensor):
+        return returned
+    array: Array = array_of(returned.contiguous(), f"the result of {title}")
     return array

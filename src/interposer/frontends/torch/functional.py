@@ -310,7 +310,7 @@ def _counterpart(node: Any) -> Any | None:
 
 def _type_of(target: Any, node: Any) -> Any:
     """Return the type of the result of an operator for the operands of a node."""
-    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda item: item.meta["val"])
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda argument: argument.meta["val"])
     return target(*args, **kwargs).dtype
 
 

@@ -167,7 +167,7 @@ def index(c: Call, x: Value, indices: Sequence[Value | None]) -> Value:
 
 def _by_scalar_masks(c: Call, x: Value, indices: Sequence[Value | None]) -> Value:
     """Return x indexed by masks of rank 0: with a new first axis, of size 1 if all of them are True."""
-    masks = [item for item in indices if item is not None]
+    masks = [index for index in indices if index is not None]
     if not masks:
         return x
     truth = c.cast(masks[0], DataType.BOOL)
@@ -220,7 +220,7 @@ def _put_by_mask(c: Call, x: Value, mask: Value, values: Value, accumulate: bool
 
 
 def _put_by_scalar_masks(c: Call, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool) -> Value:
-    masks = [c.cast(item, DataType.BOOL) for item in indices if item is not None]
+    masks = [c.cast(index, DataType.BOOL) for index in indices if index is not None]
     if not masks:
         c.unsupported("it has no indices")
     values = c.cast(values, x.known.dtype)
@@ -255,11 +255,11 @@ def _updates(c: Call, x: Value, places: _Places, tuples: Value, values: Value) -
 def _scattered(c: Call, x: Value, tuples: Value, updates: Value, accumulate: bool) -> Value:
     function = ScatterFunction.ADD if accumulate else ScatterFunction.UPDATE
     if x.known.dtype is DataType.BOOL and accumulate:
-        result = c.step(
+        scattered = c.step(
             ScatterNd(ScatterFunction.MAX),
             *(c.cast(v, DataType.UINT8) if v is not tuples else v for v in (x, tuples, updates)),
         )
-        return c.cast(result, DataType.BOOL)
+        return c.cast(scattered, DataType.BOOL)
     return c.step(ScatterNd(function), x, tuples, updates)
 
 
@@ -434,7 +434,7 @@ def unique_consecutive(
     ends = c.joined([c.cut(starts, 0, 1, -1), c.constant(np.array([count]))], 0)
     results = [inverse if return_inverse else None, c.minus(ends, starts) if return_counts else None]
     empty = c.constant(np.zeros(0, np.int64))
-    inverse, counts = (empty if item is None else item for item in results)
+    inverse, counts = (empty if found is None else found for found in results)
     shaped = c.reshape(inverse, list(c.shape(x))) if return_inverse and dim is None else inverse
     return [c.step(Gather(axis), flat_x, starts), shaped, counts]
 
@@ -479,8 +479,8 @@ def _along(c: Call, x: Value, dim: int, index: Value, source: Value, function: S
     order = _front(x.known.rank, [axis])
     source = c.reshape(source, [1]) if not source.known.rank else source
     tuples = c.reshape(_integers(c, index), [count, 1])
-    result = c.step(ScatterNd(function), c.transpose(x, order), tuples, c.transpose(source, order))
-    return c.transpose(result, list(np.argsort(order)))
+    scattered = c.step(ScatterNd(function), c.transpose(x, order), tuples, c.transpose(source, order))
+    return c.transpose(scattered, list(np.argsort(order)))
 
 
 @aten("one_hot")

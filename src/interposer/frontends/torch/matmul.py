@@ -67,18 +67,18 @@ def _by_gather(c: Call, x: Value, weight: Value, group: Value) -> Value:
     """Multiply each row by a copy of the matrix of its group, where there are few rows."""
     last_group = c.size(weight, 0) - 1
     index = c.reshape(c.binary(MINIMUM, group, last_group), [-1])
-    result = c.squeezed(product(c, c.unsqueezed(x, 1), c.step(Gather(0), weight, index)), 1)
-    return c.where(c.binary(LESS_OR_EQUAL, group, last_group), result, 0)
+    products = c.squeezed(product(c, c.unsqueezed(x, 1), c.step(Gather(0), weight, index)), 1)
+    return c.where(c.binary(LESS_OR_EQUAL, group, last_group), products, 0)
 
 
 def _by_group(c: Call, x: Value, weight: Value, group: Value) -> Value:
     """Multiply all rows by the matrix of each group, and select the rows of the group."""
-    result: Operand = 0
+    products: Operand = 0
     for number in range(c.size(weight, 0)):
         rows = product(c, x, c.gather(weight, number, 0))
-        result = c.where(c.binary(EQUAL, group, number), rows, result)
-    assert isinstance(result, Value)
-    return result
+        products = c.where(c.binary(EQUAL, group, number), rows, products)
+    assert isinstance(products, Value)
+    return products
 
 
 @aten("linalg_vecdot")

@@ -151,7 +151,7 @@ def _kept_size(c: Call, x: Value, axis: int) -> Size:
 @aten("repeat")
 def repeat(c: Call, x: Value, repeats: Sequence[int]) -> Value:
     """Convert repeat; axes are added at the front if there are more repeats than axes."""
-    if any(isinstance(item, Value) for item in repeats):
+    if any(isinstance(repeat_count, Value) for repeat_count in repeats):
         c.unsupported("its repeats are computed from data")
     shape = c.shape(x)
     expanded = c.reshape(x, [1] * (len(repeats) - len(shape)) + list(shape))

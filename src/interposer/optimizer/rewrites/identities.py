@@ -39,8 +39,8 @@ def drop_idle_transpose(op: Transpose | Permute, layer: Layer) -> Replacement:
 def drop_idle_reshape(op: Reshape | BroadcastTo | Tile, layer: Layer) -> Replacement:
     """Remove a Reshape, BroadcastTo or Tile whose result has the shape of its input."""
     source, output_shape = layer.inputs[0], layer.output.known.shape
-    same = source is not None and source.known.shape == output_shape and output_shape.count(UNKNOWN) <= 1
-    return _input(layer) if same else None
+    has_same_shape = source is not None and source.known.shape == output_shape and output_shape.count(UNKNOWN) <= 1
+    return _input(layer) if has_same_shape else None
 
 
 @rewrite(Pad, SpaceToBatchNd, BatchToSpaceNd)

@@ -103,13 +103,13 @@ def _without_long_lists(text: bytes | bytearray, reading: Reading) -> tuple[byte
     """
     if len(text) < _SMALL and text.count(b"[") + text.count(b"{") <= DEEPEST:
         return text, {}
-    found = outline(text, reading)
-    reading.take(found.containers * _CONTAINER + found.values * _VALUE)
+    found_outline = outline(text, reading)
+    reading.take(found_outline.containers * _CONTAINER + found_outline.values * _VALUE)
     nonce = os.urandom(16).hex()
     parts: list[bytes | bytearray] = []
     long_lists: dict[str, LongList] = {}
     end = 0
-    for begin_of_list, end_of_list in found.long_lists:
+    for begin_of_list, end_of_list in found_outline.long_lists:
         key = f"{nonce}{len(long_lists)}"
         long_lists[key] = LongList(text, begin_of_list, end_of_list, reading)
         parts += [text[end:begin_of_list], f'{{"{key}":0}}'.encode()]

@@ -134,8 +134,8 @@ class _Scan:
             return escaped
         before = np.searchsorted(others, quotes)  # as many bytes other than backslashes are before each quote
         last = np.where(before > 0, others[before - 1], -1 - carried)
-        result: Array = (quotes - 1 - last) % 2 == 1
-        return result
+        is_escaped: Array = (quotes - 1 - last) % 2 == 1
+        return is_escaped
 
     def _marks(self, places: Array, begin: int, commas: Array, openings: Array) -> Array:
         """Return the rows of `_Mark` for places in the slice at `begin`."""

@@ -282,8 +282,8 @@ def from_contents(
     array = np.empty(len(values), object if dtype is DataType.STRING else dtype.numpy)
     for begin in range(0, len(values), _SOME):  # in pieces, so that other threads have their turns
         reading.check_time()
-        some = values[begin : begin + _SOME]
-        array[begin : begin + len(some)] = _of_contents(name, datatype, some)
+        piece = values[begin : begin + _SOME]
+        array[begin : begin + len(piece)] = _of_contents(name, datatype, piece)
     return array.reshape(shape)
 
 

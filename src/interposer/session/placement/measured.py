@@ -118,9 +118,9 @@ def place(
     simplified_network = simplified(network, ids, runtime.device_spec, options)
     environment = made_with(runtime, ids)
     name = f"plan-{_key(simplified_network, ids, {**environment, **_settings(runtime, ids)}, options, search)}.json"
-    cached = _cached(name)
-    if cached is not None:
-        return cached
+    cached_plan = _cached(name)
+    if cached_plan is not None:
+        return cached_plan
     placer = _Placer(network, simplified_network, runtime, ids, options, search, environment, start_time)
     plan = placer.plan()
     _log_search(plan, placer.too_late)
@@ -328,8 +328,8 @@ class _Placer:
         reason = f"by the times of {self.timed_parts} parts, none takes {_GAIN:.0%} less than the best backend alone"
         if not self.late_parts:
             return reason
-        late = f"{self.late_parts} parts were not timed, as {self._budget_text} is too short"
-        return f"{reason}; {late}" if self.timed_parts else late
+        late_text = f"{self.late_parts} parts were not timed, as {self._budget_text} is too short"
+        return f"{reason}; {late_text}" if self.timed_parts else late_text
 
     @property
     def _budget_text(self) -> str:
@@ -735,18 +735,23 @@ class _Placer:
         peak_of_plan = {name: report.peak for name, report in self.memory.items() if not report.unknown}
         unknown = sorted({backend for report in self.memory.values() for backend in report.unknown})
         gaps = f"; the memory of parts on {', '.join(unknown)} is not known" if unknown else ""
-        beginning, most = f"no plan for {self.network.name!r} is within", self.search.most_bytes
-        if not seconds and most is not None and peak_of_plan:
+        beginning, most_bytes = f"no plan for {self.network.name!r} is within", self.search.most_bytes
+        if not seconds and most_bytes is not None and peak_of_plan:
             least_plan = min(peak_of_plan, key=lambda name: peak_of_plan[name])
-            found = f"{peak_of_plan[least_plan]:,} bytes ({least_plan}){gaps}"
-            text = f"{beginning} most_bytes={most:,}: the least that was found is {found}"
-            quantity, needed, limit, unit = "memory of a plan", float(peak_of_plan[least_plan]), float(most), "bytes"
+            least_text = f"{peak_of_plan[least_plan]:,} bytes ({least_plan}){gaps}"
+            text = f"{beginning} most_bytes={most_bytes:,}: the least that was found is {least_text}"
+            quantity, needed, limit, unit = (
+                "memory of a plan",
+                float(peak_of_plan[least_plan]),
+                float(most_bytes),
+                "bytes",
+            )
         elif not seconds:
             return InvalidArgumentError(f"no plan for {self.network.name!r} can be chosen by memory{gaps}")
         else:
             least_plan, limit = min(seconds, key=lambda name: seconds[name]), float(self.search.most_seconds or 0)
-            found = f"{seconds[least_plan]:.3g} seconds ({least_plan})"
-            text = f"{beginning} most_seconds={limit:g}: the least that was found is {found}"
+            least_text = f"{seconds[least_plan]:.3g} seconds ({least_plan})"
+            text = f"{beginning} most_seconds={limit:g}: the least that was found is {least_text}"
             quantity, needed, unit = "time of a plan", seconds[least_plan], "seconds"
         return LimitExceededError(quantity, needed, limit, unit, f"{text}; raise the limit, or give other backends")
 

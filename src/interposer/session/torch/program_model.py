@@ -94,9 +94,9 @@ class ProgramModel(Model):
             InterposerError: any other error that `run` raises.
         """
         plain = self._plain
-        taken = None if plain is None else plain.arrays(args, kwargs)
-        if taken is not None and plain is not None:
-            arrays, as_tensors = taken
+        plain_arrays = None if plain is None else plain.arrays(args, kwargs)
+        if plain_arrays is not None and plain is not None:
+            arrays, as_tensors = plain_arrays
             return plain.results(self.run(arrays), as_tensors=as_tensors)
         if self._argument_names is None or (not kwargs and len(args) == 1 and self._is_by_name(args[0])):
             return super().__call__(*args, **kwargs)

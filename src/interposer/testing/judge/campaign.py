@@ -207,7 +207,9 @@ class _Run:
             yield from (self._finding(*suspects[index], thorough=index in thorough_indices) for index in indices)
             return
         with ThreadPoolExecutor(self.jobs) as pool:
-            yield from pool.map(lambda at: self._finding(*suspects[at], thorough=at in thorough_indices), indices)
+            yield from pool.map(
+                lambda index: self._finding(*suspects[index], thorough=index in thorough_indices), indices
+            )
 
     def _finding(self, number: int, verdict: Verdict, *, thorough: bool) -> Finding:
         kind = self.plan.kind or KINDS[number % len(KINDS)]

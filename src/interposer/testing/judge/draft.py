@@ -167,8 +167,8 @@ def _oddness(quantization: Quantization) -> int:
     return sum(scale != 1 for scale in quantization.scales) + sum(map(bool, quantization.zero_points))
 
 
-def _moving(moved: Callable[[Place], Place]) -> Callable[[Step], Step]:
-    return lambda step: replace(step, inputs=tuple(None if place is None else moved(place) for place in step.inputs))
+def _moving(move: Callable[[Place], Place]) -> Callable[[Step], Step]:
+    return lambda step: replace(step, inputs=tuple(None if place is None else move(place) for place in step.inputs))
 
 
 def _step(layer: Layer, places: Mapping[Value, Place], feeds: Mapping[int, Array]) -> Step:

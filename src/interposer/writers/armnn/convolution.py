@@ -99,10 +99,10 @@ def _as_depthwise(draft: Draft, op: Convolution2d, weights: Tensor, bias: Tensor
     """Write a convolution with one input channel in each group; its outputs are in the order of the groups."""
     assert weights.array is not None
     kernels = weights.array if op.data_layout.channels_last else weights.array.transpose(0, 2, 3, 1)
-    moved = np.ascontiguousarray(kernels.transpose(3, 1, 2, 0))
+    depthwise_kernels = np.ascontiguousarray(kernels.transpose(3, 1, 2, 0))
     q = weights.info.quantization
     q = Quantization(q.scales, q.zero_points, 3) if q is not None and q.per_axis else q
-    tensor = Tensor(TensorInfo(moved.shape, weights.dtype, q), moved, weights.name)
+    tensor = Tensor(TensorInfo(depthwise_kernels.shape, weights.dtype, q), depthwise_kernels, weights.name)
     return _depthwise(draft, op, tensor, bias)
 
 
@@ -173,8 +173,8 @@ def _multipliers_first(weights: Tensor, inputs: int) -> Tensor:
     """Return weights [1, H, W, I * M] as [M, I, H, W], with their scales along axis 0, as old releases have them."""
     assert weights.array is not None
     _, height, width, channels = weights.array.shape
-    moved = weights.array.reshape(height, width, inputs, channels // inputs).transpose(3, 2, 0, 1)
-    q, array = weights.info.quantization, np.ascontiguousarray(moved)
+    reordered = weights.array.reshape(height, width, inputs, channels // inputs).transpose(3, 2, 0, 1)
+    q, array = weights.info.quantization, np.ascontiguousarray(reordered)
     if q is None or not q.per_axis:
         return Tensor(TensorInfo(array.shape, weights.dtype, q), array, weights.name)
     scales = Quantization(q.scales, q.zero_points, 0)

@@ -323,8 +323,8 @@ class Draft(Operands[Tensor]):
 
     def _name_nodes(self, last_outputs: set[str]) -> None:
         for node in self._nodes:
-            wanted = self.layer.name if node.outputs[0] in last_outputs else f"{self.layer.name}/{node.kind}"
-            node.name, node.source = self.sheet.node_names.free(wanted), self.layer.source
+            node_name = self.layer.name if node.outputs[0] in last_outputs else f"{self.layer.name}/{node.kind}"
+            node.name, node.source = self.sheet.node_names.free(node_name), self.layer.source
 
 
 def fits(x: Tensor, *numbers: float) -> bool:

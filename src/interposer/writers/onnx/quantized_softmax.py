@@ -74,8 +74,8 @@ def _exp_of_negative(x: Ints) -> Ints:
 
 
 def _times(x: Ints, factor: Factor) -> Ints:
-    moved = (x << np.maximum(factor.shift, 0)).astype(np.int32).astype(np.int64)
-    scaled = (moved * factor.multiplier + (1 << 30)) >> 31
+    shifted = (x << np.maximum(factor.shift, 0)).astype(np.int32).astype(np.int64)
+    scaled = (shifted * factor.multiplier + (1 << 30)) >> 31
     return _divided(scaled, int(np.maximum(-factor.shift, 0)))
 
 

@@ -128,8 +128,8 @@ def _cut(index: slice | int) -> tuple[int, int, int]:
 def reverse(draft: Draft, op: ReverseV2) -> Tensor:
     """Write ReverseV2 as slices with step -1."""
     axes = [normal_axis(axis, draft.rank) for axis in op.axis]
-    many = len(axes)
-    return draft.slice(draft.operand(0), [-1] * many, [LEAST] * many, axes, [-1] * many)
+    num_axes = len(axes)
+    return draft.slice(draft.operand(0), [-1] * num_axes, [LEAST] * num_axes, axes, [-1] * num_axes)
 
 
 @writer(Tile, moves=True)

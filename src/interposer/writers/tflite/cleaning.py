@@ -24,8 +24,8 @@ def clean(sheet: Sheet) -> None:
     """Fuse activations, and remove operators that neither the outputs nor the variables depend on."""
     effects = [operator for operator in sheet.operators if operator.has_effect]
     needed = [tensor for operator in effects for tensor in (*operator.inputs, *operator.outputs)]
-    kept = {*live(sheet.operators, [*sheet.outputs, *needed]), *effects}
-    sheet.operators = [operator for operator in sheet.operators if operator in kept]
+    kept_operators = {*live(sheet.operators, [*sheet.outputs, *needed]), *effects}
+    sheet.operators = [operator for operator in sheet.operators if operator in kept_operators]
     _fuse_activations(sheet)
 
 

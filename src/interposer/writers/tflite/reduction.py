@@ -75,9 +75,9 @@ def _composed(draft: Draft, op: Reduce, x: Tensor) -> Tensor:
 
 def _log_sum_exp(draft: Draft, op: Reduce, x: Tensor) -> Tensor:
     """Return log(sum(exp(x))) over the axes of `op`, with the maximum subtracted first so that it does not overflow."""
-    gone = reduced_axes(op.axis, draft.rank)
-    axes = draft.ints(gone, "axes")
-    keeping_info = TensorInfo([1 if axis in gone else size for axis, size in enumerate(x.shape)], x.dtype)
+    removed_axes = reduced_axes(op.axis, draft.rank)
+    axes = draft.ints(removed_axes, "axes")
+    keeping_info = TensorInfo([1 if axis in removed_axes else size for axis, size in enumerate(x.shape)], x.dtype)
     greatest = draft.node("REDUCE_MAX", x, axes, giving=keeping_info, keep_dims=True)
     exponentials = draft.node("EXP", draft.node("SUB", x, greatest, giving=x.info), giving=x.info)
     logs = draft.node("LOG", reduced(draft, "SUM", exponentials, op), giving=draft.result)

@@ -75,7 +75,7 @@ class _Serializer:
         return tables.table(
             "SubGraph",
             tensors=tables.tables([self._tensor(tensor) for tensor in tensors]),
-            inputs=tables.numbers([number_of_tensor[item] for item in sheet.inputs]),
+            inputs=tables.numbers([number_of_tensor[input_tensor] for input_tensor in sheet.inputs]),
             outputs=tables.numbers([number_of_tensor[output] for output in sheet.outputs]),
             operators=tables.tables([self._operator(operator, number_of_tensor) for operator in sheet.operators]),
             name=tables.text(sheet.name),

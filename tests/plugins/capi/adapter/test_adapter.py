@@ -321,15 +321,15 @@ def test_a_line_is_not_lost_because_other_threads_were_quicker(natives):
     code = '#include "interposer/backend.h"\nvoid say(const ipr_host* host) { ipr_log(host, IPR_LOG_ERROR, "late"); }\n'
     library = ctypes.CDLL(str(natives.compiled(code)))
     ring = LogRing()
-    ring.head.tail = 1
-    host = abi.Host(struct_size=ctypes.sizeof(abi.Host), log=ctypes.addressof(ring.head))
+    ring.header.tail = 1
+    host = abi.Host(struct_size=ctypes.sizeof(abi.Host), log=ctypes.addressof(ring.header))
     library.say(ctypes.byref(host))
-    assert (ring.head.head, ring.head.lost) == (1, 0)
+    assert (ring.header.head, ring.header.lost) == (1, 0)
 
 
 def test_a_full_log_counts_what_is_lost(caplog):
     ring = LogRing()
-    ring.head.head, ring.head.lost = 5, 3
+    ring.header.head, ring.header.lost = 5, 3
     ring.drain(logging.getLogger("interposer.backend.ring"))
     assert [record.getMessage() for record in caplog.records] == ["3 lines found no place in the log"]
     assert SLOTS & (SLOTS - 1) == 0

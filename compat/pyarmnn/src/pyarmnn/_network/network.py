@@ -28,9 +28,9 @@ class INetwork(ElementwiseLayers, WindowedLayers, MovingLayers, StructuralLayers
     @classmethod
     def _of(cls, network: Network) -> INetwork:
         """Return the network that a parser read; its binding ids are those of the Input and Output layers."""
-        result = cls()
-        result._parsed = network
-        return result
+        wrapper = cls()
+        wrapper._parsed = network
+        return wrapper
 
     def _append(self, layer: IConnectableLayer) -> IConnectableLayer:
         parsed = self._parsed

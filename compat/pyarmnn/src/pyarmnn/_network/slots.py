@@ -49,9 +49,9 @@ class IInputSlot(Abstract, destructor=False):
 
     @classmethod
     def _of(cls, layer: IConnectableLayer, index: int) -> Self:
-        result = borrowed(cls._create())
-        result._layer, result._index, result._source = layer, index, None
-        return result
+        slot = borrowed(cls._create())
+        slot._layer, slot._index, slot._source = layer, index, None
+        return slot
 
     def GetConnection(self) -> IOutputSlot | None:
         """Return the output that is connected to this input, or None."""
@@ -72,10 +72,10 @@ class IOutputSlot(Abstract, destructor=False):
 
     @classmethod
     def _of(cls, layer: IConnectableLayer, index: int) -> Self:
-        result = borrowed(cls._create())
-        result._layer, result._index, result._targets = layer, index, []
-        result._info, result._is_set = borrowed(TensorInfo()), False
-        return result
+        slot = borrowed(cls._create())
+        slot._layer, slot._index, slot._targets = layer, index, []
+        slot._info, slot._is_set = borrowed(TensorInfo()), False
+        return slot
 
     def Connect(self, destination: IInputSlot) -> int:
         """Connect an input to this output, and return the number of the connection.
@@ -169,12 +169,12 @@ class IConnectableLayer(Abstract, destructor=False):
         constants: Mapping[str, Constant] | None = None,
     ) -> Self:
         """Return a layer that is not connected; `slots` are the numbers of inputs and outputs."""
-        result = borrowed(cls._create())
-        result._type, result._name, result._guid = kind, name, next(_GUIDS)
-        result._descriptor, result._constants = descriptor, constants or {}
-        result._inputs = [IInputSlot._of(result, index) for index in range(slots[0])]
-        result._outputs = [IOutputSlot._of(result, index) for index in range(slots[1])]
-        return result
+        connectable = borrowed(cls._create())
+        connectable._type, connectable._name, connectable._guid = kind, name, next(_GUIDS)
+        connectable._descriptor, connectable._constants = descriptor, constants or {}
+        connectable._inputs = [IInputSlot._of(connectable, index) for index in range(slots[0])]
+        connectable._outputs = [IOutputSlot._of(connectable, index) for index in range(slots[1])]
+        return connectable
 
     def GetName(self) -> str:
         """Return the name; an empty text if the layer was added without one."""

@@ -96,10 +96,10 @@ def _rounded(number: np.float32) -> np.float32:
 
 
 def _step(function: str, scale: Any) -> np.float32:
-    result = np.float32(_number(function, 2, scale))
-    if result == 0:
+    step = np.float32(_number(function, 2, scale))
+    if step == 0:
         raise ValueError("The quantization scale is 0; it must be a number other than 0.")
-    return result
+    return step
 
 
 def _number(function: str, position: int, value: Any) -> float:

@@ -31,8 +31,8 @@ def quantize(value: float, scale: float, offset: int, target_dtype: str) -> int:
             f"Unexpected target datatype {target_dtype} given.\n"
             f"                         Armnn currently supports quantization to {_TYPES} values."
         )
-    result: int = _function("Quantize", target_dtype)(_scalar(value, float), scale, offset)
-    return result
+    quantized: int = _function("Quantize", target_dtype)(_scalar(value, float), scale, offset)
+    return quantized
 
 
 def dequantize(value: int, scale: float, offset: int, from_dtype: str) -> float:
@@ -56,8 +56,8 @@ def dequantize(value: int, scale: float, offset: int, from_dtype: str) -> float:
     limits = np.iinfo(from_dtype)
     if not limits.min <= value <= limits.max:
         raise ValueError(f"Value is not within range of the given datatype {from_dtype}")
-    result: float = _function("Dequantize", from_dtype)(_scalar(value, int), scale, offset)
-    return result
+    dequantized: float = _function("Dequantize", from_dtype)(_scalar(value, int), scale, offset)
+    return dequantized
 
 
 def _function(verb: str, dtype: str) -> Any:

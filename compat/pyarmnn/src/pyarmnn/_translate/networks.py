@@ -51,8 +51,8 @@ def _result_info(output: IConnectableLayer) -> TensorInfo:
     """Return the info of what an Output layer reads; the results of Softmax of 8 bits always have the same scale."""
     source = output._inputs[0]._source
     assert source is not None
-    result = TensorInfo(source._info)
-    if source._layer._type == "Softmax" and result.GetDataType() == types.DataType_QAsymmU8:
-        result.SetQuantizationScale(1 / 256)
-        result.SetQuantizationOffset(0)
-    return result
+    info = TensorInfo(source._info)
+    if source._layer._type == "Softmax" and info.GetDataType() == types.DataType_QAsymmU8:
+        info.SetQuantizationScale(1 / 256)
+        info.SetQuantizationOffset(0)
+    return info

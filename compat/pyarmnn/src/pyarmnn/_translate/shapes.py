@@ -34,13 +34,13 @@ def transpose_convolution_shape(layer: IConnectableLayer) -> tuple[int, ...]:
         return ()
     is_last = descriptor.m_DataLayout == types.DataLayout_NHWC
     height, width, channels = (1, 2, 3) if is_last else (2, 3, 1)
-    result = [image[0], 0, 0, 0]
+    shape = [image[0], 0, 0, 0]
     pads = (descriptor.m_PadTop + descriptor.m_PadBottom, descriptor.m_PadLeft + descriptor.m_PadRight)
     strides = (descriptor.m_StrideY, descriptor.m_StrideX)
     for axis, stride, pad in zip((height, width), strides, pads, strict=True):
-        result[axis] = (image[axis] - 1) * stride + weights[axis] - pad
-    result[channels] = weights[0]
-    return tuple(result)
+        shape[axis] = (image[axis] - 1) * stride + weights[axis] - pad
+    shape[channels] = weights[0]
+    return tuple(shape)
 
 
 def check_fill(layer: IConnectableLayer) -> None:

@@ -165,10 +165,10 @@ class ErrorBuffers:
                 announce(name)
             status = function(*all_arguments)
             if status or words[_KIND] or words[_LENGTH]:
-                used, buffer = buffer, ErrorBuffer()
+                used_buffer, buffer = buffer, ErrorBuffer()
                 all_arguments, words = (*arguments, buffer.address), buffer.words
                 if status:
-                    self.fail(name, status, used)
+                    self.fail(name, status, used_buffer)
 
         return call
 

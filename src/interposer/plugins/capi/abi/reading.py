@@ -69,15 +69,18 @@ def read(address: int | None, size: int, subject: str) -> bytes:
     copy = _copier()
     if copy is None:
         return ctypes.string_at(address, size)
-    buffer, done = ctypes.create_string_buffer(size), 0
-    while done < size:  # the kernel copies at most 2 GiB at once
-        local, remote = _Span(ctypes.addressof(buffer) + done, size - done), _Span(address + done, size - done)
+    buffer, num_read = ctypes.create_string_buffer(size), 0
+    while num_read < size:  # the kernel copies at most 2 GiB at once
+        local, remote = (
+            _Span(ctypes.addressof(buffer) + num_read, size - num_read),
+            _Span(address + num_read, size - num_read),
+        )
         copied = copy(os.getpid(), local, 1, remote, 1, 0)
         if copied <= 0 and ctypes.get_errno() in _NOT_ALLOWED:
             return ctypes.string_at(address, size)
         if copied <= 0:
             raise BackendContractError(f"{subject}: {size:,} bytes at {address:#x} cannot be read")
-        done += copied
+        num_read += copied
     return buffer.raw
 
 

@@ -51,11 +51,11 @@ class LogRing:
         self._reading = threading.Lock()
         self._lost_reported = 0
         self.lines_read = 0
-        self.head = abi.LogRing(
+        self.header = abi.LogRing(
             struct_size=ctypes.sizeof(abi.LogRing), slot_count=SLOTS, slot_stride=SLOT_BYTES,
             slots=ctypes.addressof(self._memory) + self._start, level=level,
         )  # fmt: skip
-        words = memoryview(self.head).cast("B").cast("Q")  # quicker to read than a field of the structure
+        words = memoryview(self.header).cast("B").cast("Q")  # quicker to read than a field of the structure
         self.lines_written = words[abi.LogRing.head.offset // 8 :]
 
     def drain(self, logger: logging.Logger) -> None:
@@ -65,9 +65,9 @@ class LogRing:
         try:
             for level, text in self._lines():
                 logger.log(level, "%s", text)
-            if self.head.lost != self._lost_reported:
-                logger.warning("%d lines found no place in the log", self.head.lost - self._lost_reported)
-                self._lost_reported = self.head.lost
+            if self.header.lost != self._lost_reported:
+                logger.warning("%d lines found no place in the log", self.header.lost - self._lost_reported)
+                self._lost_reported = self.header.lost
         finally:
             self._reading.release()
 
@@ -77,15 +77,15 @@ class LogRing:
 
     def _lines(self) -> Iterator[tuple[int, str]]:
         for _ in range(SLOTS):
-            number = self.head.tail
+            number = self.header.tail
             offset = self._start + number % SLOTS * SLOT_BYTES
             slot = abi.LogSlot.from_buffer(self._memory, offset)
-            if number == self.head.head or slot.sequence != number + 1:
+            if number == self.header.head or slot.sequence != number + 1:
                 return
             size = min(slot.length, SLOT_BYTES - _HEAD)
             raw = ctypes.string_at(ctypes.addressof(self._memory) + offset + _HEAD, size)
             level = min(max(slot.level, logging.DEBUG), logging.ERROR)
-            self.head.tail = self.lines_read = number + 1
+            self.header.tail = self.lines_read = number + 1
             yield level, raw.decode("utf-8", "replace")
 
 
@@ -104,7 +104,7 @@ class HostServices:
         self.struct = abi.Host(
             struct_size=ctypes.sizeof(abi.Host), api_major=abi.API_VERSION[0], api_minor=abi.API_VERSION[1],
             name=self._text("interposer"), version=self._text(__version__), library_path=self._text(path),
-            cache_dir=self._text(settings.cache_dir), log=ctypes.addressof(log.head),
+            cache_dir=self._text(settings.cache_dir), log=ctypes.addressof(log.header),
             aligned_alloc=_address(libc.aligned_alloc), free=_address(libc.free),
             thread_count=max(1, settings.threads), flags=flags,
             cpu_mask_words=word_count, cpu_mask=ctypes.addressof(mask),

@@ -563,9 +563,9 @@ class Library:
                 self._compiling.release()
 
     def _release(self, number: int) -> None:
-        held = self._held.pop(number, None)
-        if held is not None and held.release is not None and self._usable_here():
-            held.release()
+        held_object = self._held.pop(number, None)
+        if held_object is not None and held_object.release is not None and self._usable_here():
+            held_object.release()
             self.read_log()
 
     def read_log(self) -> None:
@@ -575,7 +575,7 @@ class Library:
     @property
     def log_address(self) -> int:
         """The address of the ``ipr_log_ring``: its head and tail differ if there are lines to read."""
-        return ctypes.addressof(self._ring.head)
+        return ctypes.addressof(self._ring.header)
 
     def fail(self, name: str, status: int, buffer: ErrorBuffer) -> NoReturn:
         """Raise the error of a call that gave this status and message; see `ErrorBuffers.fail`."""

@@ -233,14 +233,14 @@ class _File:
             content = file.read()
         self._check_allowed(lambda: hashlib.sha256(content).hexdigest())
         try:
-            created = backend_class(self.record.library, content)
+            loaded_class = backend_class(self.record.library, content)
         except PluginError as error:
             raise StepError(Step.OPEN, error.reason) from error
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and not _is_raised_by(self.record.library, error):
                 raise
             raise StepError(Step.OPEN, f"it raised {type(error).__name__}: {error}") from error
-        self._update_record(id=created.id)
+        self._update_record(id=loaded_class.id)
         self._check_id()
         self._register(partial(backend_of_python_file, self.record.library, self.record.sha256))
 

@@ -54,8 +54,8 @@ def own_files(folder: str = PACKAGE_FOLDER) -> dict[str, str]:
         names = sorted(os.listdir(folder))
     except OSError:
         return {}
-    found = {name.split("_")[1]: os.path.join(folder, name) for name in names if name.endswith("_backend.so")}
-    return {own: found[own] for own in (*OWN_BACKENDS, *found) if own in found}
+    path_of_backend = {name.split("_")[1]: os.path.join(folder, name) for name in names if name.endswith("_backend.so")}
+    return {own: path_of_backend[own] for own in (*OWN_BACKENDS, *path_of_backend) if own in path_of_backend}
 
 
 def reason_not_built(folder: str = PACKAGE_FOLDER) -> str:

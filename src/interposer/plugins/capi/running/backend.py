@@ -93,11 +93,11 @@ class DynamicBackend(Backend):
             InvalidArgumentError: the plug-in has no such option, or the value has the wrong type.
         """
         declared = {option.name: option for option in self.library.info.options}
-        wanted = checked_options(self.id, options, declared.values(), abi.SCOPE_INIT)
+        checked = checked_options(self.id, options, declared.values(), abi.SCOPE_INIT)
         initial = self.library.setting[1]
         network_options: dict[str, OptionValue] = {}
-        for name in {**initial, **wanted}:
-            value = wanted.get(name, declared[name].default)
+        for name in {**initial, **checked}:
+            value = checked.get(name, declared[name].default)
             if value == initial.get(name, declared[name].default):
                 continue
             if declared[name].scope & abi.SCOPE_MODEL:

@@ -282,8 +282,8 @@ class NativeEvent(Event):
         if self.queue.is_destroyed:
             return SkippedError(f"submission {self.number} failed; its queue has been destroyed since")
         try:
-            result = queues.functions["result"]
-            queues.library.call("queue", result, queues.library.self, self.queue.handle, self.number)
+            read_result = queues.functions["result"]
+            queues.library.call("queue", read_result, queues.library.self, self.queue.handle, self.number)
         except CallError as error:
             return _as_python(error, self._translated)
         except BackendUnavailableError as error:  # the device hangs, and is not called any more
@@ -308,9 +308,9 @@ def _as_python(error: CallError, translated: Callable[[CallError], InterposerErr
     kind = kinds.get(error.status)
     if kind is None:
         return translated(error)
-    found = kind(error.message or error.reason, backend=error.backend)
-    found.__cause__ = error
-    return found
+    python_error = kind(error.message or error.reason, backend=error.backend)
+    python_error.__cause__ = error
+    return python_error
 
 
 def _unchanged(error: CallError) -> InterposerError:
