@@ -43,26 +43,33 @@ int bridge_forks(void) { return atomic_load(&forks); }
 /* ---- Finding Python ---------------------------------------------------------------------------------------------- */
 
 typedef struct _object PyObject;
-#define FUNCTIONS(X)                                                                 \
-  X(int, Py_IsInitialized, (void))                                                   \
-  X(void, Py_InitializeEx, (int))                                                    \
-  X(void*, PyEval_SaveThread, (void))                                                \
-  X(int, PyGILState_Ensure, (void))                                                  \
-  X(void, PyGILState_Release, (int))                                                 \
-  X(PyObject*, PyImport_ImportModule, (const char*))                                 \
-  X(PyObject*, PyObject_GetAttrString, (PyObject*, const char*))                     \
-  X(PyObject*, PyObject_CallObject, (PyObject*, PyObject*))                          \
-  X(PyObject*, PyTuple_New, (intptr_t))                                              \
-  X(int, PyTuple_SetItem, (PyObject*, intptr_t, PyObject*))                          \
-  X(PyObject*, PyUnicode_FromString, (const char*))                                  \
-  X(PyObject*, PyLong_FromUnsignedLongLong, (unsigned long long))                    \
-  X(unsigned long long, PyLong_AsUnsignedLongLong, (PyObject*))                      \
-  X(PyObject*, PyErr_Occurred, (void))                                               \
-  X(void, PyErr_Print, (void))                                                       \
+#define FUNCTIONS(X)                                                      \
+  X(int, Py_IsInitialized, (void))                                        \
+  X(void, Py_InitializeEx, (int))                                         \
+  X(void*, PyEval_SaveThread, (void))                                     \
+  X(int, PyGILState_Ensure, (void))                                       \
+  X(void, PyGILState_Release, (int))                                      \
+  X(PyObject*, PyImport_ImportModule, (const char*))                      \
+  X(PyObject*, PyObject_GetAttrString, (PyObject*, const char*))          \
+  X(PyObject*, PyObject_CallObject, (PyObject*, PyObject*))               \
+  X(PyObject*, PyTuple_New, (intptr_t))                                   \
+  X(int, PyTuple_SetItem, (PyObject*, intptr_t, PyObject*))               \
+  X(PyObject*, PyUnicode_FromString, (const char*))                       \
+  X(PyObject*, PyLong_FromUnsignedLongLong, (unsigned long long))         \
+  X(unsigned long long, PyLong_AsUnsignedLongLong, (PyObject*))           \
+  X(PyObject*, PyErr_Occurred, (void))                                    \
+  X(void, PyErr_Print, (void))                                            \
+  X(void, PyErr_SetObject, (PyObject*, PyObject*))                        \
+  X(void, PyErr_Fetch, (PyObject**, PyObject**, PyObject**))              \
+  X(void, PyErr_NormalizeException, (PyObject**, PyObject**, PyObject**)) \
+  X(int, PyErr_ExceptionMatches, (PyObject*))                             \
+  X(PyObject*, PyObject_Type, (PyObject*))                                \
+  X(int, Py_AddPendingCall, (int (*)(void*), void*))                      \
   X(void, Py_DecRef, (PyObject*))
 static struct {
 #define DECLARE(result, name, arguments) result(*name) arguments;
   FUNCTIONS(DECLARE)
+  PyObject** PyExc_Exception;
 } py;
 
 static _Thread_local char problem[1024];
@@ -99,8 +106,7 @@ static void set_interpreter(Place* place, const char* path) {
 static Place find_place(void) {
   Place place = {0};
   Dl_info own;
-  if (dladdr((void*)find_place, &own) && own.dli_fname)
-    snprintf(place.above, sizeof place.above, "%s", own.dli_fname);
+  if (dladdr((void*)find_place, &own) && own.dli_fname) snprintf(place.above, sizeof place.above, "%s", own.dli_fname);
   cut(place.above, 3);
   const char* asked = getenv("INTERPOSER_PYTHON");
   const char* library = strstr(place.above, "/lib/python");
@@ -162,10 +168,11 @@ static void* open_python(const Place* place) {
 }
 
 static bool find_functions(void* library) {
-#define FIND(result, name, arguments)                                                            \
-  if (!(*(void**)&py.name = dlsym(library, #name))) return fail(missing, "Python has no %s", #name);
+#define FIND(result, name, arguments) \
+  if (!(*(void**)& py.name = dlsym(library, #name))) return fail(missing, "Python has no %s", #name);
   FUNCTIONS(FIND)
-  return true;
+  py.PyExc_Exception = dlsym(library, "PyExc_Exception");
+  return py.PyExc_Exception || fail(missing, "Python has no PyExc_Exception");
 }
 
 /* ---- Starting Python --------------------------------------------------------------------------------------------- */
@@ -179,8 +186,10 @@ static void set_program_name(void* library, const char* path) {
 static bool start_python(const Place* place) {
   void* library = open_python(place);
   if (!library)
-    return fail(missing, "the library of Python cannot be opened (%.300s); name it with INTERPOSER_LIBPYTHON, or the "
-                "interpreter that has Interposer with INTERPOSER_PYTHON", dlerror());
+    return fail(missing,
+                "the library of Python cannot be opened (%.300s); name it with INTERPOSER_LIBPYTHON, or the "
+                "interpreter that has Interposer with INTERPOSER_PYTHON",
+                dlerror());
   if (!find_functions(library)) return false;
   if (py.Py_IsInitialized()) return true;
   set_program_name(library, place->interpreter);
@@ -242,10 +251,47 @@ static PyObject* resolved(void) {
   if (!dispatch) {
     Place place = find_place();
     PyObject* function = import_dispatch(&place);
-    if (dispatch && function) py.Py_DecRef(function);
-    else dispatch = function;
+    if (dispatch && function)
+      py.Py_DecRef(function);
+    else
+      dispatch = function;
   }
   return dispatch;
+}
+
+/* The exception of a signal handler, such as KeyboardInterrupt, that ended a call in the main thread of Python. A host
+ * would replace it by an error of its own, so it is raised when the host has returned to the program. */
+static PyObject* interruption;
+static _Thread_local int calls; /* in progress in this thread */
+static _Thread_local bool interrupted;
+
+bool bridge_interrupted(void) { return interrupted; }
+
+/* A pending call, which Python makes in its main thread: raise `interruption`, unless a host is still there. */
+static int raise_interruption(void* unused) {
+  (void)unused;
+  if (calls || !interruption) return 0; /* `call` asks again */
+  PyObject *exception = interruption, *type = py.PyObject_Type(exception);
+  interruption = NULL;
+  py.PyErr_SetObject(type, exception);
+  py.Py_DecRef(type);
+  py.Py_DecRef(exception);
+  return -1;
+}
+
+/* Note the exception that is raised, and clear it, if it is not an Exception: those of signal handlers are not. */
+static bool note_interruption(void) {
+  if (!py.PyErr_Occurred() || py.PyErr_ExceptionMatches(*py.PyExc_Exception)) return false;
+  PyObject *type, *exception, *traceback;
+  py.PyErr_Fetch(&type, &exception, &traceback);
+  py.PyErr_NormalizeException(&type, &exception, &traceback);
+  if (type) py.Py_DecRef(type);
+  if (traceback) py.Py_DecRef(traceback);
+  if (!interruption)
+    interruption = exception;
+  else
+    py.Py_DecRef(exception);
+  return true;
 }
 
 static bool call(const char* function, uint64_t* result, const uint64_t* arguments, int count) {
@@ -261,11 +307,14 @@ static bool call(const char* function, uint64_t* result, const uint64_t* argumen
     py.Py_DecRef(returned);
   }
   if (!py.PyErr_Occurred()) return true;
+  interrupted = note_interruption();
+  if (interrupted) return fail(problem, "%s was interrupted", function);
   py.PyErr_Print();
   return fail(problem, "%s raised an exception, which is on standard error", function);
 }
 
-bool bridge_call(const char* function, uint64_t* result, const uint64_t* arguments, int count) {
+bool bridge_try(const char* function, uint64_t* result, const uint64_t* arguments, int count) {
+  interrupted = false;
   if (!bridge_enter()) return fail(problem, "Python is ending");
   pthread_once(&once, start);
   bool done = false;
@@ -273,9 +322,16 @@ bool bridge_call(const char* function, uint64_t* result, const uint64_t* argumen
     fail(problem, "%s", missing);
   } else {
     int state = py.PyGILState_Ensure();
+    ++calls;
     done = call(function, result, arguments, count);
+    if (!--calls && interruption) py.Py_AddPendingCall(raise_interruption, NULL);
     py.PyGILState_Release(state);
   }
   bridge_leave();
   return done;
+}
+
+bool bridge_call(const char* function, uint64_t* result, const uint64_t* arguments, int count) {
+  return bridge_try(function, result, arguments, count) ||
+         (interrupted && bridge_try(function, result, arguments, count));
 }

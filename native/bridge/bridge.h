@@ -28,13 +28,19 @@ int bridge_forks(void);
  * exception; `bridge_problem` says which. Threads may call it concurrently, with or without the interpreter's lock. */
 bool bridge_call(const char* function, uint64_t* result, const uint64_t* arguments, int count);
 
-/* The reason why the last `bridge_call` of this thread returned false. */
+/* Like `bridge_call`, which calls the function again if it was interrupted. `bridge_interrupted` says whether the last
+ * call in this thread was: a signal handler has raised an exception such as KeyboardInterrupt, which Python raises
+ * again when the host has returned to the program. */
+bool bridge_try(const char* function, uint64_t* result, const uint64_t* arguments, int count);
+bool bridge_interrupted(void);
+
+/* The reason why the last call of this thread returned false. */
 const char* bridge_problem(void);
 
 #define BRIDGE_WORD(pointer) ((uint64_t)(uintptr_t)(pointer))
-#define BRIDGE_CALL(function, result, ...)                       \
-  bridge_call(function, result, (const uint64_t[]){__VA_ARGS__}, \
-              (int)(sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t)))
+#define BRIDGE_LIST(...) (const uint64_t[]){__VA_ARGS__}, (int)(sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
+#define BRIDGE_CALL(function, result, ...) bridge_call(function, result, BRIDGE_LIST(__VA_ARGS__))
+#define BRIDGE_TRY(function, result, ...) bridge_try(function, result, BRIDGE_LIST(__VA_ARGS__))
 
 /* ---- Direct runs ------------------------------------------------------------------------------------------------- */
 

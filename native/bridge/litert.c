@@ -199,8 +199,12 @@ BRIDGE_EXPORT bool interposer_bridge_litert_direct(Kernel* kernel, bridge_direct
 
 /* ---- The delegate ------------------------------------------------------------------------------------------------ */
 
+/* An interruption leaves all nodes to the host. */
 static Status delegate_prepare(Context* context, Delegate* delegate) {
-  return call("litert.delegate:prepare", context, BRIDGE_WORD(delegate), delegate->number);
+  uint64_t status = kError;
+  if (BRIDGE_TRY("litert.delegate:prepare", &status, BRIDGE_WORD(context), BRIDGE_WORD(delegate), delegate->number))
+    return (Status)status;
+  return bridge_interrupted() ? kOk : report(context, bridge_problem());
 }
 
 /* Let the host replace nodes by kernels. `nodes` has their numbers, preceded by their count. */

@@ -2,6 +2,7 @@
  * functions. No header of ONNX Runtime is used; the numbers of its functions are in
  * interposer/bridges/onnxruntime/abi.py too, and `check_table` tries them before a factory is returned. */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,29 +41,40 @@ enum {
 enum { kFail = 1, kNotImplemented = 9 };
 enum { kProcessor = 0 };
 
-static const Function* api;
-static const Function* ep_api;
-#define API(index, result, ...) ((result(*)(__VA_ARGS__))api[index])
+/* The functions of one copy of ONNX Runtime. A process may have several copies, so each object has those of its own. */
+typedef const Function* Api;
+#define API(api, index, result, ...) ((result(*)(__VA_ARGS__))(api)[index])
 
-static Status* status_of(int code, const char* text) {
-  return API(kCreateStatus, Status*, int, const char*)(code, text);
+static Status* status_of(Api api, int code, const char* text) {
+  return API(api, kCreateStatus, Status*, int, const char*)(code, text);
 }
 
-static Status* failed_call(void) {
+static Status* failed_call(Api api) {
   char text[1100];
   snprintf(text, sizeof text, "Interposer: %s", bridge_problem());
-  return status_of(kFail, text);
+  return status_of(api, kFail, text);
 }
 
-/* Call a function of `onnxruntime.provider`, which returns the address of a status or 0. */
-#define CALL_STATUS(status, function, ...)                                                                  \
-  do {                                                                                                      \
-    uint64_t word_ = 0;                                                                                     \
-    status = BRIDGE_CALL("onnxruntime.provider:" function, &word_, __VA_ARGS__) ? (Status*)(uintptr_t)word_ \
-                                                                                : failed_call();            \
+/* Call a function of `onnxruntime.provider` with the address of `api` and more arguments. It returns the address of a
+ * status or 0. */
+#define CALL_STATUS(status, api, function, ...)                                                        \
+  do {                                                                                                 \
+    uint64_t word_ = 0;                                                                                \
+    bool done_ = BRIDGE_CALL("onnxruntime.provider:" function, &word_, BRIDGE_WORD(api), __VA_ARGS__); \
+    status = done_ ? (Status*)(uintptr_t)word_ : failed_call(api);                                     \
   } while (0)
 
 /* ---- Compiled parts (OrtNodeComputeInfo) ------------------------------------------------------------------------- */
+
+#define MOST 32          /* the most inputs and outputs of a direct run */
+#define MOST_NUMBERS 256 /* the most ranks and dimensions of all inputs of a direct run */
+#define MOST_VARIANTS 8  /* the most sets of shapes of a part that run directly */
+
+/* How a part runs directly with one set of shapes. */
+typedef struct {
+  bridge_direct* direct;
+  atomic_ullong last_run; /* the number of the latest run that used it */
+} Variant;
 
 typedef struct Part {
   uint32_t version;
@@ -70,67 +82,110 @@ typedef struct Part {
   Status* (*compute)(struct Part*, void* state, void* context);
   void (*release_state)(struct Part*, void* state);
   /* what follows is not known to ONNX Runtime */
+  Api api;
   uint64_t id;
   bool frees_memory;
-  _Atomic(bridge_direct*) direct; /* NULL if runs need Python */
-  uint32_t *inputs, *outputs;     /* the numbers of the node's inputs and outputs, in the order of the direct run */
+  size_t input_count, output_count;
+  uint32_t numbers[2 * MOST]; /* the numbers of the node's inputs, then of its outputs, in the order of direct runs */
+  pthread_rwlock_t lock;      /* guards the variants: direct runs read them, Python changes them */
+  size_t variant_count;
+  Variant variants[MOST_VARIANTS];
   atomic_ullong runs, direct_runs, nanoseconds;
 } Part;
 
-#define MOST 32 /* the most inputs and outputs of a direct run, and the most dimensions of an input */
+/* The inputs of a run: their addresses, and for each its bytes, its rank and its dimensions, one after the other. */
+typedef struct {
+  void* addresses[MOST];
+  int64_t numbers[MOST_NUMBERS];
+  size_t count;
+} Inputs;
 
-/* Say whether a tensor has this shape. A node of ONNX Runtime may give another one than the model declares. */
-static Status* compare_shape(void* value, const int64_t* shape, size_t rank, bool* same) {
+/* Append the bytes, the rank and the dimensions of a tensor. Too many of them are left out, with a rank that no direct
+ * run has. */
+static Status* append_shape(Api api, void* value, Inputs* inputs) {
   void* info = NULL;
-  size_t count = 0;
-  int64_t found[MOST];
-  *same = false;
-  Status* status = API(kGetTensorTypeAndShape, Status*, void*, void**)(value, &info);
+  size_t bytes = 0, rank = 0;
+  Status* status = API(api, kGetTensorSizeInBytes, Status*, void*, size_t*)(value, &bytes);
+  if (!status) status = API(api, kGetTensorTypeAndShape, Status*, void*, void**)(value, &info);
   if (status) return status;
-  status = API(kGetDimensionsCount, Status*, void*, size_t*)(info, &count);
-  if (!status && count == rank && rank <= MOST) {
-    status = API(kGetDimensions, Status*, void*, int64_t*, size_t)(info, found, count);
-    *same = !status && !memcmp(found, shape, rank * sizeof *shape);
+  status = API(api, kGetDimensionsCount, Status*, void*, size_t*)(info, &rank);
+  bool fits = rank + 2 <= MOST_NUMBERS - inputs->count;
+  int64_t* next = inputs->numbers + inputs->count;
+  if (fits) {
+    next[0] = (int64_t)bytes, next[1] = (int64_t)rank;
+    if (!status) status = API(api, kGetDimensions, Status*, void*, int64_t*, size_t)(info, next + 2, rank);
   }
-  API(kReleaseTensorTypeAndShape, void, void*)(info);
+  inputs->count += fits ? rank + 2 : MOST_NUMBERS + 1;
+  API(api, kReleaseTensorTypeAndShape, void, void*)(info);
   return status;
 }
 
-static Status* get_input(const Part* part, void* context, size_t index, bridge_direct* direct, void** address) {
-  void* value = NULL;
-  size_t bytes = 0, rank;
-  bool same = false;
-  const int64_t* shape = bridge_direct_input_shape(direct, index, &rank);
-  *address = NULL;
-  Status* status = API(kGetInput, Status*, void*, size_t, void**)(context, part->inputs[index], &value);
-  if (!status && value) status = API(kGetTensorSizeInBytes, Status*, void*, size_t*)(value, &bytes);
-  if (status || !value || bytes != bridge_direct_input_size(direct, index)) return status;
-  status = compare_shape(value, shape, rank, &same);
-  if (status || !same) return status;
-  return API(kGetTensorMutableData, Status*, void*, void**)(value, address);
+/* Read the inputs of a run. `*plain` is false if one of them is absent, or if there are too many dimensions. */
+static Status* read_inputs(const Part* part, void* context, Inputs* inputs, bool* plain) {
+  *plain = true;
+  inputs->count = 0;
+  for (size_t n = 0; n < part->input_count; ++n) {
+    void* value = NULL;
+    Status* status = API(part->api, kGetInput, Status*, void*, size_t, void**)(context, part->numbers[n], &value);
+    *plain = value != NULL;
+    if (status || !value) return status;
+    if ((status = append_shape(part->api, value, inputs))) return status;
+    *plain = inputs->count <= MOST_NUMBERS;
+    if (!*plain) return NULL;
+    status = API(part->api, kGetTensorMutableData, Status*, void*, void**)(value, &inputs->addresses[n]);
+    if (status) return status;
+  }
+  return NULL;
+}
+
+/* Return true if a direct run is for inputs with these shapes. */
+static bool fits(const bridge_direct* direct, const Inputs* inputs) {
+  const int64_t* next = inputs->numbers;
+  for (size_t n = 0; n < bridge_direct_inputs(direct); ++n) {
+    size_t rank;
+    const int64_t* shape = bridge_direct_input_shape(direct, n, &rank);
+    if ((uint64_t)next[0] != bridge_direct_input_size(direct, n) || (uint64_t)next[1] != rank) return false;
+    if (memcmp(next + 2, shape, rank * sizeof *shape)) return false;
+    next += 2 + rank;
+  }
+  return true;
+}
+
+static Variant* find_variant(Part* part, const Inputs* inputs) {
+  for (size_t n = 0; n < part->variant_count; ++n)
+    if (fits(part->variants[n].direct, inputs)) return &part->variants[n];
+  return NULL;
 }
 
 static Status* get_output(const Part* part, void* context, size_t index, bridge_direct* direct, void** address) {
   void* value = NULL;
   size_t rank;
   const int64_t* shape = bridge_direct_output_shape(direct, index, &rank);
-  Status* status = API(kGetOutput, Status*, void*, size_t, const int64_t*, size_t, void**)(
-      context, part->outputs[index], shape, rank, &value);
-  return status ? status : API(kGetTensorMutableData, Status*, void*, void**)(value, address);
+  Status* status = API(part->api, kGetOutput, Status*, void*, size_t, const int64_t*, size_t, void**)(
+      context, part->numbers[part->input_count + index], shape, rank, &value);
+  return status ? status : API(part->api, kGetTensorMutableData, Status*, void*, void**)(value, address);
+}
+
+static bool run_variant(const Part* part, bridge_direct* direct, void* context, const Inputs* inputs, Status** status) {
+  void* outputs[MOST];
+  for (size_t n = 0; n < part->output_count; ++n)
+    if ((*status = get_output(part, context, n, direct, &outputs[n]))) return true;
+  return bridge_direct_run(direct, inputs->addresses, outputs);
 }
 
 /* Run without Python. Returns false if the run has to take the way through Python. */
-static bool run_direct(const Part* part, bridge_direct* direct, void* context, Status** status) {
-  void *inputs[MOST], *outputs[MOST];
-  size_t input_count = bridge_direct_inputs(direct), output_count = bridge_direct_outputs(direct);
-  for (size_t n = 0; n < input_count; ++n) {
-    *status = get_input(part, context, n, direct, &inputs[n]);
-    if (*status) return true;
-    if (!inputs[n]) return false;
+static bool run_direct(Part* part, void* context, Status** status) {
+  Inputs inputs;
+  bool plain, done = false;
+  pthread_rwlock_rdlock(&part->lock);
+  if (part->variant_count) {
+    *status = read_inputs(part, context, &inputs, &plain);
+    Variant* variant = !*status && plain ? find_variant(part, &inputs) : NULL;
+    if (variant) atomic_store_explicit(&variant->last_run, atomic_load(&part->runs), memory_order_relaxed);
+    done = *status || (variant && run_variant(part, variant->direct, context, &inputs, status));
   }
-  for (size_t n = 0; n < output_count; ++n)
-    if ((*status = get_output(part, context, n, direct, &outputs[n]))) return true;
-  return bridge_direct_run(direct, inputs, outputs);
+  pthread_rwlock_unlock(&part->lock);
+  return done;
 }
 
 static unsigned long long now(void) {
@@ -158,11 +213,10 @@ static Status* compute(Part* part, void* state, void* context) {
   (void)state;
   unsigned long long begin = now();
   Status* status = NULL;
-  bridge_direct* direct = atomic_load(&part->direct);
-  if (direct && run_direct(part, direct, context, &status))
+  if (run_direct(part, context, &status))
     atomic_fetch_add(&part->direct_runs, 1);
   else
-    CALL_STATUS(status, "compute", part->id, BRIDGE_WORD(context));
+    CALL_STATUS(status, part->api, "compute", part->id, BRIDGE_WORD(context));
   atomic_fetch_add(&part->runs, 1);
   atomic_fetch_add(&part->nanoseconds, now() - begin);
   return status;
@@ -170,25 +224,51 @@ static Status* compute(Part* part, void* state, void* context) {
 
 /* Create the table of a compiled part for `onnxruntime.provider`; `numbers` has those of inputs, then of outputs. With
  * `frees_memory`, free memory is returned to the system when ONNX Runtime has prepared all nodes. */
-BRIDGE_EXPORT Part* interposer_bridge_ort_part(uint64_t id, bridge_direct* direct, const uint32_t* numbers,
-                                               bool frees_memory) {
-  size_t inputs = direct ? bridge_direct_inputs(direct) : 0, outputs = direct ? bridge_direct_outputs(direct) : 0;
+BRIDGE_EXPORT Part* interposer_bridge_ort_part(Api api, uint64_t id, const uint32_t* numbers, size_t inputs,
+                                               size_t outputs, bool frees_memory) {
   Part* part = calloc(1, sizeof *part);
   if (!part) return NULL;
   part->version = API_VERSION;
   part->create_state = create_state, part->compute = compute, part->release_state = release_state;
+  part->api = api;
   part->id = id;
   part->frees_memory = frees_memory;
-  part->inputs = calloc(inputs + outputs + 1, sizeof *part->inputs);
-  if (!direct || !part->inputs || inputs > MOST || outputs > MOST) return part;
-  memcpy(part->inputs, numbers, (inputs + outputs) * sizeof *numbers);
-  part->outputs = part->inputs + inputs;
-  atomic_store(&part->direct, direct);
+  pthread_rwlock_init(&part->lock, NULL);
+  if (inputs > MOST || outputs > MOST) return part;
+  part->input_count = inputs, part->output_count = outputs;
+  if (inputs + outputs) memcpy(part->numbers, numbers, (inputs + outputs) * sizeof *numbers);
   return part;
 }
 
-/* Let all later runs of a part take the way through Python. */
-BRIDGE_EXPORT void interposer_bridge_ort_give_up_direct(Part* part) { atomic_store(&part->direct, NULL); }
+static Variant* least_recent(Part* part) {
+  Variant* oldest = &part->variants[0];
+  for (size_t n = 1; n < part->variant_count; ++n)
+    if (atomic_load(&part->variants[n].last_run) < atomic_load(&oldest->last_run)) oldest = &part->variants[n];
+  return oldest;
+}
+
+/* Let runs with the shapes of a direct run be direct. If there are too many sets of shapes, it replaces the one that
+ * was not used for longest, which is returned. Returns `direct` itself if the part has too many inputs or outputs. */
+BRIDGE_EXPORT bridge_direct* interposer_bridge_ort_add_direct(Part* part, bridge_direct* direct) {
+  bool is_right =
+      bridge_direct_inputs(direct) == part->input_count && bridge_direct_outputs(direct) == part->output_count;
+  if (!is_right) return direct;
+  pthread_rwlock_wrlock(&part->lock);
+  bool is_full = part->variant_count == MOST_VARIANTS;
+  Variant* place = is_full ? least_recent(part) : &part->variants[part->variant_count++];
+  bridge_direct* replaced = is_full ? place->direct : NULL;
+  place->direct = direct;
+  atomic_store(&place->last_run, atomic_load(&part->runs));
+  pthread_rwlock_unlock(&part->lock);
+  return replaced;
+}
+
+/* Let all later runs of a part take the way through Python; direct runs in progress are completed first. */
+BRIDGE_EXPORT void interposer_bridge_ort_give_up_direct(Part* part) {
+  pthread_rwlock_wrlock(&part->lock);
+  part->variant_count = 0;
+  pthread_rwlock_unlock(&part->lock);
+}
 
 /* Read the number of runs, how many of them were direct, and the nanoseconds of all. */
 BRIDGE_EXPORT void interposer_bridge_ort_counts(const Part* part, uint64_t counts[3]) {
@@ -208,23 +288,27 @@ typedef struct Provider {
                      void** context_nodes);
   void (*release_parts)(struct Provider*, Part** parts, size_t count);
   Function others[40];
+  Api api;
   char* name;
   uint64_t id;
 } Provider;
 
 static const char* provider_name(const Provider* provider) { return provider->name; }
 
+/* An interruption leaves all nodes to ONNX Runtime. */
 static Status* get_capability(Provider* provider, const void* graph, void* support) {
-  Status* status;
-  CALL_STATUS(status, "get_capability", provider->id, BRIDGE_WORD(graph), BRIDGE_WORD(support));
-  return status;
+  uint64_t status = 0;
+  if (BRIDGE_TRY("onnxruntime.provider:get_capability", &status, BRIDGE_WORD(provider->api), provider->id,
+                 BRIDGE_WORD(graph), BRIDGE_WORD(support)))
+    return (Status*)(uintptr_t)status;
+  return bridge_interrupted() ? NULL : failed_call(provider->api);
 }
 
 static Status* compile(Provider* provider, const void** graphs, const void** nodes, size_t count, Part** parts,
                        void** context_nodes) {
   Status* status;
-  CALL_STATUS(status, "compile_parts", provider->id, BRIDGE_WORD(graphs), BRIDGE_WORD(nodes), count, BRIDGE_WORD(parts),
-              BRIDGE_WORD(context_nodes));
+  CALL_STATUS(status, provider->api, "compile_parts", provider->id, BRIDGE_WORD(graphs), BRIDGE_WORD(nodes), count,
+              BRIDGE_WORD(parts), BRIDGE_WORD(context_nodes));
   return status;
 }
 
@@ -234,9 +318,9 @@ static void release_parts(Provider* provider, Part** parts, size_t count) {
   uint64_t ignored;
   for (size_t n = 0; n < count; ++n) {
     if (!parts[n]) continue;
-    atomic_store(&parts[n]->direct, NULL);
+    interposer_bridge_ort_give_up_direct(parts[n]);
     BRIDGE_CALL("onnxruntime.provider:release_part", &ignored, parts[n]->id);
-    free(parts[n]->inputs);
+    pthread_rwlock_destroy(&parts[n]->lock);
     free(parts[n]);
   }
 }
@@ -262,6 +346,7 @@ typedef struct Factory {
   bool (*is_stream_aware)(const struct Factory*);
   Status* (*create_stream)(struct Factory*, const void* device, const void* options, void** stream);
   Function others[40];
+  Api api, ep_api;
   char *name, version_text[32];
 } Factory;
 
@@ -275,8 +360,8 @@ static Status* get_devices(Factory* factory, const void* const* devices, size_t 
                            size_t* found_count) {
   *found_count = 0;
   for (size_t n = 0; n < count && most && !*found_count; ++n) {
-    if (API(kDeviceType, int, const void*)(devices[n]) != kProcessor) continue;
-    Status* status = ((Status * (*)(void*, const void*, const void*, const void*, void**)) ep_api[0])(
+    if (API(factory->api, kDeviceType, int, const void*)(devices[n]) != kProcessor) continue;
+    Status* status = API(factory->ep_api, 0, Status*, void*, const void*, const void*, const void*, void**)(
         factory, devices[n], NULL, NULL, &found[0]);
     if (status) return status;
     *found_count = 1;
@@ -291,13 +376,15 @@ static Status* create_provider(Factory* factory, const void* const* devices, con
   Provider* provider = calloc(1, sizeof *provider);
   if (!provider || !(provider->name = strdup(factory->name))) {
     free(provider);
-    return status_of(kFail, "Interposer: there is not enough memory for a provider");
+    return status_of(factory->api, kFail, "Interposer: there is not enough memory for a provider");
   }
+  provider->api = factory->api;
   provider->version = API_VERSION;
   provider->get_name = provider_name, provider->get_capability = get_capability;
   provider->compile = compile, provider->release_parts = release_parts;
   Status* status;
-  CALL_STATUS(status, "create_provider", BRIDGE_WORD(provider->name), BRIDGE_WORD(options), BRIDGE_WORD(&provider->id));
+  CALL_STATUS(status, factory->api, "create_provider", BRIDGE_WORD(provider->name), BRIDGE_WORD(options),
+              BRIDGE_WORD(&provider->id));
   if (status) {
     free(provider->name);
     free(provider);
@@ -318,8 +405,8 @@ static void release_provider(Factory* factory, Provider* provider) {
 
 static Status* validate_compiled(Factory* factory, const void* const* devices, size_t count, const char* information,
                                  int* compatibility) {
-  (void)factory, (void)devices, (void)count, (void)information, (void)compatibility;
-  return status_of(kNotImplemented, "Interposer: this provider says nothing of compiled models");
+  (void)devices, (void)count, (void)information, (void)compatibility;
+  return status_of(factory->api, kNotImplemented, "Interposer: this provider says nothing of compiled models");
 }
 
 static Status* create_allocator(Factory* factory, const void* memory, const void* options, void** allocator) {
@@ -368,19 +455,19 @@ static Factory* new_factory(const char* registration_name) {
 /* ---- Entry points ------------------------------------------------------------------------------------------------ */
 
 /* Try functions whose results are known, so that a table with another layout is not used. */
-static bool check_table(void) {
-  Status* status = status_of(kNotImplemented, "a trial");
-  bool right = status && API(kGetErrorCode, int, Status*)(status) == kNotImplemented &&
-               !strcmp(API(kGetErrorMessage, const char*, Status*)(status), "a trial");
+static bool check_table(Api api) {
+  Status* status = status_of(api, kNotImplemented, "a trial");
+  bool right = status && API(api, kGetErrorCode, int, Status*)(status) == kNotImplemented &&
+               !strcmp(API(api, kGetErrorMessage, const char*, Status*)(status), "a trial");
   if (!right) return false;
-  API(kReleaseStatus, void, Status*)(status);
+  API(api, kReleaseStatus, void, Status*)(status);
   void* pairs = NULL;
-  API(kCreateKeyValuePairs, void, void**)(&pairs);
+  API(api, kCreateKeyValuePairs, void, void**)(&pairs);
   if (!pairs) return false;
-  API(kAddKeyValuePair, void, void*, const char*, const char*)(pairs, "key", "value");
-  const char* value = API(kGetKeyValue, const char*, void*, const char*)(pairs, "key");
+  API(api, kAddKeyValuePair, void, void*, const char*, const char*)(pairs, "key", "value");
+  const char* value = API(api, kGetKeyValue, const char*, void*, const char*)(pairs, "key");
   right = value && !strcmp(value, "value");
-  API(kReleaseKeyValuePairs, void, void*)(pairs);
+  API(api, kReleaseKeyValuePairs, void, void*)(pairs);
   return right;
 }
 
@@ -390,27 +477,28 @@ BRIDGE_EXPORT Status* CreateEpFactories(const char* registration_name, const Fun
   (void)logger;
   *count = 0;
   const char* version = ((const char* (*)(void))base[1])();
-  const Function* (*get_api)(uint32_t) = (const Function* (*)(uint32_t))base[0];
+  Api (*get_api)(uint32_t) = (Api(*)(uint32_t))base[0];
   int minor = 0;
   if (sscanf(version, "1.%d", &minor) != 1 || minor < API_VERSION || !get_api(API_VERSION)) {
     char text[200];
     snprintf(text, sizeof text, "Interposer needs ONNX Runtime 1.%d or a later 1.x; this is %.60s", API_VERSION,
              version);
-    const Function* oldest = get_api(1); /* CreateStatus was never moved */
-    return oldest ? ((Status * (*)(int, const char*)) oldest[kCreateStatus])(kFail, text) : NULL;
+    Api oldest = get_api(1); /* CreateStatus was never moved */
+    return oldest ? status_of(oldest, kFail, text) : NULL;
   }
-  api = get_api(API_VERSION);
-  if (!check_table()) {
+  Api api = get_api(API_VERSION);
+  if (!check_table(api)) {
     fprintf(stderr, "Interposer: the functions of ONNX Runtime %s are not where they should be; it is not used\n",
             version);
     return NULL;
   }
-  ep_api = API(kGetEpApi, const Function*, void)();
-  if (!most) return status_of(kFail, "Interposer: there is no room for a factory");
+  if (!most) return status_of(api, kFail, "Interposer: there is no room for a factory");
   Factory* factory = new_factory(registration_name);
-  if (!factory) return status_of(kFail, "Interposer: there is not enough memory for a factory");
+  if (!factory) return status_of(api, kFail, "Interposer: there is not enough memory for a factory");
+  factory->api = api;
+  factory->ep_api = API(api, kGetEpApi, Api, void)();
   Status* status;
-  CALL_STATUS(status, "start", BRIDGE_WORD(api), BRIDGE_WORD(ep_api), BRIDGE_WORD(version),
+  CALL_STATUS(status, api, "start", BRIDGE_WORD(factory->ep_api), BRIDGE_WORD(version),
               BRIDGE_WORD(factory->version_text), sizeof factory->version_text);
   if (status) {
     free(factory->name);

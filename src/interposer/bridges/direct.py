@@ -18,33 +18,38 @@ import itertools
 import os
 import weakref
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from interposer.bridges.embedding import native
 from interposer.core.config import settings, thread_budget
-from interposer.core.types import TensorInfo
+from interposer.core.types import Array, TensorInfo
 from interposer.plugins.capi.abi.calls import watchers
 from interposer.profiling.recorder import active
+from interposer.runtime import OnlyPart
 from interposer.session import Model
 
-__all__ = ["DirectPart", "direct_part", "read_log"]
+__all__ = ["DirectPart", "direct_part", "direct_part_of_shapes", "read_log"]
 
 _libraries: Final[weakref.WeakValueDictionary[int, Any]] = weakref.WeakValueDictionary()
 _numbers: Final = itertools.count(1)
 
 
 class DirectPart:
-    """A compiled part that C code can run: `address` is that of its description in C, until `close`."""
+    """A compiled part that C code can run: `address` is that of its description in C, until `close`.
 
-    def __init__(self, address: int, owner: object) -> None:
+    `unpin` is called then.
+    """
+
+    def __init__(self, address: int, owner: object, unpin: Callable[[], object] = lambda: None) -> None:
         self.address = address
-        self._owner = owner
+        self._owner, self._unpin = owner, unpin
 
     def close(self) -> None:
         """Release the description; no thread may run the part any more."""
         native().interposer_bridge_direct_free(self.address)
         self.address, self._owner = 0, None
+        self._unpin()
 
 
 def direct_part(model: Model) -> DirectPart | None:
@@ -53,8 +58,31 @@ def direct_part(model: Model) -> DirectPart | None:
     The model must be one compiled part of a native backend, have numeric tensors of known shapes that are not empty,
     and allow concurrent runs.
     """
-    part = model.only_part() if settings()["direct_calls"].read() is not False and _size_addresses() else None
-    if part is None or not part.facts.inputs:
+    part = model.only_part() if _has_direct_runs() else None
+    return None if part is None else _described(part, lambda: None)
+
+
+def direct_part_of_shapes(model: Model, arrays: Mapping[str, Array]) -> DirectPart | None:
+    """Like `direct_part`, for a model with open dimensions that has run with inputs of the shapes of `arrays`.
+
+    The network for these shapes stays loaded until the result is closed.
+    """
+    pinned = model.pinned_part(arrays) if _has_direct_runs() else None
+    if pinned is None:
+        return None
+    part, unpin = pinned
+    direct = _described(part, unpin) if [name for name, _ in part.facts.inputs] == [*model.inputs] else None
+    if direct is None:
+        unpin()
+    return direct
+
+
+def _has_direct_runs() -> bool:
+    return settings()["direct_calls"].read() is not False and bool(_size_addresses())
+
+
+def _described(part: OnlyPart, unpin: Callable[[], object]) -> DirectPart | None:
+    if not part.facts.inputs:
         return None
     executable, facts = part.workload.executable, part.facts
     library = executable.library
@@ -69,7 +97,7 @@ def direct_part(model: Model) -> DirectPart | None:
     tables = [part.workload.new_tables() for _ in range(max(2, thread_budget(), os.cpu_count() or 1))]
     words = array("Q", _words(number, part, tables))
     address = native().interposer_bridge_direct_new(words.buffer_info()[0], len(words))
-    return DirectPart(address, (part, tables)) if address else None
+    return DirectPart(address, (part, tables), unpin) if address else None
 
 
 def read_log(number: int) -> int:

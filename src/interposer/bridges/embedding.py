@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from threading import current_thread, main_thread
 from typing import Any, Final
 
 from interposer.bridges.files import library
@@ -30,12 +31,25 @@ def dispatch(name: str, *arguments: int) -> int:
     """Call the function ``module:function`` below this package, and return its result, an int for C.
 
     A function is imported at its first call. Later calls import nothing, so that they work while the interpreter ends.
+    In the main thread, a signal handler may raise KeyboardInterrupt or SystemExit here. C code makes the call again,
+    and lets the exception be raised when the host has returned to the program.
     """
+    try:
+        return _function(name)(*arguments)
+    except Exception:
+        raise
+    except BaseException as exception:
+        if current_thread() is main_thread():
+            raise
+        raise RuntimeError(f"{type(exception).__name__} ended a call of a host") from exception
+
+
+def _function(name: str) -> Callable[..., int]:
     function = _functions.get(name)
     if function is None:
         module, _, member = name.partition(":")
         function = _functions[name] = getattr(import_module(f"interposer.bridges.{module}"), member)
-    return function(*arguments)
+    return function
 
 
 @cache

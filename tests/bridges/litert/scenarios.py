@@ -13,12 +13,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 import interposer as ip
 from examples.compute_backend import TinyBackend
+from interposer.backend import KernelTable
+from interposer.ops import BatchMatMul
 from tests.bridges.litert.hosting import delegate, interpreter, last_report, perceptron, random_feeds, run
 from tests.isolating import children
 
@@ -70,6 +72,38 @@ def thread() -> None:
 def thread_in_python() -> None:
     """A daemon thread runs a backend in Python at the end."""
     begin(on_tiny())
+
+
+class Interrupted(TinyBackend):
+    """Sends a signal to its own process in its next runs."""
+
+    id = "Interrupted"
+    kernels = KernelTable()
+    signals: ClassVar[list[signal.Signals]] = []
+
+
+@Interrupted.kernels(BatchMatMul)
+def interrupted_product(op: BatchMatMul, a: Any, b: Any, *, out: Any) -> None:
+    while Interrupted.signals:
+        os.kill(os.getpid(), Interrupted.signals.pop())
+        sum(range(1000))
+    np.matmul(a, b, out=out)
+
+
+def interrupted() -> None:
+    """Ctrl-C in a run arrives as KeyboardInterrupt, and `sys.exit` in a signal handler ends the process."""
+    ip.process_registry().register("Interrupted", Interrupted)
+    made = hosted(backends="Interrupted")
+    Interrupted.signals = [signal.SIGINT]
+    try:
+        made.invoke()
+        raise AssertionError("nothing was raised")
+    except KeyboardInterrupt:
+        made.invoke()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    Interrupted.signals = [signal.SIGTERM]
+    made.invoke()
+    os._exit(1)
 
 
 def threads() -> None:
@@ -191,7 +225,7 @@ SCENARIOS: Final[dict[str, Callable[[], None]]] = {
     scenario.__name__: scenario
     for scenario in (
         alive, runs_at_exit, thread, thread_in_python, threads, cycle, dropped, error, freed_late, forked, exception,
-        unused, killed, flat,
+        unused, killed, flat, interrupted,
     )
 }  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import os
 import signal
@@ -133,6 +134,24 @@ def shapes():
     for rows in (1, 5, 2, 5, 0):
         run(made, np.ones((rows, 16), np.float32))
     print(last().parts[0].is_dynamic)
+
+
+def direct_shapes():
+    made = session(network("n"))
+    for rows in (1, 5, 2, 5, 1, 5, 2, *range(6, 20), 6, 19):
+        run(made, np.full((rows, 16), rows, np.float32))
+    runs, direct, _ = last().parts[0].counters()
+    print(runs, direct)
+    workers = [threading.Thread(target=_many_shapes, args=(made,)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+def _many_shapes(made):
+    for rows in range(1, 60):
+        run(made, np.full((rows % 12, 16), rows, np.float32))
 
 
 def unknown_option():
@@ -271,6 +290,65 @@ def tiny_backend():
     print(last().parts[0].backends, len(last().taken))
 
 
+class OtherCopy:
+    """The library of ONNX Runtime by its C interface; the module onnxruntime has another copy of it."""
+
+    def __init__(self, path: str) -> None:
+        self._library = ctypes.CDLL(path)
+        base = self._library.OrtGetApiBase
+        base.restype = ctypes.POINTER(ctypes.c_void_p)
+        api = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(base()[0])(23)
+        self._table = ctypes.cast(api, ctypes.POINTER(ctypes.c_void_p))
+        self._environment, self._session = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call(3, 4, b"copy", ctypes.byref(self._environment))  # CreateEnv
+        self._call(301, self._environment, b"Interposer", interposer.bridges.library().encode())
+
+    def _call(self, number: int, *arguments: object) -> None:
+        function = ctypes.CFUNCTYPE(ctypes.c_void_p)(self._table[number])
+        status = function(*(_word(argument) for argument in arguments))
+        if status:
+            text = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)(self._table[2])(status)
+            raise RuntimeError(text.decode())
+
+    def _release(self, number: int, pointer: ctypes.c_void_p) -> None:
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._table[number])(pointer)
+
+    def create_session(self, model: bytes, backends: str) -> None:
+        options, found, count = ctypes.c_void_p(), ctypes.POINTER(ctypes.c_void_p)(), ctypes.c_size_t()
+        self._call(10, ctypes.byref(options))  # CreateSessionOptions
+        self._call(303, self._environment, ctypes.byref(found), ctypes.byref(count))  # GetEpDevices
+        name = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)(self._table[312])  # EpDevice_EpName
+        own = [found[n] for n in range(count.value) if name(found[n]) == b"InterposerExecutionProvider"]
+        keys, values = (ctypes.c_char_p * 1)(b"backends"), (ctypes.c_char_p * 1)(backends.encode())
+        self._call(304, options, self._environment, (ctypes.c_void_p * 1)(*own), 1, keys, values, 1)
+        self._call(8, self._environment, model, len(model), options, ctypes.byref(self._session))
+        self._release(100, options)
+
+    def run(self, x: np.ndarray) -> np.ndarray:
+        memory, value, result = (ctypes.c_void_p() for _ in range(3))
+        data = ctypes.c_void_p()
+        self._call(69, 0, 0, ctypes.byref(memory))  # CreateCpuMemoryInfo
+        shape = (ctypes.c_int64 * x.ndim)(*x.shape)
+        self._call(49, memory, x.ctypes.data, x.nbytes, shape, x.ndim, 1, ctypes.byref(value))
+        names = [(ctypes.c_char_p * 1)(name) for name in (b"x", b"y")]
+        inputs = (ctypes.c_void_p * 1)(value.value)
+        self._call(9, self._session, None, names[0], inputs, 1, names[1], 1, ctypes.byref(result))
+        self._call(51, result, ctypes.byref(data))  # GetTensorMutableData
+        y = np.ctypeslib.as_array(ctypes.cast(data, ctypes.POINTER(ctypes.c_float)), x.shape).copy()
+        for number, pointer in ((96, result), (96, value), (94, memory)):
+            self._release(number, pointer)
+        return y
+
+    def close(self) -> None:
+        self._release(95, self._session)
+        self._call(302, self._environment, b"Interposer")  # UnregisterExecutionProviderLibrary
+        self._release(92, self._environment)
+
+
+def _word(argument: object) -> object:
+    return ctypes.c_size_t(argument) if isinstance(argument, int) else argument
+
+
 class Failing(TinyBackend):
     id = "Failing"
     kernels = KernelTable()
@@ -279,6 +357,76 @@ class Failing(TinyBackend):
 @Failing.kernels(BatchMatMul, dtypes={DataType.FLOAT32})
 def matmul(op, a, b, *, out):
     raise RuntimeError("the device is gone")
+
+
+class Interrupted(TinyBackend):
+    id = "Interrupted"
+    kernels = KernelTable()
+    signals = [signal.SIGINT]
+
+
+@Interrupted.kernels(BatchMatMul, dtypes={DataType.FLOAT32})
+def interrupted_matmul(op, a, b, *, out):
+    while Interrupted.signals:
+        os.kill(os.getpid(), Interrupted.signals.pop())
+        for _ in range(1000):  # signal handlers run between these steps
+            pass
+    np.matmul(a, b, out=out)
+
+
+def interrupted():
+    interposer.process_registry().register("Interrupted", Interrupted)
+    made = session(of_inputs(), backends="Interrupted")
+    try:
+        run_of_inputs(made)
+    except KeyboardInterrupt as error:
+        print(type(error).__name__, error.__context__)
+    run_of_inputs(made)
+    print(last().parts[0].events)
+
+
+def exit_in_a_signal_handler():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(4))
+    Interrupted.signals = [signal.SIGTERM]
+    interposer.process_registry().register("Interrupted", Interrupted)
+    run_of_inputs(session(of_inputs(), backends="Interrupted"))
+
+
+class Asked(TinyBackend):
+    id = "Asked"
+    kernels = KernelTable()
+
+
+def interrupt(op, info):
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@Asked.kernels(BatchMatMul, when=interrupt)
+def matmul_of_asked(op, a, b, *, out):
+    np.matmul(a, b, out=out)
+
+
+def interrupted_while_asked():
+    interposer.process_registry().register("Asked", Asked)
+    try:
+        session(of_inputs(), backends="Asked")
+    except KeyboardInterrupt as error:
+        print(type(error).__name__)
+
+
+def two_copies():
+    [path] = Path(ort.__file__).parent.glob("capi/libonnxruntime.so.*")
+    copy = OtherCopy(str(path))
+    made = session()
+    copy.create_session(network(), BACKENDS)
+    later = session()
+    run(made)
+    np.testing.assert_array_equal(copy.run(X), run(later))
+    run(made)
+    copy.close()
+    run(later)
+    made_reports = interposer.bridges.reports()
+    print(len(made_reports), {part.counters()[0] for report in made_reports for part in report.parts})
 
 
 def failing_backend():

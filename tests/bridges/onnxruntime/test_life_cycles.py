@@ -42,11 +42,14 @@ SCENARIOS = {
     "failing_backend": """["backend 'Failing' replaced", "backend 'Failing' replaced"]""",
     "failing_only_backend": "Fail True",
     "wrong_value": "InvalidArgument True\n(1, 16)",
+    "interrupted": "KeyboardInterrupt None\n[]",
+    "interrupted_while_asked": "KeyboardInterrupt",
+    "two_copies": "3 {1, 2}",
     "profiled": "True",
     "from_program_without_files": "",
     "many_sessions": "True",
 }
-SLOW = {"many_sessions"}
+SLOW = {"many_sessions", "interrupted", "interrupted_while_asked", "two_copies"}
 
 
 def ended(scenario: str, backends: str, **environment: str) -> tuple[int, str, str]:
@@ -68,6 +71,19 @@ def test_a_session_works_and_its_process_ends_well(scenario):
 
 def test_a_process_keeps_the_exit_code_of_the_program():
     assert ended("exit_inside", "CpuRef")[0] == 3
+
+
+@pytest.mark.slow
+def test_an_exit_in_a_signal_handler_ends_the_process_at_once():
+    code, _, errors = ended("exit_in_a_signal_handler", "CpuRef")
+    assert (code, errors) == (4, "")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("CpuAcc" not in own_files(), reason="CpuAcc was not built")
+def test_each_set_of_shapes_runs_without_python_once_it_was_seen():
+    code, printed, errors = ended("direct_shapes", "CpuAcc")
+    assert (code, printed) == (0, "23 5"), errors
 
 
 @pytest.mark.parametrize(

@@ -93,11 +93,11 @@ class OrtError(Exception):
 class OrtApi:
     """The functions of ONNX Runtime, at the address of its ``OrtApi``, and of its ``OrtEpApi``.
 
-    Thread-safe. `version` is its text, such as "1.32.0".
+    Thread-safe. `address` is that of ``OrtApi``, and `version` the text of its version, such as "1.32.0".
     """
 
     def __init__(self, address: int, ep_address: int, version: str) -> None:
-        self.version = version
+        self.address, self.version = address, version
         minor = int(version.split(".")[1])
         self._functions = {
             name: _function(address, int(number), arguments, *result_type)

@@ -9,16 +9,17 @@ from __future__ import annotations
 import ctypes
 import itertools
 import logging
+import threading
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from interposer._version import __version__
 from interposer.bridges.claims import Claims, Group, claims
-from interposer.bridges.direct import DirectPart, direct_part
+from interposer.bridges.direct import DirectPart, direct_part, direct_part_of_shapes
 from interposer.bridges.embedding import native, text_at
 from interposer.bridges.onnxruntime.abi import FAIL, INVALID_ARGUMENT, OrtApi, OrtError
 from interposer.bridges.onnxruntime.graph import OrtGraph
@@ -41,27 +42,34 @@ SUFFIX: Final = "ExecutionProvider"
 _OWN: Final = "Interposer"
 LARGE: Final = 1 << 20
 """Bytes of copied constants from which on free memory is returned: ONNX Runtime's own constants are released then."""
+_MOST_SHAPES: Final = 64
+"""The number of sets of shapes for which a part remembers whether runs can be direct."""
 _log: Final = logging.getLogger("interposer.bridges")
-_apis: Final[list[OrtApi]] = []
+_apis: Final[dict[int, OrtApi]] = {}
+"""The functions of each copy of ONNX Runtime in the process, by the address of its table."""
 _providers: Final[dict[int, _Provider]] = {}
 _parts: Final[dict[int, _Part]] = {}
 _ids: Final = itertools.count(1)
+_Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 def start(api: int, ep_api: int, version: int, own_version: int, size: int) -> int:
-    """Note the functions of ONNX Runtime, and write this package's version into a buffer; called once per library."""
+    """Note the functions of a copy of ONNX Runtime, and write this package's version into a buffer.
+
+    `api` is the address of the copy's table of functions, by which the other functions of this module find it.
+    """
     if not _apis:
         functions = native()
         functions.interposer_bridge_ort_part.restype = ctypes.c_void_p
         functions.interposer_bridge_ort_part.argtypes = [
-            ctypes.c_uint64,
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-            ctypes.c_bool,
+            *(ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p),
+            *(ctypes.c_size_t, ctypes.c_size_t, ctypes.c_bool),
         ]
         functions.interposer_bridge_ort_counts.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        functions.interposer_bridge_ort_add_direct.restype = ctypes.c_void_p
+        functions.interposer_bridge_ort_add_direct.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         functions.interposer_bridge_ort_give_up_direct.argtypes = [ctypes.c_void_p]
-        _apis.append(OrtApi(api, ep_api, text_at(version)))
+    _apis.setdefault(api, OrtApi(api, ep_api, text_at(version)))
     text = __version__.encode()[: size - 1] + b"\0"
     ctypes.memmove(own_version, text, len(text))
     return 0
@@ -71,30 +79,31 @@ def _guarded(function: Callable[..., None]) -> Callable[..., int]:
     """Return a function that returns the address of a status in place of an exception."""
 
     @wraps(function)
-    def guarded(*arguments: int) -> int:
+    def guarded(address: int, *arguments: int) -> int:
+        api = _apis[address]
         try:
-            function(*arguments)
+            function(api, *arguments)
         except (BindingError, InvalidValueError) as error:
-            return _apis[0].status(INVALID_ARGUMENT, f"Interposer: {error}")
+            return api.status(INVALID_ARGUMENT, f"Interposer: {error}")
         except (InterposerError, OrtError) as error:
-            return _apis[0].status(FAIL, f"Interposer: {error}")
+            return api.status(FAIL, f"Interposer: {error}")
         except Exception as error:
             _log.exception("a bridge into ONNX Runtime failed")
-            return _apis[0].status(FAIL, f"Interposer: {type(error).__name__}: {error}")
+            return api.status(FAIL, f"Interposer: {type(error).__name__}: {error}")
         return 0
 
     return guarded
 
 
 @_guarded
-def create_provider(name: int, options: int, out: int) -> None:
+def create_provider(api: OrtApi, name: int, options: int, out: int) -> None:
     """Create a provider with the options of a session, and write its number to `out`."""
     provider_name = text_at(name)
     prefix = f"ep.{provider_name.lower()}."
-    entries = _apis[0].config_entries(options)
+    entries = api.config_entries(options)
     texts = {key.removeprefix(prefix): text for key, text in entries.items() if key.startswith(prefix)}
     number = next(_ids)
-    _providers[number] = _Provider(_options(provider_name, texts))
+    _providers[number] = _Provider(api, _options(provider_name, texts))
     ctypes.c_uint64.from_address(out).value = number
 
 
@@ -122,14 +131,14 @@ def release_provider(number: int) -> int:
 
 
 @_guarded
-def get_capability(number: int, graph: int, support: int) -> None:
+def get_capability(api: OrtApi, number: int, graph: int, support: int) -> None:
     """Claim the groups of nodes of a graph that the provider runs."""
-    if not _apis[0].pointer("Graph_GetParentNode", graph):
+    if not api.pointer("Graph_GetParentNode", graph):
         _providers[number].claim(graph, support)
 
 
 @_guarded
-def compile_parts(number: int, graphs: int, nodes: int, count: int, out: int, contexts: int) -> None:
+def compile_parts(api: OrtApi, number: int, graphs: int, nodes: int, count: int, out: int, contexts: int) -> None:
     """Write a table for each claimed group to `out`; `nodes` are the fused nodes that stand for them."""
     provider = _providers[number]
     pointers = [(ctypes.c_void_p * count).from_address(address) for address in (nodes, out)]
@@ -138,7 +147,7 @@ def compile_parts(number: int, graphs: int, nodes: int, count: int, out: int, co
 
 
 @_guarded
-def compute(number: int, context: int) -> None:
+def compute(api: OrtApi, number: int, context: int) -> None:
     """Run a part in a kernel context of ONNX Runtime."""
     _parts[number].run(context)
 
@@ -154,14 +163,14 @@ def release_part(number: int) -> int:
 class _Provider:
     """The provider of one session: its options, and the groups that it has claimed, by the names of their results."""
 
-    def __init__(self, options: BridgeOptions) -> None:
-        self.options = options
+    def __init__(self, api: OrtApi, options: BridgeOptions) -> None:
+        self._api, self.options = api, options
         self._groups: dict[frozenset[str], tuple[Group, PartReport]] = {}
         self._frees_memory = False
         self._problem: InterposerError | None = None
 
     def claim(self, address: int, support: int) -> None:
-        graph = OrtGraph(_apis[0], address)
+        graph = OrtGraph(self._api, address)
         if not graph.nodes:
             return
         try:
@@ -170,15 +179,15 @@ class _Provider:
             if not self.options.strict:
                 raise
             self._problem = error  # ONNX Runtime only logs an error here, so the compilation of a node raises it
-            _apis[0].claim(support, graph.addresses([0]))
+            self._api.claim(support, graph.addresses([0]))
             return
         self._take(graph, claimed, support)
 
     def _take(self, graph: OrtGraph, claimed: Claims, support: int) -> None:
-        report = Report.of(f"ONNX Runtime {_apis[0].version}", claimed)
+        report = Report.of(f"ONNX Runtime {self._api.version}", claimed)
         for group, part in zip(claimed.groups, report.parts, strict=True):
             self._groups[frozenset(group.model.outputs)] = group, part
-            _apis[0].claim(support, graph.addresses(group.members))
+            self._api.claim(support, graph.addresses(group.members))
         self._frees_memory = graph.copied_bytes() >= LARGE
         add_report(report, self.options.explain)
 
@@ -188,13 +197,13 @@ class _Provider:
             raise self._problem
         names = [
             [
-                _apis[0].text("GetValueInfoName", value) if value else ""
-                for value in _apis[0].listed(node, f"Node.{kind}")
+                self._api.text("GetValueInfoName", value) if value else ""
+                for value in self._api.listed(node, f"Node.{kind}")
             ]
             for kind in ("Inputs", "Outputs")
         ]
         group, report = self._groups[frozenset(names[1])]
-        part = _Part(next(_ids), group, report, *names, frees_memory=self._frees_memory)
+        part = _Part(self._api, next(_ids), group, report, *names, frees_memory=self._frees_memory)
         self._frees_memory = False
         _parts[part.number] = part
         return part.table
@@ -214,6 +223,7 @@ class _Part:
 
     def __init__(
         self,
+        api: OrtApi,
         number: int,
         group: Group,
         report: PartReport,
@@ -222,37 +232,68 @@ class _Part:
         *,
         frees_memory: bool,
     ) -> None:
-        self.number, self.model, self.report = number, group.model, report
+        self._api, self.number, self.model, self.report = api, number, group.model, report
         self.inputs = [inputs.index(name) for name in self.model.inputs]
         self.outputs = [outputs.index(name) for name in self.model.outputs]
-        self.direct: DirectPart | None = None if group.is_dynamic else direct_part(self.model)
         numbers = array("I", [*self.inputs, *self.outputs])
-        direct = None if self.direct is None else self.direct.address
-        self.table: int = native().interposer_bridge_ort_part(number, direct, numbers.buffer_info()[0], frees_memory)
+        self.table: int = native().interposer_bridge_ort_part(
+            api.address, number, numbers.buffer_info()[0], len(self.inputs), len(self.outputs), frees_memory
+        )
+        self._lock = threading.Lock()
+        self._direct: dict[int, tuple[DirectPart, _Shapes]] = {}
+        self._seen: set[_Shapes] = set()
+        self._is_dynamic = group.is_dynamic
+        if not group.is_dynamic:
+            self._add_direct(direct_part(self.model), ())
         self._events = 0
         report.counters = self.counters
 
     def run(self, context: int) -> None:
         """Run once, with the arrays of a kernel context."""
-        api = _apis[0]
-        arrays = [api.array(self._input(context, n)) for n in self.inputs]
+        arrays = [self._api.array(self._input(context, n)) for n in self.inputs]
         try:
             results = self.model.run(arrays)
         finally:
             self._note_events()
         for n, output in zip(self.outputs, results, strict=True):
             self._write(context, n, np.asarray(output))
+        if self._is_dynamic:
+            self._prepare_direct(arrays)
+
+    def _prepare_direct(self, arrays: Sequence[Array]) -> None:
+        """Let later runs with these shapes be direct if they can be."""
+        shapes = tuple(values.shape for values in arrays)
+        with self._lock:
+            if shapes in self._seen or self._events:
+                return
+            if len(self._seen) >= _MOST_SHAPES:
+                self._seen = {known for _, known in self._direct.values()}
+            self._seen.add(shapes)
+            self._add_direct(
+                direct_part_of_shapes(self.model, dict(zip(self.model.inputs, arrays, strict=True))), shapes
+            )
+
+    def _add_direct(self, direct: DirectPart | None, shapes: _Shapes) -> None:
+        """Add a direct run for some shapes, and close the one that it replaces."""
+        if direct is None:
+            return
+        self._direct[direct.address] = direct, shapes
+        replaced = native().interposer_bridge_ort_add_direct(self.table, direct.address)
+        if replaced:
+            closed, old_shapes = self._direct.pop(replaced)
+            closed.close()
+            self._seen.discard(old_shapes)
 
     def _input(self, context: int, number: int) -> int:
         value = ctypes.c_void_p()
-        _apis[0].call("KernelContext_GetInput", context, number, ctypes.byref(value))
+        self._api.call("KernelContext_GetInput", context, number, ctypes.byref(value))
         return value.value or 0
 
     def _write(self, context: int, number: int, output: Array) -> None:
         value, shape = ctypes.c_void_p(), (ctypes.c_int64 * output.ndim)(*output.shape)
-        _apis[0].call("KernelContext_GetOutput", context, number, shape, output.ndim, ctypes.byref(value))
+        self._api.call("KernelContext_GetOutput", context, number, shape, output.ndim, ctypes.byref(value))
         if output.size:
-            address = _apis[0].pointer("GetTensorMutableData", value.value or 0)
+            address = self._api.pointer("GetTensorMutableData", value.value or 0)
             memory = memoryview((ctypes.c_char * output.nbytes).from_address(address)).cast("B")
             np.copyto(np.frombuffer(memory, output.dtype).reshape(output.shape), output)
 
@@ -260,9 +301,16 @@ class _Part:
         """Report backends that the model stopped using; its direct runs would still use them."""
         events = self.model.events
         if len(events) > self._events:
-            native().interposer_bridge_ort_give_up_direct(self.table)
-            self.report.events += [str(event) for event in events[self._events :]]
-            self._events = len(events)
+            with self._lock:
+                self._close_direct()
+                self.report.events += [str(event) for event in events[self._events :]]
+                self._events = len(events)
+
+    def _close_direct(self) -> None:
+        native().interposer_bridge_ort_give_up_direct(self.table)
+        for direct, _ in self._direct.values():
+            direct.close()
+        self._direct.clear()
 
     def counters(self) -> tuple[int, int, float]:
         """Return the number of runs, how many of them were direct, and the seconds of all."""
@@ -274,5 +322,4 @@ class _Part:
         """Release what C code needs for direct runs, and keep the counters as they are."""
         final = self.counters()
         self.report.counters = lambda: final
-        if self.direct is not None:
-            self.direct.close()
+        self._close_direct()
