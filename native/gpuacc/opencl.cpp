@@ -75,6 +75,7 @@ std::string error_name(cl_int status) {
       {-13, "CL_MISALIGNED_SUB_BUFFER_OFFSET"},
       {-14, "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"},
       {-30, "CL_INVALID_VALUE"},
+      {-34, "CL_INVALID_CONTEXT"},
       {-36, "CL_INVALID_COMMAND_QUEUE"},
       {-38, "CL_INVALID_MEM_OBJECT"},
       {-42, "CL_INVALID_BINARY"},
@@ -94,7 +95,10 @@ std::string error_name(cl_int status) {
 void check(cl_int status, const char* what) {
   if (status == kSuccess) return;
   const bool memory = status == kOutOfDeviceMemory || status == kOutOfHostMemory;
-  throw ipr::Error(std::string(what) + ": " + error_name(status), memory ? IPR_OUT_OF_MEMORY : IPR_FAILED);
+  const bool lost = status == kDeviceNotAvailable || status == kInvalidContext || status == kInvalidQueue;
+  throw ipr::Error(std::string(what) + ": " + error_name(status), memory ? IPR_OUT_OF_MEMORY
+                                                                  : lost ? IPR_DEVICE_LOST
+                                                                         : IPR_FAILED);
 }
 
 }  // namespace gpuacc

@@ -24,9 +24,12 @@ using cl_event = struct cl_event_*;
 
 constexpr cl_int kSuccess = 0;
 constexpr cl_int kDeviceNotFound = -1;
+constexpr cl_int kDeviceNotAvailable = -2;
 constexpr cl_int kOutOfDeviceMemory = -4;
 constexpr cl_int kOutOfResources = -5;
 constexpr cl_int kOutOfHostMemory = -6;
+constexpr cl_int kInvalidContext = -34;
+constexpr cl_int kInvalidQueue = -36;
 constexpr cl_int kInvalidBinary = -42;
 constexpr cl_int kNoPlatform = -1001;
 
@@ -108,6 +111,7 @@ struct BufferRegion {
     (cl_queue, cl_mem, cl_uint, cl_ulong, size_t, size_t, cl_uint, const cl_event*, cl_event*, cl_int*))              \
   F(clEnqueueUnmapMemObject, cl_int, (cl_queue, cl_mem, void*, cl_uint, const cl_event*, cl_event*))                  \
   F(clFlush, cl_int, (cl_queue))                                                                                      \
+  F(clWaitForEvents, cl_int, (cl_uint, const cl_event*))                                                              \
   F(clFinish, cl_int, (cl_queue))                                                                                     \
   F(clGetEventProfilingInfo, cl_int, (cl_event, cl_uint, size_t, void*, size_t*))                                     \
   F(clReleaseEvent, cl_int, (cl_event))

@@ -7,6 +7,7 @@
 #include "gpuacc/lowering.hpp"
 #include "gpuacc/program.hpp"
 #include "gpuacc/recorder.hpp"
+#include "interposer/queues.hpp"
 
 namespace gpuacc {
 namespace {
@@ -143,6 +144,7 @@ class GpuAcc : public ipr::Backend {
 
   const void* extension(std::string_view name) override {
     static const ipr_devices_api devices = {sizeof(ipr_devices_api), &describe_devices};
+    if (name == IPR_EXT_ASYNC) return ipr::queues<ipr::Queue>();
     return name == IPR_EXT_DEVICES ? &devices : nullptr;
   }
 

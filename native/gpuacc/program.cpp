@@ -10,6 +10,8 @@
 namespace gpuacc {
 namespace {
 
+constexpr size_t kMarked = 16;  // one of so many launches has an event, so that a run can wait for it
+
 pid_t opened_by = 0;
 
 int64_t now_ns() {
@@ -128,6 +130,18 @@ void Executable::bind(Border& border, const ipr::Tensor& tensor, std::vector<Mem
     check(cl().clSetKernelArg(steps_[step].kernel.get(), index, sizeof handle, &handle), "an argument cannot be set");
 }
 
+/// Wait until the device has only a few launches to do, so that a cancellation or deadline has an effect soon.
+void Executable::keep_close(const ipr::Run& run) const {
+  const size_t back = is_recorded_ ? 2 * kMarked : 2;
+  if (events_.size() >= back) {
+    const cl_event earlier = events_[events_.size() - back].second.get();
+    check(cl().clWaitForEvents(1, &earlier), "a kernel failed on the device");
+  }
+  if (run.cancelled()) throw ipr::Error("the run was cancelled", IPR_CANCELLED);
+  if (run.raw().deadline_ns != 0 && now_ns() > run.raw().deadline_ns)
+    throw ipr::Error("the deadline of the run has passed", IPR_DEADLINE);
+}
+
 void Executable::start(const ipr::Run* run) {
   if (!checks_.empty()) {
     std::fill(first_wrong_.begin(), first_wrong_.end(), std::numeric_limits<int32_t>::max());
@@ -135,18 +149,17 @@ void Executable::start(const ipr::Run* run) {
                                     first_wrong_.data(), 0, nullptr, nullptr),
           "the device cannot be written to");
   }
-  const bool is_recorded = run && Recorder::all().is_on();
+  is_recorded_ = run && Recorder::all().is_on();
   events_.clear();
   for (size_t n = 0; n < steps_.size(); ++n) {
-    if (run && run->cancelled()) throw ipr::Error("the run was cancelled", IPR_CANCELLED);
-    if (run && n % 16 == 0 && run->raw().deadline_ns != 0 && now_ns() > run->raw().deadline_ns)
-      throw ipr::Error("the deadline of the run has passed", IPR_DEADLINE);
+    if (run && n % kMarked == 0) keep_close(*run);
     const Step& step = steps_[n];
+    const bool has_event = is_recorded_ || n % kMarked == kMarked - 1;
     cl_event event = nullptr;
     check(cl().clEnqueueNDRangeKernel(queue_.get(), step.kernel.get(), 3, nullptr, step.global.data(),
-                                      step.local.data(), 0, nullptr, is_recorded ? &event : nullptr),
+                                      step.local.data(), 0, nullptr, has_event ? &event : nullptr),
           "a kernel cannot be started");
-    if (event) events_.emplace_back(event);
+    if (event) events_.emplace_back(n, Event(event));
   }
   if (!checks_.empty())
     check(cl().clEnqueueReadBuffer(queue_.get(), memory_[size_t(status_)].get(), 0, 0, 4 * first_wrong_.size(),
@@ -183,8 +196,9 @@ void Executable::execute(const ipr::Run& run) {
 }
 
 void Executable::record() {
-  for (size_t n = 0; n < events_.size(); ++n)
-    Recorder::all().add(steps_[n].name, device_, events_[n], IPR_INTERVAL_KERNEL);
+  if (is_recorded_)
+    for (const auto& [step, event] : events_)
+      Recorder::all().add(steps_[step].name, device_, event, IPR_INTERVAL_KERNEL);
   events_.clear();
 }
 

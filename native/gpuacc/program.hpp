@@ -48,6 +48,7 @@ class Executable : public ipr::Executable {
   bool can_import(const void* data) const;
   void bind(Border& border, const ipr::Tensor& tensor, std::vector<Memory>& imported);
   void start(const ipr::Run* run);
+  void keep_close(const ipr::Run& run) const;
   void record();
   void report_values();
 
@@ -62,7 +63,8 @@ class Executable : public ipr::Executable {
   std::vector<ValueCheck> checks_;
   std::vector<int32_t> first_wrong_;
   int status_ = -1;
-  std::vector<Event> events_;  // of the launches of a run that is recorded
+  std::vector<std::pair<size_t, Event>> events_;  // of launches of the run: all if it is recorded, else some
+  bool is_recorded_ = false;
 };
 
 }  // namespace gpuacc

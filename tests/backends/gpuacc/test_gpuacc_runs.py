@@ -215,15 +215,33 @@ def test_operations_on_images_in_blocks_need_no_convolution_before_them(gpuacc, 
     np.testing.assert_allclose(model.run([IMAGE])[0], expected, rtol=1e-5, atol=1e-6)
 
 
+def branches():
+    """Two branches of pooling and activations, and their sum."""
+    network = ip.Network("branches")
+    image = network.add_input_layer(0, ip.TensorInfo(IMAGE.shape))
+    ends = []
+    for name, function in (("left", ActivationFunction.SIGMOID), ("right", ActivationFunction.RELU)):
+        pooled = network.add_layer(Pooling2d(pool_width=2, pool_height=2, stride_x=2, stride_y=2), image, name=name)
+        ends.append(network.add_layer(Activation(function=function), pooled, name=f"{name} end"))
+    network.add_output_layer(0, network.add_layer(Addition(), *ends, name="sum"))
+    return network
+
+
 TWO_DEVICES = """
 import numpy as np, interposer as ip
-from tests.backends.gpuacc.test_gpuacc_runs import IMAGE, loaded, small_network
+from tests.backends.gpuacc.test_gpuacc_runs import IMAGE, branches, loaded, small_network
 print(len(ip.Runtime().registry.get("GpuAcc").devices()))
 network = small_network()
 model = loaded(network, ["GpuAcc:1"])
 print(model.explain().counts())
 expected = loaded(network, ["GpuAcc"]).run([IMAGE])[0]
 np.testing.assert_array_equal(model.run([IMAGE])[0], expected)
+hints = {"left": "GpuAcc:1", "left end": "GpuAcc:1"}
+model = ip.load(branches(), ["GpuAcc", "GpuAcc:1"], options=ip.OptimizerOptions(hints=hints))
+print(model.explain().counts())
+expected = loaded(branches(), ["GpuAcc"]).run([IMAGE])[0]
+for run in [model.submit([IMAGE]) for _ in range(4)]:
+    np.testing.assert_array_equal(run.result()[0], expected)
 """
 
 
@@ -232,7 +250,7 @@ def test_each_device_of_the_drivers_has_an_address(gpuacc):
     if done.stdout.startswith("1\n"):
         pytest.skip("there is one OpenCL device, and it is not of PoCL, which can show two")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout == "2\n{'GpuAcc:1': 7}\n"
+    assert done.stdout == "2\n{'GpuAcc:1': 7}\n{'GpuAcc': 3, 'GpuAcc:1': 2}\n"
 
 
 NOT_COMPILED = """
@@ -270,6 +288,51 @@ def test_layers_that_the_driver_does_not_compile_are_named_and_run_elsewhere(gpu
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{counts}\nTrue\n"
     assert "softmax: " in done.stderr, "the log has the name of the kernel"
+
+
+FAULTS = """
+import ctypes
+import numpy as np, interposer as ip
+from tests.backends.gpuacc.test_gpuacc_runs import IMAGE, branches
+plant = ctypes.CDLL("libOpenCL.so.1").plant
+model = ip.load(branches(), ["GpuAcc"])
+expected = ip.load(branches(), ["CpuRef"]).run([IMAGE])[0]
+
+def check():
+    np.testing.assert_allclose(model.run([IMAGE])[0], expected, rtol=1e-5)
+
+check()
+plant(-5, 0)  # CL_OUT_OF_RESOURCES
+try:
+    model.run([IMAGE])
+except ip.errors.ExecutionError as error:
+    print("CL_OUT_OF_RESOURCES" in str(error))
+check()
+plant(0, 1500)
+try:
+    model.run([IMAGE], deadline=0.2)
+except ip.errors.DeadlineExceededError:
+    print("late")
+check()
+model = ip.load(branches(), ["GpuAcc", "CpuRef"])
+plant(-36, 0)  # CL_INVALID_COMMAND_QUEUE: the device is lost
+check()
+print([event.backend for event in model.events], "device lost" in str(model.events[0]))
+"""
+
+
+@pytest.mark.needs_cpuref
+def test_errors_late_runs_and_lost_devices_are_reported_and_later_runs_are_right(gpuacc, natives, tmp_path):
+    done = in_a_process(FAULTS, **faulty_opencl(natives, tmp_path / "faulty"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "True\nlate\n['GpuAcc'] True\n"
+
+
+def test_runs_that_are_submitted_together_have_their_own_results(gpuacc):
+    model, reference = loaded(branches(), ["GpuAcc"]), loaded(branches(), ["CpuRef"])
+    images = [factor * IMAGE for factor in (1, -1, 2, 0.5)]
+    for run, image in zip([model.submit([image]) for image in images], images, strict=True):
+        np.testing.assert_allclose(run.result()[0], reference.run([image])[0], rtol=1e-5)
 
 
 NOT_NAMED = """
