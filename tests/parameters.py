@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import pytest
+
+T = TypeVar("T")
 
 
 def one_in(step: int, values: Iterable[Any]) -> list[Any]:
@@ -16,6 +18,15 @@ def one_in(step: int, values: Iterable[Any]) -> list[Any]:
 def slow_unless(is_quick: Callable[[Any], bool], values: Iterable[Any]) -> list[Any]:
     """Return the values with the mark `slow` on all for which `is_quick` is false."""
     return [value if is_quick(value) else _slow(value) for value in values]
+
+
+def divided(step: int, values: Sequence[T], groups: int = 16) -> tuple[Sequence[T], list[list[T]]]:
+    """Return one of each `step` values for a test of each, and all others in groups, each for one slow test.
+
+    Thousands of tests that are not run take seconds to collect.
+    """
+    others = [value for index, value in enumerate(values) if index % step]
+    return values[::step], [others[group::groups] for group in range(groups)]
 
 
 def _slow(value: Any) -> Any:

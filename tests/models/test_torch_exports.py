@@ -3,6 +3,8 @@
 PyTorch is large: where it, or what its newer exporter needs, is not installed, these tests are skipped.
 """
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
@@ -10,11 +12,14 @@ import interposer as ip
 from tests.parameters import slow_unless
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch onnxscript")
-pytest.importorskip("onnxscript", reason="the newer exporter of PyTorch needs onnxscript")
 
 from tests.models.torch_networks import EXAMPLES, exported, made  # noqa: E402 - it needs PyTorch
 
-pytestmark = [pytest.mark.needs_cpuref, pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.needs_cpuref,
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.skipif(find_spec("onnxscript") is None, reason="the newer exporter of PyTorch needs onnxscript"),
+]
 EXPORTERS = pytest.mark.parametrize("dynamo", [False, True], ids=["script", "dynamo"])
 EXPORTER = pytest.mark.parametrize(
     "dynamo", [pytest.param(False, marks=pytest.mark.slow), True], ids=["script", "dynamo"]
