@@ -43,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[OWN_DRIVERS] = os.environ.get(DRIVERS, "")
         os.environ.update({name: str(Path(folder, below)) for name, below in OWN_FOLDERS.items()})
         os.environ[DISABLED] = ",".join(filter(None, (os.environ.get(DISABLED), "CpuAcc,GpuAcc")))
+    else:  # a folder that others write to is listed again and again
+        os.environ["INTERPOSER_CACHE_DIR"] += f"-{config.workerinput['workerid']}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

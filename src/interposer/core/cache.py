@@ -41,6 +41,8 @@ __all__ = [
     "cached_files",
     "forget_cached",
     "has_cached",
+    "is_listed",
+    "keep_listing",
     "later",
     "make_room",
     "mapped_cached",
@@ -307,8 +309,9 @@ def has_cached(below: str, ending: str, folder: str = "") -> bool:
     write. The hint can be out of date, because a listing is valid until the modification time of the folder changes.
     File systems round that time, to 4 ms or as much as 2 s, so the time can stay the same if another process adds or
     deletes a file right after the listing. The hint also misses a file that another process adds just before this
-    process writes one. A wrong answer only costs time: after a wrong True, reading the file gives None; after a wrong
-    False, the caller creates the file again, and the new one replaces the old. `read_cached` always reads the file.
+    process writes one or calls `keep_listing`. A wrong answer only costs time: after a wrong True, reading the file
+    gives None; after a wrong False, the caller creates the file again, and the new one replaces the old. `read_cached`
+    always reads the file.
     """
     folder_path = _trusted_folder(folder)
     if folder_path is None:
@@ -352,8 +355,28 @@ def _add_to_listing(path: Path) -> None:
     listing = _listings.get(path.parent)
     if listing is not None:
         listing.endings.add(_ending(path.name))
+        keep_listing(path.parent)
+
+
+def is_listed(folder: Path) -> bool:
+    """Return True if `has_cached` has a listing of a folder that is up to date."""
+    listing = _listings.get(folder)
+    try:
+        return listing is not None and listing.time == os.stat(folder).st_mtime_ns
+    except OSError:
+        return False
+
+
+def keep_listing(folder: Path) -> None:
+    """Declare the listing of a folder up to date, after this process added or deleted a file that nobody asks for.
+
+    Call it only if `is_listed` was True before. Without it, `has_cached` lists the folder again after every such file,
+    which takes milliseconds for a folder with thousands of files.
+    """
+    listing = _listings.get(folder)
+    if listing is not None:
         with suppress(OSError):
-            _listings[path.parent] = _Listing(os.stat(path.parent).st_mtime_ns, listing.endings)
+            _listings[folder] = _Listing(os.stat(folder).st_mtime_ns, listing.endings)
 
 
 def forget_cached(name: str, folder: str = "") -> bool:

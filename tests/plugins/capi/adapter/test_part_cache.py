@@ -193,6 +193,15 @@ def test_a_part_that_ended_a_process_is_neither_restored_nor_saved_again(plugin,
     assert (run(), restored()) == ([4, 6, 8], 1)
 
 
+def test_a_folder_is_not_listed_again_after_parts_of_this_process(plugin, restored, monkeypatch):
+    run, list_folder, listed = plugin(), os.listdir, []
+    run(1.0)
+    run(2.0)
+    monkeypatch.setattr(os, "listdir", lambda path: [listed.append(path), list_folder(path)][1])
+    assert (run(3.0), run(1.0), run(3.0), restored()) == ([5, 7, 9], [3, 5, 7], [5, 7, 9], 2)
+    assert listed == []
+
+
 @pytest.mark.parametrize("age", ["of yesterday", "of an earlier start of the machine"])
 def test_a_part_is_tried_again_when_the_end_of_a_process_is_long_ago(age, plugin, restored, folder):
     run = plugin()

@@ -30,6 +30,8 @@ from interposer.core.cache import (
     Record,
     cache_folder,
     has_cached,
+    is_listed,
+    keep_listing,
     later,
     make_room,
     mapped_cached,
@@ -314,6 +316,7 @@ def trial(name: str, folder: str = "", *, saves: bool = False) -> Iterator[bool]
         yield False
         return
     path = directory / (name + TRIAL)
+    was_listed = is_listed(path.parent)
     mark = _claimed_mark(path)
     if mark is Mark.FATAL:
         yield False
@@ -331,6 +334,8 @@ def trial(name: str, folder: str = "", *, saves: bool = False) -> Iterator[bool]
             with suppress(OSError):
                 os.unlink(path)
             os.close(descriptor)
+        if was_listed:
+            keep_listing(path.parent)
 
 
 def _claimed_mark(path: Path) -> Mark:
