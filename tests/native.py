@@ -1,7 +1,8 @@
 """Shared objects compiled for the tests, once for each source, and checks for files, processes and memory that remain
 after their use.
 
-Under xdist all workers share the folder; each file is put in its place whole, so that it does not matter who is first.
+They stay in ``build/tests`` for later runs, under names with a digest of all that they are compiled from. Under xdist
+all workers share the folder; each file is put in its place whole, so that it does not matter who is first.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+CACHE = Path(__file__).parents[1] / "build" / "tests"
+DAYS = 14  # a shared object that no test has used for so long is deleted
 INCLUDE = Path(__file__).parents[1] / "src" / "interposer" / "include"
 SOURCES = Path(__file__).parent / "plugins" / "native"
 COMPILERS = {"c": ("cc", "gcc", "clang"), "c++": ("c++", "g++", "clang++"), "rust": ("rustc",)}
@@ -37,10 +42,14 @@ def compiler_for(language: str) -> str:
 
 
 class Natives:
-    """Compiles shared objects into a folder and remembers them; the fixture `natives` of `tests/conftest.py`."""
+    """Compiles shared objects into the folder `CACHE`; the fixture `natives` of `tests/conftest.py`.
+
+    `folder` is for what a test builds otherwise; it is deleted at the end of the session.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        _delete_unused()
 
     def compiled(self, source: str | Path, *flags: str, language: str = "") -> Path:
         """Return a shared object compiled from a source: a text (in C unless `language` says otherwise), or a file.
@@ -52,8 +61,10 @@ class Natives:
         language = language or (LANGUAGE_OF[path.suffix] if path else "c")
         text = path.read_text(encoding="utf-8") if path else str(source)
         near = [path.parent] if path else []
-        target = self.folder / f"{_digest(text, language, flags, near)}.so"
-        if not target.exists():
+        target = CACHE / f"{_digest(text, language, flags, near)}.so"
+        try:
+            os.utime(target)
+        except FileNotFoundError:
             _compile(text, target, language, flags, near)
         return target
 
@@ -82,12 +93,25 @@ def _compile(text: str, target: Path, language: str, flags: Sequence[str], near:
         os.replace(path, target)
 
 
+def _delete_unused() -> None:
+    for path in CACHE.glob("*.so"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < time.time() - DAYS * 24 * 60 * 60:
+                path.unlink()
+
+
 def _digest(text: str, language: str, flags: Sequence[str], near: Sequence[Path]) -> str:
-    digest = hashlib.sha256(repr((text, language, flags)).encode())
+    digest = hashlib.sha256(repr((text, language, FLAGS[language], flags, _version_of(language))).encode())
     for folder in (*near, INCLUDE):
         for path in sorted(folder.rglob("*.h*")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:32]
+
+
+@cache
+def _version_of(language: str) -> str:
+    words = [compiler_for(language), "--version"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
 # --- what remains -----------------------------------------------------------------------------------------------------
