@@ -174,6 +174,18 @@ def test_a_captured_value_keeps_its_quantization_and_is_known_inside():
     assert layer.regions[0].layer("a").output.constant.tolist() == [1, 2]
 
 
+@pytest.mark.parametrize(("elements", "is_known"), [(1024, True), (1025, False)])
+def test_only_small_constants_are_known_inside_regions(elements, is_known):
+    network = Network()
+    condition = network.add_input_layer(0, TensorInfo((), DataType.BOOL))
+    region = Network("same")
+    region.add_output_layer(0, region.add_input_layer(0, None, name="a"))
+    numbers = network.add_constant_layer(np.arange(elements))
+    layer = network.add_if_layer(condition, numbers, regions=[region, region])
+    assert infer_layer(layer) == []
+    assert (layer.regions[0].layer("a").output.constant is not None) == is_known
+
+
 def test_a_network_can_be_used_as_a_region_more_than_once():
     same = Network("same")
     same.add_output_layer(0, same.add_input_layer(0, None))

@@ -102,6 +102,29 @@ def test_svdf_with_a_state_of_8_bits_uses_the_new_projection_as_it_is_stored() -
     assert output(127) == pytest.approx(63.5)  # that of 88.9 is clamped
 
 
+@pytest.mark.parametrize(
+    ("activation", "expected"),
+    [("NONE", [-5, 5]), ("RELU", [0, 5]), ("RELU_N1_TO_1", [-1, 1]), ("RELU6", [0, 5])],
+)
+def test_svdf_of_integers_clamps_to_the_bounds_of_its_activation(activation: str, expected: list[float]) -> None:
+    state = TensorInfo((1, 2), DataType.INT16, Quantization(1.0))
+    infos = [
+        TensorInfo((1, 1), DataType.INT8, Quantization(1.0)),
+        TensorInfo((1, 1), DataType.INT8, Quantization(1.0)),
+        TensorInfo((1, 2), DataType.INT16, Quantization(1.0)),
+        None,
+        state,
+    ]
+    outputs = [state, TensorInfo((1, 1), DataType.INT8, Quantization(0.5))]
+    op = ops.Svdf(activation_func=ops.FusedActivation[activation])
+
+    def output(x: int) -> float:
+        arrays = [np.int8([[x]]), np.int8([[1]]), np.int16([[0, 1]]), None, np.int16([[0, 0]])]
+        return float(evaluate(op, arrays, infos, outputs)[1][0, 0]) * 0.5
+
+    assert [output(-5), output(5)] == expected
+
+
 def test_a_state_with_scales_along_an_axis_is_refused_by_name() -> None:
     state = TensorInfo((1, 2), DataType.INT8, Quantization((0.5, 0.25), (0, 0), axis=1))
     x = TensorInfo((1, 1), DataType.FLOAT32)

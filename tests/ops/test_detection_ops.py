@@ -144,6 +144,13 @@ def test_every_region_becomes_an_image_of_one_size(kind):
     assert late.shape == (UNKNOWN, 5, 2, 3)
 
 
+def test_the_cost_of_regions_is_that_of_all_samples_in_their_bins():
+    op = RoiAlign(2, 3, height_sampling_ratio=2, width_sampling_ratio=4)
+    operands = info(1, 5, 8, 9), info(7, 4), info(7, dtype=I32)
+    results, elements = op.infer_infos(*operands), 5 * 8 * 9
+    assert op.operations(operands, results) == 8 * (2 * 4) * (7 * 5 * 2 * 3) + 7 * elements
+
+
 def test_regions_name_what_does_not_fit():
     op = RoiAlign(2, 3)
     assert op.violations(info(1, 5, 8, 9), info(7, 5), info(6, dtype=I32)) == [

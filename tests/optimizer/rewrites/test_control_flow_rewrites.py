@@ -150,6 +150,22 @@ def test_a_loop_that_may_end_early_stays():
     assert run(network, 3, True)[0] == 12
 
 
+def test_the_condition_of_the_only_iteration_does_not_matter():
+    network = Network("once")
+    x = network.add_input_layer(0, TensorInfo(()), name="x")
+
+    def body(n, iteration, condition, state):
+        return [n.add_comparison_layer(state, given(n, 5), operation=ComparisonOperation.LESS),
+                n.add_addition_layer(state, state)]  # fmt: skip
+
+    count = given(network, 1, np.int64)
+    network.add_loop_layer(count, None, x, regions=[region("body", 3, body)], num_carried=1, name="layer")
+    graph = finished(network).graph.clone()
+    run_passes(graph, DEFAULT_PASSES)
+    assert not any(layer.regions for layer in graph)
+    assert run(network, 30, True)[0] == run(network, 30, False)[0] == 60
+
+
 def test_loops_in_loops_are_counted_together():
     network = Network("nested")
     x = network.add_input_layer(0, VECTOR, name="x")
