@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from interposer.core.types import Array, Quantization
+from interposer.core.types import Array, DataType, Quantization
 from interposer.kernels.accumulation import NUMBERS, float_type
 from interposer.kernels.fixedpoint import clamp_to, dequantize, quantize, quantized_means, rescale
 from interposer.kernels.layout import from_nhwc, to_nhwc
@@ -25,8 +25,9 @@ MAX, L2 = PoolingAlgorithm.MAX, PoolingAlgorithm.L2
 @kernel(Pooling2d, quantized=False, dtypes=NUMBERS, when=floats_or_max)
 def pooling(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Pooling2d` of unquantized tensors; sums are computed in float64 and rounded once."""
-    window = _PoolWindow(op, info)
-    image = to_nhwc(x, op.data_layout).astype(float_type(info.input.dtype), copy=False)
+    window, dtype = _PoolWindow(op, info), info.input.dtype
+    wide_type = np.uint64 if dtype is DataType.UINT64 else float_type(dtype)
+    image = to_nhwc(x, op.data_layout).astype(wide_type, copy=False)
     pooled = window.largest(image) if op.pool_type is MAX else window.mean(image)
     return from_nhwc(pooled, op.data_layout)
 
