@@ -116,9 +116,8 @@ Rows rows_of(const Shape& result, const std::vector<const Shape*>& operands) {
   return found;
 }
 
-void merge_short_rows(Rows& rows) {
-  constexpr int64_t kShort = 64;
-  if (rows.length >= kShort || rows.extents.empty()) return;
+void merge_short_rows(Rows& rows, int64_t least) {
+  if (rows.length >= least || rows.extents.empty()) return;
   for (int i = 0; i < rows.operands; ++i) {
     const int64_t step = rows.steps[i].back();
     if (step != 0 && step != (rows.one[i] ? 1 : rows.length)) return;

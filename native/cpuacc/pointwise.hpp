@@ -39,9 +39,9 @@ struct Rows {
 };
 Rows rows_of(const Shape& result, const std::vector<const Shape*>& operands);
 
-/// Merge short rows, such as the three channels of each pixel, if every operand is full, a single element, periodic or
-/// repeated in the merged row.
-void merge_short_rows(Rows& rows);
+/// Merge rows of fewer than `least` elements, such as the three channels of each pixel, if every operand is full, a
+/// single element, periodic or repeated in the merged row.
+void merge_short_rows(Rows& rows, int64_t least = 64);
 
 }  // namespace cpuacc
 

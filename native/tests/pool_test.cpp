@@ -31,7 +31,7 @@ Pool make_pool(PoolKind kind, const Window& w, int64_t height, int64_t width, in
   pool.inner = inner;
   pool.count_padding = count_padding;
   pool.zero = 3;
-  pool.row_item = 4;
+  pool.row_item = 8;
   const int64_t extents[3] = {1, height, width};
   for (int axis = 0; axis < 3; ++axis) {
     const Window along = axis == 0 ? Window{1, 1, 1, 0, 0} : w;
@@ -86,7 +86,7 @@ void check(native::Isa isa, PoolKind kind, int32_t dtype, double tolerance, bool
         if (with_nan) image[image.size() / 2] = T(kNan);
         if (std::is_same_v<T, float> && kind == PoolKind::max) pool.zero = 0;
         Guarded<T> in(image), out(pool.places[2] * inner);
-        Guarded<int32_t> scratch(width * inner);
+        Guarded<int64_t> scratch(width * inner);
         for (int64_t row = 0; row < pool.places[1]; ++row) {
           row_kernel(pool, in.data(), out.data(), 0, row, scratch.data());
           std::vector<double> expected;
@@ -107,6 +107,8 @@ TEST_P(PoolKernel, averages_floats) { check<float>(isa(), PoolKind::average, IPR
 TEST_P(PoolKernel, takes_the_root_of_the_mean_square) { check<float>(isa(), PoolKind::l2, IPR_DTYPE_FLOAT32, 1e-5); }
 TEST_P(PoolKernel, takes_the_largest_int8) { check<int8_t>(isa(), PoolKind::max, IPR_DTYPE_INT8, 0); }
 TEST_P(PoolKernel, takes_the_largest_uint8) { check<uint8_t>(isa(), PoolKind::max, IPR_DTYPE_UINT8, 0); }
+TEST_P(PoolKernel, takes_the_largest_int32) { check<int32_t>(isa(), PoolKind::max, IPR_DTYPE_INT32, 0); }
+TEST_P(PoolKernel, takes_the_largest_int64) { check<int64_t>(isa(), PoolKind::max, IPR_DTYPE_INT64, 0); }
 TEST_P(PoolKernel, takes_the_largest_int16) { check<int16_t>(isa(), PoolKind::max, IPR_DTYPE_INT16, 0); }
 TEST_P(PoolKernel, averages_int8_rounded_half_away_from_zero) {
   check<int8_t>(isa(), PoolKind::average, IPR_DTYPE_INT8, 0);

@@ -44,11 +44,15 @@ int64_t counted(const Pool& pool, int axis, int64_t place) {
 
 template <class T>
 struct Least {
-  static constexpr T value = T(-1) < T(0) ? T(int64_t(1) << (8 * sizeof(T) - 1)) : T(0);
+  static constexpr T value = T(-1) < T(0) ? T(uint64_t(1) << (8 * sizeof(T) - 1)) : T(0);
 };
 template <>
 struct Least<float> {
   static constexpr float value = -INFINITY;
+};
+template <>
+struct Least<double> {
+  static constexpr double value = -INFINITY;
 };
 
 template <class T>
@@ -328,6 +332,26 @@ void pool_floats(const Pool& pool, const void* image, void* result, int64_t plan
   pool_blocks<F>(pool, static_cast<const float*>(image), static_cast<float*>(result), plane, row);
 }
 
+/// Maxima of the types that have no means.
+PoolKernels::Row max_row(int32_t dtype) {
+  switch (dtype) {
+    case IPR_DTYPE_UINT16:
+      return pool_row<uint16_t, MaxOf<uint16_t>>;
+    case IPR_DTYPE_INT32:
+      return pool_row<int32_t, MaxOf<int32_t>>;
+    case IPR_DTYPE_UINT32:
+      return pool_row<uint32_t, MaxOf<uint32_t>>;
+    case IPR_DTYPE_INT64:
+      return pool_row<int64_t, MaxOf<int64_t>>;
+    case IPR_DTYPE_UINT64:
+      return pool_row<uint64_t, MaxOf<uint64_t>>;
+    case IPR_DTYPE_FLOAT64:
+      return pool_row<double, MaxOf<double>>;
+    default:
+      return nullptr;
+  }
+}
+
 PoolKernels::Row row(PoolKind kind, int32_t dtype, bool to_even) {
   if (to_even && kind == PoolKind::average && dtype == IPR_DTYPE_INT8) return pool_row<int8_t, ExactMeanOf<int8_t>>;
   if (to_even && kind == PoolKind::average && dtype == IPR_DTYPE_UINT8) return pool_row<uint8_t, ExactMeanOf<uint8_t>>;
@@ -346,7 +370,7 @@ PoolKernels::Row row(PoolKind kind, int32_t dtype, bool to_even) {
       if (kind == PoolKind::l2) return nullptr;
       return kind == PoolKind::max ? pool_row<int16_t, MaxOf<int16_t>> : pool_row<int16_t, MeanOf<int16_t>>;
     default:
-      return nullptr;
+      return kind == PoolKind::max ? max_row(dtype) : nullptr;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "cpuacc/kernels/elementwise.hpp"
 #include "cpuacc/lower/cost_model.hpp"
@@ -15,7 +16,9 @@ namespace {
 
 constexpr int64_t kLeastElementsForTable = 1 << 15;  // elements from which on computing the table of 2**16 pairs pays
 constexpr uint64_t kPairs = 1 << 16;
-constexpr int64_t kLeastRow = 32;  // elements from which on sums of rows are computed in vectors
+constexpr int64_t kLeastSums = 32;  // elements from which on sums are computed in vectors
+constexpr int64_t kShortRow = 512;  // rows with fewer elements are merged
+constexpr int64_t kPiece = 1024;    // elements for which short rows and single elements are repeated at once
 
 /// An operation on the bytes of two operands.
 struct Rule : PairRule {
@@ -125,17 +128,67 @@ struct Pairs {
     for (int64_t n = range.first; n < range.last;) {
       int64_t row = n / rows.length, column = n % rows.length;
       int64_t count = std::min(rows.length - column, range.last - n);
-      const uint8_t* a = run.at<uint8_t>(step.in[0]) + rows.begin(0, row) + (rows.one[0] ? 0 : column);
-      const uint8_t* b = run.at<uint8_t>(step.in[1]) + rows.begin(1, row) + (rows.one[1] ? 0 : column);
-      self.of_row(a, b, run.at<uint8_t>(step.out[0]) + n, count);
+      const uint8_t* a = run.at<uint8_t>(step.in[0]) + rows.begin(0, row);
+      const uint8_t* b = run.at<uint8_t>(step.in[1]) + rows.begin(1, row);
+      uint8_t* out = run.at<uint8_t>(step.out[0]) + n;
+      if (rows.period > 0 || self.adds())
+        self.of_pieces(a, b, out, column, count);
+      else
+        self.of_row(a + (rows.one[0] ? 0 : column), b + (rows.one[1] ? 0 : column), out, count);
       n += count;
     }
   }
 
  private:
+  /// Sums read as many elements of each operand; other operations also read single elements.
+  bool adds() const { return kernels && (rule.operation == Binary::add || rule.operation == Binary::sub); }
+
+  /// Compute some elements of a row, from `column` on. Operands with fewer elements are repeated, piece by piece.
+  void of_pieces(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t column, int64_t count) const {
+    uint8_t of_a[kPiece], of_b[kPiece];
+    const bool repeats = repeated(0) || repeated(1);
+    for (int64_t end = column + count; column < end;) {
+      const int64_t piece = repeats ? std::min(kPiece, end - column) : end - column;
+      of_row(elements(0, a, column, piece, of_a), elements(1, b, column, piece, of_b), out, piece);
+      column += piece, out += piece;
+    }
+  }
+
+  bool repeated(int operand) const {
+    return rows.periodic[operand] || rows.repeated[operand] || (rows.one[operand] && adds());
+  }
+
+  /// The elements of an operand from a column of its row on: in place, or repeated in `room`.
+  const uint8_t* elements(int operand, const uint8_t* from, int64_t column, int64_t count, uint8_t* room) const {
+    if (!repeated(operand)) return rows.one[operand] ? from : from + column;
+    if (rows.one[operand])
+      std::memset(room, *from, size_t(count));
+    else if (rows.periodic[operand])
+      repeat_row(from, column % rows.period, count, room);
+    else
+      repeat_elements(from + column / rows.period, rows.period - column % rows.period, count, room);
+    return room;
+  }
+
+  void repeat_row(const uint8_t* from, int64_t phase, int64_t count, uint8_t* to) const {
+    int64_t filled = std::min(rows.period, count);
+    for (int64_t n = 0; n < filled; ++n) to[n] = from[phase], phase = phase + 1 == rows.period ? 0 : phase + 1;
+    for (int64_t added; filled < count; filled += added)
+      std::memcpy(to + filled, to, size_t(added = std::min(filled, count - filled)));
+  }
+
+  /// Write each element as often as a short row has elements; the first one only `first` times.
+  void repeat_elements(const uint8_t* from, int64_t first, int64_t count, uint8_t* to) const {
+    for (int64_t filled = 0, times = first; filled < count; times = rows.period) {
+      times = std::min(times, count - filled);
+      std::memset(to + filled, *from++, size_t(times));
+      filled += times;
+    }
+  }
+
   void of_row(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count) const {
     if (choice) return choice(a, b, out, count, rows.one[0] != 0, rows.one[1] != 0);
-    if (kernels && rule.operation == Binary::add) return kernels->add(a, b, out, count, flip, sum);
+    if (adds()) return kernels->add(a, b, out, count, flip, sum);
     if (kernels) return kernels->multiply(a, b, out, count, product);
     int64_t next_a = rows.one[0] ? 0 : 1, next_b = rows.one[1] ? 0 : 1;
     if (table)
@@ -157,10 +210,9 @@ bool is_product(const Rule& rule) {
   return rule.operation == Binary::mul && (rule.to_even || rule.of_result.shift <= 14);
 }
 
-/// Sums of rows, such as a bias, are computed in vectors.
-bool is_sum_of_rows(const Rule& rule, const Rows& rows) {
-  return rule.operation == Binary::add && rule.signed_a == rule.signed_b && rule.signed_a == rule.signed_out &&
-         !rows.one[0] && !rows.one[1] && rows.length >= kLeastRow;
+/// Sums and differences are computed in vectors.
+bool is_sum(const Rule& rule, const Tensor& out) {
+  return (rule.operation == Binary::add || rule.operation == Binary::sub) && out.elements() >= kLeastSums;
 }
 
 Q8Multiply product_of(const Rule& rule, const Rows& rows) {
@@ -186,10 +238,12 @@ void lower(const Node& node, Builder& builder) {
   auto pairs = std::make_shared<Pairs>();
   pairs->rule = rule_of(graph, node);
   pairs->rows = rows_of(out.shape, {&a.shape, &b.shape});
-  const bool sums = is_sum_of_rows(pairs->rule, pairs->rows);
+  merge_short_rows(pairs->rows, kShortRow);
+  const bool sums = is_sum(pairs->rule, out);
   if (sums || is_product(pairs->rule)) pairs->kernels = &elementwise_q8_kernels_for(builder.settings.isa);
   pairs->product = product_of(pairs->rule, pairs->rows);
-  if (sums) pairs->sum = q8_addition(builder, a, b, out, {}, rounds_to_even(node)), pairs->flip = flip_of(a);
+  const bool subtracts = pairs->rule.operation == Binary::sub;
+  if (sums) pairs->sum = q8_addition(builder, a, b, out, {}, rounds_to_even(node), subtracts), pairs->flip = flip_of(a);
   if (is_choice(pairs->rule.operation) && compares_bytes(a, b, out))
     pairs->choice = element_kernels_for(builder.settings.isa).binary(pairs->rule.operation, out.dtype);
   const bool large = out.elements() >= kLeastElementsForTable && !pairs->kernels && !pairs->choice;

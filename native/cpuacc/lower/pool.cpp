@@ -118,7 +118,7 @@ void lower(const Node& node, Builder& builder) {
   Pool& pool = state->pool = pool_of(node, in, out);
   int64_t channels = channels_last(node) ? in.shape.back() : in.shape[1];
   pool.inner = is_blocked(in.layout) ? kBlock : channels_last(node) ? channels : 1;
-  pool.row_item = 4;
+  pool.row_item = std::max<int64_t>(4, item);
   state->row = pool_kernels_for(builder.settings.isa).row(pool.kind, in.dtype, pool.to_even);
   state->in_bytes = pool.extent[0] * pool.extent[1] * pool.extent[2] * pool.inner * item;
   state->row_bytes = pool.places[2] * pool.inner * item;

@@ -479,15 +479,16 @@ ExactShift exact_shift(const ElementwiseQ8Kernels& kernels, Q8Add add, double sh
 }  // namespace
 
 Q8Add q8_addition(Builder& builder, const Tensor& a, const Tensor& b, const Tensor& result, const Q8Limits& limits,
-                  bool to_even) {
+                  bool to_even, bool subtracts) {
+  const int sign = subtracts ? -1 : 1;
   double common = 2 * std::max(single(a.scale()), single(b.scale()));
   auto factor = [](const Tensor& tensor, double ratio) {
     native::FixedPoint found = native::quantize_multiplier(ratio);
     return Q8Add::Factor{unsigned_zero(tensor), int32_t(found.multiplier), found.shift};
   };
-  double of_a = single(a.scale()) / single(result.scale()), of_b = single(b.scale()) / single(result.scale());
+  double of_a = single(a.scale()) / single(result.scale()), of_b = sign * single(b.scale()) / single(result.scale());
   // The result has six rounding errors of float32, of values up to this size; the reference rounds to 2**-20.
-  double size = 255 * 2 * (of_a + of_b), error = size * 3 * 0x1p-23 + (of_a + of_b) * 0x1p-17;
+  double both = of_a + std::fabs(of_b), size = 255 * 2 * both, error = size * 3 * 0x1p-23 + both * 0x1p-17;
   const double shift = -of_a * unsigned_zero(a) - of_b * unsigned_zero(b);
   Q8Add add{factor(a, single(a.scale()) / common),
             factor(b, single(b.scale()) / common),
@@ -503,7 +504,8 @@ Q8Add q8_addition(Builder& builder, const Tensor& a, const Tensor& b, const Tens
             false,
             0,
             to_even,
-            {float(a.scale()), float(b.scale()), float(result.scale())}};
+            {float(a.scale()), float(sign * b.scale()), float(result.scale())}};
+  add.b.multiplier *= sign;
   const void* packed = builder.pack(64, [&](void* memory) {
     *static_cast<ExactShift*>(memory) = exact_shift(elementwise_q8_kernels_for(builder.settings.isa), add,
                                                     shift + unsigned_zero(result), size * 0x1p-23);

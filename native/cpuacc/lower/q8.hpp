@@ -141,9 +141,10 @@ bool has_one_scale(const Tensor& tensor);
 /// The range of a quantized tensor after RELU or BOUNDED_RELU.
 Q8Limits q8_clamp(const std::string& function, double a, double b, const Tensor& tensor);
 
-/// The addition of quantized values of `a` and `b`. If it can, it finds a formula that is exact for all values.
+/// The addition of quantized values of `a` and `b`, or their subtraction. If it can, it finds a formula that is exact
+/// for all values.
 Q8Add q8_addition(Builder& builder, const Tensor& a, const Tensor& b, const Tensor& result, const Q8Limits& limits,
-                  bool to_even);
+                  bool to_even, bool subtracts = false);
 
 }  // namespace cpuacc
 

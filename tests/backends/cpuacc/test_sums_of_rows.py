@@ -7,7 +7,7 @@ import pytest
 
 import interposer as ip
 from interposer.core.types import Quantization, TensorInfo
-from interposer.ops import Addition, FullyConnected
+from interposer.ops import Addition, FullyConnected, Multiplication, Pooling2d, PoolingAlgorithm, Subtraction
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 
@@ -57,3 +57,46 @@ def test_sums_of_quantized_tensors_that_are_broadcast_are_the_reference_bit_for_
         inputs = [rng.integers(limits.min, limits.max + 1, tuple(info.shape)).astype(dtype) for info in order]
         ours, reference = outputs(network, inputs)
         np.testing.assert_array_equal(ours, reference)
+
+
+SHAPES = {
+    "equal": ((2, 7, 13), (2, 7, 13)),
+    "one element": ((2, 7, 13), (1,)),
+    "a short row": ((31, 67, 3), (3,)),
+    "an element for each short row": ((31, 67, 3), (31, 67, 1)),
+    "a short row and an element for each": ((9, 40, 5), (9, 1, 5)),
+    "many dimensions": ((2, 1, 3, 1, 70), (1, 4, 1, 5, 1)),
+}
+
+
+@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_arithmetic_of_two_quantized_tensors_is_the_reference_bit_for_bit(dtype, shapes):
+    rng, network = np.random.default_rng(len(shapes[1])), ip.Network("arithmetic")
+    infos = [TensorInfo(shape, dtype, Quantization(0.031 + n / 100, 7)) for n, shape in enumerate(shapes)]
+    operands = [network.add_input_layer(n, info) for n, info in enumerate(infos)]
+    result = TensorInfo(np.broadcast_shapes(*shapes), dtype, Quantization(0.043, 3))
+    for op in (Addition(), Subtraction(), Multiplication()):
+        for order in (operands, operands[::-1]):
+            network.add_output_layer(len(network.outputs), network.add_layer(op, *order, outputs=[result]))
+    inputs = [_values(rng, info.dtype.numpy, tuple(info.shape)) for info in infos]
+    with ip.load(network, backends=["CpuAcc"]) as model, ip.load(network, backends=["CpuRef"]) as reference:
+        for ours, theirs in zip(model.run(inputs), reference.run(inputs), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "int32", "uint32", "int64", "uint64", "float64"])
+def test_maxima_of_windows_are_taken_of_every_type(dtype):
+    rng, network = np.random.default_rng(5), ip.Network("maxima")
+    x = network.add_input_layer(0, TensorInfo((1, 3, 11, 13), dtype))
+    op = Pooling2d(PoolingAlgorithm.MAX, pool_width=3, pool_height=2, stride_x=2, stride_y=1, pad_left=1, pad_right=1)
+    network.add_output_layer(0, network.add_layer(op, x))
+    ours, reference = outputs(network, [_values(rng, np.dtype(dtype), (1, 3, 11, 13))])
+    np.testing.assert_array_equal(ours, reference)
+
+
+def _values(rng, dtype, shape):
+    if dtype.kind == "f":
+        return rng.normal(size=shape).astype(dtype)
+    limits = np.iinfo(dtype)
+    return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
