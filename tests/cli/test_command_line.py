@@ -125,6 +125,15 @@ def test_no_error_has_more_than_a_few_lines(command, capsys):
     assert len(capsys.readouterr().err.splitlines()) <= 5
 
 
+@pytest.mark.parametrize(("words", "option"), [(["help"], ["--help"]), (["help", "ops"], ["ops", "--help"])])
+def test_help_is_the_option_of_the_same_name(words, option, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert main(option) == 0
+    assert capsys.readouterr().out == shown
+
+
 def test_the_path_of_a_model_is_run(capsys, tmp_path, monkeypatch):
     pytest.importorskip("onnx")
     monkeypatch.chdir(tmp_path)

@@ -144,7 +144,9 @@ def test_bare_numbers_need_a_shape_if_several_dimensions_are_open():
 
 def test_arrays_of_python_objects_are_not_unpickled():
     np.save("objects.npy", np.array([{}], dtype=object), allow_pickle=True)
-    assert refusal(["objects.npy"], ONE).startswith("objects.npy: the arrays cannot be read: ")
+    assert refusal(["objects.npy"], ONE) == (
+        "objects.npy: the file has Python objects, which are not read; save an array of numbers or texts"
+    )
 
 
 def test_damaged_arrays_are_refused(folder):
@@ -169,8 +171,8 @@ def test_a_header_that_promises_too_much_is_refused_without_the_memory(folder):
 def test_an_archive_of_something_else_is_refused():
     with zipfile.ZipFile("document.npz", "w") as archive:
         archive.writestr("word/document.xml", "<xml/>")
-    assert refusal(["x=document.npz"], ONE) == "document.npz: there is no array 'x' (there are: none)"
-    assert refusal(["document.npz"], ONE).startswith("no --input gives these inputs of the network:\n  - 'x' float32")
+    assert refusal(["x=document.npz"], ONE) == "document.npz: the file has no arrays"
+    assert refusal(["document.npz"], ONE) == "document.npz: the file has no arrays"
 
 
 def test_a_text_file_has_numbers_with_blanks_commas_or_line_ends_between_them(folder):

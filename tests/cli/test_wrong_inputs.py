@@ -65,6 +65,7 @@ def files(tmp_path_factory):
 def write_inputs(folder):
     """Write files of inputs, most of which do not fit."""
     np.savez(folder / "two.npz", a=np.ones((1, 3), np.float32), z=np.ones((2, 3), np.float32))
+    np.savez(folder / "none.npz")
     np.save(folder / "text.npy", np.array(["a", "b"]))
     np.save(folder / "object.npy", np.array([{1: 2}], dtype=object), allow_pickle=True)
     np.save(folder / "complex.npy", np.ones((1, 4), np.complex64))

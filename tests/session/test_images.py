@@ -91,7 +91,8 @@ def test_an_input_may_lack_the_batch_axis(picture):
 
 def test_the_layout_can_be_said_where_the_shape_leaves_it_open(picture):
     info = TensorInfo((1, 3, 2, 3), "uint8")
-    assert refusal(picture, info) == "input 'x' uint8[1, 3, 2, 3] can be NHWC or NCHW; give the layout (--layout)"
+    layouts = "can be NHWC or NCHW; give the layout (--layout NHWC or --layout NCHW)"
+    assert refusal(picture, info) == f"input 'x' uint8[1, 3, 2, 3] {layouts}"
     last = read_image(picture, "x", info, Preprocessing(DataLayout.NHWC))
     first = read_image(picture, "x", info, Preprocessing(DataLayout.NCHW))
     expected = np.asarray(Image.fromarray(RED_GREEN).resize((2, 3), Image.Resampling.BILINEAR))

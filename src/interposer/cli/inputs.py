@@ -346,6 +346,8 @@ def require_values(model: Model) -> None:
 
 def _split(text: str, infos: Infos) -> tuple[str | None, str]:
     for name in sorted(infos, key=len, reverse=True):
+        if text == f"{name}=":
+            raise InvalidArgumentError(f"--input {text}: the path of a file is missing after '='")
         if text.startswith(f"{name}="):
             return name, text[len(name) + 1 :]
     name, separator, _ = text.partition("=")
@@ -449,6 +451,8 @@ def _from_archive(name: str | None, path: str, infos: Infos, unnamed: list[str])
     the inputs that no other file was given for.
     """
     arrays = _arrays(path)
+    if not arrays:
+        raise InvalidArgumentError(f"{path}: the file has no arrays")
     if name in arrays:
         return {name: arrays[name]}
     if len(arrays) == 1:
@@ -458,7 +462,7 @@ def _from_archive(name: str | None, path: str, infos: Infos, unnamed: list[str])
             _log.warning("%s has no array %r; its only array, %r, is used for this input", path, target, member_name)
         return {name or (member_name if member_name in infos else _next(unnamed, path, infos)): array}
     if name is not None:
-        raise InvalidArgumentError(f"{path}: there is no array {name!r} (there are: {', '.join(arrays) or 'none'})")
+        raise InvalidArgumentError(f"{path}: there is no array {name!r} (there are: {', '.join(arrays)})")
     for member_name in arrays:
         if member_name not in infos:
             raise InvalidArgumentError(f"{path}: {_no_such_input(member_name, infos)}")
@@ -492,8 +496,11 @@ def _damage(path: str) -> Iterator[None]:
     except Exception as error:
         reason = str(error) or type(error).__name__
         is_pickled = re.search("python objects|object arrays", reason, re.IGNORECASE)
-        summary = "the arrays cannot be read" if is_pickled else "the file is truncated or damaged"
-        raise InvalidArgumentError(f"{path}: {summary}: {reason}") from error
+        if is_pickled:
+            raise InvalidArgumentError(
+                f"{path}: the file has Python objects, which are not read; save an array of numbers or texts"
+            ) from error
+        raise InvalidArgumentError(f"{path}: the file is truncated or damaged: {reason}") from error
 
 
 def _from_numbers(path: str, name: str, info: TensorInfo) -> Array:

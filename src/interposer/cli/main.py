@@ -21,6 +21,7 @@ from interposer.cli.parsing import LEVEL_OPTION, Parser, add_global_arguments, c
 from interposer.cli.streams import discard_output, log_messages, prepare_streams, printable
 from interposer.core.config import check_settings, unknown_variables
 from interposer.core.errors import InterposerError, InvalidArgumentError, LimitExceededError, did_you_mean
+from interposer.core.files import similar_file
 
 __all__ = ["COMMANDS", "main"]
 
@@ -137,6 +138,7 @@ def _was_interrupted(error: BaseException | None) -> bool:
 
 def _executed(words: Sequence[str]) -> int:
     try:
+        words = _help_as_option(words)
         command, place = _command(words)
         if command is None:
             return _without_command(words)
@@ -144,6 +146,12 @@ def _executed(words: Sequence[str]) -> int:
         return _executed_command(command, [*words[:place], *words[place + 1 :]], words)
     except SystemExit as stop:  # after --help, --version and wrong usage
         return int(stop.code or 0)
+
+
+def _help_as_option(words: Sequence[str]) -> Sequence[str]:
+    """Return ``help COMMAND`` as ``COMMAND --help``, and other words as they are."""
+    is_help = words[:1] == ["help"] and not os.path.exists("help")
+    return [*words[1:2], "--help"] if is_help else words
 
 
 def _executed_command(command: str, arguments: list[str], words: Sequence[str]) -> int:
@@ -207,7 +215,8 @@ def _message(error: Exception) -> str:
         return _OF_PYTHON.sub(lambda match: f"{_option(match[1])} is for", str(error))
     if isinstance(error, OSError):
         name = error.filename or ("standard output" if error.errno in _OF_WRITING else None)
-        return ": ".join(map(str, filter(None, (name, error.strerror)))) or str(error)
+        text = ": ".join(map(str, filter(None, (name, error.strerror)))) or str(error)
+        return text + (similar_file(os.fsdecode(name)) if isinstance(error, FileNotFoundError) and name else "")
     if isinstance(error, MemoryError):
         return ": ".join(filter(None, ("there is not enough memory", str(error))))
     description = f"{type(error).__name__}: {error}".partition("\n")[0]
@@ -257,7 +266,8 @@ def _is_model(word: str) -> bool:
 def _refuse_command(word: str) -> None:
     if os.sep in word or "." in word:
         raise InvalidArgumentError(
-            f"{word}: there is no such file, and no command of this name; 'interposer' alone lists the commands"
+            f"{word}: there is no such file, and no command of this name"
+            + (similar_file(word) or "; 'interposer' alone lists the commands")
         )
     _main_parser().error(f"unknown command {word!r}{did_you_mean(word, COMMANDS)} (known: {', '.join(COMMANDS)})")
 

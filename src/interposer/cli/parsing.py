@@ -34,6 +34,17 @@ LIST_OPTION: Final = "--input"
 """The option that can be followed by several values."""
 SEPARATOR: Final = "\0"
 """The character between the values of `LIST_OPTION`, which no path can contain."""
+_ELSEWHERE: Final = {
+    "-m": "the network has no option before it, as in: interposer run net.onnx",
+    "-v": "--version prints the version, and --log-level info shows more messages",
+    "--device": "--backends names what runs the network, such as CpuAcc",
+    "--iterations": "interposer run --repeat N and interposer bench run a network several times",
+    "--model": "the network has no option before it, as in: interposer run net.onnx",
+    "--num-threads": "the environment variable INTERPOSER_NUM_THREADS sets the number of threads",
+    "--threads": "the environment variable INTERPOSER_NUM_THREADS sets the number of threads",
+    "--verbose": "--log-level info shows more messages",
+}
+"""Options of other programs, with what serves the same purpose here; for commands that do not have such an option."""
 _LATE: Final = re.compile(r"\{(formats|readers|writers)\}")
 _WIDTH: Final = 100
 """The most characters of a line that explains an argument after an error."""
@@ -163,6 +174,8 @@ def parsed(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
         message = re.sub("ignored explicit argument (.*)", r"it takes no value, but \1 was given", str(error))
         parser.refuse(message, [] if action is None else [action])
     if unknown:
+        _refuse_separate_value(unknown[0], words, parser)
+        _refuse_second_file(unknown[0], args, parser)
         _refuse_unknown(unknown[0], parser)
     return args
 
@@ -216,8 +229,27 @@ def _refuse_unknown_options(words: Sequence[str], parser: Parser) -> None:
             _refuse_unknown(word, parser)
 
 
+def _refuse_separate_value(word: str, words: Sequence[str], parser: Parser) -> None:
+    """Refuse the second of several values that are separated by a blank, where an option takes commas between them."""
+    place = words.index(word) if word in words else 0
+    action = parser.action_named(words[place - 2]) if place >= 2 else None
+    if action is None or "," not in str(action.metavar) or action.nargs is not None:
+        return
+    value = f"{words[place - 1].rstrip(',')},{word.lstrip(',')}"
+    parser.refuse(f"unknown argument {word!r}; did you mean {action.option_strings[-1]} {value}?", [action])
+
+
+def _refuse_second_file(word: str, args: argparse.Namespace, parser: Parser) -> None:
+    """Refuse a file after the network, which is probably meant as an input."""
+    action = parser.action_named(LIST_OPTION)
+    if action is not None and os.path.isfile(word) and os.path.exists(getattr(args, "network", "")):
+        parser.refuse(f"unknown argument {word!r}; a file for an input is given as {LIST_OPTION} {word}", [action])
+
+
 def _refuse_unknown(word: str, parser: Parser) -> NoReturn:
     name = word.partition("=")[0]
+    if name in _ELSEWHERE:
+        parser.refuse(f"unknown argument {word!r}; {_ELSEWHERE[name]}")
     hint = did_you_mean(name, flags_of(parser))
     quoted = re.search(r"'(.+)'", hint)
     action = parser.action_named(quoted[1] if quoted else None)

@@ -170,9 +170,8 @@ def _names_to_compute(args: argparse.Namespace, model: Model) -> list[str]:
     names = names_of("--outputs", args.outputs, computable) or []
     unknown = [name for name in names if name not in computable and not model.needed_values]
     if unknown:
-        raise InvalidArgumentError(
-            f"--outputs: the model has no value {unknown[0]!r}{did_you_mean(unknown[0], computable)}"
-        )
+        hint = did_you_mean(unknown[0], computable) or f" (its outputs: {', '.join(model.outputs)})"
+        raise InvalidArgumentError(f"--outputs: the model has no value {unknown[0]!r}{hint}")
     return names
 
 

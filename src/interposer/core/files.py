@@ -12,14 +12,28 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import BinaryIO, Final
 
-from interposer.core.errors import FileReadError, FileWriteError
+from interposer.core.errors import FileReadError, FileWriteError, did_you_mean
 
-__all__ = ["check_regular", "is_same_file", "reason_of", "replacing", "synchronize", "unreadable", "write_file"]
+__all__ = [
+    "check_regular",
+    "is_same_file",
+    "reason_of",
+    "replacing",
+    "similar_file",
+    "synchronize",
+    "unreadable",
+    "write_file",
+]
 
 _LONGEST_PREFIX: Final = 200
 """Bytes of the target's name in the name of its temporary file; file systems allow 255 bytes for a name."""
+
+
+_COMPARED_NAMES: Final = 1000
+"""Names in a folder that `similar_file` compares, since a comparison takes microseconds."""
 
 
 def write_file(path: str | os.PathLike[str], content: str | bytes | Iterable[bytes | memoryview]) -> None:
@@ -79,7 +93,23 @@ def unreadable(error: OSError | ValueError, path: str | os.PathLike[str] | None 
     """Return the error to raise for a model file that cannot be opened or read; `path` is the file if it is known."""
     name = None if path is None else os.fsdecode(path)
     address = None if name is None or not isinstance(error, FileNotFoundError) else _download(name)
-    return FileReadError.of(error, address or f"the file cannot be read: {reason_of(error)}", name)
+    hint = similar_file(name) if name is not None and isinstance(error, FileNotFoundError) else ""
+    return FileReadError.of(error, address or f"the file cannot be read: {reason_of(error)}{hint}", name)
+
+
+def similar_file(path: str) -> str:
+    """Return a hint such as ``"; did you mean 'models/net.onnx'?"`` with a file whose name is almost that of `path`.
+
+    Returns "" if the folder of `path` has no such file. In a large folder, only the first thousand names are compared.
+    """
+    folder, name = os.path.split(path)
+    try:
+        with os.scandir(folder or ".") as entries:
+            names = [entry.name for entry in islice(entries, _COMPARED_NAMES)]
+    except OSError:
+        return ""
+    hint = did_you_mean(name, names, cutoff=0.85)
+    return hint.replace("'", f"'{folder}/", 1) if folder and hint else hint
 
 
 def _download(path: str) -> str | None:

@@ -100,7 +100,10 @@ class Header:
             ParseError: the file has another version of the format, or the header is damaged.
         """
         if not head.startswith(MAGIC):
-            raise ParseError(f"this is no saved network: its content starts with {head[:8]!r}", path=path)
+            raise ParseError(
+                f"this is no saved network: {f'its content starts with {head[:8]!r}' if head else 'it is empty'}",
+                path=path,
+            )
         if len(head) < HEADER_BYTES:
             raise _damaged(path, "header", f"it has {len(head):,} bytes; expected at least {HEADER_BYTES}")
         _, version, size, index_offset, index_size, file_size, sha256 = _FIELDS.unpack_from(head)

@@ -83,7 +83,7 @@ def _image_size(label: str, info: TensorInfo, layout: DataLayout | None) -> _Ima
 def _is_channels_last(label: str, sizes: Sequence[int]) -> bool:
     may_be_first, may_be_last = sizes[0] in MODES, sizes[-1] in MODES
     if may_be_first and may_be_last:
-        raise InvalidArgumentError(f"{label} can be NHWC or NCHW; give the layout (--layout)")
+        raise InvalidArgumentError(f"{label} can be NHWC or NCHW; give the layout (--layout NHWC or --layout NCHW)")
     if not may_be_first and not may_be_last:
         raise InvalidArgumentError(
             f"{label} has no axis of 1, 3 or 4 channels, first or last; "

@@ -110,7 +110,7 @@ def test_missing_weights_are_named(tmp_path: Path) -> None:
         ip.load(path)
     text = str(caught.value)
     assert text.startswith(f"{path}: OpenVINO cannot read the network: ")
-    assert text.endswith("; its weights are expected in a file of the same name that ends with .bin")
+    assert text.endswith("; its weights, a file of the same name that ends with .bin, must be beside it")
 
 
 def test_shapes_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def _model(text: Array, weights: Array) -> Any:
         return openvino.Core().read_model(text.tobytes(), openvino.Tensor(weights.copy(), shared_memory=True))
     except Exception as error:  # OpenVINO's exceptions have no common base class
         missing = (
-            "; its weights are expected in a file of the same name that ends with .bin" if weights.size < 2 else ""
+            "; its weights, a file of the same name that ends with .bin, must be beside it" if weights.size < 2 else ""
         )
         raise ParseError(f"OpenVINO cannot read the network: {_last_line(error)}{missing}") from error
 
