@@ -135,16 +135,22 @@ $(STAMPS)-dev: pyproject.toml compat/pyarmnn/pyproject.toml $(NATIVE) | $(RUN)
 	@touch $@
 
 $(STAMPS)-exports: pyproject.toml | $(STAMPS)-dev
-	$(RUN) -m pip install --quiet --editable '.[exports]'
+	$(call INSTALL_EXTRA,exports)
 	@touch $@
 
 $(STAMPS)-batch: pyproject.toml | $(STAMPS)-dev
-	$(RUN) -m pip install --quiet --editable '.[batch-examples]'
+	$(call INSTALL_EXTRA,batch-examples)
 	@touch $@
 
 $(STAMPS)-docs: pyproject.toml | $(STAMPS)-dev
-	$(RUN) -m pip install --quiet --editable '.[docs]'
+	$(call INSTALL_EXTRA,docs)
 	@touch $@
+
+# Installs only what an extra requires: installing the package again would compile the native backends once more.
+define INSTALL_EXTRA
+$(RUN) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")' \
+  | $(RUN) -m pip install --quiet --requirement /dev/stdin
+endef
 
 define CHECK_PYTHON
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
