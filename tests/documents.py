@@ -137,7 +137,7 @@ def environment() -> dict[str, str]:
 
 
 class Interpreters:
-    """Fresh interpreters of Python: copies of one process that has imported Interposer and NumPy, and nothing more."""
+    """Fresh interpreters of Python: copies of one process that has imported the public names of Interposer."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-P", str(Path(__file__).with_name("run_blocks.py"))]
