@@ -36,7 +36,7 @@ class _Reader:
     def __init__(self, connection: str) -> None:
         self.connection = connection
         self.began = time.monotonic()
-        self.is_refused = False
+        self.is_refused = self.is_late = False
         self._task = asyncio.current_task()
 
     def refuse(self) -> None:
@@ -44,6 +44,12 @@ class _Reader:
         assert self._task is not None
         self.is_refused = True
         self._task.cancel()
+
+    def expire(self) -> None:
+        """Stop waiting for the message, because its time has passed."""
+        if not self.is_refused:
+            self.is_late = True
+            self.refuse()
 
     def resume(self) -> None:
         """Let the task go on, after it was cancelled by `refuse`."""
@@ -76,24 +82,27 @@ class Readers:
             ServingError: the message arrives too slowly while others wait, or not until the deadline; or too many wait.
         """
         limit = self._seconds if seconds is None else min(seconds, self._seconds)
-        await self._enter(context.peer(), limit)
-        reader = _Reader(context.peer())
+        connection = context.peer()
+        await self._enter(connection, limit)
+        reader = _Reader(connection)
         self._reading[reader] = None
+        timer = asyncio.get_running_loop().call_later(limit, reader.expire)
         try:
-            async with asyncio.timeout(limit):
-                return await context.read()
-        except TimeoutError:
-            raise ServingError(
-                Status.TIMEOUT_OF_BODY, f"the message did not arrive within {limit:.3g} seconds"
-            ) from None
+            return await context.read()
         except asyncio.CancelledError:
             if not reader.is_refused:
                 raise
             reader.resume()
+            if reader.is_late:
+                raise ServingError(
+                    Status.TIMEOUT_OF_BODY, f"the message did not arrive within {limit:.3g} seconds"
+                ) from None
             raise _busy("this message arrives too slowly") from None
         finally:
+            timer.cancel()
             self._reading.pop(reader, None)
-            self._admit()
+            if self._waiting:
+                self._admit()
 
     async def _enter(self, connection: str, seconds: float) -> None:
         """Wait until a message of a connection may arrive."""

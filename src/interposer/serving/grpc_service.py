@@ -63,7 +63,7 @@ async def start_grpc(core: Core, listen: Listen) -> Any:
         ("grpc.so_reuseport", int(listen.is_shared)), ("grpc.max_concurrent_streams", _STREAMS),
     ]  # fmt: skip
     server = grpc.aio.server(options=options)
-    service = _Service(grpc, core)
+    service = _Service(grpc, core, listen.certificate is not None)
     services = {INFERENCE: _handlers(grpc, service), HEALTH: Health(grpc, core).handlers()}
     server.add_generic_rpc_handlers(
         tuple(grpc.method_handlers_generic_handler(name, handlers) for name, handlers in services.items())
@@ -124,11 +124,12 @@ async def _empty(request: bytes, context: Any) -> bytes:
 class _Service:
     """The methods of the service. Each takes a message and the context of the call, and returns a message."""
 
-    def __init__(self, grpc: Any, core: Core) -> None:
+    def __init__(self, grpc: Any, core: Core, has_certificates: bool) -> None:
         self._grpc, self.core = grpc, core
         self._readers = Readers(core.options)
         self._streams = Streams(core.options, lambda: core.admission.held, lambda: core.repository.served)
         self.port = 0
+        self._has_certificates = has_certificates
 
     def answering(self, name: str, kind: Message) -> Callable[[Any, Any], Awaitable[Message]]:
         """Return the handler of the method `name`, whose errors become status codes; requests have the class `kind`."""
@@ -152,7 +153,8 @@ class _Service:
     def _peer(self, context: Any) -> Peer:
         """Return who sends a call."""
         authorization = _metadata(context).get("authorization", "")
-        return peer_of_call(context.peer(), self.port, authorization, context.auth_context() or {})
+        identity = (context.auth_context() or {}) if self._has_certificates else {}
+        return peer_of_call(context.peer(), self.port, authorization, identity)
 
     async def _request(self, kind: Message, context: Any, holding: Holding) -> Message:
         """Receive and return the request of a call, which has the class `kind`."""

@@ -7,7 +7,7 @@ import socket
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 __all__ = ["STATE", "Peer", "connection_state", "peer_of_call", "peer_of_scope", "user_of_connection"]
@@ -85,14 +85,20 @@ def peer_of_call(peer: str, server_port: int, authorization: str, identity: Mapp
         authorization: the metadata ``authorization``, or an empty text.
         identity: gRPC's properties of a client that TLS has authenticated.
     """
+    address, port = _address_and_port(peer)
+    ends = None if port is None else ((address, port), (address, server_port))
+    keys = ("x509_subject_alternative_name", "x509_common_name") if identity else ()
+    names = [name.decode("utf-8", "replace") for key in keys for name in identity.get(key, ())]
+    return Peer(address, authorization, tuple(dict.fromkeys(names)), None, ends)
+
+
+@lru_cache(256)
+def _address_and_port(peer: str) -> tuple[str, int | None]:
+    """Return the address and the port in gRPC's text for a client; no port if the text is of another kind."""
     kind, _, rest = peer.partition(":")
     address, _, port = rest.rpartition(":")
     address = address.replace("%5B", "").replace("%5D", "").strip("[]")
-    is_known = kind in ("ipv4", "ipv6") and port.isdecimal()
-    ends = ((address, int(port)), (address, server_port)) if is_known else None
-    keys = ("x509_subject_alternative_name", "x509_common_name")
-    names = [name.decode("utf-8", "replace") for key in keys for name in identity.get(key, ())]
-    return Peer(address, authorization, tuple(dict.fromkeys(names)), None, ends)
+    return address, int(port) if kind in ("ipv4", "ipv6") and port.isdecimal() else None
 
 
 def user_of_connection(client: tuple[str, int], server: tuple[str, int]) -> int | None:
