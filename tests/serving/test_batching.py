@@ -11,7 +11,15 @@ import pytest
 
 from interposer import DataType, Network, Runtime, TensorInfo
 from interposer.core.errors import DeadlineExceededError, ExecutionError, InvalidArgumentError, InvalidValueError
-from interposer.serving.batching import Batcher, batch_shapes, largest_integers, sizes_up_to, why_not_batched
+from interposer.serving.batching import (
+    Batcher,
+    batch_shapes,
+    gains,
+    largest_integers,
+    seconds_of_a_row,
+    sizes_up_to,
+    why_not_batched,
+)
 from interposer.serving.folder import ModelSettings, ModelSource
 from interposer.serving.loading import Loader
 from interposer.serving.protocol.errors import Status, as_serving_error
@@ -41,6 +49,16 @@ def test_a_batch_whose_rows_depend_on_each_other_is_refused():
     single, several = model(mean_of_all()), model(mean_of_all(4))
     assert why_not_batched(single, several, 4) == "row 0 of output 'y' differs from that of a single run"
     assert why_not_batched(model(doubler(shape=(1, 4))), model(doubler(shape=(4, 4))), 4) == ""
+
+
+def test_batches_gain_only_if_a_row_becomes_cheaper_by_more_than_its_gathering():
+    assert gains(1e-3, 2e-4) and not gains(46e-6, 29e-6) and not gains(1e-3, 1e-3)
+
+
+def test_the_time_of_a_row_is_measured_alone_and_in_a_batch():
+    single, several = model(doubler(shape=(1, 4))), model(doubler(shape=(64, 4)))
+    alone, together = seconds_of_a_row(single, several, 64, 7)
+    assert alone > 0 and together > 0
 
 
 def sums_of_indices(rows: int = 1) -> Network:

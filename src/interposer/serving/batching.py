@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -23,12 +24,15 @@ from interposer.serving.turns import InTurns
 from interposer.session import Model
 from interposer.session.placement.cuts import example
 
-__all__ = ["Batcher", "batch_shapes", "largest_integers", "sizes_up_to", "why_not_batched"]
+__all__ = ["Batcher", "batch_shapes", "gains", "largest_integers", "seconds_of_a_row", "sizes_up_to", "why_not_batched"]
 
 _log: Final = logging.getLogger("interposer.serving")
 _ROUNDS: Final = 2
 _INTEGERS: Final = (7, 1, 0)
 """The largest integers that are tried as inputs, in this order."""
+_TIMED: Final = 5
+_GATHERING: Final = 50e-6
+"""Processor time for each request of a batch that gathers, stacks and divides it, in seconds."""
 _PROBES: Final = 8
 """Runs without an error after which integers are taken for possible inputs."""
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4
@@ -81,6 +85,28 @@ def why_not_batched(single: Model, batched: Model, size: int, largest: int = _IN
                 if not _equal(single_row[0], batch[row_index]):
                     return f"row {row_index} of output {name!r} differs from that of a single run"
     return ""
+
+
+def seconds_of_a_row(single: Model, batched: Model, size: int, largest: int) -> tuple[float, float]:
+    """Return the seconds that a row takes in a run of its own, and in a batch of `size` rows.
+
+    Both are the shortest of a few runs, which alternate. Integers of the inputs are at most `largest`.
+    """
+    row = _row(single.inputs, 0, largest)
+    batch = {name: np.concatenate([array] * size) for name, array in row.items()}
+    alone = together = math.inf
+    for _ in range(_TIMED):
+        start = time.perf_counter()
+        single.run(dict(row))
+        middle = time.perf_counter()
+        batched.run(dict(batch))
+        alone, together = min(alone, middle - start), min(together, time.perf_counter() - middle)
+    return alone, together / size
+
+
+def gains(alone: float, together: float) -> bool:
+    """Return True if rows that take these seconds are quicker in a batch, together with the wait for each other."""
+    return together + _GATHERING < alone
 
 
 def largest_integers(model: Model) -> int:

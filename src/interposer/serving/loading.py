@@ -15,7 +15,15 @@ from interposer.core.errors import InterposerError, InvalidArgumentError, did_yo
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import CreationOptions, Runtime
 from interposer.saved import SignedAs
-from interposer.serving.batching import Batcher, batch_shapes, largest_integers, sizes_up_to, why_not_batched
+from interposer.serving.batching import (
+    Batcher,
+    batch_shapes,
+    gains,
+    largest_integers,
+    seconds_of_a_row,
+    sizes_up_to,
+    why_not_batched,
+)
 from interposer.serving.cache import Cache, ModelCache, is_pure
 from interposer.serving.folder import ModelSettings, ModelSource
 from interposer.serving.runs import Plain, Runner
@@ -166,6 +174,13 @@ class Loader:
             first_line = str(error).splitlines()[0]
             _log.warning("model %r runs without batches of %d: %s", source.name, settings.batch, first_line)
             return None
+        alone, together = seconds_of_a_row(model, variants[settings.batch], settings.batch, largest)
+        if not gains(alone, together):
+            _log.warning(
+                "model %r hardly gains from batches of %d: a row takes %.0f us alone and %.0f us in a batch, without "
+                "its gathering; it may be faster without the setting batch",
+                source.name, settings.batch, alone * 1e6, together * 1e6,
+            )  # fmt: skip
         return Batcher(model, variants, settings.batch_delay, single)
 
     def _runtime(self, isolate: tuple[str, ...]) -> Runtime:
