@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import http.client
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from interposer.cli.serve import known_clients
 from interposer.errors import ConfigError, InvalidArgumentError
 from interposer.serving.access import Access, Client, read_clients
 from interposer.serving.doors import host_of, local_hosts, origin_of
@@ -186,6 +188,16 @@ def test_a_file_of_clients_that_others_can_write_is_refused(file):
         read_clients(str(file))
 
 
+def test_a_certificate_that_the_server_would_not_ask_for_is_refused(tmp_path):
+    file = tmp_path / "clients.toml"
+    file.write_text('[clients.bob]\ncertificate = "bob.example"\n')
+    arguments = argparse.Namespace(clients=str(file), tls_client_ca=None)
+    with pytest.raises(InvalidArgumentError, match="the client 'bob' has a certificate.*--tls-client-ca"):
+        known_clients(arguments)
+    arguments.tls_client_ca = "ca.pem"
+    assert [client.name for client in known_clients(arguments)] == ["bob"]
+
+
 # --- Unix sockets and users -------------------------------------------------------------------------------------------
 
 
@@ -211,6 +223,17 @@ def test_this_user_needs_no_token_on_a_unix_socket(tmp_path):
             connection.request(method, target, "{}")
             assert connection.getresponse().status == status
             connection.close()
+
+
+def test_the_unix_socket_is_removed_at_the_end_unless_another_server_has_replaced_it(tmp_path):
+    path = tmp_path / "s"
+    with running(serving({"double": model(doubler())}), unix_socket=str(path)):
+        assert path.is_socket()
+    assert not path.exists()
+    with running(serving({"double": model(doubler())}), unix_socket=str(path)):
+        path.rename(tmp_path / "old")
+        path.touch()
+    assert path.exists()
 
 
 def test_another_user_on_a_unix_socket_needs_a_token(tmp_path):

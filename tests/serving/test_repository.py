@@ -28,6 +28,7 @@ from interposer.serving.loading import Loader
 from interposer.serving.options import ServeOptions
 from interposer.serving.repository import Repository
 from interposer.serving.triton_config import TritonConfig, read_config
+from interposer.serving.warming import WarmUp
 from interposer.writers import tflite
 from tests.serving.running import Running, doubler, infer_body, running, wait_until
 
@@ -155,6 +156,39 @@ def test_the_fields_of_triton_are_read_and_the_others_named(tmp_path):
     assert read_config(tmp_path / "none") == TritonConfig()
 
 
+def test_warm_up_requests_and_priorities_of_triton_are_read(tmp_path):
+    path = tmp_path / "config.pbtxt"
+    path.write_text("""
+        max_batch_size: 8
+        dynamic_batching { priority_levels: 3 }
+        model_warmup [
+            { name: "a" batch_size: 2 inputs { key: "x" value { data_type: TYPE_FP32 dims: [ 4 ] zero_data: true } } },
+            { count: 3 inputs { key: "x" value { dims: 4 random_data: true } } },
+            { inputs { key: "x" value { dims: 4 input_data_file: "raw" } } }
+        ]
+    """)
+    config = read_config(path)
+    assert config.levels == 3
+    assert config.warmup == (WarmUp({"x": ("zeros", (2, 4))}), WarmUp({"x": ("random", (1, 4))}, 3))
+    assert config.ignored == ("model_warmup with input_data_file",)
+
+
+def test_warm_up_requests_of_triton_run_before_the_model_is_ready(folder):
+    text = "model_warmup { inputs { key: 'x' value { dims: [ 5, 5, 5 ] zero_data: true } } }"
+    (folder / "deep" / "config.pbtxt").write_text(text)
+    source = next(source for source in found_in(str(folder), DEFAULTS) if source.name == "deep")
+    with pytest.raises(ConfigError, match=re.escape("the model expects")):
+        Loader(1)(source)
+
+
+def test_polling_goes_on_after_any_error(caplog):
+    def sources() -> Any:
+        raise RuntimeError("the store is gone")
+
+    asyncio.run(Repository(sources).look_for_changes())
+    assert caplog.messages == ["the models cannot be listed: RuntimeError: the store is gone"]
+
+
 def test_batching_needs_both_of_its_fields(tmp_path):
     path = tmp_path / "config.pbtxt"
     path.write_text("max_batch_size: 8")
@@ -229,6 +263,10 @@ def test_settings_without_an_effect_are_refused(folder, name, text, message):
         ("a { b: 1", "expected the name of a field, not 'the end'"),
         ("max_batch_size: 1.5", "max_batch_size is not a whole number"),
         ("max_batch_size: -1", "max_batch_size is not a whole number"),
+        ("dynamic_batching { priority_levels: 1001 }", "dynamic_batching.priority_levels is 1001, more than 1000"),
+        ("model_warmup { count: 1001 }", "model_warmup.count is 1001, more than 1000"),
+        ("model_warmup: 3", "model_warmup is not a message in braces"),
+        ("model_warmup { inputs {} }", "model_warmup.inputs is not a message with key and value"),
         ("version_policy: 3", "version_policy is not a message in braces"),
         ('a: "x', "unexpected character '\"' in line 1"),
         ("a {" * 100, "messages are nested too deeply"),

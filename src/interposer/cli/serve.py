@@ -10,7 +10,7 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -118,22 +118,35 @@ def _check(args: argparse.Namespace) -> None:
     if args.name is not None and ("/" in args.name or not args.name):
         raise InvalidArgumentError(f"--name is part of a path, so it cannot be {args.name!r}")
     _check_files(args)
-    if args.timeout <= 0:
-        raise InvalidArgumentError("--timeout must be more than 0 seconds")
-    if args.workers > 1 and (args.control == "explicit" or args.shared_memory):
-        raise InvalidArgumentError(
-            "--control explicit and --shared-memory need --workers 1, as each request reaches one"
-        )
-    if args.workers > 1 and args.socket is not None:
-        raise InvalidArgumentError("--socket needs --workers 1, as processes cannot share a Unix socket")
-    if args.poll is not None and args.poll <= 0:
-        raise InvalidArgumentError("--poll must be more than 0 seconds")
-    if args.workers > 1 and args.profile_to is not None:
-        raise InvalidArgumentError("--profile-to needs --workers 1, as each worker would write the same profile")
-    if args.no_grpc and args.grpc_port is not None:
-        raise InvalidArgumentError("--no-grpc and --grpc-port contradict each other")
+    for is_wrong, problem in _CONFLICTS:
+        if is_wrong(args):
+            raise InvalidArgumentError(problem)
     _check_ports(args)
     _check_access(args)
+
+
+def _has_workers(args: argparse.Namespace) -> bool:
+    return bool(args.workers > 1)
+
+
+_CONFLICTS: Final[tuple[tuple[Callable[[argparse.Namespace], bool], str], ...]] = (
+    (lambda args: args.timeout <= 0, "--timeout must be more than 0 seconds"),
+    (
+        lambda args: _has_workers(args) and (args.control == "explicit" or args.shared_memory),
+        "--control explicit and --shared-memory need --workers 1, as each request reaches one",
+    ),
+    (
+        lambda args: _has_workers(args) and args.socket is not None,
+        "--socket needs --workers 1, as processes cannot share a Unix socket",
+    ),
+    (lambda args: args.poll is not None and args.poll <= 0, "--poll must be more than 0 seconds"),
+    (
+        lambda args: _has_workers(args) and args.profile_to is not None,
+        "--profile-to needs --workers 1, as each worker would write the same profile",
+    ),
+    (lambda args: args.no_grpc and args.grpc_port is not None, "--no-grpc and --grpc-port contradict each other"),
+)
+"""Which arguments contradict each other, and the sentence about them, in the order in which they are checked."""
 
 
 def _grpc_port(args: argparse.Namespace) -> int | None:
@@ -213,7 +226,6 @@ def _origins(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _server(args: argparse.Namespace, creation: CreationOptions, model_options: ModelOptions) -> Any:
-    from interposer.serving.access import read_clients  # noqa: PLC0415 - optional dependencies
     from interposer.serving.core import Core  # noqa: PLC0415
     from interposer.serving.loading import Loader  # noqa: PLC0415
     from interposer.serving.options import ServeOptions  # noqa: PLC0415
@@ -226,7 +238,7 @@ def _server(args: argparse.Namespace, creation: CreationOptions, model_options: 
         shutdown_delay=args.shutdown_delay, strict_readiness=args.strict_readiness, exit_on_error=args.exit_on_error,
         poll=args.poll, **({} if args.cache_size is None else {"cache": args.cache_size}),
         control=args.control == "explicit", shared_memory=args.shared_memory, token=os.environ.get(TOKEN) or None,
-        clients=() if args.clients is None else read_clients(args.clients), hosts=_hosts(args),
+        clients=known_clients(args), hosts=_hosts(args),
         origins=_origins(args), max_memory=args.max_memory, max_connections=args.max_connections,
     )  # fmt: skip
     is_worker = bool(os.environ.get(WORKER))
@@ -238,6 +250,20 @@ def _server(args: argparse.Namespace, creation: CreationOptions, model_options: 
     core = Core(Repository(lambda: _sources(args), loader), options)
     core.started = float(os.environ.get(SINCE, core.started))
     return Server(core, _listen(args), lambda addresses: _say(args, core, addresses, is_worker))
+
+
+def known_clients(args: argparse.Namespace) -> tuple[Any, ...]:
+    """Return the clients that the server knows; raise `InvalidArgumentError` if one could never be recognized."""
+    from interposer.serving.access import read_clients  # noqa: PLC0415 - only to serve
+
+    clients = () if args.clients is None else read_clients(args.clients)
+    unseen = next((client.name for client in clients if client.certificate is not None), None)
+    if unseen is not None and args.tls_client_ca is None:
+        raise InvalidArgumentError(
+            f"{args.clients}: the client {unseen!r} has a certificate, which the server asks for with --tls-client-ca "
+            "only; give that option with the authority that has signed the certificate"
+        )
+    return clients
 
 
 def _listen(args: argparse.Namespace) -> Any:

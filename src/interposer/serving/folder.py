@@ -222,6 +222,10 @@ def _with_config(settings: ModelSettings, config: TritonConfig) -> ModelSettings
         changes["instances"] = config.instances
     if config.cache:
         changes["cache"] = True
+    if config.levels is not None:
+        changes["priority_levels"] = config.levels
+    if config.warmup:
+        changes["warmup"] = config.warmup
     if config.is_batching and config.max_batch_size > 1:
         changes["batch"] = config.max_batch_size
         if config.delay_seconds is not None:

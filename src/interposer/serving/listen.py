@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from interposer.core.errors import ConfigError
@@ -17,6 +18,26 @@ __all__ = ["Listen", "host_and_port"]
 def host_and_port(host: str, port: int | None) -> str:
     """Return an address with its port; an IPv6 address is in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def remove_socket(path: str, identity: tuple[int, int] | None) -> None:
+    """Remove a Unix socket at the end of its server, unless another server has replaced it since.
+
+    Args:
+        path: the path of the socket.
+        identity: the device and the inode that the path had when it was bound; None does nothing.
+    """
+    with suppress(OSError):
+        if identity is not None and identity_of(path) == identity:
+            os.unlink(path)
+
+
+def identity_of(path: str) -> tuple[int, int] | None:
+    """Return the device and the inode of a path; None if there is nothing."""
+    with suppress(OSError):
+        status = os.lstat(path)
+        return status.st_dev, status.st_ino
+    return None
 
 
 def _remove_old(path: str) -> None:

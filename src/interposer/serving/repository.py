@@ -143,8 +143,8 @@ class Repository:
         """
         try:
             current = fingerprints(await asyncio.to_thread(self._sources_list))
-        except (InterposerError, OSError) as error:
-            _log.warning("the models cannot be listed: %s", error)
+        except Exception as error:  # polling goes on, whatever a file or a store does
+            _log.warning("the models cannot be listed: %s: %s", type(error).__name__, error)
             return
         previous, self._changed = self._changed, {}
         for name in [*current, *(name for name in self._seen if name not in current)]:

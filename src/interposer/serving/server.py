@@ -18,7 +18,7 @@ from interposer.serving.connections import Connections, allowed_connections, pro
 from interposer.serving.core import Core
 from interposer.serving.health import HealthPort
 from interposer.serving.http import http_app, metrics_app
-from interposer.serving.listen import Listen, host_and_port
+from interposer.serving.listen import Listen, host_and_port, identity_of, remove_socket
 
 __all__ = ["Server", "run_server"]
 
@@ -46,6 +46,7 @@ class Server:
         self.core, self.listen, self._ready = core, listen, ready
         self._signals = 0
         self._is_loaded = self._is_delayed = False
+        self._unix_identity: tuple[int, int] | None = None
         self._stop = asyncio.Event()
 
     def stop(self, delayed: bool = True) -> None:
@@ -94,6 +95,8 @@ class Server:
             updating.cancel()
             polling.cancel()
             await self._closed([server for server, _ in web], tasks, rpc)
+            if self.listen.unix_socket is not None:
+                remove_socket(self.listen.unix_socket, self._unix_identity)
             if health is not None and beating is not None:
                 beating.cancel()
                 await asyncio.to_thread(health[0].close)
@@ -161,6 +164,8 @@ class Server:
                 bound_socket.close()
             raise
         servers = [self._web_server(app, bound_socket, "on", self._tls()) for app, bound_socket in apps]
+        if listen.unix_socket is not None:
+            self._unix_identity = identity_of(listen.unix_socket)
         if unix_socket is not None:  # the lifespan of the application is that of the first port
             servers.append(self._web_server(apps[0][0], unix_socket, "off", {}))
         return servers

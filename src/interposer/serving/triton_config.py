@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from interposer.core.errors import ConfigError, did_you_mean
+from interposer.serving.warming import WarmUp
 
 __all__ = ["TritonConfig", "read_config"]
 
@@ -17,23 +18,26 @@ _TOKEN: Final = re.compile(
 )
 _READ: Final = {
     "name", "max_batch_size", "dynamic_batching", "version_policy", "default_model_filename", "instance_group",
-    "response_cache",
+    "response_cache", "model_warmup",
 }  # fmt: skip
 _OF_THE_FILE: Final = {"platform", "backend", "runtime", "input", "output"}
 """Fields whose facts come from the model's own file."""
 _IGNORED: Final = {
     "batch_input", "batch_output", "cc_model_filenames", "ensemble_scheduling", "metric_tags", "model_metrics",
-    "model_operations", "model_repository_agents", "model_transaction_policy", "model_warmup", "optimization",
-    "parameters", "sequence_batching",
+    "model_operations", "model_repository_agents", "model_transaction_policy", "optimization", "parameters",
+    "sequence_batching",
 }  # fmt: skip
 """Fields that Triton has and that have no meaning here; a warning names them."""
 _DELAY: Final = "max_queue_delay_microseconds"
+_LEVELS: Final = "priority_levels"
 _IGNORED_OF_BATCHING: Final = {
-    "default_priority_level", "default_queue_policy", "preferred_batch_size", "preserve_ordering", "priority_levels",
+    "default_priority_level", "default_queue_policy", "preferred_batch_size", "preserve_ordering",
     "priority_queue_policy",
 }  # fmt: skip
 _POLICIES: Final = {"all": (), "latest": ("num_versions",), "specific": ("versions",)}
 _DEEPEST: Final = 32
+_MOST_LEVELS: Final = 1000
+_MOST_RUNS: Final = 1000
 Fields: TypeAlias = "dict[str, list[Any]]"
 
 
@@ -52,6 +56,8 @@ class TritonConfig:
         instances: how many runs may be active at the same time; None if the file does not say.
         cache: whether results are cached.
         ignored: the names of fields that have no meaning here.
+        levels: the number of priorities that requests may have; None if the file does not say.
+        warmup: requests that run before the model is ready.
     """
 
     name: str = ""
@@ -64,6 +70,8 @@ class TritonConfig:
     instances: int | None = None
     cache: bool = False
     ignored: tuple[str, ...] = ()
+    levels: int | None = None
+    warmup: tuple[WarmUp, ...] = ()
 
 
 def read_config(path: Path) -> TritonConfig:
@@ -86,14 +94,17 @@ def _config(fields: Fields) -> TritonConfig:
     versions, latest = _policy(_message(fields, "version_policy"))
     delay = _number(batching or {}, _DELAY, None)
     _check_known("", fields, _READ | _OF_THE_FILE | _IGNORED)
-    _check_known("dynamic_batching.", batching or {}, {_DELAY} | _IGNORED_OF_BATCHING)
+    _check_known("dynamic_batching.", batching or {}, {_DELAY, _LEVELS} | _IGNORED_OF_BATCHING)
     ignored = [name for name in fields if name in _IGNORED]
-    ignored += [f"dynamic_batching.{name}" for name in batching or {} if name != _DELAY]
+    ignored += [f"dynamic_batching.{name}" for name in batching or {} if name not in (_DELAY, _LEVELS)]
     max_batch_size = _number(fields, "max_batch_size", 0) or 0
     if max_batch_size > 1 and batching is None:
         ignored.append("max_batch_size without dynamic_batching")
     if batching is not None and max_batch_size < 2:
         ignored.append("dynamic_batching without max_batch_size")
+    warmup, has_files = _warm_ups(fields.get("model_warmup", []), has_rows=max_batch_size > 0)
+    if has_files:
+        ignored.append("model_warmup with input_data_file")
     return TritonConfig(
         name=str(fields.get("name", [""])[-1]),
         max_batch_size=max_batch_size,
@@ -104,6 +115,8 @@ def _config(fields: Fields) -> TritonConfig:
         filename=str(fields.get("default_model_filename", [""])[-1]),
         instances=_instances(fields.get("instance_group", [])),
         cache=_is_cached(_message(fields, "response_cache")),
+        levels=_levels(batching or {}),
+        warmup=warmup,
         ignored=tuple(ignored),
     )
 
@@ -143,6 +156,56 @@ def _instances(groups: list[Any]) -> int | None:
     if total > 1024:
         raise ValueError(f"instance_group has {total} instances, more than 1024")
     return total or None
+
+
+def _levels(batching: Fields) -> int | None:
+    levels = _number(batching, _LEVELS, None)
+    if levels is not None and levels > _MOST_LEVELS:
+        raise ValueError(f"dynamic_batching.priority_levels is {levels}, more than {_MOST_LEVELS}")
+    return levels or None
+
+
+_OF_WARMUP: Final = {"name", "batch_size", "inputs", "count"}
+_OF_INPUT: Final = {"data_type", "dims", "zero_data", "random_data", "input_data_file"}
+
+
+def _warm_ups(messages: list[Any], has_rows: bool) -> tuple[tuple[WarmUp, ...], bool]:
+    """Return warm-up requests, and whether some were left out because their inputs are in files of raw bytes.
+
+    `has_rows` says whether the field `batch_size` is a dimension before those of each input.
+    """
+    warm_ups, has_files = [], False
+    for message in messages:
+        if not isinstance(message, dict):
+            raise ValueError("model_warmup is not a message in braces")
+        _check_known("model_warmup.", message, _OF_WARMUP)
+        rows = [_number(message, "batch_size", 1) or 1] if has_rows else []
+        entries = [_entry(entry) for entry in message.get("inputs", [])]
+        if any("input_data_file" in value for _, value in entries):
+            has_files = True
+            continue
+        inputs = {
+            name: (
+                "zeros" if "zero_data" in value else "random",
+                (*rows, *(_whole("model_warmup.inputs.value.dims", size) for size in value.get("dims", []))),
+            )
+            for name, value in entries
+        }
+        count = _number(message, "count", 1) or 1
+        if count > _MOST_RUNS:
+            raise ValueError(f"model_warmup.count is {count}, more than {_MOST_RUNS}")
+        warm_ups.append(WarmUp(inputs, count))
+    return tuple(warm_ups), has_files
+
+
+def _entry(entry: Any) -> tuple[str, Fields]:
+    """Return the name and the fields of an input of a warm-up request."""
+    if not isinstance(entry, dict) or "key" not in entry:
+        raise ValueError("model_warmup.inputs is not a message with key and value")
+    value = _message(entry, "value") or {}
+    _check_known("model_warmup.inputs.", entry, {"key", "value"})
+    _check_known("model_warmup.inputs.value.", value, _OF_INPUT)
+    return str(entry["key"][-1]), value
 
 
 def _is_cached(cache: Fields | None) -> bool:
