@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 from typing import Final, Protocol, TypeAlias
@@ -99,7 +99,9 @@ class Group:
     """Nodes that run as one: their indices, and the compiled model.
 
     `seconds` is how long it took to compile. `is_dynamic` is True if shapes of inputs are open, so that the model
-    compiles a network for each set of shapes. `compile` returns a model of another network with the same backends.
+    compiles a network for each set of shapes; `sample` then has those with which it was tried. `compile` returns a
+    model of another network with the same backends. `is_stored` is True if the model was loaded from a saved network,
+    whose layers have the labels of another graph.
     """
 
     members: tuple[int, ...]
@@ -108,6 +110,8 @@ class Group:
     is_dynamic: bool
     optimized: OptimizedNetwork
     compile: Callable[[Network | Template], Model]
+    sample: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    is_stored: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +125,9 @@ class Claims:
     seconds: float
 
 
-def claims(graph: HostGraph, options: BridgeOptions, grouped: Grouping | None = None) -> Claims:
+def claims(
+    graph: HostGraph, options: BridgeOptions, grouped: Grouping | None = None, stored: Sequence[Group] = ()
+) -> Claims:
     """Return what the backends of `options` take of a graph, compiled.
 
     Args:
@@ -129,6 +135,7 @@ def claims(graph: HostGraph, options: BridgeOptions, grouped: Grouping | None = 
         options: what the user asks for.
         grouped: returns the nodes with some indices in the groups in which the host would run them; None means
             `convex_groups`.
+        stored: groups that are taken in any case, of nodes with an `obstacle`.
 
     Raises:
         InvalidArgumentError: the option ``strict`` is set, and a node is not taken.
@@ -136,8 +143,9 @@ def claims(graph: HostGraph, options: BridgeOptions, grouped: Grouping | None = 
     """
     begin = perf_counter()
     search = _Search(graph, options, grouped or partial(convex_groups, graph.nodes))
-    groups = search.groups()
-    compiled_claims = Claims(graph, options.backends, groups, search.reasons, perf_counter() - begin)
+    groups = (*stored, *search.groups())
+    reasons = {n: why for n, why in search.reasons.items() if not any(n in group.members for group in stored)}
+    compiled_claims = Claims(graph, options.backends, groups, reasons, perf_counter() - begin)
     if options.strict and compiled_claims.reasons:
         raise InvalidArgumentError(_not_taken(compiled_claims))
     return compiled_claims
@@ -248,7 +256,8 @@ class _Search:
         template = self.graph.template(members)
         is_dynamic = not all(info.is_concrete for info in template.inputs.values())
         model = self._sampled(template) if is_dynamic else self._model(template.network())
-        return Group(tuple(members), model, perf_counter() - begin, is_dynamic, model.optimized, self._model)
+        sample = {name: tuple(map(int, info.shape)) for name, info in model.inputs.items()} if is_dynamic else {}
+        return Group(tuple(members), model, perf_counter() - begin, is_dynamic, model.optimized, self._model, sample)
 
     def _sampled(self, template: Template) -> Model:
         """Return a model for sample sizes of the open dimensions; raise the error of the first size if none works."""

@@ -154,7 +154,8 @@ def _backends_of_nodes(groups: Sequence[Group]) -> dict[int, tuple[str, ...]]:
     backends: dict[int, dict[str, None]] = {}
     for group in groups:
         for placement in group.optimized.placements:
-            for n in nodes_of(placement.layer, placement.replaced):
+            own = group.members if group.is_stored else nodes_of(placement.layer, placement.replaced)
+            for n in own:
                 backends.setdefault(n, {})[placement.backend] = None
     return {n: tuple(ids) for n, ids in backends.items()}
 

@@ -19,6 +19,8 @@ __all__ = ["FAIL", "INVALID_ARGUMENT", "OrtApi", "OrtError"]
 
 FLOOR: Final = 23
 FAIL: Final = 1
+_INT: Final = 1
+"""The number of the type of attributes with an integer."""
 INVALID_ARGUMENT: Final = 2
 
 _FUNCTIONS: Final = """
@@ -36,15 +38,18 @@ _FUNCTIONS: Final = """
 93 ReleaseStatus p v
 96 ReleaseValue p v
 99 ReleaseTensorTypeAndShapeInfo p v
+211 CreateOpAttr spiip
 272 ReadOpAttr pipnp
 289 GetValueInfoName pp
 290 GetValueInfoTypeInfo pp
+291 GetModelEditorApi - p
 298 GetKeyValuePairs pppp v
 300 ReleaseKeyValuePairs p v
 318 GetTensorSizeInBytes pp
 326 ValueInfo_GetInitializerValue pp
 331 ValueInfo_IsConstantInitializer pp
 333 Graph_GetName pp
+334 Graph_GetModelPath pp
 335 Graph_GetOnnxIRVersion pp
 336 Graph_GetNumOperatorSets pp
 337 Graph_GetOperatorSets pppn
@@ -76,7 +81,8 @@ _FUNCTIONS: Final = """
 """
 """The number of each function in the table ``OrtApi``, its name, the types of its arguments and of its result.
 
-The letters are: b bool, i int32, n size_t, p pointer, s text, v nothing. Without a result, a function returns a status.
+The letters are: - no argument, b bool, i int32, n size_t, p pointer, s text, v nothing. Without a
+result, a function returns a status.
 """
 _KINDS: Final[dict[str, Any]] = {
     "b": ctypes.c_bool, "i": ctypes.c_int32, "n": ctypes.c_size_t, "p": ctypes.c_void_p, "s": ctypes.c_char_p,
@@ -105,6 +111,7 @@ class OrtApi:
             if _SINCE.get(name, FLOOR) <= minor
         }
         self._add_nodes_to_fuse = _function(ep_address, 2, "ppnp")
+        self._create_node = _function(self.call("GetModelEditorApi"), 6, "ssspnpnpnp")
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call a function; raise `OrtError` if it returns a status, or return its result if it has another one."""
@@ -223,6 +230,41 @@ class OrtApi:
         finally:
             self.call("ReleaseValue", value)
 
+    # --- new nodes
+
+    def new_attribute(self, name: str, kind: int, content: bytes) -> int:
+        """Return the address of a new attribute with an integer (8 bytes) or a text, for `new_node`."""
+        out, data = ctypes.c_void_p(), ctypes.create_string_buffer(content, max(len(content), 1))
+        count = 1 if kind == _INT else len(content)
+        self.call("CreateOpAttr", name.encode(), ctypes.cast(data, ctypes.c_void_p), count, kind, ctypes.byref(out))
+        return out.value or 0
+
+    def new_node(
+        self,
+        operator: tuple[str, str],
+        name: str,
+        names: tuple[Sequence[str], Sequence[str]],
+        attributes: Sequence[int],
+    ) -> int:
+        """Return the address of a new node, which owns its attributes.
+
+        Args:
+            operator: the domain and the type of its operator.
+            name: its name.
+            names: the names of its inputs and of its outputs.
+            attributes: the addresses of its attributes.
+        """
+        lists = [(ctypes.c_char_p * len(texts))(*(text.encode() for text in texts)) for texts in names]
+        owned, out = (ctypes.c_void_p * len(attributes))(*attributes), ctypes.c_void_p()
+        domain, kind = operator
+        status = self._create_node(
+            *(kind.encode(), domain.encode(), name.encode()),
+            *(lists[0], len(lists[0]), lists[1], len(lists[1])),
+            *(owned, len(owned), ctypes.byref(out)),
+        )
+        self.check(status.value)
+        return out.value or 0
+
     # --- sessions
 
     def config_entries(self, options: int) -> dict[str, str]:
@@ -254,4 +296,4 @@ def _function(table: int, number: int, arguments: str, result: str = "") -> Any:
     """Return a function of a table at an address, with the types of `_FUNCTIONS`."""
     address = ctypes.c_void_p.from_address(table + number * ctypes.sizeof(ctypes.c_void_p)).value or 0
     restype = _KINDS[result] if result else _Status
-    return ctypes.CFUNCTYPE(restype, *(_KINDS[letter] for letter in arguments))(address)
+    return ctypes.CFUNCTYPE(restype, *(_KINDS[letter] for letter in arguments if letter != "-"))(address)

@@ -12,6 +12,7 @@ import numpy as np
 
 from interposer.bridges.claims import HostNode, label
 from interposer.bridges.onnxruntime.abi import OrtApi, OrtError
+from interposer.bridges.onnxruntime.contexts import is_context, source_of
 from interposer.core.errors import InterposerError, InvalidArgumentError, ParseError
 from interposer.core.types import Array, DataType
 from interposer.frontends.onnx import template
@@ -77,6 +78,19 @@ class OrtGraph:
     def addresses(self, members: Sequence[int]) -> list[int]:
         """Return the addresses of nodes."""
         return [self._nodes[n].address for n in members]
+
+    def own_contexts(self, provider: str) -> list[int]:
+        """Return the indices of the context nodes that a provider of this name has made."""
+        return [
+            n
+            for n, node in enumerate(self._nodes)
+            if is_context(node.domain, node.operator) and source_of(self._api, node.address) == provider
+        ]
+
+    @property
+    def path(self) -> str:
+        """The path of the model; empty if it was not loaded from a file."""
+        return self._api.text("Graph_GetModelPath", self._address)
 
     def copied_bytes(self) -> int:
         """Return the bytes of the constants of which parts of this graph have copies."""
@@ -145,6 +159,8 @@ class OrtGraph:
         provider = self._api.text("Node_GetEpName", node.address)
         if provider:
             return f"{provider} runs it, which the session asked first"
+        if is_context(node.domain, node.operator):
+            return f"it was compiled by {source_of(self._api, node.address) or 'an unknown provider'}"
         if self._api.number("Node_GetNumSubgraphs", node.address):
             return _SUBGRAPHS
         for name in filter(None, (*node.inputs, *node.outputs)):

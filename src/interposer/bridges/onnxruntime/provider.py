@@ -22,6 +22,7 @@ from interposer.bridges.claims import Claims, Group, claims
 from interposer.bridges.direct import DirectPart, direct_part, direct_part_of_shapes
 from interposer.bridges.embedding import native, text_at
 from interposer.bridges.onnxruntime.abi import FAIL, INVALID_ARGUMENT, OrtApi, OrtError
+from interposer.bridges.onnxruntime.contexts import ContextOptions, read_context, write_context
 from interposer.bridges.onnxruntime.graph import OrtGraph
 from interposer.bridges.options import BridgeOptions, bridge_options
 from interposer.bridges.reporting import PartReport, Report, add_report
@@ -103,7 +104,8 @@ def create_provider(api: OrtApi, name: int, options: int, out: int) -> None:
     entries = api.config_entries(options)
     texts = {key.removeprefix(prefix): text for key, text in entries.items() if key.startswith(prefix)}
     number = next(_ids)
-    _providers[number] = _Provider(api, _options(provider_name, texts))
+    context = ContextOptions.of(provider_name, entries)
+    _providers[number] = _Provider(api, _options(provider_name, texts), context)
     ctypes.c_uint64.from_address(out).value = number
 
 
@@ -144,6 +146,10 @@ def compile_parts(api: OrtApi, number: int, graphs: int, nodes: int, count: int,
     pointers = [(ctypes.c_void_p * count).from_address(address) for address in (nodes, out)]
     for n in range(count):
         pointers[1][n] = provider.compiled(pointers[0][n] or 0)
+    if contexts and provider.context.writes:
+        made = (ctypes.c_void_p * count).from_address(contexts)
+        for n in range(count):
+            made[n] = provider.context_node(pointers[0][n] or 0)
 
 
 @_guarded
@@ -163,25 +169,34 @@ def release_part(number: int) -> int:
 class _Provider:
     """The provider of one session: its options, and the groups that it has claimed, by the names of their results."""
 
-    def __init__(self, api: OrtApi, options: BridgeOptions) -> None:
-        self._api, self.options = api, options
+    def __init__(self, api: OrtApi, options: BridgeOptions, context: ContextOptions) -> None:
+        self._api, self.options, self.context = api, options, context
+        self._path = ""
         self._groups: dict[frozenset[str], tuple[Group, PartReport]] = {}
         self._frees_memory = False
         self._problem: InterposerError | None = None
 
     def claim(self, address: int, support: int) -> None:
         graph = OrtGraph(self._api, address)
+        self._path = graph.path
         if not graph.nodes:
             return
+        contexts = graph.own_contexts(self.context.provider)
         try:
-            claimed = claims(graph, self.options)
+            claimed = claims(graph, self.options, stored=[self._stored(graph, n) for n in contexts])
         except InterposerError as error:
-            if not self.options.strict:
+            if not (self.options.strict or contexts):
                 raise
             self._problem = error  # ONNX Runtime only logs an error here, so the compilation of a node raises it
-            self._api.claim(support, graph.addresses([0]))
+            self._api.claim(support, graph.addresses((contexts or [0])[:1]))
             return
         self._take(graph, claimed, support)
+
+    def _stored(self, graph: OrtGraph, index: int) -> Group:
+        """Return the group that a context node has as a saved network."""
+        node, [address] = graph.nodes[index], graph.addresses([index])
+        names = node.inputs, node.outputs
+        return read_context(self._api, (index, address, node.name), names, self._path, self.context, self.options)
 
     def _take(self, graph: OrtGraph, claimed: Claims, support: int) -> None:
         report = Report.of(f"ONNX Runtime {self._api.version}", claimed)
@@ -195,18 +210,30 @@ class _Provider:
         """Return the table in C for the fused node at an address."""
         if self._problem is not None:
             raise self._problem
-        names = [
-            [
-                self._api.text("GetValueInfoName", value) if value else ""
-                for value in self._api.listed(node, f"Node.{kind}")
-            ]
-            for kind in ("Inputs", "Outputs")
-        ]
+        names = self._names(node)
         group, report = self._groups[frozenset(names[1])]
         part = _Part(self._api, next(_ids), group, report, *names, frees_memory=self._frees_memory)
         self._frees_memory = False
         _parts[part.number] = part
         return part.table
+
+    def _names(self, node: int) -> tuple[list[str], list[str]]:
+        """Return the names of the inputs and of the outputs of a node at an address."""
+        inputs, outputs = (
+            [
+                self._api.text("GetValueInfoName", value) if value else ""
+                for value in self._api.listed(node, f"Node.{kind}")
+            ]
+            for kind in ("Inputs", "Outputs")
+        )
+        return inputs, outputs
+
+    def context_node(self, node: int) -> int:
+        """Return a new context node for the fused node at an address."""
+        names = self._names(node)
+        group, _ = self._groups[frozenset(names[1])]
+        name = self._api.text("Node_GetName", node)
+        return write_context(self._api, name, names, group, self._path, self.context, self.options)
 
     def close(self) -> None:
         for group, _ in self._groups.values():
