@@ -3,7 +3,7 @@
 `reference` returns the table of all kernels. CpuRef, constant folding and the tests use it.
 """
 
-from interposer.kernels.evaluation import compute, evaluate, reference
+from interposer.kernels.evaluation import compute, evaluate, reference, refusals
 from interposer.kernels.table import Kernel, KernelInfo, KernelTable, empty
 
-__all__ = ["Kernel", "KernelInfo", "KernelTable", "compute", "empty", "evaluate", "reference"]
+__all__ = ["Kernel", "KernelInfo", "KernelTable", "compute", "empty", "evaluate", "reference", "refusals"]

@@ -15,9 +15,9 @@ from interposer.core.errors import ExecutionError, InterposerError, InvalidArgum
 from interposer.core.schema import Op, Operand, Result
 from interposer.core.types import UNRANKED, Array, DataType, Quantization, TensorInfo
 from interposer.kernels.reference import kernel
-from interposer.kernels.table import KernelTable
+from interposer.kernels.table import KernelInfo, KernelTable
 
-__all__ = ["compute", "evaluate", "reference"]
+__all__ = ["compute", "evaluate", "reference", "refusals"]
 
 _OPS: Final = "interposer.ops"
 _KERNELS: Final = "interposer.kernels"
@@ -44,6 +44,11 @@ def evaluate(
         InvalidArgumentError: no reference kernel supports the operator on these tensors; the message has the reasons.
     """
     return _table_with(op).evaluate(op, arrays, inputs, outputs)
+
+
+def refusals(op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> list[str]:
+    """Return why no reference kernel supports an operator on tensors with these infos; empty if one does."""
+    return _table_with(op).reasons(op, KernelInfo.of(op, inputs, outputs))
 
 
 def _table_with(op: Op) -> KernelTable:

@@ -9,9 +9,9 @@ from typing import Any
 from interposer.core.schema import Op
 from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Layer
-from interposer.ops import Constant
-from interposer.optimizer.preference import Preference
-from interposer.optimizer.rewrites.quantized import INTEGERS, computing_layer
+from interposer.ops import Constant, Quantize
+from interposer.optimizer.preference import Candidate, Preference
+from interposer.optimizer.rewrites.quantized import INTEGERS, computing_layer, dequantize_later, integer_candidates
 from interposer.rewriting.driver import Rewritten, apply_rewrites
 from interposer.rewriting.pattern import New, Replacement, Rewrite, info_of
 
@@ -31,6 +31,7 @@ class ComputeInIntegers:
 
     def apply(self, graph: Graph) -> Rewritten:
         """Apply the rewrites to a graph, and return how often each was applied."""
+        self.preference.prepare(_candidates(graph))
         return apply_rewrites(graph, [replace(rewrite, function=self._checked(rewrite)) for rewrite in INTEGERS])
 
     def _checked(self, integer_rewrite: Rewrite) -> Any:
@@ -41,22 +42,34 @@ class ComputeInIntegers:
         return rewrite
 
     def _is_welcome(self, new: New, layer: Layer) -> bool:
+        ranks = [self.preference.rank(*candidate) for candidate in _computing_layers(new, layer.output.known)]
+        if not any(ranks):
+            return True
         inner = computing_layer(layer)
-        rank = self.preference.rank(inner.op, inner.input_infos, inner.output_infos)
-        return all(
-            self.preference.rank(new_layer.op, [info_of(operand) for operand in new_layer.inputs], [info]) <= rank
-            for new_layer, info in _computing_layers(new, layer.output.known)
-        )
+        return max(ranks) <= self.preference.rank(inner.op, inner.input_infos, inner.output_infos)
 
 
-def _computing_layers(new: New, info: TensorInfo | None) -> Iterator[tuple[New, TensorInfo | None]]:
-    """Yield the layers that a rewrite would create, each with the info of its output; constants are left out.
+def _candidates(graph: Graph) -> Iterator[Candidate]:
+    """Yield the layers that the rewrites are likely to create, so that backends are queried about all of them at once.
+
+    Others may follow from these; backends are then queried about them one by one.
+    """
+    for layer in graph:
+        if isinstance(layer.op, Quantize):
+            for new, info in integer_candidates(layer):
+                yield from _computing_layers(new, info)
+        elif isinstance(moved := dequantize_later(layer), New):
+            yield from _computing_layers(moved, layer.output.known)
+
+
+def _computing_layers(new: New, info: TensorInfo | None) -> Iterator[Candidate]:
+    """Yield the layers that a rewrite would create; constants are left out.
 
     `new` describes the layer that replaces the old one, and `info` its output. The others are the ones that it reads.
     """
     if isinstance(new.op, Constant):
         return
-    yield new, info
+    yield Candidate(new.op, tuple(map(info_of, new.inputs)), (info,))
     for operand in new.inputs:
         if isinstance(operand, New):
             yield from _computing_layers(operand, info_of(operand))

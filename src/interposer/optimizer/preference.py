@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
 
 from interposer.backend import Backend, Options, SubgraphView
 from interposer.core.schema import Op
 from interposer.core.types import TensorInfo
-from interposer.ir.graph import Layer, Value
-from interposer.ir.network import Network
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.inference import infer_layer
+from interposer.ops.control import Constant, Input
 from interposer.optimizer.assign import query
+from interposer.report.records import ASKING_RAISED
 
-__all__ = ["Preference"]
+__all__ = ["Candidate", "Preference"]
+
+
+class Candidate(NamedTuple):
+    """A layer about which backends are queried: its operator, and the infos of its inputs and outputs.
+
+    None is an absent input, or an output whose info is inferred.
+    """
+
+    op: Op
+    inputs: tuple[TensorInfo | None, ...]
+    outputs: tuple[TensorInfo | None, ...]
+
+
+_Key = tuple[Candidate, tuple[bool, ...]]
 
 
 @dataclass(frozen=True)
@@ -21,7 +39,7 @@ class Preference:
 
     backends: Sequence[Backend]
     options: Mapping[str, Options]
-    _ranks: dict[object, int] = field(default_factory=dict)
+    _ranks: dict[_Key, int] = field(default_factory=dict)
 
     def rank(self, op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo | None]) -> int:
         """Return the position in the order of preference of the first backend that supports a layer.
@@ -29,27 +47,72 @@ class Preference:
         The layer has this operator and tensors with these infos. The number of backends is returned if none supports
         it.
         """
-        key = (op, tuple(inputs), tuple(outputs))
+        candidate = Candidate(op, tuple(inputs), tuple(outputs))
+        key = _key(candidate)
         if key not in self._ranks:
-            view = _view_of_one_layer(op, inputs, outputs)
-            verdicts = (query(backend, view, self.options.get(backend.id, {}))[0] for backend in self.backends)
-            self._ranks[key] = next((i for i, verdict in enumerate(verdicts) if verdict), len(self.backends))
+            self.prepare([candidate])
         return self._ranks[key]
 
+    def prepare(self, candidates: Iterable[Candidate]) -> None:
+        """Query the backends about several layers at once, so that `rank` finds its answers in the cache.
 
-def _view_of_one_layer(
-    op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo | None]
-) -> SubgraphView:
-    """Return a view of a new graph with only one layer, to ask backends whether they support it.
+        Every backend gets one query, about the layers that no backend before it supports. The layers are not connected
+        to each other.
+        """
+        pending = {key: candidate for key, candidate in map(_with_key, candidates) if key not in self._ranks}
+        for position, backend in enumerate(self.backends):
+            supported = self._supported(backend, list(pending.values()))
+            for key, is_supported in zip(list(pending), supported, strict=True):
+                if is_supported:
+                    self._ranks[key] = position
+                    del pending[key]
+        self._ranks.update(dict.fromkeys(pending, len(self.backends)))
 
-    The layer has this operator, and inputs and outputs with these infos; None is an absent input or an info to infer.
-    """
-    network = Network("alone")
-    operands: list[Layer | Value | None] = []
-    for index, info in enumerate(inputs):
-        if info is None or info.constant is None:
-            operands.append(None if info is None else network.add_input_layer(index, info))
-        else:
-            operands.append(network.add_constant_layer(info.constant, info.quantization))
-    layer = network.add_layer(op, *operands, outputs=list(outputs))
-    return SubgraphView(network.graph, [layer])
+    def _supported(self, backend: Backend, candidates: Sequence[Candidate]) -> list[bool]:
+        """Return for each layer whether a backend supports it.
+
+        If the backend raises an exception, it is queried about each layer alone.
+        """
+        if not candidates:
+            return []
+        verdicts = query(backend, _view_of(candidates), self.options.get(backend.id, {}))
+        if len(candidates) > 1 and any(reason.startswith(ASKING_RAISED) for reason in verdicts[0].reasons):
+            return [is_supported for candidate in candidates for is_supported in self._supported(backend, [candidate])]
+        return list(map(bool, verdicts))
+
+
+def _with_key(candidate: Candidate) -> tuple[_Key, Candidate]:
+    return _key(candidate), candidate
+
+
+def _key(candidate: Candidate) -> _Key:
+    """Return the key of the cached answer; equal infos of a constant and of another tensor give different keys."""
+    return candidate, tuple([info is not None and info.constant is not None for info in candidate.inputs])
+
+
+def _view_of(candidates: Iterable[Candidate]) -> SubgraphView:
+    """Return a view of layers in a new graph that has no others but their inputs and constants."""
+    graph = Graph("alone")
+    layers = [_added(graph, candidate) for candidate in candidates]
+    return SubgraphView(graph, layers, layers)
+
+
+def _added(graph: Graph, candidate: Candidate) -> Layer:
+    operands = [None if info is None else _operand(graph, info) for info in candidate.inputs]
+    layer = graph.add(candidate.op.canonical(), operands, outputs=candidate.outputs)
+    infer_layer(layer)
+    return layer
+
+
+def _operand(graph: Graph, info: TensorInfo) -> Value:
+    if info.constant is None:
+        layer = graph.add(_input(len(graph)), outputs=[info])
+    else:
+        layer = graph.add(Constant(info.constant, info.quantization))
+    infer_layer(layer)
+    return layer.output
+
+
+@cache
+def _input(binding_id: int) -> Input:
+    return Input(binding_id)

@@ -14,7 +14,7 @@ from interposer.core.traits import ResultQuantization, Trait
 from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ir.network import Network
-from interposer.kernels import KernelInfo, reference
+from interposer.kernels import refusals
 from interposer.kernels.fixedpoint import dequantize
 from interposer.ops.control import Constant, Input, Output
 from interposer.ops.convolution import TransposeConvolution2d
@@ -309,8 +309,7 @@ def _refusal(decisions: Decisions, layer: Layer) -> str | None:
     errors = rule.op.violations(*inputs)
     if errors:
         return "; ".join(errors)
-    kernel_reasons = reference().reasons(rule.op, KernelInfo.of(rule.op, inputs, outputs))
-    return "; ".join(kernel_reasons) or None
+    return "; ".join(refusals(rule.op, inputs, outputs)) or None
 
 
 def quantized_infos(decisions: Decisions, layer: Layer) -> tuple[list[TensorInfo | None], list[TensorInfo]]:

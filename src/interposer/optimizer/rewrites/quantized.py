@@ -13,7 +13,7 @@ layer means that the layer computes with float values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -22,7 +22,7 @@ from interposer.core.schema import Op
 from interposer.core.traits import ResultQuantization, Role, Trait
 from interposer.core.types import DataType, TensorInfo
 from interposer.ir.graph import Layer, Value
-from interposer.kernels import KernelInfo, reference
+from interposer.kernels import refusals
 from interposer.kernels.fixedpoint import dequantize
 from interposer.ops import (
     Activation,
@@ -51,7 +51,7 @@ from interposer.ops.reduction import ReduceOperation
 from interposer.optimizer.rewrites.constants import fold_constants
 from interposer.rewriting.pattern import New, Replacement, above, above_with, constant, gives, info_of, rewrite
 
-__all__ = ["INTEGERS", "computing_layer"]
+__all__ = ["INTEGERS", "computing_layer", "dequantize_later", "integer_candidates"]
 
 Rule: TypeAlias = Callable[[Any, Layer, TensorInfo], New | None]
 
@@ -118,7 +118,7 @@ def _moved(op: Op, quantized: TensorInfo, inputs: Sequence[Value | New | None]) 
     info = gives(op, inputs)
     if info is None or info.quantization is None:
         return None
-    if reference().reasons(op, KernelInfo.of(op, [info_of(value) for value in inputs], [info])):
+    if refusals(op, [info_of(value) for value in inputs], [info]):
         return None
     if _one_scale(quantized):
         return info if info.quantization == quantized.quantization else None
@@ -230,6 +230,25 @@ def compute_in_integers(op: Quantize, layer: Layer) -> Replacement:
     if integer_layer is None or gives(integer_layer.op, integer_layer.inputs) is None:
         return None
     return New(integer_layer.op, integer_layer.inputs, like=inner_layer)
+
+
+def integer_candidates(layer: Layer) -> Iterator[tuple[New, TensorInfo]]:
+    """Yield layers that rewrites may create for a Quantize, each with the info of its output.
+
+    These are the quantized layer in place of the producer of its input, and the Quantize and the clamps themselves if
+    clamps between the two are moved after the Quantize. The rewrites may still decide otherwise.
+    """
+    info, clamp = layer.output.known, above(layer.values[0], Activation)
+    if info.dtype not in _TYPES or not _one_scale(info):
+        return
+    while clamp is not None and clamp.op.function in _CLAMPS:
+        yield New(clamp.op, [New(layer.op, clamp.layer.inputs, info=info)]), info
+        layer, clamp = clamp.layer, above(clamp.layer.values[0], Activation)
+    producer = layer.values[0].producer
+    rule = _rule(layer.values[0])
+    integer_layer = None if rule is None or len(producer.outputs) != 1 else rule(producer.op, producer, info)
+    if integer_layer is not None and gives(integer_layer.op, integer_layer.inputs) is not None:
+        yield integer_layer, producer.output.known.with_dtype(info.dtype).with_quantization(info.quantization)
 
 
 def _rule(value: Value) -> Rule | None:
