@@ -111,6 +111,25 @@ def test_a_backend_in_c_has_no_package_to_which_a_bridge_could_be_added(tmp_path
     assert not folder.exists()
 
 
+def test_an_asynchronous_project_has_the_header_of_queues(project):
+    folder = project("cpp", "--async")
+    assert {*files_in(folder)} - {*FILES["cpp"]} == {"include/interposer/queues.hpp"}
+    assert "ipr::queues<ipr::Queue>()" in (folder / "src" / "backend.cpp").read_text()
+    assert "-pthread" in (folder / "Makefile").read_text()
+    assert "target_link_libraries(npu_backend PRIVATE Threads" in (folder / "CMakeLists.txt").read_text()
+
+
+@pytest.mark.parametrize("language", ["python", "c", "rust"])
+def test_queues_are_added_to_a_project_in_cpp_only(language, tmp_path, capsys):
+    folder = tmp_path / "project"
+    assert main(["new-backend", "Npu", "--lang", language, "--async", "--folder", str(folder)]) == 2
+    assert capsys.readouterr().err == (
+        "interposer: --async adds the queues of interposer/queues.hpp, which "
+        f"--lang {language} cannot use; use --lang cpp\n"
+    )
+    assert not folder.exists()
+
+
 @pytest.mark.parametrize("language", ["c", "cpp", "rust"])
 def test_the_files_of_the_interface_are_those_of_the_package(language, project):
     folder = project(language)
@@ -226,6 +245,17 @@ def test_cmake_builds_the_same(language, project):
     carried_out(tool("cmake"), "--build", "build", cwd=folder)
     assert "conformance" in carried_out(tool("ctest"), "-N", cwd=folder / "build")
     assert (folder / "build" / "Acme_Npu_backend.so").is_file()
+    assert run_on_npu(folder / "build") == [3.0, 5.0, 7.0]
+
+
+@pytest.mark.slow
+@needs_linux
+def test_an_asynchronous_project_conforms_and_its_queues_are_checked(project):
+    compiler_for("c++")
+    folder = project("cpp", "--vendor", "Acme", "--async")
+    check = "CHECK=--only '*/Addition-*' --only 'queues/*'"
+    out = carried_out(tool("make"), *STRICT, f"PYTHON={sys.executable}", check, "check", cwd=folder)
+    assert out.splitlines()[-1].startswith("Npu conforms: "), out
     assert run_on_npu(folder / "build") == [3.0, 5.0, 7.0]
 
 

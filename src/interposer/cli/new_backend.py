@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from interposer import include
-from interposer.cli.arguments.new_backend import COPIED, configure
+from interposer.cli.arguments.new_backend import ASYNCHRONOUS, COPIED, configure
 from interposer.cli.tables import say
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import write_file
@@ -21,6 +21,25 @@ __all__ = ["configure", "execute"]
 TEMPLATES: Final = Path(__file__).parent / "templates"
 NATIVE_STEPS: Final = ("make", "make check")
 STEPS: Final = {"python": ("pip install -e '.[test]'", "pytest -q")}
+QUEUES: Final = {
+    "queue_header": '#include "interposer/queues.hpp"\n',
+    "queue_extension": """
+  /// Runs are submitted to queues. The thread of a queue executes them; `Run::cancelled` says when one should end.
+  const void* extension(std::string_view name) override {
+    return name == IPR_EXT_ASYNC ? ipr::queues<ipr::Queue>() : nullptr;
+  }
+""",
+    "queue_file": " include/interposer/queues.hpp",
+    "queue_flag": " -pthread",
+    "queue_library": """find_package(Threads REQUIRED)
+target_link_libraries({package} PRIVATE Threads::Threads)
+""",
+    "queue_advice": """- Runs are submitted to queues, each with a thread of its own: `extension` returns the table of
+  `ipr::Queue`. Derive from that class to give each queue a stream of the device, or to interrupt a run.
+  The extension is experimental.
+""",
+}
+"""What an asynchronous backend in C++ has besides; ``{package}`` stands for the package."""
 LONGEST: Final = 64
 FILE_NAME: Final = "<vendor>_<name>_backend.so"
 
@@ -38,9 +57,13 @@ def execute(args: argparse.Namespace) -> None:
             f"--bridge adds a module to a package of Python, which --lang {args.lang} does not write; "
             "write the package with --lang python"
         )
+    if args.asynchronous and args.lang != "cpp":
+        raise InvalidArgumentError(
+            f"--async adds the queues of interposer/queues.hpp, which --lang {args.lang} cannot use; use --lang cpp"
+        )
     folder = Path(f"{args.name.lower()}-backend") if args.folder is None else args.folder
     _check_folder(folder)
-    for path in _whole(folder, args.lang, args.bridge, _words(args.name, args.vendor)):
+    for path in _whole(folder, args, _words(args.name, args.vendor, args.asynchronous)):
         say(str(path))
     print(f"\nNow, in {folder}:")
     for step in STEPS.get(args.lang, NATIVE_STEPS):
@@ -88,25 +111,27 @@ def _check_folder(folder: Path) -> None:
 # --- the project ------------------------------------------------------------------------------------------------------
 
 
-def _words(name: str, vendor: str) -> dict[str, str]:
+def _words(name: str, vendor: str, asynchronous: bool) -> dict[str, str]:
     """Return the texts that replace ``{{key}}`` in the project templates and in their paths, by key."""
     stem = f"{vendor}_{name}_backend"
     package = f"{name.lower()}_backend"
     return {
         "name": name, "vendor": vendor, "class": f"{name[0].upper()}{name[1:]}Backend", "package": package,
         "dashed": package.replace("_", "-"), "stem": stem, "file": f"{stem}.so",
+        **{key: text.replace("{package}", package) if asynchronous else "" for key, text in QUEUES.items()},
     }  # fmt: skip
 
 
-def _whole(folder: Path, language: str, bridges: Sequence[str], words: Mapping[str, str]) -> list[Path]:
-    """Write all files of the project for `language`, with modules for `bridges`, to `folder`, and return their paths.
+def _whole(folder: Path, args: argparse.Namespace, words: Mapping[str, str]) -> list[Path]:
+    """Write all files of the project that `args` describe to `folder`, and return their paths.
 
     `words` are the replacements of ``{{key}}`` in the templates. After an error, everything that was written is
     deleted.
     """
     has_existed = folder.is_dir()
     try:
-        return list(_written(folder, language, bridges, words))
+        copied = COPIED[args.lang] | (ASYNCHRONOUS if args.asynchronous else {})
+        return list(_written(folder, [args.lang, *(f"bridge-{host}" for host in args.bridge)], copied, words))
     except BaseException:
         if has_existed:
             for child in folder.iterdir():  # the folder was empty before
@@ -116,19 +141,21 @@ def _whole(folder: Path, language: str, bridges: Sequence[str], words: Mapping[s
         raise
 
 
-def _written(folder: Path, language: str, bridges: Sequence[str], words: Mapping[str, str]) -> Iterator[Path]:
-    """Write every file of the project for `language` to `folder`, and yield its path after it is written.
+def _written(
+    folder: Path, templates_of: Sequence[str], copied: Mapping[str, str], words: Mapping[str, str]
+) -> Iterator[Path]:
+    """Write every file of the project to `folder`, and yield its path after it is written.
 
-    The files are the templates with ``{{key}}`` replaced as in `words`, and copies of the C headers that the project
-    needs.
+    The files are the templates in the folders `templates_of` with ``{{key}}`` replaced as in `words`, and copies of the
+    C headers in `copied`.
     """
-    for templates in (TEMPLATES / name for name in (language, *(f"bridge-{host}" for host in dict.fromkeys(bridges)))):
+    for templates in (TEMPLATES / name for name in dict.fromkeys(templates_of)):
         for template in sorted(templates.rglob("*.in")):
             path = folder / _filled(str(template.relative_to(templates)).removesuffix(".in"), words)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, _filled(template.read_text(encoding="utf-8"), words))
             yield path
-    for name, place in COPIED[language].items():
+    for name, place in copied.items():
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, (include.path() / "interposer" / name).read_bytes())

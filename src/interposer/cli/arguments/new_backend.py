@@ -7,15 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-__all__ = ["BRIDGES", "COPIED", "configure"]
+__all__ = ["ASYNCHRONOUS", "BRIDGES", "COPIED", "configure"]
 
-COPIED: Final[Mapping[str, Mapping[str, str]]] = {
+COPIED: Final[Mapping[str, dict[str, str]]] = {
     "python": {},
     "c": {"backend.h": "include/interposer/backend.h"},
     "cpp": {"backend.h": "include/interposer/backend.h", "backend.hpp": "include/interposer/backend.hpp"},
     "rust": {"backend.rs": "src/interposer.rs"},
 }
 """For each language, the files of the interface that are copied into the project."""
+
+ASYNCHRONOUS: Final[dict[str, str]] = {"queues.hpp": "include/interposer/queues.hpp"}
+"""The files that an asynchronous backend in C++ has besides."""
 
 BRIDGES: Final = ("onnxruntime", "litert")
 """The hosts in which a backend in Python can run, each with templates in the folder ``bridge-<host>``."""
@@ -28,6 +31,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vendor", default="Local", metavar="V", help="the vendor of the backend: letters and digits (default: Local)"
     )
+    parser.add_argument(
+        "--async", action="store_true", dest="asynchronous",
+        help="with --lang cpp: let runs be submitted to queues and complete later",
+    )  # fmt: skip
     parser.add_argument(
         "--bridge", choices=BRIDGES, action="append", default=[],
         help="add a module for programs that use ONNX Runtime or LiteRT; may be given twice",
