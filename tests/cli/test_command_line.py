@@ -258,9 +258,10 @@ def test_a_reader_that_goes_away_is_no_error():
     program.stderr.close()
 
 
-def test_a_full_disk_is_told_once():
+@pytest.mark.parametrize("word", ["ops", "--help"])
+def test_a_full_disk_is_told_once(word):
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*INTERPOSER, "ops"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run([*INTERPOSER, word], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "interposer: standard output: No space left on device\n")
 
 

@@ -101,6 +101,11 @@ class Parser(argparse.ArgumentParser):
             hint = did_you_mean(str(value), known)
             raise argparse.ArgumentError(action, f"unknown choice {value!r}{hint} (known: {', '.join(known)})")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Write a message, and report a full disk or a closed pipe, which the method of the base class ignores."""
+        if message:
+            (file or sys.stderr).write(message)
+
     def error(self, message: str) -> NoReturn:
         """Print the short usage and a message, and exit with status 2."""
         self.refuse(message)
