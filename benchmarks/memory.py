@@ -45,7 +45,7 @@ def measure(folder: Path, repeat: int) -> dict[str, Figures]:
     """Return the bytes for each network, and print them in KiB with ratios; nothing varies, so each runs once."""
     print("\nmemory of the tensors between layers, KiB; in brackets, what CpuRef takes of what the peer takes")
     figures_of_engine: dict[str, Figures] = {}
-    with tempfile.TemporaryDirectory() as work:
+    with tempfile.TemporaryDirectory() as work_folder:
         path = folder / QUANTIZED
         if path.is_file():
             figures_of_engine["MobileNetV2, quantized"] = {"NHWC": _of_tflite(path)}
@@ -53,12 +53,12 @@ def measure(folder: Path, repeat: int) -> dict[str, Figures]:
             print(f"  no {QUANTIZED} in {folder}")
         for name, design in DESIGNS.items():
             nhwc, nchw = design(DataLayout.NHWC), design(DataLayout.NCHW)
-            lite = Path(work, "network.tflite")
+            lite = Path(work_folder, "network.tflite")
             if has_litert():
                 lite.write_bytes(tflite_bytes(nhwc))
             figures_of_engine[name] = {
                 "NHWC": _of_network(nhwc, lite),
-                "NCHW": _of_network(nchw, Path(work, "network.onnx")),
+                "NCHW": _of_network(nchw, Path(work_folder, "network.onnx")),
             }
     for name, layouts in figures_of_engine.items():
         for layout, figures in layouts.items():

@@ -169,7 +169,10 @@ class Stream:
             trace.fields += (self._site, begin, perf_counter_ns(), thread)
 
     def enable(self, number: int, profiling: bool, timeline: bool) -> None:
-        """Let the context with this number measure, and report intervals; wait until it has reported all until now."""
+        """Start or stop measuring in the context with this number, and wait until it has reported everything so far.
+
+        `profiling` says whether backends measure, and `timeline` whether they report intervals too.
+        """
         with self._lock:
             if profiling:
                 self._enabled.add(number)

@@ -142,9 +142,9 @@ def _gate(tensors: _Tensors, op: QLstm | UnidirectionalSequenceLstm, name: str) 
     scale = np.float32(getattr(op, f"{name}_intermediate_scale")) if op.layer_norm_enabled else _GATE_SCALE
     bias = tensors[_bias_name(name)].astype(np.int64)
 
-    def product(source: str, weights: str, bias: Array | int) -> _Product:
-        factor = quantize_multiplier(tensors.scale(weights) * tensors.scale(source) / scale)
-        return _Product(tensors[weights].astype(np.float64), factor, tensors.at(source).zero_point, bias)
+    def product(source_name: str, weights_name: str, bias: Array | int) -> _Product:
+        factor = quantize_multiplier(tensors.scale(weights_name) * tensors.scale(source_name) / scale)
+        return _Product(tensors[weights_name].astype(np.float64), factor, tensors.at(source_name).zero_point, bias)
 
     return _Gate(
         product("input", f"input_to_{name}_weights", 0 if op.layer_norm_enabled else bias),

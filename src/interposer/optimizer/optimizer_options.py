@@ -163,7 +163,7 @@ def _all_absent(device_spec: DeviceSpec) -> str:
 
 
 def refuse_measurement(options: OptimizerOptions) -> None:
-    """Raise `InvalidArgumentError` for options of a measured placement, which `load` alone makes, or something else."""
+    """Raise `InvalidArgumentError` unless these are options without a measured placement, which `load` alone makes."""
     expect(options, OptimizerOptions, "the options must be OptimizerOptions(...)")
     if options.placement == "measured":
         raise InvalidArgumentError("placement: only interposer.load measures which placement is fastest")

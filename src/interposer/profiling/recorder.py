@@ -700,7 +700,7 @@ class Gauge:
         _gauges.add(self)
 
     def fields(self) -> Fields:
-        """Return the present value as the fields of an event, after what is held, if it is known."""
+        """Return the fields of an event with the present value; if known, those of what is held come before them."""
         moment, this_thread = perf_counter_ns(), get_ident()
         with self._lock:
             if self._holding is None and self._describe is not None:

@@ -220,11 +220,11 @@ class _Infer:
             )
             with _Watch(receive, call):
                 response = await call.run(request)
-            binary = request.parameters.get("binary_data_output") is True
-            size = _size_of_answer(response, binary)
+            is_binary = request.parameters.get("binary_data_output") is True
+            size = _size_of_answer(response, is_binary)
             if size >= _LARGE:
                 holding.take(size)
-            return await _in_thread(size, write_response, response, binary)
+            return await _in_thread(size, write_response, response, is_binary)
 
     async def _read(self, body: bytes | bytearray, length: int | None, peer: Peer, reading: Reading) -> InferRequest:
         regions = self.core.regions_of(peer)
@@ -240,10 +240,10 @@ def _bare(error: ServingError) -> ServingError:
     return error
 
 
-def _size_of_answer(response: InferResponse, binary: bool) -> int:
+def _size_of_answer(response: InferResponse, is_binary: bool) -> int:
     """Return about how many bytes an answer needs while it is written: its arrays, its parts, and all of them."""
     arrays = [output.array for output in response.outputs]
-    size_of_text = 0 if binary else sum(array.size for array in arrays) * _LONGEST_NUMBER
+    size_of_text = 0 if is_binary else sum(array.size for array in arrays) * _LONGEST_NUMBER
     return sum(array.nbytes for array in arrays) + 2 * max(size_of_text, sum(array.nbytes for array in arrays))
 
 

@@ -47,7 +47,7 @@ class LstmInputParams(Descriptor):
 
 
 class QuantizedLstmInputParams(Descriptor):
-    """The weights of a quantized LSTM layer as constant tensors; all are needed."""
+    """The weights and biases of a quantized LSTM layer as constant tensors; all are needed."""
 
     m_InputToInputWeights = Field(CONSTANT, None)
     m_InputToForgetWeights = Field(CONSTANT, None)

@@ -41,7 +41,7 @@ _S = TypeVar("_S", bound=_Runs)
 class _Run(NamedTuple):
     """A run on a thread, by its native id and its id in Python, in nanoseconds of the host's clock."""
 
-    native: int
+    native_id: int
     thread: int
     begin: int
     end: int
@@ -101,7 +101,7 @@ class MeasuredSession(Generic[_S]):
         """Yield the nodes that ran within a run of their thread; `start` is the moment to which their times relate."""
         by_thread: dict[int, list[_Run]] = {}
         for run in sorted(self._runs, key=lambda run: run.begin):
-            by_thread.setdefault(run.native, []).append(run)
+            by_thread.setdefault(run.native_id, []).append(run)
         for row in rows:
             if row.get("cat") != "Node" or not str(row["name"]).endswith(_SUFFIX):
                 continue

@@ -87,8 +87,14 @@ def template(
     model = read_model(data, path=path)
     _check_subgraph(model, subgraph, signature)
     if inputs or outputs:
-        called = None if signature is None else _signature_of(model, signature)
-        model = cut(model, subgraph if called is None else called.subgraph, inputs, outputs, called)
+        called_signature = None if signature is None else _signature_of(model, signature)
+        model = cut(
+            model,
+            subgraph if called_signature is None else called_signature.subgraph,
+            inputs,
+            outputs,
+            called_signature,
+        )
     request = Request(model, Path(path).name if path else "", subgraph, stand_in=stand_in)
     metadata = partial(metadata_of, model, data)
 

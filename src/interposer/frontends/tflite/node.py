@@ -80,7 +80,7 @@ class Node(SharedNode):
         return f"input {index} is missing"
 
     def called(self, index: int, title: str) -> str:
-        """Return what messages call an input."""
+        """Return the text that names input `index` in messages, such as "the shape (input 1)"."""
         return f"{title} (input {index})"
 
     def mismatch(self, index: int, title: str, array: Array, expected: str) -> str:

@@ -224,8 +224,8 @@ class Scope:
         tables = list(self.tables.items())
         values = [self.values[name] for name in names] + [value for _, pair in tables for value in pair]
         arrays = evaluated(self.graph, values)
-        pairs = arrays[len(names) :]
-        content = {name: (pairs[2 * i], pairs[2 * i + 1]) for i, (name, _) in enumerate(tables)}
+        table_arrays = arrays[len(names) :]
+        content = {name: (table_arrays[2 * i], table_arrays[2 * i + 1]) for i, (name, _) in enumerate(tables)}
         return dict(zip(names, arrays, strict=False)), content
 
 

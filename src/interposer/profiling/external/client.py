@@ -160,7 +160,7 @@ class ProfilingClient(Recorder):
         return network is None or network.number in self._loaded
 
     def add_record(self, shape: Shape, record: Record, fields: Fields) -> None:
-        """Take a whole run, as `add` does."""
+        """Pass the times and fields of a whole run, which a recorder stored as `record`, to `add`."""
         _, thread, run, inference, *times = record
         self.add([*shape.fields(times, thread), *fields], run, inference)
 

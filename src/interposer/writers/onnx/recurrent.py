@@ -95,18 +95,18 @@ def _stacked(draft: Draft, op: SequenceOp, parts: Sequence[Tensor]) -> Tensor:
 
 
 def _both_sides(
-    draft: Draft, op: BidirectionalSequenceRnn | BidirectionalSequenceLstm, values: Values, weights: str
+    draft: Draft, op: BidirectionalSequenceRnn | BidirectionalSequenceLstm, values: Values, weights_name: str
 ) -> tuple[list[_Step], list[_Step]]:
     """Return the time steps of the forward direction, and those of the backward direction, last time first.
 
-    `weights` names the operand with the weights for the auxiliary input. If it is absent, an auxiliary input replaces
+    `weights_name` is the operand with the weights for the auxiliary input. If it is absent, an auxiliary input replaces
     the input of the backward direction.
     """
     x = _parts(draft, op, _needed(values, "input"))
     if values["aux_input"] is None:
         return [_Step(part) for part in x], [_Step(part) for part in x[::-1]]
     aux = _parts(draft, op, _needed(values, "aux_input"))
-    if values[weights] is None:
+    if values[weights_name] is None:
         return [_Step(part) for part in x], [_Step(part) for part in aux[::-1]]
     steps = [_Step(*pair) for pair in zip(x, aux, strict=True)]
     return steps, steps[::-1]
