@@ -102,11 +102,11 @@ Case reorder(const char* name, bool blocked, bool channels_last) {
   });
 }
 
-Case transpose(int64_t item) {
-  return floats("moves/transpose_" + std::to_string(item) + "_bytes", double(2 * item),
+Case transpose(int64_t item_size) {
+  return floats("moves/transpose_" + std::to_string(item_size) + "_bytes", double(2 * item_size),
                 [=](Isa isa, const Floats& a, const Floats&, const Floats& out) {
-                  const int64_t side = 128, rows = side / (item / 4 > 1 ? item / 4 : 1);
-                  Box box{2, item, {rows, side}, {item, rows * item}, {side * item, item}};
+                  const int64_t side = 128, rows = side / (item_size / 4 > 1 ? item_size / 4 : 1);
+                  Box box{2, item_size, {rows, side}, {item_size, rows * item_size}, {side * item_size, item_size}};
                   for (int64_t n = 0; n < kCount / (rows * side); ++n)
                     move_kernels_for(isa).copy(box, reinterpret_cast<char*>(a.get()),
                                                reinterpret_cast<char*>(out.get()), 0, rows);

@@ -317,18 +317,18 @@ bool bridge_try(const char* function, uint64_t* result, const uint64_t* argument
   interrupted = false;
   if (!bridge_enter()) return fail(problem, "Python is ending");
   pthread_once(&once, start);
-  bool done = false;
+  bool succeeded = false;
   if (missing[0]) {
     fail(problem, "%s", missing);
   } else {
     int state = py.PyGILState_Ensure();
     ++calls;
-    done = call(function, result, arguments, count);
+    succeeded = call(function, result, arguments, count);
     if (!--calls && interruption) py.Py_AddPendingCall(raise_interruption, NULL);
     py.PyGILState_Release(state);
   }
   bridge_leave();
-  return done;
+  return succeeded;
 }
 
 bool bridge_call(const char* function, uint64_t* result, const uint64_t* arguments, int count) {

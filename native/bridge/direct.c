@@ -203,7 +203,7 @@ bool bridge_direct_run(bridge_direct* direct, void* const* inputs, void* const* 
   if (!are_aligned(direct, inputs, direct->input_count) || !are_aligned(direct, outputs, direct->output_count))
     return false;
   if (outputs_overlap(direct, inputs, outputs) || !bridge_enter()) return false;
-  bool done = run(direct, inputs, outputs);
+  bool was_run = run(direct, inputs, outputs);
   bridge_leave();
-  return done;
+  return was_run;
 }

@@ -331,7 +331,7 @@ typedef struct Factory {
   uint32_t version;
   const char* (*get_name)(const struct Factory*);
   const char* (*get_vendor)(const struct Factory*);
-  Status* (*get_devices)(struct Factory*, const void* const* devices, size_t count, void** found, size_t most,
+  Status* (*get_devices)(struct Factory*, const void* const* devices, size_t count, void** accepted, size_t most,
                          size_t* found_count);
   Status* (*create_provider)(struct Factory*, const void* const* devices, const void* const* metadata, size_t count,
                              const void* options, const void* logger, Provider** provider);

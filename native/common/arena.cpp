@@ -47,17 +47,17 @@ char* Arena::take(uint64_t bytes) {
     if (allocator_) least = 64 * 1024;  // the rest of a chunk is not free, as untouched pages of the system are
     uint64_t wanted = std::max(size, std::min<uint64_t>(least, 8 * kHuge));
     wanted = wanted >= kHuge ? (wanted + kHuge - 1) / kHuge * kHuge : (wanted + 4095) / 4096 * 4096;
-    auto made = std::make_shared<Chunk>();
-    made->memory = allocator_ ? allocated(*allocator_, wanted) : mapped(wanted);
-    made->size = wanted;
-    made->allocator = allocator_;
-    chunks_.push_back(std::move(made));
+    auto new_chunk = std::make_shared<Chunk>();
+    new_chunk->memory = allocator_ ? allocated(*allocator_, wanted) : mapped(wanted);
+    new_chunk->size = wanted;
+    new_chunk->allocator = allocator_;
+    chunks_.push_back(std::move(new_chunk));
   }
   Chunk& chunk = *chunks_.back();
-  char* given = chunk.memory + chunk.used;
+  char* memory = chunk.memory + chunk.used;
   chunk.used += size;
   total_ += size;
-  return given;
+  return memory;
 }
 
 void Arena::give_back(char* taken, uint64_t bytes) {

@@ -236,12 +236,12 @@ long l2_bytes_in(const std::string& folder, int core) {
 }
 
 long l2_bytes() {
-  static const long found = [] {
+  static const long bytes = [] {
     if (const long size = sysconf(_SC_LEVEL2_CACHE_SIZE); size > 0) return size;
     const long size = l2_bytes_in(kCoreFolder, by_capacity(online_cores()).front());
     return size > 0 ? size : 512L * 1024;
   }();
-  return found;
+  return bytes;
 }
 
 }  // namespace native

@@ -119,12 +119,12 @@ inline int64_t exp_of_negative(int64_t x, int integer_bits) {
 /// 1 / (1 + x) for 0 <= x < 1 in Q0, by three steps of Newton's iteration in Q2.
 inline int64_t one_over_one_plus(int64_t x) {
   int64_t half = (x + kOne + 1) >> 1;
-  int64_t found = constant(48.0 / 17, 2) + times(half, constant(-32.0 / 17, 2));
+  int64_t quotient = constant(48.0 / 17, 2) + times(half, constant(-32.0 / 17, 2));
   for (int n = 0; n < 3; ++n) {
-    int64_t error = constant(1, 2) - times(half, found);
-    found += rescaled(times(found, error), 4, 2);
+    int64_t error = constant(1, 2) - times(half, quotient);
+    quotient += rescaled(times(quotient, error), 4, 2);
   }
-  return rescaled(found, 1, 0);
+  return rescaled(quotient, 1, 0);
 }
 
 /// 1 / x for x > 0: a number in Q0, and the exponent of 2 by which it still has to be divided.

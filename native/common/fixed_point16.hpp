@@ -51,12 +51,12 @@ inline int64_t exp_of_negative16(int64_t x, int integer_bits) {
 /// 2 / (1 + x) in Q2 for 0 <= x < 1 in Q0.
 inline int64_t two_over_one_plus16(int64_t x) {
   const int64_t half = (x + kOne16 + 1) >> 1;
-  int64_t found = constant16(48.0 / 17, 2) + high_mul16(half, constant16(-32.0 / 17, 2));
+  int64_t quotient = constant16(48.0 / 17, 2) + high_mul16(half, constant16(-32.0 / 17, 2));
   for (int n = 0; n < 3; ++n) {
-    const int64_t error = (1 << 13) - high_mul16(half, found);
-    found += multiplied16(high_mul16(found, error), 2);
+    const int64_t error = (1 << 13) - high_mul16(half, quotient);
+    quotient += multiplied16(high_mul16(quotient, error), 2);
   }
-  return found;
+  return quotient;
 }
 
 /// The sigmoid in Q0 of a number in Q3.
@@ -89,12 +89,12 @@ inline FixedPoint inverse_sqrt(int64_t x) {
   const int64_t reduced = x >> (2 * quarters);
   const int pairs = (leading_zeros(std::max<int64_t>(reduced, 2)) - 1) / 2 - 1, shift = 11 + quarters - pairs;
   const int64_t half = divide_by_pot((reduced << (2 * pairs)) >> 1, 1);
-  int64_t found = constant(1, 3);
+  int64_t inverse_root = constant(1, 3);
   for (int n = 0; n < 5; ++n) {
-    const int64_t cube = rescaled(times(times(found, found), found), 9, 3);
-    found = rescaled(times(constant(1.5, 3), found) - times(half, cube), 6, 3);
+    const int64_t cube = rescaled(times(times(inverse_root, inverse_root), inverse_root), 9, 3);
+    inverse_root = rescaled(times(constant(1.5, 3), inverse_root) - times(half, cube), 6, 3);
   }
-  const int64_t root = shifted_left(times(found, constant(std::sqrt(0.5))), std::max(-shift, 0));
+  const int64_t root = shifted_left(times(inverse_root, constant(std::sqrt(0.5))), std::max(-shift, 0));
   return {root, -std::max(shift, 0)};
 }
 

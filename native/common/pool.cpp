@@ -131,10 +131,11 @@ void Team::call() {
 }
 
 void Team::pin(Worker& worker, int cpu) {
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(cpu, &one);
-  if (pthread_setaffinity_np(worker.thread, sizeof one, &one) == 0) worker.cpu.store(cpu, std::memory_order_relaxed);
+  cpu_set_t only_cpu;
+  CPU_ZERO(&only_cpu);
+  CPU_SET(cpu, &only_cpu);
+  if (pthread_setaffinity_np(worker.thread, sizeof only_cpu, &only_cpu) == 0)
+    worker.cpu.store(cpu, std::memory_order_relaxed);
 }
 
 /// Pin workers to cores that no other worker has, and move a worker off the core of the caller.

@@ -16,8 +16,8 @@ constexpr int kMoved[] = {0, 3, 1, 2};                        // the axis with c
 
 Value* attribute(Node& node, std::string_view name) {
   auto named = [&](const Value& value) { return value.name == name && value.kind != IPR_KIND_NONE; };
-  auto found = std::find_if(node.attributes.begin(), node.attributes.end(), named);
-  return found == node.attributes.end() ? nullptr : &*found;
+  auto position = std::find_if(node.attributes.begin(), node.attributes.end(), named);
+  return position == node.attributes.end() ? nullptr : &*position;
 }
 
 template <class Item>
@@ -65,8 +65,8 @@ Kind kind_of(const Node& node) {
       {"Slice", Kind::slice},
       {"Pad", Kind::pad},
   };
-  auto found = kinds.find(node.type);
-  return found == kinds.end() || !node.posts.empty() ? Kind::none : found->second;
+  auto entry = kinds.find(node.type);
+  return entry == kinds.end() || !node.posts.empty() ? Kind::none : entry->second;
 }
 
 /// Let the attributes of a node refer to operands with channels last.
@@ -142,14 +142,14 @@ class Turner {
     if (node.type == "Transpose") return turn_transpose(node);
     Kind kind = kind_of(node);
     if (kind == Kind::none || !is_wanted(node, kind)) return false;
-    Node made = node;
-    turn_attributes(made, kind);
+    Node turned_node = node;
+    turn_attributes(turned_node, kind);
     size_t before = graph_.nodes.size();
-    if (!turn_inputs(made, kind) || !turn_results(node, made, kind)) {
+    if (!turn_inputs(turned_node, kind) || !turn_results(node, turned_node, kind)) {
       forget(before);
       return false;
     }
-    graph_.nodes.push_back(std::move(made));
+    graph_.nodes.push_back(std::move(turned_node));
     for (int tensor : node.outputs)
       if (is_turned(tensor)) add_move("Transpose", turned_[tensor], tensor, kToFirst);
     return true;
@@ -157,14 +157,14 @@ class Turner {
 
   /// Read an image with channels last directly, if another layer transposes it.
   bool turn_transpose(const Node& node) {
-    auto found = turned_.find(node.inputs[0]);
-    if (found == turned_.end() || !node.posts.empty()) return false;
-    Node made = node;
-    made.inputs[0] = found->second;
-    Value* order = attribute(made, "permutation");
+    auto entry = turned_.find(node.inputs[0]);
+    if (entry == turned_.end() || !node.posts.empty()) return false;
+    Node without_transpose = node;
+    without_transpose.inputs[0] = entry->second;
+    Value* order = attribute(without_transpose, "permutation");
     if (!order) return false;
     for (int64_t& axis : order->ints) axis = kMoved[axis];
-    graph_.nodes.push_back(std::move(made));
+    graph_.nodes.push_back(std::move(without_transpose));
     return true;
   }
 
@@ -198,9 +198,9 @@ class Turner {
     for (size_t n = 0; n < node.inputs.size(); ++n) {
       if (node.inputs[n] < 0 || (kind == Kind::convolution && n > 0)) continue;
       if (kind == Kind::elementwise && graph_[node.inputs[n]].elements() == 1) continue;  // the same in both layouts
-      std::optional<int> found = version(node.inputs[n]);
-      if (!found) return false;
-      node.inputs[n] = *found;
+      std::optional<int> turned_input = version(node.inputs[n]);
+      if (!turned_input) return false;
+      node.inputs[n] = *turned_input;
     }
     if (kind == Kind::convolution && node.type != "DepthwiseConvolution2d") node.set("acc.weights_first", 1);
     return true;
@@ -216,13 +216,13 @@ class Turner {
         old_[size_t(producer)].integers("permutation") == kToFirst)
       return turned_[tensor] = old_[size_t(producer)].inputs[0];
     int image = rank == 4 ? tensor : widened(tensor);
-    int made = graph_.add_tensor(turned(graph_[image]));
+    int turned_image = graph_.add_tensor(turned(graph_[image]));
     if (graph_[image].is_constant())
-      copy_constant(image, made);
+      copy_constant(image, turned_image);
     else
-      add_move("Transpose", image, made, kToLast);
-    turned_[tensor] = made;
-    return made;
+      add_move("Transpose", image, turned_image, kToLast);
+    turned_[tensor] = turned_image;
+    return turned_image;
   }
 
   /// A tensor of rank 4 with the same elements.
@@ -237,25 +237,26 @@ class Turner {
   }
 
   static Tensor turned(const Tensor& tensor) {
-    Tensor made = tensor;
-    made.shape = permuted(tensor.shape);
-    if (made.has_axis()) made.axis = kMoved[made.axis];
-    made.data = nullptr;
-    made.owner = nullptr;
-    return made;
+    Tensor channels_last = tensor;
+    channels_last.shape = permuted(tensor.shape);
+    if (channels_last.has_axis()) channels_last.axis = kMoved[channels_last.axis];
+    channels_last.data = nullptr;
+    channels_last.owner = nullptr;
+    return channels_last;
   }
 
   void copy_constant(int from, int to) {
     const Tensor& tensor = graph_[from];
-    const size_t item = size_t(ipr::item_size(tensor.dtype)), count = size_t(tensor.elements());
-    std::shared_ptr<char> memory(new char[count * item + 64], std::default_delete<char[]>());
+    const size_t item_size = size_t(ipr::item_size(tensor.dtype)), count = size_t(tensor.elements());
+    std::shared_ptr<char> memory(new char[count * item_size + 64], std::default_delete<char[]>());
     const Shape& shape = tensor.shape;
     char* out = memory.get();
     for (int64_t n = 0; n < shape[0]; ++n)
       for (int64_t pixel = 0; pixel < shape[2] * shape[3]; ++pixel)
-        for (int64_t c = 0; c < shape[1]; ++c, out += item) {
-          const char* place = tensor.values<char>() + size_t((n * shape[1] + c) * shape[2] * shape[3] + pixel) * item;
-          std::copy(place, place + item, out);
+        for (int64_t c = 0; c < shape[1]; ++c, out += item_size) {
+          const char* place =
+              tensor.values<char>() + size_t((n * shape[1] + c) * shape[2] * shape[3] + pixel) * item_size;
+          std::copy(place, place + item_size, out);
         }
     graph_[to].data = memory.get();
     graph_[to].owner = std::move(memory);
@@ -275,10 +276,10 @@ class Turner {
   /// Remove the transpositions of operands of a node that cannot have channels last.
   void forget(size_t first) {
     for (size_t n = first; n < graph_.nodes.size(); ++n) {
-      int made = graph_.nodes[n].outputs[0];
-      auto refers = [&](const auto& entry) { return entry.second == made; };
-      auto found = std::find_if(turned_.begin(), turned_.end(), refers);
-      if (found != turned_.end()) turned_.erase(found);
+      int transposed = graph_.nodes[n].outputs[0];
+      auto refers = [&](const auto& entry) { return entry.second == transposed; };
+      auto position = std::find_if(turned_.begin(), turned_.end(), refers);
+      if (position != turned_.end()) turned_.erase(position);
     }
     graph_.nodes.truncate(first);
   }

@@ -8,18 +8,18 @@ namespace cpuacc {
 namespace {
 
 Tensor tensor_of(const ipr::TensorInfo& info) {
-  Tensor made;
-  made.name = std::string(info.name());
-  made.dtype = info.dtype();
-  made.shape.assign(info.shape().begin(), info.shape().end());
-  made.scales.assign(info.scales().begin(), info.scales().end());
-  made.zero_points.assign(info.zero_points().begin(), info.zero_points().end());
-  made.axis = info.is_quantized() ? info.axis() : -1;
+  Tensor tensor;
+  tensor.name = std::string(info.name());
+  tensor.dtype = info.dtype();
+  tensor.shape.assign(info.shape().begin(), info.shape().end());
+  tensor.scales.assign(info.scales().begin(), info.scales().end());
+  tensor.zero_points.assign(info.zero_points().begin(), info.zero_points().end());
+  tensor.axis = info.is_quantized() ? info.axis() : -1;
   static const char nothing = 0;  // constants without elements may have no address
-  if (!info.is_constant()) return made;
-  made.data = info.constant().data ? info.constant().data : &nothing;
-  if (info.constant().fd >= 0) made.file = made.data;
-  return made;
+  if (!info.is_constant()) return tensor;
+  tensor.data = info.constant().data ? info.constant().data : &nothing;
+  if (info.constant().fd >= 0) tensor.file = tensor.data;
+  return tensor;
 }
 
 Value value_of(const ipr_attribute& raw) {
@@ -44,15 +44,15 @@ bool is_conversion(std::string_view type) {
 }
 
 Node node_of(const ipr_graph& graph, const ipr::Layer& layer) {
-  Node made;
-  made.type = is_conversion(layer.type()) ? "Cast" : std::string(layer.type());
-  made.name = std::string(layer.name());
-  made.layer = layer.index();
+  Node node;
+  node.type = is_conversion(layer.type()) ? "Cast" : std::string(layer.type());
+  node.name = std::string(layer.name());
+  node.layer = layer.index();
   for (uint64_t n = 0; n < layer.raw().attribute_count; ++n)
-    made.attributes.push_back(value_of(*ipr_attribute_at(&graph, &layer.raw(), n)));
-  for (int64_t tensor : layer.inputs()) made.inputs.push_back(int(tensor));
-  for (int64_t tensor : layer.outputs()) made.outputs.push_back(int(tensor));
-  return made;
+    node.attributes.push_back(value_of(*ipr_attribute_at(&graph, &layer.raw(), n)));
+  for (int64_t tensor : layer.inputs()) node.inputs.push_back(int(tensor));
+  for (int64_t tensor : layer.outputs()) node.outputs.push_back(int(tensor));
+  return node;
 }
 
 }  // namespace
@@ -60,10 +60,10 @@ Node node_of(const ipr_graph& graph, const ipr::Layer& layer) {
 int64_t Tensor::elements() const { return ipr_elements(shape.data(), rank()); }
 
 uint64_t Tensor::bytes() const {
-  uint64_t item = ipr::item_size(dtype);
-  if (layout == Layout::plain) return uint64_t(std::max<int64_t>(elements(), 0)) * item;
+  uint64_t item_size = ipr::item_size(dtype);
+  if (layout == Layout::plain) return uint64_t(std::max<int64_t>(elements(), 0)) * item_size;
   int64_t c = extent(layout == Layout::blocked_nchw ? 1 : -1);
-  return c == 0 ? 0 : uint64_t(elements() / c * ((c + kBlock - 1) / kBlock * kBlock)) * item;
+  return c == 0 ? 0 : uint64_t(elements() / c * ((c + kBlock - 1) / kBlock * kBlock)) * item_size;
 }
 
 const void* Tensor::aligned(uint64_t alignment) const {
@@ -82,14 +82,14 @@ bool Tensor::same_quantization(const Tensor& other) const {
 }
 
 const Value* Node::find(std::string_view wanted) const {
-  for (const Value& one : attributes)
-    if (one.name == wanted) return &one;
+  for (const Value& attribute : attributes)
+    if (attribute.name == wanted) return &attribute;
   return nullptr;
 }
 
 bool Node::has(std::string_view wanted) const {
-  const Value* found = find(wanted);
-  return found != nullptr && found->kind != IPR_KIND_NONE;
+  const Value* attribute = find(wanted);
+  return attribute != nullptr && attribute->kind != IPR_KIND_NONE;
 }
 
 int64_t Node::integer(std::string_view wanted, int64_t absent) const { return has(wanted) ? find(wanted)->i : absent; }
@@ -117,17 +117,17 @@ const std::vector<double>& Node::numbers(std::string_view wanted) const {
 }
 
 void Node::set(std::string_view wanted, int64_t value) {
-  for (Value& one : attributes)
-    if (one.name == wanted) {
-      one.kind = IPR_KIND_INT;
-      one.i = value;
+  for (Value& attribute : attributes)
+    if (attribute.name == wanted) {
+      attribute.kind = IPR_KIND_INT;
+      attribute.i = value;
       return;
     }
-  Value made;
-  made.name = std::string(wanted);
-  made.kind = IPR_KIND_INT;
-  made.i = value;
-  attributes.push_back(std::move(made));
+  Value added;
+  added.name = std::string(wanted);
+  added.kind = IPR_KIND_INT;
+  added.i = value;
+  attributes.push_back(std::move(added));
 }
 
 Graph::Graph(const ipr::Graph& offered) {

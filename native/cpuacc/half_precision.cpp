@@ -108,8 +108,8 @@ class Widener {
 
  private:
   int wide(int tensor) const {
-    auto found = wide_.find(tensor);
-    return found == wide_.end() || stays_.count(tensor) ? tensor : found->second;
+    auto entry = wide_.find(tensor);
+    return entry == wide_.end() || stays_.count(tensor) ? tensor : entry->second;
   }
 
   bool is_input(int tensor) const {
@@ -127,11 +127,11 @@ class Widener {
   void round_results(Node& node) {
     for (int& result : node.outputs) {
       if (!rounds(node, result)) continue;
-      int made = twin(result, IPR_DTYPE_FLOAT32), narrow = twin(result, graph_[result].dtype);
+      int wide_result = twin(result, IPR_DTYPE_FLOAT32), narrow = twin(result, graph_[result].dtype);
       stays_[narrow] = true;
-      rounded_.push_back(cast_node(graph_, made, narrow));
+      rounded_.push_back(cast_node(graph_, wide_result, narrow));
       rounded_.push_back(cast_node(graph_, narrow, wide(result)));
-      result = made;
+      result = wide_result;
     }
   }
 
@@ -165,11 +165,11 @@ class Widener {
   }
 
   int twin(int tensor, int32_t dtype) {
-    int made = graph_.add_tensor(graph_[tensor]);
-    graph_[made].dtype = dtype;
-    graph_[made].data = nullptr;
-    graph_[made].owner = nullptr;
-    return made;
+    int copy = graph_.add_tensor(graph_[tensor]);
+    graph_[copy].dtype = dtype;
+    graph_[copy].data = nullptr;
+    graph_[copy].owner = nullptr;
+    return copy;
   }
 
   Graph& graph_;
@@ -197,10 +197,10 @@ bool has_half_precision(const Graph& graph) {
 }
 
 Graph widened(const Graph& graph, const Settings& settings) {
-  Graph made = graph;
-  for (Tensor& tensor : made.tensors)
+  Graph wide_graph = graph;
+  for (Tensor& tensor : wide_graph.tensors)
     if (is_narrow(tensor)) widen(tensor, settings);
-  return made;
+  return wide_graph;
 }
 
 Refusal refuse_half_precision(const Graph& graph, const Node& node) {

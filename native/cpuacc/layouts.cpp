@@ -21,12 +21,12 @@ class Chooser {
         if (node.inputs[n] >= 0) node.inputs[n] = version(node.inputs[n], at(wanted.in, n));
       for (Post& post : node.posts)
         if (post.has_operand()) post.tensor = node.inputs.back();
-      std::vector<int> plain = node.outputs;
+      std::vector<int> wanted_plain = node.outputs;
       for (size_t n = 0; n < node.outputs.size(); ++n) node.outputs[n] = result(node.outputs[n], at(wanted.out, n));
-      std::vector<int> made = node.outputs;
+      std::vector<int> computed = node.outputs;
       graph_.nodes.push_back(std::move(node));
-      for (size_t n = 0; n < made.size(); ++n)  // tensors at the border are plain
-        if (made[n] != plain[n]) convert(made[n], plain[n]);
+      for (size_t n = 0; n < computed.size(); ++n)  // tensors at the border are plain
+        if (computed[n] != wanted_plain[n]) convert(computed[n], wanted_plain[n]);
     }
   }
 
@@ -41,8 +41,8 @@ class Chooser {
     for (int& tensor : node.inputs) {
       if (tensor < 0 || graph_[original(tensor)].data) continue;
       for (Layout layout : {Layout::blocked_nchw, Layout::blocked_nhwc}) {
-        auto found = versions_.find({original(tensor), layout});
-        if (found != versions_.end()) tensor = found->second;
+        auto entry = versions_.find({original(tensor), layout});
+        if (entry != versions_.end()) tensor = entry->second;
       }
     }
     for (Post& post : node.posts)
@@ -63,16 +63,16 @@ class Chooser {
   int version(int tensor, Layout layout) {
     int first = original(tensor);
     if (graph_[first].layout == layout) return first;
-    auto found = versions_.find({first, layout});
-    if (found != versions_.end()) return found->second;
+    auto entry = versions_.find({first, layout});
+    if (entry != versions_.end()) return entry->second;
     if (is_blocked(graph_[tensor].layout) && is_blocked(layout)) tensor = version(tensor, Layout::plain);
-    int made = graph_.add_tensor(graph_[first]);
-    graph_[made].layout = layout;
-    graph_[made].data = nullptr;
-    graph_[made].owner = nullptr;
-    convert(tensor, made);
-    remember(first, layout, made);
-    return made;
+    int converted = graph_.add_tensor(graph_[first]);
+    graph_[converted].layout = layout;
+    graph_[converted].data = nullptr;
+    graph_[converted].owner = nullptr;
+    convert(tensor, converted);
+    remember(first, layout, converted);
+    return converted;
   }
 
   /// The tensor to which a node writes a result: the tensor itself, or a blocked version if the tensor is at the
@@ -84,10 +84,10 @@ class Chooser {
       graph_[tensor].layout = layout;
       return tensor;
     }
-    int made = graph_.add_tensor(graph_[tensor]);
-    graph_[made].layout = layout;
-    remember(tensor, layout, made);
-    return made;
+    int computed = graph_.add_tensor(graph_[tensor]);
+    graph_[computed].layout = layout;
+    remember(tensor, layout, computed);
+    return computed;
   }
 
   void remember(int first, Layout layout, int made) {

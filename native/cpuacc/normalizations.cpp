@@ -87,26 +87,26 @@ struct Measure {
   double eps = 0;
 };
 
-bool find_measure(const Graph& graph, int tensor, Measure* found) {
-  const int mean = base_of_sum(graph, tensor, &found->eps);
-  const int square = mean < 0 ? -1 : base_of_mean(graph, mean, &found->first);
-  found->base = square < 0 ? -1 : base_of_square(graph, square);
-  return found->base >= 0 && found->eps >= 0;
+bool find_measure(const Graph& graph, int tensor, Measure* measure) {
+  const int mean = base_of_sum(graph, tensor, &measure->eps);
+  const int square = mean < 0 ? -1 : base_of_mean(graph, mean, &measure->first);
+  measure->base = square < 0 ? -1 : base_of_square(graph, square);
+  return measure->base >= 0 && measure->eps >= 0;
 }
 
 /// A division of x by the root of a measure, or a product with its reciprocal.
-bool find_normalized(const Graph& graph, const Node& node, Measure* found, int* x) {
+bool find_normalized(const Graph& graph, const Node& node, Measure* measure, int* x) {
   if (!is_f32(graph.out(node))) return false;
   if (is_operation(node, "Division", "DIV")) {
     *x = node.inputs[0];
     const int under = base_of_root(graph, node.inputs[1]);
-    return under >= 0 && find_measure(graph, under, found) && graph[*x].shape == graph.out(node).shape;
+    return under >= 0 && find_measure(graph, under, measure) && graph[*x].shape == graph.out(node).shape;
   }
   if (!is_operation(node, "Multiplication", "MUL")) return false;
   for (size_t n : {0, 1}) {
     *x = node.inputs[n];
     const int under = base_of_reciprocal_root(graph, node.inputs[1 - n]);
-    if (under >= 0 && find_measure(graph, under, found) && graph[*x].shape == graph.out(node).shape) return true;
+    if (under >= 0 && find_measure(graph, under, measure) && graph[*x].shape == graph.out(node).shape) return true;
   }
   return false;
 }
@@ -121,15 +121,15 @@ int base_of_centered(const Graph& graph, int tensor, int first) {
 }
 
 Node normalization(const Node& node, const char* type, int x, const Measure& measure) {
-  Node made;
-  made.type = type;
-  made.name = node.name;
-  made.layer = node.layer;
-  made.inputs = {x};
-  made.outputs = node.outputs;
-  made.set("axis", measure.first);
-  set_number(made, "eps", measure.eps);
-  return made;
+  Node replacement;
+  replacement.type = type;
+  replacement.name = node.name;
+  replacement.layer = node.layer;
+  replacement.inputs = {x};
+  replacement.outputs = node.outputs;
+  replacement.set("axis", measure.first);
+  set_number(replacement, "eps", measure.eps);
+  return replacement;
 }
 
 bool replace(Graph& graph, const Node& node, Node by, const Settings& settings) {

@@ -37,18 +37,18 @@ Library* made_library() {
 }
 
 Library& library() {
-  static Library* made = made_library();
-  return *made;
+  static Library* leaked = made_library();
+  return *leaked;
 }
 
 std::vector<std::pair<Memory, const char*>> alike(uint64_t sum, uint64_t bytes) {
   std::lock_guard<std::mutex> lock(library().mutex);
-  std::vector<std::pair<Memory, const char*>> found;
+  std::vector<std::pair<Memory, const char*>> candidates;
   auto [begin, end] = library().pieces.equal_range(sum);
-  for (auto one = begin; one != end; ++one)
-    if (Memory memory = one->second.memory.lock(); memory && one->second.piece.size == bytes)
-      found.emplace_back(std::move(memory), one->second.piece.data);
-  return found;
+  for (auto entry = begin; entry != end; ++entry)
+    if (Memory memory = entry->second.memory.lock(); memory && entry->second.piece.size == bytes)
+      candidates.emplace_back(std::move(memory), entry->second.piece.data);
+  return candidates;
 }
 
 void remember(uint64_t sum, const Memory& memory, Packed::Piece piece) {
@@ -82,9 +82,9 @@ const char* Packed::add(char* data, uint64_t bytes) {
 
 char* Packed::copy(const void* data, uint64_t bytes) {
   total_ += bytes;
-  char* made = memory_.take(bytes);
-  std::memcpy(made, data, bytes);
-  return made;
+  char* copied = memory_.take(bytes);
+  std::memcpy(copied, data, bytes);
+  return copied;
 }
 
 const char* Packed::refer(const char* data, uint64_t bytes) {

@@ -106,19 +106,19 @@ void pack_column_block(const StoredWeights& s, WeightForm form, int64_t block, c
 
 /// Call one(place among the scales, index in the packed table) for each scale block and column.
 template <class One>
-void for_scales(const StoredWeights& s, const One& one) {
+void for_scales(const StoredWeights& s, const One& copy_scale) {
   const int64_t blocks = (s.depth + s.block - 1) / s.block;
   for (int64_t n = 0; n < s.columns; ++n)
     for (int64_t b = 0; b < blocks; ++b)
-      one(b * s.scale_by_block + n * s.scale_by_column, (n / 16 * blocks + b) * 16 + n % 16);
+      copy_scale(b * s.scale_by_block + n * s.scale_by_column, (n / 16 * blocks + b) * 16 + n % 16);
 }
 
 const void* pack_scales(const StoredWeights& s, int64_t count, Builder& builder) {
-  const size_t item = s.scale_dtype == IPR_DTYPE_FLOAT32 ? 4 : 2;
-  return builder.pack(uint64_t(count) * item, [&](void* to) {
+  const size_t scale_bytes = s.scale_dtype == IPR_DTYPE_FLOAT32 ? 4 : 2;
+  return builder.pack(uint64_t(count) * scale_bytes, [&](void* to) {
     auto* from = static_cast<const char*>(s.scales);
     for_scales(s, [&](int64_t place, int64_t at) {
-      std::memcpy(static_cast<char*>(to) + size_t(at) * item, from + size_t(place) * item, item);
+      std::memcpy(static_cast<char*>(to) + size_t(at) * scale_bytes, from + size_t(place) * scale_bytes, scale_bytes);
     });
   });
 }
@@ -139,27 +139,28 @@ bool has_few_bits(int32_t dtype) {
 }
 
 PackedWeights pack_stored_weights(const StoredWeights& stored, Builder& builder) {
-  PackedWeights made{};
-  made.form = form_of(stored);
-  made.depth = int32_t(stored.depth), made.columns = int32_t(stored.columns), made.block = int32_t(stored.block);
-  const int64_t blocks = blocks_of(stored.columns), bytes = bytes_of_column_block(made);
-  made.codes = builder.pack(uint64_t(blocks * bytes), [&](void* to) {
+  PackedWeights weights{};
+  weights.form = form_of(stored);
+  weights.depth = int32_t(stored.depth), weights.columns = int32_t(stored.columns),
+  weights.block = int32_t(stored.block);
+  const int64_t blocks = blocks_of(stored.columns), bytes = bytes_of_column_block(weights);
+  weights.codes = builder.pack(uint64_t(blocks * bytes), [&](void* to) {
     builder.divide(blocks, uint64_t(stored.depth * stored.columns) * 4, [&](int64_t first, int64_t last) {
       for (int64_t block = first; block < last; ++block)
-        pack_column_block(stored, made.form, block, static_cast<char*>(to) + block * bytes);
+        pack_column_block(stored, weights.form, block, static_cast<char*>(to) + block * bytes);
     });
   });
-  if (stored.is_float()) return made;
-  const int64_t count = blocks * scale_blocks(made) * 16;
-  made.scale_type = scale_type_of(stored.scale_dtype);
-  made.scales = pack_scales(stored, count, builder);
-  const int32_t offset = offset_of(stored, made.form), first = stored.zeros.empty() ? 0 : stored.zeros[0];
+  if (stored.is_float()) return weights;
+  const int64_t count = blocks * scale_blocks(weights) * 16;
+  weights.scale_type = scale_type_of(stored.scale_dtype);
+  weights.scales = pack_scales(stored, count, builder);
+  const int32_t offset = offset_of(stored, weights.form), first = stored.zeros.empty() ? 0 : stored.zeros[0];
   const bool same = std::all_of(stored.zeros.begin(), stored.zeros.end(), [&](int32_t zero) { return zero == first; });
-  if (same && (made.form == WeightForm::four || first + offset == 0))
-    made.zero = float(first + offset);
+  if (same && (weights.form == WeightForm::four || first + offset == 0))
+    weights.zero = float(first + offset);
   else
-    made.zeros = pack_zeros(stored, offset, count, builder);
-  return made;
+    weights.zeros = pack_zeros(stored, offset, count, builder);
+  return weights;
 }
 
 }  // namespace cpuacc

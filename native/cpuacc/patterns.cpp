@@ -55,14 +55,14 @@ void set_text(Node& node, const char* name, const char* text) {
 
 /// An activation function of the tensor `of`, which computes what a node did.
 Node activation_instead(const Node& node, const char* function, int of, double a) {
-  Node made = node;
-  made.type = "Activation";
-  made.attributes.clear();
-  set_text(made, "function", function);
-  set_number(made, "a", a);
-  set_number(made, "b", 0);
-  made.inputs = {of};
-  return made;
+  Node replacement = node;
+  replacement.type = "Activation";
+  replacement.attributes.clear();
+  set_text(replacement, "function", function);
+  set_number(replacement, "a", a);
+  set_number(replacement, "b", 0);
+  replacement.inputs = {of};
+  return replacement;
 }
 
 bool fuse_swish(Graph& graph, const Node& node) {
@@ -113,27 +113,27 @@ bool multiply(const Polynomial& a, const Polynomial& b, Polynomial* product) {
 }
 
 /// Express a tensor as a polynomial of x. Returns false if it is something else.
-bool find_polynomial(const Graph& graph, int tensor, int x, int depth, Polynomial* found) {
-  *found = Polynomial();
+bool find_polynomial(const Graph& graph, int tensor, int x, int depth, Polynomial* polynomial) {
+  *polynomial = Polynomial();
   if (tensor < 0) return false;  // an operand that is absent
-  if (tensor == x) return found->c[1] = 1, true;
+  if (tensor == x) return polynomial->c[1] = 1, true;
   const Tensor& constant = graph[tensor];
   if (constant.is_constant())
-    return is_f32(constant) && constant.elements() == 1 && (found->c[0] = double(*constant.values<float>()), true);
+    return is_f32(constant) && constant.elements() == 1 && (polynomial->c[0] = double(*constant.values<float>()), true);
   const Node* node = producer_of(graph, tensor);
   if (!node || depth == 0 || node->inputs.empty()) return false;
   Polynomial a, b;
   if (!find_polynomial(graph, node->inputs[0], x, depth - 1, &a)) return false;
-  if (node->type == "ElementwiseUnary" && node->text("operation") == "SQUARE") return multiply(a, a, found);
+  if (node->type == "ElementwiseUnary" && node->text("operation") == "SQUARE") return multiply(a, a, polynomial);
   if (node->inputs.size() != 2 || !find_polynomial(graph, node->inputs[1], x, depth - 1, &b)) return false;
-  if (is_operation(*node, "Multiplication", "MUL")) return multiply(a, b, found);
+  if (is_operation(*node, "Multiplication", "MUL")) return multiply(a, b, polynomial);
   if (node->type == "ElementwiseBinary" && node->text("operation") == "POWER") {
     const bool cubes = is_number(graph, node->inputs[1], 3);
     if (!cubes && !is_number(graph, node->inputs[1], 2)) return false;
-    return multiply(a, a, &b) && (cubes ? multiply(a, b, found) : (*found = b, true));
+    return multiply(a, a, &b) && (cubes ? multiply(a, b, polynomial) : (*polynomial = b, true));
   }
   if (!is_operation(*node, "Addition", "ADD")) return false;
-  for (int n = 0; n < 4; ++n) found->c[n] = a.c[n] + b.c[n];
+  for (int n = 0; n < 4; ++n) polynomial->c[n] = a.c[n] + b.c[n];
   return true;
 }
 
@@ -141,10 +141,10 @@ bool find_polynomial(const Graph& graph, int tensor, int x, int depth, Polynomia
 bool is_tangent_of_gelu(const Graph& graph, const Node& node, int x) {
   if (node.type != "Activation" || node.text("function") != "TANH" || node.number("a") != 1 || node.number("b") != 1)
     return false;
-  Polynomial found;
+  Polynomial polynomial;
   const double linear = 0.7978845608028654, cubic = linear * 0.044715;
-  return find_polynomial(graph, node.inputs[0], x, 8, &found) && found.c[0] == 0 && found.c[2] == 0 &&
-         std::fabs(found.c[1] / linear - 1) < 1e-5 && std::fabs(found.c[3] / cubic - 1) < 1e-5;
+  return find_polynomial(graph, node.inputs[0], x, 8, &polynomial) && polynomial.c[0] == 0 && polynomial.c[2] == 0 &&
+         std::fabs(polynomial.c[1] / linear - 1) < 1e-5 && std::fabs(polynomial.c[3] / cubic - 1) < 1e-5;
 }
 
 /// Return whether a node computes erf(x / sqrt(2)).

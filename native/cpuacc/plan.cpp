@@ -50,15 +50,15 @@ Plan::Plan(const Graph& graph, const Settings& settings, Packed& packed, const R
 }
 
 Buffer Plan::buffer(int tensor) {
-  Buffer made;
-  made.id = tensor;
-  if (tensor < 0 || values_[size_t(tensor)].base != 0) return made;
+  Buffer buffer;
+  buffer.id = tensor;
+  if (tensor < 0 || values_[size_t(tensor)].base != 0) return buffer;
   Value& value = values_[size_t(tensor)];
   const Tensor& constant = graph[tensor];
-  if (value.first == 0) return made;  // already copied
+  if (value.first == 0) return buffer;  // already copied
   if (constant.owner) {
     if (packed_.has_allocator()) copy(value, constant);
-    return made;  // without an allocator, the program owns it
+    return buffer;  // without an allocator, the program owns it
   }
   if (value.bytes > kLargestCopiedConstant) {
     if (constant.is_aligned(ipr::item_size(constant.dtype))) {
@@ -66,12 +66,12 @@ Buffer Plan::buffer(int tensor) {
     } else {
       copy(value, constant);
     }
-    return made;
+    return buffer;
   }
   auto fill = [&](void* to) { std::memcpy(to, constant.data, value.bytes); };
   value.place = reinterpret_cast<uint64_t>(pack(value.bytes, fill));
   value.first = 0;
-  return made;
+  return buffer;
 }
 
 /// Copy a constant, but not as a piece, because blobs must not depend on its address.
@@ -85,9 +85,9 @@ Buffer Plan::temporary(uint64_t bytes) {
   Value value;
   value.bytes = bytes;
   values_.push_back(value);
-  Buffer made;
-  made.id = int32_t(values_.size()) - 1;
-  return made;
+  Buffer temporary;
+  temporary.id = int32_t(values_.size()) - 1;
+  return temporary;
 }
 
 const void* Plan::pack(uint64_t bytes, const std::function<void(void*)>& make) {

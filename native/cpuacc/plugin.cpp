@@ -36,12 +36,12 @@ ipr::Verdict verdict(const Graph& graph, const Node& node, const Settings& setti
 }
 
 /// Accept nodes that are supported with float32 instead of float16 and bfloat16.
-void accept_widened(const Graph& graph, const Settings& settings, std::vector<ipr::Verdict>& found) {
+void accept_widened(const Graph& graph, const Settings& settings, std::vector<ipr::Verdict>& verdicts) {
   const Graph wide = widened(graph, settings);
-  for (size_t n = 0; n < found.size(); ++n) {
-    if (found[n].verdict != IPR_NO || has_unknown_result(graph, graph.nodes[n])) continue;  // of its own type
+  for (size_t n = 0; n < verdicts.size(); ++n) {
+    if (verdicts[n].verdict != IPR_NO || has_unknown_result(graph, graph.nodes[n])) continue;  // of its own type
     Refusal why = refuse_half_precision(graph, graph.nodes[n]);
-    found[n] = why ? ipr::no(why.text, why.code) : verdict(wide, wide.nodes[n], settings);
+    verdicts[n] = why ? ipr::no(why.text, why.code) : verdict(wide, wide.nodes[n], settings);
   }
 }
 
@@ -90,10 +90,10 @@ class CpuAcc : public ipr::Backend {
   std::vector<ipr::Verdict> query(const ipr::Graph& offered, const ipr::Options& options) override {
     Graph graph(offered);
     Settings wanted = settings(options);
-    std::vector<ipr::Verdict> found;
-    for (const Node& node : graph.nodes) found.push_back(verdict(graph, node, wanted));
-    if (has_half_precision(graph)) accept_widened(graph, wanted, found);
-    return found;
+    std::vector<ipr::Verdict> verdicts;
+    for (const Node& node : graph.nodes) verdicts.push_back(verdict(graph, node, wanted));
+    if (has_half_precision(graph)) accept_widened(graph, wanted, verdicts);
+    return verdicts;
   }
 
   std::unique_ptr<ipr::Executable> compile(const ipr::Graph& offered, const ipr::Options& options) override {
@@ -143,9 +143,9 @@ class CpuAcc : public ipr::Backend {
       return std::make_unique<Program>(prepared(offered, wanted), wanted, pool(wanted.threads));
     };
     constexpr double seconds[] = {0, 0.1, 1};  // of measurement for each alternative, by tuning level
-    std::unique_ptr<Program> made = wanted.tuning > 0 ? tuned(make, seconds[wanted.tuning]) : make({});
-    made->signature = signature_of(offered);
-    return made;
+    std::unique_ptr<Program> program = wanted.tuning > 0 ? tuned(make, seconds[wanted.tuning]) : make({});
+    program->signature = signature_of(offered);
+    return program;
   }
 
   std::unique_ptr<Program> restored(const void* data, uint64_t size, const ipr::Graph* offered, Settings wanted) {
@@ -168,19 +168,19 @@ class CpuAcc : public ipr::Backend {
   }
 
   Settings settings(const ipr::Options& options) const {
-    Settings found = defaults_;
+    Settings settings = defaults_;
     int64_t threads = number(options, "NumberOfThreads", defaults_.threads, 0, 256);
-    found.threads = threads > 0 ? int(threads) : host_threads_;
-    found.fast_requantization = options.flag("FastRequantization", found.fast_requantization);
-    found.fast_math = options.flag("FastMathEnabled", found.fast_math);
-    found.tuning = int(number(options, "TuningLevel", found.tuning, 0, 2));
-    return found;
+    settings.threads = threads > 0 ? int(threads) : host_threads_;
+    settings.fast_requantization = options.flag("FastRequantization", settings.fast_requantization);
+    settings.fast_math = options.flag("FastMathEnabled", settings.fast_math);
+    settings.tuning = int(number(options, "TuningLevel", settings.tuning, 0, 2));
+    return settings;
   }
 
   static int64_t number(const ipr::Options& options, const char* name, int64_t absent, int64_t least, int64_t most) {
-    int64_t given = options.integer(name, absent);
-    if (given >= least && given <= most) return given;
-    throw ipr::Error(std::string(name) + " is " + std::to_string(given) + "; expected " + std::to_string(least) +
+    int64_t number = options.integer(name, absent);
+    if (number >= least && number <= most) return number;
+    throw ipr::Error(std::string(name) + " is " + std::to_string(number) + "; expected " + std::to_string(least) +
                          " to " + std::to_string(most),
                      IPR_INVALID_ARGUMENT);
   }
@@ -212,9 +212,9 @@ class CpuAcc : public ipr::Backend {
   native::Pool* pool(int threads) {
     if (threads < 2) return nullptr;
     std::lock_guard<std::mutex> lock(mutex_);
-    std::unique_ptr<native::Pool>& found = pools_[threads];
-    if (!found) found = std::make_unique<native::Pool>(threads);
-    return found.get();
+    std::unique_ptr<native::Pool>& pool = pools_[threads];
+    if (!pool) pool = std::make_unique<native::Pool>(threads);
+    return pool.get();
   }
 
   Settings defaults_;

@@ -28,9 +28,9 @@ const char* const kFunctions[] = {"sigmoid", "tanh",   "linear",     "relu", "bo
 /// The index of a name in upper case, as attributes have it, in a list of names in lower case.
 template <size_t kCount>
 int place_of(std::string_view name, const char* const (&names)[kCount]) {
-  auto equal = [&](const char* one) {
-    return std::string_view(one).size() == name.size() &&
-           std::equal(name.begin(), name.end(), one, [](char a, char b) { return std::tolower(a) == b; });
+  auto equal = [&](const char* candidate) {
+    return std::string_view(candidate).size() == name.size() &&
+           std::equal(name.begin(), name.end(), candidate, [](char a, char b) { return std::tolower(a) == b; });
   };
   return int(std::find_if(std::begin(names), std::end(names), equal) - std::begin(names));
 }
@@ -47,8 +47,8 @@ const Named kNamed[] = {{"Addition", Binary::add}, {"Subtraction", Binary::sub},
 }  // namespace
 
 Binary binary_of(const Node& node) {
-  for (const Named& one : kNamed)
-    if (node.type == one.type) return one.operation;
+  for (const Named& candidate : kNamed)
+    if (node.type == candidate.type) return candidate.operation;
   if (node.type == "LogicalBinary") {
     std::string_view name = node.text("operation");
     if (name == "LOGICAL_AND") return Binary::bitwise_and;
@@ -84,8 +84,8 @@ Rows rows_of(const Shape& result, const std::vector<const Shape*>& operands) {
     int64_t extent;
     int64_t step[3];
   };
-  Rows found;
-  found.operands = int(operands.size());
+  Rows rows;
+  rows.operands = int(operands.size());
   std::vector<Axis> axes;
   int64_t sizes[3] = {1, 1, 1};
   for (size_t n = result.size(); n-- > 0;) {  // merge axes, from the last one on, that are contiguous in all operands
@@ -106,14 +106,14 @@ Rows rows_of(const Shape& result, const std::vector<const Shape*>& operands) {
       axes.push_back(axis);
   }
   if (axes.empty()) axes.push_back({1, {1, 1, 1}});
-  found.length = axes[0].extent;
-  for (size_t i = 0; i < operands.size(); ++i) found.one[i] = axes[0].step[i] == 0;
+  rows.length = axes[0].extent;
+  for (size_t i = 0; i < operands.size(); ++i) rows.one[i] = axes[0].step[i] == 0;
   for (size_t n = axes.size(); n-- > 1;) {
-    found.rows *= axes[n].extent;
-    found.extents.push_back(axes[n].extent);
-    for (size_t i = 0; i < operands.size(); ++i) found.steps[i].push_back(axes[n].step[i]);
+    rows.rows *= axes[n].extent;
+    rows.extents.push_back(axes[n].extent);
+    for (size_t i = 0; i < operands.size(); ++i) rows.steps[i].push_back(axes[n].step[i]);
   }
-  return found;
+  return rows;
 }
 
 void merge_short_rows(Rows& rows, int64_t least) {

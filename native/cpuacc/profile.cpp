@@ -68,11 +68,11 @@ void Profile::record(int64_t begin, const std::vector<int64_t>& times) {
   }
   std::vector<ipr_interval> intervals(times.size());
   for (size_t n = 0; n < times.size(); ++n) {
-    ipr_interval& one = intervals[n];
-    one = {ipr::string(*names_[n]), {}, begin, begin + times[n], 0, 0, 0, IPR_INTERVAL_KERNEL, 0};
-    one.thread = uint64_t(pthread_self());
-    one.flops = uint64_t(steps_[n].operations);
-    begin = one.end_ns;
+    ipr_interval& interval = intervals[n];
+    interval = {ipr::string(*names_[n]), {}, begin, begin + times[n], 0, 0, 0, IPR_INTERVAL_KERNEL, 0};
+    interval.thread = uint64_t(pthread_self());
+    interval.flops = uint64_t(steps_[n].operations);
+    begin = interval.end_ns;
   }
   Intervals::all().add(intervals);
 }

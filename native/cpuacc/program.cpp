@@ -92,8 +92,8 @@ Program::Program(Graph graph, const Settings& settings, native::Pool* pool, cons
   memory = sizeof *this + steps_.size() * sizeof(Step) + packed_.total();
 }
 
-bool Program::has(Choice what) const {
-  if (what == Choice::block)
+bool Program::has(Choice choice) const {
+  if (choice == Choice::block)
     return std::any_of(steps_.begin(), steps_.end(), [](const Step& s) { return !s.also.empty(); });
   auto is_convolution = [](const Step& step) {
     return step.name.rfind("winograd", 0) == 0 || step.name.rfind("conv ", 0) == 0;
@@ -104,11 +104,11 @@ bool Program::has(Choice what) const {
 std::vector<double> Program::measured(double seconds) {
   native::Arena memory;
   std::vector<char*> bases{nullptr, memory.take(workspace_size)};
-  for (const Border& one : border_) {
-    bases.push_back(memory.take(one.bytes));
-    if (one.dtype != IPR_DTYPE_FLOAT32) continue;  // zeros are valid quantized values, indices and lengths
+  for (const Border& tensor : border_) {
+    bases.push_back(memory.take(tensor.bytes));
+    if (tensor.dtype != IPR_DTYPE_FLOAT32) continue;  // zeros are valid quantized values, indices and lengths
     float* values = reinterpret_cast<float*>(bases.back());
-    for (uint64_t n = 0; n < one.bytes / 4; ++n) values[n] = float(n % 17) / 16 - 0.5f;
+    for (uint64_t n = 0; n < tensor.bytes / 4; ++n) values[n] = float(n % 17) / 16 - 0.5f;
   }
   Fault fault;
   Run run{bases.data(), bases[1] + arena_bytes_, scratch_stride_, &fault};

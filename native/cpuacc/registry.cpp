@@ -169,8 +169,8 @@ struct All {
 };
 
 const All& all() {
-  static const All made;
-  return made;
+  static const All all;
+  return all;
 }
 
 /// Return whether a node computes with quantized values and rounds its results half to even.
@@ -188,12 +188,12 @@ const Lowering* find_lowering(const Graph& graph, const Node& node, const Settin
   Refusal last = to_even ? refused("no kernel for " + node.type + " that rounds half to even", IPR_REASON_ATTRIBUTE)
                          : refused("no kernel for " + node.type, IPR_REASON_LAYER_TYPE);
   const bool shapes_unknown = has_unknown_result(graph, node);
-  for (const Lowering& one : lowerings()) {
-    if (node.type != one.type) continue;
-    if (to_even && !one.to_even) continue;
-    if (shapes_unknown && !one.sets_shapes) continue;
-    last = one.support(graph, node, settings);
-    if (!last) return &one;
+  for (const Lowering& lowering : lowerings()) {
+    if (node.type != lowering.type) continue;
+    if (to_even && !lowering.to_even) continue;
+    if (shapes_unknown && !lowering.sets_shapes) continue;
+    last = lowering.support(graph, node, settings);
+    if (!last) return &lowering;
   }
   if (why) *why = last;
   return nullptr;
@@ -201,7 +201,7 @@ const Lowering* find_lowering(const Graph& graph, const Node& node, const Settin
 
 bool sets_shapes(const Node& node) {
   return std::any_of(lowerings().begin(), lowerings().end(),
-                     [&](const Lowering& one) { return one.sets_shapes && node.type == one.type; });
+                     [&](const Lowering& lowering) { return lowering.sets_shapes && node.type == lowering.type; });
 }
 
 }  // namespace cpuacc

@@ -35,10 +35,10 @@ Refusal all_f32(const Graph& graph, const Node& node) {
 }
 
 Around around(const Shape& shape, int axis) {
-  Around found{1, shape[size_t(axis)], 1};
-  for (int n = 0; n < axis; ++n) found.outer *= shape[size_t(n)];
-  for (size_t n = size_t(axis) + 1; n < shape.size(); ++n) found.inner *= shape[n];
-  return found;
+  Around sizes{1, shape[size_t(axis)], 1};
+  for (int n = 0; n < axis; ++n) sizes.outer *= shape[size_t(n)];
+  for (size_t n = size_t(axis) + 1; n < shape.size(); ++n) sizes.inner *= shape[n];
+  return sizes;
 }
 
 Layout blocked_operand(const Graph& graph, const Node& node) {

@@ -40,11 +40,11 @@ class Fault {
   int64_t element = 0, value = 0, lowest = 0, highest = 0;
   const char* why = nullptr;  // for values that are no integers; the other members are not set
 
-  void report(int by, int64_t at, int64_t found, int64_t least, int64_t most, const char* text = nullptr) {
+  void report(int by, int64_t at, int64_t actual, int64_t least, int64_t most, const char* text = nullptr) {
     if (is_reported() && at >= first_.load(std::memory_order_relaxed)) return;
     std::lock_guard<std::mutex> lock(turn_);
     if (is_reported() && at >= first_.load(std::memory_order_relaxed)) return;
-    operand = by, element = at, value = found, lowest = least, highest = most, why = text;
+    operand = by, element = at, value = actual, lowest = least, highest = most, why = text;
     first_.store(at, std::memory_order_relaxed);
     reported_.store(true, std::memory_order_relaxed);
   }
@@ -134,12 +134,12 @@ class Choices {
  public:
   static constexpr int64_t kAll = -1;  // all layers without a choice of their own
 
-  void set(Choice what, int64_t layer, int value) { chosen_[{what, layer}] = value; }
+  void set(Choice choice, int64_t layer, int value) { chosen_[{choice, layer}] = value; }
   /// The choice for a layer; -1: use the cost model.
-  int of(Choice what, int64_t layer) const {
-    auto found = chosen_.find({what, layer});
-    if (found == chosen_.end()) found = chosen_.find({what, kAll});
-    return found == chosen_.end() ? -1 : found->second;
+  int of(Choice choice, int64_t layer) const {
+    auto entry = chosen_.find({choice, layer});
+    if (entry == chosen_.end()) entry = chosen_.find({choice, kAll});
+    return entry == chosen_.end() ? -1 : entry->second;
   }
   bool empty() const { return chosen_.empty(); }
   /// Serialization: three numbers for each choice.

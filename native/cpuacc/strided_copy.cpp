@@ -12,7 +12,9 @@ struct Copy {
   Box box;
   int64_t rows, in_offset, out_offset;  // offsets in bytes
 
-  bool is_contiguous() const { return box.from[box.rank - 1] == box.item && box.to[box.rank - 1] == box.item; }
+  bool is_contiguous() const {
+    return box.from[box.rank - 1] == box.item_size && box.to[box.rank - 1] == box.item_size;
+  }
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Copy& copy = step.as<Copy>();
@@ -25,14 +27,14 @@ struct Copy {
 
 struct Fill {
   const MoveKernels* kernels;
-  int64_t item, count;
+  int64_t item_size, count;
   char value[8];
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Fill& fill = step.as<Fill>();
     Range range = split(fill.count, part, parts, 64);
-    char* out = run.at<char>(step.out[0]) + range.first * fill.item;
-    fill.kernels->fill(out, fill.value, fill.item, range.last - range.first);
+    char* out = run.at<char>(step.out[0]) + range.first * fill.item_size;
+    fill.kernels->fill(out, fill.value, fill.item_size, range.last - range.first);
   }
 };
 
@@ -50,17 +52,18 @@ struct Duplicate {
 
 /// Drop axes of one element, and merge axes that are contiguous in both tensors.
 Axes merged(const Axes& axes) {
-  Axes found;
+  Axes merged_axes;
   for (const Axis& axis : axes) {
     if (axis.extent == 1) continue;
-    if (!found.empty() && found.back().from == axis.from * axis.extent && found.back().to == axis.to * axis.extent) {
-      found.back() = {found.back().extent * axis.extent, axis.from, axis.to};
+    if (!merged_axes.empty() && merged_axes.back().from == axis.from * axis.extent &&
+        merged_axes.back().to == axis.to * axis.extent) {
+      merged_axes.back() = {merged_axes.back().extent * axis.extent, axis.from, axis.to};
       continue;
     }
-    found.push_back(axis);
+    merged_axes.push_back(axis);
   }
-  if (found.empty()) found.push_back({1, 1, 1});
-  return found;
+  if (merged_axes.empty()) merged_axes.push_back({1, 1, 1});
+  return merged_axes;
 }
 
 /// Make the axis along which the operand is contiguous the second to last, so that the copy is a transposition of
@@ -76,10 +79,10 @@ void turn(Axes& axes) {
 
 /// Treat a short contiguous run, such as four bytes, as one element, if all other strides are multiples of it. Return
 /// the number of elements of the run.
-int64_t widen_elements(Axes& axes, uint64_t item, int64_t in_offset, int64_t out_offset) {
+int64_t widen_elements(Axes& axes, uint64_t item_size, int64_t in_offset, int64_t out_offset) {
   const Axis run = axes.back();
-  const bool small =
-      run.extent * int64_t(item) == 2 || run.extent * int64_t(item) == 4 || run.extent * int64_t(item) == 8;
+  const bool small = run.extent * int64_t(item_size) == 2 || run.extent * int64_t(item_size) == 4 ||
+                     run.extent * int64_t(item_size) == 8;
   if (axes.size() < 2 || run.from != 1 || run.to != 1 || run.extent == 1 || !small) return 1;
   if (in_offset % run.extent || out_offset % run.extent) return 1;
   for (size_t n = 0; n + 1 < axes.size(); ++n)
@@ -95,23 +98,23 @@ int64_t elements_of(const Axes& axes) {
   return count;
 }
 
-Copy copy_of(const MoveKernels& kernels, Axes axes, uint64_t item, int64_t in_offset, int64_t out_offset) {
+Copy copy_of(const MoveKernels& kernels, Axes axes, uint64_t item_size, int64_t in_offset, int64_t out_offset) {
   const bool empty = elements_of(axes) == 0;
   axes = merged(axes);
-  const int64_t run = widen_elements(axes, item, in_offset, out_offset);
-  item *= uint64_t(run), in_offset /= run, out_offset /= run;
+  const int64_t run = widen_elements(axes, item_size, in_offset, out_offset);
+  item_size *= uint64_t(run), in_offset /= run, out_offset /= run;
   turn(axes);
   Copy copy{&kernels,
             {},
             empty ? 0 : elements_of(axes) / std::max<int64_t>(1, axes.back().extent),
-            in_offset * int64_t(item),
-            out_offset * int64_t(item)};
+            in_offset * int64_t(item_size),
+            out_offset * int64_t(item_size)};
   copy.box.rank = int(axes.size());
-  copy.box.item = int64_t(item);
+  copy.box.item_size = int64_t(item_size);
   for (size_t n = 0; n < axes.size(); ++n) {
     copy.box.extent[n] = axes[n].extent;
-    copy.box.from[n] = axes[n].from * int64_t(item);
-    copy.box.to[n] = axes[n].to * int64_t(item);
+    copy.box.from[n] = axes[n].from * int64_t(item_size);
+    copy.box.to[n] = axes[n].to * int64_t(item_size);
   }
   return copy;
 }
@@ -131,11 +134,11 @@ Axes axes_of(const Shape& result) {
   return axes;
 }
 
-Step copy_step(Builder& builder, std::string name, Buffer in, Buffer out, Axes axes, uint64_t item, int64_t in_offset,
-               int64_t out_offset) {
-  const int64_t bytes = elements_of(axes) * int64_t(item);
+Step copy_step(Builder& builder, std::string name, Buffer in, Buffer out, Axes axes, uint64_t item_size,
+               int64_t in_offset, int64_t out_offset) {
+  const int64_t bytes = elements_of(axes) * int64_t(item_size);
   auto copy = std::make_shared<Copy>(
-      copy_of(move_kernels_for(builder.settings.isa), std::move(axes), item, in_offset, out_offset));
+      copy_of(move_kernels_for(builder.settings.isa), std::move(axes), item_size, in_offset, out_offset));
   Step step;
   step.name = std::move(name);
   step.fn = &Copy::run;
@@ -148,22 +151,22 @@ Step copy_step(Builder& builder, std::string name, Buffer in, Buffer out, Axes a
   return step;
 }
 
-void copy_view(const MoveKernels& kernels, const char* in, char* out, Axes axes, uint64_t item, int64_t in_offset,
+void copy_view(const MoveKernels& kernels, const char* in, char* out, Axes axes, uint64_t item_size, int64_t in_offset,
                int64_t out_offset) {
-  const Copy copy = copy_of(kernels, std::move(axes), item, in_offset, out_offset);
+  const Copy copy = copy_of(kernels, std::move(axes), item_size, in_offset, out_offset);
   if (copy.rows > 0) kernels.copy(copy.box, in + copy.in_offset, out + copy.out_offset, 0, copy.rows);
 }
 
-Step fill_step(Builder& builder, std::string name, Buffer out, const void* value, uint64_t item, int64_t count) {
+Step fill_step(Builder& builder, std::string name, Buffer out, const void* value, uint64_t item_size, int64_t count) {
   auto fill = std::make_shared<Fill>();
   fill->kernels = &move_kernels_for(builder.settings.isa);
-  fill->item = int64_t(item);
+  fill->item_size = int64_t(item_size);
   fill->count = count;
-  std::memcpy(fill->value, value, item);
+  std::memcpy(fill->value, value, item_size);
   Step step;
   step.name = std::move(name);
   step.fn = &Fill::run;
-  step.max_parts = parts_for(builder.settings, double(count) * double(item) * cost::kContiguousByteNs);
+  step.max_parts = parts_for(builder.settings, double(count) * double(item_size) * cost::kContiguousByteNs);
   step.out = {out};
   step.state = std::move(fill);
   return step;

@@ -21,15 +21,15 @@ Shape steps_of(const Shape& shape);
 Axes axes_of(const Shape& result);
 
 /// The step that copies a view. `in_offset` and `out_offset` are in elements.
-Step copy_step(Builder& builder, std::string name, Buffer in, Buffer out, Axes axes, uint64_t item,
+Step copy_step(Builder& builder, std::string name, Buffer in, Buffer out, Axes axes, uint64_t item_size,
                int64_t in_offset = 0, int64_t out_offset = 0);
 
 /// Copy a view at once, in this thread. Offsets are in elements.
-void copy_view(const MoveKernels& kernels, const char* in, char* out, Axes axes, uint64_t item, int64_t in_offset = 0,
-               int64_t out_offset = 0);
+void copy_view(const MoveKernels& kernels, const char* in, char* out, Axes axes, uint64_t item_size,
+               int64_t in_offset = 0, int64_t out_offset = 0);
 
 /// The step that fills a result with one element.
-Step fill_step(Builder& builder, std::string name, Buffer out, const void* value, uint64_t item, int64_t count);
+Step fill_step(Builder& builder, std::string name, Buffer out, const void* value, uint64_t item_size, int64_t count);
 
 /// The step that copies the first operand of a node to its result. It does nothing if the planner places both in the
 /// same memory, because nothing else reads the operand. Further steps of the node then change the result.

@@ -12,15 +12,15 @@ constexpr int kLongestChain = 32;  // nodes that are followed
 
 /// Merge factors that are contiguous, and drop those of one element.
 Dimension merged(const Dimension& factors) {
-  Dimension found;
+  Dimension merged_factors;
   for (const Factor& factor : factors) {
     if (factor.extent == 1) continue;
-    if (!found.empty() && found.back().step == factor.step * factor.extent)
-      found.back() = {found.back().extent * factor.extent, factor.step};
+    if (!merged_factors.empty() && merged_factors.back().step == factor.step * factor.extent)
+      merged_factors.back() = {merged_factors.back().extent * factor.extent, factor.step};
     else
-      found.push_back(factor);
+      merged_factors.push_back(factor);
   }
-  return found;
+  return merged_factors;
 }
 
 /// Take factors with the product `extent` from `all`, beginning at `next`, into a dimension.
@@ -174,12 +174,12 @@ bool StridedView::stride(size_t dimension, int64_t* step) const {
 
 std::vector<int64_t> StridedView::offsets(const Shape& batch, size_t rest) const {
   const size_t own = dimensions.size() - rest;
-  std::vector<int64_t> found{offset};
+  std::vector<int64_t> offsets{offset};
   auto spread = [&](int64_t extent, int64_t step) {
     std::vector<int64_t> next;
-    for (int64_t at : found)
+    for (int64_t at : offsets)
       for (int64_t n = 0; n < extent; ++n) next.push_back(at + n * step);
-    found = std::move(next);
+    offsets = std::move(next);
   };
   for (size_t n = 0; n < batch.size(); ++n) {
     Dimension factors;
@@ -187,7 +187,7 @@ std::vector<int64_t> StridedView::offsets(const Shape& batch, size_t rest) const
     if (factors.empty()) factors = {{batch[n], 0}};
     for (const Factor& factor : factors) spread(factor.extent, factor.step);
   }
-  return found;
+  return offsets;
 }
 
 StridedView plain_view(const Graph& graph, int tensor) {

@@ -100,7 +100,7 @@ bool is_table(const Graph& graph, const Chain& chain) {
 /// All chains that are worth a table; none of them has nodes of another one.
 std::vector<Chain> chains_of(const Graph& graph) {
   Sources sources(graph);
-  std::vector<Chain> found;
+  std::vector<Chain> chains;
   std::set<int> used;
   for (int n = int(graph.nodes.size()); n-- > 0;) {
     const Node& node = graph.nodes[size_t(n)];
@@ -110,9 +110,9 @@ std::vector<Chain> chains_of(const Graph& graph) {
     Chain chain = chain_to(graph, end, sources[end]);
     if (chain.nodes.size() > kMostNodes || is_table(graph, chain) || !is_closed(graph, chain)) continue;
     used.insert(chain.nodes.begin(), chain.nodes.end());
-    found.push_back(std::move(chain));
+    chains.push_back(std::move(chain));
   }
-  return found;
+  return chains;
 }
 
 /// The chain as a graph whose input has all quantized values.

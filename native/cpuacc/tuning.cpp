@@ -22,8 +22,8 @@ struct Times {
     }
   }
   double of(int64_t layer) const {
-    auto found = of_layer.find(layer);
-    return found == of_layer.end() ? 0 : found->second;
+    auto entry = of_layer.find(layer);
+    return entry == of_layer.end() ? 0 : entry->second;
   }
 
   double total = 0;
@@ -33,7 +33,7 @@ struct Times {
 };
 
 /// Select an alternative for each layer that it changes, and that it makes clearly faster than all before.
-void compare(Choice what, int value, const Times& times, std::map<int64_t, double>& best, const Times& rules,
+void compare(Choice choice, int value, const Times& times, std::map<int64_t, double>& best, const Times& rules,
              Choices& chosen) {
   for (const auto& [layer, name] : times.names) {
     auto before = rules.names.find(layer);
@@ -41,7 +41,7 @@ void compare(Choice what, int value, const Times& times, std::map<int64_t, doubl
     auto known = best.emplace(layer, rules.of(layer) * kRequiredSpeedup).first;
     if (times.of(layer) >= known->second) continue;
     known->second = times.of(layer);
-    chosen.set(what, layer, value);
+    chosen.set(choice, layer, value);
   }
 }
 
@@ -61,9 +61,9 @@ void compare_blocks(const Times& apart, const Times& rules, Choices& chosen) {
 std::unique_ptr<Program> tuned(const std::function<std::unique_ptr<Program>(const Choices&)>& make, double seconds) {
   std::unique_ptr<Program> plain = make({});
   Times rules(*plain, seconds);
-  auto timed = [&](Choice what, int value) {
+  auto timed = [&](Choice choice, int value) {
     Choices all;
-    all.set(what, Choices::kAll, value);
+    all.set(choice, Choices::kAll, value);
     return Times(*make(all), seconds);
   };
   Choices chosen;

@@ -45,9 +45,9 @@ class Reader {
  private:
   const char* taken(uint64_t size) {
     if (size > left_) throw damaged();
-    const char* found = at_;
+    const char* bytes = at_;
     at_ += size, left_ -= size;
-    return found;
+    return bytes;
   }
 
   const char* at_;
@@ -80,13 +80,13 @@ void add(Mixer& mixer, const ipr::Graph& graph, const ipr::Layer& layer) {
   for (int64_t tensor : layer.inputs()) mixer.add(tensor);
   for (int64_t tensor : layer.outputs()) mixer.add(tensor);
   for (uint64_t n = 0; n < layer.raw().attribute_count; ++n) {
-    const ipr_attribute& one = *ipr_attribute_at(&graph.raw(), &layer.raw(), n);
-    mixer.add(ipr::view(one.name));
-    mixer.add(one.i);
-    mixer.add(one.f);
-    mixer.add(ipr::view(one.text));
-    if (one.ints) mixer.add(one.ints, one.count * sizeof(int64_t));
-    if (one.floats) mixer.add(one.floats, one.count * sizeof(double));
+    const ipr_attribute& attribute = *ipr_attribute_at(&graph.raw(), &layer.raw(), n);
+    mixer.add(ipr::view(attribute.name));
+    mixer.add(attribute.i);
+    mixer.add(attribute.f);
+    mixer.add(ipr::view(attribute.text));
+    if (attribute.ints) mixer.add(attribute.ints, attribute.count * sizeof(int64_t));
+    if (attribute.floats) mixer.add(attribute.floats, attribute.count * sizeof(double));
   }
 }
 

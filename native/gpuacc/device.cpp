@@ -12,17 +12,17 @@ namespace gpuacc {
 namespace {
 
 template <class T>
-T number(cl_device device, cl_uint what, T absent = {}) {
+T number(cl_device device, cl_uint property, T absent = {}) {
   T value = absent;
-  return cl().clGetDeviceInfo(device, what, sizeof value, &value, nullptr) == kSuccess ? value : absent;
+  return cl().clGetDeviceInfo(device, property, sizeof value, &value, nullptr) == kSuccess ? value : absent;
 }
 
 template <class Function, class Handle>
-std::string text_of(Function function, Handle handle, cl_uint what) {
+std::string text_of(Function function, Handle handle, cl_uint property) {
   size_t size = 0;
-  if (function(handle, what, 0, nullptr, &size) != kSuccess || size == 0) return "";
+  if (function(handle, property, 0, nullptr, &size) != kSuccess || size == 0) return "";
   std::string text(size, '\0');
-  if (function(handle, what, size, &text[0], nullptr) != kSuccess) return "";
+  if (function(handle, property, size, &text[0], nullptr) != kSuccess) return "";
   text.resize(text.find('\0'));
   return text;
 }
@@ -50,7 +50,7 @@ std::string platform_address(const DeviceInfo& info, size_t number) {
 
 DeviceInfo described(cl_platform platform, cl_device id) {
   DeviceInfo info;
-  auto text = [&](cl_uint what) { return text_of(cl().clGetDeviceInfo, id, what); };
+  auto text = [&](cl_uint property) { return text_of(cl().clGetDeviceInfo, id, property); };
   info.platform = platform;
   info.id = id;
   info.platform_name = text_of(cl().clGetPlatformInfo, platform, kPlatformName);
@@ -91,12 +91,12 @@ std::vector<cl_device> devices_of(cl_platform platform) {
   return found;
 }
 
-void add_devices(cl_platform platform, std::vector<DeviceInfo>& found) {
+void add_devices(cl_platform platform, std::vector<DeviceInfo>& infos) {
   size_t number = 0;
   for (cl_device id : devices_of(platform)) {
-    found.push_back(described(platform, id));
-    const std::string address = bus_address(found.back());
-    found.back().key = address.empty() ? platform_address(found.back(), number) : address;
+    infos.push_back(described(platform, id));
+    const std::string address = bus_address(infos.back());
+    infos.back().key = address.empty() ? platform_address(infos.back(), number) : address;
     ++number;
   }
 }
@@ -105,7 +105,7 @@ void add_devices(cl_platform platform, std::vector<DeviceInfo>& found) {
 std::shared_ptr<void> mapped_pages(uint64_t bytes) {
   void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) throw std::bad_alloc();
-  return {pages, [bytes](void* given) { munmap(given, bytes); }};
+  return {pages, [bytes](void* mapping) { munmap(mapping, bytes); }};
 }
 
 constexpr uint64_t kMappedBytes = 1 << 17;
@@ -143,16 +143,16 @@ bool DeviceInfo::has(const char* extension) const {
 std::vector<DeviceInfo> devices() {
   const SignalHandlers handlers;
   if (const std::string& why = open_opencl(); !why.empty()) throw ipr::Error(why, IPR_UNAVAILABLE);
-  std::vector<DeviceInfo> found;
+  std::vector<DeviceInfo> infos;
   const std::vector<cl_platform> all = platforms();
   if (all.empty())
     throw ipr::Error("no OpenCL driver is installed (on a processor: Debian's pocl-opencl-icd)", IPR_UNAVAILABLE);
-  for (cl_platform platform : all) add_devices(platform, found);
-  if (found.empty()) throw ipr::Error("the OpenCL drivers found no device", IPR_UNAVAILABLE);
-  std::stable_sort(found.begin(), found.end(), [](const DeviceInfo& a, const DeviceInfo& b) {
+  for (cl_platform platform : all) add_devices(platform, infos);
+  if (infos.empty()) throw ipr::Error("the OpenCL drivers found no device", IPR_UNAVAILABLE);
+  std::stable_sort(infos.begin(), infos.end(), [](const DeviceInfo& a, const DeviceInfo& b) {
     return (a.type & kDeviceTypeGpu) > (b.type & kDeviceTypeGpu);
   });
-  return found;
+  return infos;
 }
 
 Device::Device(const DeviceInfo& info) : info(info) {
@@ -256,10 +256,10 @@ void Device::add_binary(const std::string& source, const std::string& binary) {
 
 std::string Device::binary(const std::string& source) {
   std::lock_guard<std::mutex> lock(mutex_);
-  auto found = programs_.find(source);
-  if (found == programs_.end() || !found->second) return "";
+  auto entry = programs_.find(source);
+  if (entry == programs_.end() || !entry->second) return "";
   size_t size = 0;
-  const cl_program program = found->second->get();
+  const cl_program program = entry->second->get();
   check(cl().clGetProgramInfo(program, kProgramBinarySizes, sizeof size, &size, nullptr), "no binary size");
   std::string bytes(size, '\0');
   auto* data = reinterpret_cast<unsigned char*>(&bytes[0]);
@@ -270,11 +270,11 @@ std::string Device::binary(const std::string& source) {
 std::shared_ptr<Memory> Device::shared(const std::string& key, const std::function<Memory()>& make) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (std::shared_ptr<Memory> found = constants_[key].lock()) return found;
-  auto made = std::make_shared<Memory>(make());
-  constants_[key] = made;
+  auto constant = std::make_shared<Memory>(make());
+  constants_[key] = constant;
   for (auto at = constants_.begin(); at != constants_.end();)
     at = at->second.expired() ? constants_.erase(at) : std::next(at);
-  return made;
+  return constant;
 }
 
 }  // namespace gpuacc

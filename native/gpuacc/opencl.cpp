@@ -88,17 +88,17 @@ std::string error_name(cl_int status) {
       {-63, "CL_INVALID_GLOBAL_WORK_SIZE"},
       {-1001, "CL_PLATFORM_NOT_FOUND_KHR"},
   };
-  auto found = names.find(status);
-  return std::string(found == names.end() ? "OpenCL error" : found->second) + " (" + std::to_string(status) + ")";
+  auto entry = names.find(status);
+  return std::string(entry == names.end() ? "OpenCL error" : entry->second) + " (" + std::to_string(status) + ")";
 }
 
-void check(cl_int status, const char* what) {
+void check(cl_int status, const char* failure) {
   if (status == kSuccess) return;
   const bool memory = status == kOutOfDeviceMemory || status == kOutOfHostMemory;
   const bool lost = status == kDeviceNotAvailable || status == kInvalidContext || status == kInvalidQueue;
-  throw ipr::Error(std::string(what) + ": " + error_name(status), memory ? IPR_OUT_OF_MEMORY
-                                                                  : lost ? IPR_DEVICE_LOST
-                                                                         : IPR_FAILED);
+  throw ipr::Error(std::string(failure) + ": " + error_name(status), memory ? IPR_OUT_OF_MEMORY
+                                                                     : lost ? IPR_DEVICE_LOST
+                                                                            : IPR_FAILED);
 }
 
 }  // namespace gpuacc

@@ -140,8 +140,8 @@ class SignalHandlers {
 /// The name of an error: "CL_OUT_OF_RESOURCES (-5)".
 std::string error_name(cl_int status);
 
-/// Throw ipr::Error unless `status` is CL_SUCCESS. `what` says what was tried: "the kernel cannot be started".
-void check(cl_int status, const char* what);
+/// Throw ipr::Error unless `status` is CL_SUCCESS. `failure` says what was tried: "the kernel cannot be started".
+void check(cl_int status, const char* failure);
 
 }  // namespace gpuacc
 

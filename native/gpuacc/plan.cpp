@@ -15,22 +15,22 @@ int64_t rounded_up(int64_t count, int64_t multiple) { return (count + multiple -
 }  // namespace
 
 void collapse(Shape& shape, std::vector<Shape*> strides) {
-  Shape kept;
+  Shape merged;
   std::vector<Shape> kept_strides(strides.size());
   for (size_t axis = 0; axis < shape.size(); ++axis) {
     if (shape[axis] == 1) continue;
-    bool merges = !kept.empty();
+    bool merges = !merged.empty();
     for (size_t n = 0; merges && n < strides.size(); ++n)
       merges = kept_strides[n].back() == (*strides[n])[axis] * shape[axis];
     if (merges) {
-      kept.back() *= shape[axis];
+      merged.back() *= shape[axis];
       for (size_t n = 0; n < strides.size(); ++n) kept_strides[n].back() = (*strides[n])[axis];
       continue;
     }
-    kept.push_back(shape[axis]);
+    merged.push_back(shape[axis]);
     for (size_t n = 0; n < strides.size(); ++n) kept_strides[n].push_back((*strides[n])[axis]);
   }
-  shape = kept;
+  shape = merged;
   for (size_t n = 0; n < strides.size(); ++n) *strides[n] = kept_strides[n];
 }
 
@@ -61,9 +61,9 @@ uint64_t bytes_of(const Value& value, const Profile& profile) {
 }
 
 Argument reads(int buffer) {
-  Argument made;
-  made.buffer = buffer;
-  return made;
+  Argument argument;
+  argument.buffer = buffer;
+  return argument;
 }
 
 Argument reads(const Value& value) { return reads(value.buffer); }
@@ -93,11 +93,11 @@ Argument numbers(const std::vector<int64_t>& values, int64_t rest) {
 }
 
 Plan::Plan(const ipr::Graph& graph, Device& device, const Profile& profile)
-    : graph(graph), device(device), profile(profile), done(graph.size()), readers(graph.tensor_count()),
+    : graph(graph), device(device), profile(profile), lowered_before(graph.size()), readers(graph.tensor_count()),
       only_reader(graph.tensor_count(), -1), values_(graph.tensor_count()) {
-  for (ipr::Layer one : graph)
-    for (int64_t tensor : one.inputs())
-      if (tensor >= 0) ++readers[size_t(tensor)], only_reader[size_t(tensor)] = one.index();
+  for (ipr::Layer reader : graph)
+    for (int64_t tensor : reader.inputs())
+      if (tensor >= 0) ++readers[size_t(tensor)], only_reader[size_t(tensor)] = reader.index();
   for (int64_t tensor : graph.outputs()) ++readers[size_t(tensor)];
   for (size_t n = 0; n < graph.inputs().size(); ++n) {
     const ipr::TensorInfo info = graph.tensor(graph.inputs()[n]);
@@ -179,7 +179,7 @@ Value Plan::create(int32_t dtype, const Shape& shape, Layout layout, bool channe
 }
 
 int Plan::constant(const std::string& key, uint64_t bytes, const std::function<void(char*)>& make) {
-  auto made = [&] {
+  auto create_memory = [&] {
     std::vector<char> content(size_t(std::max<uint64_t>(bytes, 1)));
     make(content.data());
     return device.constant(content.data(), content.size());
@@ -187,7 +187,7 @@ int Plan::constant(const std::string& key, uint64_t bytes, const std::function<v
   Buffer buffer;
   buffer.kind = Buffer::constant;
   buffer.bytes = bytes;
-  buffer.memory = key.empty() ? std::make_shared<Memory>(made()) : device.shared(key, made);
+  buffer.memory = key.empty() ? std::make_shared<Memory>(create_memory()) : device.shared(key, create_memory);
   return add(buffer);
 }
 
@@ -210,23 +210,23 @@ int Plan::integers(const std::vector<int32_t>& values) {
 void Plan::launch(std::string name, std::string source, std::vector<Argument> arguments, std::array<int64_t, 3> global,
                   std::array<int64_t, 3> local) {
   if (global[0] <= 0 || global[1] <= 0 || global[2] <= 0) return;
-  Launch made;
-  made.name = std::move(name);
-  made.source = std::move(source);
-  made.arguments = std::move(arguments);
-  made.layer = layer;
+  Launch launch;
+  launch.name = std::move(name);
+  launch.source = std::move(source);
+  launch.arguments = std::move(arguments);
+  launch.layer = layer;
   for (size_t n = 0; n < 3; ++n) {
-    made.local[n] = size_t(local[n]);
-    made.global[n] = size_t(rounded_up(global[n], local[n]));
+    launch.local[n] = size_t(local[n]);
+    launch.global[n] = size_t(rounded_up(global[n], local[n]));
   }
-  for (const Argument& one : made.arguments) {
-    if (one.buffer < 0) continue;
-    Buffer& used = buffers[size_t(one.buffer)];
+  for (const Argument& argument : launch.arguments) {
+    if (argument.buffer < 0) continue;
+    Buffer& used = buffers[size_t(argument.buffer)];
     if (used.first < 0) used.first = int(launches.size());
     used.last = int(launches.size());
   }
-  if (std::find(sources.begin(), sources.end(), made.source) == sources.end()) sources.push_back(made.source);
-  launches.push_back(std::move(made));
+  if (std::find(sources.begin(), sources.end(), launch.source) == sources.end()) sources.push_back(launch.source);
+  launches.push_back(std::move(launch));
 }
 
 void Plan::launch_elements(std::string name, std::string source, std::vector<Argument> arguments, int64_t count) {
@@ -260,9 +260,9 @@ $CODE  y[yi] = x[xi];
 
 Value Plan::strided(const Value& value, int64_t offset, const Shape& strides, const Shape& shape) {
   if (offset == 0 && strides == strides_of(shape) && product(shape) == value.elements()) return reshaped(value, shape);
-  Value made = create(value.dtype, shape);
-  copy(value, offset, strides, made, 0, strides_of(shape), shape);
-  return made;
+  Value copied = create(value.dtype, shape);
+  copy(value, offset, strides, copied, 0, strides_of(shape), shape);
+  return copied;
 }
 
 void Plan::fill(const Value& value, uint64_t bits) {
@@ -309,7 +309,7 @@ kernel void k(global const $T* restrict x, global int* restrict wrong, int n, in
 
 Value Plan::as_blocks(const Value& value) {
   const Image image(value.shape, value.channels_last);
-  Value made = create(value.dtype, value.shape, Layout::blocked, value.channels_last);
+  Value blocked = create(value.dtype, value.shape, Layout::blocked, value.channels_last);
   const int64_t blocks = (image.c + profile.block - 1) / profile.block, pixels = image.h * image.w;
   Template source(R"(
 kernel void k(global const $T* restrict x, global $T* restrict y, int n, int C, int blocks, int pixels, int byc, int byp) {
@@ -324,15 +324,15 @@ kernel void k(global const $T* restrict x, global $T* restrict y, int n, int C, 
   source.set("T", bits_type(ipr::item_size(value.dtype))).set("B", profile.block);
   const int64_t count = image.n * blocks * pixels;
   launch_elements("to blocks", source.text(),
-                  {reads(value), writes(made), number(count), number(image.c), number(blocks), number(pixels),
+                  {reads(value), writes(blocked), number(count), number(image.c), number(blocks), number(pixels),
                    number(image.by_c), number(image.by_x)},
                   count);
-  return made;
+  return blocked;
 }
 
 Value Plan::unblocked(const Value& value) {
   const Image image(value.shape, value.channels_last);
-  Value made = create(value.dtype, value.shape);
+  Value plain = create(value.dtype, value.shape);
   const int64_t blocks = (image.c + profile.block - 1) / profile.block, pixels = image.h * image.w;
   Template source(R"(
 kernel void k(global const $T* restrict x, global $T* restrict y, int n, int C, int blocks, int pixels) {
@@ -347,9 +347,9 @@ kernel void k(global const $T* restrict x, global $T* restrict y, int n, int C, 
   source.set("PIXEL", value.channels_last ? "i / C % pixels" : "i % pixels");
   launch_elements(
       "from blocks", source.text(),
-      {reads(value), writes(made), number(value.elements()), number(image.c), number(blocks), number(pixels)},
+      {reads(value), writes(plain), number(value.elements()), number(image.c), number(blocks), number(pixels)},
       value.elements());
-  return made;
+  return plain;
 }
 
 void Plan::finish() {
@@ -376,7 +376,7 @@ void Plan::place() {
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return buffers[a].first < buffers[b].first; });
   std::vector<size_t> live;
   const uint64_t unit = device.info.alignment;
-  auto padded = [&](const Buffer& one) { return std::max<uint64_t>((one.bytes + unit - 1) / unit * unit, unit); };
+  auto padded = [&](const Buffer& buffer) { return std::max<uint64_t>((buffer.bytes + unit - 1) / unit * unit, unit); };
   for (size_t now : order) {
     Buffer& own = buffers[now];
     live.erase(std::remove_if(live.begin(), live.end(), [&](size_t n) { return buffers[n].last < own.first; }),

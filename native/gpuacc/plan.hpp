@@ -148,7 +148,7 @@ class Plan {
   int status = -1;  // the buffer with the first wrong element of each check
 
   int64_t layer = -1;                // the layer that is lowered
-  std::vector<bool> done;            // layers that were lowered together with an earlier one
+  std::vector<bool> lowered_before;  // layers that were lowered together with an earlier one
   std::vector<int> readers;          // layers that read each tensor; outputs count as one
   std::vector<int64_t> only_reader;  // the layer that reads it, if it is one
 

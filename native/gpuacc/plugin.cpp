@@ -23,7 +23,7 @@ ipr::Verdict shapes_of(const ipr::Layer& layer) {
     return ipr::yes();
   };
   for (size_t n = 0; n < layer.input_count(); ++n)
-    if (ipr::Verdict found = judged(layer.input(n)); is_refused(found)) return found;
+    if (ipr::Verdict verdict = judged(layer.input(n)); is_refused(verdict)) return verdict;
   for (size_t n = 0; n < layer.output_count(); ++n)
     if (ipr::Verdict found = judged(layer.output(n)); is_refused(found)) return found;
   return ipr::yes();
@@ -42,20 +42,22 @@ ipr::Verdict verdict(const ipr::Layer& layer, const Target& target) {
 /// The devices as the host gets them ("ipr.devices/1").
 class DeviceTable {
  public:
-  explicit DeviceTable(const std::vector<DeviceInfo>& found) : found_(found) {
-    for (const DeviceInfo& one : found_) {
-      ipr_device made = {};
-      made.id = ipr::string(one.key);
-      made.name = ipr::string(one.name);
-      made.vendor = ipr::string(one.vendor);
-      made.driver = ipr::string(one.driver);
-      made.type = one.type & kDeviceTypeGpu ? IPR_DEVICE_GPU : one.is_processor() ? IPR_DEVICE_CPU : IPR_DEVICE_OTHER;
-      made.memory_kinds = one.unified ? IPR_MEMORY_HOST : 0;
-      made.flags = (one.unified ? IPR_DEVICE_UNIFIED : 0) | (one.is_processor() ? IPR_DEVICE_SIMULATED : 0);
-      made.memory = one.memory;
-      made.largest = one.largest;
-      if (one.uuid != std::array<uint8_t, 16>()) made.uuid = one.uuid.data();
-      raw_.push_back(made);
+  explicit DeviceTable(const std::vector<DeviceInfo>& infos) : infos_(infos) {
+    for (const DeviceInfo& info : infos_) {
+      ipr_device device = {};
+      device.id = ipr::string(info.key);
+      device.name = ipr::string(info.name);
+      device.vendor = ipr::string(info.vendor);
+      device.driver = ipr::string(info.driver);
+      device.type = info.type & kDeviceTypeGpu ? IPR_DEVICE_GPU
+                    : info.is_processor()      ? IPR_DEVICE_CPU
+                                               : IPR_DEVICE_OTHER;
+      device.memory_kinds = info.unified ? IPR_MEMORY_HOST : 0;
+      device.flags = (info.unified ? IPR_DEVICE_UNIFIED : 0) | (info.is_processor() ? IPR_DEVICE_SIMULATED : 0);
+      device.memory = info.memory;
+      device.largest = info.largest;
+      if (info.uuid != std::array<uint8_t, 16>()) device.uuid = info.uuid.data();
+      raw_.push_back(device);
     }
   }
 
@@ -66,7 +68,7 @@ class DeviceTable {
   }
 
  private:
-  const std::vector<DeviceInfo> found_;
+  const std::vector<DeviceInfo> infos_;
   std::vector<ipr_device> raw_;
 };
 
@@ -91,8 +93,8 @@ class GpuAcc : public ipr::Backend {
     info.properties = {{"OnlyByName", "the backend is used only if it is named", true},
                        {"NonConstWeights", "weights and bias need not be constant", true},
                        {"ConstantTensorsAsInputs", "every operand may be constant", true}};
-    if (found_.empty()) return info;
-    const DeviceInfo& first = found_[size_t(default_device_)];
+    if (infos_.empty()) return info;
+    const DeviceInfo& first = infos_[size_t(default_device_)];
     info.properties.emplace_back("Device", "the OpenCL device", first.name.c_str());
     info.properties.emplace_back("Driver", "its driver", (first.platform_name + " " + first.driver).c_str());
     info.properties.emplace_back("Profile", "what kernels are generated for",
@@ -103,9 +105,9 @@ class GpuAcc : public ipr::Backend {
   void init(const ipr::Host& host, const ipr::Options& options) override {
     // PoCL has a thread for each processor of the machine unless this variable limits them
     setenv("POCL_MAX_PTHREAD_COUNT", std::to_string(std::max<uint32_t>(host.threads(), 1)).c_str(), 0);
-    found_ = devices();
+    infos_ = devices();
     note_process();
-    table_ = std::make_unique<DeviceTable>(found_);
+    table_ = std::make_unique<DeviceTable>(infos_);
     running_ = this;
     default_device_ = device_number(options);
     default_profile_ = profile_name(options);
@@ -114,7 +116,7 @@ class GpuAcc : public ipr::Backend {
   void shutdown() override {
     std::lock_guard<std::mutex> lock(mutex_);
     opened_.clear();
-    found_.clear();
+    infos_.clear();
     running_ = nullptr;
   }
 
@@ -127,10 +129,10 @@ class GpuAcc : public ipr::Backend {
     const Target wanted = target(options);
     Plan plan(graph, device(options), wanted.profile);
     for (ipr::Layer layer : graph) {
-      if (plan.done[size_t(layer.index())]) continue;
+      if (plan.lowered_before[size_t(layer.index())]) continue;
       plan.layer = layer.index();
-      const ipr::Verdict found = verdict(layer, wanted);
-      if (is_refused(found)) throw layer.unsupported(found.reason);
+      const ipr::Verdict answer = verdict(layer, wanted);
+      if (is_refused(answer)) throw layer.unsupported(answer.reason);
       find_lowering(layer.type())->lower(layer, plan);
     }
     plan.finish();
@@ -183,8 +185,8 @@ class GpuAcc : public ipr::Backend {
 
   int64_t device_number(const ipr::Options& options) const {
     const int64_t wanted = options.integer("Device", default_device_);
-    if (wanted >= 0 && wanted < int64_t(found_.size())) return wanted;
-    throw ipr::Error("Device is " + std::to_string(wanted) + "; there are " + std::to_string(found_.size()) +
+    if (wanted >= 0 && wanted < int64_t(infos_.size())) return wanted;
+    throw ipr::Error("Device is " + std::to_string(wanted) + "; there are " + std::to_string(infos_.size()) +
                          " OpenCL devices, numbered from 0",
                      IPR_INVALID_ARGUMENT);
   }
@@ -203,7 +205,7 @@ class GpuAcc : public ipr::Backend {
   }
 
   Target target(const ipr::Options& options) const {
-    const DeviceInfo& device = found_[size_t(device_number(options))];
+    const DeviceInfo& device = infos_[size_t(device_number(options))];
     return {device, Profile::of(profile(profile_name(options), device))};
   }
 
@@ -211,12 +213,12 @@ class GpuAcc : public ipr::Backend {
     const int64_t wanted = device_number(options);
     std::lock_guard<std::mutex> lock(mutex_);
     std::unique_ptr<Device>& opened = opened_[wanted];
-    if (!opened) opened = std::make_unique<Device>(found_[size_t(wanted)]);
+    if (!opened) opened = std::make_unique<Device>(infos_[size_t(wanted)]);
     return *opened;
   }
 
   static GpuAcc* running_;  // the one that is initialised
-  std::vector<DeviceInfo> found_;
+  std::vector<DeviceInfo> infos_;
   std::unique_ptr<DeviceTable> table_;
   int64_t default_device_ = 0;
   std::string default_profile_ = "auto";

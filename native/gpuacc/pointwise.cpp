@@ -105,10 +105,10 @@ Chain::Chain(Plan& plan, int64_t tensor, int axis)
 void Chain::fuse(bool blocked) {
   while (plan_.readers[size_t(tensor_)] == 1) {
     const int64_t next = plan_.only_reader[size_t(tensor_)];
-    if (next < 0 || plan_.done[size_t(next)]) return;
+    if (next < 0 || plan_.lowered_before[size_t(next)]) return;
     const ipr::Layer layer = plan_.graph.layer(size_t(next));
     if (!append(layer, blocked)) return;
-    plan_.done[size_t(next)] = true;
+    plan_.lowered_before[size_t(next)] = true;
   }
 }
 
@@ -117,11 +117,11 @@ bool Chain::append(const ipr::Layer& layer, bool blocked) {
   if (!is_float(out) || out.dtype() != plan_.graph.tensor(tensor_).dtype()) return false;
   if (shape_of(out) != shape_) return false;
   const std::string_view type = layer.type();
-  const bool done = is_binary(type)                ? append_binary(layer, blocked)
-                    : type == "BatchNormalization" ? append_normalization(layer)
-                                                   : append_function(layer);
-  if (done) tensor_ = out.index();
-  return done;
+  const bool was_appended = is_binary(type)                ? append_binary(layer, blocked)
+                            : type == "BatchNormalization" ? append_normalization(layer)
+                                                           : append_function(layer);
+  if (was_appended) tensor_ = out.index();
+  return was_appended;
 }
 
 bool Chain::append_function(const ipr::Layer& layer) {
@@ -227,8 +227,8 @@ std::string Chain::parameters() const {
 
 std::vector<Argument> Chain::arguments() const {
   std::vector<Argument> all;
-  for (const Operand& one : operands_) all.push_back(reads(one.value));
-  for (double one : parameters_) all.push_back(real(one));
+  for (const Operand& operand : operands_) all.push_back(reads(operand.value));
+  for (double parameter : parameters_) all.push_back(real(parameter));
   return all;
 }
 
@@ -259,7 +259,7 @@ void pointwise(Plan& plan, const std::string& name, const std::vector<Value>& op
   }
   Shape shape = out.shape;
   std::vector<Shape*> changed;
-  for (Shape& one : strides) changed.push_back(&one);
+  for (Shape& stride : strides) changed.push_back(&stride);
   if (!strided.empty()) {
     collapse(shape, changed);
     parameters += ", int8 d";

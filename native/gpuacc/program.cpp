@@ -52,12 +52,13 @@ Executable::Executable(Plan& plan, uint64_t signature)
   outputs_.resize(plan.graph.outputs().size());
   memory_.resize(buffers_.size());
   for (size_t n = 0; n < buffers_.size(); ++n) {
-    Buffer& one = buffers_[n];
-    memory += one.kind == Buffer::constant ? one.bytes : 0;
-    if (one.kind == Buffer::input) inputs_[size_t(one.position)].buffer = int(n);
-    if (one.kind == Buffer::output) outputs_[size_t(one.position)].buffer = int(n);
-    if (one.kind == Buffer::arena && one.first >= 0) memory_[n] = device_.part(arena_, one.offset, one.bytes);
-    if (one.kind == Buffer::status) memory_[n] = device_.buffer(one.bytes);
+    Buffer& buffer = buffers_[n];
+    memory += buffer.kind == Buffer::constant ? buffer.bytes : 0;
+    if (buffer.kind == Buffer::input) inputs_[size_t(buffer.position)].buffer = int(n);
+    if (buffer.kind == Buffer::output) outputs_[size_t(buffer.position)].buffer = int(n);
+    if (buffer.kind == Buffer::arena && buffer.first >= 0)
+      memory_[n] = device_.part(arena_, buffer.offset, buffer.bytes);
+    if (buffer.kind == Buffer::status) memory_[n] = device_.buffer(buffer.bytes);
   }
   for (const Launch& launch : plan.launches) prepare(launch);
 }
@@ -205,14 +206,14 @@ void Executable::record() {
 void Executable::warm_up() {
   check_process();
   Finishing finishing(queue_);
-  for (std::vector<Border>* some : {&inputs_, &outputs_})
-    for (Border& one : *some) {
-      const uint64_t bytes = std::max<uint64_t>(buffers_[size_t(one.buffer)].bytes, 1);
+  for (std::vector<Border>* tensors : {&inputs_, &outputs_})
+    for (Border& tensor : *tensors) {
+      const uint64_t bytes = std::max<uint64_t>(buffers_[size_t(tensor.buffer)].bytes, 1);
       const std::vector<char> zeros(bytes, 0);
-      if (!one.own) one.own = device_.buffer(bytes);
-      const cl_mem handle = one.own.get();
+      if (!tensor.own) tensor.own = device_.buffer(bytes);
+      const cl_mem handle = tensor.own.get();
       check(cl().clEnqueueWriteBuffer(queue_.get(), handle, 1, 0, bytes, zeros.data(), 0, nullptr, nullptr), "zeros");
-      for (const auto& [step, index] : one.uses)
+      for (const auto& [step, index] : tensor.uses)
         check(cl().clSetKernelArg(steps_[step].kernel.get(), index, sizeof handle, &handle), "an argument");
     }
   start(nullptr);
@@ -222,11 +223,11 @@ void Executable::warm_up() {
 void Executable::report_values() {
   for (size_t n = 0; n < checks_.size(); ++n) {
     if (first_wrong_[n] == std::numeric_limits<int32_t>::max()) continue;
-    const ValueCheck& one = checks_[n];
-    throw ipr::ValueError("element " + std::to_string(first_wrong_[n]) + " of " + one.name +
-                              " is out of range; it is " + std::to_string(one.lowest) + " to " +
-                              std::to_string(one.highest),
-                          one.layer, one.operand, first_wrong_[n], one.lowest - 1, one.lowest, one.highest);
+    const ValueCheck& check = checks_[n];
+    throw ipr::ValueError("element " + std::to_string(first_wrong_[n]) + " of " + check.name +
+                              " is out of range; it is " + std::to_string(check.lowest) + " to " +
+                              std::to_string(check.highest),
+                          check.layer, check.operand, first_wrong_[n], check.lowest - 1, check.lowest, check.highest);
   }
 }
 

@@ -18,9 +18,9 @@ int64_t now_ns() {
   return int64_t(now.tv_sec) * 1000000000 + now.tv_nsec;
 }
 
-int64_t time_of(const Event& event, cl_uint what) {
+int64_t time_of(const Event& event, cl_uint moment) {
   cl_ulong time = 0;
-  check(cl().clGetEventProfilingInfo(event.get(), what, sizeof time, &time, nullptr), "no time of a command");
+  check(cl().clGetEventProfilingInfo(event.get(), moment, sizeof time, &time, nullptr), "no time of a command");
   return int64_t(time);
 }
 
@@ -84,10 +84,11 @@ void Recorder::forget(Device* device) {
 /// Enclose a command that writes a few bytes between two readings of the host's clock; the closest pair counts.
 void Recorder::correlate(std::string_view device, ipr_clock& out) {
   std::lock_guard<std::mutex> lock(mutex_);
-  auto found = std::find_if(devices_.begin(), devices_.end(), [&](Device* one) { return one->info.name == device; });
-  if (found == devices_.end()) return Profiler::correlate(device, out);
-  const Queue queue = (*found)->queue();
-  const Memory memory = (*found)->buffer(64);
+  auto position =
+      std::find_if(devices_.begin(), devices_.end(), [&](Device* candidate) { return candidate->info.name == device; });
+  if (position == devices_.end()) return Profiler::correlate(device, out);
+  const Queue queue = (*position)->queue();
+  const Memory memory = (*position)->buffer(64);
   int64_t closest = -1;
   for (int n = 0; n < kCorrelations; ++n) {
     const char bytes[64] = {};

@@ -7,9 +7,9 @@ namespace {
 
 std::map<std::string_view, Lowering> all_lowerings() {
   std::map<std::string_view, Lowering> all;
-  for (const Lowerings& some : {element_lowerings(), move_lowerings(), window_lowerings(), product_lowerings(),
-                                row_lowerings(), quantized_lowerings(), gather_lowerings(), resize_lowerings()})
-    for (const Lowering& one : some) all.emplace(one.type, one);
+  for (const Lowerings& family : {element_lowerings(), move_lowerings(), window_lowerings(), product_lowerings(),
+                                  row_lowerings(), quantized_lowerings(), gather_lowerings(), resize_lowerings()})
+    for (const Lowering& lowering : family) all.emplace(lowering.type, lowering);
   return all;
 }
 
@@ -25,8 +25,8 @@ float of_half(uint16_t bits) {
 
 const Lowering* find_lowering(std::string_view type) {
   static const std::map<std::string_view, Lowering> all = all_lowerings();
-  auto found = all.find(type);
-  return found == all.end() ? nullptr : &found->second;
+  auto entry = all.find(type);
+  return entry == all.end() ? nullptr : &entry->second;
 }
 
 bool same_quantization(const ipr::TensorInfo& a, const ipr::TensorInfo& b) {

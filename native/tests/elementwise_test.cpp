@@ -444,15 +444,17 @@ TEST_P(BinaryKernel, raises_to_a_constant_power) {
 
 TEST_P(BinaryKernel, spreads_operands_along_short_rows) {
   Random random;
-  for (int64_t item : {1, 2, 4, 8})
+  for (int64_t item_size : {1, 2, 4, 8})
     for (int64_t length : {1, 2, 3, 4, 5, 17})
       for (int64_t rows : {0, 1, 2, 7, 33})
         for (bool periodic : {false, true}) {
-          Guarded<uint8_t> in(random.integers<uint8_t>((periodic ? length : rows) * item)), out(rows * length * item);
-          element_kernels_for(isa()).spread(in.data(), out.data(), item, rows, length, periodic);
-          for (int64_t n = 0; n < rows * length * item; ++n) {
-            const int64_t element = n / item, from = periodic ? element % length : element / length;
-            ASSERT_EQ(out[n], in[from * item + n % item]) << describe("item", item, "length", length, "rows", rows);
+          Guarded<uint8_t> in(random.integers<uint8_t>((periodic ? length : rows) * item_size)),
+              out(rows * length * item_size);
+          element_kernels_for(isa()).spread(in.data(), out.data(), item_size, rows, length, periodic);
+          for (int64_t n = 0; n < rows * length * item_size; ++n) {
+            const int64_t element = n / item_size, from = periodic ? element % length : element / length;
+            ASSERT_EQ(out[n], in[from * item_size + n % item_size])
+                << describe("item", item_size, "length", length, "rows", rows);
           }
         }
 }
@@ -484,19 +486,19 @@ TEST_P(ActivationKernel, keeps_the_digits_of_small_results_of_gelu) {
 
 TEST_P(SelectKernel, chooses_items_of_every_size) {
   Random random;
-  for (int64_t item : {1, 2, 4, 8})
+  for (int64_t item_size : {1, 2, 4, 8})
     for (int64_t count : kCounts)
       for (int ones = 0; ones < 8; ++ones) {
-        Guarded<uint8_t> condition(random.integers<uint8_t>(count, 0, 1)), out(count * item);
-        Guarded<uint8_t> a(random.integers<uint8_t>(count * item)), b(random.integers<uint8_t>(count * item));
-        element_kernels_for(isa()).choose(condition.data(), a.data(), b.data(), out.data(), item, count, ones & 1,
+        Guarded<uint8_t> condition(random.integers<uint8_t>(count, 0, 1)), out(count * item_size);
+        Guarded<uint8_t> a(random.integers<uint8_t>(count * item_size)), b(random.integers<uint8_t>(count * item_size));
+        element_kernels_for(isa()).choose(condition.data(), a.data(), b.data(), out.data(), item_size, count, ones & 1,
                                           ones & 2, ones & 4);
-        for (int64_t n = 0; n < count * item; ++n) {
-          const int64_t element = n / item, byte = n % item;
+        for (int64_t n = 0; n < count * item_size; ++n) {
+          const int64_t element = n / item_size, byte = n % item_size;
           const bool yes = condition[ones & 1 ? 0 : element];
           const uint8_t expected =
-              yes ? a[(ones & 2 ? 0 : element) * item + byte] : b[(ones & 4 ? 0 : element) * item + byte];
-          ASSERT_EQ(out[n], expected) << describe("item", item, "count", count, "ones", ones);
+              yes ? a[(ones & 2 ? 0 : element) * item_size + byte] : b[(ones & 4 ? 0 : element) * item_size + byte];
+          ASSERT_EQ(out[n], expected) << describe("item", item_size, "count", count, "ones", ones);
         }
       }
 }

@@ -16,11 +16,11 @@ KERNEL_SUITE(ReorderKernel);
 KERNEL_SUITE(ResizeKernel);
 
 /// A contiguous result of the given extents, from an operand whose axes are permuted.
-Box permuted(int64_t item, const std::vector<int64_t>& extents, const std::vector<int>& order) {
+Box permuted(int64_t item_size, const std::vector<int64_t>& extents, const std::vector<int>& order) {
   Box box{};
   box.rank = int(extents.size());
-  box.item = item;
-  int64_t to = item, from = item;
+  box.item_size = item_size;
+  int64_t to = item_size, from = item_size;
   for (int axis = box.rank - 1; axis >= 0; --axis) {
     box.extent[axis] = extents[size_t(axis)];
     box.to[axis] = to;
@@ -35,11 +35,11 @@ Box permuted(int64_t item, const std::vector<int64_t>& extents, const std::vecto
 
 TEST_P(MoveKernel, copies_boxes_of_every_item_size_and_order) {
   Random random;
-  for (int64_t item : {1, 2, 4, 8})
+  for (int64_t item_size : {1, 2, 4, 8})
     for (int64_t side : {1, 2, 3, 4, 5, 15, 16, 17, 33, 64, 67, 139, 261})
       for (const std::vector<int>& order : {std::vector<int>{0, 1, 2}, {0, 2, 1}, {2, 1, 0}, {1, 0, 2}}) {
-        const int64_t rows = 2 * side, bytes = rows * side * item, step = side < 139 ? 7 : rows;
-        Box box = permuted(item, {2, side, side}, order);
+        const int64_t rows = 2 * side, bytes = rows * side * item_size, step = side < 139 ? 7 : rows;
+        Box box = permuted(item_size, {2, side, side}, order);
         Guarded<uint8_t> in(random.integers<uint8_t>(bytes)), out(bytes);
         for (int64_t first = 0; first < rows; first += step)
           move_kernels_for(isa()).copy(box, reinterpret_cast<char*>(in.data()), reinterpret_cast<char*>(out.data()),
@@ -49,41 +49,44 @@ TEST_P(MoveKernel, copies_boxes_of_every_item_size_and_order) {
           for (int64_t b = 0; b < side; ++b)
             for (int64_t c = 0; c < side; ++c)
               std::memcpy(expected.data() + a * box.to[0] + b * box.to[1] + c * box.to[2],
-                          in.data() + a * box.from[0] + b * box.from[1] + c * box.from[2], size_t(item));
-        expect_equal(out, expected, bytes, describe("item", item, "side", side, "last axis", order.back()));
+                          in.data() + a * box.from[0] + b * box.from[1] + c * box.from[2], size_t(item_size));
+        expect_equal(out, expected, bytes, describe("item", item_size, "side", side, "last axis", order.back()));
       }
 }
 
 TEST_P(MoveKernel, transposes_rectangles_of_every_shape) {
   Random random;
-  for (int64_t item : {1, 2, 4, 8})
+  for (int64_t item_size : {1, 2, 4, 8})
     for (int64_t rows : {2, 3, 4, 7, 8, 15, 16, 17, 31, 64, 65, 100, 257})
       for (int64_t columns : {2, 3, 4, 5, 8, 10, 16, 23, 64, 70, 129}) {
-        Box box = permuted(item, {rows, columns}, {1, 0});
-        Guarded<uint8_t> in(random.integers<uint8_t>(rows * columns * item)), out(rows * columns * item);
+        Box box = permuted(item_size, {rows, columns}, {1, 0});
+        Guarded<uint8_t> in(random.integers<uint8_t>(rows * columns * item_size)), out(rows * columns * item_size);
         move_kernels_for(isa()).copy(box, reinterpret_cast<char*>(in.data()), reinterpret_cast<char*>(out.data()), 0,
                                      rows);
-        std::vector<uint8_t> expected(size_t(rows * columns * item));
+        std::vector<uint8_t> expected(size_t(rows * columns * item_size));
         for (int64_t r = 0; r < rows; ++r)
           for (int64_t c = 0; c < columns; ++c)
-            std::memcpy(expected.data() + (r * columns + c) * item, in.data() + (c * rows + r) * item, size_t(item));
-        expect_equal(out, expected, rows * columns * item, describe("item", item, "rows", rows, "columns", columns));
+            std::memcpy(expected.data() + (r * columns + c) * item_size, in.data() + (c * rows + r) * item_size,
+                        size_t(item_size));
+        expect_equal(out, expected, rows * columns * item_size,
+                     describe("item", item_size, "rows", rows, "columns", columns));
       }
 }
 
 TEST_P(MoveKernel, fills_and_picks_items) {
   Random random;
-  for (int64_t item : {1, 2, 4, 8})
+  for (int64_t item_size : {1, 2, 4, 8})
     for (int64_t count : {0, 1, 15, 16, 17, 100}) {
-      Guarded<uint8_t> in(random.integers<uint8_t>(200 * item)), filled(count * item), picked(count * item);
+      Guarded<uint8_t> in(random.integers<uint8_t>(200 * item_size)), filled(count * item_size),
+          picked(count * item_size);
       Guarded<int64_t> offsets(count);
-      for (int64_t n = 0; n < count; ++n) offsets[n] = random.integer(0, 199) * item;
+      for (int64_t n = 0; n < count; ++n) offsets[n] = random.integer(0, 199) * item_size;
       const char* from = reinterpret_cast<const char*>(in.data());
-      move_kernels_for(isa()).fill(reinterpret_cast<char*>(filled.data()), from, item, count);
-      move_kernels_for(isa()).pick(from, reinterpret_cast<char*>(picked.data()), offsets.data(), item, count);
-      for (int64_t n = 0; n < count * item; ++n) {
-        ASSERT_EQ(filled[n], in[n % item]) << describe("item", item, "count", count);
-        ASSERT_EQ(picked[n], in[offsets[n / item] + n % item]) << describe("item", item, "count", count);
+      move_kernels_for(isa()).fill(reinterpret_cast<char*>(filled.data()), from, item_size, count);
+      move_kernels_for(isa()).pick(from, reinterpret_cast<char*>(picked.data()), offsets.data(), item_size, count);
+      for (int64_t n = 0; n < count * item_size; ++n) {
+        ASSERT_EQ(filled[n], in[n % item_size]) << describe("item", item_size, "count", count);
+        ASSERT_EQ(picked[n], in[offsets[n / item_size] + n % item_size]) << describe("item", item_size, "count", count);
       }
     }
 }

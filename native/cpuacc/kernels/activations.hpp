@@ -106,8 +106,8 @@ CPUACC_INLINE Vec error_function(Vec x) {
            5.07250719e-1f) *
               s +
           1.0f;
-  Vec one = select(x < 0.0f, broadcast(-1.0f), broadcast(1.0f));
-  return select(absolute(x) >= 4.0f, one, within * p * reciprocal(q));
+  Vec sign = select(x < 0.0f, broadcast(-1.0f), broadcast(1.0f));
+  return select(absolute(x) >= 4.0f, sign, within * p * reciprocal(q));
 }
 
 /// The cumulative distribution function of the standard normal distribution for x < -2.7, as exp(-x * x / 2) / |x| *
@@ -122,9 +122,9 @@ CPUACC_INLINE Vec normal_tail(Vec x) {
 /// GELU: x times the cumulative distribution function of the standard normal distribution. The form with 1 + erf has no
 /// correct digits for small results.
 CPUACC_INLINE Vec gelu(Vec x) {
-  Vec made = 0.5f * x * (1.0f + error_function(x * 0.70710678f));
+  Vec product = 0.5f * x * (1.0f + error_function(x * 0.70710678f));
   IntVec small = x < -2.75f;
-  return __builtin_expect(any_lane(small), 0) ? select(small, x * normal_tail(x), made) : made;
+  return __builtin_expect(any_lane(small), 0) ? select(small, x * normal_tail(x), product) : product;
 }
 
 CPUACC_INLINE Vec mish(Vec x) {

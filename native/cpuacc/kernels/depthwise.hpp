@@ -237,8 +237,8 @@ CPUACC_INLINE Vec selected(const float* block, const int32_t* lanes) {
   const Vec low = _mm256_permutevar8x32_ps(load(block), from), high = _mm256_permutevar8x32_ps(load(block + 8), from);
   return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(from, 28)));
 #elif defined(__aarch64__)
-  const uint8_t* all = reinterpret_cast<const uint8_t*>(block);
-  const uint8x16x4_t table = {{vld1q_u8(all), vld1q_u8(all + 16), vld1q_u8(all + 32), vld1q_u8(all + 48)}};
+  const uint8_t* bytes = reinterpret_cast<const uint8_t*>(block);
+  const uint8x16x4_t table = {{vld1q_u8(bytes), vld1q_u8(bytes + 16), vld1q_u8(bytes + 32), vld1q_u8(bytes + 48)}};
   // The four bytes of lane n are bytes 4 * n to 4 * n + 3 of the block.
   const int32x4_t at = vmlaq_n_s32(vdupq_n_s32(0x03020100), vld1q_s32(lanes), 0x04040404);
   return vreinterpretq_f32_u8(vqtbl4q_u8(table, vreinterpretq_u8_s32(at)));

@@ -90,8 +90,8 @@ template <class T> struct FloorDiv {
       T rest = mod_of(a, b), whole = (a - rest) / b;
       if (rest != 0 && (b < 0) != (rest < 0)) whole -= 1;
       if (whole == 0) return a / b < 0 ? -T(0) : T(0);
-      T found = floor(whole);
-      return whole - found > T(0.5) ? found + 1 : found;
+      T floored = floor(whole);
+      return whole - floored > T(0.5) ? floored + 1 : floored;
     } else {
       T quotient = Div<T>::of(a, b);
       bool below = Fmod<T>::of(a, b) != 0 && (a < 0) != (b < 0);
@@ -504,9 +504,9 @@ void choose_by(const uint8_t* condition, const void* a, const void* b, void* out
                 : choose_of<Item, false>(condition, a, b, out, count, a_one, b_one);
 }
 
-void choose(const uint8_t* condition, const void* a, const void* b, void* out, int64_t item, int64_t count,
+void choose(const uint8_t* condition, const void* a, const void* b, void* out, int64_t item_size, int64_t count,
             bool condition_one, bool a_one, bool b_one) {
-  switch (item) {
+  switch (item_size) {
     case 1:
       return choose_by<uint8_t>(condition, a, b, out, count, condition_one, a_one, b_one);
     case 2:
@@ -555,9 +555,9 @@ void tile(const void* in, void* out, int64_t rows, int64_t bytes) {
   }
 }
 
-void spread(const void* in, void* out, int64_t item, int64_t rows, int64_t length, bool periodic) {
-  if (periodic) return tile(in, out, rows, length * item);
-  switch (item) {
+void spread(const void* in, void* out, int64_t item_size, int64_t rows, int64_t length, bool periodic) {
+  if (periodic) return tile(in, out, rows, length * item_size);
+  switch (item_size) {
     case 1:
       return repeat<uint8_t>(in, out, rows, length);
     case 2:

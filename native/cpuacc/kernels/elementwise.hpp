@@ -30,12 +30,12 @@ struct ElementKernels {
   OfTwo (*binary)(Binary operation, int32_t dtype);  // nullptr if the dtype is not supported
   OfOne (*unary)(Unary operation, int32_t dtype);
   void (*activation)(Function function, float a, float b, const float* in, float* out, int64_t count);
-  /// Select elements of `item` bytes: from `a` if the condition is true, otherwise from `b`.
-  void (*choose)(const uint8_t* condition, const void* a, const void* b, void* out, int64_t item, int64_t count,
+  /// Select elements of `item_size` bytes: from `a` if the condition is true, otherwise from `b`.
+  void (*choose)(const uint8_t* condition, const void* a, const void* b, void* out, int64_t item_size, int64_t count,
                  bool condition_one, bool a_one, bool b_one);
-  /// Write `rows` rows of `length` elements of `item` bytes: each is the operand (`periodic`), or row n repeats element
-  /// n.
-  void (*spread)(const void* in, void* out, int64_t item, int64_t rows, int64_t length, bool periodic);
+  /// Write `rows` rows of `length` elements of `item_size` bytes: each is the operand (`periodic`), or row n repeats
+  /// element n.
+  void (*spread)(const void* in, void* out, int64_t item_size, int64_t rows, int64_t length, bool periodic);
   /// Conversion between two dtypes; nullptr if it is not supported.
   OfOne (*cast)(int32_t from, int32_t to);
 };

@@ -34,9 +34,9 @@ CPUACC_INLINE uint16_t to_half(float x) {
   uint32_t normal = (magnitude + 0xfffu + (magnitude >> 13 & 1) - (112u << 23)) >> 13;
   uint32_t small =
       as_bits(as_float(magnitude) + 0.5f) - 0x3f000000u;  // one unit in the last place of the sum is the least float16
-  uint32_t found = magnitude < 0x38800000u ? small : normal;
+  uint32_t finite = magnitude < 0x38800000u ? small : normal;
   uint32_t beyond = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
-  return uint16_t((magnitude < 0x47800000u ? found : beyond) | sign);
+  return uint16_t((magnitude < 0x47800000u ? finite : beyond) | sign);
 }
 
 CPUACC_INLINE float from_brain(uint16_t brain) { return as_float(uint32_t{brain} << 16); }

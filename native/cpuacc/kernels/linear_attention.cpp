@@ -12,9 +12,9 @@ void decay_and_recall(const LinearStep<T>& step, T* state, T* memory) {
     const T factor = step.decay ? step.decay[d * step.decay_step] : T(1), key = step.key[d];
 #pragma GCC ivdep
     for (int64_t e = 0; e < step.values; ++e) {
-      const T kept = row[e] * factor;
-      row[e] = kept;
-      memory[e] += key * kept;
+      const T decayed = row[e] * factor;
+      row[e] = decayed;
+      memory[e] += key * decayed;
     }
   }
 }

@@ -41,9 +41,9 @@ CPUACC_INLINE void units_of(const Vec (&sums)[4], float* cell, float* out) {
 /// A block of units of one sequence: its own memory, or a padded copy if it has fewer than 16 units.
 class Units {
  public:
-  Units(const float* given, float* cell, float* out, int64_t size, int64_t block)
+  Units(const float* input_sums, float* cell, float* out, int64_t size, int64_t block)
       : cell(cell + block * 16), out(out + block * 16), last_cell_(this->cell), last_out_(this->out) {
-    for (int gate = 0; gate < 4; ++gate) start[gate] = given + gate * size + block * 16;
+    for (int gate = 0; gate < 4; ++gate) start[gate] = input_sums + gate * size + block * 16;
     const int64_t count = size - block * 16;
     if (count >= 16) return;
     bytes_ = size_t(count) * sizeof(float);
@@ -86,10 +86,10 @@ void step(const float* weights, const float* given, const float* hidden, float* 
   units.keep();
 }
 
-void finish(const float* products, int64_t sequence, int64_t gate_step, const float* given, float* cell, float* out,
-            int64_t size, int64_t block, int64_t batch) {
-  for (int64_t b = 0; b < batch; ++b, given += 4 * size, cell += size, out += size, products += sequence) {
-    Units units(given, cell, out, size, block);
+void finish(const float* products, int64_t sequence, int64_t gate_step, const float* input_sums, float* cell,
+            float* out, int64_t size, int64_t block, int64_t batch) {
+  for (int64_t b = 0; b < batch; ++b, input_sums += 4 * size, cell += size, out += size, products += sequence) {
+    Units units(input_sums, cell, out, size, block);
     for (int v = 0; v < 16; v += kLanes) {
       Vec sums[4];
       for (int gate = 0; gate < 4; ++gate)
@@ -121,9 +121,9 @@ void multiply(const float* weights, const float* hidden, int64_t gates, int64_t 
   multiply_gates<3, kOfPairs>(weights, hidden, size, sums);
 }
 
-void gate(const float* sums, const float* given, bool tangent, float* out) {
+void gate(const float* sums, const float* input_sums, bool tangent, float* out) {
   for (int v = 0; v < 16; v += kLanes) {
-    Vec x = load(sums + v) + load(given + v);
+    Vec x = load(sums + v) + load(input_sums + v);
     store(out + v, tangent ? hyperbolic_tangent(x) : sigmoid(x));
   }
 }
@@ -135,14 +135,15 @@ CPUACC_INLINE const float* padded(const float* from, int64_t count, float* copy)
   return static_cast<float*>(memcpy(copy, from, size_t(count) * sizeof(float)));
 }
 
-void finish_gru(const float* products, int64_t sequence, int64_t gate_step, const float* given, const float* bias,
+void finish_gru(const float* products, int64_t sequence, int64_t gate_step, const float* input_sums, const float* bias,
                 const float* hidden, float* out, int64_t size, int64_t block, int64_t batch) {
   const int64_t first = block * 16, count = size - first < 16 ? size - first : 16;
   float copies[5][16], found[16];
   const float* added = bias ? padded(bias + first, count, copies[0]) : nullptr;
-  for (int64_t b = 0; b < batch; ++b, given += 3 * size, hidden += size, out += size, products += sequence) {
-    const float *z = padded(given + first, count, copies[1]), *r = padded(given + size + first, count, copies[2]);
-    const float *h = padded(given + 2 * size + first, count, copies[3]),
+  for (int64_t b = 0; b < batch; ++b, input_sums += 3 * size, hidden += size, out += size, products += sequence) {
+    const float *z = padded(input_sums + first, count, copies[1]),
+                *r = padded(input_sums + size + first, count, copies[2]);
+    const float *h = padded(input_sums + 2 * size + first, count, copies[3]),
                 *before = padded(hidden + first, count, copies[4]);
     for (int v = 0; v < 16; v += kLanes) {
       const Vec update = sigmoid(load(z + v) + load(products + v));

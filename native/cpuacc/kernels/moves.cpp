@@ -180,7 +180,7 @@ static void copy_plane(const Box& box, const char* in, char* out, int64_t rows) 
   int last = box.rank - 1, row = box.rank - 2;
   int64_t in_row = row >= 0 ? box.from[row] : 0, out_row = row >= 0 ? box.to[row] : 0;
   int64_t from = box.from[last], to = box.to[last], columns = box.extent[last];
-  switch (box.item) {
+  switch (box.item_size) {
     case 1:
       return copy_rows<uint8_t>(in, out, in_row, out_row, from, to, rows, columns);
     case 2:
@@ -214,8 +214,8 @@ static void fill_items(char* out, const char* value, int64_t count) {
   for (int64_t n = 0; n < count; ++n) memcpy(out + n * int64_t(sizeof(Item)), value, sizeof(Item));
 }
 
-static void fill(char* out, const char* value, int64_t item, int64_t count) {
-  switch (item) {
+static void fill(char* out, const char* value, int64_t item_size, int64_t count) {
+  switch (item_size) {
     case 1:
       memset(out, *reinterpret_cast<const unsigned char*>(value), size_t(count));
       return;
@@ -233,8 +233,8 @@ static void pick_items(const char* in, char* out, const int64_t* offsets, int64_
   for (int64_t n = 0; n < count; ++n) memcpy(out + n * int64_t(sizeof(Item)), in + offsets[n], sizeof(Item));
 }
 
-static void pick(const char* in, char* out, const int64_t* offsets, int64_t item, int64_t inner) {
-  switch (item) {
+static void pick(const char* in, char* out, const int64_t* offsets, int64_t item_size, int64_t inner) {
+  switch (item_size) {
     case 1:
       return pick_items<uint8_t>(in, out, offsets, inner);
     case 2:

@@ -85,8 +85,8 @@ static inline int32_t depth_of_pass(const PackedWeights& w) {
 /// cache. If these elements of all rows do not stay in the second-level cache, panels of 256 KiB, so that rows are read
 /// less often.
 static inline int32_t decoded_blocks(int32_t rows, int32_t depth, int32_t panel) {
-  const int64_t kept = int64_t{1} << 16, blocks = kept / 16 / (depth > 0 ? depth : 1) / panel * panel;
-  return int64_t{rows} * depth <= 2 * kept || blocks < panel ? panel : int32_t(blocks);
+  const int64_t most_floats = int64_t{1} << 16, blocks = most_floats / 16 / (depth > 0 ? depth : 1) / panel * panel;
+  return int64_t{rows} * depth <= 2 * most_floats || blocks < panel ? panel : int32_t(blocks);
 }
 
 /// Floats of decoded weights that are in scratch memory at once: some panels in passes, or fewer with all their depth.

@@ -276,10 +276,10 @@ CPUACC_INLINE void requantize_and_add(const Panel<VECTORS>& panel, const ExactAd
 
 /// Requantize the rows of a panel in float32, and add a residual by an exact formula.
 template <int MODE, int VECTORS>
-static void requantize_panel_and_add(int rows, const int32_t* sums, const Q8Requantization& given, int64_t lane,
-                                     const int32_t* byte_sums, uint8_t* out, int64_t step, int channels,
+static void requantize_panel_and_add(int rows, const int32_t* sums, const Q8Requantization& requantization,
+                                     int64_t lane, const int32_t* byte_sums, uint8_t* out, int64_t step, int channels,
                                      const Q8Residual& residual) {
-  const Q8Requantization f = given;  // a copy, which stores of bytes cannot change
+  const Q8Requantization f = requantization;  // a copy, which stores of bytes cannot change
   const Panel<VECTORS> panel(f, lane, step, channels);
   const ExactAdd formula(*residual.add);
   const int64_t other_step = residual.step;
@@ -577,9 +577,9 @@ CPUACC_INLINE void multiply_row(const uint8_t* from, int64_t words, Ints flip, c
 template <int VECTORS>
 static void gemv_tile_of(const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights, const int32_t* bias,
                          int32_t* sums) {
-  Ints found[VECTORS];
-  multiply_row<VECTORS>(from, words, splat(flip), weights, bias, found);
-  for (int n = 0; n < VECTORS; ++n) store(sums + n * kLanes, found[n]);
+  Ints products[VECTORS];
+  multiply_row<VECTORS>(from, words, splat(flip), weights, bias, products);
+  for (int n = 0; n < VECTORS; ++n) store(sums + n * kLanes, products[n]);
 }
 
 static void gemv_tile(int vectors, const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights,
@@ -862,10 +862,10 @@ static void quantize_elements(const float* from, uint8_t* to, int64_t count, con
   for (; n + kLanes <= count; n += kLanes) store_low_bytes(to + n, add(steps_of<EVEN>(load(from + n), q), zero));
   if (n == count) return;
   float rest[kLanes] = {};
-  uint8_t found[kLanes];
+  uint8_t quantized[kLanes];
   memcpy(rest, from + n, static_cast<size_t>(count - n) * sizeof(float));
-  store_low_bytes(found, add(steps_of<EVEN>(load(rest), q), zero));
-  memcpy(to + n, found, static_cast<size_t>(count - n));
+  store_low_bytes(quantized, add(steps_of<EVEN>(load(rest), q), zero));
+  memcpy(to + n, quantized, static_cast<size_t>(count - n));
 }
 
 static void quantize(const float* from, uint8_t* to, int64_t count, const Q8Quantization& q) {

@@ -98,8 +98,8 @@ void add_products(float* x, const float* a, const float* b, int64_t count) {
 
 void update(const float* forget, const float* input, const float* candidate, float* cell, int64_t count, float bound) {
   for (int64_t n = 0; n < count; n += kLanes) {
-    const Vec kept = load(forget + n), added = input ? load(input + n) : 1.0f - kept;
-    const Vec now = kept * load(cell + n) + added * load(candidate + n);
+    const Vec forget_gate = load(forget + n), input_gate = input ? load(input + n) : 1.0f - forget_gate;
+    const Vec now = forget_gate * load(cell + n) + input_gate * load(candidate + n);
     store(cell + n, at_most(at_least(now, broadcast(-bound)), broadcast(bound)));
   }
 }

@@ -21,9 +21,9 @@ CPUACC_INLINE Vec gathered(const float* from, const int32_t* index) {
   const __m256 all = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
   return _mm256_mask_i32gather_ps(_mm256_setzero_ps(), from, at, all, 4);
 #else
-  Vec found;
-  for (int n = 0; n < kLanes; ++n) found[n] = from[index[n]];
-  return found;
+  Vec gathered;
+  for (int n = 0; n < kLanes; ++n) gathered[n] = from[index[n]];
+  return gathered;
 #endif
 }
 

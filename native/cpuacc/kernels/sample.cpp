@@ -137,9 +137,9 @@ CPUACC_INLINE Vec gathered(const float* from, const int32_t* index) {
   const __m256 inside = _mm256_castsi256_ps(_mm256_cmpgt_epi32(at, _mm256_set1_epi32(-1)));
   return _mm256_mask_i32gather_ps(_mm256_setzero_ps(), from, at, inside, 4);
 #else
-  Vec found;
-  for (int n = 0; n < kLanes; ++n) found[n] = index[n] < 0 ? 0.0f : from[index[n]];
-  return found;
+  Vec gathered;
+  for (int n = 0; n < kLanes; ++n) gathered[n] = index[n] < 0 ? 0.0f : from[index[n]];
+  return gathered;
 #endif
 }
 
@@ -167,7 +167,7 @@ void pick_items(const Neighbours& neighbours, const T* in, T* out, T zero, int64
       out[channel * out_step + n] = offset[n] < 0 ? zero : in[channel * pixels + offset[n]];
 }
 
-void pick(const Neighbours& neighbours, const char* in, char* out, const char* zero, int64_t item, int64_t count,
+void pick(const Neighbours& neighbours, const char* in, char* out, const char* zero, int64_t item_size, int64_t count,
           int64_t channels, int64_t pixels, int64_t out_step) {
   auto all = [&](auto element) {
     using T = decltype(element);
@@ -175,7 +175,7 @@ void pick(const Neighbours& neighbours, const char* in, char* out, const char* z
     pick_items<T>(neighbours, reinterpret_cast<const T*>(in), reinterpret_cast<T*>(out), element, count, channels,
                   pixels, out_step);
   };
-  switch (item) {
+  switch (item_size) {
     case 1:
       return all(uint8_t{});
     case 2:

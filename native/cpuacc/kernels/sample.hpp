@@ -45,8 +45,8 @@ struct SampleKernels {
   void (*mix)(const Neighbours& neighbours, const float* in, float* out, int64_t count, int64_t channels,
               int64_t pixels, int64_t out_step);
   /// The same for one neighbour whose weight is 1, for elements of 1, 2, 4 or 8 bytes.
-  void (*pick)(const Neighbours& neighbours, const char* in, char* out, const char* zero, int64_t item, int64_t count,
-               int64_t channels, int64_t pixels, int64_t out_step);
+  void (*pick)(const Neighbours& neighbours, const char* in, char* out, const char* zero, int64_t item_size,
+               int64_t count, int64_t channels, int64_t pixels, int64_t out_step);
   /// out[i * columns + j] = sum of rows[i] x columns[j] of an image, whose rows are `width` elements apart. `scratch`
   /// has memory for one row.
   void (*bins)(const float* image, int64_t width, const BinWeights* down, int64_t rows, const BinWeights* across,

@@ -85,16 +85,16 @@ int32_t search_long_row(const T* in, int64_t length) {
   Best<T> best;
   const int64_t rows = length / kWidth;
   search_full_block<kLeast, kLast>(in, rows, kWidth, best);
-  int64_t found = best.index[0] * kWidth;
+  int64_t best_index = best.index[0] * kWidth;
   auto consider = [&](int64_t index) {
-    const T v = in[index], old = in[found];
-    const bool earlier = index < found;  // then it wins only if `found` would not have replaced it
+    const T v = in[index], old = in[best_index];
+    const bool earlier = index < best_index;  // then it wins only if `best_index` would not have replaced it
     const bool better = earlier ? !replaces<kLeast, kLast>(old, v) : replaces<kLeast, kLast>(v, old);
-    if (better) found = index;
+    if (better) best_index = index;
   };
   for (int64_t c = 1; c < kWidth; ++c) consider(best.index[c] * kWidth + c);
   for (int64_t n = rows * kWidth; n < length; ++n) consider(n);
-  return int32_t(found);
+  return int32_t(best_index);
 }
 
 constexpr int64_t kLongestShortRow = 2 * kWidth;

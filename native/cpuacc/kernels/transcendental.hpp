@@ -83,8 +83,8 @@ CPUACC_INLINE Vec negated_if(IntVec condition, Vec x) {
 CPUACC_INLINE Vec sine(Vec x) {
   if (is_far(x)) return lane_by_lane<sin_of>(x);
   Turned t = turned(x);
-  Vec found = select((t.quarter & 1) != 0, t.cosine, t.sine);
-  return select(x == 0.0f, x, negated_if((t.quarter & 2) != 0, found));  // of -0, it is -0
+  Vec magnitude = select((t.quarter & 1) != 0, t.cosine, t.sine);
+  return select(x == 0.0f, x, negated_if((t.quarter & 2) != 0, magnitude));  // of -0, it is -0
 }
 
 CPUACC_INLINE Vec cosine(Vec x) {

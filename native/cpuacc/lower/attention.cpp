@@ -66,46 +66,47 @@ constexpr uint64_t kStreamedBytes = 8 << 20;  // of a cache; more does not stay 
 
 int64_t valid_keys(const State& state, const Step& step, const Run& run, int64_t batch) {
   if (!step.in[4]) return state.fused.head.keys;
-  int64_t given = state.long_lengths ? run.at<int64_t>(step.in[4])[batch] : run.at<int32_t>(step.in[4])[batch];
-  return std::clamp(given, -kFarthestKey, kFarthestKey);
+  int64_t keys = state.long_lengths ? run.at<int64_t>(step.in[4])[batch] : run.at<int32_t>(step.in[4])[batch];
+  return std::clamp(keys, -kFarthestKey, kFarthestKey);
 }
 
 AttentionOperands operands_of(const State& state, const Step& step, const Run& run, int64_t n) {
   const Fused& f = state.fused;
   const Place& place = f.places[size_t(n)];
-  AttentionOperands one{run.at<float>(step.in[0]) + place.query,
-                        run.at<float>(step.in[1]) + place.key,
-                        run.at<float>(step.in[2]) + place.value,
-                        nullptr,
-                        state.zeros,
-                        f.past,
-                        0,
-                        {},
-                        nullptr,
-                        nullptr,
-                        nullptr};
-  if (state.sink != 0) one.sink = run.at<float>(step.in[state.sink]) + n % f.heads;
-  if (step.in[3]) one.mask = run.at<char>(step.in[3]) + place.mask * (f.head.mask_is_bool ? 1 : int64_t(sizeof(float)));
+  AttentionOperands operands{run.at<float>(step.in[0]) + place.query,
+                             run.at<float>(step.in[1]) + place.key,
+                             run.at<float>(step.in[2]) + place.value,
+                             nullptr,
+                             state.zeros,
+                             f.past,
+                             0,
+                             {},
+                             nullptr,
+                             nullptr,
+                             nullptr};
+  if (state.sink != 0) operands.sink = run.at<float>(step.in[state.sink]) + n % f.heads;
+  if (step.in[3])
+    operands.mask = run.at<char>(step.in[3]) + place.mask * (f.head.mask_is_bool ? 1 : int64_t(sizeof(float)));
   for (int i = 0; i < f.head.terms; ++i)
-    one.term[i] = run.at<char>(step.in[kFirstTerm + size_t(i)]) +
-                  place.term[i] * (f.head.term[i].replaces ? 1 : int64_t(sizeof(float)));
+    operands.term[i] = run.at<char>(step.in[kFirstTerm + size_t(i)]) +
+                       place.term[i] * (f.head.term[i].replaces ? 1 : int64_t(sizeof(float)));
   if (f.head.past > 0) {
     const size_t first = kFirstTerm + size_t(f.head.terms);
-    one.past_key = run.at<float>(step.in[first]) + place.past_key;
-    one.past_value = run.at<float>(step.in[first + 1]) + place.past_value;
+    operands.past_key = run.at<float>(step.in[first]) + place.past_key;
+    operands.past_value = run.at<float>(step.in[first + 1]) + place.past_value;
   }
   int64_t valid = valid_keys(state, step, run, n / f.heads);
-  if (step.in[4]) one.position = valid - f.head.queries;
-  one.valid = std::min<int64_t>(valid, f.head.keys);
-  return one;
+  if (step.in[4]) operands.position = valid - f.head.queries;
+  operands.valid = std::min<int64_t>(valid, f.head.keys);
+  return operands;
 }
 
 /// The keys that some query of a head sees by its position and by their number, at least one.
-Range seen_keys(const AttentionHead& h, const AttentionOperands& one) {
-  int64_t begin = 0, end = std::min<int64_t>(one.valid, h.keys);
-  if (h.left >= 0) begin = std::max<int64_t>(begin, one.position - h.left);
-  if (h.right >= 0) end = std::min(end, one.position + h.queries + h.right);
-  if (one.mask) end = std::min<int64_t>(end, h.mask_keys);
+Range seen_keys(const AttentionHead& h, const AttentionOperands& operands) {
+  int64_t begin = 0, end = std::min<int64_t>(operands.valid, h.keys);
+  if (h.left >= 0) begin = std::max<int64_t>(begin, operands.position - h.left);
+  if (h.right >= 0) end = std::min(end, operands.position + h.queries + h.right);
+  if (operands.mask) end = std::min<int64_t>(end, h.mask_keys);
   return begin < end ? Range{begin, end} : Range{0, 1};
 }
 
@@ -115,10 +116,10 @@ void crop(AttentionHead& h, AttentionOperands* heads, int64_t count) {
   const Range seen = seen_keys(h, heads[0]);
   if (seen.first == 0 && seen.last == h.keys) return;
   for (int64_t n = 0; n < count; ++n) {
-    AttentionOperands& one = heads[n];
-    one.key += seen.first * h.key_row, one.value += seen.first * h.value_row;
-    one.position -= seen.first, one.valid = std::min(one.valid, seen.last) - seen.first;
-    if (one.mask) one.mask = static_cast<const char*>(one.mask) + seen.first * h.mask_key * (h.mask_is_bool ? 1 : 4);
+    AttentionOperands& head = heads[n];
+    head.key += seen.first * h.key_row, head.value += seen.first * h.value_row;
+    head.position -= seen.first, head.valid = std::min(head.valid, seen.last) - seen.first;
+    if (head.mask) head.mask = static_cast<const char*>(head.mask) + seen.first * h.mask_key * (h.mask_is_bool ? 1 : 4);
   }
   h.keys = int32_t(seen.last - seen.first);
   h.mask_keys = int32_t(std::min<int64_t>(h.mask_keys, seen.last) - seen.first);
@@ -131,13 +132,13 @@ void run_attention(const Step& step, const Run& run, int part, int parts) {
   const float *last_key = nullptr, *last_value = nullptr;
   for (int64_t n = range.first; n < range.last; ++n) {
     int64_t head = n / state.chunks, chunk = n % state.chunks;
-    AttentionOperands one = operands_of(state, step, run, head);
+    AttentionOperands operands = operands_of(state, step, run, head);
     AttentionHead size = f.head;
-    crop(size, &one, 1);
+    crop(size, &operands, 1);
     Range rows = split(f.head.queries, int(chunk), int(state.chunks));
-    bool same = one.key == last_key && one.value == last_value;
-    last_key = one.key, last_value = one.value;
-    state.kernels->attend(size, one, run.at<float>(step.out[0]) + f.places[size_t(head)].out,
+    bool same = operands.key == last_key && operands.value == last_value;
+    last_key = operands.key, last_value = operands.value;
+    state.kernels->attend(size, operands, run.at<float>(step.out[0]) + f.places[size_t(head)].out,
                           run.part_scratch<float>(part), int(rows.first), int(rows.last), same);
   }
 }
@@ -151,10 +152,10 @@ void keep_rows(const State& state, const float* past, const float* fresh, int64_
 }
 
 void keep_cache(const State& state, const Step& step, const Run& run, const Place& place,
-                const AttentionOperands& one) {
+                const AttentionOperands& operands) {
   const AttentionHead& h = state.fused.head;
-  keep_rows(state, one.past_key, one.key, h.key_row, h.size, run.at<float>(step.out[1]) + place.present_key);
-  keep_rows(state, one.past_value, one.value, h.value_row, h.value_size,
+  keep_rows(state, operands.past_key, operands.key, h.key_row, h.size, run.at<float>(step.out[1]) + place.present_key);
+  keep_rows(state, operands.past_value, operands.value, h.value_row, h.value_size,
             run.at<float>(step.out[2]) + place.present_value);
 }
 
@@ -183,16 +184,16 @@ std::vector<Group> groups_of(const Fused& fused, int64_t parts) {
   const int64_t heads = int64_t(fused.places.size());
   int64_t most = std::max<int64_t>(1, kFewQueries / fused.head.queries);
   while (most > 1 && heads / most < parts) most /= 2;
-  std::vector<Group> found;
+  std::vector<Group> groups;
   for (int64_t n = 0; n < heads; ++n) {
-    const bool joins = !found.empty() && n - found.back().first < most && n % fused.heads != 0 &&
-                       fused.places[size_t(n)].same_keys(fused.places[size_t(found.back().first)]);
+    const bool joins = !groups.empty() && n - groups.back().first < most && n % fused.heads != 0 &&
+                       fused.places[size_t(n)].same_keys(fused.places[size_t(groups.back().first)]);
     if (joins)
-      found.back().last = n + 1;
+      groups.back().last = n + 1;
     else
-      found.push_back({n, n + 1});
+      groups.push_back({n, n + 1});
   }
-  return found;
+  return groups;
 }
 
 /// The number of queries whose scores fit the cache, rounded so that all passes have about the same size.
@@ -244,11 +245,11 @@ struct Strides {
 
 /// A tensor (B, heads, length, size), or (B, length, heads * size).
 struct Heads {
-  Heads(const Tensor& tensor, int64_t given) : flat(tensor.rank() == 3) {
+  Heads(const Tensor& tensor, int64_t num_heads) : flat(tensor.rank() == 3) {
     batch = tensor.extent(0);
-    heads = flat ? given : tensor.extent(1);
+    heads = flat ? num_heads : tensor.extent(1);
     length = tensor.extent(-2);
-    size = flat ? tensor.extent(2) / std::max<int64_t>(given, 1) : tensor.extent(3);
+    size = flat ? tensor.extent(2) / std::max<int64_t>(num_heads, 1) : tensor.extent(3);
   }
   /// Strides from one sequence, head and row to the next.
   Strides strides() const {
@@ -287,7 +288,7 @@ Buffer with_past(const Node& node, Builder& builder, size_t operand, size_t past
   const Tensor* before = graph.in(node, past);
   int present = node.outputs.size() > result ? node.outputs[result] : -1;
   Buffer in = builder.buffer(node.inputs[operand]);
-  const Strides given = *strides = now.strides();
+  const Strides new_strides = *strides = now.strides();
   if (!before && present < 0) return in;
   int64_t old = before ? before->extent(2) : 0, all = old + now.length;
   Buffer joined = present >= 0 ? builder.buffer(present)
@@ -302,7 +303,7 @@ Buffer with_past(const Node& node, Builder& builder, size_t operand, size_t past
   };
   if (before && old > 0)
     copy(builder.buffer(node.inputs[past]), {now.heads * old * now.size, old * now.size, now.size}, old, 0);
-  if (now.length > 0) copy(in, given, now.length, old);
+  if (now.length > 0) copy(in, new_strides, now.length, old);
   return joined;
 }
 
@@ -361,11 +362,11 @@ void lower_attention(const Node& node, Builder& builder) {
                           0,
                           0,
                           false});
-  auto given = [&](size_t n) { return node.inputs.size() > n ? node.inputs[n] : -1; };
-  std::vector<Buffer> operands = {builder.buffer(node.inputs[0]), keys, values, builder.buffer(given(3)),
-                                  builder.buffer(given(6))};
-  if (given(7) >= 0) operands.push_back(builder.buffer(given(7)));
-  add_attention(node, builder, std::move(f), std::move(operands), given(6), given(7) >= 0);
+  auto input = [&](size_t n) { return node.inputs.size() > n ? node.inputs[n] : -1; };
+  std::vector<Buffer> operands = {builder.buffer(node.inputs[0]), keys, values, builder.buffer(input(3)),
+                                  builder.buffer(input(6))};
+  if (input(7) >= 0) operands.push_back(builder.buffer(input(7)));
+  add_attention(node, builder, std::move(f), std::move(operands), input(6), input(7) >= 0);
 }
 
 // ---- The pattern: softmax(scale * query key^T, with terms) value ----------------------------------------------------
@@ -389,75 +390,75 @@ struct Scores {
   const Node* product = nullptr;
 };
 
-const Node* find_product(Graph& graph, int tensor, Scores* found);
+const Node* find_product(Graph& graph, int tensor, Scores* scores);
 
 /// Follow one operand of a node that changes the scores by the other operand.
-const Node* find_behind_term(Graph& graph, int operand, const Term& term, Scores* found) {
-  if (graph[operand].shape != term.scores || found->cap != 0 || found->scale != 1) return nullptr;
-  if (found->terms.size() == size_t(kMaxScoreTerms)) return nullptr;
-  const Scores before = *found;
-  found->terms.push_back(term);
-  const Node* product = find_product(graph, operand, found);
-  if (product == nullptr) *found = before;
+const Node* find_behind_term(Graph& graph, int operand, const Term& term, Scores* scores) {
+  if (graph[operand].shape != term.scores || scores->cap != 0 || scores->scale != 1) return nullptr;
+  if (scores->terms.size() == size_t(kMaxScoreTerms)) return nullptr;
+  const Scores before = *scores;
+  scores->terms.push_back(term);
+  const Node* product = find_product(graph, operand, scores);
+  if (product == nullptr) *scores = before;
   return product;
 }
 
 /// Follow an addition to the scores.
-const Node* find_behind_addition(Graph& graph, const Node& node, Scores* found) {
+const Node* find_behind_addition(Graph& graph, const Node& node, Scores* scores) {
   const Shape shape = graph.out(node).shape;
   for (size_t n : {0, 1}) {
     const int mask = node.inputs[1 - n];
     if (!is_f32(graph[mask]) || mask == node.inputs[n]) continue;
-    if (const Node* product = find_behind_term(graph, node.inputs[n], {mask, {}, shape}, found)) return product;
+    if (const Node* product = find_behind_term(graph, node.inputs[n], {mask, {}, shape}, scores)) return product;
   }
   return nullptr;
 }
 
 /// Follow a selection between the scores and one constant number.
-const Node* find_behind_selection(Graph& graph, const Node& node, Scores* found) {
+const Node* find_behind_selection(Graph& graph, const Node& node, Scores* scores) {
   for (size_t n : {1, 2}) {
     const Tensor& number = *graph.in(node, 3 - n);
     if (!number.is_constant() || number.elements() != 1 || !is_f32(number)) continue;
     const ScoreTerm how{true, n == 2, *number.values<float>(), 0, 0};
     if (const Node* product =
-            find_behind_term(graph, node.inputs[n], {node.inputs[0], how, graph.out(node).shape}, found))
+            find_behind_term(graph, node.inputs[n], {node.inputs[0], how, graph.out(node).shape}, scores))
       return product;
   }
   return nullptr;
 }
 
 /// Follow a hyperbolic tangent whose result is multiplied with a constant: a soft cap.
-const Node* find_behind_cap(Graph& graph, const Node& node, Scores* found) {
-  const double outer = found->scale * node.number("a"), inner = node.number("b");
-  if (found->cap != 0 || !(outer > 0) || !(inner > 0)) return nullptr;
-  const Scores before = *found;
-  found->cap = outer, found->scale = outer * inner;
-  const Node* product = find_product(graph, node.inputs[0], found);
-  if (product == nullptr) *found = before;
+const Node* find_behind_cap(Graph& graph, const Node& node, Scores* scores) {
+  const double outer = scores->scale * node.number("a"), inner = node.number("b");
+  if (scores->cap != 0 || !(outer > 0) || !(inner > 0)) return nullptr;
+  const Scores before = *scores;
+  scores->cap = outer, scores->scale = outer * inner;
+  const Node* product = find_product(graph, node.inputs[0], scores);
+  if (product == nullptr) *scores = before;
   return product;
 }
 
 /// Find the product of query and key from which a tensor of scores is computed; nullptr if there is none.
-const Node* find_product(Graph& graph, int tensor, Scores* found) {
+const Node* find_product(Graph& graph, int tensor, Scores* scores) {
   const Node* producer = private_producer(graph, tensor);
   if (producer == nullptr || !is_f32(graph[tensor])) return nullptr;
   const Node& node = *producer;
   if (is_product(producer)) return producer;
-  if (is_operation(node, "Addition", "ADD")) return find_behind_addition(graph, node, found);
-  if (node.type == "Where") return find_behind_selection(graph, node, found);
-  if (node.type == "Activation" && node.text("function") == "TANH") return find_behind_cap(graph, node, found);
+  if (is_operation(node, "Addition", "ADD")) return find_behind_addition(graph, node, scores);
+  if (node.type == "Where") return find_behind_selection(graph, node, scores);
+  if (node.type == "Activation" && node.text("function") == "TANH") return find_behind_cap(graph, node, scores);
   if (node.type == "Reshape") {
     const Shape &from = graph.in(node, 0)->shape, &to = graph[tensor].shape;
     const bool same = from.size() > 1 && to.size() > 1 && std::equal(from.end() - 2, from.end(), to.end() - 2);
-    return same ? find_product(graph, node.inputs[0], found) : nullptr;
+    return same ? find_product(graph, node.inputs[0], scores) : nullptr;
   }
   int other = -1;
   const double factor = factor_of(graph, node, &other);
   if (factor == 0) return nullptr;
-  const Scores before = *found;
-  found->scale *= factor;
-  const Node* product = find_product(graph, other, found);
-  if (product == nullptr) *found = before;
+  const Scores before = *scores;
+  scores->scale *= factor;
+  const Node* product = find_product(graph, other, scores);
+  if (product == nullptr) *scores = before;
   return product;
 }
 
@@ -497,27 +498,27 @@ struct MatrixView {
 };
 
 /// View an operand of a product where it lies. `turned`: its last two dimensions are exchanged in the product.
-bool view_operand(const Graph& graph, int tensor, bool turned, double* scale, MatrixView* found) {
+bool view_operand(const Graph& graph, int tensor, bool turned, double* scale, MatrixView* matrix) {
   if (graph[tensor].rank() < 2 || !is_f32(graph[tensor])) return false;
   double product = 1;
-  if (found->set(view_of(graph, tensor, scale ? &product : nullptr)))
+  if (matrix->set(view_of(graph, tensor, scale ? &product : nullptr)))
     scale ? void(*scale *= product) : void();
-  else if (!found->set(plain_view(graph, tensor)))
+  else if (!matrix->set(plain_view(graph, tensor)))
     return false;
   if (turned) {
-    std::swap(found->row, found->element);
-    std::swap(*(found->view.dimensions.end() - 2), *(found->view.dimensions.end() - 1));
+    std::swap(matrix->row, matrix->element);
+    std::swap(*(matrix->view.dimensions.end() - 2), *(matrix->view.dimensions.end() - 1));
   }
   return true;
 }
 
 /// The view of the result of a product in the memory of a tensor that the following transpositions and reshapes compute
 /// from it. `chain` receives these nodes.
-bool view_result(Graph& graph, const Node& last, MatrixView* found, std::vector<int>* chain) {
+bool view_result(Graph& graph, const Node& last, MatrixView* matrix, std::vector<int>* chain) {
   int tensor = last.outputs[0];
   std::vector<int> followed;
   const Shape shape = graph[tensor].shape;
-  found->set(plain_view(graph, tensor));
+  matrix->set(plain_view(graph, tensor));
   for (int at = tensor; !graph.is_border(at);) {
     std::vector<int> users = graph.users(at);
     if (users.size() != 1) break;
@@ -542,7 +543,7 @@ bool view_result(Graph& graph, const Node& last, MatrixView* found, std::vector<
       if (factor.second.extent != 1) to.dimensions[0].push_back(factor.second);
     MatrixView result;
     if (!reshape(to, shape) || !result.set(std::move(to)) || (shape.back() != 1 && result.element != 1)) continue;
-    *found = result;
+    *matrix = result;
     *chain = followed;
   }
   return true;

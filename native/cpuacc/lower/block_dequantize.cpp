@@ -56,7 +56,7 @@ struct Dequantization {
   }
 };
 
-void add_step(const Node& node, Dequantization made, Builder& builder) {
+void add_step(const Node& node, Dequantization dequantization, Builder& builder) {
   auto operand = [&](size_t n) { return builder.buffer(n < node.inputs.size() ? int(node.inputs[n]) : -1); };
   Step step;
   step.name = node.type + " " + node.name;
@@ -64,7 +64,7 @@ void add_step(const Node& node, Dequantization made, Builder& builder) {
   step.max_parts = parts_for(builder.settings, double(builder.graph.out(node).elements()) * cost::kQuantizeNs);
   step.in = {operand(0), operand(1), operand(2)};
   step.out = {builder.buffer(node.outputs[0])};
-  step.state = std::make_shared<Dequantization>(std::move(made));
+  step.state = std::make_shared<Dequantization>(std::move(dequantization));
   builder.add(std::move(step));
 }
 
@@ -81,34 +81,35 @@ void lower_blocks(const Node& node, Builder& builder) {
 }
 
 /// The scales of a tensor, as blocks of one index of its axis.
-bool dequantization_of(const Tensor& in, Dequantization& made) {
+bool dequantization_of(const Tensor& in, Dequantization& dequantization) {
   const Around at = in.has_axis() ? around(in.shape, in.axis) : Around{1, in.elements(), 1};
   const size_t count = in.has_axis() ? size_t(at.extent) : 1;
   if (in.scales.size() != count || (in.zero_points.size() > 1 && in.zero_points.size() != count)) return false;
-  made.blocks = {in.dtype, at.outer, at.extent, at.inner, in.has_axis() ? 1 : std::max<int64_t>(1, at.extent), 0, 1, 0};
-  for (double scale : in.scales) made.scales.push_back(float(scale));
+  dequantization.blocks = {in.dtype, at.outer, at.extent, at.inner, in.has_axis() ? 1 : std::max<int64_t>(1, at.extent),
+                           0,        1,        0};
+  for (double scale : in.scales) dequantization.scales.push_back(float(scale));
   for (size_t n = 0; n < count && !in.zero_points.empty(); ++n) {
     const int64_t zero = in.zero_points[in.zero_points.size() > 1 ? n : 0];
-    made.zeros.push_back(uint8_t(zero));
-    if (integer_at(made.zeros.data(), in.dtype, int64_t(n)) != zero) return false;
+    dequantization.zeros.push_back(uint8_t(zero));
+    if (integer_at(dequantization.zeros.data(), in.dtype, int64_t(n)) != zero) return false;
   }
   return true;
 }
 
 Refusal support_few_bits(const Graph& graph, const Node& node, const Settings&) {
   const Tensor& in = *graph.in(node, 0);
-  Dequantization made;
+  Dequantization dequantization;
   const bool bytes = in.dtype == IPR_DTYPE_INT8 || in.dtype == IPR_DTYPE_UINT8;  // other kernels are faster
-  if (bytes || !has_few_bits(in.dtype) || !is_f32(graph.out(node)) || !dequantization_of(in, made))
+  if (bytes || !has_few_bits(in.dtype) || !is_f32(graph.out(node)) || !dequantization_of(in, dequantization))
     return refused("takes integers of less than 8 bits with scales, and gives float32", IPR_REASON_DATA_TYPE);
   return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
 
 void lower_few_bits(const Node& node, Builder& builder) {
   if (builder.graph.out(node).elements() == 0) return;
-  Dequantization made;
-  dequantization_of(*builder.graph.in(node, 0), made);
-  add_step(node, std::move(made), builder);
+  Dequantization dequantization;
+  dequantization_of(*builder.graph.in(node, 0), dequantization);
+  add_step(node, std::move(dequantization), builder);
 }
 
 // ---- Constants ------------------------------------------------------------------------------------------------------
@@ -127,14 +128,16 @@ bool fold(Graph& graph, const Node& node, const Settings& settings) {
   if (graph.is_border(result) || graph[result].elements() == 0 || graph[result].bytes() > kMostFoldedBytes)
     return false;
   if (!has_few_bits(graph.in(node, 0)->dtype) || !is_f32(graph[result])) return false;
-  Dequantization made;
-  if (blocks ? bool(support_blocks(graph, node, settings)) : !dequantization_of(*graph.in(node, 0), made)) return false;
-  if (blocks) made.blocks = blocks_of_node(graph, node);
+  Dequantization dequantization;
+  if (blocks ? bool(support_blocks(graph, node, settings)) : !dequantization_of(*graph.in(node, 0), dequantization))
+    return false;
+  if (blocks) dequantization.blocks = blocks_of_node(graph, node);
   auto values = std::make_shared<std::vector<float>>(size_t(graph[result].elements()));
   const Tensor* zero = blocks ? graph.in(node, 2) : nullptr;
-  const void* zeros = zero ? zero->data : made.zeros.empty() ? nullptr : made.zeros.data();
-  made.blocks.run(graph.in(node, 0)->data, blocks ? graph.in(node, 1)->values<float>() : made.scales.data(), zeros,
-                  values->data(), 0, made.blocks.outer);
+  const void* zeros = zero ? zero->data : dequantization.zeros.empty() ? nullptr : dequantization.zeros.data();
+  dequantization.blocks.run(graph.in(node, 0)->data,
+                            blocks ? graph.in(node, 1)->values<float>() : dequantization.scales.data(), zeros,
+                            values->data(), 0, dequantization.blocks.outer);
   graph[result].data = values->data();
   graph[result].owner = std::move(values);
   graph.nodes.replace(node, Node());

@@ -57,9 +57,9 @@ void copy_places(const Node& node, Builder& builder, bool into_batch, const std:
         continue;
       }
       const size_t at = n - first;
-      const Inside found = inside(place[at], block[at], before[2 * at], fine.shape[n], coarse.shape[n]);
-      axes.push_back({found.count, into_batch ? f[n] * block[at] : c[n], into_batch ? c[n] : f[n] * block[at]});
-      fine_offset += found.fine * f[n], coarse_offset += found.coarse * c[n];
+      const Inside cells = inside(place[at], block[at], before[2 * at], fine.shape[n], coarse.shape[n]);
+      axes.push_back({cells.count, into_batch ? f[n] * block[at] : c[n], into_batch ? c[n] : f[n] * block[at]});
+      fine_offset += cells.fine * f[n], coarse_offset += cells.coarse * c[n];
     }
     if (std::any_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.extent == 0; })) return;
     builder.add(copy_step(builder, label(node), builder.buffer(node.inputs[0]), builder.buffer(node.outputs[0]), axes,

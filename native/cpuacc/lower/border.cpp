@@ -59,13 +59,13 @@ void lower(const Node& node, Builder& builder) {
 
 /// The place of a row of the result in the operand.
 int64_t Border::place(int64_t row) const {
-  int64_t found = 0;
+  int64_t offset = 0;
   for (size_t axis = offsets.size() - 1; axis-- > 0;) {
     const int64_t size = int64_t(offsets[axis].size());
-    found += offsets[axis][size_t(row % size)];
+    offset += offsets[axis][size_t(row % size)];
     row /= size;
   }
-  return found;
+  return offset;
 }
 
 void Border::blocks(const char* in, char* out, const int64_t* from, int64_t count) const {
@@ -86,15 +86,15 @@ void Border::copy(const char* in, char* out, int64_t first, int64_t last) const 
 }
 
 Border border_of(const MoveKernels& kernels, const Shape& shape, const std::vector<int64_t>& pads,
-                 std::string_view mode, int64_t item) {
+                 std::string_view mode, int64_t item_size) {
   const Shape steps = steps_of(shape);
   size_t axes = shape.size();
   while (axes > 1 && pads[2 * axes - 1] == 0 && pads[2 * axes - 2] == 0) --axes;
-  Border border{&kernels, {}, 1, pads[2 * axes - 2], shape[axes - 1], pads[2 * axes - 1], steps[axes - 1] * item};
+  Border border{&kernels, {}, 1, pads[2 * axes - 2], shape[axes - 1], pads[2 * axes - 1], steps[axes - 1] * item_size};
   for (size_t axis = 0; axis < axes; ++axis) {
     std::vector<int64_t> along;
     for (int64_t n = -pads[2 * axis]; n < shape[axis] + pads[2 * axis + 1]; ++n)
-      along.push_back(repeated(mode, n, shape[axis]) * steps[axis] * item);
+      along.push_back(repeated(mode, n, shape[axis]) * steps[axis] * item_size);
     if (axis + 1 < axes) border.rows *= int64_t(along.size());
     border.offsets.push_back(std::move(along));
   }

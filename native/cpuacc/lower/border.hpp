@@ -26,9 +26,9 @@ struct Border {
 };
 
 /// The border of a tensor of this shape, which is not a scalar. `pads` has the widths before and after each axis,
-/// `mode` is a padding mode other than CONSTANT, and `item` the bytes of an element.
+/// `mode` is a padding mode other than CONSTANT, and `item_size` the bytes of an element.
 Border border_of(const MoveKernels& kernels, const Shape& shape, const std::vector<int64_t>& pads,
-                 std::string_view mode, int64_t item);
+                 std::string_view mode, int64_t item_size);
 
 }  // namespace cpuacc
 

@@ -108,16 +108,16 @@ bool fuse_one(Graph& graph, const Node& depthwise, const Settings& settings) {
   if (parts->expands) parts->expand = *expand;
   if (parts->projects) parts->project = *project;
   const Node& last = parts->projects ? *project : depthwise;
-  Node made = last;
-  made.type = "acc.Bottleneck";
-  made.inputs = {parts->expands ? expand->inputs[0] : depthwise.inputs[0]};
-  if (has_add(last)) made.inputs.push_back(last.inputs.back());
-  made.extra = parts;
-  if (parts->expands) made.also.push_back(expand->layer);
-  if (parts->projects) made.also.push_back(depthwise.layer);
+  Node merged = last;
+  merged.type = "acc.Bottleneck";
+  merged.inputs = {parts->expands ? expand->inputs[0] : depthwise.inputs[0]};
+  if (has_add(last)) merged.inputs.push_back(last.inputs.back());
+  merged.extra = parts;
+  if (parts->expands) merged.also.push_back(expand->layer);
+  if (parts->projects) merged.also.push_back(depthwise.layer);
   if (parts->expands) graph.nodes.remove(*expand);
   if (parts->projects) graph.nodes.remove(depthwise);
-  graph.nodes.replace(last, std::move(made));
+  graph.nodes.replace(last, std::move(merged));
   return true;
 }
 
@@ -144,12 +144,12 @@ Gemm pointwise(const Node& node, const Epilogue& epilogue, Builder& builder) {
   int64_t inputs = Image(*graph.in(node, 0), last).c, outputs = Image(graph.out(node), last).c;
   Weights weights = weights_of(*graph.in(node, 1), last, outputs, inputs);
   weights.bfloat16 = kernels.bfloat16;
-  Gemm made{int32_t(inputs), int32_t(blocks_of(outputs)), nullptr, nullptr, epilogue};
-  made.weights = static_cast<const float*>(builder.pack(uint64_t(weights.packed()) * 4, [&](void* to) {
+  Gemm gemm{int32_t(inputs), int32_t(blocks_of(outputs)), nullptr, nullptr, epilogue};
+  gemm.weights = static_cast<const float*>(builder.pack(uint64_t(weights.packed()) * 4, [&](void* to) {
     pack_panels(builder, weights, kernels.panel, 16, static_cast<float*>(to));
   }));
-  made.bias = pack_bias(bias_of(graph, node), 0, outputs, builder);
-  return made;
+  gemm.bias = pack_bias(bias_of(graph, node), 0, outputs, builder);
+  return gemm;
 }
 
 void lower(const Node& node, Builder& builder) {

@@ -67,18 +67,18 @@ int64_t number(const std::vector<int64_t>& numbers, size_t at, int64_t absent) {
 Col2Im col2im_of(const Graph& graph, const Node& node) {
   const std::vector<int64_t>&window = node.integers("window_shape"), &shape = node.integers("image_shape"),
         &pads = node.integers("pad_list");
-  Col2Im found{};
-  found.images = graph.out(node).extent(0) * graph.out(node).extent(1);
+  Col2Im col2im{};
+  col2im.images = graph.out(node).extent(0) * graph.out(node).extent(1);
   const size_t skipped = kAxes - shape.size();
   for (size_t n = 0; n < shape.size(); ++n) {
-    Slide& axis = found.axes[skipped + n];
+    Slide& axis = col2im.axes[skipped + n];
     axis.window = window[n], axis.size = shape[n];
     axis.stride = number(node.integers("strides"), n, 1), axis.dilation = number(node.integers("dilations"), n, 1);
     axis.pad = number(pads, 2 * n, 0);
     const int64_t padded = axis.size + axis.pad + number(pads, 2 * n + 1, 0);
     axis.places = std::max<int64_t>(0, (padded - (axis.window - 1) * axis.dilation - 1 + axis.stride) / axis.stride);
   }
-  return found;
+  return col2im;
 }
 
 Refusal support(const Graph& graph, const Node& node, const Settings&) {

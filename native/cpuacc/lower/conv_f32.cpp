@@ -403,10 +403,10 @@ Refusal support_convolution(const Graph& graph, const Node& node, const Settings
 
 /// Images of few channels are read in their plain layout.
 Layouts layouts_of(const Graph& graph, const Node& node, const Settings& settings) {
-  Layouts found = blocked_layouts(graph, node, settings);
+  Layouts layouts = blocked_layouts(graph, node, settings);
   bool plain = few_channels(Image(*graph.in(node, 0), channels_last(node)).c) && !is_blocked(graph.in(node, 0)->layout);
-  if (plain) found.in[0] = Layout::plain;
-  return found;
+  if (plain) layouts.in[0] = Layout::plain;
+  return layouts;
 }
 
 void lower_convolution(const Node& node, Builder& builder) {

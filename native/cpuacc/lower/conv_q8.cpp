@@ -68,15 +68,15 @@ struct Phase {
 };
 Phase phase_of(int64_t phase, int64_t extent, int64_t result, int64_t size, int64_t stride, int64_t dilation,
                int64_t pad) {
-  Phase found;
-  found.axis = {extent, result > phase ? (result - phase - 1) / stride + 1 : 0, 1, result, phase, stride};
+  Phase window;
+  window.axis = {extent, result > phase ? (result - phase - 1) / stride + 1 : 0, 1, result, phase, stride};
   for (int64_t cell = size; cell-- > 0;) {
     int64_t from = phase + pad - cell * dilation;
     if (from % stride != 0) continue;
-    found.cells.push_back(cell);
-    found.places.push_back(from / stride);
+    window.cells.push_back(cell);
+    window.places.push_back(from / stride);
   }
-  return found;
+  return window;
 }
 
 Q8Window transposed(const Graph& graph, const Node& node, const Phase& rows, const Phase& columns) {

@@ -56,8 +56,8 @@ struct Deformable {
         for (int64_t c = group * members; c < (group + 1) * members; ++c) {
           const float* in = image + c * plane;
           float sum = 0;
-          for (const Neighbour& one : around)
-            if (one.weight != 0) sum += in[one.place] * one.weight;
+          for (const Neighbour& neighbour : around)
+            if (neighbour.weight != 0) sum += in[neighbour.place] * neighbour.weight;
           out[c * taps() + tap] = sum * scale;
         }
       }

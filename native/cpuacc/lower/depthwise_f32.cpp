@@ -127,16 +127,16 @@ Refusal support_groups(const Graph& graph, const Node& node, const Settings& set
 
 /// The entries of one row: the lanes of a block of output channels that read each block of input channels.
 std::vector<LaneSource> lane_sources(const Grouped& g, int64_t block, int64_t input) {
-  std::vector<LaneSource> found;
+  std::vector<LaneSource> sources;
   for (int64_t lane = 0; lane < 16; ++lane) {
     const int64_t output = block * 16 + lane, channel = output / g.outputs * g.inputs + input;
     if (output >= g.out.c) break;
-    if (found.empty() || found.back().block != channel / 16) found.push_back({int32_t(channel / 16), 0, {}, {}});
-    found.back().lanes[lane] = int32_t(channel % 16);
-    found.back().keep[lane] = -1;
+    if (sources.empty() || sources.back().block != channel / 16) sources.push_back({int32_t(channel / 16), 0, {}, {}});
+    sources.back().lanes[lane] = int32_t(channel % 16);
+    sources.back().keep[lane] = -1;
   }
-  for (size_t n = 0; n < found.size(); ++n) found[n].more = int32_t(found.size() - 1 - n);
-  return found;
+  for (size_t n = 0; n < sources.size(); ++n) sources[n].more = int32_t(sources.size() - 1 - n);
+  return sources;
 }
 
 void expand_channels(const Grouped& g, Depthwise& d, Builder& builder) {

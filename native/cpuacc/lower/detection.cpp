@@ -165,9 +165,9 @@ class Image {
   void rank_labels(int64_t box, int64_t count) {
     for (int64_t label = 0; label < rules_.classes; ++label) order_[label] = label;
     auto better = [&](int64_t a, int64_t b) {
-      const float one = score(box, a), other = score(box, b);
-      if (one != one || other != other) return one == one || (other != other && a < b);
-      return one > other || (one == other && a < b);
+      const float score_a = score(box, a), score_b = score(box, b);
+      if (score_a != score_a || score_b != score_b) return score_a == score_a || (score_b != score_b && a < b);
+      return score_a > score_b || (score_a == score_b && a < b);
     };
     std::partial_sort(order_, order_ + count, order_ + rules_.classes, better);
   }
@@ -179,14 +179,14 @@ class Image {
       const int64_t chosen = choose(rules_.per_class);
       for (int64_t n = 0; n < chosen; ++n, ++count) pairs_[2 * count] = label, pairs_[2 * count + 1] = chosen_[n];
     }
-    const int64_t kept = std::min(count, rules_.limit);
+    const int64_t num_detections = std::min(count, rules_.limit);
     for (int64_t n = 0; n < count; ++n) ranks_[n] = n;
     auto better = [&](int64_t a, int64_t b) {
       return pair_score(a) > pair_score(b) || (pair_score(a) == pair_score(b) && a < b);
     };
-    std::partial_sort(ranks_, ranks_ + kept, ranks_ + count, better);
-    for (int64_t row = 0; row < kept; ++row) put(row, pairs_[2 * ranks_[row] + 1], pairs_[2 * ranks_[row]]);
-    return kept;
+    std::partial_sort(ranks_, ranks_ + num_detections, ranks_ + count, better);
+    for (int64_t row = 0; row < num_detections; ++row) put(row, pairs_[2 * ranks_[row] + 1], pairs_[2 * ranks_[row]]);
+    return num_detections;
   }
 
   float pair_score(int64_t n) const { return score(pairs_[2 * n + 1], pairs_[2 * n]); }
@@ -216,14 +216,14 @@ void Detection::run(const Step& step, const Run& run, int, int) {
   const Detection& self = step.as<Detection>();
   const int64_t rows = self.rows();
   for (int64_t image = 0; image < self.batch; ++image) {
-    const int64_t found =
+    const int64_t num_detections =
         Image(self, step, run, image)
             .select(run.at<float>(step.out[0]) + image * rows * 4, run.at<char>(step.out[1]) + image * rows * 4,
                     run.at<float>(step.out[2]) + image * rows);
     if (self.whole_classes)
-      run.at<int32_t>(step.out[3])[image] = int32_t(found);
+      run.at<int32_t>(step.out[3])[image] = int32_t(num_detections);
     else
-      run.at<float>(step.out[3])[image] = float(found);
+      run.at<float>(step.out[3])[image] = float(num_detections);
   }
 }
 

@@ -49,7 +49,8 @@ struct Moves {
     if (!self.result.takes(run, view.operand, view.shape)) return;
     char* out = self.result.memory(step, run, view.shape);
     if (out)
-      copy_view(*self.kernels, run.at<char>(step.in[0]), out, view.axes, uint64_t(self.result.item()), view.offset);
+      copy_view(*self.kernels, run.at<char>(step.in[0]), out, view.axes, uint64_t(self.result.item_size()),
+                view.offset);
   }
 };
 
@@ -62,10 +63,10 @@ View whole(Shape shape) {
 
 /// The dimensions that are not copied from the operand.
 Shape not_copied(const Shape& sizes, const Shape& target, bool copies_zeros) {
-  Shape found;
+  Shape sizes_not_copied;
   for (size_t n = 0; n < sizes.size(); ++n)
-    if (!copies_zeros || n >= target.size() || target[n] != 0) found.push_back(sizes[n]);
-  return found;
+    if (!copies_zeros || n >= target.size() || target[n] != 0) sizes_not_copied.push_back(sizes[n]);
+  return sizes_not_copied;
 }
 
 View reshaped(const Moves& moves, const Step& step, const Run& run) {
@@ -214,7 +215,7 @@ struct Padding {
   }
 
   /// Return the shape of the result; it is empty, with an error, if a width is wrong.
-  bool measure(const Step& step, const Run& run, Shape& found) const {
+  bool measure(const Step& step, const Run& run, Shape& result_shape) const {
     for (size_t axis = 0; axis < shape.size(); ++axis) {
       int64_t size = shape[axis];
       const int64_t first = pads.at(run, step.in[1], int64_t(2 * axis)),
@@ -226,9 +227,9 @@ struct Padding {
         if (__builtin_add_overflow(size, pad, &size))
           return run.fail(1, int64_t(2 * axis) + n, "the result would be larger than any memory"), false;
       }
-      found.push_back(size);
+      result_shape.push_back(size);
     }
-    return result.takes(run, 1, found);
+    return result.takes(run, 1, result_shape);
   }
 
   static void run(const Step& step, const Run& run, int, int) {
@@ -240,12 +241,12 @@ struct Padding {
     const std::vector<int64_t> pads = self.pads.all(run, step.in[1]);
     const char* in = run.at<char>(step.in[0]);
     if (self.mode == "CONSTANT") return self.surround(in, out, shape, pads);
-    const Border border = border_of(*self.kernels, self.shape, pads, self.mode, self.result.item());
+    const Border border = border_of(*self.kernels, self.shape, pads, self.mode, self.result.item_size());
     border.copy(in, out, 0, border.rows);
   }
 
   void surround(const char* in, char* out, const Shape& padded, const std::vector<int64_t>& pads) const {
-    kernels->fill(out, value, result.item(), product_of(padded));
+    kernels->fill(out, value, result.item_size(), product_of(padded));
     const Shape from = steps_of(shape), to = steps_of(padded);
     Axes axes;
     int64_t offset = 0;
@@ -253,7 +254,7 @@ struct Padding {
       axes.push_back({shape[n], from[n], to[n]});
       offset += pads[2 * n] * to[n];
     }
-    copy_view(*kernels, in, out, axes, uint64_t(result.item()), 0, offset);
+    copy_view(*kernels, in, out, axes, uint64_t(result.item_size()), 0, offset);
   }
 };
 
@@ -291,7 +292,7 @@ struct Filling {
       if (shape[n] < 0) return run.fail(0, int64_t(n), shape[n], 0, INT64_MAX);
     if (!self.result.takes(run, 0, shape)) return;
     if (char* out = self.result.memory(step, run, shape))
-      self.kernels->fill(out, self.value, self.result.item(), product_of(shape));
+      self.kernels->fill(out, self.value, self.result.item_size(), product_of(shape));
   }
 };
 

@@ -19,23 +19,23 @@ int64_t product_of(const Shape& shape) {
 }
 
 Shape Integers::all(const Run& run, const Buffer& buffer) const {
-  Shape found;
-  for (int64_t n = 0; n < count; ++n) found.push_back(at(run, buffer, n));
-  return found;
+  Shape integers;
+  for (int64_t n = 0; n < count; ++n) integers.push_back(at(run, buffer, n));
+  return integers;
 }
 
 DynamicResult::DynamicResult(const Graph& graph, const Node& node, size_t position) : position_(position) {
   if (position >= node.outputs.size() || node.outputs[position] < 0) return;
   tensor_ = node.outputs[position];
   declared_ = graph[tensor_].shape;
-  item_ = int64_t(ipr::item_size(graph[tensor_].dtype));
+  item_size_ = int64_t(ipr::item_size(graph[tensor_].dtype));
   is_known_ = is_known(declared_);
   is_read_ = is_known_ || graph.is_border(tensor_);
 }
 
 bool DynamicResult::takes(const Run& run, int operand, const Shape& shape) const {
   const int64_t elements = product_of(shape);
-  if (elements < 0 || elements > kMostBytes / item_) {
+  if (elements < 0 || elements > kMostBytes / item_size_) {
     run.fail(operand, 0, "the result would be larger than any memory");
     return false;
   }

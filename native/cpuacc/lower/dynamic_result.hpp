@@ -43,13 +43,13 @@ class DynamicResult {
   /// The buffer of the result, for Step::out at its position.
   Buffer buffer(Builder& builder) const { return is_read_ ? builder.buffer(tensor_) : Buffer(); }
 
-  int64_t item() const { return item_; }
+  int64_t item_size() const { return item_size_; }
 
  private:
   Shape declared_;
   size_t position_ = 0;
   int tensor_ = -1;
-  int64_t item_ = 1;
+  int64_t item_size_ = 1;
   bool is_known_ = false, is_read_ = false;
 };
 

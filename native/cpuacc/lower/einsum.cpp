@@ -57,13 +57,13 @@ struct Letter {
 std::vector<Letter> letters_of(const Graph& graph, const Node& node) {
   const std::vector<std::string> terms = terms_of(std::string(node.text("equation")));
   std::string order = axes_of(terms.back(), graph.out(node).rank());
-  std::map<char, Letter> found;
+  std::map<char, Letter> letter_of_name;
   for (size_t n = 0; n < terms.size(); ++n) {
     const Tensor& tensor = n + 1 < terms.size() ? *graph.in(node, n) : graph.out(node);
     const std::string letters = axes_of(terms[n], tensor.rank());
     int64_t step = 1;
     for (size_t axis = letters.size(); axis-- > 0; step *= tensor.shape[axis]) {
-      Letter& letter = found[letters[axis]];
+      Letter& letter = letter_of_name[letters[axis]];
       letter.steps.resize(terms.size());
       if (order.find(letters[axis]) == std::string::npos) order.push_back(letters[axis]);
       if (tensor.shape[axis] == 1) continue;
@@ -72,7 +72,7 @@ std::vector<Letter> letters_of(const Graph& graph, const Node& node) {
     }
   }
   std::vector<Letter> all;
-  for (char letter : order) all.push_back(found[letter]);
+  for (char letter : order) all.push_back(letter_of_name[letter]);
   return all;
 }
 

@@ -2,7 +2,9 @@
 
 namespace cpuacc {
 
-ElementKeys::ElementKeys(const Tensor& tensor) : item_(int64_t(ipr::item_size(tensor.dtype))) { choose(tensor.dtype); }
+ElementKeys::ElementKeys(const Tensor& tensor) : item_size_(int64_t(ipr::item_size(tensor.dtype))) {
+  choose(tensor.dtype);
+}
 
 void ElementKeys::choose(int32_t dtype) {
   auto set = [&](Kind kind, int bits, uint64_t infinity = ~uint64_t{0}, bool negative_zero_is_nan = false) {
@@ -43,13 +45,13 @@ void ElementKeys::choose(int32_t dtype) {
     case IPR_DTYPE_INT16:
     case IPR_DTYPE_INT32:
     case IPR_DTYPE_INT64:
-      return set(Kind::is_signed, int(8 * item_));
+      return set(Kind::is_signed, int(8 * item_size_));
     case IPR_DTYPE_BOOL:
     case IPR_DTYPE_UINT8:
     case IPR_DTYPE_UINT16:
     case IPR_DTYPE_UINT32:
     case IPR_DTYPE_UINT64:
-      return set(Kind::is_unsigned, int(8 * item_));
+      return set(Kind::is_unsigned, int(8 * item_size_));
     default:
       return;
   }
@@ -71,7 +73,7 @@ void ElementKeys::each(const Bits* from, int64_t step, int64_t count, uint64_t* 
 }
 
 void ElementKeys::all(const void* from, int64_t step, int64_t count, uint64_t* to) const {
-  switch (item_) {
+  switch (item_size_) {
     case 1:
       return each(static_cast<const uint8_t*>(from), step, count, to);
     case 2:

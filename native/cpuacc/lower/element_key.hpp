@@ -31,7 +31,7 @@ class ElementKeys {
   int bits_ = 8;                      // of an element; further bits of its memory are ignored
   uint64_t infinity_ = ~uint64_t{0};  // a magnitude above this is NaN
   bool negative_zero_is_nan_ = false;
-  int64_t item_ = 1;
+  int64_t item_size_ = 1;
 };
 
 }  // namespace cpuacc

@@ -20,9 +20,9 @@ struct Post32 {
 };
 
 std::vector<Post32> posts_of(const Node& node) {
-  std::vector<Post32> found;
-  for (const Post& post : node.posts) found.push_back({function_of(post.function), float(post.a), float(post.b)});
-  return found;
+  std::vector<Post32> posts;
+  for (const Post& post : node.posts) posts.push_back({function_of(post.function), float(post.a), float(post.b)});
+  return posts;
 }
 
 void apply_posts(const ElementKernels& kernels, const std::vector<Post32>& posts, void* out, int64_t count) {
@@ -48,20 +48,21 @@ class Operand {
  public:
   static constexpr int64_t kBytes = kChunk * 8;  // of `memory`
 
-  Operand(const ElementKernels& kernels, const Rows& rows, int number, int64_t item, const char* data, char* memory)
-      : kernels_(kernels), rows_(rows), number_(number), item_(item), data_(data), memory_(memory) {}
+  Operand(const ElementKernels& kernels, const Rows& rows, int number, int64_t item_size, const char* data,
+          char* memory)
+      : kernels_(kernels), rows_(rows), number_(number), item_size_(item_size), data_(data), memory_(memory) {}
 
   /// `count` elements from column `n` of a row.
   const char* piece(int64_t row, int64_t n, int64_t count) {
     const int64_t begin = rows_.begin(number_, row), period = rows_.period;
-    if (rows_.one[number_]) return data_ + begin * item_;
+    if (rows_.one[number_]) return data_ + begin * item_size_;
     if (rows_.repeated[number_]) {
-      kernels_.spread(data_ + (begin + n / period) * item_, memory_, item_, count / period, period, false);
+      kernels_.spread(data_ + (begin + n / period) * item_size_, memory_, item_size_, count / period, period, false);
       return memory_;
     }
-    if (!rows_.periodic[number_]) return data_ + (begin + n) * item_;
+    if (!rows_.periodic[number_]) return data_ + (begin + n) * item_size_;
     if (begin != begin_ || count > count_) {
-      kernels_.spread(data_ + begin * item_, memory_, item_, count / period, period, true);
+      kernels_.spread(data_ + begin * item_size_, memory_, item_size_, count / period, period, true);
       begin_ = begin, count_ = count;
     }
     return memory_;
@@ -71,7 +72,7 @@ class Operand {
   const ElementKernels& kernels_;
   const Rows& rows_;
   int number_;
-  int64_t item_;
+  int64_t item_size_;
   const char* data_;
   char* memory_;
   int64_t begin_ = -1, count_ = 0;  // what `memory` holds of a periodic operand
@@ -369,23 +370,23 @@ void lower_cast(const Node& node, Builder& builder) {
 struct Choice {
   const ElementKernels* kernels;
   Rows rows;
-  int64_t item;
+  int64_t item_size;
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Choice& self = step.as<Choice>();
     const Rows& rows = self.rows;
     char *out = run.at<char>(step.out[0]), *memory = run.part_scratch<char>(part);
     Operand condition(*self.kernels, rows, 0, 1, run.at<char>(step.in[0]), memory);
-    Operand a(*self.kernels, rows, 1, self.item, run.at<char>(step.in[1]), memory + Operand::kBytes);
-    Operand b(*self.kernels, rows, 2, self.item, run.at<char>(step.in[2]), memory + 2 * Operand::kBytes);
+    Operand a(*self.kernels, rows, 1, self.item_size, run.at<char>(step.in[1]), memory + Operand::kBytes);
+    Operand b(*self.kernels, rows, 2, self.item_size, run.at<char>(step.in[2]), memory + 2 * Operand::kBytes);
     const Share share = share_of(rows, part, parts);
     const int64_t chunk = chunk_of(rows);
     for (int64_t row = share.rows.first; row < share.rows.last; ++row)
       for (int64_t n = share.columns.first; n < share.columns.last; n += chunk) {
         const int64_t count = std::min(chunk, share.columns.last - n);
         self.kernels->choose(reinterpret_cast<const uint8_t*>(condition.piece(row, n, count)), a.piece(row, n, count),
-                             b.piece(row, n, count), out + (row * rows.length + n) * self.item, self.item, count,
-                             rows.one[0], rows.one[1], rows.one[2]);
+                             b.piece(row, n, count), out + (row * rows.length + n) * self.item_size, self.item_size,
+                             count, rows.one[0], rows.one[1], rows.one[2]);
       }
   }
 };
@@ -406,7 +407,7 @@ void lower_where(const Node& node, Builder& builder) {
   choice->kernels = &element_kernels_for(builder.settings.isa);
   choice->rows = rows_of(out.shape, {&graph.in(node, 0)->shape, &graph.in(node, 1)->shape, &graph.in(node, 2)->shape});
   merge_short_rows(choice->rows);
-  choice->item = int64_t(ipr::item_size(out.dtype));
+  choice->item_size = int64_t(ipr::item_size(out.dtype));
   if (out.elements() == 0) choice->rows.rows = 0;
   Step step;
   step.name = "Where " + node.name;

@@ -100,13 +100,13 @@ void lower_pairs(const Node& node, Builder& builder) {
 const std::array<int32_t, 256>& sigmoid_points() {
   static const std::array<int32_t, 256> points = [] {
     auto at = [](int half) { return 65536.0 / (1 + std::exp(-double(half) / 48)); };
-    std::array<int32_t, 256> made;
+    std::array<int32_t, 256> table;
     for (int n = 0; n < 256; ++n) {
       const double error = (at(2 * n) + at(2 * n + 2)) / 2 - at(2 * n + 1);
-      made[size_t(n)] = int32_t(std::nearbyint(at(2 * n) - error / 2));
+      table[size_t(n)] = int32_t(std::nearbyint(at(2 * n) - error / 2));
     }
-    made[255] = 65535;
-    return made;
+    table[255] = 65535;
+    return table;
   }();
   return points;
 }
@@ -156,14 +156,14 @@ struct Curve {
 
   int64_t logistic(int64_t x) const {
     const int64_t steps = fine(x), size = std::abs(steps);
-    const int64_t found = size >> 9 >= 255 ? int64_t(0x7FFF) << 10 : between(size, 9);
-    return (steps >= 0 ? found + (1 << 9) : (1 << 25) - found + (1 << 9) - 1) >> 10;
+    const int64_t magnitude = size >> 9 >= 255 ? int64_t(0x7FFF) << 10 : between(size, 9);
+    return (steps >= 0 ? magnitude + (1 << 9) : (1 << 25) - magnitude + (1 << 9) - 1) >> 10;
   }
 
   int64_t tangent(int64_t x) const {
     const int64_t steps = fine(x), size = std::abs(steps);
-    const int64_t found = size >> 8 >= 255 ? int64_t(0xFFFF) << 8 : between(size, 8);
-    return (steps >= 0 ? found - (1 << 23) + (1 << 7) : -found + (1 << 23) + (1 << 7) - 1) >> 8;
+    const int64_t magnitude = size >> 8 >= 255 ? int64_t(0xFFFF) << 8 : between(size, 8);
+    return (steps >= 0 ? magnitude - (1 << 23) + (1 << 7) : -magnitude + (1 << 23) + (1 << 7) - 1) >> 8;
   }
 };
 

@@ -14,26 +14,26 @@ struct SmallFloat {
   uint32_t most, sign;  // `sign`: the bit of negative numbers
 };
 
-bool small_float_of(int32_t dtype, SmallFloat& found) {
+bool small_float_of(int32_t dtype, SmallFloat& format) {
   switch (dtype) {
     case IPR_DTYPE_FLOAT16:
-      return found = {10, 15, 0x7bff, 0x8000}, true;
+      return format = {10, 15, 0x7bff, 0x8000}, true;
     case IPR_DTYPE_BFLOAT16:
-      return found = {7, 127, 0x7f7f, 0x8000}, true;
+      return format = {7, 127, 0x7f7f, 0x8000}, true;
     case IPR_DTYPE_FLOAT8_E4M3FN:
-      return found = {3, 7, 0x7e, 0x80}, true;
+      return format = {3, 7, 0x7e, 0x80}, true;
     case IPR_DTYPE_FLOAT8_E4M3FNUZ:
-      return found = {3, 8, 0x7f, 0x80}, true;
+      return format = {3, 8, 0x7f, 0x80}, true;
     case IPR_DTYPE_FLOAT8_E5M2:
-      return found = {2, 15, 0x7b, 0x80}, true;
+      return format = {2, 15, 0x7b, 0x80}, true;
     case IPR_DTYPE_FLOAT8_E5M2FNUZ:
-      return found = {2, 16, 0x7f, 0x80}, true;
+      return format = {2, 16, 0x7f, 0x80}, true;
     case IPR_DTYPE_FLOAT6_E2M3FN:
-      return found = {3, 1, 0x1f, 0x20}, true;
+      return format = {3, 1, 0x1f, 0x20}, true;
     case IPR_DTYPE_FLOAT6_E3M2FN:
-      return found = {2, 3, 0x1f, 0x20}, true;
+      return format = {2, 3, 0x1f, 0x20}, true;
     case IPR_DTYPE_FLOAT4_E2M1FN:
-      return found = {1, 1, 0x07, 0x08}, true;
+      return format = {1, 1, 0x07, 0x08}, true;
     default:
       return false;
   }

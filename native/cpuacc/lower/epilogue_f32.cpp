@@ -50,9 +50,9 @@ bool fills_blocks(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-Refusal find_epilogue(const Graph& graph, const Node& node, FusedEpilogue* found) {
-  *found = FusedEpilogue();
-  Epilogue& epilogue = found->epilogue;
+Refusal find_epilogue(const Graph& graph, const Node& node, FusedEpilogue* fused) {
+  *fused = FusedEpilogue();
+  Epilogue& epilogue = fused->epilogue;
   epilogue = {-INFINITY, INFINITY, 0, {}};
   for (const Post& post : node.posts) {
     if (epilogue.count == 4) return refused("more than four post-ops");
@@ -64,10 +64,10 @@ Refusal find_epilogue(const Graph& graph, const Node& node, FusedEpilogue* found
       if (op.function == Function::add) return refused(post.function + " is not supported", IPR_REASON_ATTRIBUTE);
       if (!keeps_zero(op) && !fills_blocks(graph, node))
         return refused(post.function + " of channels that fill up a block");
-    } else if (found->residual >= 0 || graph[post.tensor].shape != graph.out(node).shape) {
+    } else if (fused->residual >= 0 || graph[post.tensor].shape != graph.out(node).shape) {
       return refused("combines the result with more than one tensor of its shape");
     } else {
-      found->residual = post.tensor;
+      fused->residual = post.tensor;
     }
   }
   simplify(&epilogue);
@@ -75,9 +75,9 @@ Refusal find_epilogue(const Graph& graph, const Node& node, FusedEpilogue* found
 }
 
 FusedEpilogue epilogue_of(const Graph& graph, const Node& node) {
-  FusedEpilogue found;
-  find_epilogue(graph, node, &found);
-  return found;
+  FusedEpilogue fused;
+  find_epilogue(graph, node, &fused);
+  return fused;
 }
 
 const Tensor* bias_of(const Graph& graph, const Node& node) {

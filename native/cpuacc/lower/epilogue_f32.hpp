@@ -16,7 +16,7 @@ struct FusedEpilogue {
 
 /// Convert the post-ops of a node. Supported are up to four, among them at most one with an operand, which
 /// has the shape of the result. Only matrix products support `multiply`.
-Refusal find_epilogue(const Graph& graph, const Node& node, FusedEpilogue* found);
+Refusal find_epilogue(const Graph& graph, const Node& node, FusedEpilogue* fused);
 
 /// The epilogue of a node whose post-ops are supported.
 FusedEpilogue epilogue_of(const Graph& graph, const Node& node);

@@ -56,11 +56,12 @@ struct Numbers {
 
 void write_numbers(const Node& node, Builder& builder, const Shape& numbers) {
   const Tensor& out = builder.graph.out(node);
-  const uint64_t item = ipr::item_size(out.dtype);
+  const uint64_t item_size = ipr::item_size(out.dtype);
   auto state = std::make_shared<Numbers>();
   state->bytes = out.bytes();
   state->values = builder.pack(out.bytes(), [&](void* to) {
-    for (size_t n = 0; n < numbers.size(); ++n) std::memcpy(static_cast<char*>(to) + n * item, &numbers[n], item);
+    for (size_t n = 0; n < numbers.size(); ++n)
+      std::memcpy(static_cast<char*>(to) + n * item_size, &numbers[n], item_size);
   });
   Step step;
   step.name = label(node);
@@ -98,14 +99,14 @@ Diagonal diagonal(int64_t rows, int64_t columns, int64_t k) {
 
 struct Ones {
   Diagonal diagonal;
-  int64_t step, item;
+  int64_t step, item_size;
   char one[8];
 
   static void run(const Step& step, const Run& run, int, int) {
     const Ones& self = step.as<Ones>();
-    char* to = run.at<char>(step.out[0]) + self.diagonal.offset * self.item;
-    for (int64_t n = 0; n < self.diagonal.length; ++n, to += self.step * self.item)
-      std::memcpy(to, self.one, size_t(self.item));
+    char* to = run.at<char>(step.out[0]) + self.diagonal.offset * self.item_size;
+    for (int64_t n = 0; n < self.diagonal.length; ++n, to += self.step * self.item_size)
+      std::memcpy(to, self.one, size_t(self.item_size));
   }
 };
 
@@ -124,7 +125,7 @@ void lower_eye(const Node& node, Builder& builder) {
   auto state = std::make_shared<Ones>();
   state->diagonal = diagonal(out.shape[0], out.shape[1], node.integer("k"));
   state->step = out.shape[1] + 1;
-  state->item = int64_t(ipr::item_size(out.dtype));
+  state->item_size = int64_t(ipr::item_size(out.dtype));
   encode(1, out, state->one);
   Step step;
   step.name = label(node);
@@ -200,7 +201,7 @@ struct Hardest {
   SearchColumns search;
   const MoveKernels* moves;
   Around at;
-  int64_t from_item, item;
+  int64_t from_item, item_size;
   char one[8], zero[8];
 
   static void run(const Step& step, const Run& run, int part, int parts) {
@@ -208,23 +209,23 @@ struct Hardest {
     const Range range = split(self.at.outer, part, parts);
     const int64_t slice = self.at.extent * self.at.inner;
     const char* in = run.at<char>(step.in[0]) + range.first * slice * self.from_item;
-    char* out = run.at<char>(step.out[0]) + range.first * slice * self.item;
+    char* out = run.at<char>(step.out[0]) + range.first * slice * self.item_size;
     const int64_t count = range.last - range.first;
-    self.moves->fill(out, self.zero, self.item, count * slice);
+    self.moves->fill(out, self.zero, self.item_size, count * slice);
     if (self.at.inner == 1) return self.pieces(in, out, count, self.at.extent, 1);
     for (int64_t n = 0; n < count; ++n)
-      self.pieces(in + n * slice * self.from_item, out + n * slice * self.item, self.at.inner, 1, self.at.inner);
+      self.pieces(in + n * slice * self.from_item, out + n * slice * self.item_size, self.at.inner, 1, self.at.inner);
   }
 
   /// Mark the largest element of `count` columns or rows, which begin `distance` elements apart.
   void pieces(const char* in, char* out, int64_t count, int64_t distance, int64_t step) const {
     constexpr int64_t kPiece = 256;
-    int32_t found[kPiece];
+    int32_t indices[kPiece];
     for (int64_t first = 0; first < count; first += kPiece) {
       const int64_t last = std::min(first + kPiece, count);
-      search({in, at.extent, at.inner, first, last}, {false, false}, found);
+      search({in, at.extent, at.inner, first, last}, {false, false}, indices);
       for (int64_t n = first; n < last; ++n)
-        std::memcpy(out + (found[n - first] * step + n * distance) * item, one, size_t(item));
+        std::memcpy(out + (indices[n - first] * step + n * distance) * item_size, one, size_t(item_size));
     }
   }
 };
@@ -249,7 +250,7 @@ void lower_hardmax(const Node& node, Builder& builder) {
   state->search = select_kernels_for(builder.settings.isa).search(in.dtype);
   state->moves = &move_kernels_for(builder.settings.isa);
   state->at = around(in.shape, axis_of(node.integer("axis", -1), in.rank()));
-  state->from_item = int64_t(ipr::item_size(in.dtype)), state->item = int64_t(ipr::item_size(out.dtype));
+  state->from_item = int64_t(ipr::item_size(in.dtype)), state->item_size = int64_t(ipr::item_size(out.dtype));
   encode(0, out, state->zero);
   encode(1, out, state->one);
   Step step;

@@ -18,12 +18,12 @@ int64_t declared_count(const Shape& shape, size_t axis) {
   return known ? shape[axis] : kUnknown;
 }
 
-/// The memory of a result with `found` elements along its axis, whose shape is set if it was unknown.
+/// The memory of a result with `actual` elements along its axis, whose shape is set if it was unknown.
 ///
-/// It is nullptr if there is no memory. A declared number that is not `found` is reported as an error of the values.
-char* result_of(const Step& step, const Run& run, int64_t declared, int64_t found, const Shape& shape) {
+/// It is nullptr if there is no memory. A declared number that is not `actual` is reported as an error of the values.
+char* result_of(const Step& step, const Run& run, int64_t declared, int64_t actual, const Shape& shape) {
   if (declared == kUnknown) return static_cast<char*>(run.resized(step.out[0], shape));
-  if (declared == found) return run.at<char>(step.out[0]);
+  if (declared == actual) return run.at<char>(step.out[0]);
   run.fail(int(step.in.size()) - 1, 0, "the number of results differs from that of the declared shape");
   return nullptr;
 }
@@ -69,16 +69,17 @@ struct NonZeros {
   void all(const Step& step, const Run& run) const {
     const T* in = run.at<T>(step.in[0]);
     const T expected = T(zero & bits), mask = T(bits);
-    int64_t found = 0;
-    for (int64_t n = 0; n < count; ++n) found += T(in[n] & mask) != expected;
-    int64_t* out = reinterpret_cast<int64_t*>(result_of(step, run, declared, found, {int64_t(shape.size()), found}));
+    int64_t num_nonzero = 0;
+    for (int64_t n = 0; n < count; ++n) num_nonzero += T(in[n] & mask) != expected;
+    int64_t* out =
+        reinterpret_cast<int64_t*>(result_of(step, run, declared, num_nonzero, {int64_t(shape.size()), num_nonzero}));
     if (!out) return;
     const int64_t length = shape.back();
     for (int64_t first = 0; first < count; first += length)
       for (int64_t n = 0; n < length; ++n) {
         if (T(in[first + n] & mask) == expected) continue;
-        write_row(first / length, found, out);
-        out[int64_t(shape.size() - 1) * found] = n;
+        write_row(first / length, num_nonzero, out);
+        out[int64_t(shape.size() - 1) * num_nonzero] = n;
         ++out;
       }
   }
@@ -141,11 +142,11 @@ struct Kept {
     const Kept& self = step.as<Kept>();
     const uint8_t* conditions = run.at<uint8_t>(step.in[1]);
     const char* in = run.at<char>(step.in[0]);
-    int64_t found = 0;
-    for (int64_t n = 0; n < self.conditions; ++n) found += conditions[n] != 0;
+    int64_t num_selected = 0;
+    for (int64_t n = 0; n < self.conditions; ++n) num_selected += conditions[n] != 0;
     Shape shape = self.shape;
-    shape[self.axis] = found;
-    char* out = result_of(step, run, self.declared, found, shape);
+    shape[self.axis] = num_selected;
+    char* out = result_of(step, run, self.declared, num_selected, shape);
     if (!out) return;
     for (int64_t row = 0; row < self.outer; ++row, in += self.extent * self.bytes)
       for (int64_t n = 0; n < self.conditions; ++n) {
@@ -169,17 +170,17 @@ Refusal support_compress(const Graph& graph, const Node& node, const Settings& s
 
 void lower_compress(const Node& node, Builder& builder) {
   const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
-  const int64_t item = int64_t(ipr::item_size(in.dtype));
+  const int64_t item_size = int64_t(ipr::item_size(in.dtype));
   auto state = std::make_shared<Kept>();
   state->conditions = builder.graph.in(node, 1)->elements();
   if (node.has("axis")) {
     state->axis = size_t(axis_of(node.integer("axis"), in.rank()));
     const Around at = around(in.shape, int(state->axis));
     state->shape = in.shape;
-    state->outer = at.outer, state->extent = at.extent, state->bytes = at.inner * item;
+    state->outer = at.outer, state->extent = at.extent, state->bytes = at.inner * item_size;
   } else {
     state->axis = 0, state->shape = {0};
-    state->outer = 1, state->extent = in.elements(), state->bytes = item;
+    state->outer = 1, state->extent = in.elements(), state->bytes = item_size;
   }
   state->declared = declared_count(out.shape, state->axis);
   Step step;

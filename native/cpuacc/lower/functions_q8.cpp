@@ -88,8 +88,8 @@ const Named kFunctions[] = {
 };
 
 Function function_named(std::string_view name) {
-  for (const Named& one : kFunctions)
-    if (name == one.name) return one.function;
+  for (const Named& candidate : kFunctions)
+    if (name == candidate.name) return candidate.function;
   return nullptr;
 }
 
@@ -140,8 +140,8 @@ Table rectified(const Node& node, const Tensor& from, const Tensor& to) {
   Table table;
   for (int bits = 0; bits < 256; ++bits) {
     int64_t value = code_of(bits, from) - from.zero_point();
-    int64_t found = native::multiply(value, value >= 0 ? positive : negative) + to.zero_point();
-    table[size_t(bits)] = clamped(std::min(std::max(double(found), low), high), to);
+    int64_t rescaled = native::multiply(value, value >= 0 ? positive : negative) + to.zero_point();
+    table[size_t(bits)] = clamped(std::min(std::max(double(rescaled), low), high), to);
   }
   return table;
 }
@@ -238,8 +238,8 @@ const Named kUnaries[] = {
 std::string_view unary_name(const Node& node) { return node.type == "Floor" ? "FLOOR" : node.text("operation"); }
 
 Function unary_named(std::string_view name) {
-  for (const Named& one : kUnaries)
-    if (name == one.name) return one.function;
+  for (const Named& candidate : kUnaries)
+    if (name == candidate.name) return candidate.function;
   return nullptr;
 }
 

@@ -20,12 +20,12 @@ struct Gather {
   bool wide;                                       // indices are int64
 
   int64_t index(const Step& step, const Run& run, int64_t at) const {
-    int64_t found = wide ? run.at<int64_t>(step.in[1])[at] : run.at<int32_t>(step.in[1])[at];
-    if (found < -extent || found >= extent) {
-      run.fail(1, at, found, -extent, extent - 1);
+    int64_t index = wide ? run.at<int64_t>(step.in[1])[at] : run.at<int32_t>(step.in[1])[at];
+    if (index < -extent || index >= extent) {
+      run.fail(1, at, index, -extent, extent - 1);
       return 0;
     }
-    return found < 0 ? found + extent : found;
+    return index < 0 ? index + extent : index;
   }
 
   static void run(const Step& step, const Run& run, int part, int parts) {
@@ -87,9 +87,9 @@ void lower_pad(const Node& node, Builder& builder) {
   const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
   char element[8];
   encode(node.number("pad_value"), out, element);
-  uint64_t item = ipr::item_size(out.dtype);
+  uint64_t item_size = ipr::item_size(out.dtype);
   Buffer to = builder.buffer(node.outputs[0]);
-  builder.add(fill_step(builder, "border of " + node.name, to, element, item, out.elements()));
+  builder.add(fill_step(builder, "border of " + node.name, to, element, item_size, out.elements()));
   if (in.elements() == 0) return;
   Shape steps = steps_of(in.shape), result = steps_of(out.shape);
   const std::vector<int64_t>& pads = node.integers("pad_list");
@@ -99,7 +99,7 @@ void lower_pad(const Node& node, Builder& builder) {
     axes.push_back({in.shape[n], steps[n], result[n]});
     offset += pads[2 * n] * result[n];
   }
-  builder.add(copy_step(builder, label(node), builder.buffer(node.inputs[0]), to, axes, item, 0, offset));
+  builder.add(copy_step(builder, label(node), builder.buffer(node.inputs[0]), to, axes, item_size, 0, offset));
 }
 
 }  // namespace

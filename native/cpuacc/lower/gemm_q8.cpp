@@ -38,7 +38,7 @@ struct Gemm {
   Q8Add addition;
   const int32_t* column_sums;  // of the weights of each lane, if zero point and scales are operands; else nullptr
   Q8Conversion conversion;     // used instead of the requantization then, with the scales and the bias of the run
-  int64_t item;                // bytes of an element of the result
+  int64_t item_size;           // bytes of an element of the result
   bool adds, adds_row;         // a tensor, or a row with a value for each channel
   bool by_panels;
   bool reads_rows;  // a segment is three adjacent pixels, and positions are one pixel apart
@@ -86,7 +86,7 @@ void finish(const Chunk& chunk, const Q8Panel& panel, const int32_t* sums, int64
   if (p.column_sums) {
     const Q8Conversion& conversion = chunk.values->conversion;
     p.kernels->convert(int(count), panel.vectors, sums, conversion, panel.lane, panel.first, byte_sums,
-                       chunk.out + at * p.item, by * p.item, panel.channels);
+                       chunk.out + at * p.item_size, by * p.item_size, panel.channels);
     return;
   }
   Q8Residual residual{p.adds ? &p.addition : nullptr, chunk.other, p.adds_row ? 0 : by};
@@ -133,13 +133,13 @@ void run_panel(const Chunk& chunk, const Q8Panel& panel, const uint8_t** segment
   const Gemm& p = *chunk.gemm;
   int64_t most = p.kernels->max_rows[panel.vectors];
   int64_t tiles = (chunk.places + most - 1) / most, together = 4 / panel.vectors;  // rows that are requantized together
-  int64_t size = ((chunk.places + tiles - 1) / tiles + together - 1) / together * together;
-  if (size > most) size = most;
-  int64_t stretch = kMaxSums / (panel.vectors * p.kernels->lanes * size) * size;
+  int64_t rows = ((chunk.places + tiles - 1) / tiles + together - 1) / together * together;
+  if (rows > most) rows = most;
+  int64_t stretch = kMaxSums / (panel.vectors * p.kernels->lanes * rows) * rows;
   for (int64_t row = 0; row < chunk.rows; ++row) {
     find_segments(chunk, panel.segments, row, segments);
     for (int64_t first = 0; first < chunk.places; first += stretch)
-      run_positions(chunk, panel, segments, row, first, std::min(stretch, chunk.places - first), size);
+      run_positions(chunk, panel, segments, row, first, std::min(stretch, chunk.places - first), rows);
   }
 }
 
@@ -306,15 +306,15 @@ Scratch scratch_of(const Gemm& p, char* memory) {
 /// The values of a run. Operands after the first two are the zero point of the input, the scales and the bias.
 Values values_of(const Gemm& p, const Step& step, const Run& run, Range panels, int32_t* bias) {
   if (!p.column_sums) return {p.bias, p.zero, {}};
-  Values found{bias, p.zero, p.conversion};
-  if (step.in[1]) found.zero = uint8_t(*run.at<uint8_t>(step.in[1]) ^ uint8_t(p.flip));
-  if (step.in[2]) found.conversion.scale = run.at<float>(step.in[2]);
-  if (step.in[3]) found.conversion.bias = run.at<float>(step.in[3]);
+  Values operands{bias, p.zero, p.conversion};
+  if (step.in[1]) operands.zero = uint8_t(*run.at<uint8_t>(step.in[1]) ^ uint8_t(p.flip));
+  if (step.in[2]) operands.conversion.scale = run.at<float>(step.in[2]);
+  if (step.in[3]) operands.conversion.bias = run.at<float>(step.in[3]);
   const Q8Panel &first = p.channels.panels[size_t(panels.first)], &last = p.channels.panels[size_t(panels.last - 1)];
-  const uint32_t zero = p.is_signed ? uint32_t(int8_t(found.zero)) : found.zero;
+  const uint32_t zero = p.is_signed ? uint32_t(int8_t(operands.zero)) : operands.zero;
   for (int64_t lane = first.lane; lane < last.lane + last.vectors * p.kernels->lanes; ++lane)
     bias[lane] = int32_t(0u - zero * uint32_t(p.column_sums[lane]));
-  return found;
+  return operands;
 }
 
 /// Compute rows of positions [first, last) of one image.
@@ -381,7 +381,7 @@ void run_gemm(const Step& step, const Run& run, int part, int parts) {
   Range panels = p.by_panels ? split(panel_count, part, parts) : Range{0, panel_count};
   Range range = p.by_panels ? Range{0, count} : split(count, part, parts, p.flat && p.tiles ? 2 * p.tile_rows : 1);
   int64_t in_bytes = p.rows.extent * p.columns.extent * p.depth,
-          out_bytes = p.rows.result * p.columns.result * p.outputs * p.item;
+          out_bytes = p.rows.result * p.columns.result * p.outputs * p.item_size;
   if (panels.first == panels.last || range.first == range.last) return;
   const Values values = values_of(p, step, run, panels, scratch.bias);
   const uint8_t* other = p.adds ? run.at<uint8_t>(step.in[1]) : nullptr;
@@ -480,7 +480,7 @@ struct Spread {
 /// Compute the ranges of the sums. Weights that need 9 bits are shifted by an offset, so that they fit int8. `small`
 /// becomes whether none of them is -128 then.
 Q8Sums sums_of(const Q8Window& w, const std::vector<int64_t>& biases, int64_t zero, bool* small) {
-  Q8Sums found;
+  Q8Sums sums;
   *small = true;
   int64_t inputs = w.depth / w.groups;
   for (int64_t channel = 0; channel < w.outputs; ++channel) {
@@ -495,9 +495,9 @@ Q8Sums sums_of(const Q8Window& w, const std::vector<int64_t>& biases, int64_t ze
     }
     int32_t offset = spread.least < -128 ? spread.least + 128 : spread.most > 127 ? spread.most - 127 : 0;
     *small = *small && spread.least - offset > -128 && offset <= 127;
-    found.add({spread.sum, spread.size}, biases[size_t(channel)], zero, offset);
+    sums.add({spread.sum, spread.size}, biases[size_t(channel)], zero, offset);
   }
-  return found;
+  return sums;
 }
 
 /// Pack the weights of one lane of a panel for one segment, which begins at byte `begin` of the lane. Its pieces of
@@ -598,9 +598,9 @@ int64_t chunk_of(const Gemm& p, int64_t weight_bytes) {
 
 /// Let all pixels of all images form one row, if the window is a single pixel that slides over each of them.
 bool flatten(Q8Window& w) {
-  bool one =
+  bool is_single_pixel =
       w.taps.size() == 1 && w.taps[0].y == 0 && w.taps[0].x == 0 && covers_image(w.rows) && covers_image(w.columns);
-  if (!one) return false;
+  if (!is_single_pixel) return false;
   int64_t pixels = w.batch * w.rows.places * w.columns.places;
   w.batch = 1;
   w.rows = {1, 1, 1, 1, 0, 1};
@@ -673,7 +673,7 @@ std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Te
   p.elementwise = &elementwise_q8_kernels_for(builder.settings.isa);
   p.batch = w.batch, p.depth = w.depth, p.outputs = w.outputs, p.rows = w.rows, p.columns = w.columns;
   p.flip = flip_of(input, p.kernels->is_signed);
-  p.column_sums = nullptr, p.item = 1, p.adds = p.adds_row = false;
+  p.column_sums = nullptr, p.item_size = 1, p.adds = p.adds_row = false;
 
   int64_t length = adjacent_taps(w);
   Slices slices = slices_of(w);
@@ -749,10 +749,10 @@ bool is_empty(const Q8Window& w) { return w.batch * w.rows.places * w.columns.pl
 
 }  // namespace
 
-void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, const Q8Rounding& rule,
+void add_gemm(Builder& builder, const std::string& name, const Q8Window& window, const Q8Rounding& rule,
               const Q8Posts& posts, const Tensor& input, const Tensor* bias, const Tensor& output, Buffer in,
               Buffer out, Buffer other) {
-  Q8Window w = given;
+  Q8Window w = window;
   if (is_empty(w)) return;
   auto gemm = std::make_shared<Gemm>();
   Gemm& p = *gemm;
@@ -782,15 +782,15 @@ void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, 
   builder.add(std::move(step));
 }
 
-void add_integer_gemm(Builder& builder, const std::string& name, const Q8Window& given, const Q8Products& products,
+void add_integer_gemm(Builder& builder, const std::string& name, const Q8Window& window, const Q8Products& products,
                       const Tensor& input, Buffer in, Buffer out) {
-  Q8Window w = given;
+  Q8Window w = window;
   if (is_empty(w)) return;
   auto gemm = std::make_shared<Gemm>();
   Gemm& p = *gemm;
   auto [sums, weight_bytes] =
       pack(builder, p, w, input, std::vector<int64_t>(size_t(w.outputs)), is_signed(input) ? 128 : 0, true);
-  p.item = 4;
+  p.item_size = 4;
   const size_t lanes = size_t(p.channels.lanes());
   const Q8Sums& found = sums;
   const void* packed = builder.pack(2 * lanes * sizeof(int32_t), [&](void* memory) {

@@ -24,13 +24,13 @@ class Rounded {
  public:
   Rounded() = default;
   Rounded(const Tensor& out, native::Isa isa)
-      : item_(int64_t(ipr::item_size(out.dtype))),
+      : item_size_(int64_t(ipr::item_size(out.dtype))),
         narrow_(element_kernels_for(isa).cast(IPR_DTYPE_FLOAT32, out.dtype)) {}
 
   /// Write number(n) for n in 0 .. count - 1.
   template <class Number>
   void write_all(int64_t count, char* to, const Number& number) const {
-    if (item_ == 8) {
+    if (item_size_ == 8) {
       for (int64_t n = 0; n < count; ++n) reinterpret_cast<double*>(to)[n] = number(n);
       return;
     }
@@ -39,13 +39,13 @@ class Rounded {
     for (int64_t first = 0; first < count; first += kPiece) {
       const int64_t size = std::min(kPiece, count - first);
       for (int64_t n = 0; n < size; ++n) piece[n] = float(number(first + n));
-      item_ == 4 ? void(std::memcpy(to + first * 4, piece, size_t(size) * 4))
-                 : narrow_(piece, to + first * item_, size);
+      item_size_ == 4 ? void(std::memcpy(to + first * 4, piece, size_t(size) * 4))
+                      : narrow_(piece, to + first * item_size_, size);
     }
   }
 
  private:
-  int64_t item_ = 8;
+  int64_t item_size_ = 8;
   OfOne narrow_ = nullptr;  // from float32
 };
 
@@ -451,9 +451,10 @@ struct Bits {
 
 Refusal support_bits(const Graph& graph, const Node& node, const Settings& settings) {
   if (node.outputs.size() < 2 || node.outputs[1] < 0) return refused("nothing reads the numbers", IPR_REASON_OTHER);
-  const uint64_t item = ipr::item_size(graph.out(node, 1).dtype);
+  const uint64_t item_size = ipr::item_size(graph.out(node, 1).dtype);
   const int64_t words = graph.in(node, 0)->elements();
-  if (item < 4 || words < 2 || words > 3) return refused("the state or the numbers have other sizes", IPR_REASON_SHAPE);
+  if (item_size < 4 || words < 2 || words > 3)
+    return refused("the state or the numbers have other sizes", IPR_REASON_SHAPE);
   return without_posts(graph, node, settings);
 }
 

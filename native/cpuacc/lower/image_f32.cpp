@@ -50,12 +50,12 @@ void append_phase(std::vector<float>& to, const Tensor& weights, bool channels_l
 }
 
 Layouts blocked_layouts(const Graph& graph, const Node& node, const Settings&) {
-  Layouts found;
-  found.in.assign(node.inputs.size(), Layout::plain);
-  found.in[0] = blocked(node);
-  if (epilogue_of(graph, node).residual >= 0) found.in.back() = blocked(node);
-  found.out = {blocked(node)};
-  return found;
+  Layouts layouts;
+  layouts.in.assign(node.inputs.size(), Layout::plain);
+  layouts.in[0] = blocked(node);
+  if (epilogue_of(graph, node).residual >= 0) layouts.in.back() = blocked(node);
+  layouts.out = {blocked(node)};
+  return layouts;
 }
 
 }  // namespace cpuacc

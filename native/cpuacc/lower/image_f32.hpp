@@ -52,11 +52,12 @@ struct WindowShape {
 inline Weights weights_of(const Tensor& tensor, bool channels_last, int64_t outputs, int64_t inputs) {
   const WindowShape shape(tensor, channels_last);
   const int64_t taps = shape.taps();
-  Weights made{tensor.floats(), outputs, inputs, taps, taps * shape.i, taps, 1};
-  if (channels_last) made.by_input = 1, made.by_tap = shape.i;
-  if (shape.volume) made.by_output = 1, made.by_input = tensor.extent(4), made.by_tap = inputs * tensor.extent(4);
-  made.mapped = tensor.is_mapped();
-  return made;
+  Weights weights{tensor.floats(), outputs, inputs, taps, taps * shape.i, taps, 1};
+  if (channels_last) weights.by_input = 1, weights.by_tap = shape.i;
+  if (shape.volume)
+    weights.by_output = 1, weights.by_input = tensor.extent(4), weights.by_tap = inputs * tensor.extent(4);
+  weights.mapped = tensor.is_mapped();
+  return weights;
 }
 
 /// The bias of some output channels, padded with zeros to blocks; zeros if there is no bias.

@@ -27,8 +27,8 @@ constexpr int64_t kMostDepth = 65000;  // sums of more products of 8-bit integer
 const int16_t* table_of(int number) {
   constexpr int kSigmoid = 7;
   static std::array<std::vector<int16_t>, kSigmoid + 1> tables;
-  static std::array<std::once_flag, kSigmoid + 1> made;
-  std::call_once(made[size_t(number)], [number] {
+  static std::array<std::once_flag, kSigmoid + 1> table_once;
+  std::call_once(table_once[size_t(number)], [number] {
     tables[size_t(number)] = native::table16(
         [number](int64_t x) { return number == kSigmoid ? native::sigmoid16(x) : native::tanh16(x, number); });
   });
@@ -161,10 +161,10 @@ struct Sequence {
     const int32_t *input = lstm.coupled ? nullptr : argument(kInput), *forget = argument(kForget),
                   *candidate = argument(kCell);
     for (int64_t n = 0; n < lstm.units; ++n) {
-      const int64_t kept = lstm.sigmoid[forget[n]], fresh = lstm.tanh[candidate[n]];
-      const int64_t added = input ? lstm.sigmoid[input[n]] : native::kOne16 - kept;
-      int64_t now =
-          native::divide_by_pot(kept * cell[n], 15) + native::divide_by_pot(added * fresh, 30 + lstm.cell_exponent);
+      const int64_t forget_gate = lstm.sigmoid[forget[n]], fresh = lstm.tanh[candidate[n]];
+      const int64_t input_gate = input ? lstm.sigmoid[input[n]] : native::kOne16 - forget_gate;
+      int64_t now = native::divide_by_pot(forget_gate * cell[n], 15) +
+                    native::divide_by_pot(input_gate * fresh, 30 + lstm.cell_exponent);
       now = native::saturated16(now);
       cell[n] = int32_t(lstm.cell_bound > 0 ? std::clamp(now, -lstm.cell_bound, lstm.cell_bound) : now);
     }
@@ -310,30 +310,31 @@ int64_t bound_of(double clip, float scale, double largest) {
 
 Argument argument_of(const Names& all, int gate, Builder& builder) {
   const float scale = all.norm(gate) ? float(all.intermediate_scale(gate)) : 1.0f / 4096;
-  Argument made;
-  made.of_input = native::quantize_multiplier(scale_of(*all.input_weights(gate)) * scale_of(*all.at(0)) / scale);
-  made.of_output = native::quantize_multiplier(scale_of(*all.recurrent_weights(gate)) * scale_of(*all.at(1)) / scale);
-  made.bias = copied<int32_t>(builder, all.bias(gate));
+  Argument argument;
+  argument.of_input = native::quantize_multiplier(scale_of(*all.input_weights(gate)) * scale_of(*all.at(0)) / scale);
+  argument.of_output =
+      native::quantize_multiplier(scale_of(*all.recurrent_weights(gate)) * scale_of(*all.at(1)) / scale);
+  argument.bias = copied<int32_t>(builder, all.bias(gate));
   if (const Tensor* peephole = all.peephole(gate)) {
     const double cell_scale = std::ldexp(1.0, exponent_of(*all.at(2)));
-    made.of_cell = native::quantize_multiplier(float(cell_scale * double(scale_of(*peephole)) / double(scale)));
-    made.peephole = copied<int16_t>(builder, peephole);
+    argument.of_cell = native::quantize_multiplier(float(cell_scale * double(scale_of(*peephole)) / double(scale)));
+    argument.peephole = copied<int16_t>(builder, peephole);
   }
   if (const Tensor* norm = all.norm(gate)) {
-    made.norm = native::quantize_multiplier(scale_of(*norm));
-    made.weights = copied<int16_t>(builder, norm);
-    made.least_variance = std::max<int64_t>(1, int64_t(10000 * scale_of(*norm)));
+    argument.norm = native::quantize_multiplier(scale_of(*norm));
+    argument.weights = copied<int16_t>(builder, norm);
+    argument.least_variance = std::max<int64_t>(1, int64_t(10000 * scale_of(*norm)));
   }
-  return made;
+  return argument;
 }
 
 void set_output(IntegerLstm& lstm, const Names& all, Builder& builder) {
   const Node& node = all.node;
   const Tensor& state = *all.at(1);
-  const double given = node.number("hidden_state_scale");
-  const float hidden_scale = given > 0 ? float(given) : scale_of(state);
+  const double declared_scale = node.number("hidden_state_scale");
+  const float hidden_scale = declared_scale > 0 ? float(declared_scale) : scale_of(state);
   lstm.output_zero = state.zero_point();
-  lstm.hidden_zero = given > 0 ? node.integer("hidden_state_zero_point") : state.zero_point();
+  lstm.hidden_zero = declared_scale > 0 ? node.integer("hidden_state_zero_point") : state.zero_point();
   lstm.hidden = native::quantize_multiplier(float(std::ldexp(std::ldexp(1.0, -15) / double(hidden_scale), -15)));
   lstm.projection_bias = nullptr;
   if (!all.projection()) return;

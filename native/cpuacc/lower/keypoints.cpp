@@ -181,10 +181,10 @@ struct Keypoints {
     T cells[3][3];
     for (int64_t y = 0; y < 3; ++y)
       for (int64_t x = 0; x < 3; ++x) cells[y][x] = cell(row + y - 1, column + x - 1);
-    Summit<T> found = summit_of(cells);
-    found.x = (T(float(column)) + found.x + T(0.5)) / T(float(size));
-    found.y = (T(float(row)) + found.y + T(0.5)) / T(float(size));
-    return found;
+    Summit<T> summit = summit_of(cells);
+    summit.x = (T(float(column)) + summit.x + T(0.5)) / T(float(size));
+    summit.y = (T(float(row)) + summit.y + T(0.5)) / T(float(size));
+    return summit;
   }
 
   template <class T>
@@ -197,10 +197,10 @@ struct Keypoints {
       const Corners<T> box = Corners<T>::at(corners + 4 * n);
       if (!box.is_ordered()) return run.fail(1, 4 * n, "a box ends before it begins");
       for (int64_t k = 0; k < keypoints; ++k) {
-        const Summit<T> found = keypoint(map + n * at.n + k * at.c);
-        scores.push_back(found.value);
-        points.push_back(found.x * (box.high[0] - box.low[0]) + box.low[0]);
-        points.push_back(found.y * (box.high[1] - box.low[1]) + box.low[1]);
+        const Summit<T> summit = keypoint(map + n * at.n + k * at.c);
+        scores.push_back(summit.value);
+        points.push_back(summit.x * (box.high[0] - box.low[0]) + box.low[0]);
+        points.push_back(summit.y * (box.high[1] - box.low[1]) + box.low[1]);
       }
     }
     if (step.out[0]) of_scores.write(scores.data(), int64_t(scores.size()), run.at<void>(step.out[0]));

@@ -28,14 +28,14 @@ int64_t gates_of(const Node& node) {
 }
 
 bool usual_functions(const Node& node) {
-  const Value* given = node.find("activations");
-  if (!given || given->texts.empty()) return true;
+  const Value* activations = node.find("activations");
+  if (!activations || activations->texts.empty()) return true;
   const int64_t gates = gates_of(node);
   const std::vector<std::string> usual = gates == 4   ? std::vector<std::string>{"SIGMOID", "TANH", "TANH"}
                                          : gates == 3 ? std::vector<std::string>{"SIGMOID", "TANH"}
                                                       : std::vector<std::string>{"TANH"};
-  for (size_t n = 0; n < given->texts.size(); ++n)
-    if (given->texts[n] != usual[n % usual.size()]) return false;
+  for (size_t n = 0; n < activations->texts.size(); ++n)
+    if (activations->texts[n] != usual[n % usual.size()]) return false;
   auto ones = [](const std::vector<double>& values) {
     return std::all_of(values.begin(), values.end(), [](double value) { return value == 1; });
   };
@@ -66,11 +66,11 @@ void never(const Node&, Builder&) {}
 // ---- The pass -------------------------------------------------------------------------------------------------------
 
 int constant_of(Graph& graph, const Shape& shape, std::shared_ptr<std::vector<float>> values) {
-  Tensor made;
-  made.shape = shape;
-  made.data = values->data();
-  made.owner = std::move(values);
-  return graph.add_tensor(made);
+  Tensor constant;
+  constant.shape = shape;
+  constant.data = values->data();
+  constant.owner = std::move(values);
+  return graph.add_tensor(constant);
 }
 
 void add_flag(Node& node, const char* name) {
@@ -90,22 +90,22 @@ Node product_of(Graph& graph, const Node& node, int64_t direction, int64_t hidde
   auto own = std::make_shared<std::vector<float>>(weights.values<float>() + direction * rows * depth,
                                                   weights.values<float>() + (direction + 1) * rows * depth);
   auto bias = std::make_shared<std::vector<float>>(size_t(rows), 0.0f);
-  if (const Tensor* given = graph.in(node, 3))
+  if (const Tensor* biases = graph.in(node, 3))
     for (int64_t n = 0; n < rows; ++n)
-      (*bias)[size_t(n)] = given->values<float>()[direction * 2 * rows + n] +
-                           (apart && n >= 2 * hidden ? 0 : given->values<float>()[direction * 2 * rows + rows + n]);
+      (*bias)[size_t(n)] = biases->values<float>()[direction * 2 * rows + n] +
+                           (apart && n >= 2 * hidden ? 0 : biases->values<float>()[direction * 2 * rows + rows + n]);
   Tensor result;
   result.shape = {in.shape[0], in.shape[1], rows};
-  Node made;
-  made.type = "FullyConnected";
-  made.name = node.name;
-  made.layer = node.layer;
-  add_flag(made, "transpose_weight_matrix");
-  add_flag(made, "keep_dims");
+  Node product;
+  product.type = "FullyConnected";
+  product.name = node.name;
+  product.layer = node.layer;
+  add_flag(product, "transpose_weight_matrix");
+  add_flag(product, "keep_dims");
   int w = constant_of(graph, {rows, depth}, own), b = constant_of(graph, {rows}, bias);
-  made.inputs = {node.inputs[0], w, b};
-  made.outputs = {graph.add_tensor(result)};
-  return made;
+  product.inputs = {node.inputs[0], w, b};
+  product.outputs = {graph.add_tensor(result)};
+  return product;
 }
 
 bool split_products(Graph& graph, const Settings& settings) {
@@ -145,8 +145,8 @@ struct Lstm {
   /// Words of weights for one unit and gate.
   int64_t words() const { return bfloat16 ? (hidden + 1) / 2 : hidden; }
   /// Compute the sums of one block of units over the hidden state, for `gates` gates.
-  void multiply(const float* of_gates, int64_t block, const float* before, int64_t gates, float* sums) const {
-    kernels->multiply[bfloat16](of_gates + block * 16 * words() * gates, before, gates, hidden, sums);
+  void multiply(const float* of_gates, int64_t block, const float* last_hidden, int64_t gates, float* sums) const {
+    kernels->multiply[bfloat16](of_gates + block * 16 * words() * gates, last_hidden, gates, hidden, sums);
   }
 };
 
@@ -165,15 +165,15 @@ int64_t time_of(const Lstm& lstm, int64_t number) { return lstm.reverse ? lstm.s
 /// Operands of one step.
 struct Now {
   Now(const Moment& moment, const Step& step, const Run& run)
-      : given(run.at<float>(step.in[0]) +
-              time_of(*moment.lstm, moment.number) * moment.lstm->batch * 4 * moment.lstm->hidden),
-        before(moment.number == 0 ? run.at<float>(step.in[1]) : place(moment, moment.number - 1, step, run)),
+      : input_sums(run.at<float>(step.in[0]) +
+                   time_of(*moment.lstm, moment.number) * moment.lstm->batch * 4 * moment.lstm->hidden),
+        last_hidden(moment.number == 0 ? run.at<float>(step.in[1]) : place(moment, moment.number - 1, step, run)),
         cells(run.at<float>(step.out[1])), out(place(moment, moment.number, step, run)) {}
   static float* place(const Moment& moment, int64_t number, const Step& step, const Run& run) {
     return run.at<float>(step.out[0]) + place_of(*moment.lstm, time_of(*moment.lstm, number), 0);
   }
 
-  const float *given, *before;
+  const float *input_sums, *last_hidden;
   float *cells, *out;
 };
 
@@ -185,16 +185,16 @@ void run_moment(const Step& step, const Run& run, int part, int parts) {
   Range range = split((hidden + 15) / 16, part, parts);
   for (int64_t b = 0; b < lstm.batch; ++b)
     for (int64_t block = range.first; block < range.last; ++block)
-      lstm.kernels->step[lstm.bfloat16](lstm.weights + block * lstm.words() * 64, now.given + b * 4 * hidden,
-                                        now.before + b * hidden, now.cells + b * hidden, now.out + b * hidden, hidden,
-                                        block);
+      lstm.kernels->step[lstm.bfloat16](lstm.weights + block * lstm.words() * 64, now.input_sums + b * 4 * hidden,
+                                        now.last_hidden + b * hidden, now.cells + b * hidden, now.out + b * hidden,
+                                        hidden, block);
 }
 
 /// Pack the hidden states for a product: [block][sequence][16].
-void pack_states(const Lstm& lstm, const float* before, float* to) {
+void pack_states(const Lstm& lstm, const float* last_hidden, float* to) {
   for (int64_t k = 0; k < lstm.hidden; k += 16)
     for (int64_t b = 0; b < lstm.batch; ++b, to += 16)
-      std::copy_n(before + b * lstm.hidden + k, std::min<int64_t>(16, lstm.hidden - k), to);
+      std::copy_n(last_hidden + b * lstm.hidden + k, std::min<int64_t>(16, lstm.hidden - k), to);
 }
 
 /// Many sequences: multiply their hidden states by the weights of all gates, in blocks of units.
@@ -207,11 +207,11 @@ void run_together(const Step& step, const Run& run, int part, int parts) {
         *words = sums + 4 * blocks * block_step;
   Range range = split(blocks, part, parts);
   if (range.first == range.last) return;
-  pack_states(lstm, now.before, states);
+  pack_states(lstm, now.last_hidden, states);
   lstm.products->pointwise(lstm.gemm, states, block_step, sums, {block_step, 0, 16}, nullptr, words,
                            {0, int(lstm.batch), int(range.first) * 4, int(range.last) * 4});
   for (int64_t block = range.first; block < range.last; ++block)
-    lstm.kernels->finish(sums + block * 4 * block_step, 16, block_step, now.given, now.cells, now.out, lstm.hidden,
+    lstm.kernels->finish(sums + block * 4 * block_step, 16, block_step, now.input_sums, now.cells, now.out, lstm.hidden,
                          block, lstm.batch);
 }
 
@@ -273,15 +273,15 @@ Gemm pack_product(Lstm& lstm, const float* from, int64_t first, int64_t last, Bu
 
 void lower_direction(const Node& node, Builder& builder, int64_t direction) {
   const Graph& graph = builder.graph;
-  const Tensor &weights = *graph.in(node, 2), &given = *graph.in(node, size_t(7 + direction));
+  const Tensor &weights = *graph.in(node, 2), &input_products = *graph.in(node, size_t(7 + direction));
   int64_t hidden = weights.shape[2], blocks = (hidden + 15) / 16;
   bool time_major = node.flag("time_major");
   auto lstm = std::make_shared<Lstm>();
   lstm->kernels = &lstm_kernels_for(builder.settings.isa);
   lstm->bfloat16 = builder.settings.fast_math;
   lstm->hidden = hidden;
-  lstm->steps = given.shape[time_major ? 0 : 1];
-  lstm->batch = given.shape[time_major ? 1 : 0];
+  lstm->steps = input_products.shape[time_major ? 0 : 1];
+  lstm->batch = input_products.shape[time_major ? 1 : 0];
   lstm->directions = weights.shape[0];
   lstm->direction = direction;
   lstm->reverse = reversed(node, direction);
@@ -297,9 +297,9 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
   Buffer first = builder.temporary(uint64_t(lstm->batch * hidden) * sizeof(float));
   Buffer cells = builder.temporary(uint64_t(lstm->batch * hidden) * sizeof(float));
   Buffer in = builder.buffer(node.inputs[size_t(7 + direction)]), out = builder.buffer(node.outputs[0]);
-  auto simple = [&](const char* what, Step::Function fn, std::vector<Buffer> from, std::vector<Buffer> to) {
+  auto simple = [&](const char* prefix, Step::Function fn, std::vector<Buffer> from, std::vector<Buffer> to) {
     Step step;
-    step.name = what + node.name;
+    step.name = prefix + node.name;
     step.fn = fn;
     step.in = std::move(from);
     step.out = std::move(to);
@@ -349,7 +349,7 @@ struct Padded {
 };
 
 struct Unit {
-  const float *given, *before;
+  const float *input_sums, *last_hidden;
   float* out;
   int64_t sequence, block, count;
   const float* products;  // with the state, for many sequences; else nullptr
@@ -406,16 +406,16 @@ struct GruNow {
   GruNow(const Step& step, const Run& run, int part, int parts)
       : moment(step.as<GruMoment>()), layer(moment.gru->layer), out(run.at<float>(step.out[0])) {
     const int64_t time = time_of(layer, moment.number), blocks = (layer.hidden + 15) / 16;
-    before =
+    last_hidden =
         moment.number == 0 ? run.at<float>(step.in[1]) : out + place_of(layer, time_of(layer, moment.number - 1), 0);
     out += place_of(layer, time, 0);
-    given = run.at<float>(step.in[0]) + time * layer.batch * (moment.gru->simple ? 1 : 3) * layer.hidden;
+    input_sums = run.at<float>(step.in[0]) + time * layer.batch * (moment.gru->simple ? 1 : 3) * layer.hidden;
     range = layer.products ? whole_panels(blocks, part, parts) : split(blocks, part, parts);
   }
 
   const GruMoment& moment;
   const Lstm& layer;
-  const float *given, *before;
+  const float *input_sums, *last_hidden;
   float* out;
   Range range;
 };
@@ -431,14 +431,14 @@ void each_unit(const Step& step, const Run& run, int part, int parts, const Gemm
   if (now.range.first == now.range.last) return;
   const float* products = nullptr;
   if (layer.products)
-    products =
-        multiply_states(layer, {&gemm, states ? states : now.before, gates}, now.range, run.part_scratch<float>(part));
+    products = multiply_states(layer, {&gemm, states ? states : now.last_hidden, gates}, now.range,
+                               run.part_scratch<float>(part));
   for (int64_t block = now.range.first; block < now.range.last; ++block)
     for (int64_t b = 0; b < layer.batch; ++b) {
       int64_t count = std::min<int64_t>(16, hidden - block * 16);
       const float* of_unit = products ? products + (block * gates * layer.batch + b) * 16 : nullptr;
-      work(*now.moment.gru, Unit{now.given + b * rows * hidden, now.before + b * hidden, now.out + b * hidden, b, block,
-                                 count, of_unit, layer.batch * 16});
+      work(*now.moment.gru, Unit{now.input_sums + b * rows * hidden, now.last_hidden + b * hidden, now.out + b * hidden,
+                                 b, block, count, of_unit, layer.batch * 16});
     }
 }
 
@@ -450,18 +450,18 @@ void run_whole_gru(const Step& step, const Run& run, int part, int parts) {
   const int64_t block_step = layer.batch * 16;
   const float* products = nullptr;
   if (layer.products)
-    products = multiply_states(layer, {&layer.gemm, now.before, 3}, now.range, run.part_scratch<float>(part));
+    products = multiply_states(layer, {&layer.gemm, now.last_hidden, 3}, now.range, run.part_scratch<float>(part));
   for (int64_t block = now.range.first; block < now.range.last; ++block) {
     if (products) {
-      layer.kernels->finish_gru(products + block * 3 * block_step, 16, block_step, now.given, now.moment.gru->bias,
-                                now.before, now.out, layer.hidden, block, layer.batch);
+      layer.kernels->finish_gru(products + block * 3 * block_step, 16, block_step, now.input_sums, now.moment.gru->bias,
+                                now.last_hidden, now.out, layer.hidden, block, layer.batch);
       continue;
     }
     for (int64_t b = 0; b < layer.batch; ++b) {
       float sums[48];
-      layer.multiply(layer.weights, block, now.before + b * layer.hidden, 3, sums);
-      layer.kernels->finish_gru(sums, 0, 16, now.given + b * 3 * layer.hidden, now.moment.gru->bias,
-                                now.before + b * layer.hidden, now.out + b * layer.hidden, layer.hidden, block, 1);
+      layer.multiply(layer.weights, block, now.last_hidden + b * layer.hidden, 3, sums);
+      layer.kernels->finish_gru(sums, 0, 16, now.input_sums + b * 3 * layer.hidden, now.moment.gru->bias,
+                                now.last_hidden + b * layer.hidden, now.out + b * layer.hidden, layer.hidden, block, 1);
     }
   }
 }
@@ -470,10 +470,10 @@ void run_rnn(const Step& step, const Run& run, int part, int parts) {
   const Gemm& gemm = step.as<GruMoment>().gru->layer.gemm;
   each_unit(step, run, part, parts, gemm, nullptr, 1, [](const Gru& gru, const Unit& unit) {
     const int64_t size = gru.layer.hidden, first = unit.block * 16;
-    const Sums sums(gru.layer, unit, gru.layer.weights, unit.before, 1);
-    float found[16];
-    gru.layer.kernels->gate(sums.gate(0), Padded(unit.given, first, size).values, true, found);
-    std::copy_n(found, unit.count, unit.out + first);
+    const Sums sums(gru.layer, unit, gru.layer.weights, unit.last_hidden, 1);
+    float activated[16];
+    gru.layer.kernels->gate(sums.gate(0), Padded(unit.input_sums, first, size).values, true, activated);
+    std::copy_n(activated, unit.count, unit.out + first);
   });
 }
 
@@ -482,13 +482,13 @@ void run_gates(const Step& step, const Run& run, int part, int parts) {
   const Gemm& gemm = step.as<GruMoment>().gru->layer.gemm;
   each_unit(step, run, part, parts, gemm, nullptr, 2, [&](const Gru& gru, const Unit& unit) {
     const int64_t size = gru.layer.hidden, first = unit.block * 16;
-    const Sums sums(gru.layer, unit, gru.layer.weights, unit.before, 2);
+    const Sums sums(gru.layer, unit, gru.layer.weights, unit.last_hidden, 2);
     float update[16], reset[16];
-    gru.layer.kernels->gate(sums.gate(0), Padded(unit.given, first, size).values, false, update);
-    gru.layer.kernels->gate(sums.gate(1), Padded(unit.given + size, first, size).values, false, reset);
+    gru.layer.kernels->gate(sums.gate(0), Padded(unit.input_sums, first, size).values, false, update);
+    gru.layer.kernels->gate(sums.gate(1), Padded(unit.input_sums + size, first, size).values, false, reset);
     float* updates = run.at<float>(step.out[1]) + unit.sequence * size + first;
     float* states = run.at<float>(step.out[2]) + unit.sequence * size + first;
-    for (int64_t n = 0; n < unit.count; ++n) updates[n] = update[n], states[n] = reset[n] * unit.before[first + n];
+    for (int64_t n = 0; n < unit.count; ++n) updates[n] = update[n], states[n] = reset[n] * unit.last_hidden[first + n];
   });
 }
 
@@ -501,15 +501,15 @@ void run_fresh(const Step& step, const Run& run, int part, int parts) {
     const float* updates = run.at<float>(step.in[2]) + unit.sequence * size;
     const Sums sums(gru.layer, unit, gru.fresh, resets + unit.sequence * size, 1);
     float fresh[16];
-    gru.layer.kernels->gate(sums.gate(0), Padded(unit.given + 2 * size, first, size).values, true, fresh);
+    gru.layer.kernels->gate(sums.gate(0), Padded(unit.input_sums + 2 * size, first, size).values, true, fresh);
     for (int64_t n = 0; n < unit.count; ++n)
-      unit.out[first + n] = (1 - updates[first + n]) * fresh[n] + updates[first + n] * unit.before[first + n];
+      unit.out[first + n] = (1 - updates[first + n]) * fresh[n] + updates[first + n] * unit.last_hidden[first + n];
   });
 }
 
 void lower_gru_direction(const Node& node, Builder& builder, int64_t direction) {
   const Graph& graph = builder.graph;
-  const Tensor &weights = *graph.in(node, 2), &given = *graph.in(node, size_t(7 + direction));
+  const Tensor &weights = *graph.in(node, 2), &input_products = *graph.in(node, size_t(7 + direction));
   const int64_t hidden = weights.shape[2], blocks = (hidden + 15) / 16, gates = gates_of(node);
   const bool time_major = node.flag("time_major");
   auto gru = std::make_shared<Gru>();
@@ -519,7 +519,7 @@ void lower_gru_direction(const Node& node, Builder& builder, int64_t direction) 
   layer.kernels = &lstm_kernels_for(builder.settings.isa);
   layer.bfloat16 = builder.settings.fast_math;
   layer.hidden = hidden;
-  layer.steps = given.shape[time_major ? 0 : 1], layer.batch = given.shape[time_major ? 1 : 0];
+  layer.steps = input_products.shape[time_major ? 0 : 1], layer.batch = input_products.shape[time_major ? 1 : 0];
   layer.directions = weights.shape[0], layer.direction = direction;
   layer.reverse = reversed(node, direction);
   auto packed = [&](int64_t first, int64_t last) {
@@ -550,10 +550,10 @@ void lower_gru_direction(const Node& node, Builder& builder, int64_t direction) 
   const double nanoseconds = double(gates * hidden * hidden * layer.batch) * cost::kRecurrentWeightNs;
   const int64_t words = layer.bfloat16 ? staged_words(int32_t(hidden), layer.batch) : 0;
   const uint64_t scratch = layer.products ? uint64_t(4 * blocks * 16 * layer.batch + words) * sizeof(float) : 0;
-  auto add = [&](const char* what, Step::Function fn, std::vector<Buffer> from, std::vector<Buffer> to,
+  auto add = [&](const char* prefix, Step::Function fn, std::vector<Buffer> from, std::vector<Buffer> to,
                  std::shared_ptr<const void> state) {
     Step step;
-    step.name = what + node.name;
+    step.name = prefix + node.name;
     step.fn = fn;
     step.in = std::move(from);
     step.out = std::move(to);

@@ -84,27 +84,27 @@ const float* pack_weights(const MatMul& m, const Tensor& b, int64_t panel, Build
   }));
 }
 
-void add_step(const Node& node, State made, const FusedEpilogue& fused, const Tensor* bias, Builder& builder) {
-  auto state = std::make_shared<State>(std::move(made));
+void add_step(const Node& node, State initial_state, const FusedEpilogue& fused, const Tensor* bias, Builder& builder) {
+  auto state = std::make_shared<State>(std::move(initial_state));
   const Graph& graph = builder.graph;
   MatMul& m = state->matmul;
   m.epilogue = fused.epilogue;
   m.bias = pack_bias(bias, 0, m.columns, builder);
   const Tensor& b = *graph.in(node, 1);
-  const bool one = b.is_constant() && m.rows == 1 && state->batch.size() == 1 && m.a_depth == 1;
+  const bool is_vector = b.is_constant() && m.rows == 1 && state->batch.size() == 1 && m.a_depth == 1;
   const bool shared = std::all_of(state->batch.begin(), state->batch.end(), [](const Place& p) { return p.b == 0; });
   const bool constant = b.is_constant() && shared;
   state->kernels =
-      &matmul_kernels_for(builder.settings.isa, builder.settings.fast_math && constant && !one && m.a_depth == 1);
-  m.bfloat16 = state->kernels->bfloat16 || (builder.settings.fast_math && one);
+      &matmul_kernels_for(builder.settings.isa, builder.settings.fast_math && constant && !is_vector && m.a_depth == 1);
+  m.bfloat16 = state->kernels->bfloat16 || (builder.settings.fast_math && is_vector);
   double operations = 2.0 * double(m.rows) * m.columns * m.depth * double(state->batch.size());
   double bytes = 4.0 * double(m.columns) * m.depth;
   Step step;
-  step.name = std::string(one ? "vector product " : "matrix product ") + node.name;
-  step.fn = one ? run_gemv : run_products;
+  step.name = std::string(is_vector ? "vector product " : "matrix product ") + node.name;
+  step.fn = is_vector ? run_gemv : run_products;
   step.max_parts =
       parts_for(builder.settings, std::max(operations / cost::kOperationsPerNs, bytes / cost::kStreamedBytesPerNs));
-  m.panel = one ? gemv_panel(m, step.max_parts) : state->kernels->panel;
+  m.panel = is_vector ? gemv_panel(m, step.max_parts) : state->kernels->panel;
   if (constant) m.packed = pack_weights(m, b, m.panel, builder);
   const bool few_weights = bytes <= kSharedBytes && m.rows >= 48 * builder.settings.threads;
   state->by_blocks = constant && !few_weights && int64_t{m.columns} > int64_t{m.rows} &&
@@ -114,7 +114,7 @@ void add_step(const Node& node, State made, const FusedEpilogue& fused, const Te
   step.in = {builder.buffer(node.inputs[0]), constant ? Buffer() : builder.buffer(node.inputs[1]),
              builder.buffer(fused.residual)};
   step.out = {builder.buffer(node.outputs[0])};
-  if (!one) step.scratch_per_part = uint64_t(scratch_of(m)) * 4;
+  if (!is_vector) step.scratch_per_part = uint64_t(scratch_of(m)) * 4;
   step.state = state;
   builder.add(std::move(step));
 }
@@ -171,7 +171,7 @@ Shape as_matrices(const Tensor& tensor, bool left) {
 
 /// The offsets of the matrices of an operand for each matrix of the result, whose batch has the dimensions `batch`.
 std::vector<int64_t> places(const Shape& shape, const Shape& batch) {
-  std::vector<int64_t> found{0};
+  std::vector<int64_t> offsets{0};
   int64_t size = shape[shape.size() - 1] * shape[shape.size() - 2];
   std::vector<int64_t> strides(batch.size(), 0);
   for (size_t n = 0; n + 2 < shape.size(); ++n) {
@@ -181,11 +181,11 @@ std::vector<int64_t> places(const Shape& shape, const Shape& batch) {
   }
   for (size_t axis = 0; axis < batch.size(); ++axis) {
     std::vector<int64_t> next;
-    for (int64_t place : found)
+    for (int64_t place : offsets)
       for (int64_t n = 0; n < batch[axis]; ++n) next.push_back(place + n * strides[axis]);
-    found = std::move(next);
+    offsets = std::move(next);
   }
-  return found;
+  return offsets;
 }
 
 Refusal support_batch_matmul(const Graph& graph, const Node& node, const Settings&) {

@@ -211,7 +211,7 @@ Refusal supports(const Graph& graph, const Node& node, const Settings&) {
 
 /// The offsets of the matrices of an operand for each matrix of the result.
 std::vector<int64_t> places_of(const Shape& shape, const Shape& result) {
-  std::vector<int64_t> found{0};
+  std::vector<int64_t> offsets{0};
   size_t batch = result.size() - 2, own = shape.size() - 2;
   std::vector<int64_t> steps(batch, 0);
   int64_t size = shape[own] * shape[own + 1];
@@ -219,11 +219,11 @@ std::vector<int64_t> places_of(const Shape& shape, const Shape& result) {
     if (shape[n] != 1) steps[batch - own + n] = size;
   for (size_t axis = 0; axis < batch; ++axis) {
     std::vector<int64_t> next;
-    for (int64_t place : found)
+    for (int64_t place : offsets)
       for (int64_t n = 0; n < result[axis]; ++n) next.push_back(place + n * steps[axis]);
-    found = std::move(next);
+    offsets = std::move(next);
   }
-  return found;
+  return offsets;
 }
 
 void lower(const Node& node, Builder& builder) {

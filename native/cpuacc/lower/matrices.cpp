@@ -35,20 +35,20 @@ std::vector<int64_t> places_of(const Shape& batch, const Shape& result, int64_t 
 
 Matrices matrices_of(const Graph& graph, const Node& node) {
   const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1);
-  Matrices found;
-  found.is_a_turned = node.flag("transpose_x") && a.rank() > 1;
-  found.is_b_turned = node.flag("transpose_y") && b.rank() > 1;
-  found.depth = a.extent(found.is_a_turned ? -2 : -1);
-  found.rows = a.rank() < 2 ? 1 : a.extent(found.is_a_turned ? -1 : -2);
-  found.columns = b.rank() < 2 ? 1 : b.extent(found.is_b_turned ? -2 : -1);
-  found.a_by_row = found.is_a_turned ? 1 : found.depth;
-  found.a_by_depth = found.is_a_turned ? found.rows : 1;
-  found.b_by_column = found.is_b_turned ? found.depth : 1;
-  found.b_by_depth = found.is_b_turned ? 1 : found.columns;
+  Matrices matrices;
+  matrices.is_a_turned = node.flag("transpose_x") && a.rank() > 1;
+  matrices.is_b_turned = node.flag("transpose_y") && b.rank() > 1;
+  matrices.depth = a.extent(matrices.is_a_turned ? -2 : -1);
+  matrices.rows = a.rank() < 2 ? 1 : a.extent(matrices.is_a_turned ? -1 : -2);
+  matrices.columns = b.rank() < 2 ? 1 : b.extent(matrices.is_b_turned ? -2 : -1);
+  matrices.a_by_row = matrices.is_a_turned ? 1 : matrices.depth;
+  matrices.a_by_depth = matrices.is_a_turned ? matrices.rows : 1;
+  matrices.b_by_column = matrices.is_b_turned ? matrices.depth : 1;
+  matrices.b_by_depth = matrices.is_b_turned ? 1 : matrices.columns;
   const Shape of_a = batch_of(a.shape), of_b = batch_of(b.shape), result = broadcast(of_a, of_b);
-  found.a_places = places_of(of_a, result, found.rows * found.depth);
-  found.b_places = places_of(of_b, result, found.depth * found.columns);
-  return found;
+  matrices.a_places = places_of(of_a, result, matrices.rows * matrices.depth);
+  matrices.b_places = places_of(of_b, result, matrices.depth * matrices.columns);
+  return matrices;
 }
 
 }  // namespace cpuacc

@@ -155,8 +155,8 @@ void lower_reverse(const Node& node, Builder& builder) {
   Axes axes = axes_of(in.shape);
   int64_t offset = 0;
   for (size_t n = 0; n < axes.size(); ++n) axes[n].from = steps[n];
-  for (int64_t given : node.integers("axis")) {
-    size_t axis = size_t(axis_of(given, in.rank()));
+  for (int64_t listed_axis : node.integers("axis")) {
+    size_t axis = size_t(axis_of(listed_axis, in.rank()));
     if (axes[axis].from < 0) continue;
     offset += (in.shape[axis] - 1) * steps[axis];
     axes[axis].from = -steps[axis];
@@ -227,8 +227,9 @@ void lower_depth(const Node& node, Builder& builder, bool into_depth) {
   columns();
   if (at.c == 3) channels();
   Axes axes;
-  for (const Both& one : all)
-    axes.push_back(into_depth ? Axis{one.extent, one.fine, one.deep} : Axis{one.extent, one.deep, one.fine});
+  for (const Both& block_axis : all)
+    axes.push_back(into_depth ? Axis{block_axis.extent, block_axis.fine, block_axis.deep}
+                              : Axis{block_axis.extent, block_axis.deep, block_axis.fine});
   builder.add(copy_step(builder, label(node), builder.buffer(node.inputs[0]), builder.buffer(node.outputs[0]), axes,
                         item_of(out)));
 }
@@ -264,17 +265,17 @@ Refusal support_concat_values(const Graph& graph, const Node& node, const Settin
 /// Concatenate operands along an axis of `around`, each `extents[n]` wide.
 void lower_concatenation(const Node& node, Builder& builder, Around at, const std::vector<int64_t>& extents) {
   const Tensor& out = builder.graph.out(node);
-  uint64_t item = item_of(out);
+  uint64_t item_size = item_of(out);
   int64_t place = 0;
   for (size_t n = 0; n < node.inputs.size(); ++n) {
     int64_t width = extents[n] * at.inner, offset = place;
     place += width;
-    bool whole = at.outer == 1 && uint64_t(offset) * item % 64 == 0;
-    if (width == 0 || (whole && builder.share(node.outputs[0], node.inputs[n], uint64_t(offset) * item, true)))
+    bool whole = at.outer == 1 && uint64_t(offset) * item_size % 64 == 0;
+    if (width == 0 || (whole && builder.share(node.outputs[0], node.inputs[n], uint64_t(offset) * item_size, true)))
       continue;
     Axes axes = {{at.outer, width, at.extent * at.inner}, {width, 1, 1}};
     builder.add(copy_step(builder, label(node), builder.buffer(node.inputs[n]), builder.buffer(node.outputs[0]), axes,
-                          item, 0, offset));
+                          item_size, 0, offset));
   }
 }
 

@@ -53,10 +53,11 @@ struct Rows {
     }
   }
 
-  static void apply(const Rows& self, float* out, const float* values, bool one, int64_t set, bool scale) {
+  static void apply(const Rows& self, float* out, const float* values, bool is_scalar, int64_t set, bool scale) {
     if (!values) return;
-    const float* from = one ? values : values + set;
-    Affine with{scale ? from : nullptr, scale ? nullptr : from, one ? self.length : self.inner, one ? 1 : self.period};
+    const float* from = is_scalar ? values : values + set;
+    Affine with{scale ? from : nullptr, scale ? nullptr : from, is_scalar ? self.length : self.inner,
+                is_scalar ? 1 : self.period};
     self.kernels->affine(out, out, self.length, 0, with);
   }
 };

@@ -72,12 +72,12 @@ inline int64_t blocks_of_panel(int64_t block, int64_t blocks, int64_t panel) {
 
 /// Call one(block, blocks of the panel) for each panel, on several threads.
 template <class One>
-void for_panels(Builder& builder, const Weights& w, int64_t panel, uint64_t bytes, const One& one) {
+void for_panels(Builder& builder, const Weights& w, int64_t panel, uint64_t bytes, const One& pack_block) {
   int64_t blocks = blocks_of(w.outputs);
   builder.divide(blocks, bytes, [&](int64_t first, int64_t last) {
     for (int64_t block = 0; block < last;) {
       int64_t wide = blocks_of_panel(block, blocks, panel);
-      if (block >= first) one(block, wide);
+      if (block >= first) pack_block(block, wide);
       block += wide;
     }
   });

@@ -64,21 +64,21 @@ bool is_dequantization(const Node& node) { return node.type == "Dequantize" || n
 
 /// Follow casts between float types and transpositions up to a constant.
 Origin origin_of(const Graph& graph, int tensor) {
-  Origin found{tensor, nullptr, false};
-  while (found.tensor >= 0 && graph[found.tensor].producer >= 0) {
-    const Node& node = graph.nodes[size_t(graph[found.tensor].producer)];
+  Origin origin{tensor, nullptr, false};
+  while (origin.tensor >= 0 && graph[origin.tensor].producer >= 0) {
+    const Node& node = graph.nodes[size_t(graph[origin.tensor].producer)];
     if (is_dequantization(node)) {
-      found.dequantize = &node;
-      found.tensor = node.inputs[0];
-      return found;
+      origin.dequantize = &node;
+      origin.tensor = node.inputs[0];
+      return origin;
     }
     const bool casts =
         node.type == "Cast" && is_float_type(graph.in(node, 0)->dtype) && is_float_type(graph.out(node).dtype);
     if (!casts && !swaps_matrix_axes(node)) return {-1, nullptr, false};
-    found.transposed ^= !casts;
-    found.tensor = node.inputs[0];
+    origin.transposed ^= !casts;
+    origin.tensor = node.inputs[0];
   }
-  return found;
+  return origin;
 }
 
 /// Set the scales and zero points of a tensor with one scale, or one for each column.
@@ -125,18 +125,18 @@ std::shared_ptr<StoredWeights> stored_weights(const Graph& graph, const Node& pr
   bool transposed = product.flag(product.type == "FullyConnected" ? "transpose_weight_matrix" : "transpose_y");
   if (origin.transposed) transposed = !transposed;
   const int depth_axis = transposed ? 1 : 0;
-  auto made = std::make_shared<StoredWeights>();
-  made->codes = codes.data;
-  made->dtype = codes.dtype;
-  made->depth = codes.extent(depth_axis), made->columns = codes.extent(1 - depth_axis);
-  made->by_depth = depth_axis == 0 ? codes.extent(1) : 1;
-  made->by_column = depth_axis == 0 ? 1 : codes.extent(1);
-  made->block = made->depth;
-  if (!origin.dequantize) return made;
+  auto weights = std::make_shared<StoredWeights>();
+  weights->codes = codes.data;
+  weights->dtype = codes.dtype;
+  weights->depth = codes.extent(depth_axis), weights->columns = codes.extent(1 - depth_axis);
+  weights->by_depth = depth_axis == 0 ? codes.extent(1) : 1;
+  weights->by_column = depth_axis == 0 ? 1 : codes.extent(1);
+  weights->block = weights->depth;
+  if (!origin.dequantize) return weights;
   const bool blocks = origin.dequantize->type == "BlockDequantize";
-  const bool taken = blocks ? take_block_scales(graph, *origin.dequantize, depth_axis, *made)
-                            : take_tensor_scales(codes, depth_axis, *made);
-  return taken ? made : nullptr;
+  const bool taken = blocks ? take_block_scales(graph, *origin.dequantize, depth_axis, *weights)
+                            : take_tensor_scales(codes, depth_axis, *weights);
+  return taken ? weights : nullptr;
 }
 
 bool is_product(const Graph& graph, const Node& node) {

@@ -14,8 +14,8 @@ int64_t quotient(int64_t a, int64_t b, const FixedPoint& factor) {
   auto [inverse, exponent] = native::reciprocal(divisor, 31);
   int64_t size = dividend < 0 ? -2 * dividend - 1 : dividend;
   int headroom = dividend == 0 ? 31 : native::leading_zeros(size) - 1;
-  int64_t found = native::multiply(dividend, {inverse, std::min(headroom, 30)});
-  return native::multiply(found, {factor.multiplier, factor.shift - exponent - headroom});
+  int64_t quotient = native::multiply(dividend, {inverse, std::min(headroom, 30)});
+  return native::multiply(quotient, {factor.multiplier, factor.shift - exponent - headroom});
 }
 
 FixedPoint factor(double real) { return native::quantize_multiplier(real); }

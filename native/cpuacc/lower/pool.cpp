@@ -31,7 +31,7 @@ bool is_int16_with_scale(const Tensor& tensor) {
 
 /// Return whether a node computes averages of quantized values that are rounded half to even.
 bool averages_to_even(const Node& node, const Tensor& in, const Tensor& out) {
-  auto averages = [](const Tensor& one) { return has_one_scale(one) || is_int16_with_scale(one); };
+  auto averages = [](const Tensor& tensor) { return has_one_scale(tensor) || is_int16_with_scale(tensor); };
   return rounds_to_even(node) && kind_of(node) == PoolKind::average && averages(in) && averages(out);
 }
 
@@ -113,15 +113,15 @@ Refusal support(const Graph& graph, const Node& node, const Settings& settings) 
 
 void lower(const Node& node, Builder& builder) {
   const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
-  int64_t item = int64_t(ipr::item_size(in.dtype));
+  int64_t item_size = int64_t(ipr::item_size(in.dtype));
   auto state = std::make_shared<Pooling>();
   Pool& pool = state->pool = pool_of(node, in, out);
   int64_t channels = channels_last(node) ? in.shape.back() : in.shape[1];
   pool.inner = is_blocked(in.layout) ? kBlock : channels_last(node) ? channels : 1;
-  pool.row_item = std::max<int64_t>(4, item);
+  pool.row_item = std::max<int64_t>(4, item_size);
   state->row = pool_kernels_for(builder.settings.isa).row(pool.kind, in.dtype, pool.to_even);
-  state->in_bytes = pool.extent[0] * pool.extent[1] * pool.extent[2] * pool.inner * item;
-  state->row_bytes = pool.places[2] * pool.inner * item;
+  state->in_bytes = pool.extent[0] * pool.extent[1] * pool.extent[2] * pool.inner * item_size;
+  state->row_bytes = pool.places[2] * pool.inner * item_size;
   state->images = in.elements() == 0 ? 0 : int64_t(in.bytes()) / state->in_bytes;
   if (in.elements() == 0 && out.elements() != 0) state->images = in.shape[0] * channels / pool.inner;
   double work = double(out.elements()) * double(pool.size[0] * pool.size[1] + pool.size[2]) * cost::kPoolTapNs;

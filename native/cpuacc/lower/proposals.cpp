@@ -16,15 +16,15 @@ constexpr const char* kDisordered = "a box ends before it begins";
 /// A box that is shifted and scaled by deltas (dx, dy, dw, dh), and clipped to an image of this height and width.
 template <class T>
 Corners<T> moved(const Corners<T>& box, const T* deltas, const T* size) {
-  Corners<T> found;
+  Corners<T> moved_box;
   for (int n = 0; n < 2; ++n) {
     const T side = box.high[n] - box.low[n];
     const T center = (box.low[n] + box.high[n]) / 2 + deltas[n] * side;
     const T half = std::exp(deltas[2 + n]) * side / 2, most = size[1 - n];
-    found.low[n] = least_of(most_of(center - half, T(0)), most);
-    found.high[n] = least_of(most_of(center + half, T(0)), most);
+    moved_box.low[n] = least_of(most_of(center - half, T(0)), most);
+    moved_box.high[n] = least_of(most_of(center + half, T(0)), most);
   }
-  return found;
+  return moved_box;
 }
 
 template <class T>
@@ -312,10 +312,10 @@ struct Limit {
   template <class T>
   void all(const Step& step, const Run& run) const {
     std::vector<T> memory[2];
-    const T* given = numbers.read(0, run, step.in[0], memory[0]);
+    const T* first_score = numbers.read(0, run, step.in[0], memory[0]);
     const T* all_boxes = numbers.read(1, run, step.in[1], memory[1]);
     const int32_t* batches = run.at<int32_t>(step.in[2]);
-    std::vector<T> scores(given, given + boxes * classes);
+    std::vector<T> scores(first_score, first_score + boxes * classes);
     std::vector<Pair> pairs;
     for (int64_t first = 0, last; first < boxes; first = last) {
       for (last = first + 1; last < boxes && batches[last] == batches[first];) ++last;

@@ -96,14 +96,14 @@ Refusal q8_sums(const Graph& graph, const Node& node) {
 }
 
 Q8Posts q8_posts(const Graph& graph, const Node& node) {
-  Q8Posts found;
-  found.result = node.posts.empty() ? node.outputs[0] : node.posts[0].through;
+  Q8Posts posts;
+  posts.result = node.posts.empty() ? node.outputs[0] : node.posts[0].through;
   for (const Post& post : node.posts)
     if (post.kind == Post::add)
-      found.other = post.tensor, found.adds_to_even = post.to_even;
+      posts.other = post.tensor, posts.adds_to_even = post.to_even;
     else
-      clamp(found.other < 0 ? found.limits : found.limits_of_sum, post, graph[post.through]);
-  return found;
+      clamp(posts.other < 0 ? posts.limits : posts.limits_of_sum, post, graph[post.through]);
+  return posts;
 }
 
 // ---- Channels -------------------------------------------------------------------------------------------------------
@@ -201,10 +201,11 @@ int64_t threshold(const Q8Rounding& rule, int64_t channel, double slope, int64_t
   return sum;
 }
 
-/// Find the thresholds of a channel for the distances above `low`, as many as `found` has elements.
-void find_thresholds(const Q8Rounding& rule, int64_t channel, int64_t reach, int64_t low, std::vector<int64_t>& found) {
+/// Find the thresholds of a channel for the distances above `low`, as many as `thresholds` has elements.
+void find_thresholds(const Q8Rounding& rule, int64_t channel, int64_t reach, int64_t low,
+                     std::vector<int64_t>& thresholds) {
   double step = slope(rule, channel);
-  for (int64_t& sum : found) sum = threshold(rule, channel, step, reach, ++low);
+  for (int64_t& sum : thresholds) sum = threshold(rule, channel, step, reach, ++low);
 }
 
 /// The range of the term that is added before truncation, so that all thresholds are exact. The range is empty if there
@@ -359,11 +360,11 @@ Q8Requantization::Mode chosen_mode(Builder& builder, const Arrays& arrays, const
                                    const Q8Sums& sums) {
   const GemmQ8Kernels& kernels = gemm_q8_kernels_for(builder.settings.isa);
   int64_t low = limits.low - unsigned_zero(result), high = limits.high - unsigned_zero(result);
-  bool quick = true;
-  for (int64_t channel = 0; quick && channel < sums.count(); ++channel)
-    quick = is_monotonic(rule, channel, reach_of(sums, channel));
+  bool all_monotonic = true;
+  for (int64_t channel = 0; all_monotonic && channel < sums.count(); ++channel)
+    all_monotonic = is_monotonic(rule, channel, reach_of(sums, channel));
   const std::vector<int64_t> empty(size_t(std::max<int64_t>(0, high - low)));
-  std::vector<std::vector<int64_t>> all(quick ? size_t(sums.count()) : 0, empty);
+  std::vector<std::vector<int64_t>> all(all_monotonic ? size_t(sums.count()) : 0, empty);
   builder.divide(int64_t(all.size()), all.size() * kThresholdBytes, [&](int64_t first, int64_t last) {
     for (int64_t n = first; n < last; ++n) find_thresholds(rule, n, reach_of(sums, n), low, all[size_t(n)]);
   });
@@ -374,7 +375,7 @@ Q8Requantization::Mode chosen_mode(Builder& builder, const Arrays& arrays, const
     const bool to_even = mode == Q8Requantization::single_even || mode == Q8Requantization::twofold_even;
     if (to_even && rule.kind != Q8Rounding::even) continue;
     if (mode == Q8Requantization::twofold && rule.kind == Q8Rounding::fixed_point && kernels.has_shifts) continue;
-    if (!quick || !fill_scales(arrays, channels, rule, sums, all, low, to_even)) continue;
+    if (!all_monotonic || !fill_scales(arrays, channels, rule, sums, all, low, to_even)) continue;
     arrays.header->mode = mode;
     Q8Requantization requantization = arrays.requantization(result, limits);
     requantization.flip = 0;
@@ -410,9 +411,9 @@ const void* Q8Parameters::pack(Builder& builder, const Q8Channels& channels, con
   return builder.pack(Arrays::bytes(channels.lanes()), [&](void* memory) {
     Arrays arrays(memory, channels.lanes());
     arrays.header->divisor = rule.divisor;
-    bool quickly = builder.settings.fast_requantization;
+    bool approximate = builder.settings.fast_requantization;
     for (int64_t channel = 0; channel < sums.count(); ++channel)
-      quickly = quickly && is_monotonic(rule, channel, reach_of(sums, channel));
+      approximate = approximate && is_monotonic(rule, channel, reach_of(sums, channel));
     for (int64_t lane = 0; lane < channels.lanes(); ++lane) {
       int64_t channel = channels.of_lane[size_t(lane)];
       if (channel < 0) continue;
@@ -421,7 +422,7 @@ const void* Q8Parameters::pack(Builder& builder, const Q8Channels& channels, con
       arrays.multiplier[lane] = int32_t(rule.factor(channel).multiplier);
       arrays.shift[lane] = rule.factor(channel).shift;
     }
-    if (quickly)
+    if (approximate)
       fill_approximate_scales(arrays, channels, rule);
     else
       arrays.header->mode = chosen_mode(builder, arrays, channels, rule, result, limits, sums);
@@ -483,8 +484,8 @@ Q8Add q8_addition(Builder& builder, const Tensor& a, const Tensor& b, const Tens
   const int sign = subtracts ? -1 : 1;
   double common = 2 * std::max(single(a.scale()), single(b.scale()));
   auto factor = [](const Tensor& tensor, double ratio) {
-    native::FixedPoint found = native::quantize_multiplier(ratio);
-    return Q8Add::Factor{unsigned_zero(tensor), int32_t(found.multiplier), found.shift};
+    native::FixedPoint multiplier = native::quantize_multiplier(ratio);
+    return Q8Add::Factor{unsigned_zero(tensor), int32_t(multiplier.multiplier), multiplier.shift};
   };
   double of_a = single(a.scale()) / single(result.scale()), of_b = sign * single(b.scale()) / single(result.scale());
   // The result has six rounding errors of float32, of values up to this size; the reference rounds to 2**-20.

@@ -31,9 +31,9 @@ Table rescaled(const Tensor& from, const Tensor& to) {
   native::FixedPoint factor = native::quantize_multiplier(double(scale32(from)) / double(scale32(to)));
   Table table;
   for (int bits = 0; bits < 256; ++bits) {
-    int64_t found = code_of(bits, from);
-    if (!from.same_quantization(to)) found = native::multiply(found - from.zero_point(), factor) + to.zero_point();
-    table[size_t(bits)] = clamped(double(found), to);
+    int64_t code = code_of(bits, from);
+    if (!from.same_quantization(to)) code = native::multiply(code - from.zero_point(), factor) + to.zero_point();
+    table[size_t(bits)] = clamped(double(code), to);
   }
   return table;
 }
@@ -247,7 +247,7 @@ int64_t trailing_axes(const std::vector<int64_t>& axes, int64_t rank) {
   std::vector<bool> listed(size_t(rank), false);
   for (int64_t axis : axes) listed[size_t(axis < 0 ? axis + rank : axis)] = true;
   const int64_t count = std::count(listed.begin(), listed.end(), true);
-  return std::all_of(listed.end() - count, listed.end(), [](bool one) { return one; }) ? count : -1;
+  return std::all_of(listed.end() - count, listed.end(), [](bool is_listed) { return is_listed; }) ? count : -1;
 }
 
 Refusal rounding_support(const Graph& graph, const Node& node, const Settings&) {

@@ -10,7 +10,7 @@
 namespace cpuacc {
 
 Reals::Reals(const Tensor& tensor, native::Isa isa)
-    : dtype_(tensor.dtype), count_(tensor.elements()), item_(int64_t(ipr::item_size(tensor.dtype))),
+    : dtype_(tensor.dtype), count_(tensor.elements()), item_size_(int64_t(ipr::item_size(tensor.dtype))),
       zero_(tensor.zero_point()), scale_(double(float(tensor.scale()))) {
   if (tensor.has_axis()) return;
   switch (dtype_) {
@@ -74,7 +74,7 @@ const float* Reals::read(const void* from, int64_t count, float* memory) const {
 const double* Reals::read(const void* from, int64_t, double*) const { return static_cast<const double*>(from); }
 
 void Reals::write(const float* from, int64_t count, void* to, int64_t first) const {
-  char* out = static_cast<char*>(to) + first * item_;
+  char* out = static_cast<char*>(to) + first * item_size_;
   if (kind_ == Kind::same) {
     if (count > 0) std::memcpy(out, from, size_t(count) * sizeof *from);
     return;

@@ -19,7 +19,7 @@ class Reals {
   bool is_taken() const { return kind_ != Kind::none; }
   bool is_double() const { return dtype_ == IPR_DTYPE_FLOAT64; }
   int64_t count() const { return count_; }
-  int64_t item() const { return item_; }
+  int64_t item_size() const { return item_size_; }
 
   /// The numbers; `memory` for `count` of them is used if they have to be converted.
   const float* read(const void* from, int64_t count, float* memory) const;
@@ -39,7 +39,7 @@ class Reals {
 
   Kind kind_ = Kind::none;
   int32_t dtype_ = IPR_DTYPE_FLOAT32;
-  int64_t count_ = 0, item_ = 4, zero_ = 0;
+  int64_t count_ = 0, item_size_ = 4, zero_ = 0;
   double scale_ = 1;
   OfOne widen_ = nullptr, narrow_ = nullptr;
 };

@@ -99,13 +99,13 @@ std::vector<Positions> directions_of(const Graph& graph, const Node& node) {
   const bool merged = node.flag("merge_outputs");
   std::vector<Positions> all;
   for (bool backward : {false, true}) {
-    Positions one = is_simple(node) ? of_both_rnns(backward, merged) : of_both_lstms(backward, merged);
-    const int weights = one.aux_weights[is_simple(node) ? kPlain : kOutput];
-    if (at(graph, node, one.aux) && !at(graph, node, weights)) {
-      if (backward) one.x = one.aux;
-      one.aux = kAbsent;
+    Positions positions = is_simple(node) ? of_both_rnns(backward, merged) : of_both_lstms(backward, merged);
+    const int weights = positions.aux_weights[is_simple(node) ? kPlain : kOutput];
+    if (at(graph, node, positions.aux) && !at(graph, node, weights)) {
+      if (backward) positions.x = positions.aux;
+      positions.aux = kAbsent;
     }
-    all.push_back(one);
+    all.push_back(positions);
   }
   return all;
 }
@@ -418,7 +418,7 @@ class CellMaker {
   Matrix packed(std::vector<int> positions, int64_t rows) {
     const int64_t width = padded(rows), depth = at(builder_.graph, node_, positions[0])->shape[1];
     const int64_t all = width * int64_t(positions.size());
-    const void* made = builder_.pack(uint64_t(all * depth) * sizeof(float), [&](void* to) {
+    const void* packed = builder_.pack(uint64_t(all * depth) * sizeof(float), [&](void* to) {
       float* out = static_cast<float*>(to);
       for (size_t n = 0; n < positions.size(); ++n) {
         const std::vector<float> values = reals(*at(builder_.graph, node_, positions[n]));
@@ -427,7 +427,7 @@ class CellMaker {
             out[((int64_t(n) * width + row) / 16 * depth + k) * 16 + row % 16] = values[size_t(row * depth + k)];
       }
     });
-    return {static_cast<const float*>(made), all, depth};
+    return {static_cast<const float*>(packed), all, depth};
   }
 
   const float* rows(const int (&positions)[kGates]) {
@@ -435,8 +435,8 @@ class CellMaker {
     return static_cast<const float*>(builder_.pack(uint64_t(width) * gates_.size() * sizeof(float), [&](void* to) {
       float* out = static_cast<float*>(to);
       for (size_t n = 0; n < gates_.size(); ++n)
-        if (const Tensor* given = at(builder_.graph, node_, positions[gates_[n]])) {
-          const std::vector<float> values = reals(*given);
+        if (const Tensor* tensor = at(builder_.graph, node_, positions[gates_[n]])) {
+          const std::vector<float> values = reals(*tensor);
           std::copy(values.begin(), values.end(), out + int64_t(n) * width);
         }
     }));
@@ -445,8 +445,8 @@ class CellMaker {
   /// A row of parameters; zeros if it is absent.
   const float* padded_row(int position, int64_t count) {
     return static_cast<const float*>(builder_.pack(uint64_t(padded(count)) * sizeof(float), [&](void* to) {
-      if (const Tensor* given = at(builder_.graph, node_, position)) {
-        const std::vector<float> values = reals(*given);
+      if (const Tensor* tensor = at(builder_.graph, node_, position)) {
+        const std::vector<float> values = reals(*tensor);
         std::copy(values.begin(), values.end(), static_cast<float*>(to));
       }
     }));

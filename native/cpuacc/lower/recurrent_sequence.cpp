@@ -64,20 +64,20 @@ int64_t gates_of(Kind kind) { return kind == Kind::lstm ? 4 : kind == Kind::gru 
 /// The activation functions of all directions.
 std::vector<Squashing> functions_of(const Node& node, int64_t directions) {
   std::vector<std::string> names;
-  if (const Value* given = node.find("activations")) names = given->texts;
+  if (const Value* activations = node.find("activations")) names = activations->texts;
   const std::vector<std::string> usual = kind_of(node) == Kind::lstm
                                              ? std::vector<std::string>{"SIGMOID", "TANH", "TANH"}
                                          : kind_of(node) == Kind::gru ? std::vector<std::string>{"SIGMOID", "TANH"}
                                                                       : std::vector<std::string>{"TANH"};
   for (size_t n = names.size(); n < usual.size() * size_t(directions); ++n) names.push_back(usual[n % usual.size()]);
   const std::vector<double>&a = node.numbers("activation_a"), &b = node.numbers("activation_b");
-  std::vector<Squashing> found;
+  std::vector<Squashing> functions;
   for (size_t n = 0; n < names.size(); ++n) {
-    found.push_back(with_defaults(function_of(names[n])));
-    if (n < a.size()) found[n].a = float(a[n]);
-    if (n < b.size()) found[n].b = float(b[n]);
+    functions.push_back(with_defaults(function_of(names[n])));
+    if (n < a.size()) functions[n].a = float(a[n]);
+    if (n < b.size()) functions[n].b = float(b[n]);
   }
-  return found;
+  return functions;
 }
 
 Refusal support(const Graph& graph, const Node& node, const Settings& settings) {
@@ -88,8 +88,8 @@ Refusal support(const Graph& graph, const Node& node, const Settings& settings) 
                      IPR_REASON_DATA_TYPE);
   }
   if (!is_f32(graph.out(node))) return refused("the result is " + described(graph.out(node)), IPR_REASON_DATA_TYPE);
-  for (const Squashing& one : functions_of(node, graph.in(node, kRecurrent)->shape[0]))
-    if (one.function == Function::add) return refused("an activation function is unknown", IPR_REASON_ATTRIBUTE);
+  for (const Squashing& squashing : functions_of(node, graph.in(node, kRecurrent)->shape[0]))
+    if (squashing.function == Function::add) return refused("an activation function is unknown", IPR_REASON_ATTRIBUTE);
   return without_posts(graph, node, settings);
 }
 
@@ -164,16 +164,16 @@ void pack_biases(const Layer& layer, UnalignedFloats from, float* to) {
     }
 }
 
-void pack_direction(const Layer& layer, const Parameters& given, int64_t direction, float* to) {
+void pack_direction(const Layer& layer, const Parameters& parameters, int64_t direction, float* to) {
   const int64_t rows = layer.gates() * layer.units;
   std::fill_n(to, layer.packed_size(), 0.0f);
-  pack_rows(given.weights + direction * rows * layer.depth, layer.gates(), layer.units, layer.depth, to);
-  pack_rows(given.recurrent + direction * rows * layer.units, layer.gates(), layer.units, layer.units,
+  pack_rows(parameters.weights + direction * rows * layer.depth, layer.gates(), layer.units, layer.depth, to);
+  pack_rows(parameters.recurrent + direction * rows * layer.units, layer.gates(), layer.units, layer.units,
             to + layer.recurrent_at());
-  if (layer.has_bias) pack_biases(layer, given.bias + direction * 2 * rows, to);
+  if (layer.has_bias) pack_biases(layer, parameters.bias + direction * 2 * rows, to);
   for (int64_t n = 0; layer.has_peephole && n < 3 * layer.units; ++n)
     to[layer.peephole_at() + n / layer.units * layer.width() + n % layer.units] =
-        given.peephole[direction * 3 * layer.units + n];
+        parameters.peephole[direction * 3 * layer.units + n];
 }
 
 /// Packs parameters that are not constant.
@@ -198,10 +198,10 @@ struct Group {
   float *x, *sums, *hidden, *cell, *inner, *reset;
 
   void activate(int64_t index, float* values, int64_t size) const {
-    const Squashing& one = layer.functions[size_t(direction * layer.function_count() + index)];
+    const Squashing& squashing = layer.functions[size_t(direction * layer.function_count() + index)];
     if (index < 2 && !std::isinf(layer.clip))
       layer.elements->activation(Function::bounded_relu, layer.clip, -layer.clip, values, values, size);
-    layer.elements->activation(one.function, one.a, one.b, values, values, size);
+    layer.elements->activation(squashing.function, squashing.a, squashing.b, values, values, size);
   }
 
   /// Add the products of recurrent weights of some gates and states; `to` is `step` floats apart between sequences.

@@ -94,8 +94,8 @@ const Named kNamed[] = {{"SUM", Reduction::sum},
 
 Reduction reduction_of(const Node& node) {
   if (node.type == "Mean") return Reduction::mean;
-  for (const Named& one : kNamed)
-    if (node.text("operation") == one.name) return one.operation;
+  for (const Named& candidate : kNamed)
+    if (node.text("operation") == candidate.name) return candidate.operation;
   return Reduction::none;
 }
 
@@ -110,7 +110,7 @@ ReduceIntegers integer_reduction(const Node& node, const Tensor& in, const Setti
 struct Reducing {
   const ReduceKernels* kernels;
   ReduceIntegers integers;  // nullptr: float32
-  int64_t item;
+  int64_t item_size;
   Reduction operation;
   Slices slices;
 
@@ -120,8 +120,8 @@ struct Reducing {
     const char* in = run.at<char>(step.in[0]);
     char* out = run.at<char>(step.out[0]);
     at.each(part, parts, [&](int64_t n, int64_t first, int64_t last) {
-      const char* from = in + n * at.extent * at.inner * self.item;
-      char* to = out + n * at.inner * self.item;
+      const char* from = in + n * at.extent * at.inner * self.item_size;
+      char* to = out + n * at.inner * self.item_size;
       if (self.integers) return self.integers(from, to, at.extent, at.inner, first, last);
       self.kernels->reduce(self.operation, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to),
                            at.extent, at.inner, first, last);
@@ -160,7 +160,7 @@ std::vector<Group> groups_of(const Tensor& in, const std::vector<int64_t>& axes)
 }
 
 /// Transpose retained groups before reduced ones if they alternate.
-Buffer turned(const Node& node, Builder& builder, const std::vector<Group>& groups, int64_t item) {
+Buffer turned(const Node& node, Builder& builder, const std::vector<Group>& groups, int64_t item_size) {
   Shape shape, result;
   for (const Group& group : groups) shape.push_back(group.extent);
   Shape steps = steps_of(shape);
@@ -170,15 +170,16 @@ Buffer turned(const Node& node, Builder& builder, const std::vector<Group>& grou
       if (groups[n].reduced == reduced) order.push_back(n), result.push_back(groups[n].extent);
   Axes axes = axes_of(result);
   for (size_t n = 0; n < order.size(); ++n) axes[n].from = steps[order[n]];
-  Buffer copy = builder.temporary(uint64_t(builder.graph.in(node, 0)->elements() * item));
-  builder.add(copy_step(builder, "turn for " + node.name, builder.buffer(node.inputs[0]), copy, axes, uint64_t(item)));
+  Buffer copy = builder.temporary(uint64_t(builder.graph.in(node, 0)->elements() * item_size));
+  builder.add(
+      copy_step(builder, "turn for " + node.name, builder.buffer(node.inputs[0]), copy, axes, uint64_t(item_size)));
   return copy;
 }
 
 void lower_reduce(const Node& node, Builder& builder) {
   const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
   std::vector<Group> groups = groups_of(in, node.integers("axis"));
-  int64_t kept = out.elements(), count = 1;
+  int64_t num_results = out.elements(), count = 1;
   int reduced = 0;
   for (const Group& group : groups)
     if (group.reduced) count *= group.extent, ++reduced;
@@ -186,11 +187,11 @@ void lower_reduce(const Node& node, Builder& builder) {
   state->kernels = &reduce_kernels_for(builder.settings.isa);
   state->operation = reduction_of(node);
   state->integers = is_f32(in) ? nullptr : integer_reduction(node, in, builder.settings);
-  state->item = int64_t(ipr::item_size(in.dtype));
-  state->slices = {kept, count, 1};
+  state->item_size = int64_t(ipr::item_size(in.dtype));
+  state->slices = {num_results, count, 1};
   Buffer from = builder.buffer(node.inputs[0]);
   if (reduced > 1) {
-    from = turned(node, builder, groups, state->item);
+    from = turned(node, builder, groups, state->item_size);
   } else if (reduced == 1 && !groups.back().reduced) {
     state->slices.inner = groups.back().extent;
     state->slices.outer = groups.front().reduced ? 1 : groups.front().extent;

@@ -26,15 +26,16 @@ Kind kind_of(const Node& node) {
   return name == "MAX" ? Kind::most : name == "MIN" ? Kind::least : Kind::none;
 }
 
-/// Offsets of elements: `kept` of the first element of each result, `reduced` of its elements relative to that.
+/// Offsets of elements: `first_elements` of the first element of each result, `reduced` of its elements relative to
+/// that.
 struct Places {
-  std::vector<int64_t> kept = {0}, reduced = {0};
+  std::vector<int64_t> first_elements = {0}, reduced = {0};
 
   Places(const Shape& shape, const std::vector<int64_t>& axes) {
     std::vector<char> is_reduced(shape.size(), axes.empty());
     for (int64_t axis : axes) is_reduced[size_t(axis_of(axis, int(shape.size())))] = 1;
     Shape steps = steps_of(shape);
-    for (size_t n = 0; n < shape.size(); ++n) extend(is_reduced[n] ? reduced : kept, shape[n], steps[n]);
+    for (size_t n = 0; n < shape.size(); ++n) extend(is_reduced[n] ? reduced : first_elements, shape[n], steps[n]);
   }
 
  private:
@@ -90,16 +91,17 @@ struct Reducing {
     const Reducing& self = step.as<Reducing>();
     const uint8_t* in = run.at<uint8_t>(step.in[0]);
     uint8_t* out = run.at<uint8_t>(step.out[0]);
-    Range range = split(int64_t(self.places.kept.size()), part, parts, 64);
-    for (int64_t n = range.first; n < range.last; ++n) out[n] = self.code(in + self.places.kept[size_t(n)]);
+    Range range = split(int64_t(self.places.first_elements.size()), part, parts, 64);
+    for (int64_t n = range.first; n < range.last; ++n) out[n] = self.code(in + self.places.first_elements[size_t(n)]);
   }
 
   static void run_wide(const Step& step, const Run& run, int part, int parts) {
     const Reducing& self = step.as<Reducing>();
     const int16_t* in = run.at<int16_t>(step.in[0]);
     int16_t* out = run.at<int16_t>(step.out[0]);
-    Range range = split(int64_t(self.places.kept.size()), part, parts, 32);
-    for (int64_t n = range.first; n < range.last; ++n) out[n] = self.wide_code(in + self.places.kept[size_t(n)]);
+    Range range = split(int64_t(self.places.first_elements.size()), part, parts, 32);
+    for (int64_t n = range.first; n < range.last; ++n)
+      out[n] = self.wide_code(in + self.places.first_elements[size_t(n)]);
   }
 
   /// Each part sums some of the columns.
@@ -165,8 +167,8 @@ struct Reducing {
     int64_t sum = 0;
     int least = 255, most = 0;
     for (int64_t place : places.reduced) {
-      int found = in[place] ^ flip;
-      sum += found, least = std::min(least, found), most = std::max(most, found);
+      int element = in[place] ^ flip;
+      sum += element, least = std::min(least, element), most = std::max(most, element);
     }
     if (kind == Kind::most) return uint8_t(most ^ flip);
     if (kind == Kind::least) return uint8_t(least ^ flip);

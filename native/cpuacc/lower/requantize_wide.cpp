@@ -59,28 +59,28 @@ WideRequantization wide_requantization_of(const Node& node, Builder& builder, in
   const Graph& graph = builder.graph;
   const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), *bias = graph.in(node, 2),
                &out = graph.out(node);
-  WideRequantization made{};
-  made.kind = kind_of(graph, node);
-  made.wraps =
+  WideRequantization requantization{};
+  requantization.kind = kind_of(graph, node);
+  requantization.wraps =
       in.dtype != IPR_DTYPE_INT16 || (bias && bias->dtype == IPR_DTYPE_INT32 && weights.dtype != IPR_DTYPE_INT16);
-  made.scale = single(out.scale()), made.zero = out.zero_point();
-  const bool exact = made.kind == WideRequantization::exact;
+  requantization.scale = single(out.scale()), requantization.zero = out.zero_point();
+  const bool exact = requantization.kind == WideRequantization::exact;
   auto products = [&](int64_t n) { return weight_scale(weights, n) * single(in.scale()); };
-  made.ratios = made_for_channels<double>(
+  requantization.ratios = made_for_channels<double>(
       builder, channels, [&](int64_t n) { return exact ? products(n) : products(n) / single(out.scale()); });
-  made.multipliers =
+  requantization.multipliers =
       made_for_channels<int64_t>(builder, channels, [&](int64_t n) { return factor_of(graph, node, n).multiplier; });
-  made.shifts =
+  requantization.shifts =
       made_for_channels<int32_t>(builder, channels, [&](int64_t n) { return factor_of(graph, node, n).shift; });
   if (bias && exact)
-    made.real_bias = made_for_channels<double>(builder, channels, [&](int64_t n) {
+    requantization.real_bias = made_for_channels<double>(builder, channels, [&](int64_t n) {
       return is_f32(*bias) ? integer_at(*bias, n) : integer_at(*bias, n) * products(n);
     });
   else if (bias)
-    made.bias = made_for_channels<int64_t>(builder, channels, [&](int64_t n) {
+    requantization.bias = made_for_channels<int64_t>(builder, channels, [&](int64_t n) {
       return bias->dtype == IPR_DTYPE_INT64 ? bias->values<int64_t>()[n] : int64_t{bias->values<int32_t>()[n]};
     });
-  return made;
+  return requantization;
 }
 
 bool has_too_large_scale(const Graph& graph, const Node& node) {

@@ -89,15 +89,15 @@ struct Resize {
   Axis rows, columns;
   int32_t dtype;
   bool linear;
-  int64_t images, height, width, out_height, out_width, inner, item;
+  int64_t images, height, width, out_height, out_width, inner, item_size;
 
   /// Two rows of the input as int32 or float32.
-  uint64_t scratch() const { return linear && item == 1 && inner == 1 ? uint64_t(2 * width) * 4 : 0; }
+  uint64_t scratch() const { return linear && item_size == 1 && inner == 1 ? uint64_t(2 * width) * 4 : 0; }
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Resize& self = step.as<Resize>();
     Range range = split(self.images * self.out_height, part, parts);
-    int64_t in_row = self.width * self.inner * self.item, out_row = self.out_width * self.inner * self.item;
+    int64_t in_row = self.width * self.inner * self.item_size, out_row = self.out_width * self.inner * self.item_size;
     for (int64_t n = range.first; n < range.last; ++n) {
       const char* image = run.at<char>(step.in[0]) + n / self.out_height * self.height * in_row;
       const size_t y = size_t(n % self.out_height);
@@ -114,7 +114,7 @@ struct Resize {
     const char *upper = image + rows.low[y] * in_row, *lower = image + rows.high[y] * in_row;
     const Places across = columns.places();
     const ResizedRow sizes{width * inner, out_width, inner};
-    if (!linear) return kernels->nearest(upper, out, across.low, out_width, inner * item);
+    if (!linear) return kernels->nearest(upper, out, across.low, out_width, inner * item_size);
     if (dtype == IPR_DTYPE_FLOAT32)
       return kernels->linear(reinterpret_cast<const float*>(upper), reinterpret_cast<const float*>(lower),
                              reinterpret_cast<float*>(out), rows.weight[y], across, sizes);
@@ -149,11 +149,11 @@ void lower(const Node& node, Builder& builder) {
   state->linear = is_linear(node);
   state->height = in.shape[h], state->width = in.shape[h + 1];
   state->out_height = out.shape[h], state->out_width = out.shape[h + 1];
-  state->item = int64_t(ipr::item_size(in.dtype));
+  state->item_size = int64_t(ipr::item_size(in.dtype));
   state->inner = is_blocked(in.layout) ? kBlock : last ? in.shape[3] : 1;
   state->images =
-      in.elements() == 0 ? 0 : int64_t(in.bytes()) / (state->height * state->width * state->inner * state->item);
-  const int64_t bytes = state->inner * state->item;
+      in.elements() == 0 ? 0 : int64_t(in.bytes()) / (state->height * state->width * state->inner * state->item_size);
+  const int64_t bytes = state->inner * state->item_size;
   const bool is_item = !state->linear && (bytes == 2 || bytes == 4 || bytes == 8);  // a pixel is picked as a whole
   if (state->inner > 1 && state->inner < kBlock && !is_item) {
     state->columns = by_element(state->columns, state->inner);

@@ -34,9 +34,9 @@ struct State {
 
   /// The row of the caches of a position, which is an operand; 0 and an error if it is outside.
   int64_t position(const Step& step, const Run& run, int64_t at) const {
-    const int64_t found = long_positions ? run.at<int64_t>(step.in[3])[at] : run.at<int32_t>(step.in[3])[at];
-    if (found >= 0 && found < positions) return found;
-    run.fail(3, at, found, 0, positions - 1);
+    const int64_t position = long_positions ? run.at<int64_t>(step.in[3])[at] : run.at<int32_t>(step.in[3])[at];
+    if (position >= 0 && position < positions) return position;
+    run.fail(3, at, position, 0, positions - 1);
     return 0;
   }
 };
@@ -149,7 +149,7 @@ int before_last_axis(const Graph& graph, int tensor) {
   return graph[tensor].shape == expected ? node->inputs[0] : -1;
 }
 
-bool find_joined(const Graph& graph, int tensor, Joined* found) {
+bool find_joined(const Graph& graph, int tensor, Joined* joined) {
   const Node* node = producer_of(graph, tensor);
   if (!node || !is_f32(graph[tensor]) || graph[tensor].rank() < 1) return false;
   const bool reshaped = node->type == "Reshape";
@@ -159,11 +159,12 @@ bool find_joined(const Graph& graph, int tensor, Joined* found) {
   const bool stacked = node->type == "Stack";
   if (axis_of(node->integer("axis"), whole.rank()) != whole.rank() - 1 || stacked != (stacked && reshaped))
     return false;
-  *found = {node->inputs[0], node->inputs[1], reshaped};
+  *joined = {node->inputs[0], node->inputs[1], reshaped};
   if (reshaped && !stacked)
-    *found = {before_last_axis(graph, node->inputs[0]), before_last_axis(graph, node->inputs[1]), true};
-  if (found->first < 0 || found->second < 0 || graph[found->first].shape != graph[found->second].shape) return false;
-  Shape expected = graph[found->first].shape;
+    *joined = {before_last_axis(graph, node->inputs[0]), before_last_axis(graph, node->inputs[1]), true};
+  if (joined->first < 0 || joined->second < 0 || graph[joined->first].shape != graph[joined->second].shape)
+    return false;
+  Shape expected = graph[joined->first].shape;
   if (expected.empty()) return false;
   expected.back() *= 2;
   return graph[tensor].shape == expected;

@@ -19,9 +19,9 @@ class RowRounding {
 
   /// Round a row; `out` may be `in`.
   void row(const float* in, float* out, int64_t count) const {
-    float found[2];
-    elementwise->find_range(in, count, found);
-    elements(in, out, count, found[0], found[1]);
+    float range[2];
+    elementwise->find_range(in, count, range);
+    elements(in, out, count, range[0], range[1]);
   }
 
   /// Round elements of a row whose numbers are from `low` to `high`; both include 0.

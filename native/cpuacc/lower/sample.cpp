@@ -21,7 +21,7 @@ std::string label(const Node& node) { return node.type + " " + node.name; }
 struct Grid {
   const SampleKernels* kernels;
   GridRules rules;
-  int64_t images, channels, pixels, positions, item;
+  int64_t images, channels, pixels, positions, item_size;
   char zero[8];
 
   static void run(const Step& step, const Run& run, int part, int parts) {
@@ -36,10 +36,10 @@ struct Grid {
   void sample(const Step& step, const Run& run, int64_t image, int64_t first, Neighbours& neighbours) const {
     const int64_t count = std::min(kSamplePositions, positions - first);
     kernels->find(rules, run.at<float>(step.in[1]) + (image * positions + first) * rules.axes, count, neighbours);
-    const char* in = run.at<char>(step.in[0]) + image * channels * pixels * item;
-    char* out = run.at<char>(step.out[0]) + (image * channels * positions + first) * item;
+    const char* in = run.at<char>(step.in[0]) + image * channels * pixels * item_size;
+    char* out = run.at<char>(step.out[0]) + (image * channels * positions + first) * item_size;
     if (rules.mode == SampleMode::nearest)
-      return kernels->pick(neighbours, in, out, zero, item, count, channels, pixels, positions);
+      return kernels->pick(neighbours, in, out, zero, item_size, count, channels, pixels, positions);
     kernels->mix(neighbours, reinterpret_cast<const float*>(in), reinterpret_cast<float*>(out), count, channels, pixels,
                  positions);
   }
@@ -80,7 +80,7 @@ void lower_grid(const Node& node, Builder& builder) {
   state->images = in.extent(0), state->channels = in.extent(1);
   state->pixels = in.elements() / (state->images * state->channels);
   state->positions = out.elements() / (state->images * state->channels);
-  state->item = int64_t(ipr::item_size(in.dtype));
+  state->item_size = int64_t(ipr::item_size(in.dtype));
   const int64_t zero = in.zero_point();  // little endian, so its first bytes are the element
   std::memcpy(state->zero, &zero, sizeof zero);
   const double taps = mode_of(node) == SampleMode::nearest ? 1 : mode_of(node) == SampleMode::linear ? 2 : 4;
@@ -99,13 +99,13 @@ void lower_grid(const Node& node, Builder& builder) {
 
 /// The coordinates of the centers of the pixels along an axis.
 std::vector<float> middles(int64_t size, bool align_corners) {
-  std::vector<float> found;
+  std::vector<float> centers;
   for (int64_t n = 0; n < size; ++n) {
     const double place = double(2 * n + 1) / double(size) - 1, corner = size > 1 ? 2.0 / double(size - 1) : 0;
     const double aligned = size == 1 ? 0 : n + 1 == size ? 1 : corner * double(n) - 1;
-    found.push_back(float(align_corners ? aligned : place));
+    centers.push_back(float(align_corners ? aligned : place));
   }
-  return found;
+  return centers;
 }
 
 struct Affine {
@@ -232,7 +232,7 @@ struct Regions {
 
   /// The largest of all weighted neighbours of the samples of a bin.
   float greatest(const float* image, const Sampling& rows, const Sampling& columns, int64_t bin) const {
-    float found = -INFINITY;
+    float greatest_value = -INFINITY;
     for (int64_t i = 0; i < rows.count; ++i)
       for (int64_t j = 0; j < columns.count; ++j) {
         const Sample y = sample_of(down, rows, bin / across.bins, i);
@@ -242,10 +242,10 @@ struct Regions {
           const float wx = (corner & 2 ? x.fraction : 1 - x.fraction) * float(x.inside);
           const float cell = image[(corner & 1 ? y.high : y.low) * across.size + (corner & 2 ? x.high : x.low)];
           const float value = cell * (wy * wx);
-          if (!(value <= found) && found == found) found = value;
+          if (!(value <= greatest_value) && greatest_value == greatest_value) greatest_value = value;
         }
       }
-    return std::isinf(found) ? 0 : found;
+    return std::isinf(greatest_value) ? 0 : greatest_value;
   }
 
   /// Compute the channels [first, last) of one region.

@@ -28,8 +28,8 @@ constexpr int kIndices = 1;  // the operand of indices, of all layers of this fa
 /// Return the index `index` of the element `at`, counted from the front; end the run and return 0 if it is out of
 /// range.
 inline int64_t checked(int64_t index, int64_t at, int64_t extent, const Run& run) {
-  const int64_t found = index < 0 ? index + extent : index;
-  if (uint64_t(found) < uint64_t(extent)) return found;
+  const int64_t from_front = index < 0 ? index + extent : index;
+  if (uint64_t(from_front) < uint64_t(extent)) return from_front;
   run.fail(kIndices, at, index, -extent, extent - 1);
   return 0;
 }
@@ -38,9 +38,9 @@ bool is_index(const Tensor& tensor) { return tensor.dtype == IPR_DTYPE_INT32 || 
 bool is_wide(const Tensor& tensor) { return tensor.dtype == IPR_DTYPE_INT64; }
 
 int64_t product(const Shape& shape, size_t first, size_t last) {
-  int64_t found = 1;
-  for (size_t n = first; n < last; ++n) found *= shape[n];
-  return found;
+  int64_t elements = 1;
+  for (size_t n = first; n < last; ++n) elements *= shape[n];
+  return elements;
 }
 
 /// Tuples of indices along leading axes, such as those of GatherNd.
@@ -166,9 +166,9 @@ class Elements {
       const int64_t end = std::min(range.last, (n / row + 1) * row);
       place += n % row * along;
       for (; n < end; ++n, place += along) {
-        const int64_t given = indices[n], index = given + (given < 0 ? extent : 0);
+        const int64_t signed_index = indices[n], index = signed_index + (signed_index < 0 ? extent : 0);
         const bool wrong = uint64_t(index) >= uint64_t(extent);
-        if (wrong) run.fail(kIndices, n, given, -extent, extent - 1);
+        if (wrong) run.fail(kIndices, n, signed_index, -extent, extent - 1);
         function(n, place + (wrong ? 0 : index) * by_index);
       }
     }
@@ -187,7 +187,7 @@ Elements elements_of(const Node& node, const Tensor& tensor, const Tensor& indic
 
 struct GatherElements {
   Elements elements;
-  int64_t count, item;
+  int64_t count, item_size;
 
   template <class T>
   void pick(const Step& step, const Run& run, Range range) const {
@@ -199,7 +199,7 @@ struct GatherElements {
   static void run(const Step& step, const Run& run, int part, int parts) {
     const GatherElements& self = step.as<GatherElements>();
     const Range range = split(self.count, part, parts);
-    switch (self.item) {
+    switch (self.item_size) {
       case 1:
         return self.pick<uint8_t>(step, run, range);
       case 2:
@@ -217,7 +217,7 @@ void lower_gather_elements(const Node& node, Builder& builder) {
   auto state = std::make_shared<GatherElements>();
   state->elements = elements_of(node, in, indices);
   state->count = out.elements();
-  state->item = int64_t(ipr::item_size(in.dtype));
+  state->item_size = int64_t(ipr::item_size(in.dtype));
   Step step;
   step.name = label(node);
   step.fn = &GatherElements::run;
@@ -283,8 +283,8 @@ Write writer_of(Combine combine) {
   }
 }
 
-Write copier(uint64_t item) {
-  switch (item) {
+Write copier(uint64_t item_size) {
+  switch (item_size) {
     case 1:
       return write<Combine::update, uint8_t>;
     case 2:
@@ -365,7 +365,7 @@ struct ScatterRows {
   Write write;
   OfTwo vectors;  // instead of `write`, unless it is nullptr
   bool copies;    // updates replace the elements
-  int64_t count, rows, inner, item;
+  int64_t count, rows, inner, item_size;
 
   static void check(const Step& step, const Run& run, int, int) {
     const ScatterRows& self = step.as<ScatterRows>();
@@ -378,7 +378,7 @@ struct ScatterRows {
     const Range own = split(self.rows, part, parts);
     const Indices indices{run.at(step.in[0]), self.tuples.wide};
     const char* updates = run.at<char>(step.in[1]);
-    const int64_t bytes = self.inner * self.item;
+    const int64_t bytes = self.inner * self.item_size;
     for (int64_t n = 0; n < self.count; ++n) {
       const int64_t row = self.tuples.row(indices, n, run);
       if (row < own.first || row >= own.last) continue;
@@ -409,7 +409,7 @@ void lower_scatter_nd(const Node& node, Builder& builder) {
   state->count = product(indices.shape, 0, indices.shape.size() - 1);
   state->rows = product(out.shape, 0, depth);
   state->inner = product(out.shape, depth, out.shape.size());
-  state->item = int64_t(ipr::item_size(out.dtype));
+  state->item_size = int64_t(ipr::item_size(out.dtype));
   Step step;
   step.name = label(node);
   step.fn = &ScatterRows::run;
@@ -425,7 +425,7 @@ void lower_scatter_nd(const Node& node, Builder& builder) {
 struct ScatterElements {
   Elements elements;
   Write write;
-  int64_t count, item;
+  int64_t count, item_size;
 
   static void check(const Step& step, const Run& run, int, int) {
     const ScatterElements& self = step.as<ScatterElements>();
@@ -437,7 +437,7 @@ struct ScatterElements {
     const char* updates = run.at<char>(step.in[1]);
     char* out = run.at<char>(step.out[0]);
     self.elements.each(run.at(step.in[0]), run, {0, self.count}, [&](int64_t n, int64_t place) {
-      self.write(out + place * self.item, updates + n * self.item, 1);
+      self.write(out + place * self.item_size, updates + n * self.item_size, 1);
     });
   }
 };
@@ -449,7 +449,7 @@ void lower_scatter_elements(const Node& node, Builder& builder) {
   state->elements = elements_of(node, out, indices);
   state->write = writer_of(combine_of(node), out.dtype);
   state->count = indices.elements();
-  state->item = int64_t(ipr::item_size(out.dtype));
+  state->item_size = int64_t(ipr::item_size(out.dtype));
   Step step;
   step.name = label(node);
   step.fn = &ScatterElements::run;

@@ -23,7 +23,7 @@ struct Finding {
   Search search;
   bool wide;  // indices are int64
   Around at;
-  int64_t item;
+  int64_t item_size;
 
   /// Search `count` columns or rows at once, and write their indices at `n`.
   void piece(const Step& step, const Run& run, Columns columns, int64_t n) const {
@@ -49,7 +49,7 @@ struct Finding {
     if (at.inner == 1) return self.piece(step, run, {in, at.extent, 1, range.first, range.last}, range.first);
     for (int64_t n = range.first; n < range.last;) {
       const int64_t slice = n / at.inner, column = n % at.inner, count = std::min(at.inner - column, range.last - n);
-      Columns columns{in + slice * at.extent * at.inner * self.item, at.extent, at.inner, column, column + count};
+      Columns columns{in + slice * at.extent * at.inner * self.item_size, at.extent, at.inner, column, column + count};
       self.piece(step, run, columns, n);
       n += count;
     }
@@ -73,7 +73,7 @@ void lower_search(const Node& node, Builder& builder) {
   state->search = {node.text("function") == "MIN", node.flag("select_last_index")};
   state->wide = builder.graph.out(node).dtype == IPR_DTYPE_INT64;
   state->at = around(in.shape, axis_of(node.integer("axis"), in.rank()));
-  state->item = int64_t(ipr::item_size(in.dtype));
+  state->item_size = int64_t(ipr::item_size(in.dtype));
   Step step;
   step.name = label(node);
   step.fn = &Finding::run;
@@ -173,13 +173,13 @@ struct Top {
   int32_t dtype;
   bool least, wide;
   Around at;
-  int64_t k, item, room;
+  int64_t k, item_size, room;
 
   /// Select `count` elements of each row.
   void choose(int64_t count) { k = count, room = std::min(at.extent, std::max<int64_t>(2 * count, count + 256)); }
 
   uint64_t scratch() const {
-    return uint64_t(room) * sizeof(Candidate) + (at.inner > 1 ? uint64_t(at.extent * item) : 0);
+    return uint64_t(room) * sizeof(Candidate) + (at.inner > 1 ? uint64_t(at.extent * item_size) : 0);
   }
 
   template <class T>
@@ -259,7 +259,7 @@ Top top_of(const Node& node, const Builder& builder) {
   top.least = !node.flag("largest", true);
   top.wide = node.text("index_dtype") == "INT64";
   top.at = around(in.shape, axis_of(node.integer("axis", -1), in.rank()));
-  top.item = int64_t(ipr::item_size(in.dtype));
+  top.item_size = int64_t(ipr::item_size(in.dtype));
   return top;
 }
 

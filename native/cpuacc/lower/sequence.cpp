@@ -24,7 +24,7 @@ struct Accumulation {
   AccumulateColumns kernel;
   Accumulate rules;
   Around at;
-  int64_t item;
+  int64_t item_size;
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Accumulation& self = step.as<Accumulation>();
@@ -35,7 +35,7 @@ struct Accumulation {
     if (at.inner == 1) return self.kernel({in, out, at.extent, 1, range.first, range.last}, self.rules);
     for (int64_t n = range.first; n < range.last;) {
       const int64_t first = n % at.inner, last = std::min(at.inner, first + range.last - n);
-      const int64_t offset = n / at.inner * at.extent * at.inner * self.item;
+      const int64_t offset = n / at.inner * at.extent * at.inner * self.item_size;
       self.kernel({in + offset, out + offset, at.extent, at.inner, first, last}, self.rules);
       n += last - first;
     }
@@ -55,7 +55,7 @@ void lower_accumulation(const Node& node, Builder& builder) {
   auto state = std::make_shared<Accumulation>();
   state->kernel = accumulate_kernels_for(builder.settings.isa).accumulate(in.dtype);
   state->rules = {node.type == "CumProd", node.flag("exclusive"), node.flag("reverse")};
-  state->item = int64_t(ipr::item_size(in.dtype));
+  state->item_size = int64_t(ipr::item_size(in.dtype));
   state->at = around(in.shape, axis_of(node.integer("axis", -1), in.rank()));
   Step step;
   step.name = label(node);
@@ -119,22 +119,22 @@ void lower_reversal(const Node& node, Builder& builder) {
 struct Triangle {
   const MoveKernels* kernels;
   bool upper;
-  int64_t k, matrices, rows, columns, item;
+  int64_t k, matrices, rows, columns, item_size;
   char zero[8];
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Triangle& self = step.as<Triangle>();
     const Range range = split(self.matrices * self.rows, part, parts);
     for (int64_t n = range.first; n < range.last; ++n) {
-      const int64_t row = n % self.rows, at = n * self.columns * self.item;
+      const int64_t row = n % self.rows, at = n * self.columns * self.item_size;
       // The columns before `border` are those of the lower triangle.
       const int64_t border = std::clamp<int64_t>(row + self.k + (self.upper ? 0 : 1), 0, self.columns);
-      const int64_t kept = self.upper ? border : 0, end = self.upper ? self.columns : border;
+      const int64_t first_kept = self.upper ? border : 0, end = self.upper ? self.columns : border;
       const int64_t zeros = self.upper ? 0 : border, count = self.upper ? border : self.columns - border;
       char* out = run.at<char>(step.out[0]) + at;
-      std::memcpy(out + kept * self.item, run.at<char>(step.in[0]) + at + kept * self.item,
-                  size_t((end - kept) * self.item));
-      self.kernels->fill(out + zeros * self.item, self.zero, self.item, count);
+      std::memcpy(out + first_kept * self.item_size, run.at<char>(step.in[0]) + at + first_kept * self.item_size,
+                  size_t((end - first_kept) * self.item_size));
+      self.kernels->fill(out + zeros * self.item_size, self.zero, self.item_size, count);
     }
   }
 };
@@ -156,7 +156,7 @@ void lower_triangle(const Node& node, Builder& builder) {
   state->columns = in.extent(-1), state->rows = in.extent(-2);
   state->k = std::clamp<int64_t>(node.integer("k"), -state->rows - 1, state->columns + 1);
   state->matrices = in.elements() ? in.elements() / (state->rows * state->columns) : 0;
-  state->item = int64_t(ipr::item_size(in.dtype));
+  state->item_size = int64_t(ipr::item_size(in.dtype));
   const int64_t zero = in.zero_point();  // little endian, so its first bytes are the element
   std::memcpy(state->zero, &zero, sizeof zero);
   Step step;
@@ -249,7 +249,7 @@ struct BoxUpdate {
       const int64_t start = index_at(run.at(step.in[1]), self.wide, int64_t(n));
       offset += std::clamp<int64_t>(start, 0, self.free[n]) * self.steps[n];
     }
-    self.kernels->copy(self.box, run.at<char>(step.in[0]), run.at<char>(step.out[0]) + offset * self.box.item, 0,
+    self.kernels->copy(self.box, run.at<char>(step.in[0]), run.at<char>(step.out[0]) + offset * self.box.item_size, 0,
                        self.rows);
   }
 };
@@ -263,12 +263,12 @@ void lower_box_update(const Node& node, Builder& builder) {
   state->steps = steps_of(out.shape);
   const Shape from = steps_of(update.shape);
   state->box.rank = update.rank();
-  state->box.item = int64_t(ipr::item_size(out.dtype));
+  state->box.item_size = int64_t(ipr::item_size(out.dtype));
   for (size_t n = 0; n < from.size(); ++n) {
     state->free.push_back(out.shape[n] - update.shape[n]);
     state->box.extent[n] = update.shape[n];
-    state->box.from[n] = from[n] * state->box.item;
-    state->box.to[n] = state->steps[n] * state->box.item;
+    state->box.from[n] = from[n] * state->box.item_size;
+    state->box.to[n] = state->steps[n] * state->box.item_size;
   }
   state->rows = update.elements() ? update.elements() / update.extent(-1) : 0;
   Step step;

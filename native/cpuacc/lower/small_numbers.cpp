@@ -80,8 +80,8 @@ uint8_t encoded(const Form& form, double number) {
   if (size < 0x1p30) {
     const int least = 1 - form.bias, exponent = std::max(exponent_of(size), least);
     const auto steps = int(std::nearbyint(size * power_of_two(form.mantissa - exponent)));
-    const int found = ((exponent - least) << form.mantissa) + steps;
-    bits = found > form.most ? form.beyond : uint8_t(found);
+    const int code = ((exponent - least) << form.mantissa) + steps;
+    bits = code > form.most ? form.beyond : uint8_t(code);
   }
   if (!form.has_negative_zero && (bits == 0 || bits == form.nan)) return bits;
   return bits | sign;
@@ -101,9 +101,9 @@ using Table = std::array<float, 256>;
 template <int32_t kType>
 const Table& numbers() {
   static const Table table = [] {
-    Table made;
-    for (size_t n = 0; n < made.size(); ++n) made[n] = small_float_at(kType, uint8_t(n));
-    return made;
+    Table table;
+    for (size_t n = 0; n < table.size(); ++n) table[n] = small_float_at(kType, uint8_t(n));
+    return table;
   }();
   return table;
 }

@@ -38,9 +38,9 @@ struct LogSum {
 };
 
 LogSum log_sum(const State& s, int64_t total) {
-  const int64_t found = native::log(total, 12, 5);
-  const int64_t least = native::multiply(found - (int64_t(1) << 31), s.inverse_factor);
-  return {found, -std::max(-s.least - 1, least)};
+  const int64_t logarithm = native::log(total, 12, 5);
+  const int64_t least = native::multiply(logarithm - (int64_t(1) << 31), s.inverse_factor);
+  return {logarithm, -std::max(-s.least - 1, least)};
 }
 
 /// The logarithm of the probability of a value at a distance from the maximum, as an unsigned quantized value.

@@ -24,10 +24,10 @@ void root(int64_t numerator, int64_t denominator, T* to) {
 
 /// The radices of a length; empty if it has a larger prime factor.
 std::vector<int64_t> radices_of(int64_t length) {
-  std::vector<int64_t> found;
+  std::vector<int64_t> radices;
   for (int64_t radix : {4, 2, 3, 5, 7, 11, 13})
-    for (; length % radix == 0; length /= radix) found.push_back(radix);
-  return length == 1 ? found : std::vector<int64_t>();
+    for (; length % radix == 0; length /= radix) radices.push_back(radix);
+  return length == 1 ? radices : std::vector<int64_t>();
 }
 
 /// A complex transform whose length has small prime factors.

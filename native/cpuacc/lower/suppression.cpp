@@ -67,7 +67,7 @@ struct Output {
   /// Append the boxes of a class that are selected, in order of falling score.
   template <class T>
   void one_class(int64_t label, const std::vector<Corners<T>>& boxes, const T* scores,
-                 std::vector<Found>& found) const {
+                 std::vector<Found>& selected) const {
     auto score = [&](int64_t p) { return scores[p * classes + label]; };
     std::vector<int64_t> ranked;
     for (int64_t p = 0; p < priors; ++p)
@@ -81,24 +81,24 @@ struct Output {
       };
       if (!std::all_of(chosen.begin(), chosen.end(), fits)) continue;
       chosen.push_back(p);
-      found.push_back({label, p});
+      selected.push_back({label, p});
     }
   }
 
   template <class T>
   std::vector<Found> one_image(const std::vector<Corners<T>>& boxes, const T* scores) const {
-    std::vector<Found> found;
+    std::vector<Found> selected;
     for (int64_t label = 0; label < classes; ++label)
-      if (label != background) one_class(label, boxes, scores, found);
-    if (keep_top_k < 0 || keep_top_k >= int64_t(found.size())) return found;
-    std::vector<size_t> order(found.size());
+      if (label != background) one_class(label, boxes, scores, selected);
+    if (keep_top_k < 0 || keep_top_k >= int64_t(selected.size())) return selected;
+    std::vector<size_t> order(selected.size());
     std::iota(order.begin(), order.end(), size_t(0));
-    sort_by_score(order, [&](size_t n) { return scores[found[n].box * classes + found[n].label]; });
+    sort_by_score(order, [&](size_t n) { return scores[selected[n].box * classes + selected[n].label]; });
     order.resize(size_t(keep_top_k));
     std::sort(order.begin(), order.end());
-    std::vector<Found> kept;
-    for (size_t n : order) kept.push_back(found[n]);
-    return kept;
+    std::vector<Found> best;
+    for (size_t n : order) best.push_back(selected[n]);
+    return best;
   }
 
   template <class T>
@@ -239,10 +239,10 @@ struct Padded {
     return score;
   }
 
-  std::vector<Candidate> selected(const Rule& rule, const float* boxes, const float* given, int64_t limit) const {
+  std::vector<Candidate> selected(const Rule& rule, const float* boxes, const float* scores, int64_t limit) const {
     Heap heap;
     for (int64_t n = 0; n < count; ++n)
-      if (given[n] > rule.lowest) heap.push({given[n], int32_t(n), 0});
+      if (scores[n] > rule.lowest) heap.push({scores[n], int32_t(n), 0});
     limit = std::min(limit, heap.size());
     std::vector<Candidate> chosen;
     while (heap.size() > 0 && int64_t(chosen.size()) < limit) {

@@ -131,20 +131,21 @@ void lower(const Node& node, Builder& builder) {
   const std::string_view rounding = node.text("activation_rounding", "NONE");
   if (rounding != "NONE") svdf->rounding.emplace(builder.settings.isa, rounding == "ASYMMETRIC");
   svdf->function = squash_of(node.text("activation_func")).value_or(Squash::none);
-  const uint64_t item = sizeof(float);
-  svdf->feature =
-      static_cast<const float*>(builder.pack(uint64_t(padded(filters.filters) * filters.inputs) * item, [&](void* to) {
+  const uint64_t item_size = sizeof(float);
+  svdf->feature = static_cast<const float*>(
+      builder.pack(uint64_t(padded(filters.filters) * filters.inputs) * item_size, [&](void* to) {
         const std::vector<float> values = reals(*graph.in(node, 1));
         for (int64_t row = 0; row < filters.filters; ++row)
           for (int64_t k = 0; k < filters.inputs; ++k)
             static_cast<float*>(to)[(row / 16 * filters.inputs + k) * 16 + row % 16] =
                 values[size_t(row * filters.inputs + k)];
       }));
-  svdf->time = static_cast<const float*>(builder.pack(uint64_t(filters.filters * filters.memory) * item, [&](void* to) {
-    const std::vector<float> values = reals(*graph.in(node, 2));
-    std::copy(values.begin(), values.end(), static_cast<float*>(to));
-  }));
-  svdf->bias = static_cast<const float*>(builder.pack(uint64_t(padded(filters.units())) * item, [&](void* to) {
+  svdf->time =
+      static_cast<const float*>(builder.pack(uint64_t(filters.filters * filters.memory) * item_size, [&](void* to) {
+        const std::vector<float> values = reals(*graph.in(node, 2));
+        std::copy(values.begin(), values.end(), static_cast<float*>(to));
+      }));
+  svdf->bias = static_cast<const float*>(builder.pack(uint64_t(padded(filters.units())) * item_size, [&](void* to) {
     if (!graph.in(node, 3)) return;
     const std::vector<float> values = reals(*graph.in(node, 3));
     std::copy(values.begin(), values.end(), static_cast<float*>(to));

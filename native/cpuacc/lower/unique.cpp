@@ -32,7 +32,7 @@ struct Distinct {
   size_t axis;  // of the result
   Around at;    // outer, slices, inner
   bool is_sorted;
-  int64_t item;
+  int64_t item_size;
   Integers indices;  // the type of the results that are indices
   DynamicResult results[4];
 
@@ -53,7 +53,7 @@ struct Distinct {
   void read_keys(const char* in, uint64_t* to) const {
     for (int64_t slice = 0; slice < slices(); ++slice)
       for (int64_t outer = 0; outer < at.outer; ++outer, to += at.inner)
-        keys.all(in + (outer * at.extent + slice) * at.inner * item, 1, at.inner, to);
+        keys.all(in + (outer * at.extent + slice) * at.inner * item_size, 1, at.inner, to);
   }
 
   int compared(const Groups& all, int64_t a, int64_t b) const {
@@ -91,7 +91,7 @@ struct Distinct {
   }
 
   void write_values(const Groups& all, const char* in, char* out) const {
-    const size_t bytes = size_t(at.inner * item);
+    const size_t bytes = size_t(at.inner * item_size);
     for (int64_t outer = 0; outer < at.outer; ++outer)
       for (int64_t n = 0; n < all.count; ++n, out += bytes)
         std::memcpy(out, in + (outer * at.extent + all.first[all.order[n].place]) * int64_t(bytes), bytes);
@@ -137,7 +137,7 @@ void lower(const Node& node, Builder& builder) {
   const Tensor& in = *graph.in(node, 0);
   auto state = std::make_shared<Distinct>();
   state->keys = ElementKeys(in);
-  state->item = int64_t(ipr::item_size(in.dtype));
+  state->item_size = int64_t(ipr::item_size(in.dtype));
   state->is_sorted = node.flag("sorted", true);
   if (node.has("axis")) {
     state->axis = size_t(axis_of(node.integer("axis"), in.rank()));

@@ -45,10 +45,10 @@ inline Taps used_taps(const WindowAxis& axis) {
 
 /// The axis without the taps before and after the used ones.
 inline WindowAxis cropped(const WindowAxis& axis, const Taps& used) {
-  WindowAxis found = axis;
-  found.kernel = used.count();
-  found.pad = axis.pad - used.first * axis.dilation;
-  return found;
+  WindowAxis cropped_axis = axis;
+  cropped_axis.kernel = used.count();
+  cropped_axis.pad = axis.pad - used.first * axis.dilation;
+  return cropped_axis;
 }
 
 /// The average number of taps that read the image.
@@ -82,27 +82,27 @@ constexpr int64_t kMaxSegmented = 256;  // taps of the widest windows whose rows
 /// Divide a row into segments, so that few taps that read padding are multiplied and tiles are not too small.
 inline std::vector<Segment> segments_of(const WindowAxis& axis) {
   if (axis.kernel > kMaxSegmented) return one_segment(axis);
-  std::vector<Segment> found;
+  std::vector<Segment> segments;
   for (int64_t p = 0; p < axis.places; ++p) {
     Taps live = live_taps(axis, p);
     Segment next{int32_t(p), int32_t(p + 1), int32_t(live.first), int32_t(live.last)};
-    if (!found.empty() && found.back().tap == next.tap && found.back().tap_end == next.tap_end)
-      found.back().last = next.last;
+    if (!segments.empty() && segments.back().tap == next.tap && segments.back().tap_end == next.tap_end)
+      segments.back().last = next.last;
     else
-      found.push_back(next);
+      segments.push_back(next);
   }
-  while (found.size() > 1) {
+  while (segments.size() > 1) {
     size_t best = 0;
     int64_t most = -1;
-    for (size_t n = 0; n + 1 < found.size(); ++n) {
-      int64_t saved = cost_of(found[n]) + cost_of(found[n + 1]) - cost_of(united(found[n], found[n + 1]));
+    for (size_t n = 0; n + 1 < segments.size(); ++n) {
+      int64_t saved = cost_of(segments[n]) + cost_of(segments[n + 1]) - cost_of(united(segments[n], segments[n + 1]));
       if (saved > most) most = saved, best = n;
     }
     if (most < 0) break;
-    found[best] = united(found[best], found[best + 1]);
-    found.erase(found.begin() + int64_t(best) + 1);
+    segments[best] = united(segments[best], segments[best + 1]);
+    segments.erase(segments.begin() + int64_t(best) + 1);
   }
-  return found;
+  return segments;
 }
 
 /// Return whether no position of any segment reads padding.

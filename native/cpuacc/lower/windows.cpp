@@ -300,15 +300,16 @@ void lower_unpooling(const Node& node, Builder& builder) {
   const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
   char zero[8];
   encode(0, out, zero);
-  const uint64_t item = ipr::item_size(out.dtype);
-  builder.add(fill_step(builder, "zeros of " + node.name, builder.buffer(node.outputs[0]), zero, item, out.elements()));
+  const uint64_t item_size = ipr::item_size(out.dtype);
+  builder.add(
+      fill_step(builder, "zeros of " + node.name, builder.buffer(node.outputs[0]), zero, item_size, out.elements()));
   Step step;
   step.name = label(node);
   step.fn = &Unpooling::run;
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
   step.out = {builder.buffer(node.outputs[0])};
-  step.state = std::make_shared<Unpooling>(
-      Unpooling{in.elements(), out.elements(), int64_t(item), builder.graph.in(node, 1)->dtype == IPR_DTYPE_INT64});
+  step.state = std::make_shared<Unpooling>(Unpooling{in.elements(), out.elements(), int64_t(item_size),
+                                                     builder.graph.in(node, 1)->dtype == IPR_DTYPE_INT64});
   builder.add(std::move(step));
 }
 

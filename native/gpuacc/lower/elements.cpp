@@ -49,14 +49,14 @@ $LOADS$CODE
 }
 )");
   source.set("T", storage(from.dtype)).set("PARAMETERS", chain.parameters());
-  source.set("LOADS", chain.loads([](const Chain::Operand& one, size_t n) {
-    return one.kind == Chain::Operand::channel ? load_of(one, n, "cb") : load_of(one, n, "i");
+  source.set("LOADS", chain.loads([](const Chain::Operand& operand, size_t n) {
+    return operand.kind == Chain::Operand::channel ? load_of(operand, n, "cb") : load_of(operand, n, "i");
   }));
   source.set("CODE", chain.code());
   const int64_t count = image.n * blocks * image.h * image.w;
   std::vector<Argument> arguments = {reads(from),    writes(out),    number(count), number(image.h * image.w),
                                      number(blocks), number(image.c)};
-  for (const Argument& one : chain.arguments()) arguments.push_back(one);
+  for (const Argument& argument : chain.arguments()) arguments.push_back(argument);
   plan.launch_elements("pointwise", preamble(plan.profile, plan.device.info) + source.text(), arguments, count);
   plan.set(chain.tensor(), out);
   return true;
@@ -92,9 +92,9 @@ void lower_chain(const ipr::Layer& layer, Plan& plan, size_t main) {
   chain.fuse(false);
   std::string loads;
   const Value out = plan.create(layer.output(0).dtype(), shape_of(layer.output(0)));
-  loads = chain.loads([](const Chain::Operand& one, size_t n) {
-    const std::string type = storage(one.value.dtype);
-    return "LD_" + type + "(" + (one.kind == Chain::Operand::scalar ? "0" : "i") + ", zz" + std::to_string(n) + ")";
+  loads = chain.loads([](const Chain::Operand& operand, size_t n) {
+    const std::string type = storage(operand.value.dtype);
+    return "LD_" + type + "(" + (operand.kind == Chain::Operand::scalar ? "0" : "i") + ", zz" + std::to_string(n) + ")";
   });
   Template fused(loads + chain.code());
   std::string after = fused.text(), parameters = chain.parameters();
@@ -106,7 +106,7 @@ void lower_chain(const ipr::Layer& layer, Plan& plan, size_t main) {
     code += "\n  {\n" + after + "  }\n";
   }
   declarations += parameters;
-  for (const Argument& one : chain.arguments()) more.push_back(one);
+  for (const Argument& argument : chain.arguments()) more.push_back(argument);
   pointwise(plan, "pointwise", operands, types, out, code, declarations, more);
   plan.set(chain.tensor(), out);
 }
@@ -172,8 +172,8 @@ void lower_unary_chain(const ipr::Layer& layer, Plan& plan) { lower_chain(layer,
 
 ipr::Verdict activation_support(const ipr::Layer& layer, const Target&) {
   if (is_quantized8(layer.output(0))) return quantized_activation_support(layer);
-  ipr::Verdict found = all_float(layer);
-  if (is_refused(found)) return found;
+  ipr::Verdict verdict = all_float(layer);
+  if (is_refused(verdict)) return verdict;
   const std::string_view function = layer.text("function");
   if (activation_code(function)) return ipr::yes();
   return ipr::no("no kernel for the function " + std::string(function), IPR_REASON_ATTRIBUTE);
@@ -324,10 +324,10 @@ void lower_normalization(const ipr::Layer& layer, Plan& plan) {
   const int64_t axis = !layout.empty() && layout.back() == 'C' ? rank - 1 : 1;
   std::vector<Value> operands = {in};
   for (size_t n = 1; n < 5; ++n) {
-    Value one = plan.plain(layer.input(n).index());
+    Value per_channel = plan.plain(layer.input(n).index());
     Shape shape(size_t(rank - axis), 1);
-    shape[0] = one.elements();
-    operands.push_back(plan.reshaped(one, shape));
+    shape[0] = per_channel.elements();
+    operands.push_back(plan.reshaped(per_channel, shape));
   }
   const Value out = plan.create(in.dtype, in.shape);
   pointwise(plan, "normalize", operands, std::vector<std::string>(5, "float"), out,

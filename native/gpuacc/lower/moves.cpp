@@ -74,26 +74,26 @@ void lower_reverse(const ipr::Layer& layer, Plan& plan) {
 void lower_strided_slice(const ipr::Layer& layer, Plan& plan) {
   const Shape shape = shape_of(layer.input(0)), own = strides_of(shape);
   const ipr::Span<const int64_t> begin = layer.integers("begin"), step = layer.integers("stride");
-  auto bit = [&](const char* name, size_t item) { return (layer.integer(name) >> item & 1) != 0; };
+  auto bit = [&](const char* name, size_t position) { return (layer.integer(name) >> position & 1) != 0; };
   size_t taken = 0;
-  for (size_t item = 0; item < begin.size(); ++item)
-    taken += !bit("new_axis_mask", item) && !bit("ellipsis_mask", item);
+  for (size_t position = 0; position < begin.size(); ++position)
+    taken += !bit("new_axis_mask", position) && !bit("ellipsis_mask", position);
   Shape strides;
   int64_t offset = 0;
   size_t axis = 0;
-  for (size_t item = 0; item < begin.size(); ++item) {
-    if (bit("ellipsis_mask", item)) {
+  for (size_t position = 0; position < begin.size(); ++position) {
+    if (bit("ellipsis_mask", position)) {
       for (size_t skipped = shape.size() - taken; skipped > 0; --skipped) strides.push_back(own[axis++]);
       continue;
     }
-    if (bit("new_axis_mask", item)) {
+    if (bit("new_axis_mask", position)) {
       strides.push_back(0);
       continue;
     }
-    const bool shrinks = bit("shrink_axis_mask", item);
-    const int64_t size = shape[axis], by = shrinks ? 1 : step[item];
-    int64_t first = begin[item] < 0 ? begin[item] + size : begin[item];
-    if (bit("begin_mask", item) && !shrinks) first = by > 0 ? 0 : size - 1;
+    const bool shrinks = bit("shrink_axis_mask", position);
+    const int64_t size = shape[axis], by = shrinks ? 1 : step[position];
+    int64_t first = begin[position] < 0 ? begin[position] + size : begin[position];
+    if (bit("begin_mask", position) && !shrinks) first = by > 0 ? 0 : size - 1;
     if (!shrinks) first = by > 0 ? std::max<int64_t>(first, 0) : std::min(first, size - 1);
     offset += first * own[axis];
     if (!shrinks) strides.push_back(own[axis] * by);

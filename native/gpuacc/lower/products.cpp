@@ -60,10 +60,10 @@ $PART      float t[B];
   Template stored(store);
   std::string full, part;
   if (!chain.empty()) {
-    full = chain.loads([](const Chain::Operand& one, size_t n) {
-      const std::string k = std::to_string(n), operand = storage(one.value.dtype);
-      if (one.kind == Chain::Operand::scalar) return "(F)LD_" + operand + "(0, z" + k + ")";
-      if (one.kind == Chain::Operand::channel) return "LDV_" + operand + "(cb, z" + k + ")";
+    full = chain.loads([](const Chain::Operand& chained, size_t n) {
+      const std::string k = std::to_string(n), operand = storage(chained.value.dtype);
+      if (chained.kind == Chain::Operand::scalar) return "(F)LD_" + operand + "(0, z" + k + ")";
+      if (chained.kind == Chain::Operand::channel) return "LDV_" + operand + "(cb, z" + k + ")";
       return "LDV_" + operand + "(0, z" + k + " + at)";
     }) + chain.code();
     for (size_t n = 0; n < chain.operands().size(); ++n) {
@@ -72,10 +72,10 @@ $PART      float t[B];
         part += "float u" + k + "[B];\nfor (int c = 0; c < B; ++c) u" + k + "[c] = n0 + c < N ? LD_" + operand +
                 "(at + c, z" + k + ") : 1.0f;\n";
     }
-    part += chain.loads([](const Chain::Operand& one, size_t n) {
-      const std::string k = std::to_string(n), operand = storage(one.value.dtype);
-      if (one.kind == Chain::Operand::scalar) return "(F)LD_" + operand + "(0, z" + k + ")";
-      if (one.kind == Chain::Operand::channel) return "LDV_" + operand + "(cb, z" + k + ")";
+    part += chain.loads([](const Chain::Operand& chained, size_t n) {
+      const std::string k = std::to_string(n), operand = storage(chained.value.dtype);
+      if (chained.kind == Chain::Operand::scalar) return "(F)LD_" + operand + "(0, z" + k + ")";
+      if (chained.kind == Chain::Operand::channel) return "LDV_" + operand + "(cb, z" + k + ")";
       return "vload_B(0, u" + k + ")";
     }) + chain.code();
   }
@@ -109,7 +109,7 @@ void multiply(Plan& plan, const Value& a, int packed, int bias, const Product& s
                                      number(sizes.n),
                                      number(sizes.k),
                                      number(panels * sizes.k * step)};
-  for (const Argument& one : chain.arguments()) arguments.push_back(one);
+  for (const Argument& argument : chain.arguments()) arguments.push_back(argument);
   plan.launch("product", product_source(plan, chain, storage(a.dtype), rows, vectors), arguments,
               {panels, divided_up(sizes.m, rows), int64_t(sizes.offsets_a.size())});
 }
@@ -140,13 +140,13 @@ int packed_constant(Plan& plan, const ipr::TensorInfo& info, int64_t matrices, i
   const int64_t panels = divided_up(n, step);
   const std::string packing = "product " + std::to_string(step) + "/" + std::to_string(by_k);
   return plan.constant(plan.key(info, packing), uint64_t(matrices * panels * k * step) * 4, [&](char* bytes) {
-    const std::vector<float> given = constant_floats(info);
+    const std::vector<float> values = constant_floats(info);
     float* to = reinterpret_cast<float*>(bytes);
     for (int64_t matrix = 0; matrix < matrices; ++matrix)
       for (int64_t panel = 0; panel < panels; ++panel)
         for (int64_t c = 0; c < k; ++c)
           for (int64_t o = 0; o < step; ++o, ++to)
-            if (panel * step + o < n) *to = given[size_t(matrix * k * n + c * by_k + (panel * step + o) * by_n)];
+            if (panel * step + o < n) *to = values[size_t(matrix * k * n + c * by_k + (panel * step + o) * by_n)];
   });
 }
 
@@ -217,10 +217,10 @@ std::vector<int32_t> matrices_of(const Shape& own, const Shape& whole, int64_t s
 
 Shape common_batch(const Shape& a, const Shape& b) {
   Shape whole(std::max(a.size(), b.size()), 1);
-  for (const Shape& one : {a, b})
-    for (size_t n = 0; n < one.size(); ++n) {
-      int64_t& size = whole[whole.size() - one.size() + n];
-      if (one[n] != 1) size = one[n];
+  for (const Shape& shape : {a, b})
+    for (size_t n = 0; n < shape.size(); ++n) {
+      int64_t& size = whole[whole.size() - shape.size() + n];
+      if (shape[n] != 1) size = shape[n];
     }
   return whole;
 }

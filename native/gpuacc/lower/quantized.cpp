@@ -36,14 +36,15 @@ ipr::Verdict one_scale(const ipr::Layer& layer, size_t inputs) {
     return ipr::yes();
   };
   for (size_t n = 0; n < inputs; ++n)
-    if (ipr::Verdict found = judged("input " + std::to_string(n), layer.input(n)); is_refused(found)) return found;
+    if (ipr::Verdict verdict = judged("input " + std::to_string(n), layer.input(n)); is_refused(verdict))
+      return verdict;
   return judged("the output", out);
 }
 
 /// The same for layers with weights, which may have a scale for each output channel, and a bias of int32.
 ipr::Verdict weighted(const ipr::Layer& layer) {
-  ipr::Verdict found = one_scale(layer, 1);
-  if (is_refused(found)) return found;
+  ipr::Verdict verdict = one_scale(layer, 1);
+  if (is_refused(verdict)) return verdict;
   const ipr::TensorInfo weights = layer.input(1), bias = layer.input(2);
   if (!is_quantized8(weights) || weights.dtype() != layer.input(0).dtype())
     return ipr::no("weights are " + described(weights) + ", but the input is " + described(layer.input(0)),
@@ -315,8 +316,8 @@ kernel void k(global const $T* restrict x, global const $T* restrict w, global c
 }
 
 ipr::Verdict quantized_pooling_support(const ipr::Layer& layer, const Target&) {
-  ipr::Verdict found = one_scale(layer, 1);
-  if (is_refused(found)) return found;
+  ipr::Verdict verdict = one_scale(layer, 1);
+  if (is_refused(verdict)) return verdict;
   const bool same = same_quantization(layer.input(0), layer.output(0));
   if (layer.text("pool_type") == "L2") return ipr::no("no kernel for L2 of quantized tensors", IPR_REASON_ATTRIBUTE);
   if (!same && layer.text("pool_type") != "MAX")

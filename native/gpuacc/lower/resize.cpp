@@ -26,19 +26,19 @@ float scale_of(const Axis& axis) {
 }
 
 Neighbours nearest(const Axis& axis) {
-  Neighbours found;
+  Neighbours neighbours;
   const float scale = scale_of(axis), offset = axis.half_pixel ? 0.5f : 0.0f;
   for (int64_t n = 0; n < axis.target; ++n) {
     const float position = (float(n) + offset) * scale;
     const float whole =
         axis.align_corners ? std::copysign(std::floor(std::fabs(position) + 0.5f), position) : std::floor(position);
-    found.low.push_back(int32_t(clamped(int64_t(whole), axis.size)));
+    neighbours.low.push_back(int32_t(clamped(int64_t(whole), axis.size)));
   }
-  return found;
+  return neighbours;
 }
 
 Neighbours around(const Axis& axis) {
-  Neighbours found;
+  Neighbours neighbours;
   const float scale = scale_of(axis);
   for (int64_t n = 0; n < axis.target; ++n) {
     float position = float(n) * scale;
@@ -47,11 +47,11 @@ Neighbours around(const Axis& axis) {
       position -= 0.5f;
     }
     const int64_t low = clamped(int64_t(std::floor(position)), axis.size);
-    found.low.push_back(int32_t(low));
-    found.high.push_back(int32_t(clamped(int64_t(std::ceil(position)), axis.size)));
-    found.weight.push_back(position - float(low));
+    neighbours.low.push_back(int32_t(low));
+    neighbours.high.push_back(int32_t(clamped(int64_t(std::ceil(position)), axis.size)));
+    neighbours.weight.push_back(position - float(low));
   }
-  return found;
+  return neighbours;
 }
 
 Neighbours around_in_fixed_point(const Axis& axis) {
@@ -95,8 +95,8 @@ void lower_resize(const ipr::Layer& layer, Plan& plan) {
   const Image in(from.shape, last), to(out.shape, last);
   const bool is_integer = from.dtype == IPR_DTYPE_INT8 && !picks;
   auto axis = [&](int64_t size, int64_t target) {
-    const Axis one = {size, target, layer.flag("align_corners"), layer.flag("half_pixel_centers")};
-    return picks ? nearest(one) : is_integer ? around_in_fixed_point(one) : around(one);
+    const Axis resized = {size, target, layer.flag("align_corners"), layer.flag("half_pixel_centers")};
+    return picks ? nearest(resized) : is_integer ? around_in_fixed_point(resized) : around(resized);
   };
   const Neighbours rows = axis(in.h, to.h), columns = axis(in.w, to.w);
   std::vector<int32_t> places = rows.low;

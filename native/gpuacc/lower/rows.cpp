@@ -213,7 +213,7 @@ void lower_layer_norm(const ipr::Layer& layer, Plan& plan) {
   for (int64_t n = 0; n < rank; ++n) (n < axis ? rows.outer : rows.count) *= in.shape[size_t(n)];
   const bool is_rms = layer.type() == "RmsNormalization";
   const Value out = plan.create(in.dtype, in.shape);
-  auto given = [&](size_t position, const char* name, const char* absent) {
+  auto optional_parameter = [&](size_t position, const char* name, const char* absent) {
     Parameter found = parameter(plan, layer, position, name, "r", absent, in);
     const ipr::TensorInfo info = layer.input(position);
     if (!info || found.value.elements() == 1) return found;
@@ -223,7 +223,8 @@ void lower_layer_norm(const ipr::Layer& layer, Plan& plan) {
     found.code = std::string("LD_$T(AT(r), ") + name + ")";
     return found;
   };
-  const Parameter gamma = given(1, "gamma", "1.0f"), beta = is_rms ? Parameter{in, "0.0f"} : given(2, "beta", "0.0f");
+  const Parameter gamma = optional_parameter(1, "gamma", "1.0f"),
+                  beta = is_rms ? Parameter{in, "0.0f"} : optional_parameter(2, "beta", "0.0f");
   const std::string code =
       is_rms
           ? "  ACC square = 0;\n  EACH square += (ACC)X(r) * X(r);\n  SUM_ALL(square)\n"
@@ -285,11 +286,11 @@ void lower_group_norm(const ipr::Layer& layer, Plan& plan) {
 void lower_l2(const ipr::Layer& layer, Plan& plan) {
   const Value in = plan.plain(layer.input(0).index());
   const int64_t rank = layer.input(0).rank();
-  const ipr_attribute* given = layer.find("axis");
-  const bool has_axis = given && given->kind != IPR_KIND_NONE;
+  const ipr_attribute* axis = layer.find("axis");
+  const bool has_axis = axis && axis->kind != IPR_KIND_NONE;
   const int64_t channel = is_channels_last(layer) ? rank - 1 : std::min<int64_t>(1, rank - 1);
   const Value out = plan.create(in.dtype, in.shape);
-  launch_rows(plan, "l2 norm", along(in, has_axis ? normal_axis(given->i, rank) : channel), out,
+  launch_rows(plan, "l2 norm", along(in, has_axis ? normal_axis(axis->i, rank) : channel), out,
               "  ACC square = 0;\n  EACH square += (ACC)X(r) * X(r);\n  SUM_ALL(square)\n"
               "  const ACC scale = 1 / sqrt(fmax(square, (ACC)eps));\n  EACH ST_$O((float)(X(r) * scale), AT(r), y);",
               ", float eps", {real(layer.number("eps"))});

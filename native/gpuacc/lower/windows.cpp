@@ -31,15 +31,15 @@ void append(std::vector<Argument>& all, const std::vector<Argument>& more) {
 int packed_bias(const ipr::Layer& layer, Plan& plan, int64_t channels, int64_t step) {
   std::vector<float> values(size_t(divided_up(channels, step) * step));
   if (const ipr::TensorInfo bias = layer.input(2)) {
-    const std::vector<float> given = constant_floats(bias);
-    std::copy(given.begin(), given.end(), values.begin());
+    const std::vector<float> bias_values = constant_floats(bias);
+    std::copy(bias_values.begin(), bias_values.end(), values.begin());
   }
   return plan.floats(values);
 }
 
 std::string loads_in_blocks(const Chain& chain) {
-  return chain.loads([](const Chain::Operand& one, size_t n) {
-    return one.kind == Chain::Operand::channel ? load_of(one, n, "cb") : load_of(one, n, "at");
+  return chain.loads([](const Chain::Operand& operand, size_t n) {
+    return operand.kind == Chain::Operand::channel ? load_of(operand, n, "cb") : load_of(operand, n, "at");
   });
 }
 
@@ -177,7 +177,7 @@ int packed_weights(const ipr::Layer& layer, Plan& plan, int64_t vectors) {
   const ipr::TensorInfo info = layer.input(1);
   return plan.constant(
       plan.key(info, packing), uint64_t(panels * blocks * weights.h * weights.w * inner * step) * 4, [&](char* bytes) {
-        const std::vector<float> given = constant_floats(info);
+        const std::vector<float> values = constant_floats(info);
         float* to = reinterpret_cast<float*>(bytes);
         for (int64_t panel = 0; panel < panels; ++panel)
           for (int64_t block = 0; block < blocks; ++block)
@@ -187,7 +187,7 @@ int packed_weights(const ipr::Layer& layer, Plan& plan, int64_t vectors) {
                   for (int64_t o = 0; o < step; ++o, ++to) {
                     const int64_t in = block * b + c, out = panel * step + o;
                     if (in >= weights.i || out >= weights.o) continue;
-                    *to = given[size_t(out * weights.by_o + in * weights.by_i + y * weights.by_y + x * weights.by_x)];
+                    *to = values[size_t(out * weights.by_o + in * weights.by_i + y * weights.by_y + x * weights.by_x)];
                   }
       });
 }
@@ -381,8 +381,8 @@ void convolve_plain(const ipr::Layer& layer, Plan& plan, bool depthwise) {
 }
 
 ipr::Verdict convolution_support(const ipr::Layer& layer, const Target& target) {
-  ipr::Verdict found = window_support(layer);
-  if (is_refused(found)) return found;
+  ipr::Verdict verdict = window_support(layer);
+  if (is_refused(verdict)) return verdict;
   return is_quantized8(layer.input(0)) ? quantized_window_support(layer, target) : all_float(layer);
 }
 
@@ -398,13 +398,13 @@ void lower_convolution(const ipr::Layer& layer, Plan& plan) {
     return convolve_plain(layer, plan, false);
   if (groups == 1 || (weights.i % b == 0 && weights.o / groups % b == 0)) return convolve_in_blocks(layer, plan);
   if (weights.i != 1 || weights.o != groups) return convolve_plain(layer, plan, false);
-  const std::vector<float> given = constant_floats(layer.input(1));
-  std::vector<float> filters(given.size());
+  const std::vector<float> values = constant_floats(layer.input(1));
+  std::vector<float> filters(values.size());
   for (int64_t o = 0; o < weights.o; ++o)
     for (int64_t y = 0; y < weights.h; ++y)
       for (int64_t x = 0; x < weights.w; ++x)
         filters[size_t((y * weights.w + x) * weights.o + o)] =
-            given[size_t(o * weights.by_o + y * weights.by_y + x * weights.by_x)];
+            values[size_t(o * weights.by_o + y * weights.by_y + x * weights.by_x)];
   convolve_depthwise(layer, plan, filters, weights.h, weights.w);
 }
 
@@ -430,15 +430,15 @@ void lower_transposed(const ipr::Layer& layer, Plan& plan) {
 }
 
 ipr::Verdict transposed_support(const ipr::Layer& layer, const Target&) {
-  ipr::Verdict found = window_support(layer);
-  return is_refused(found) ? found : all_float(layer);
+  ipr::Verdict verdict = window_support(layer);
+  return is_refused(verdict) ? verdict : all_float(layer);
 }
 
 // ---- Pooling -----------------------------------------------------------------------------------------------------------------------
 
 ipr::Verdict pooling_support(const ipr::Layer& layer, const Target& target) {
-  ipr::Verdict found = window_support(layer);
-  if (is_refused(found)) return found;
+  ipr::Verdict verdict = window_support(layer);
+  if (is_refused(verdict)) return verdict;
   return is_quantized8(layer.input(0)) ? quantized_pooling_support(layer, target) : all_float(layer);
 }
 
