@@ -229,6 +229,14 @@ def test_the_parts_of_the_chosen_plan_are_measured_in_it(runtime: Runtime) -> No
     assert [part["time"]["how"] for part in explanation["parts"]] == ["estimated", "estimated"]
 
 
+@pytest.mark.usefixtures("cpuacc")
+def test_the_only_part_of_a_plan_takes_the_time_of_the_whole(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+    with Runtime() as runtime:
+        plan = place(sums_and_products(), runtime, ["CpuAcc"], search=QUICK)
+    assert list(plan.units.values()) == [plan.measured["CpuAcc"]]
+
+
 def test_parts_that_cannot_be_timed_are_no_fault_of_the_plan(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*given: object) -> None:
         raise ExecutionError("just now not", backend="Adds")

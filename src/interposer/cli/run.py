@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from threading import Barrier
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -209,20 +210,35 @@ def _timed(
     """
     extra_names = None if names == list(model.outputs) else names
     _warm_up(model, sets, extra_names, repeat * concurrency > 1 or len(sets) > 1)
-    start_time = time.perf_counter()
+    ready = Barrier(concurrency)
     with progress_line() as progress:
 
-        def work(thread: int = 0) -> tuple[list[Any], list[float]]:
+        def work(thread: int) -> _Runs:
+            if concurrency > 1:
+                _warm_up_together(model, sets[0], extra_names, ready)
             return _runs(model, sets, extra_names, repeat, progress if thread == 0 else None)
 
-        if concurrency == 1:
-            thread_results = [work()]
-        else:
-            with ThreadPoolExecutor(concurrency) as pool:
-                thread_results = list(pool.map(work, range(concurrency)))
-    milliseconds = [milliseconds_of_run for _, times in thread_results for milliseconds_of_run in times]
-    times = _Times(milliseconds, concurrency, time.perf_counter() - start_time)
-    return [dict(zip(names, outputs, strict=True)) for outputs in thread_results[0][0]], times
+        thread_runs = _on_threads(work, concurrency)
+    milliseconds = [milliseconds_of_run for runs in thread_runs for milliseconds_of_run in runs.milliseconds]
+    seconds = max(runs.end for runs in thread_runs) - min(runs.begin for runs in thread_runs)
+    outputs_of_sets = [dict(zip(names, outputs, strict=True)) for outputs in thread_runs[0].outputs]
+    return outputs_of_sets, _Times(milliseconds, concurrency, seconds)
+
+
+def _on_threads(work: Callable[[int], _Runs], concurrency: int) -> list[_Runs]:
+    if concurrency == 1:
+        return [work(0)]
+    with ThreadPoolExecutor(concurrency) as pool:
+        return list(pool.map(work, range(concurrency)))
+
+
+class _Runs(NamedTuple):
+    """The last outputs for each set of inputs, the milliseconds of each run, and the begin and end of all in seconds."""
+
+    outputs: list[Any]
+    milliseconds: list[float]
+    begin: float
+    end: float
 
 
 def _warm_up(model: Model, sets: Sequence[_Set], extra_names: list[str] | None, runs_often: bool) -> None:
@@ -234,12 +250,21 @@ def _warm_up(model: Model, sets: Sequence[_Set], extra_names: list[str] | None, 
         model.run(sets[0].arrays(), extra_names)
 
 
+def _warm_up_together(model: Model, inputs: _Set, extra_names: list[str] | None, ready: Barrier) -> None:
+    """Make a run that allocates the memory of this thread, and wait until all threads have made theirs."""
+    try:
+        model.run(inputs.arrays(), extra_names)
+    finally:
+        ready.wait()
+
+
 def _runs(
     model: Model, sets: Sequence[_Set], extra_names: list[str] | None, repeat: int, progress: Progress | None
-) -> tuple[list[Any], list[float]]:
-    """Return the outputs for each set of inputs, and the milliseconds of all runs in this thread."""
+) -> _Runs:
+    """Run the model `repeat` times on each set of inputs in this thread."""
     outputs: list[Any] = [None] * len(sets)
     times: list[float] = []
+    begin = time.perf_counter()
     for _ in range(repeat):
         for number, of_set in enumerate(sets):
             if interrupts.happened():  # which only the main thread notices otherwise
@@ -250,7 +275,7 @@ def _runs(
             start = time.perf_counter()
             outputs[number] = model.run(inputs, extra_names)
             times.append((time.perf_counter() - start) * 1e3)
-    return outputs, times
+    return _Runs(outputs, times, begin, time.perf_counter())
 
 
 def _dequantized(model: Model, name: str, output: Any) -> Any:

@@ -39,6 +39,7 @@ class Loaded:
             binding_id: example(info, seed)
             for seed, (binding_id, info) in enumerate(zip(binding_ids, infos, strict=True))
         }
+        self._units = {placement.runs_in for placement in optimized.placements}
         self._arrays = list(self._inputs.values())
         self._path = FastPath(runtime, self._network_id, tuple(layer.name for layer in optimized.inputs))
 
@@ -47,6 +48,11 @@ class Loaded:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def only_unit(self) -> str | None:
+        """The name of the layer that runs the whole network, if a call of the model does nothing else; else None."""
+        return next(iter(self._units)) if self._path.direct is not None and len(self._units) == 1 else None
 
     def run(self) -> None:
         """Run the network once, in the way in which a model runs it."""

@@ -648,13 +648,13 @@ class _Placer:
             raise self._beyond(seconds)
         name = self._best(allowed, seconds, timings)
         spread = {plan: spread_of(timing.turns) for plan, timing in timings.items() if len(timing.turns) > 1}
-        measured, units = self._measured(seconds), self._units(name)
+        measured, units = self._measured(seconds), self._units(name, seconds[name])
         return replace(plans[name], measured=measured, spread=spread, chosen=name, units=units)
 
-    def _units(self, name: str) -> dict[str, float]:
+    def _units(self, name: str, seconds: float) -> dict[str, float]:
         """Return the milliseconds of each layer, compiled part and copy of the chosen plan, by name.
 
-        Empty if there is no time left, or if the objective is not latency.
+        `seconds` is the time of a whole run. Empty if there is no time left, or if the objective is not latency.
         """
         loaded_plan, seconds_left = self.loaded.get(name), self._left()
         if (
@@ -663,6 +663,8 @@ class _Placer:
             or seconds_left <= 2 * (_RUNS + 1) * self.first_seconds[name]
         ):
             return {}
+        if loaded.only_unit is not None:
+            return {loaded.only_unit: seconds * 1e3}
         from interposer.session.stopwatch import measured_times  # noqa: PLC0415 - it takes examples from this package
 
         try:
