@@ -28,6 +28,9 @@ def data_of(page: str) -> dict[str, Any]:
     return data
 
 
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+
+
 def recorded(runs: int, layers: int = 3, name: str = "net", prefix: str = "layer") -> Recording:
     """Return runs of a network whose layers on two backends take 10, 20, 30 ... us, with a step of 5 us in each."""
     network = TracedNetwork(name, 0, 0)
@@ -115,6 +118,22 @@ def test_an_explanation_gets_the_recorded_times(tmp_path: Path) -> None:
         assert layer["time"]["ms"] == pytest.approx(times[layer["layer"]])
         assert layer["time"]["how"] == "measured"
     assert [item["shape"] for item in drawn["inputs"]] == ["[2, 3]"]
+
+
+@pytest.mark.usefixtures("cpuacc")
+def test_the_layers_of_a_compiled_part_have_shares_of_its_recorded_time(tmp_path: Path) -> None:
+    model = ip.load(DIGITS, ["CpuAcc"])
+    with ip.profile() as profile:
+        model.run([np.ones((1, 1, 8, 8), np.float32)])
+    profile.save(tmp_path / "p.html", explanations=[model.explain()])
+    drawn = data_of(data_of((tmp_path / "p.html").read_text(encoding="utf-8"))["drawings"][0]["html"])
+    [recorded_part] = profile.layers()
+    for layer in drawn["layers"]:
+        assert layer["time"]["how"] == "estimated"
+        assert layer["time"]["ms"] > 0
+        assert layer["time"]["group"]["ms"] == pytest.approx(recorded_part.median / 1e6)
+        assert layer["layer"] in layer["time"]["group"]["layers"]
+    assert sum(layer["time"]["ms"] for layer in drawn["layers"]) == pytest.approx(recorded_part.median / 1e6)
 
 
 def test_arrows_lead_along_tensors_that_cross_and_moments_are_marked() -> None:

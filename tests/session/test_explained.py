@@ -324,9 +324,11 @@ def test_an_activation_is_measured_with_the_layer_before_it() -> None:
     assert [clock.layer(name) for name in ("conv", "relu", "pool")] == [
         Time(3.0, 3 / 9, False, group), Time(3.0, 3 / 9, False, group), Time(2.0, 2 / 9, True),
     ]  # fmt: skip
-    assert clock.layer("relu").to_dict()["group"] == {"layers": ["conv", "relu"], "ms": 6.0}
+    assert clock.layer("relu").to_dict()["group"] == {"layers": ["conv", "relu"], "count": 2, "ms": 6.0}
     assert str(group) == "conv + relu: 6 ms"
     assert str(Group(("a", "b", "c", "d"), 0.5)) == "a .. d (4): 0.5 ms"
+    many = Group(tuple(map(str, range(1000))), 1.0).to_dict()
+    assert (many["layers"], many["count"]) == (list(map(str, range(16))), 1000)
 
 
 def test_the_first_layers_of_a_block_are_measured_with_the_layer_that_the_step_is_named_after() -> None:

@@ -233,7 +233,7 @@ def _on_threads(work: Callable[[int], _Runs], concurrency: int) -> list[_Runs]:
 
 
 class _Runs(NamedTuple):
-    """The last outputs for each set of inputs, the milliseconds of each run, and the begin and end of all in seconds."""
+    """The last outputs for each set of inputs, the milliseconds of each run, and the begin and end in seconds."""
 
     outputs: list[Any]
     milliseconds: list[float]

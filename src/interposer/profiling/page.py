@@ -7,7 +7,7 @@ import statistics
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from interposer.pages.profile import html
 from interposer.profiling.events import Category, Interval, Sample, Site, TracedNetwork
@@ -24,6 +24,7 @@ _MOST_INSTANTS: Final = 20_000
 _MOST_ROWS: Final = 2_000
 _MOST_POINTS: Final = 4_000
 _MOST_CHILDREN: Final = 400
+_LISTED: Final = 16
 _SLACK: Final = 2_000
 """Nanoseconds by which a step may be longer than its layer, as the clock was read later."""
 
@@ -346,13 +347,17 @@ def _timed(explanation: dict[str, Any], times_of_layers: Sequence[LayerTimes]) -
     """
     ms_of_unit = {layer.site.layer: layer.median / 1e6 for layer in times_of_layers}
     layers = explanation["layers"]
-    share_of_unit: dict[str, float] = {}
+    names: dict[str, list[str]] = {}
+    shares: dict[str, float] = {}
     for layer in layers:
-        share_of_unit[layer["runs_in"]] = share_of_unit.get(layer["runs_in"], 0.0) + layer["time"]["share"]
-    total = sum(ms_of_unit.get(name, 0.0) for name in share_of_unit) or 1.0
-    timed_layers = [layer | {"time": _time_of(layer, ms_of_unit, share_of_unit, total)} for layer in layers]
+        unit = layer["runs_in"]
+        names.setdefault(unit, []).append(layer["layer"])
+        shares[unit] = shares.get(unit, 0.0) + layer["time"]["share"]
+    total = sum(ms_of_unit.get(unit, 0.0) for unit in names) or 1.0
+    units = {unit: _Unit(ms_of_unit.get(unit), names[unit], shares[unit]) for unit in names}
+    timed_layers = [layer | {"time": _time_of(layer, units[layer["runs_in"]], total)} for layer in layers]
     parts = [part | {"time": _time_of_part(part, timed_layers, total)} for part in explanation["parts"]]
-    times = explanation["times"] | {
+    times = {name: figure for name, figure in explanation["times"].items() if name != "spread"} | {
         "whole_ms": total,
         "source": "recorded",
         "runs": max(layer.count for layer in times_of_layers),
@@ -361,14 +366,24 @@ def _timed(explanation: dict[str, Any], times_of_layers: Sequence[LayerTimes]) -
     return explanation | {"layers": timed_layers, "parts": parts, "times": times, "crossings": crossings}
 
 
-def _time_of(
-    layer: Mapping[str, Any], ms_of_unit: Mapping[str, float], shares: Mapping[str, float], total: float
-) -> dict[str, Any]:
-    unit = layer["runs_in"]
-    if unit not in ms_of_unit:
+class _Unit(NamedTuple):
+    """A layer that ran, such as a compiled partition: its milliseconds, and its layers with the sum of their shares."""
+
+    ms: float | None
+    layers: Sequence[str]
+    shares: float
+
+
+def _time_of(layer: Mapping[str, Any], unit: _Unit, total: float) -> dict[str, Any]:
+    """Return the time of a layer that runs in a unit."""
+    count = len(unit.layers)
+    if unit.ms is None:
         return {"ms": None, "share": 0.0, "how": "estimated"}
-    ms = ms_of_unit[unit] * (layer["time"]["share"] / shares[unit] if shares[unit] else 1.0)
-    return {"ms": ms, "share": ms / total, "how": "measured" if unit == layer["layer"] else "estimated"}
+    if count == 1:
+        return {"ms": unit.ms, "share": unit.ms / total, "how": "measured"}
+    ms = unit.ms * (layer["time"]["share"] / unit.shares if unit.shares else 1 / count)
+    group = {"layers": list(unit.layers[:_LISTED]), "count": count, "ms": unit.ms}
+    return {"ms": ms, "share": ms / total, "how": "estimated", "group": group}
 
 
 def _time_of_part(part: Mapping[str, Any], layers: Sequence[Mapping[str, Any]], total: float) -> dict[str, Any]:

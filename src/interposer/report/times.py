@@ -55,10 +55,12 @@ class Group:
         return f"{names}: {time_text(self.ms)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the group as JSON-compatible data."""
-        return {"layers": list(self.layers), "ms": self.ms}
+        """Return the group as JSON-compatible data, with the names of its first layers only if it has many."""
+        return {"layers": list(self.layers[:_LISTED]), "count": len(self.layers), "ms": self.ms}
 
 
+_LISTED: Final = 16
+"""The largest number of layers of a group that are listed as data, since each of these layers has this list."""
 _NAMED: Final = 3
 """The largest number of layers of a group that are all named in a text."""
 

@@ -94,7 +94,7 @@ function timeLine(one) {
 // Layers that were measured together, such as those of one step.
 function groupText(group) {
   const few = group.layers.slice(0, 3).join(" + "),
-    more = group.layers.length > 3 ? ` and ${group.layers.length - 3} more` : "";
+    more = group.count > 3 ? ` and ${group.count - 3} more` : "";
   return `its share by work of ${msText(group.ms)} for ${few}${more}`;
 }
 

@@ -663,8 +663,8 @@ class _Placer:
             or seconds_left <= 2 * (_RUNS + 1) * self.first_seconds[name]
         ):
             return {}
-        if loaded.only_unit is not None:
-            return {loaded.only_unit: seconds * 1e3}
+        if loaded_plan.only_unit is not None:
+            return {loaded_plan.only_unit: seconds * 1e3}
         from interposer.session.stopwatch import measured_times  # noqa: PLC0415 - it takes examples from this package
 
         try:
