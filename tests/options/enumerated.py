@@ -80,7 +80,7 @@ def _variables() -> list[str]:
 
 
 def _fields_of_triton() -> set[str]:
-    batching = {triton_config._DELAY} | triton_config._IGNORED_OF_BATCHING
+    batching = {triton_config._DELAY, triton_config._LEVELS} | triton_config._IGNORED_OF_BATCHING
     fields = triton_config._READ | triton_config._OF_THE_FILE | triton_config._IGNORED
     return fields | {f"dynamic_batching.{name}" for name in batching}
 

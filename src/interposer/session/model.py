@@ -733,14 +733,14 @@ class Model:
             fast_path = self._loaded.fast_path
             return None if fast_path is None else self.runtime.only_part(fast_path.network_id)
 
-    def pinned_part(self, arrays: Mapping[str, Array]) -> tuple[OnlyPart, Callable[[], None]] | None:
+    def pinned_part(self, inputs: Mapping[str, Array]) -> tuple[OnlyPart, Callable[[], None]] | None:
         """Return the compiled part that runs inputs of these shapes, and a function that unpins it.
 
         The network for these shapes stays loaded until it is unpinned. None if it has other layers, or depends on the
         values of inputs. See `only_part`.
 
         Args:
-            arrays: inputs by name, with which the model has run before.
+            inputs: arrays by name, with which the model has run before.
 
         Raises:
             InterposerError: the network cannot be built for these shapes.
@@ -748,7 +748,7 @@ class Model:
         with self._loaded.lock:
             if self._blueprint.needed:
                 return None
-            key, network_id = self._loaded.begin(arrays)
+            key, network_id = self._loaded.begin(inputs)
             part = self.runtime.only_part(network_id)
             if part is None:
                 self._loaded.end(key)
