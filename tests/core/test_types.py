@@ -221,6 +221,19 @@ def test_a_quantization_is_a_value():
         q.axis = 2
 
 
+def test_quantizations_and_infos_that_were_hashed_are_still_equal_pickled_and_immutable():
+    q = Quantization([0.5, 0.25], [3, 4], axis=1)
+    hashed = TensorInfo((1, 2), "int8", q)
+    number = hash(hashed)
+    again = TensorInfo((1, 2), "int8", Quantization([0.5, 0.25], [3, 4], axis=1))
+    assert (hashed, number) == (again, hash(again))
+    assert pickle.loads(pickle.dumps(hashed)) == copy.deepcopy(hashed) == again
+    assert hash(pickle.loads(pickle.dumps(q))) == hash(q)
+    assert hash(hashed.with_quantization(None)) == hash(TensorInfo((1, 2), "int8"))
+    with pytest.raises(AttributeError, match="Quantization is immutable"):
+        q.scales = (1.0, 2.0)
+
+
 # --- infos ------------------------------------------------------------------------------------------------------------
 
 
@@ -268,6 +281,15 @@ def test_another_type_has_no_scales():
 ])  # fmt: skip
 def test_what_no_tensor_can_be_is_refused(arguments, message):
     assert refused(TensorInfo, *arguments) == message
+
+
+def test_the_info_of_an_array_has_its_shape_and_type_and_a_quantization_that_fits():
+    array = np.zeros((2, 3), "int8")
+    q = Quantization([1.0, 2.0], axis=0)
+    assert TensorInfo.of(array, q) == TensorInfo((2, 3), "int8", q)
+    assert TensorInfo.of(array).constant is array
+    assert refused(TensorInfo.of, array, Quantization(1.0, 128)) == "a zero point of int8 must be -128 to 127, not 128"
+    assert refused(TensorInfo.of, np.zeros(2), q) == "a tensor of type float64 cannot be quantized"
 
 
 def test_scales_fit_an_axis_of_unknown_extent():

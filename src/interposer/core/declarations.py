@@ -68,6 +68,7 @@ class Attribute:
 
     Its type comes from the annotation. If the default depends on the value of another attribute, `by` is the name of
     that attribute, and `defaults` has the defaults by its value; `default` is the one for all other values.
+    `is_limited` is True if there are bounds or choices.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Attribute:
         self.choices = None if choices is None else tuple(choices)
         self.by, self.defaults = by, defaults
         self.name = ""
+        self.is_limited: Final = bool(self.bounds) or self.choices is not None
 
     def default_with(self, values: Mapping[str, Any]) -> Any:
         """Return the default of this attribute if attributes declared before it have these values, by name."""
@@ -92,11 +94,6 @@ class Attribute:
     def required(self) -> bool:
         """True if there is no default."""
         return self.default is MISSING
-
-    @property
-    def is_limited(self) -> bool:
-        """True if there are bounds or choices."""
-        return bool(self.bounds) or self.choices is not None
 
     def problems(self, value: Any) -> Iterator[str]:
         """Yield an error message for each bound or choice that a value of the right type violates."""

@@ -66,6 +66,7 @@ class Op:
     """Name of the module that declares the operator; the modules of its kernels and samples have the same name."""
     __signature__: ClassVar[_Signature] = _Signature()
     _codecs: ClassVar[dict[str, Codec] | None] = None
+    _defaults: ClassVar[dict[str, Any] | None] = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         for name, value in self._bound(args, kwargs).items():
@@ -84,7 +85,11 @@ class Op:
                 raise InvalidArgumentError(f"{class_name} has no attribute {name!r}{did_you_mean(name, names)}")
         arguments |= kwargs
         values: dict[str, Any] = {}
+        defaults = self._fixed_defaults()
         for name, codec in self.codecs().items():
+            if name in defaults and name not in arguments:
+                values[name] = defaults[name]
+                continue
             declared, argument = self.attributes[name], arguments.get(name, MISSING)
             is_absent = argument is MISSING or (argument is None and declared.by)
             values[name] = self._coerced(name, declared.default_with(values) if is_absent else argument, codec)
@@ -118,6 +123,17 @@ class Op:
         if cls.__dict__.get("_codecs") is None:
             cls._codecs = {name: _codec(cls, name) for name in cls.attributes}
         return cast("dict[str, Codec]", cls._codecs)
+
+    @classmethod
+    def _fixed_defaults(cls) -> dict[str, Any]:
+        """Return the defaults that depend on no other attribute, by name, in their stored form."""
+        if cls.__dict__.get("_defaults") is None:
+            cls._defaults = {
+                name: codec.coerce(cls.attributes[name].default)
+                for name, codec in cls.codecs().items()
+                if not (cls.attributes[name].by or cls.attributes[name].required)
+            }
+        return cast("dict[str, Any]", cls._defaults)
 
     @classmethod
     def op_name(cls) -> str:
@@ -265,6 +281,8 @@ class Op:
         error = self.arity_problem(len(infos))
         if error:
             return [error]
+        if not self.operands:
+            return list(self.check())
         if not all(map(is_ranked, infos)):
             return min((self.violations(*ranked) for ranked in of_every_rank(infos)), key=len)
         arguments = self.arguments(infos)

@@ -290,10 +290,11 @@ class Quantization:
             counts that do not agree.
     """
 
-    __slots__ = ("axis", "scales", "zero_points")
+    __slots__ = ("_hash", "axis", "scales", "zero_points")
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
     axis: int | None
+    _hash: int
 
     def __init__(
         self, scale: float | Iterable[float], zero_point: int | Iterable[int] = 0, axis: int | None = None
@@ -338,7 +339,11 @@ class Quantization:
         return (self.scales, self.zero_points, self.axis) == (other.scales, other.zero_points, other.axis)
 
     def __hash__(self) -> int:
-        return hash((self.scales, self.zero_points, self.axis))
+        try:
+            return self._hash
+        except AttributeError:  # computed on first use, as there may be thousands of scales
+            object.__setattr__(self, "_hash", hash((self.scales, self.zero_points, self.axis)))
+            return self._hash
 
     def __repr__(self) -> str:
         if self.per_axis:
@@ -403,12 +408,13 @@ class TensorInfo:
     'sequence[?] of float32[?, 3]'
     """
 
-    __slots__ = ("constant", "dtype", "element", "quantization", "shape")
+    __slots__ = ("_hash", "constant", "dtype", "element", "quantization", "shape")
     shape: TensorShape
     dtype: DataType
     quantization: Quantization | None
     constant: Array | None
     element: TensorInfo | None
+    _hash: int
 
     def __init__(
         self,
@@ -430,7 +436,15 @@ class TensorInfo:
     def of(cls, array: Array, quantization: Quantization | None = None) -> TensorInfo:
         """Return the info of a constant: shape and type of the array, this quantization, and the array as its value."""
         array = np.asarray(array)
-        return cls(array.shape, array.dtype, quantization, array)
+        info = object.__new__(cls)
+        object.__setattr__(info, "shape", TensorShape(array.shape))
+        object.__setattr__(info, "dtype", DataType.of(array.dtype))
+        object.__setattr__(info, "quantization", quantization)
+        object.__setattr__(info, "constant", array)
+        object.__setattr__(info, "element", None)
+        for error in () if quantization is None else info._quantization_problems(quantization):
+            raise InvalidArgumentError(error)
+        return info
 
     def _problems(self) -> Iterator[str]:
         if self.dtype in COLLECTIONS or self.element is not None:
@@ -475,7 +489,7 @@ class TensorInfo:
             yield f"a tensor of type {self.dtype} cannot be quantized"
             return
         low, high = integer_range(self.dtype)
-        for zero_point in (zero_point for zero_point in quantization.zero_points if not low <= zero_point <= high):
+        for zero_point in [zero_point for zero_point in quantization.zero_points if not low <= zero_point <= high]:
             yield f"a zero point of {self.dtype} must be {low} to {high}, not {zero_point}"
         if quantization.axis is not None and (not self.is_ranked or quantization.axis >= self.rank):
             rank = f"rank {self.rank}" if self.is_ranked else "no known rank"
@@ -601,7 +615,11 @@ class TensorInfo:
         return own_fields == other_fields and self.element == other.element
 
     def __hash__(self) -> int:
-        return hash((self.shape, self.dtype, self.quantization, self.element))
+        try:
+            return self._hash
+        except AttributeError:
+            object.__setattr__(self, "_hash", hash((self.shape, self.dtype, self.quantization, self.element)))
+            return self._hash
 
     def __repr__(self) -> str:
         shape = repr(tuple(self.shape)) if self.is_ranked else "..."
