@@ -68,6 +68,28 @@ def test_stored_weights_stay_stored():
     assert kinds(value)[0] == "Dequantize"
 
 
+def test_weights_and_scales_are_found_by_their_names():
+    weights, scale, point = RNG.integers(-9, 9, (4, 5)).astype(np.int8), np.float32(0.5), np.int8(2)
+    node = helper.make_node("DequantizeLinear", ["w", "scale", "point"], ["real"])
+    product = helper.make_node("MatMul", ["x", "real"], ["y"])
+    x = RNG.uniform(-1, 1, (2, 4)).astype(np.float32)
+    network = load(model([node, product], {"x": x}, constants={"w": weights, "scale": scale, "point": point}))
+    assert [layer.kind for layer in network].count("Constant") == 1
+    for name, array in {"w": weights, "scale": scale, "point": point}.items():
+        np.testing.assert_array_equal(network.graph.folded[name].constant, array)
+
+
+def test_one_initializer_may_be_a_scale_and_an_operand():
+    x, scale = np.arange(6, dtype=np.uint8), np.float32(0.5)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "scale"], ["real"]),
+        helper.make_node("Add", ["real", "scale"], ["y"]),
+    ]
+    value = model(nodes, {"x": x}, constants={"scale": scale})
+    agree(value, x)
+    assert "scale" not in load(value).graph.folded
+
+
 def test_integers_without_a_known_scale_are_converted_by_arithmetic():
     codes = np.arange(-3, 5, dtype=np.int32)
     add = helper.make_node("Add", ["x", "x"], ["sum"])

@@ -103,13 +103,10 @@ def clip(node: Node) -> Value:
 
     A bound that is NaN does not bound, as in ONNX Runtime.
     """
-    low, high = node.optional(1), node.optional(2)
-    has_constant_bounds = all(bound is None or bound.constant is not None for bound in (low, high))
+    has_constant_bounds = all(not node.has(i) or node.known_array(i) is not None for i in (1, 2))
     if has_constant_bounds and node.info(0).dtype.is_float and node.info(0).dtype is not DataType.FLOAT64:
-        return _clipped(
-            node, *(None if node.optional(i) is None else float(node.number_of(i, "bound")) for i in (1, 2))
-        )
-    low, high = _without_nan(node, low, -math.inf), _without_nan(node, high, math.inf)
+        return _clipped(node, *(float(node.number_of(i, "bound")) if node.has(i) else None for i in (1, 2)))
+    low, high = _without_nan(node, node.optional(1), -math.inf), _without_nan(node, node.optional(2), math.inf)
     clamped_below = (
         node.value(0) if low is None else _bounded(node, Maximum(), node.value(0), low, is_last=high is None)
     )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from interposer.core.schema import Op
-from interposer.core.types import Array, Quantization, TensorInfo
+from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.frontends.node import Node as SharedNode
 from interposer.frontends.onnx.attributes import Attributes
 from interposer.frontends.onnx.proto import Message
@@ -102,6 +102,30 @@ class Node(SharedNode, Attributes):
             value = self.importer.value(self._inputs[index])
             self._operands[index] = value if self.kind in _KEEPS_QUANTIZATION else self.plain(value)
         return self._operands[index]
+
+    def unused_initializer(self, index: int) -> Array | None:
+        """Return the elements of an input that is an initializer and no constant of the network yet, else None.
+
+        Reading them does not add a constant to the network.
+        """
+        if index in self._operands or not self.has(index):
+            return None
+        return self.importer.unused_initializer(self._inputs[index])
+
+    def known_array(self, index: int) -> Array | None:
+        """Return the elements of a required input, or None if they are only known at run time."""
+        array = self.unused_initializer(index)
+        return self.value(index).constant if array is None else array
+
+    def dtype(self, index: int) -> DataType:
+        """Return the data type of a required input."""
+        array = self.unused_initializer(index)
+        return self.info(index).dtype if array is None else DataType.of(array.dtype)
+
+    def array(self, index: int, title: str) -> Array:
+        """Return the elements of an input that must be a constant; refuse the node otherwise."""
+        array = self.unused_initializer(index)
+        return super().array(index, title) if array is None else array
 
     def plain(self, value: Value) -> Value:
         """Return a quantized value as plain integers (a cast removes its scale and zero point), others unchanged."""

@@ -122,7 +122,7 @@ def bitcast(node: Node) -> Value:
 def quantize_linear(node: Node) -> Value:
     """Convert QuantizeLinear, which rounds half to even."""
     type_number = node.integer("output_dtype", 0)
-    dtype = node.info(2).dtype if node.has(2) else data_type(type_number) if type_number else DataType.UINT8
+    dtype = node.dtype(2) if node.has(2) else data_type(type_number) if type_number else DataType.UINT8
     if dtype in QUANTIZABLE and _has_constant_scale(node) and _division_type(node) is DataType.FLOAT32:
         return requantized(node, node.value(0), dtype, quantization(node, 1, node.info(0).rank))
     return _quantized_by_arithmetic(node, dtype)
@@ -131,16 +131,28 @@ def quantize_linear(node: Node) -> Value:
 @operator("DequantizeLinear", since=10)
 def dequantize_linear(node: Node) -> Value:
     """Convert DequantizeLinear; the result has the type of the scale."""
-    if node.has(2) and node.info(2).dtype is not node.info(0).dtype:
-        raise ParseError(f"its zero point is {node.info(2).dtype}, but it takes {node.info(0).dtype}")
+    if node.has(2) and node.dtype(2) is not node.dtype(0):
+        raise ParseError(f"its zero point is {node.dtype(2)}, but it takes {node.dtype(0)}")
     type_number = node.integer("output_dtype", 0)
-    dtype = data_type(type_number) if type_number else node.info(1).dtype
+    dtype = data_type(type_number) if type_number else node.dtype(1)
     if _has_constant_scale(node):
-        return dequantized(node, node.value(0), quantization(node, 1, node.info(0).rank), dtype)
+        return _dequantized_by_constants(node, dtype)
     op = _block_dequantize(node, dtype)
     if op is not None and not op.violations(*_integers_with_scales(node)):
         return node.result(op, node.plain(node.value(0)), node.value(1), node.optional(2))
     return _dequantized_by_arithmetic(node, dtype)
+
+
+def _dequantized_by_constants(node: Node, dtype: DataType) -> Value:
+    """Return the input dequantized to floats of type `dtype` with a constant scale and zero point.
+
+    An initializer becomes a constant with this quantization at once.
+    """
+    array = node.unused_initializer(0)
+    if array is None or DataType.of(array.dtype) not in QUANTIZABLE:
+        return dequantized(node, node.value(0), quantization(node, 1, node.info(0).rank), dtype)
+    q = quantization(node, 1, array.ndim)
+    return dequantized(node, node.constant(array, q), q, dtype)
 
 
 def _block_dequantize(node: Node, dtype: DataType) -> BlockDequantize | None:
@@ -160,7 +172,7 @@ def _has_constant_scale(node: Node) -> bool:
 
     Scales of 0, which some tools write for channels of zeros, return False: arithmetic handles them.
     """
-    scale, zero_point = node.value(1).constant, node.value(2).constant if node.has(2) else 0
+    scale, zero_point = node.known_array(1), node.known_array(2) if node.has(2) else 0
     if node.integer("block_size", 0) or scale is None or zero_point is None:
         return False
     scales = scale.astype(np.float64)
@@ -190,7 +202,7 @@ def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
 
 def _division_type(node: Node) -> DataType:
     """Return the type of the division: the attribute `precision`, or the scale's type since 23, float32 before."""
-    type_number, scale = node.integer("precision", 0), node.info(1).dtype
+    type_number, scale = node.integer("precision", 0), node.dtype(1)
     if type_number:
         dtype = data_type(type_number)
         if dtype not in FLOATS:

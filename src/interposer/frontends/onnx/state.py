@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.core.types import Array, Quantization, TensorInfo, TensorShape
-from interposer.frontends.importer import Importer, keep_names
+from interposer.frontends.importer import RETAINED_ELEMENTS, Importer, keep_names
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.functions import Functions
 from interposer.frontends.onnx.proto import Message
@@ -42,6 +42,8 @@ class ImportState(Importer):
         self._values: dict[str, Value] = {}
         self._arrays: dict[str, Array] = {}
         self._annotations: dict[str, Quantization] = {}
+        self._read_arrays: dict[str, TensorInfo] = {}
+        """The infos of initializers that were read without adding a constant, by name."""
         self._missing: set[str] = set()
         self._numbers: Counter[str] = Counter()
         self.converted_inside = 0
@@ -87,11 +89,22 @@ class ImportState(Importer):
             raise ParseError(f"the value {name!r} is not defined")
         return self._values[name]
 
+    def unused_initializer(self, name: str) -> Array | None:
+        """Return the elements of an initializer that is no constant of the network yet, without adding one.
+
+        The result is None for other names, for texts, and for initializers with a quantization annotation.
+        """
+        array = self._arrays.get(name)
+        if array is None or array.dtype.kind == "O" or name in self._values or name in self._annotations:
+            return None
+        if name not in self._read_arrays:
+            self._read_arrays[name] = TensorInfo.of(array)
+        return array
+
     def _initializer(self, name: str) -> Value:
         array, annotation = self._arrays[name], self._annotations.get(name)
-        return self.constant(
-            array, name, f"initializer {name!r}", annotation if _fits(TensorInfo.of(array), annotation) else None
-        )
+        fits = annotation is not None and _fits(TensorInfo.of(array), annotation)
+        return self.constant(array, name, f"initializer {name!r}", annotation if fits else None)
 
     def annotated(self, name: str) -> Value:
         """Return the value of a name, with the quantization that the model's annotation gives it, if any fits.
@@ -115,6 +128,9 @@ class ImportState(Importer):
     def keep_names(self) -> None:
         """Record on the values of the network the names that they have in the model."""
         keep_names(self.network.graph, self._values.items())
+        unused = {name: info for name, info in self._read_arrays.items() if name not in self._values}
+        small = {name: info for name, info in unused.items() if info.num_elements <= RETAINED_ELEMENTS}
+        self.network.graph.folded = {**self.network.graph.folded, **small}
 
 
 def _fits(info: TensorInfo, annotation: Quantization | None) -> bool:
