@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
-from interposer import Model
+from interposer import Model, Network, TensorInfo
 from interposer.serving.quick import QuickShapes, shapes_of
 from interposer.serving.runs import Plain
 from interposer.serving.statistics import Timing
@@ -16,7 +18,7 @@ from tests.serving.running import doubler, model
 
 pytestmark = pytest.mark.needs_cpuref
 
-SHORT, LONG = 1e-5, 1e-2
+SHORT, LONG, ENDLESS = 1e-5, 1e-2, 1.0
 ROW = ((1, 4),)
 
 
@@ -40,6 +42,24 @@ def test_shapes_whose_runs_have_become_long_are_not_quick():
     quick.ran(ROW, SHORT)
     for _ in range(63):
         quick.ran(ROW, LONG)
+    assert not quick.has(ROW)
+
+
+def test_a_run_that_holds_others_up_ends_quick_runs_for_a_while():
+    quick = QuickShapes(model(doubler(shape=(1, 4))))
+    for seconds in (SHORT, ENDLESS, *[SHORT] * 31):
+        quick.ran(ROW, seconds)
+    assert not quick.has(ROW)
+    quick.ran(ROW, SHORT)
+    assert quick.has(ROW)
+
+
+def test_models_of_texts_are_never_quick_as_texts_have_any_length():
+    network = Network("texts")
+    x = network.add_input_layer(0, TensorInfo((1, 4), "string"), name="x")
+    network.add_output_layer(0, network.add_string_concat_layer(x, x), name="y")
+    quick = QuickShapes(model(network))
+    quick.ran(ROW, SHORT)
     assert not quick.has(ROW)
 
 
@@ -84,3 +104,22 @@ def test_a_quick_run_ends_without_waiting_for_a_thread():
     runner._quick.ran(shapes_of(x), SHORT)
     (y,) = without_waiting(runner.run(x, ["y"], 10.0, {}, timing))
     assert y.tolist() == [[2, 2, 2, 2]] and timing.compute > 0 and timing.queue == 0
+
+
+def test_a_network_that_was_unloaded_is_built_again_in_a_thread():
+    served = model(doubler())
+    runner, x = Plain(served), {"x": np.ones((1, 4), np.float32)}
+    served.run(x)
+    runner._quick.ran(shapes_of(x), SHORT)
+    for rows in range(2, 12):
+        served.run({"x": np.ones((rows, 4), np.float32)})
+    assert served.run_if_loaded(x) is None
+    (y,) = asyncio.run(runner.run(x, ["y"], 10.0, {}, Timing()))
+    assert y.tolist() == [[2, 2, 2, 2]] and served.run_if_loaded(x) is not None
+
+
+def test_a_quick_run_does_not_wait_while_a_network_of_the_model_is_built():
+    served, x = model(doubler()), {"x": np.ones((1, 4), np.float32)}
+    served.run(x)
+    with ThreadPoolExecutor() as threads, served._loaded.lock:
+        assert threads.submit(served.run_if_loaded, x).result() is None

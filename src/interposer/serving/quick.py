@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError
-from interposer.core.types import Array, Dim, TensorInfo
+from interposer.core.types import Array, DataType, Dim, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.session import Model
 
@@ -19,6 +19,8 @@ _QUICK: Final = 250e-6
 """Seconds of a run up to which the event loop runs the model itself."""
 _RUNS: Final = 32
 """Runs of which the quickest one counts. Others may have waited for a processor."""
+_LONG: Final = 0.05
+"""Seconds of a run that no wait for a processor explains: the next `_RUNS` runs are not in the event loop."""
 _MOST: Final = 256
 """Combinations of shapes that are remembered."""
 _BACKENDS: Final = frozenset({"CpuAcc", "CpuRef"})
@@ -29,8 +31,8 @@ _Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 class QuickShapes:
     """The shapes of inputs with which a model was measured, and how long it ran. Used in the event loop only.
 
-    The time of a run must follow from the shapes alone: no layer is a loop or has a shape that depends on values, and
-    all backends are CpuAcc or CpuRef in this process.
+    The time of a run must follow from the shapes alone: no layer is a loop or has a shape that depends on values, no
+    value is a text, which may have any length, and all backends are CpuAcc or CpuRef in this process.
 
     Args:
         model: the model.
@@ -72,20 +74,24 @@ class QuickShapes:
 class _Times:
     """The times of the last runs with inputs of some shapes."""
 
-    __slots__ = ("_count", "_shortest", "is_quick")
+    __slots__ = ("_count", "_has_long", "_shortest", "is_quick")
 
     def __init__(self) -> None:
-        self.is_quick = False
+        self.is_quick = self._has_long = False
         self._count, self._shortest = 0, float("inf")
 
     def add(self, seconds: float) -> None:
         """Note the time of a run."""
+        if self.is_quick and seconds >= _LONG:
+            self.is_quick, self._has_long = False, True
+            self._count, self._shortest = 0, float("inf")
+            return
         self._count += 1
         if seconds < self._shortest:
             self._shortest = seconds
-            self.is_quick = self.is_quick or seconds < _QUICK
+            self.is_quick = self.is_quick or (seconds < _QUICK and not self._has_long)
         if self._count == _RUNS:
-            self.is_quick = self._shortest < _QUICK
+            self.is_quick, self._has_long = self._shortest < _QUICK, False
             self._count, self._shortest = 0, float("inf")
 
 
@@ -103,13 +109,15 @@ def _time_follows_from_shapes(model: Model) -> bool:
     names = {str(placement.backend) for placement in network.placements}
     if not names <= _BACKENDS or any(registry.isolation(name) is not None for name in names):
         return False
-    return not any(layer.regions or _has_open_shape(layer) for layer in network.graph)
+    return not any(layer.regions or _has_open_size(layer) for layer in network.graph)
 
 
-def _has_open_shape(layer: Layer) -> bool:
+def _has_open_size(layer: Layer) -> bool:
+    """Return True if the bytes of an output do not follow from the shapes of the inputs."""
     infos = [value.info for value in layer.outputs]
     return any(info is None or not info.is_tensor or _is_open(info) for info in infos)
 
 
 def _is_open(info: TensorInfo) -> bool:
-    return not info.is_ranked or any(isinstance(size, Dim) for size in info.shape)
+    has_texts = info.dtype is DataType.STRING
+    return has_texts or not info.is_ranked or any(isinstance(size, Dim) for size in info.shape)

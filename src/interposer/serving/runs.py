@@ -106,7 +106,9 @@ class Plain(Runner):
         names = None if outputs == self._names else list(outputs)
         shapes = shapes_of(inputs)
         if self._quick.has(shapes):
-            return self._run_at_once(shapes, inputs, names, timing)
+            results = self._run_at_once(shapes, inputs, names, timing)
+            if results is not None:
+                return results
         run = self.model.submit(inputs, names, deadline=seconds)
         arrays = await awaited(run, timing)
         self._quick.ran(shapes, timing.compute)
@@ -114,16 +116,18 @@ class Plain(Runner):
 
     def _run_at_once(
         self, shapes: tuple[tuple[int, ...], ...], inputs: Mapping[str, Array], names: list[str] | None, timing: Timing
-    ) -> list[Array]:
+    ) -> list[Array] | None:
+        """Run in this thread; return None if the run would have to wait for the network to be built."""
         start = time.monotonic()
         try:
-            arrays: list[Array] = self.model.run(inputs, names)
+            arrays = self.model.run_if_loaded(inputs, names)
         except BaseException:
             self._quick.failed(shapes)
             raise
         finally:
             timing.compute = time.monotonic() - start
-        self._quick.ran(shapes, timing.compute)
+        if arrays is not None:
+            self._quick.ran(shapes, timing.compute)
         return arrays
 
     def warm_up(self, inputs: Mapping[str, Array]) -> None:

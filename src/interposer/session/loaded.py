@@ -146,6 +146,10 @@ class LoadedVariants:
         self._variant(shaped, set())
         return self.latest
 
+    def has(self, arrays: Mapping[str, Array]) -> bool:
+        """Return True if the network for the shapes and values of these inputs is loaded. The lock must be held."""
+        return self.blueprint.key(arrays) in self.by_key
+
     def begin(self, arrays: Mapping[str, Array], failed: set[str] | None = None) -> tuple[Key, NetworkId]:
         """Return the key and the network id of the network for the shapes and values of these inputs.
 

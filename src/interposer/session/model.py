@@ -503,6 +503,26 @@ class Model:
                 failure = error if isinstance(error, ExecutionError) else None
         return self._run_checked(inputs, outputs, deadline, named, failed, failure)
 
+    def run_if_loaded(self, inputs: Mapping[str, Array], outputs: Sequence[str] | None = None) -> list[Any] | None:
+        """Run once, as `run` does, but return None if the network for these inputs must be built first.
+
+        It does not wait for other threads either: it returns None while one of them builds a network of this model. So
+        an event loop can call it for short runs.
+
+        Args:
+            inputs: arrays by name, for all inputs.
+            outputs: names of outputs; None means all of them.
+
+        Raises:
+            InterposerError: as for `run`.
+        """
+        if not self._loaded.lock.acquire(blocking=False):
+            return None
+        try:
+            return self.run(inputs, outputs) if self._loaded.has(inputs) else None
+        finally:
+            self._loaded.lock.release()
+
     def _run_observed(
         self,
         inputs: Inputs | None,
