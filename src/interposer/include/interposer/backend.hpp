@@ -43,6 +43,14 @@
 
 #include "interposer/backend.h"
 
+// Put before what contains static variables, so that two shared objects of a process never share them. The loader
+// shares those of inline functions otherwise, even of objects that are opened with RTLD_LOCAL.
+#if defined(__GNUC__) || defined(__clang__)
+#define IPR_HIDDEN __attribute__((visibility("hidden")))
+#else
+#define IPR_HIDDEN
+#endif
+
 namespace ipr {
 
 inline std::string_view view(const ipr_string& text) {
@@ -70,12 +78,8 @@ class ValueError : public Error {
   /// `layer` is the index of the layer in the compiled graph, and `element` that of the element in row-major order.
   ValueError(const std::string& message, int64_t layer, int32_t operand, int64_t element, int64_t value, int64_t lowest,
              int64_t highest)
-      : Error(message, IPR_INVALID_VALUE, IPR_ITEM_LAYER, layer),
-        operand(operand),
-        element(element),
-        value(value),
-        lowest(lowest),
-        highest(highest) {}
+      : Error(message, IPR_INVALID_VALUE, IPR_ITEM_LAYER, layer), operand(operand), element(element), value(value),
+        lowest(lowest), highest(highest) {}
 
   int32_t operand;
   int64_t element, value, lowest, highest;
@@ -123,10 +127,10 @@ constexpr uint64_t item_size(int32_t dtype) {
 /// The name of a data type for messages: "float32".
 inline std::string_view dtype_name(int32_t dtype) {
   static constexpr std::string_view names[] = {
-      "no type",      "bool",          "int8",         "int16",          "int32",        "int64",        "uint8",
-      "uint16",       "uint32",        "uint64",       "float16",        "float32",      "float64",      "bfloat16",
-      "int4",         "uint4",         "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz", "int2",
-      "uint2",        "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn",   "float4_e2m1fn",
+      "no type", "bool",           "int8",          "int16",           "int32",         "int64",           "uint8",
+      "uint16",  "uint32",         "uint64",        "float16",         "float32",       "float64",         "bfloat16",
+      "int4",    "uint4",          "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz", "int2",
+      "uint2",   "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn",   "float4_e2m1fn",
   };
   return dtype >= 0 && dtype <= IPR_DTYPE_FLOAT4_E2M1FN ? names[dtype] : std::string_view("a type unknown here");
 }
@@ -138,22 +142,30 @@ namespace detail {
 template <class T>
 constexpr bool is_element(int32_t dtype) {
   using U = std::remove_cv_t<T>;
-  if constexpr (std::is_void_v<U> || std::is_same_v<U, char> || std::is_same_v<U, std::byte>) return true;
-  else if constexpr (std::is_same_v<U, float>) return dtype == IPR_DTYPE_FLOAT32;
-  else if constexpr (std::is_same_v<U, double>) return dtype == IPR_DTYPE_FLOAT64;
-  else if constexpr (std::is_same_v<U, bool>) return dtype == IPR_DTYPE_BOOL;
+  if constexpr (std::is_void_v<U> || std::is_same_v<U, char> || std::is_same_v<U, std::byte>)
+    return true;
+  else if constexpr (std::is_same_v<U, float>)
+    return dtype == IPR_DTYPE_FLOAT32;
+  else if constexpr (std::is_same_v<U, double>)
+    return dtype == IPR_DTYPE_FLOAT64;
+  else if constexpr (std::is_same_v<U, bool>)
+    return dtype == IPR_DTYPE_BOOL;
   else if constexpr (std::is_same_v<U, int8_t>)
     return dtype == IPR_DTYPE_INT8 || dtype == IPR_DTYPE_INT4 || dtype == IPR_DTYPE_INT2;
   else if constexpr (std::is_same_v<U, uint8_t>)
     return item_size(dtype) == 1 && !is_element<int8_t>(dtype);
   else if constexpr (std::is_same_v<U, uint16_t>)
     return dtype == IPR_DTYPE_UINT16 || dtype == IPR_DTYPE_FLOAT16 || dtype == IPR_DTYPE_BFLOAT16;
-  else if constexpr (std::is_same_v<U, int16_t>) return dtype == IPR_DTYPE_INT16;
-  else if constexpr (std::is_same_v<U, int32_t>) return dtype == IPR_DTYPE_INT32;
-  else if constexpr (std::is_same_v<U, uint32_t>) return dtype == IPR_DTYPE_UINT32;
+  else if constexpr (std::is_same_v<U, int16_t>)
+    return dtype == IPR_DTYPE_INT16;
+  else if constexpr (std::is_same_v<U, int32_t>)
+    return dtype == IPR_DTYPE_INT32;
+  else if constexpr (std::is_same_v<U, uint32_t>)
+    return dtype == IPR_DTYPE_UINT32;
   else if constexpr (std::is_integral_v<U> && sizeof(U) == 8)
     return dtype == (std::is_signed_v<U> ? IPR_DTYPE_INT64 : IPR_DTYPE_UINT64);
-  else return sizeof(U) == item_size(dtype);  // a type of the backend, such as a 16-bit float
+  else
+    return sizeof(U) == item_size(dtype);  // a type of the backend, such as a 16-bit float
 }
 
 template <class T>
@@ -291,9 +303,7 @@ class Layer : public Attributes {
   Span<const int64_t> inputs() const { return {raw_->inputs, raw_->input_count}; }
   Span<const int64_t> outputs() const { return {raw_->outputs, raw_->output_count}; }
   /// An operand by position; false if absent.
-  TensorInfo input(size_t position) const {
-    return {graph_, position < input_count() ? raw_->inputs[position] : -1};
-  }
+  TensorInfo input(size_t position) const { return {graph_, position < input_count() ? raw_->inputs[position] : -1}; }
   TensorInfo output(size_t position) const { return {graph_, raw_->outputs[position]}; }
 
   /// An exception to throw: this layer cannot be run after all. The host offers it to other backends.
@@ -562,12 +572,13 @@ class KernelList : public Executable {
     return Tensor(data, shape, static_cast<int32_t>(place.shape.size()), place.dtype);
   }
 
-  static const int64_t& no_extents() {
+  IPR_HIDDEN static const int64_t& no_extents() {
     static const int64_t none = 0;
     return none;
   }
 
-  static void gather(const std::vector<Tensor>& tensors, const std::vector<int64_t>& indices, std::vector<Tensor>& out) {
+  static void gather(const std::vector<Tensor>& tensors, const std::vector<int64_t>& indices,
+                     std::vector<Tensor>& out) {
     out.clear();
     for (int64_t index : indices) out.push_back(index < 0 ? Tensor() : tensors[size_t(index)]);
   }
@@ -663,8 +674,8 @@ struct Counter {
   uint32_t kind = IPR_COUNTER_EVENT;  // IPR_COUNTER_...
 };
 
-/// What a backend measures while a host records ("ipr.profiling/1"). Any thread calls these functions, also while others
-/// execute.
+/// What a backend measures while a host records ("ipr.profiling/1"). Any thread calls these functions, also while
+/// others execute.
 class Profiler {
  public:
   virtual ~Profiler() = default;
@@ -672,13 +683,13 @@ class Profiler {
   virtual std::vector<Counter> counters() { return {}; }
   /// Begin or end to measure.
   virtual void enable(bool) {}
-  /// Move at most `capacity` intervals to the end of `out`, the oldest first. Return how many were dropped since the last
-  /// call. Their texts are valid as long as the library is open.
+  /// Move at most `capacity` intervals to the end of `out`, the oldest first. Return how many were dropped since the
+  /// last call. Their texts are valid as long as the library is open.
   virtual uint64_t collect(size_t /*capacity*/, std::vector<ipr_interval>& /*out*/) { return 0; }
   /// The present values of the counters, in their order.
   virtual std::vector<double> read() { return {}; }
-  /// Capture these counters, as indices of `counters`, about every `period_us` microseconds, and no others. A period of 0
-  /// and no indices end it. Throw ipr::Error if they cannot be captured together.
+  /// Capture these counters, as indices of `counters`, about every `period_us` microseconds, and no others. A period of
+  /// 0 and no indices end it. Throw ipr::Error if they cannot be captured together.
   virtual void select(uint64_t /*period_us*/, const std::vector<uint64_t>& /*indices*/) {}
   /// Read the clocks of a device and of the host.
   virtual void correlate(std::string_view device, ipr_clock&) {
@@ -689,7 +700,7 @@ class Profiler {
 /// A kind of memory of the backend ("ipr.handles/1").
 struct Factory {
   std::string id;             // "Vendor/Backend/Name"
-  uint64_t flags = 0;  // IPR_FACTORY_...: operations on its tensors
+  uint64_t flags = 0;         // IPR_FACTORY_...: operations on its tensors
   uint32_t import_kinds = 0;  // IPR_MEMORY_...: foreign kinds of memory that its tensors can use
   uint32_t export_kinds = 0;  // IPR_MEMORY_...: kinds of memory as which others can use its tensors
 };
@@ -899,11 +910,15 @@ inline void give_executable(ipr_executable* out, std::unique_ptr<Executable> mad
 }
 
 /// The table of one backend; its functions find the backend by `self`.
-class Bridge {
+class IPR_HIDDEN Bridge {
  public:
   explicit Bridge(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {
-    table_ = {IPR_MAGIC, sizeof(ipr_backend), this, &init, &shutdown, &get_info, &query_support,
-              backend_->optimizes() ? &optimize : nullptr, &compile, &execute, &get_extension};
+    table_ = {IPR_MAGIC,      sizeof(ipr_backend),
+              this,           &init,
+              &shutdown,      &get_info,
+              &query_support, backend_->optimizes() ? &optimize : nullptr,
+              &compile,       &execute,
+              &get_extension};
   }
 
   ipr_backend* table() { return &table_; }
@@ -992,13 +1007,20 @@ class Bridge {
     const void* found = nullptr;
     guarded(nullptr, [&] {
       std::string_view wanted(name);
-      if (wanted == IPR_EXT_CONTEXT && at(self).has_contexts()) found = &contexts();
-      else if (wanted == IPR_EXT_BLOBS && at(self).has_blobs()) found = &blobs();
-      else if (wanted == IPR_EXT_HANDLES && at(self).has_handles()) found = &handles();
-      else if (wanted == IPR_EXT_EXECUTABLE_MEMORY && at(self).takes_allocators()) found = &executable_memory();
-      else if (wanted == IPR_EXT_IN_PLACE && at(self).works_in_place()) found = &in_place();
-      else if (wanted == IPR_EXT_PROFILING && at(self).profiler()) found = &profiling();
-      else found = at(self).extension(wanted);
+      if (wanted == IPR_EXT_CONTEXT && at(self).has_contexts())
+        found = &contexts();
+      else if (wanted == IPR_EXT_BLOBS && at(self).has_blobs())
+        found = &blobs();
+      else if (wanted == IPR_EXT_HANDLES && at(self).has_handles())
+        found = &handles();
+      else if (wanted == IPR_EXT_EXECUTABLE_MEMORY && at(self).takes_allocators())
+        found = &executable_memory();
+      else if (wanted == IPR_EXT_IN_PLACE && at(self).works_in_place())
+        found = &in_place();
+      else if (wanted == IPR_EXT_PROFILING && at(self).profiler())
+        found = &profiling();
+      else
+        found = at(self).extension(wanted);
     });
     return found;
   }
@@ -1147,14 +1169,23 @@ class Bridge {
 
   static const ipr_handles_api& handles() {
     static const ipr_handles_api table = {
-        sizeof(ipr_handles_api), &describe, &create_pool,
+        sizeof(ipr_handles_api),
+        &describe,
+        &create_pool,
         [](void*, void* raw) { delete static_cast<Pool*>(raw); },
         [](void*, void* raw, ipr_error* error) -> int32_t { return guarded(error, [&] { pool(raw).acquire(); }); },
         [](void*, void* raw, ipr_error* error) -> int32_t { return guarded(error, [&] { pool(raw).give_back(); }); },
-        &create_tensor, &create_sub_tensor,
+        &create_tensor,
+        &create_sub_tensor,
         [](void*, void* raw, uint64_t tensor) { guarded(nullptr, [&] { pool(raw).destroy_tensor(tensor); }); },
-        &of_tensor<&Pool::manage>, &of_tensor<&Pool::allocate>, &map, &of_tensor<&Pool::unmap>, &copy,
-        &import_memory, &of_tensor<&Pool::forget_memory>, &export_memory};
+        &of_tensor<&Pool::manage>,
+        &of_tensor<&Pool::allocate>,
+        &map,
+        &of_tensor<&Pool::unmap>,
+        &copy,
+        &import_memory,
+        &of_tensor<&Pool::forget_memory>,
+        &export_memory};
     return table;
   }
 
@@ -1185,8 +1216,8 @@ class Bridge {
     });
   }
 
-  static int32_t create_sub_tensor(void*, void* raw, uint64_t whole, const int64_t* origin,
-                                   const ipr_tensor_info* info, uint64_t* out, ipr_error* error) {
+  static int32_t create_sub_tensor(void*, void* raw, uint64_t whole, const int64_t* origin, const ipr_tensor_info* info,
+                                   uint64_t* out, ipr_error* error) {
     return guarded(error, [&] {
       Span<const int64_t> from(origin, static_cast<uint64_t>(info->rank));
       *out = pool(raw).create_sub_tensor(whole, from, TensorInfo(info));
@@ -1204,8 +1235,10 @@ class Bridge {
 
   static int32_t copy(void*, void* raw, const ipr_tensor* source, const ipr_tensor* target, ipr_error* error) {
     return guarded(error, [&] {
-      if (target->memory_kind == IPR_MEMORY_PRIVATE) pool(raw).upload(Tensor(*source), target->native_handle);
-      else pool(raw).download(source->native_handle, Tensor(*target));
+      if (target->memory_kind == IPR_MEMORY_PRIVATE)
+        pool(raw).upload(Tensor(*source), target->native_handle);
+      else
+        pool(raw).download(source->native_handle, Tensor(*target));
     });
   }
 
@@ -1229,7 +1262,7 @@ class Bridge {
 
 /// Create a backend and its table, which live until the next one is created or the library is closed.
 template <class T>
-void* factory() noexcept {
+IPR_HIDDEN void* factory() noexcept {
   try {
     static std::unique_ptr<Bridge> bridge;
     bridge = std::make_unique<Bridge>(std::make_unique<T>());

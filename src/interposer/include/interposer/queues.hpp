@@ -56,7 +56,7 @@ class Queue {
 namespace detail {
 
 /// What all queues of a plug-in share. It is never destroyed, as threads may use it until the process ends.
-struct QueueWorld {
+struct IPR_HIDDEN QueueWorld {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<uint64_t, int32_t> gates;  // -1: closed, else the status that it was opened with
@@ -72,7 +72,7 @@ struct QueueWorld {
 using WorldLock = std::unique_lock<std::mutex>;
 
 /// A submission with copies of all tables.
-struct QueueTask {
+struct IPR_HIDDEN QueueTask {
   QueueTask(const ipr_submission& given, uint64_t number) : number(number) {
     executable = static_cast<Executable*>(given.executable);
     pool = static_cast<Pool*>(given.pool);
@@ -130,7 +130,7 @@ class SignalsBlocked {
 };
 
 /// A queue with its timeline and thread. All members are guarded by `QueueWorld::mutex`.
-class QueueThread {
+class IPR_HIDDEN QueueThread {
  public:
   QueueThread(std::unique_ptr<Queue> work, ipr_timeline* timeline, int64_t device)
       : work_(std::move(work)), timeline_(timeline), process_(getpid()) {
@@ -401,7 +401,7 @@ inline void destroy_gate(void*, uint64_t gate) {
 /// The table of "ipr.async/1", for `Backend::extension`. `Work` is ipr::Queue, or derived from it with a constructor
 /// that takes `const Options&`.
 template <class Work>
-const ipr_async_api* queues() {
+IPR_HIDDEN const ipr_async_api* queues() {
   static const ipr_async_api table = {sizeof(ipr_async_api),
                                       IPR_POINT_QUEUE | IPR_POINT_GATE,
                                       0,

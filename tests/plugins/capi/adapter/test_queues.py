@@ -322,6 +322,16 @@ def test_other_backends_take_over_from_a_lost_device(fake, runtime_with):
     assert device.live["queues"] == 0
 
 
+def test_plug_ins_with_classes_of_the_same_name_share_neither_backends_nor_lost_devices(backend, runtime_with):
+    losing, lasting = backend("twin.cpp", "-DLOST", "-pthread"), backend("twin.cpp", "-pthread")
+    assert (losing.id, lasting.id) == ("Losing", "Lasting")
+    runtime = runtime_with(losing, lasting)
+    model = interposer.load(chain(Addition()), backends=["Losing", "Lasting"], runtime=runtime)
+    np.testing.assert_array_equal(model.run([X])[0], X + X)
+    assert [event.backend for event in model.events] == ["Losing"]
+    model.close()
+
+
 # --- ends -------------------------------------------------------------------------------------------------------------
 
 
