@@ -90,6 +90,8 @@ class _Number(Codec):
         self.title = {bool: "True or False", int: "an integer", float: "a number", str: "a text"}[type_]
 
     def coerce(self, value: Any) -> Any:
+        if type(value) is self.kind:
+            return value  # a fast path, since networks have thousands of attributes
         if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
             value = value.item()
         elif self.kind is int and type(value) is not int and hasattr(type(value), "__index__"):
