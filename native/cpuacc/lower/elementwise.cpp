@@ -133,6 +133,23 @@ Refusal binary_support(const Graph& graph, const Node& node, const Settings& set
                  IPR_REASON_DATA_TYPE);
 }
 
+/// Supported are the larger and the smaller of quantized values of one scale, which are ordered like the numbers.
+Refusal choice_support(const Graph& graph, const Node& node, const Settings& settings) {
+  const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
+  const Binary operation = binary_of(node);
+  if (operation != Binary::maximum && operation != Binary::minimum)
+    return refused("takes maxima and minima", IPR_REASON_ATTRIBUTE);
+  const bool has_one_scale = a.is_quantized() && a.same_quantization(b) && a.same_quantization(out) && !a.has_axis();
+  if (!has_one_scale || a.dtype != out.dtype)
+    return refused("takes operands with the same scale", IPR_REASON_QUANTIZATION);
+  const bool rounds = node.text("requantization") == "HALF_TO_EVEN";
+  if (rounds && ipr::item_size(a.dtype) <= 2)
+    return refused("results of up to 16 bits are rounded half to even", IPR_REASON_QUANTIZATION);
+  if (!pair_function(graph, node, settings))
+    return refused("maxima of " + described(a) + " are not supported", IPR_REASON_DATA_TYPE);
+  return without_posts(graph, node, settings);
+}
+
 /// Estimated nanoseconds for one element.
 double cost_of(Binary operation) {
   switch (operation) {
@@ -424,6 +441,8 @@ void lower_where(const Node& node, Builder& builder) {
 
 Family elementwise_family() {
   Family family;
+  for (const char* type : {"ElementwiseBinary", "Maximum", "Minimum"})
+    family.lowerings.push_back({type, "quantized values", choice_support, lower_binary, nullptr, true});
   for (const char* type : {"ElementwiseBinary", "Addition", "Subtraction", "Multiplication", "Division", "Maximum",
                            "Minimum", "Prelu", "Comparison", "LogicalBinary"})
     family.lowerings.push_back({type, "plain", binary_support, lower_binary, follow_blocked});

@@ -25,8 +25,6 @@ struct Pairs {
 
   int16_t code(int64_t a, int64_t b) const {
     if (rule.to_even) return clamped16(rule.combined_as_onnx(a - rule.zero_a, b - rule.zero_b) + rule.zero_out);
-    if (rule.operation == Binary::maximum) return int16_t(std::max(a, b));
-    if (rule.operation == Binary::minimum) return int16_t(std::min(a, b));
     return clamped16(rule.combined(a - rule.zero_a, b - rule.zero_b) + rule.zero_out);
   }
 
@@ -69,8 +67,8 @@ Refusal support_pairs(const Graph& graph, const Node& node, const Settings& sett
   const bool to_even = rounds_to_even(node);
   if (!is_quantized16(a) || !is_quantized16(b) || !is_quantized16(out) || !has_rule(operation, to_even))
     return refused("takes arithmetic of int16 with one scale", IPR_REASON_DATA_TYPE);
-  if (is_choice(operation) && !to_even && !(a.same_quantization(b) && a.same_quantization(out)))
-    return refused("takes maxima and minima of operands with the same scale", IPR_REASON_QUANTIZATION);
+  if (is_choice(operation) && !to_even)
+    return refused("takes maxima and minima that are rounded half to even", IPR_REASON_QUANTIZATION);
   const PairRule rule = PairRule::of(operation, a, b, out, to_even, 15);
   if (operation == Binary::div && !to_even && rule.of_result.shift < -20)
     return refused("the quotients are too small for the scale of the result", IPR_REASON_QUANTIZATION);

@@ -63,13 +63,14 @@ struct Greatest {
   int64_t planes;
   std::array<int64_t, 3> numbers;  // the step of the indices along each axis
   int32_t dtype;
+  int64_t zero;  // the value of a window without elements
 
   /// One row of places: the cells are tried in order, so the first of equal elements is chosen.
   template <class T>
   void row(const T* plane, int64_t first_number, int64_t d, int64_t h, T* best, int64_t* indices) const {
     const Along &depth = window[0], &height = window[1], &width = window[2];
     std::fill_n(indices, width.places, int64_t(-1));
-    std::fill_n(best, width.places, T(0));
+    std::fill_n(best, width.places, T(zero));
     for (int64_t kd = 0; kd < depth.size; ++kd)
       for (int64_t kh = 0; kh < height.size; ++kh) {
         const int64_t z = depth.position(d, kd), y = height.position(h, kh);
@@ -131,12 +132,8 @@ Refusal support_greatest(const Graph& graph, const Node& node, const Settings& s
   const bool whole = in.dtype >= IPR_DTYPE_INT8 && in.dtype <= IPR_DTYPE_UINT64;
   if (!whole && !is_f32(in) && in.dtype != IPR_DTYPE_FLOAT64)
     return refused("MaxPoolingWithIndices of " + described(in) + " is not supported", IPR_REASON_DATA_TYPE);
-  if (in.is_quantized()) {
-    if (!in.same_quantization(graph.out(node)))
-      return refused("the tensors are quantized differently", IPR_REASON_QUANTIZATION);
-    if (in.has_axis() || in.zero_point() != 0)  // what a window without elements gives
-      return refused("takes a zero point of 0", IPR_REASON_QUANTIZATION);
-  }
+  if (in.has_axis() || !in.same_quantization(graph.out(node)))
+    return refused("the tensors are quantized differently", IPR_REASON_QUANTIZATION);
   return support_window(graph, node, settings);
 }
 
@@ -146,7 +143,7 @@ void lower_greatest(const Node& node, Builder& builder) {
   auto state = std::make_shared<Greatest>();
   Window& window = state->window = window_of(graph, node);
   state->planes = in.shape[0] * in.shape[1];
-  state->dtype = in.dtype;
+  state->dtype = in.dtype, state->zero = in.is_quantized() ? in.zero_point() : 0;
   if (node.flag("column_major"))
     state->numbers = {1, window[0].extent, window[0].extent * window[1].extent};
   else

@@ -63,17 +63,20 @@ def integer_rule(operation: BinaryOperation, info: KernelInfo) -> Rule | None:
 
     It is called with the quantized values of both operands and `info`, and its results must be clamped to the type.
     """
-    if not per_tensor(info):
-        return None
     if operation in _CHOICES:
         return _CHOICES[operation] if _one_quantization(info) else None
+    if not per_tensor(info):
+        return None
     if operation is BinaryOperation.SQ_DIFF and info.input.dtype is DataType.INT16:
         return None
     return _RULES.get(operation)
 
 
 def _one_quantization(info: KernelInfo) -> bool:
-    return info.at(0).quantization == info.at(1).quantization == info.output.quantization
+    """Return True if all tensors are of one type and one scale, so that quantized values are ordered like numbers."""
+    q = info.output.quantization
+    is_one = info.at(0).quantization == info.at(1).quantization == q and info.at(0).dtype is info.at(1).dtype
+    return is_one and q is not None and not q.per_axis
 
 
 def _on_common_scale(a: Array, b: Array, info: KernelInfo, left_shift: int, sign: int = 1) -> tuple[Ints, Ints, float]:
