@@ -83,6 +83,8 @@ class Peer:
                 with suppress(OSError):
                     while data := connection.recv(1 << 16):
                         self.packets += reader.feed(data)
+        for connection in self.connections:  # `close` may not have seen the last one
+            connection.close()
 
     def send(self, *packets: Packet) -> None:
         assert self.connected.wait(300)
