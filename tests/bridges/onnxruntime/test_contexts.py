@@ -78,6 +78,25 @@ def test_a_damaged_network_is_refused(host, compiled):
         session(host, changed(compiled(), ep_cache_context=b"PK"), {})
 
 
+@pytest.mark.parametrize(("name", "number", "dtype"), [("y", 2, "uint8"), ("x", 6, "int32")])
+def test_a_network_whose_tensors_have_other_types_than_the_node_is_refused(host, compiled, name, number, dtype):
+    import onnx
+
+    model = onnx.load(compiled())
+    [info] = [info for info in (*model.graph.input, *model.graph.output) if info.name == name]
+    info.type.tensor_type.elem_type = number
+    with pytest.raises(Exception, match=f"its network has '{name}' as float32, and the node {dtype}"):
+        session(host, model.SerializeToString(), {})
+
+
+@pytest.mark.parametrize("name", [b"../net.ipn", b"/net.ipn", b"", b"a\0b", b"n" * 5000, b"."])
+def test_a_name_that_is_no_file_below_the_folder_is_refused(host, compiled, name):
+    path = compiled("0")
+    path.write_bytes(changed(path, ep_cache_context=name))
+    with pytest.raises(Exception, match="the context node .* cannot be used: (its file is|there is no file)"):
+        session(host, str(path), {})
+
+
 def test_a_network_of_another_version_is_refused(host, compiled):
     notes = b'{"interposer": "0.0.1", "backends": {}}'
     with pytest.raises(Exception, match=r"made by Interposer 0\.0\.1, .*; compile the original model again"):

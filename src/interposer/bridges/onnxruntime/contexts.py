@@ -9,12 +9,14 @@ from __future__ import annotations
 import ctypes
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
+
+import numpy as np
 
 from interposer._version import __version__
 from interposer.bridges.claims import Group
@@ -110,6 +112,7 @@ def read_context(
     api: OrtApi,
     node: tuple[int, int, str],
     names: tuple[Sequence[str], Sequence[str]],
+    dtypes: Callable[[], Mapping[str, np.dtype[Any]]],
     model_path: str,
     context: ContextOptions,
     options: BridgeOptions,
@@ -120,6 +123,7 @@ def read_context(
         api: the functions of ONNX Runtime.
         node: the index, the address and the name of the node.
         names: the names of its inputs and of its outputs.
+        dtypes: returns the types of these values by name.
         model_path: the path of the model; empty for none.
         context: what the session asks about context nodes.
         options: the options of the provider.
@@ -134,7 +138,8 @@ def read_context(
     try:
         _check_origin(_bytes(api, address, "notes"), options)
         model = load(_content(api, address, model_path, context), runtime=options.runtime())
-        _check(model, names, context, options)
+        _check(model, names, context)
+        _check_types(model, dtypes())
     except InterposerError as error:
         raise InvalidArgumentError(f"the context node {name!r} cannot be used: {error}") from error
     is_dynamic = not all(info.is_concrete for info in model.inputs.values())
@@ -154,9 +159,16 @@ def _content(api: OrtApi, node: int, model_path: str, context: ContextOptions) -
     if path.is_absolute() or ".." in path.parts or not path.name:
         raise InvalidArgumentError(f"its file is {str(path)!r}; expected a path below the folder of the model")
     found = (Path(model_path).parent if model_path else context.folder("")) / path
-    if not found.is_file():
+    if not _is_file(found):
         raise InvalidArgumentError(f"there is no file {found}; it belongs beside the model")
     return found
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # the name is too long or has a null character, or a folder may not be read
+        return False
 
 
 def _check_origin(notes: bytes, options: BridgeOptions) -> None:
@@ -181,9 +193,7 @@ def _identity(options: BridgeOptions, name: str) -> str:
     return identity_of(options.runtime().registry.get(name))
 
 
-def _check(
-    model: Model, names: tuple[Sequence[str], Sequence[str]], context: ContextOptions, options: BridgeOptions
-) -> None:
+def _check(model: Model, names: tuple[Sequence[str], Sequence[str]], context: ContextOptions) -> None:
     own = {*model.inputs}, {*model.outputs}
     if not own[0] <= {*names[0]} or own[1] != {name for name in names[1] if name}:
         raise InvalidArgumentError(
@@ -193,6 +203,14 @@ def _check(
     notes = [message.text for message in model.optimized.messages if message.passing]
     if notes and not context.compiles:
         raise InvalidArgumentError(f"{notes[0]}; session.disable_model_compile does not allow that")
+
+
+def _check_types(model: Model, dtypes: Mapping[str, np.dtype[Any]]) -> None:
+    """Refuse a network of other types than the node's: ONNX Runtime allocates the memory of outputs for the latter."""
+    for name, info in (*model.inputs.items(), *model.outputs.items()):
+        own = None if info is None else info.dtype.numpy
+        if own != dtypes[name]:
+            raise InvalidArgumentError(f"its network has {name!r} as {own or 'unknown'}, and the node {dtypes[name]}")
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

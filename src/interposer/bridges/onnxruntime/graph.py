@@ -87,6 +87,19 @@ class OrtGraph:
             if is_context(node.domain, node.operator) and source_of(self._api, node.address) == provider
         ]
 
+    def dtypes(self, index: int) -> dict[str, np.dtype[Any]]:
+        """Return the NumPy types of the inputs and outputs of a node by their names.
+
+        Raises:
+            InvalidArgumentError: a value is no tensor, or its type is one that backends do not exchange with the host.
+        """
+        node = self._nodes[index]
+        values = [self._values[name] for name in (*node.inputs, *node.outputs) if name]
+        for value in values:
+            if value.obstacle:
+                raise InvalidArgumentError(value.obstacle)
+        return {value.name: data_type(value.element_type).numpy for value in values}
+
     @property
     def path(self) -> str:
         """The path of the model; empty if it was not loaded from a file."""

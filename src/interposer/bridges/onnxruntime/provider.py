@@ -12,7 +12,7 @@ import logging
 import threading
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -195,8 +195,10 @@ class _Provider:
     def _stored(self, graph: OrtGraph, index: int) -> Group:
         """Return the group that a context node has as a saved network."""
         node, [address] = graph.nodes[index], graph.addresses([index])
-        names = node.inputs, node.outputs
-        return read_context(self._api, (index, address, node.name), names, self._path, self.context, self.options)
+        names, dtypes = (node.inputs, node.outputs), partial(graph.dtypes, index)
+        return read_context(
+            self._api, (index, address, node.name), names, dtypes, self._path, self.context, self.options
+        )
 
     def _take(self, graph: OrtGraph, claimed: Claims, support: int) -> None:
         report = Report.of(f"ONNX Runtime {self._api.version}", claimed)
