@@ -222,6 +222,18 @@ static Status* compute(Part* part, void* state, void* context) {
   return status;
 }
 
+/* Create a lock whose writers come before later readers. With the default kind of glibc, a run with new shapes waits
+ * for as long as other threads keep running. */
+static void create_lock(pthread_rwlock_t* lock) {
+  pthread_rwlockattr_t kind;
+  pthread_rwlockattr_init(&kind);
+#ifdef __GLIBC__
+  pthread_rwlockattr_setkind_np(&kind, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+#endif
+  pthread_rwlock_init(lock, &kind);
+  pthread_rwlockattr_destroy(&kind);
+}
+
 /* Create the table of a compiled part for `onnxruntime.provider`; `numbers` has those of inputs, then of outputs. With
  * `frees_memory`, free memory is returned to the system when ONNX Runtime has prepared all nodes. */
 BRIDGE_EXPORT Part* interposer_bridge_ort_part(Api api, uint64_t id, const uint32_t* numbers, size_t inputs,
@@ -233,7 +245,7 @@ BRIDGE_EXPORT Part* interposer_bridge_ort_part(Api api, uint64_t id, const uint3
   part->api = api;
   part->id = id;
   part->frees_memory = frees_memory;
-  pthread_rwlock_init(&part->lock, NULL);
+  create_lock(&part->lock);
   if (inputs > MOST || outputs > MOST) return part;
   part->input_count = inputs, part->output_count = outputs;
   if (inputs + outputs) memcpy(part->numbers, numbers, (inputs + outputs) * sizeof *numbers);

@@ -154,6 +154,26 @@ def _many_shapes(made):
         run(made, np.full((rows % 12, 16), rows, np.float32))
 
 
+def new_shapes_beside_runs():
+    made, is_done = session(network("n")), threading.Event()
+    large = np.ones((20000, 16), np.float32)
+    run(made, large)
+
+    def until_done():
+        while not is_done.is_set():
+            made.run(None, {"x": large})
+
+    workers = [threading.Thread(target=until_done, daemon=True) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for rows in (1, 2, 1, 2):
+        run(made, np.full((rows, 16), rows, np.float32))
+    is_done.set()
+    for worker in workers:
+        worker.join()
+    print("done")
+
+
 def unknown_option():
     try:
         session(backend="CpuRef")

@@ -86,6 +86,13 @@ def test_each_set_of_shapes_runs_without_python_once_it_was_seen():
     assert (code, printed) == (0, "23 5"), errors
 
 
+@pytest.mark.slow
+@pytest.mark.skipif("CpuAcc" not in own_files(), reason="CpuAcc was not built")
+def test_runs_with_new_shapes_end_while_other_threads_run_all_the_time():
+    code, printed, errors = ended("new_shapes_beside_runs", "CpuAcc")
+    assert (code, printed) == (0, "done"), errors
+
+
 @pytest.mark.parametrize(
     ("scenario", "provider", "option"),
     [("unknown_backend", "Acme", "backends"), ("unknown_isolated_backend", "Interposer", "isolate")],
