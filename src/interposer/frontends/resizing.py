@@ -93,7 +93,15 @@ def _check_names(inputs: Mapping[str, TensorShape], shapes: Resizes) -> None:
                     f"not {shape_or_size}"
                 )
                 raise InvalidArgumentError(message)
+            if is_size and not known_names:
+                raise InvalidArgumentError(f"shapes: the network has no dimension {name!r}; {_unnamed(inputs)}")
             raise InvalidArgumentError(f"shapes: the network has no {kind} {name!r}{hint} (it has: {names})")
+
+
+def _unnamed(inputs: Mapping[str, TensorShape]) -> str:
+    """Return the text that no dimension of these inputs has a name, with the shapes that can be given instead."""
+    shapes = ", ".join(f"{name!r} {shape}" for name, shape in inputs.items()) or "none"
+    return f"its dimensions have no names, so give the whole shape of an input (inputs: {shapes})"
 
 
 def _size(name: str, size: Any) -> int:
