@@ -40,6 +40,15 @@ def test_every_command_has_help(command, capsys):
     assert f"usage: interposer {command} " in capsys.readouterr().out
 
 
+def test_a_deleted_working_directory_is_named(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert main(["run", "net.txt", "--random"]) == 2
+    assert capsys.readouterr().err == "interposer: the working directory was deleted; change to another folder\n"
+
+
 def test_the_version_is_that_of_the_package(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"interposer {__version__}\n"
@@ -53,6 +62,14 @@ def test_the_version_is_that_of_the_package(capsys):
          "name a backend; 'interposer backends' lists those that are installed"),
         (["run"], "interposer run: error: the following arguments are required: network"),
         (["run", "n", "--lables", "x"], "interposer run: error: unknown argument '--lables'; did you mean '--labels'?"),
+        (["run", "n", "--timeout", "3"], "interposer run: error: unknown argument '--timeout'; "
+         "no option limits the time of a run; interposer serve --timeout limits that of a request"),
+        (["run", "n", "--put"], "interposer run: error: unknown argument '--put'; did you mean '--input'?"),
+        (["run", "n", "--zzzzz"], "interposer run: error: unknown argument '--zzzzz'"),
+        (["plan", "n", "--random"], "interposer plan: error: unknown argument '--random'; "
+         "plan makes its inputs itself, as times seldom depend on them"),
+        (["quantize", "n", "--random"], "interposer quantize: error: unknown argument '--random'; "
+         "the ranges come from real inputs, which --data gives"),
         (["backends", "CpuRef"], "interposer backends: error: unknown argument 'CpuRef'"),
         (["run", "n", "--top", "0"], "interposer run: error: argument --top: expected a positive number, not '0'"),
         (["run", "n", "--mean", "x"],

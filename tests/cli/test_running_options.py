@@ -106,6 +106,23 @@ def test_an_option_that_a_backend_does_not_declare_is_remarked(folder, capsys):
     )
 
 
+def test_an_option_that_a_backend_refuses_is_not_remarked_first(folder, capsys):
+    assert main(shlex.split("run net.onnx --random --backends CpuRef --option CpuRef.speed=2")) == 2
+    assert capsys.readouterr().err == "interposer: backend CpuRef has no option 'speed' (it has none)\n"
+
+
+def test_a_folder_without_backends_is_remarked(folder, capsys):
+    assert main(shlex.split("run net.onnx --random --backends CpuRef --backend-path plugins")) == 0
+    assert "--backend-path: 'plugins' contains no backend" in capsys.readouterr().err
+
+
+def test_a_file_is_no_folder_of_backends(folder, capsys):
+    assert main(shlex.split("run net.onnx --random --backend-path noting.py")) == 2
+    assert capsys.readouterr().err == (
+        "interposer: --backend-path: 'noting.py' is a file; give the folder that contains it, '.'\n"
+    )
+
+
 @pytest.mark.parametrize("command", ["run", "bench", "explain", "backends", "ops", "check-backend"])
 def test_the_folder_of_backends_is_that_of_the_option(command, folder, capsys, monkeypatch):
     monkeypatch.setenv("INTERPOSER_BACKEND_PATH", str(folder / "other"))

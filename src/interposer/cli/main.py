@@ -207,12 +207,22 @@ def _report(error: Exception, debug: bool) -> None:
         discard_output()
 
 
+def _has_working_directory() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def _message(error: Exception) -> str:
     if isinstance(error, LimitExceededError) and error.what in ("memory", "arithmetic"):
         option = "--limit-bytes" if error.what == "memory" else "--limit-operations"
         return f"{str(error).partition(';')[0]}; raise it with {option} if the file is trusted"
     if isinstance(error, InterposerError):
         return _OF_PYTHON.sub(lambda match: f"{_option(match[1])} is for", str(error))
+    if isinstance(error, FileNotFoundError) and not _has_working_directory():
+        return "the working directory was deleted; change to another folder"
     if isinstance(error, OSError):
         name = error.filename or ("standard output" if error.errno in _OF_WRITING else None)
         text = ": ".join(map(str, filter(None, (name, error.strerror)))) or str(error)

@@ -37,14 +37,23 @@ SEPARATOR: Final = "\0"
 _ELSEWHERE: Final = {
     "-m": "the network has no option before it, as in: interposer run net.onnx",
     "-v": "--version prints the version, and --log-level info shows more messages",
+    "--deadline": "no option limits the time of a run; interposer serve --timeout limits that of a request",
     "--device": "--backends names what runs the network, such as CpuAcc",
     "--iterations": "interposer run --repeat N and interposer bench run a network several times",
     "--model": "the network has no option before it, as in: interposer run net.onnx",
     "--num-threads": "the environment variable INTERPOSER_NUM_THREADS sets the number of threads",
     "--threads": "the environment variable INTERPOSER_NUM_THREADS sets the number of threads",
+    "--timeout": "no option limits the time of a run; interposer serve --timeout limits that of a request",
     "--verbose": "--log-level info shows more messages",
+    "compile --random": "nothing is run, so no inputs are needed",
+    "convert --random": "nothing is run, so no inputs are needed",
+    "plan --random": "plan makes its inputs itself, as times seldom depend on them",
+    "quantize --random": "the ranges come from real inputs, which --data gives",
 }
-"""Options of other programs, with what serves the same purpose here; for commands that do not have such an option."""
+"""Options of other programs or commands, with what serves the same purpose here; for commands without such an option.
+
+A key with the name of a command is for this command alone.
+"""
 _LATE: Final = re.compile(r"\{(formats|readers|writers)\}")
 _WIDTH: Final = 100
 """The most characters of a line that explains an argument after an error."""
@@ -253,12 +262,22 @@ def _refuse_second_file(word: str, args: argparse.Namespace, parser: Parser) -> 
 
 def _refuse_unknown(word: str, parser: Parser) -> NoReturn:
     name = word.partition("=")[0]
-    if name in _ELSEWHERE:
-        parser.refuse(f"unknown argument {word!r}; {_ELSEWHERE[name]}")
-    hint = did_you_mean(name, flags_of(parser))
-    quoted = re.search(r"'(.+)'", hint)
-    action = parser.action_named(quoted[1] if quoted else None)
-    parser.refuse(f"unknown argument {word!r}{hint}", [] if action is None else [action])
+    command = parser.prog.rpartition(" ")[2]
+    elsewhere = _ELSEWHERE.get(f"{command} {name}") or _ELSEWHERE.get(name)
+    if elsewhere:
+        parser.refuse(f"unknown argument {word!r}; {elsewhere}")
+    flag = _similar_flag(name, parser)
+    if flag is None:
+        parser.refuse(f"unknown argument {word!r}")
+    action = parser.action_named(flag)
+    parser.refuse(f"unknown argument {word!r}; did you mean {flag!r}?", [] if action is None else [action])
+
+
+def _similar_flag(name: str, parser: Parser) -> str | None:
+    """Return the option most similar to `name`, or None. The dashes, which all options have, are not compared."""
+    flags = {flag.lstrip("-"): flag for flag in flags_of(parser)}
+    quoted = re.search("'(.+)'", did_you_mean(name.lstrip("-"), flags))
+    return flags[quoted[1]] if quoted else None
 
 
 def _refuse_files_like_options(words: Sequence[str], parser: Parser) -> None:

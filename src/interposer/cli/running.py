@@ -17,11 +17,13 @@ from interposer.backend import OptionValue
 from interposer.backend.devices import is_address
 from interposer.cli.outputs import check_writable
 from interposer.cli.sources import sources_of
+from interposer.cli.streams import printable
 from interposer.core.config import BACKEND_PATH, NUM_THREADS
 from interposer.core.errors import InvalidArgumentError, UnknownBackendError
 from interposer.core.files import is_same_file
 from interposer.optimizer import OptimizerOptions
 from interposer.plugins import process_registry
+from interposer.plugins.capi.loading.file_names import looks_like_a_backend
 from interposer.profiling import ExternalProfilingOptions, Profile
 from interposer.profiling.profile import SUFFIXES
 from interposer.runtime import CreationOptions, Runtime
@@ -149,14 +151,29 @@ def backend_path(args: argparse.Namespace) -> Iterator[None]:
     """Let runtimes that are created within this context search the folders of --backend-path.
 
     Raises:
-        InvalidArgumentError: there is no such folder.
+        InvalidArgumentError: there is no such folder, or it has no file that can be a backend.
     """
     folders = [folder for text in args.backend_path for folder in text.split(os.pathsep)]
-    missing = next((folder for folder in folders if not os.path.isdir(folder)), None)
-    if missing is not None:
-        raise InvalidArgumentError(f"--backend-path: there is no folder {missing!r}")
+    for folder in folders:
+        _check_folder(folder)
     with _environment(BACKEND_PATH, os.pathsep.join(map(os.path.abspath, folders)) if folders else None):
         yield
+
+
+def _check_folder(folder: str) -> None:
+    if os.path.isfile(folder):
+        parent = os.path.dirname(folder) or "."
+        raise InvalidArgumentError(
+            f"--backend-path: {folder!r} is a file; give the folder that contains it, {parent!r}"
+        )
+    if not os.path.isdir(folder):
+        raise InvalidArgumentError(f"--backend-path: there is no folder {folder!r}")
+    if not any(looks_like_a_backend(name) for name in os.listdir(folder)):
+        print(
+            f"interposer: --backend-path: {printable(folder)!r} contains no backend, which is a file with a name such "
+            "as Example_Npu_backend.so or Example_Npu_backend.py",
+            file=sys.stderr,
+        )
 
 
 @contextmanager

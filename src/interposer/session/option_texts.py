@@ -47,11 +47,14 @@ def option_value(backend: Any, name: str, text: str, title: str) -> OptionValue:
 
     Raises:
         InvalidArgumentError: the text is no value of this type. The message names the option after `title`.
+        OptionError: the backend has no such option, and checks the names of its options.
     """
     kind = _kind_of(backend, name)
     if kind is None:
+        guess = _guessed(text)
+        backend.layer_support({name: guess})  # a backend that checks the names of options refuses this one
         _log.warning("backend %s declares no option %r; %s may have no effect", backend.id, name, title)
-        return _guessed(text)
+        return guess
     if kind is str:
         return text
     try:

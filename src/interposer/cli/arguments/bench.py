@@ -60,7 +60,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_running_arguments(parser)
     parser.add_argument("--threads", type=threads, metavar="N", help="how many threads backends may use")
     parser.add_argument("--rounds", type=positive, default=7, metavar="N", help="turns of each backend (default: 7)")
-    parser.add_argument("--seconds", type=_seconds, default=0.2, metavar="S", help="length of a turn (default: 0.2)")
+    parser.add_argument(
+        "--seconds", type=_seconds, default=0.2, metavar="S",
+        help="least length of a turn; 0 for three runs (default: 0.2)",
+    )  # fmt: skip
     parser.add_argument(
         "--concurrent", type=threads, default=1, metavar="N",
         help="run each choice in N threads at the same time; a time is that of N runs (default: 1)",
