@@ -76,3 +76,12 @@ def test_measured_placements_are_listed_and_what_is_stale_of_them_is_told(capsys
     assert rows[2][2].startswith("it is damaged: the plan is no JSON")
     assert main(["cache", "clear", "--stale"]) == 0
     assert [file.name for file in cached_files()] == [PLAN]
+
+
+def test_files_that_are_stale_for_the_same_reason_share_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for digit in "012":
+        write_cached(PLAN.replace("0", digit), measured(interposer="0.0.0"))
+    assert main(["cache", "why"]) == 0
+    assert capsys.readouterr().out == (
+        "net on CpuRef and 2 more (measured placement): interposer changed since it was measured\n"
+    )

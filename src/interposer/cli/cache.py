@@ -131,8 +131,12 @@ def _explain(model: str | None, files: list[_CachedRow], folder: str) -> None:
         say("nothing is stale")
     elif model is not None and not files:
         say(f"{model} is not cached: {_reason(model, folder)}")
+    alike: dict[tuple[str, str], list[_CachedRow]] = {}
     for file in files:
-        say(f"{file.what} ({file.kind}): {file.reason or 'it is of use'}")
+        alike.setdefault((file.kind, file.reason), []).append(file)
+    for (kind, reason), rows in alike.items():
+        others = f" and {len(rows) - 1:,} more" if len(rows) > 1 else ""
+        say(f"{rows[0].what}{others} ({kind}): {reason or 'it is of use'}")
 
 
 def _clear(files: list[_CachedRow], folder: str) -> None:
