@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import ClassVar
@@ -268,10 +269,15 @@ def product_network() -> Network:
     return network
 
 
+def disable_too(monkeypatch: pytest.MonkeyPatch, names: str) -> None:
+    """Disable more backends. GpuAcc stays disabled: once it has found no drivers, a process never finds any."""
+    monkeypatch.setenv("INTERPOSER_DISABLED_BACKENDS", f"{os.environ['INTERPOSER_DISABLED_BACKENDS']}, {names}")
+
+
 @pytest.mark.parametrize("by", ["options", "one option", "environment"])
 def test_a_disabled_backend_is_skipped_with_a_message(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if by == "environment":
-        monkeypatch.setenv("INTERPOSER_DISABLED_BACKENDS", "Other, CpuRef")
+        disable_too(monkeypatch, "Other, CpuRef")
     disabled: dict[str, object] = {"options": ["CpuRef"], "one option": "CpuRef", "environment": ()}
     with Runtime(CreationOptions(disabled_backends=disabled[by])) as runtime:  # type: ignore[arg-type]
         runtime.registry.register("Sums", Sums)
@@ -285,7 +291,7 @@ def test_a_disabled_backend_is_skipped_with_a_message(by: str, monkeypatch: pyte
 
 
 def test_the_environment_is_read_without_a_runtime_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("INTERPOSER_DISABLED_BACKENDS", "CpuRef")
+    disable_too(monkeypatch, "CpuRef")
     assert "CpuRef" not in DeviceSpec.default().supported_backends
     with pytest.raises(BackendUnavailableError) as caught:
         optimize(sum_network(), ["CpuRef"])
