@@ -14,6 +14,7 @@
 
 /* The tables have more members in later versions. ONNX Runtime calls those of the version that a table states. */
 #define API_VERSION 23
+#define OLDEST_PATCH 1
 #define VENDOR_ID 0x1A7E
 
 typedef void Status; /* NULL is success */
@@ -483,6 +484,14 @@ static bool check_table(Api api) {
   return right;
 }
 
+/* Before 1.23.1, ONNX Runtime inserts copies between devices into networks of which a provider takes a part, and has no
+ * kernel for them. */
+static bool is_supported(const char* version) {
+  int minor = 0, patch = 0;
+  if (sscanf(version, "1.%d.%d", &minor, &patch) < 1) return false;
+  return minor > API_VERSION || (minor == API_VERSION && patch >= OLDEST_PATCH);
+}
+
 /* `OrtApiBase` has two functions: GetApi and GetVersionString. */
 BRIDGE_EXPORT Status* CreateEpFactories(const char* registration_name, const Function* base, const void* logger,
                                         Factory** factories, size_t most, size_t* count) {
@@ -490,11 +499,10 @@ BRIDGE_EXPORT Status* CreateEpFactories(const char* registration_name, const Fun
   *count = 0;
   const char* version = ((const char* (*)(void))base[1])();
   Api (*get_api)(uint32_t) = (Api(*)(uint32_t))base[0];
-  int minor = 0;
-  if (sscanf(version, "1.%d", &minor) != 1 || minor < API_VERSION || !get_api(API_VERSION)) {
+  if (!is_supported(version) || !get_api(API_VERSION)) {
     char text[200];
-    snprintf(text, sizeof text, "Interposer needs ONNX Runtime 1.%d or a later 1.x; this is %.60s", API_VERSION,
-             version);
+    snprintf(text, sizeof text, "Interposer needs ONNX Runtime 1.%d.%d or a later 1.x; this is %.60s", API_VERSION,
+             OLDEST_PATCH, version);
     Api oldest = get_api(1); /* CreateStatus was never moved */
     return oldest ? status_of(oldest, kFail, text) : NULL;
   }

@@ -54,10 +54,11 @@ SLOW = {"many_sessions", "interrupted", "interrupted_while_asked", "two_copies"}
 
 def ended(scenario: str, backends: str, **environment: str) -> tuple[int, str, str]:
     script = str(Path(__file__).with_name("scenarios.py"))
+    path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(ROOT)]).strip(os.pathsep)
     disabled = {"INTERPOSER_DISABLED_BACKENDS": ""}
     done = subprocess.run(
         [sys.executable, script, scenario, backends],
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | disabled | environment,
+        env=os.environ | {"PYTHONPATH": path} | disabled | environment,
         capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     return done.returncode, done.stdout.strip(), done.stderr

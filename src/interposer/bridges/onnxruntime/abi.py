@@ -111,10 +111,17 @@ class OrtApi:
             if _SINCE.get(name, FLOOR) <= minor
         }
         self._add_nodes_to_fuse = _function(ep_address, 2, "ppnp")
-        self._create_node = _function(self.call("GetModelEditorApi"), 6, "ssspnpnpnp")
+        editor = self.call("GetModelEditorApi")
+        self._create_node = _function(editor, 6, "ssspnpnpnp") if editor else None
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Call a function; raise `OrtError` if it returns a status, or return its result if it has another one."""
+        """Call a function, and return its result unless that is a status.
+
+        Raises:
+            OrtError: the function returns a status, or this version of ONNX Runtime does not have it.
+        """
+        if name not in self._functions:
+            raise OrtError(f"ONNX Runtime {self.version} has no function {name}; 1.{_SINCE[name]} and later have it")
         function = self._functions[name]
         result = function(*arguments)
         if function.restype is not _Status:
@@ -253,7 +260,12 @@ class OrtApi:
             name: its name.
             names: the names of its inputs and of its outputs.
             attributes: the addresses of its attributes.
+
+        Raises:
+            OrtError: ONNX Runtime was built without its model editor, as minimal builds are, or refuses the node.
         """
+        if self._create_node is None:
+            raise OrtError(f"this build of ONNX Runtime {self.version} has no model editor, so it cannot create nodes")
         lists = [(ctypes.c_char_p * len(texts))(*(text.encode() for text in texts)) for texts in names]
         owned, out = (ctypes.c_void_p * len(attributes))(*attributes), ctypes.c_void_p()
         domain, kind = operator
