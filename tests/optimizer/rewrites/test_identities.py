@@ -45,6 +45,30 @@ def test_what_changes_nothing_is_dropped(idle, kind):
     )
 
 
+COMPRESSED = """
+    graph {{
+      %x = Input : int8[3, 4] q(0.5, 3)
+      %c = Input(binding_id=1) : bool[3]
+      %a = Cast(dtype=int8) %x
+      %b = Compress(axis=0) %a, %c
+      %d = Cast(dtype=int8) %b : _ declared int8[_, 4] q({scale}, 3)
+      Output %d as "y"
+    }}
+    """
+
+
+def test_casts_around_a_compress_that_drop_and_restore_the_quantization_are_dropped():
+    after = """
+        %d = Compress(axis=0) %x, %c replacing "a", "b", "d"
+        Output %d as "y"
+        """
+    assert_becomes(COMPRESSED.format(scale=0.5), after, *IDENTITIES)
+
+
+def test_casts_around_a_compress_that_change_the_scale_stay():
+    assert_stays(COMPRESSED.format(scale=0.25), *IDENTITIES)
+
+
 def test_a_cast_or_quantization_to_what_is_there_already_is_dropped():
     assert_becomes(
         """

@@ -10,6 +10,7 @@ from interposer.ops import (
     BatchToSpaceNd,
     BroadcastTo,
     Cast,
+    Compress,
     Concat,
     DepthToSpace,
     Pad,
@@ -24,7 +25,7 @@ from interposer.ops import (
     Tile,
     Transpose,
 )
-from interposer.rewriting.pattern import Replacement, keeps_codes, rewrite
+from interposer.rewriting.pattern import New, Replacement, above, keeps_codes, rewrite
 
 __all__ = ["IDENTITIES"]
 
@@ -106,6 +107,24 @@ def drop_idle_cast(op: Cast | Quantize, layer: Layer) -> Replacement:
     return None if is_wide or info != layer.output.known else layer.inputs[0]
 
 
+@rewrite(Cast)
+def drop_casts_around_compress(op: Cast, layer: Layer) -> Replacement:
+    """Apply a Compress to the quantized input, if one Cast drops the quantization before it and one restores it after.
+
+    Files of ONNX whose inputs and outputs have quantization annotations contain such casts.
+    """
+    compress = above(layer.inputs[0], Compress)
+    inner = above(compress.layer.inputs[0], Cast) if compress else None
+    if compress is None or inner is None or len(compress.layer.output.consumers) > 1:
+        return None
+    source, dropped, restored = inner.layer.values[0].known, inner.layer.output.known, layer.output.known
+    is_relabeled = source.dtype is dropped.dtype is restored.dtype and dropped.quantization is None
+    q = source.quantization
+    if not is_relabeled or q is None or q.per_axis or q != restored.quantization:
+        return None
+    return New(compress.op, [inner.layer.inputs[0], compress.layer.inputs[1]])
+
+
 @rewrite(Activation)
 def drop_linear(op: Activation, layer: Layer) -> Replacement:
     """Remove the linear activation 1 * x + 0."""
@@ -126,5 +145,6 @@ IDENTITIES = (
     drop_idle_strided_slice,
     drop_lone_part,
     drop_idle_cast,
+    drop_casts_around_compress,
     drop_linear,
 )
