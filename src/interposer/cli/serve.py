@@ -247,7 +247,7 @@ def _server(args: argparse.Namespace, creation: CreationOptions, model_options: 
         cache=options.cache, workers=args.workers,
         creation=creation, model_options=model_options,
     )  # fmt: skip
-    core = Core(Repository(lambda: _sources(args), loader), options)
+    core = Core(Repository(lambda: _sources(args), loader, workers=args.workers), options)
     core.started = float(os.environ.get(SINCE, core.started))
     return Server(core, _listen(args), lambda addresses: _say(args, core, addresses, is_worker))
 

@@ -65,6 +65,7 @@ class Core:
         self.access = Access(self.options.token, self.options.clients)
         self.admission = Admission(self.options)
         self._parser = ThreadPoolExecutor(_PARSERS, "interposer-parser")
+        repository.request = self._step_of_ensemble
         self._memory = SharedMemory(limit=self.options.max_body) if self.options.shared_memory else None
 
     def end(self) -> None:
@@ -209,7 +210,7 @@ class Core:
         Args:
             model: the name of the model.
             version: the version, or an empty text for the server's choice.
-            protocol: "http" or "grpc".
+            protocol: "http", "grpc", or "ensemble" for a step of an ensemble.
             seconds: the time until the client's own deadline; None if there is none.
             arrived: when the request began to arrive, as `time.monotonic` says; None means now.
 
@@ -246,6 +247,11 @@ class Core:
             served.statistics.in_flight -= 1
             served.close_if_unused()
             self._count(call, served, failure)
+
+    async def _step_of_ensemble(self, model: str, version: str, request: InferRequest, seconds: float) -> InferResponse:
+        """Run a request that is a step of an ensemble, and count it as one of its own model."""
+        with self.call(model, version, "ensemble", seconds) as call:
+            return await call.run(request)
 
     def _admitted(self, name: str, version: str) -> ServedModel:
         if self.is_draining:

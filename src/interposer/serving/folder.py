@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,8 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from interposer.core.errors import ConfigError, did_you_mean
+from interposer.core.errors import ConfigError, InterposerError, did_you_mean
 from interposer.file_formats import process_formats
+from interposer.serving.ensemble import Ensemble, ensemble_of_table
 from interposer.serving.triton_config import TritonConfig, read_config
 from interposer.serving.warming import WarmUp, warm_ups_of
 
@@ -47,6 +49,7 @@ class ModelSettings:
         warmup: what the model runs before it is ready; empty for one run with random inputs.
         cache: whether results are cached for requests with the same inputs.
         feedback: in streams of answers, the output that each of these inputs gets in the next run.
+        ensemble: the steps of an ensemble; None for a model with a file.
         versions: "latest", "all", or a tuple of versions.
         latest: how many of the highest versions are loaded, if `versions` is "latest".
         trusted_keys: the paths of PEM files with public keys. The model must then be a saved network that one of the
@@ -72,6 +75,7 @@ class ModelSettings:
     warmup: tuple[WarmUp, ...] = ()
     cache: bool = False
     feedback: Mapping[str, str] = field(default_factory=dict)
+    ensemble: Ensemble | None = None
     versions: str | tuple[str, ...] = "latest"
     latest: int = 1
     trusted_keys: tuple[str, ...] = ()
@@ -104,8 +108,9 @@ def found_in(folder: str, defaults: ModelSettings | None = None) -> Iterator[Mod
     """Yield the models in a folder, by name and version.
 
     A file such as ``kws.tflite`` is version 1 of the model ``kws``. A folder with ``1/model.tflite`` in it is a model
-    with versions, as Triton has them. A file ``kws.toml`` has settings of the model ``kws``. A model whose settings are
-    wrong has a `problem`, and so has a version without a model, so that the others can be loaded.
+    with versions, as Triton has them. A file ``kws.toml`` has settings of the model ``kws``; with a table ``ensemble``,
+    it is the ensemble ``kws`` itself. A model whose settings are wrong has a `problem`, and so has a version without a
+    model, so that the others can be loaded.
 
     Raises:
         OSError: the folder cannot be read.
@@ -122,7 +127,7 @@ def _warn_of_strays(paths: list[Path]) -> None:
     """Log each file with settings that is beside no model of its name."""
     models = [path.stem if path.suffix in _suffixes() else path.name for path in paths if path.suffix != ".toml"]
     for path in paths:
-        if path.suffix == ".toml" and path.stem not in models:
+        if path.suffix == ".toml" and path.stem not in models and not _has_ensemble(path):
             _warn_once(f"{path}: there is no model {path.stem!r}{did_you_mean(path.stem, models)}")
 
 
@@ -145,15 +150,19 @@ def _models_of(path: Path, settings: ModelSettings) -> list[ModelSource]:
     try:
         if path.suffix in _suffixes():
             return [_flat_model(path, settings)]
+        if path.suffix == ".toml" and _has_ensemble(path) and not _has_model(path):
+            return [_of_ensemble(path.stem, "1", path, _with_toml(settings, path))]
         return list(_versions(path, settings)) if path.is_dir() else []
     except (ConfigError, OSError) as error:
-        name = path.stem if path.suffix in _suffixes() else path.name
+        name = path.stem if path.suffix in {*_suffixes(), ".toml"} else path.name
         return [ModelSource(name, "1", str(path), settings, str(error))]
 
 
 def _flat_model(path: Path, defaults: ModelSettings) -> ModelSource:
     file = path.with_suffix(".toml")
     settings = _with_toml(defaults, file)
+    if settings.ensemble is not None:
+        raise ConfigError(f"{file} has an ensemble, but {path.name} is a model with the same name; rename one of them")
     if settings.versions != defaults.versions:
         raise ConfigError(f"{file}: versions is for a folder with a subfolder for each version; this model is one file")
     return ModelSource(path.stem, "1", str(path), settings)
@@ -169,22 +178,57 @@ def _named(source: ModelSource) -> ModelSource:
 
 def _versions(folder: Path, defaults: ModelSettings) -> Iterator[ModelSource]:
     numbers = sorted((int(path.name) for path in folder.iterdir() if _is_version(path)), reverse=True)
-    if not numbers:
+    files = folder / "config.pbtxt", folder.with_name(f"{folder.name}.toml"), folder / f"{folder.name}.toml"
+    ensembles = [file for file in files if _has_ensemble(file)]
+    if not numbers and not ensembles:
         return
-    config = read_config(folder / "config.pbtxt")
+    config = read_config(files[0])
     if config.ignored:
         _warn_once(f"{folder / 'config.pbtxt'}: these fields are ignored: {', '.join(config.ignored)}")
     _warn_of_unread(folder)
-    settings = _with_toml(_with_config(defaults, config), folder.with_name(f"{folder.name}.toml"))
-    settings = _with_toml(settings, folder / f"{folder.name}.toml")
-    for number in _chosen(numbers, settings):
+    settings = _with_toml(_with_toml(_with_config(defaults, config), files[1]), files[2])
+    for number in _chosen(numbers or [1], settings):
         version = ModelSource(config.name or folder.name, str(number), str(folder / str(number)), settings)
         try:
-            if number not in numbers:
+            if number not in (numbers or [1]):
                 raise ConfigError(f"versions has {number}, but the model has {', '.join(map(str, numbers))}")
+            if settings.ensemble is not None:
+                yield _of_ensemble(version.name, version.version, ensembles[-1], settings)
+                continue
             yield replace(version, path=str(_model_file(folder / str(number), config.filename)))
         except (ConfigError, OSError) as error:
             yield replace(version, problem=str(error))
+
+
+def _has_ensemble(file: Path) -> bool:
+    """Return True if a file with settings says that the model is an ensemble, or if a damaged one seems to say so."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+    if file.suffix != ".toml":
+        return re.search(r"\bensemble_scheduling\b|\bplatform\s*:\s*.ensemble\b", text) is not None
+    try:
+        return "ensemble" in tomllib.loads(text)
+    except ValueError:
+        return re.search(r"^\s*\[+\s*ensemble\b", text, re.MULTILINE) is not None
+
+
+def _has_model(file: Path) -> bool:
+    """Return True if there is a folder or a file of a model with the name of a file with settings."""
+    return any(file.with_suffix(suffix).exists() for suffix in ("", *_suffixes()))
+
+
+def _of_ensemble(name: str, version: str, file: Path, settings: ModelSettings) -> ModelSource:
+    """Return an ensemble as a model; the settings of models with files, such as their backends, are not for it.
+
+    Raises:
+        ConfigError: models must be signed.
+    """
+    if settings.trusted_keys:
+        raise ConfigError(f"{file}: an ensemble has no signature, and --trusted-key allows only models that have one")
+    kept = {key: getattr(settings, key) for key in ("ensemble", "rate", "burst", "versions", "latest")}
+    return ModelSource(name, version, str(file), ModelSettings(**kept))
 
 
 def _is_version(path: Path) -> bool:
@@ -224,6 +268,8 @@ def _with_config(settings: ModelSettings, config: TritonConfig) -> ModelSettings
         changes["cache"] = True
     if config.levels is not None:
         changes["priority_levels"] = config.levels
+    if config.ensemble is not None:
+        changes["ensemble"] = config.ensemble
     if config.warmup:
         changes["warmup"] = config.warmup
     if config.is_batching and config.max_batch_size > 1:
@@ -246,11 +292,23 @@ def _with_toml(settings: ModelSettings, path: Path) -> ModelSettings:
             raise ConfigError(f"{path}: unknown key {key!r}{did_you_mean(key, _KEYS)} (known: {', '.join(_KEYS)})")
         changes[_KEYS[key].field] = _checked(path, key, value)
     changed = replace(settings, **changes)
+    unused = [key for key in values if "ensemble" in values and key not in _OF_ENSEMBLE]
+    if unused:
+        raise ConfigError(
+            f"{path}: {unused[0]} is for the models of the steps of an ensemble; put it in their settings"
+        )
     if changed.burst is not None and changed.rate is None:
         raise ConfigError(f"{path}: burst is for a model with a rate; set rate, too")
     if "batch_delay" in changes and changed.batch == 1:
         raise ConfigError(f"{path}: batch_delay_ms is for batches; set batch to 2 or more, too")
     return changed
+
+
+def _ensemble(path: Path, value: Any) -> Ensemble:
+    try:
+        return ensemble_of_table(value)
+    except InterposerError as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def _ids(_: Path, value: Any) -> Any:
@@ -308,8 +366,11 @@ _KEYS: Final = {
     "warmup": _Key("warmup", "a list of tables with inputs and count", lambda file, v: warm_ups_of(file.parent, v)),
     "cache": _Key("cache", "true or false", lambda _, v: v if isinstance(v, bool) else None),
     "feedback": _Key("feedback", "a table of outputs by input", lambda _, v: _texts(v)),
+    "ensemble": _Key("ensemble", "a table with inputs, outputs and steps", _ensemble),
     "versions": _Key("versions", '"latest", "all", or a list of numbers', _versions_of),
 }
+_OF_ENSEMBLE: Final = ("ensemble", "rate", "burst", "versions")
+"""The keys that a file with an ensemble may have."""
 
 
 def _checked(path: Path, key: str, value: Any) -> Any:

@@ -29,7 +29,7 @@ from interposer.serving.folder import ModelSettings, ModelSource
 from interposer.serving.runs import Plain, Runner
 from interposer.serving.sequences import Sequences
 from interposer.serving.served import ServedModel
-from interposer.serving.turns import InTurns, RateLimit, SharedGate
+from interposer.serving.turns import InTurns, SharedGate, rate_limit
 from interposer.session import Limits, Model, load
 from interposer.session.fallback import used_options
 from interposer.session.placement import Plan
@@ -86,7 +86,10 @@ class Loader:
                     f"model {source.name!r} has states, which several workers do not share; use --workers 1"
                 )
             served = served_model(source.name, source.version, model, source, self._runner(model, source))
-            served.rate, served.cache = self._rate(source.settings), self._model_cache(model, source)
+            served.rate, served.cache = (
+                rate_limit(source.settings.rate, source.settings.burst, self._workers),
+                self._model_cache(model, source),
+            )
             served.feedback = source.settings.feedback
             served.warm_up(source.settings.warmup)
         except BaseException:
@@ -111,13 +114,6 @@ class Loader:
             if settings.priority is not None:
                 shared.activate(model.runtime.workers.limit)
         return InTurns(runner, shared, instances, settings.priority, settings.priority_levels)
-
-    def _rate(self, settings: ModelSettings) -> RateLimit | None:
-        if settings.rate is None:
-            return None
-        rate = settings.rate / self._workers
-        burst = max(1, round(settings.rate if settings.burst is None else settings.burst) // self._workers)
-        return RateLimit(rate, burst)
 
     def _model_cache(self, model: Model, source: ModelSource) -> ModelCache | None:
         if not source.settings.cache:

@@ -106,7 +106,7 @@ class Metrics:
 
     def update(self, served: list[ServedModel]) -> None:
         """Count new events of backends, and write the gauges to the folder that several processes share, if any."""
-        for runtime in {id(model.model.runtime): model.model.runtime for model in served}.values():
+        for runtime in {id(runtime): runtime for model in served for runtime in model.runtimes}.values():
             for event in _new_events(runtime, self._last.get(runtime)):
                 self._events.labels(event.backend, event.kind).inc()
                 self._last[runtime] = event

@@ -5,17 +5,39 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
 
 from interposer.core.errors import InterposerError
 from interposer.serving.protocol.errors import Status, as_serving_error
 
-__all__ = ["Readiness", "is_of_model"]
+__all__ = ["Readiness", "ReadyState", "is_of_model"]
 
 _log: Final = logging.getLogger("interposer.serving")
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _FAILURES: Final = 3
 """Failures in a row after which a model without trial inputs is not ready."""
+
+
+class ReadyState(Protocol):
+    """Whether a model or an ensemble can run; see `Readiness` for the methods."""
+
+    @property
+    def is_ready(self) -> bool:
+        """True if requests can be expected to succeed."""
+
+    @property
+    def reason(self) -> str:
+        """Why they cannot; an empty text if they can."""
+
+    def fail_at_start(self, error: BaseException) -> None: ...
+
+    def watch(self) -> None: ...
+
+    def succeeded(self) -> None: ...
+
+    def failed(self, error: BaseException) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Readiness:

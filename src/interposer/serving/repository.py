@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from interposer.core.errors import ConfigError, InterposerError, did_you_mean
+from interposer.serving.ensemble_runs import ServedEnsemble, StepRequest, is_ensemble
 from interposer.serving.folder import ModelSource
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.served import ServedModel
@@ -25,6 +26,10 @@ class Repository:
         sources: called for the list of models that can be loaded.
         load: loads one of them; called in another thread.
         served: models that are loaded already.
+        workers: the number of processes that share the rates of ensembles.
+
+    Attributes:
+        request: runs the steps of ensembles; None for a repository that no server uses.
     """
 
     def __init__(
@@ -32,8 +37,11 @@ class Repository:
         sources: Callable[[], Iterable[ModelSource]] = lambda: (),
         load: Callable[[ModelSource], ServedModel] | None = None,
         served: Iterable[ServedModel] = (),
+        workers: int = 1,
     ) -> None:
         self._sources, self._load = sources, load
+        self._workers = workers
+        self.request: StepRequest | None = None
         self._models: dict[str, dict[str, ServedModel]] = {}
         self._reasons: dict[tuple[str, str], str] = {}
         self._broken: set[str] = set()
@@ -84,6 +92,9 @@ class Repository:
     def _absent(self, name: str) -> ServingError:
         if self._is_loading:
             return ServingError(Status.UNAVAILABLE, "the server still loads its models", retry_after=1)
+        return self._not_loaded(name)
+
+    def _not_loaded(self, name: str) -> ServingError:
         if any(known_name == name for known_name, _ in self._reasons):
             return ServingError(Status.UNAVAILABLE, f"model {name!r} is not loaded")
         return ServingError(Status.NOT_FOUND, f"unknown model {name[:200]!r}{did_you_mean(name, self._models)}")
@@ -122,7 +133,7 @@ class Repository:
             for versions in models.values():
                 usable(versions)
         first_error: Exception | None = None
-        for name in models:
+        for name in self._in_order(models, [source for versions in models.values() for source in versions]):
             try:
                 await self._replace(name)
             except Exception as error:
@@ -163,6 +174,7 @@ class Repository:
             if fingerprint:
                 await self._replace(name)
                 _log.warning("model %r was loaded, because its files have changed", name)
+                await self._retry_ensembles()
                 return
             del self._seen[name]
             self._broken.discard(name)
@@ -184,6 +196,7 @@ class Repository:
         """
         try:
             await self._replace(name)
+            await self._retry_ensembles()
         except ServingError:
             raise
         except (InterposerError, OSError) as error:
@@ -195,17 +208,20 @@ class Repository:
 
     async def _replace(self, name: str) -> None:
         async with self._lock:
-            sources = [source for source in await asyncio.to_thread(self._sources_list) if source.name == name]
+            all_sources = await asyncio.to_thread(self._sources_list)
+            sources = [source for source in all_sources if source.name == name]
             if self._load is None or not sources:
                 raise ServingError(Status.NOT_FOUND, f"the server has no file for a model {name[:200]!r}")
             self._seen |= await asyncio.to_thread(fingerprints, sources)
             new_models: dict[str, ServedModel] = {}
             try:
                 source = sources[0]
+                self._depth(name, all_sources)
                 for source in usable(sources):
-                    new_models[source.version] = await asyncio.to_thread(self._load, source)
+                    new_models[source.version] = await self._loaded(source)
             except BaseException as error:
-                self._reasons[name, source.version] = type(error).__name__
+                is_public = isinstance(error, ServingError)
+                self._reasons[name, source.version] = str(error) if is_public else type(error).__name__
                 self._broken.add(name)
                 for model in new_models.values():
                     model.retire()
@@ -220,6 +236,66 @@ class Repository:
             }
             for model in old_models.values():
                 model.retire()
+
+    async def _loaded(self, source: ModelSource) -> ServedModel:
+        """Load one version of a model, or check an ensemble against the models that are loaded."""
+        assert self._load is not None
+        ensemble = source.settings.ensemble
+        if ensemble is None:
+            return await asyncio.to_thread(self._load, source)
+        source.check()
+        if self.request is None:
+            raise ConfigError(f"the ensemble {source.name!r} needs a server that runs its steps")
+        try:
+            return ServedEnsemble(source, ensemble, self._member, self.request, self._workers)
+        except ServingError as error:
+            raise ServingError(Status.INVALID, f"ensemble {source.name!r}: {error}") from None
+
+    def _member(self, name: str, version: str) -> ServedModel:
+        """Return a model that is a step of an ensemble; raise `ServingError` if it is not loaded."""
+        if name not in self._models:
+            raise self._not_loaded(name)
+        return self.find(name, version)
+
+    def _members(self, name: str, sources: Iterable[ModelSource]) -> set[str]:
+        """Return the names of the models of all steps of an ensemble, as it is loaded and as its files say."""
+        ensembles = [source.settings.ensemble for source in sources if source.name == name]
+        ensembles += [model.ensemble for model in self._models.get(name, {}).values() if is_ensemble(model)]
+        return {step.model for ensemble in ensembles if ensemble is not None for step in ensemble.steps}
+
+    def _depth(self, name: str, sources: Sequence[ModelSource], path: tuple[str, ...] = ()) -> int:
+        """Return 0 for a model with a file, and one more than the largest depth of its steps for an ensemble.
+
+        Raises:
+            ServingError: an ensemble is a step of itself, or of one of its steps.
+        """
+        if name in path:
+            cycle = " has the step ".join(map(repr, (*path[path.index(name) :], name)))
+            raise ServingError(Status.INVALID, f"the ensembles form a cycle: {cycle}")
+        members = sorted(self._members(name, sources))
+        return 1 + max((self._depth(member, sources, (*path, name)) for member in members), default=-1)
+
+    def _in_order(self, names: Iterable[str], sources: Sequence[ModelSource]) -> list[str]:
+        """Return names of models so that those of the steps of an ensemble come before it."""
+
+        def depth(name: str) -> int:
+            try:
+                return self._depth(name, sources)
+            except ServingError:  # which loading reports
+                return 0
+
+        return sorted(names, key=depth)
+
+    async def _retry_ensembles(self) -> None:
+        """Load the ensembles that could not be loaded, as a model of their steps may have come."""
+        sources = await asyncio.to_thread(self._known_sources)
+        broken = {source.name for source in sources if source.settings.ensemble and source.name in self._broken}
+        for name in self._in_order(broken, sources):
+            try:
+                await self._replace(name)
+                _log.warning("model %r was loaded, as the models of its steps are there", name)
+            except Exception as error:
+                _log.debug("model %r still cannot be loaded: %s", name, error)
 
     def _known_sources(self) -> list[ModelSource]:
         """Return the models that can be loaded; an empty list, with a warning, if their folder cannot be read."""

@@ -17,11 +17,12 @@ import numpy as np
 
 from interposer.core.errors import BindingError, ConfigError, InterposerError, InvalidArgumentError, did_you_mean
 from interposer.core.types import Array, DataType, Dim, TensorInfo
+from interposer.runtime import Runtime
 from interposer.serving.cache import ModelCache
 from interposer.serving.protocol.datatypes import data_type, wire_type
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.messages import InferRequest, OutputTensor, RequestedOutput
-from interposer.serving.readiness import Readiness, is_of_model
+from interposer.serving.readiness import Readiness, ReadyState, is_of_model
 from interposer.serving.runs import Runner
 from interposer.serving.statistics import FOLDER, Statistics
 from interposer.serving.turns import RateLimit
@@ -73,7 +74,7 @@ class ServedModel:
         self.is_retired = False
         self.rate, self.cache = rate, cache
         self.feedback: Mapping[str, str] = {}
-        self.readiness = Readiness(name, self._tried)
+        self.readiness: ReadyState = Readiness(name, self._tried)
         self._trial_inputs: dict[str, Array] = {}
         self.inputs = {key: (info, _wire(f"input {key!r}", info)) for key, info in model.inputs.items()}
         self.outputs = {key: (info, _wire(f"output {key!r}", info)) for key, info in self._output_infos().items()}
@@ -145,6 +146,11 @@ class ServedModel:
     def platform(self) -> str:
         """The platform in the model's metadata, such as ``interposer_onnx``."""
         return f"interposer_{self.format}"
+
+    @property
+    def runtimes(self) -> list[Runtime]:
+        """The runtimes that run the model."""
+        return [self.model.runtime]
 
     def layers_by_backend(self) -> dict[str, int]:
         """Return how many layers of the network each backend runs; empty while its shapes are not known."""

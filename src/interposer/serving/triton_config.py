@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from interposer.core.errors import ConfigError, did_you_mean
+from interposer.core.errors import ConfigError, InterposerError, did_you_mean
+from interposer.core.types import TensorInfo
+from interposer.serving.ensemble import Ensemble, Step, tensor_info
 from interposer.serving.warming import WarmUp
 
 __all__ = ["TritonConfig", "read_config"]
@@ -18,12 +20,12 @@ _TOKEN: Final = re.compile(
 )
 _READ: Final = {
     "name", "max_batch_size", "dynamic_batching", "version_policy", "default_model_filename", "instance_group",
-    "response_cache", "model_warmup",
+    "response_cache", "model_warmup", "ensemble_scheduling",
 }  # fmt: skip
 _OF_THE_FILE: Final = {"platform", "backend", "runtime", "input", "output"}
 """Fields whose facts come from the model's own file."""
 _IGNORED: Final = {
-    "batch_input", "batch_output", "cc_model_filenames", "ensemble_scheduling", "metric_tags", "model_metrics",
+    "batch_input", "batch_output", "cc_model_filenames", "metric_tags", "model_metrics",
     "model_operations", "model_repository_agents", "model_transaction_policy", "optimization", "parameters",
     "sequence_batching",
 }  # fmt: skip
@@ -58,6 +60,7 @@ class TritonConfig:
         ignored: the names of fields that have no meaning here.
         levels: the number of priorities that requests may have; None if the file does not say.
         warmup: requests that run before the model is ready.
+        ensemble: the steps of an ensemble; None for a model with a file.
     """
 
     name: str = ""
@@ -72,6 +75,7 @@ class TritonConfig:
     ignored: tuple[str, ...] = ()
     levels: int | None = None
     warmup: tuple[WarmUp, ...] = ()
+    ensemble: Ensemble | None = None
 
 
 def read_config(path: Path) -> TritonConfig:
@@ -85,7 +89,7 @@ def read_config(path: Path) -> TritonConfig:
     try:
         fields = _Parser(path.read_text(encoding="utf-8")).message()
         return _config(fields)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, InterposerError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
 
 
@@ -117,6 +121,7 @@ def _config(fields: Fields) -> TritonConfig:
         cache=_is_cached(_message(fields, "response_cache")),
         levels=_levels(batching or {}),
         warmup=warmup,
+        ensemble=_ensemble(fields, max_batch_size),
         ignored=tuple(ignored),
     )
 
@@ -139,6 +144,70 @@ def _policy(policy: Fields | None) -> tuple[str | tuple[str, ...], int]:
     if specific is not None:
         return tuple(str(_whole("versions", version)) for version in specific.get("versions", [])), 1
     return "latest", _number(_message(policy, "latest") or {}, "num_versions", 1) or 1
+
+
+_OF_SCHEDULING: Final = {"step"}
+_OF_STEP: Final = {"model_name", "model_version", "input_map", "output_map"}
+_OF_TENSOR: Final = {"name", "data_type", "dims", "format", "label_filename"}
+
+
+def _ensemble(fields: Fields, max_batch_size: int) -> Ensemble | None:
+    """Return the ensemble of a file; None if it is about a model.
+
+    If `max_batch_size` is not 0, the tensors have one dimension more than the file says, the first one, of any size.
+    """
+    scheduling, platform = _message(fields, "ensemble_scheduling"), str(fields.get("platform", [""])[-1])
+    if scheduling is None and platform != "ensemble":
+        return None
+    if scheduling is None:
+        raise ValueError('the platform "ensemble" needs ensemble_scheduling with its steps')
+    if platform != "ensemble":
+        raise ValueError(f'ensemble_scheduling is for the platform "ensemble", not {platform!r}')
+    _check_known("ensemble_scheduling.", scheduling, _OF_SCHEDULING)
+    steps = tuple(_step(step) for step in scheduling.get("step", []))
+    if not steps:
+        raise ValueError("ensemble_scheduling has no step")
+    rows = [-1] if max_batch_size else []
+    inputs, outputs = (_tensors(kind, fields.get(kind, []), rows) for kind in ("input", "output"))
+    return Ensemble(inputs, outputs, steps)
+
+
+def _step(step: Any) -> Step:
+    if not isinstance(step, dict):
+        raise ValueError("ensemble_scheduling.step is not a message in braces")
+    _check_known("ensemble_scheduling.step.", step, _OF_STEP)
+    name = str(step.get("model_name", [""])[-1])
+    if not name:
+        raise ValueError("ensemble_scheduling.step has no model_name")
+    version = _whole_or_any("model_version", step.get("model_version", ["-1"])[-1])
+    maps = (dict(_pair(key, pair) for pair in step.get(key, [])) for key in ("input_map", "output_map"))
+    return Step(name, "" if version == -1 else str(version), *maps)
+
+
+def _pair(key: str, pair: Any) -> tuple[str, str]:
+    if not isinstance(pair, dict) or pair.keys() != {"key", "value"}:
+        raise ValueError(f"ensemble_scheduling.step.{key} is not a message with key and value")
+    return str(pair["key"][-1]), str(pair["value"][-1])
+
+
+def _tensors(kind: str, tensors: list[Any], rows: list[int]) -> dict[str, TensorInfo]:
+    infos = {}
+    for tensor in tensors:
+        if not isinstance(tensor, dict):
+            raise ValueError(f"{kind} is not a message in braces")
+        _check_known(f"{kind}.", tensor, _OF_TENSOR)
+        name, datatype = (str(tensor.get(field, [""])[-1]) for field in ("name", "data_type"))
+        datatype = "BYTES" if datatype == "TYPE_STRING" else datatype.removeprefix("TYPE_")
+        dims = [_whole_or_any(f"{kind}.dims", size) for size in tensor.get("dims", [])]
+        infos[name] = tensor_info(datatype, [*rows, *dims])
+    if not infos:
+        raise ValueError(f"an ensemble needs the field {kind}")
+    return infos
+
+
+def _whole_or_any(name: str, digits: Any) -> int:
+    """Return a whole number, or -1."""
+    return -1 if digits == "-1" else _whole(name, digits)
 
 
 _OF_GROUP: Final = {

@@ -17,7 +17,7 @@ from interposer.serving.protocol.messages import Parameters
 from interposer.serving.runs import Runner
 from interposer.serving.statistics import Timing
 
-__all__ = ["DEFAULT_PRIORITY", "Gate", "InTurns", "RateLimit"]
+__all__ = ["DEFAULT_PRIORITY", "Gate", "InTurns", "RateLimit", "rate_limit"]
 
 DEFAULT_PRIORITY: Final = 5
 """The priority of a model that sets none; 1 runs first, 9 last."""
@@ -226,3 +226,10 @@ class RateLimit:
                 Status.TOO_MANY, f"model {name!r} gets at most {self._rate:g} requests per second", retry_after=seconds
             )
         self._tokens -= 1
+
+
+def rate_limit(rate: float | None, burst: int | None, workers: int) -> RateLimit | None:
+    """Return the limit of one of several worker processes that share the rate of a model; None without a rate."""
+    if rate is None:
+        return None
+    return RateLimit(rate / workers, max(1, round(rate if burst is None else burst) // workers))

@@ -34,6 +34,7 @@ _TEXT: Final[_Json] = {"type": "string"}
 _FLAG: Final[_Json] = {"type": "boolean"}
 _COUNT: Final[_Json] = {"type": "integer", "minimum": 0}
 _SHAPE: Final = _list({"type": "integer"})
+_NAMES: Final[_Json] = {"type": "object", "additionalProperties": _TEXT}
 _PARAMETERS: Final[_Json] = {
     "type": "object",
     "additionalProperties": {"type": ["boolean", "integer", "number", "string"]},
@@ -66,6 +67,14 @@ _SCHEMAS: Final[_Json] = {
         max_batch_size=_COUNT,
         input=_list(_to("ConfiguredTensor")),
         output=_list(_to("ConfiguredTensor")),
+        ensemble_scheduling=_object("step", step=_list(_to("EnsembleStep"))),
+    ),
+    "EnsembleStep": _object(
+        "model_name model_version input_map output_map",
+        model_name=_TEXT,
+        model_version={"type": "integer", "minimum": -1},
+        input_map=_NAMES,
+        output_map=_NAMES,
     ),
     "ConfiguredTensor": _object("name data_type dims", name=_TEXT, data_type=_TEXT, dims=_SHAPE),
     "RequestInput": _object(
