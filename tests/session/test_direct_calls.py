@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from interposer import CreationOptions, Network, Runtime, TensorInfo
 from interposer.core.config import DIRECT_CALLS
 from interposer.core.errors import BindingError, DeadlineExceededError, ExecutionError, InvalidArgumentError
 from interposer.core.types import Array
+from interposer.plugins.capi.running import direct as direct_module
 from interposer.plugins.capi.running.direct import extension
 from interposer.session import Model
 from tests.native import Natives
@@ -496,3 +498,15 @@ def test_wrong_shapes_give_the_same_errors(lie: str, text: str, searches: Search
     for _ in range(2):
         with pytest.raises(ExecutionError, match=text):
             found(model, [1, 2, 3, 4])
+
+
+def test_an_extension_of_another_version_is_named_and_not_used(
+    sums: Sums, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    other_version = ModuleType("_direct")
+    other_version.__file__ = "_direct.abi3.so"
+    other_version.DirectCall = lambda *, inputs, outputs: None  # type: ignore[attr-defined]
+    monkeypatch.setattr(direct_module, "extension", lambda: other_version)
+    assert lists(sums().run([A, B])) == [SUM, TWICE]
+    assert "the compiled extension _direct.abi3.so is of another version" in caplog.text
+    assert "`make native` in a checkout" in caplog.text

@@ -6,6 +6,7 @@ The extension is optional. The build leaves it out if it cannot compile it, and 
 from __future__ import annotations
 
 import ctypes
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NetworkFacts", "direct_call", "extension"]
 
+_log = logging.getLogger("interposer.plugins")
 MOST_ALIGNMENT = 16
 """The alignment in bytes that every new array has, because ``malloc`` gives it."""
 
@@ -69,9 +71,27 @@ def direct_call(workload: DynamicWorkload, facts: NetworkFacts) -> DirectCall | 
     The network must consist of one compiled part: `workload` is that part.
     """
     module = extension() if settings()["direct_calls"].read() is not False else None
-    executable, library = workload.executable, workload.executable.library
-    if module is None or library.checking or not _is_plain(workload, facts):
+    if module is None or workload.executable.library.checking or not _is_plain(workload, facts):
         return None
+    try:
+        return _created(module, workload, facts)
+    except TypeError as error:  # the extension was built from another version, and takes other arguments
+        _warn_of_other_version(str(module.__file__), str(error))
+        return None
+
+
+@cache
+def _warn_of_other_version(path: str, error: str) -> None:
+    _log.warning(
+        "the compiled extension %s is of another version of Interposer (%s), so networks run without it; build it "
+        "again with `make native` in a checkout, or else install interposer-nn again",
+        path, error,
+    )  # fmt: skip
+
+
+def _created(module: ModuleType, workload: DynamicWorkload, facts: NetworkFacts) -> DirectCall:
+    """Return the object of the extension that runs the network; raise TypeError if it takes other arguments."""
+    executable, library = workload.executable, workload.executable.library
     alignment, turn = library.info.alignment, executable.turn
     call: DirectCall = module.DirectCall(
         inputs=tuple(_described(name, info, alignment) for name, info in facts.inputs),
