@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +105,22 @@ def test_runs_at_the_same_time_are_counted_together(run, folder):
     result = as_json(run, *words)
     assert (result["runs"], result["concurrent"], result["runs_per_second"] > 0) == (6, 2, True)
     assert result["outputs"] == as_json(run, *words[:3])["outputs"]
+
+
+def test_threads_that_the_system_does_not_start_are_an_error_and_the_others_end(folder, run, monkeypatch):
+    start, started = threading.Thread.start, []
+
+    def start_two(thread: threading.Thread) -> None:
+        if len(started) == 2:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    network = networks.doubler(folder)
+    monkeypatch.setattr(threading.Thread, "start", start_two)
+    error = run(network, "--input", "x.npy", "--concurrent", 3, status=2)
+    assert "--concurrent: the system does not start 3 threads (can't start new thread)" in error
+    assert not any(thread.is_alive() for thread in started)
 
 
 @pytest.mark.parametrize(("precision", "expected"), [("float32", 1 + 2**-12), ("float16", 1.0), ("bfloat16", 1.0)])

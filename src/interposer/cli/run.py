@@ -7,7 +7,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Barrier
@@ -218,18 +218,30 @@ def _timed(
                 _warm_up_together(model, sets[0], extra_names, ready)
             return _runs(model, sets, extra_names, repeat, progress if thread == 0 else None)
 
-        thread_runs = _on_threads(work, concurrency)
+        thread_runs = _on_threads(work, ready)
     milliseconds = [milliseconds_of_run for runs in thread_runs for milliseconds_of_run in runs.milliseconds]
     seconds = max(runs.end for runs in thread_runs) - min(runs.begin for runs in thread_runs)
     outputs_of_sets = [dict(zip(names, outputs, strict=True)) for outputs in thread_runs[0].outputs]
     return outputs_of_sets, _Times(milliseconds, concurrency, seconds)
 
 
-def _on_threads(work: Callable[[int], _Runs], concurrency: int) -> list[_Runs]:
-    if concurrency == 1:
+def _on_threads(work: Callable[[int], _Runs], ready: Barrier) -> list[_Runs]:
+    """Return the results of `work` in as many threads as `ready` waits for, by the number of the thread."""
+    if ready.parties == 1:
         return [work(0)]
-    with ThreadPoolExecutor(concurrency) as pool:
-        return list(pool.map(work, range(concurrency)))
+    with ThreadPoolExecutor(ready.parties) as pool:
+        try:
+            return [future.result() for future in _submitted(pool, work, ready.parties)]
+        except BaseException:
+            ready.abort()  # threads would wait for ever for one that could not be started
+            raise
+
+
+def _submitted(pool: ThreadPoolExecutor, work: Callable[[int], _Runs], count: int) -> list[Future[_Runs]]:
+    try:
+        return [pool.submit(work, thread) for thread in range(count)]
+    except RuntimeError as error:
+        raise InvalidArgumentError(f"--concurrent: the system does not start {count} threads ({error})") from error
 
 
 class _Runs(NamedTuple):
