@@ -25,6 +25,7 @@ _MOST_ROWS: Final = 2_000
 _MOST_POINTS: Final = 4_000
 _MOST_CHILDREN: Final = 400
 _LISTED: Final = 16
+"""The largest number of layers of a compiled part that are listed with the share of each, as in explanations."""
 _SLACK: Final = 2_000
 """Nanoseconds by which a step may be longer than its layer, as the clock was read later."""
 
