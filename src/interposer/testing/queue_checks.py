@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -173,23 +173,33 @@ def _changed(feeds: Mapping[int, Array]) -> dict[int, Array]:
 
 @contextmanager
 def _scene(bench: Bench, num_jobs: int, num_queues: int) -> Iterator[tuple[list[_Job], list[Queue]]]:
-    """Give some jobs and queues, which are ended when everything in them is over; what hangs is left as it is."""
+    """Give some jobs and queues, which are ended when everything in them is over; what hangs is left as it is.
+
+    An error of the check is reported rather than those that follow from it at the end.
+    """
     jobs: list[_Job] = []
     queues: list[Queue] = []
-    ends: list[Queue | _Job] = []
     try:
         for _ in range(num_jobs):
             jobs.append(_Job(bench))
         queues += [bench.backend.create_queue(bench.settings.options) for _ in range(num_queues)]
         yield jobs, queues
-    finally:
-        for queue in queues:
-            with suppress(InterposerError):
-                queue.cancel()
-        if all([job.is_over() for job in jobs]):
-            ends += [*queues, *jobs]
-        for end in ends:
-            end.destroy()
+    except BaseException:
+        with suppress(InterposerError):
+            _end(jobs, queues)
+        raise
+    _end(jobs, queues)
+
+
+def _end(jobs: Sequence[_Job], queues: Sequence[Queue]) -> None:
+    for queue in queues:
+        with suppress(InterposerError):
+            queue.cancel()
+    if not all([job.is_over() for job in jobs]):
+        return
+    with ExitStack() as ends:
+        for end in (*jobs, *queues):  # from the last one on: queues before what they use
+            ends.callback(end.destroy)
 
 
 def _is_over(event: Event, seconds: float = _PATIENCE) -> bool:

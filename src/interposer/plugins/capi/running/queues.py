@@ -222,9 +222,11 @@ class NativeQueue(Queue):
 
     def destroy(self) -> None:
         """Destroy the queue in the plug-in: now, or after the current call."""
-        self._retire()
-        self.is_destroyed = True
-        self._destroy()
+        try:
+            self._retire()
+        finally:
+            self.is_destroyed = True
+            self._destroy()
 
 
 class NativeEvent(Event):
