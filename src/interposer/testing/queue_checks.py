@@ -197,9 +197,10 @@ def _end(jobs: Sequence[_Job], queues: Sequence[Queue]) -> None:
             queue.cancel()
     if not all([job.is_over() for job in jobs]):
         return
-    with ExitStack() as ends:
-        for end in (*jobs, *queues):  # from the last one on: queues before what they use
-            ends.callback(end.destroy)
+    ends: list[_Job | Queue] = [*jobs, *queues]
+    with ExitStack() as stack:
+        for end in ends:  # from the last one on: queues before what they use
+            stack.callback(end.destroy)
 
 
 def _is_over(event: Event, seconds: float = _PATIENCE) -> bool:
