@@ -68,7 +68,7 @@ class Replacing(Backend):
             return OptimizationViews(view, failed=[Failure(part, "no doubling today") for part in parts])
         created: dict[Any, Any] = {"operator": lambda part: Twice(), "graph": _by_two}
         replacements = [Substitution(part, created[options["by"]](part)) for part in parts]
-        return OptimizationViews(view, substitutions=replacements)
+        return OptimizationViews(view, substitutions=replacements, remarks=[f"it doubles {len(parts)} times"])
 
 
 def _by_two(part: SubgraphView) -> Graph:

@@ -252,6 +252,16 @@ def test_others_are_asked_once_for_all_that_a_backend_gives_back(runtime: Runtim
     np.testing.assert_array_equal(run(runtime, created), EXPECTED)
 
 
+def test_an_explanation_contains_the_remarks_of_a_backend(runtime: Runtime) -> None:
+    def answer(view: SubgraphView) -> OptimizationViews:
+        return OptimizationViews(view, remarks=[f"it adds {len(view)} layers to its queue"])
+
+    created = optimized(runtime, Rewriting(answer))
+    assert created.explain().remarks == ("Rewriting: it adds 3 layers to its queue",)
+    assert "  Rewriting: it adds 3 layers to its queue\n" in str(created.explain())
+    np.testing.assert_array_equal(run(runtime, created), EXPECTED)
+
+
 def test_what_nobody_takes_back_is_named_all_at_once(runtime: Runtime) -> None:
     def answer(view: SubgraphView) -> OptimizationViews:
         return OptimizationViews(view, failed=[Failure(view.part([layer]), "too hot") for layer in view])

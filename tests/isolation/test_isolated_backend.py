@@ -101,6 +101,7 @@ def test_what_it_puts_in_place_of_a_part_comes_through(by: str, kind: str) -> No
     with no_trace_left(), isolating(Replacing) as runtime:
         model = ip.load(doubling(), ["Replacing"], runtime=runtime, options=options)
         assert kind in [layer.kind for layer in model.optimized.graph]
+        assert model.explain().remarks == ("Replacing: it doubles 1 times",)
         x = np.float32([[1, 2], [3, 4]])
         np.testing.assert_array_equal(model.run([x])[0], 2 * x * x)
         os.kill(process_of(runtime, "Replacing"), signal.SIGKILL)

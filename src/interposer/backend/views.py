@@ -51,15 +51,22 @@ class OptimizationViews:
     """A backend's answer to `Backend.optimize_subgraph`: what becomes of the layers of one view.
 
     `substitutions` replace parts of the view, and `failed` has the parts that the backend cannot run. All other layers
-    of the view stay unchanged.
+    of the view stay unchanged. `remarks` are sentences for the user about how the backend runs the view, such as "the
+    device has no float16, so it computes in float32"; an explanation of the network contains them.
     """
 
     def __init__(
-        self, view: SubgraphView, *, substitutions: Sequence[Substitution] = (), failed: Sequence[Failure] = ()
+        self,
+        view: SubgraphView,
+        *,
+        substitutions: Sequence[Substitution] = (),
+        failed: Sequence[Failure] = (),
+        remarks: Sequence[str] = (),
     ) -> None:
         self.view = view
         self.substitutions = tuple(substitutions)
         self.failed = tuple(failed)
+        self.remarks = tuple(remarks)
 
     @classmethod
     def all_failed(cls, view: SubgraphView, reason: str) -> OptimizationViews:
@@ -109,6 +116,8 @@ class OptimizationViews:
             if isinstance(failure, Failure):
                 yield from _type_problem(failure.part, SubgraphView, "a failed part")
                 yield from _type_problem(failure.reason, str, "the reason of a failure")
+        for remark in self.remarks:
+            yield from _type_problem(remark, str, "a remark")
 
     def _part_problems(self) -> Iterator[str]:
         seen_layers: set[int] = set()

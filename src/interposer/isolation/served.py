@@ -149,6 +149,7 @@ class Served:
         plain = {
             "substitutions": [_substitution(substitution, packer, numbers) for substitution in answer.substitutions],
             "failed": [{"part": _part(failure.part, numbers), "reason": failure.reason} for failure in answer.failed],
+            "remarks": list(answer.remarks),
             "arrays": [[str(DataType.of(array.dtype)), list(array.shape)] for array in packer.arrays],
         }
         self.compiled[request["compilation"]] = token_ops

@@ -18,7 +18,7 @@ from interposer.ops.control import Input, Output, PreCompiled
 from interposer.optimizer.assign import Assigner
 from interposer.profiling import Category
 from interposer.profiling.recorder import interval
-from interposer.report.records import COMPILING_RAISED
+from interposer.report.records import COMPILING_RAISED, Message
 
 __all__ = ["let_backends_optimize"]
 
@@ -130,6 +130,7 @@ def _apply(
             placements[placement.layer] = placement.running_in(unit)
     for failure in answer.failed:
         assigner.refuse(backend, failure.part, failure.reason)
+    assigner.records.messages += [Message("info", f"{backend.id}: {remark}") for remark in answer.remarks]
     return [layer for failure in answer.failed for layer in failure.part]
 
 

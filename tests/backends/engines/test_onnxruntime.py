@@ -53,6 +53,35 @@ def test_a_provider_that_is_not_there_is_a_refusal_that_names_the_nearest(runtim
         ip.optimize(small_network(), ["OnnxRuntime"], runtime.device_spec, options)
 
 
+def needs_a_provider_that_takes_no_layers():
+    onnxruntime = pytest.importorskip("onnxruntime")
+    is_telling = hasattr(onnxruntime.InferenceSession, "get_provider_graph_assignment_info")
+    if not is_telling or "AzureExecutionProvider" not in onnxruntime.get_available_providers():
+        pytest.skip("this ONNX Runtime does not say which provider takes what, or has only one provider")
+
+
+def test_an_explanation_says_what_a_provider_leaves_to_the_processor(runtime):
+    needs_a_provider_that_takes_no_layers()
+    network = ip.Network("many")
+    x = network.add_input_layer(0, ip.TensorInfo((2,)), name="x")
+    value = x
+    for number in range(7):
+        value = network.add_addition_layer(value, x, name=f"block/add{number}")
+    network.add_output_layer(0, value, name="y")
+    options = options_for("OnnxRuntime", provider="AzureExecutionProvider")
+    model = ip.load(network, ["OnnxRuntime"], runtime=runtime, options=options)
+    assert (
+        "  OnnxRuntime: AzureExecutionProvider runs 0 of 7 nodes; CPUExecutionProvider runs the rest, of "
+        "'block/add0', 'block/add1', 'block/add2', 'block/add3', 'block/add4' and 2 more\n"
+    ) in str(model.explain())
+    np.testing.assert_array_equal(model.run([np.ones(2, np.float32)])[0], [8, 8])
+
+
+def test_an_explanation_says_nothing_of_the_provider_that_takes_everything(runtime):
+    model = ip.load(small_network(), ["OnnxRuntime"], runtime=runtime)
+    assert model.explain().remarks == ()
+
+
 @needs_models
 @pytest.mark.parametrize("name", ["ad01_int8", "kws_ref_model", "pretrainedResnet_quant"])
 def test_exact_gives_the_integers_of_the_reference(runtime, name):

@@ -90,6 +90,8 @@ class Executable(ABC):
     """Checks of the values of inputs, which are made if a run fails, or before each run."""
     profiles: EngineProfiles | None = None
     """Where measured steps are reported."""
+    remarks: Sequence[str] = ()
+    """Sentences for the user about how the engine runs the subgraph."""
     source: SavedPart | None = None
     """The exported form from which `Engine.import_compiled` has created the executable."""
 
@@ -231,7 +233,8 @@ class Engine(Backend):
             return OptimizationViews.all_failed(view, str(refusal))
         self._complete(executable, view)
         compiled_layer = PreCompiled(object=executable, num_outputs=len(view.outputs))
-        return OptimizationViews(view, substitutions=[Substitution(view, compiled_layer)])
+        substitution = Substitution(view, compiled_layer)
+        return OptimizationViews(view, substitutions=[substitution], remarks=executable.remarks)
 
     def _complete(self, executable: Executable, view: SubgraphView) -> None:
         """Add to an executable what the engine knows of the layers in `view` that it computes."""

@@ -24,6 +24,7 @@ from interposer.backends.engines.engine import Engine, Examples, Executable, Ref
 from interposer.backends.engines.engine_options import MOST_THREADS, Option, capabilities
 from interposer.backends.engines.models import OnnxPart, onnx_part, onnx_reasons
 from interposer.backends.engines.onnxruntime_profiles import MeasuredSession
+from interposer.backends.engines.onnxruntime_providers import provider_remark, record_providers
 from interposer.backends.engines.onnxruntime_rules import RULES
 from interposer.backends.engines.profiles import EngineStep
 from interposer.core.errors import UnwritableError, did_you_mean
@@ -75,7 +76,11 @@ class OnnxRuntime(Engine):
             part = onnx_part(view, exact=options["exact"])
         except UnwritableError as error:
             raise RefusedError(str(error)) from error
-        return _Session.of(part, options)
+        session = _Session.of(part, options)
+        if options["provider"] != _ON_PROCESSOR:
+            remark = provider_remark(session.session, options["provider"], [layer.name for layer in view])
+            session.remarks = [remark] if remark else []
+        return session
 
     def exports_for(self, options: dict[str, Any]) -> str:
         """Return the processor, for which ONNX Runtime can write optimized models."""
@@ -272,6 +277,8 @@ def _settings(options: dict[str, Any]) -> Any:
     session_options.log_severity_level = _SILENT
     session_options.intra_op_num_threads = options["threads"] or thread_budget()
     session_options.inter_op_num_threads = 1
+    if options["provider"] != _ON_PROCESSOR:
+        record_providers(session_options)
     levels = _package().GraphOptimizationLevel
     session_options.graph_optimization_level = getattr(levels, f"ORT_{_LEVELS[options['graph_optimization']]}")
     session_options.add_session_config_entry("session.intra_op.allow_spinning", str(int(options["spinning"])))
