@@ -98,3 +98,32 @@ def test_the_report_never_replaces_a_network(tmp_path, capsys):
 def test_a_network_or_a_report_is_measured(words, said, capsys):
     assert main(["bench", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--plot", "times.svg"],
+        ["--mix", "CpuAcc,CpuRef"],
+        ["--threshold", "5"],
+        ["--threads", "2"],
+        ["--backends", "CpuRef"],
+        ["--limit-bytes", "1G"],
+        ["--option", "CpuAcc.NumberOfThreads=1"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_options_that_the_fixed_set_does_not_obey_are_refused(tmp_path, capsys, words):
+    path = tmp_path / "report.json"
+    assert main(["bench", "--report", str(path), *words]) == 2
+    assert f"so {words[0]} would have no effect; it takes only --seconds and --json" in capsys.readouterr().err
+    assert not path.exists()
+
+
+def test_defaults_of_a_settings_file_do_not_concern_the_fixed_set(cpuacc, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "interposer.toml").write_text("[cli.bench]\nthreshold = 1e-9\nmix = 'CpuAcc,CpuRef'\n")
+    right = Measurement("mobile int8", (1.0, 1.0), 0.0, True, 0)
+    monkeypatch.setattr("interposer.analysis.machine_report._measured", lambda *words: right)
+    assert main(["bench", "--report"]) == 0
+    assert (tmp_path / "interposer-report.json").exists()

@@ -411,11 +411,17 @@ template <int BITS>
 CPUACC_INLINE Ints shift_left(Ints x) {
   return vshlq_n_s32(x, BITS);
 }
-/// Load two neighbouring vectors, BYTES after `from`, with one instruction. GCC often takes two. The memory is no
-/// operand, which would take an instruction for its address: nothing may be written there in the calling function.
+/// Load two neighbouring vectors, BYTES after `from`, with one instruction: GCC often takes two. Both are operands, so
+/// that the compiler knows what is read. Ump is an address of LDP, which Clang does not know.
 template <int BYTES, class V>
 CPUACC_INLINE void load_pair(const void* from, V* first, V* second) {
-  asm("ldp %q0, %q1, [%2, %3]" : "=w"(*first), "=w"(*second) : "r"(from), "i"(BYTES));
+  typedef V Loose __attribute__((aligned(1), may_alias));
+  const Loose* at = reinterpret_cast<const Loose*>(static_cast<const char*>(from) + BYTES);
+#if defined(__clang__)
+  *first = at[0], *second = at[1];
+#else
+  asm("ldp %q0, %q1, %2" : "=w"(*first), "=w"(*second) : "Ump"(at[0]), "m"(at[1]));
+#endif
 }
 /// SQRDMULH rounds half up, as the reference does: it adds half a step before the shift. SRSHL by a negative number
 /// rounds half up too, so negative numbers are first moved by one to round half away from zero.

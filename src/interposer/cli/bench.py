@@ -28,6 +28,8 @@ from interposer.session.placement import Plan
 __all__ = ["configure", "execute"]
 
 _BUDGET: Final = 10.0
+_OF_REPORT: Final = ("report", "seconds", "json", "help")
+"""The options that --report obeys, as names of arguments."""
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -79,8 +81,9 @@ def _report(args: argparse.Namespace) -> int:
         raise InvalidArgumentError(
             f"--report writes JSON, and measures no network of yours; {str(args.report)!r} does not end with .json"
         )
+    _refuse_other_options(args)
     check_writable("--report", args.report, {})
-    with running(args, measures_all=True), progress_line() as progress:
+    with progress_line() as progress:
         report = machine_report(args.seconds, progress)
     write_file(args.report, json.dumps(report.to_dict(), indent=1) + "\n")
     if args.json:
@@ -89,6 +92,28 @@ def _report(args: argparse.Namespace) -> int:
         _print_machine(report)
         say(f"written to {args.report}")
     return 0 if report.is_right else 1
+
+
+def _refuse_other_options(args: argparse.Namespace) -> None:
+    """Raise `InvalidArgumentError` for options of the command line that have no effect on the fixed set.
+
+    Defaults of a settings file are meant for networks, so they are ignored.
+    """
+    parser = argparse.ArgumentParser(add_help=False)
+    configure(parser)
+    ignored = {*_OF_REPORT, *(default.action.dest for default in args.defaults)}
+    flags = [
+        action.option_strings[-1]
+        for action in parser._actions
+        if action.option_strings
+        and action.dest not in ignored
+        and getattr(args, action.dest, action.default) != action.default
+    ]
+    if flags:
+        raise InvalidArgumentError(
+            f"--report measures a fixed set, so {' and '.join(flags)} would have no effect; it takes only --seconds "
+            "and --json"
+        )
 
 
 def _print_machine(report: MachineReport) -> None:
