@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import ClassVar
 
 import numpy as np
@@ -227,6 +228,15 @@ def test_queues_wait_for_each_other_and_pass_failures_on():
     two.reset()
     assert one.call(lambda: None).wait(10)
     assert two.call(lambda: None).wait(10)
+
+
+def test_a_deadline_ends_a_submission_that_waits():
+    one, two = ThreadQueue("one"), ThreadQueue("two")
+    gate = threading.Event()
+    late = two.call(print, after=[one.call(lambda: gate.wait(60))], deadline=time.monotonic())
+    with pytest.raises(DeadlineExceededError, match="before it began in the queue 'two'"):
+        late.wait(10)
+    gate.set()
 
 
 def test_an_event_of_a_queue_has_a_descriptor_that_is_readable_when_it_is_over():

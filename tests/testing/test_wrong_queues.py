@@ -78,6 +78,7 @@ def test_what_is_not_there_is_refused(outcomes):
         ("stubborn", "queues/failures", "reset left the failure"),
         ("numbers", "queues/order", "submit gave the number 2; expected 1"),
         ("unordered", "queues/waits", "before an event that it waits for"),
+        ("dangling", "queues/waits", "of a queue that was destroyed when it was over"),
         ("blocking", "queues/waits", "submit waited for the events"),
         ("deaf", "queues/cancel", "after cancel, a submission that had not begun is not over"),
         ("silent", "queues/wakes", "is not readable"),

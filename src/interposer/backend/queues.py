@@ -232,7 +232,7 @@ class ThreadQueue(Queue):
         """Wait for what a submission depends on; raise if it must not run."""
         for event in submission.after:
             while not submission.cancelled and not _is_over(event, _GLANCE):
-                pass
+                self._check_deadline(submission)
             error = event.error()
             if error is not None:
                 raise SkippedError(f"it was not run, as something that it depends on failed: {error}") from error
@@ -241,6 +241,9 @@ class ThreadQueue(Queue):
         if self._cause is not None:
             number, error = self._cause
             raise SkippedError(f"it was not run, as submission {number} of its queue failed: {error}") from error
+        self._check_deadline(submission)
+
+    def _check_deadline(self, submission: _Submission) -> None:
         if submission.deadline is not None and time.monotonic() > submission.deadline:
             raise DeadlineExceededError(f"its deadline had passed before it began in the queue {self.name!r}")
 

@@ -314,6 +314,19 @@ def _waits(bench: Bench) -> Iterator[str]:
             if difference:
                 errors.append(f"after waits, {difference}")
         yield from errors
+    with _scene(bench, 2, 1) as ((first, second), [queue]):
+        first.fill(first.feeds)
+        second.fill(second.feeds)
+        ended = bench.backend.create_queue(bench.settings.options)
+        held, last = _Held(), _Held()
+        awaited = _held_back(first, ended, held)
+        _held_back(second, queue, last)
+        dependent = second.submit(queue, [awaited])
+        held.release()
+        _require_end(awaited, "a submission whose wait is over")
+        ended.destroy()
+        last.release()
+        _require_end(dependent, "a submission that waits for one of a queue that was destroyed when it was over")
 
 
 def _results(bench: Bench) -> Iterator[str]:

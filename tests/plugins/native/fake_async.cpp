@@ -52,7 +52,7 @@ int64_t device_time(int device, int64_t host) {
 /// failure that the timeline does not have), numbers (numbers begin at 2), silent (`notify` does nothing), late
 /// (`notify` takes 30 ms), spurious (`notify` wakes at once), impatient (`wait` returns at once), deaf (`cancel` does
 /// nothing), stubborn (`reset` does nothing), unordered (waits are ignored), blocking (`submit` waits for the end),
-/// reckless (what depends on a failure runs), forgetful (`result` is IPR_OK), twins (both devices have one kind of
+/// dangling (points of destroyed queues are never over), reckless (what depends on a failure runs), forgetful (`result` is IPR_OK), twins (both devices have one kind of
 /// memory), nameless (devices have no id).
 struct Fault {
   std::string name;
@@ -105,7 +105,7 @@ struct Queue {
   std::map<uint64_t, Outcome> outcomes;
   std::set<uint64_t> notified;
   std::deque<Submission> pending;
-  bool ends = false;
+  bool ends = false, is_destroyed = false;
   std::thread thread;
 
   explicit Queue(const ipr::Options& options) : fault(options) {}
@@ -117,6 +117,7 @@ std::atomic<int64_t> manual_time{0};
 bool lost[kDevices];
 std::map<uint64_t, int32_t> gates;  // -1: shut
 uint64_t last_gate = 0;
+std::vector<std::unique_ptr<Queue>> destroyed_queues;  // other queues may still wait for points of these
 int64_t live_queues = 0, live_tensors = 0, live_pools = 0, live_executables = 0;
 
 std::string lacking;
@@ -252,12 +253,14 @@ int32_t state_of(const ipr_point& point, std::string& message) {
     return IPR_FAILED;
   }
   auto* queue = reinterpret_cast<Queue*>(point.handle);
-  if (queue->completed < point.value) return -1;
+  if (queue->completed < point.value || (queue->is_destroyed && queue->fault.is("dangling"))) return -1;
   if (queue->failed == 0 || queue->failed > point.value) return IPR_OK;
   const Outcome& cause = queue->outcomes[queue->failed];
   message = "submission " + std::to_string(queue->failed) + " of another queue failed: " + cause.message;
   return IPR_FAILED;
 }
+
+bool is_late(const Submission& what) { return what.run.deadline_ns != 0 && monotonic() > what.run.deadline_ns; }
 
 bool is_stopped(const Queue& queue, uint64_t number) { return queue.cancelled >= number || lost[queue.device]; }
 
@@ -265,8 +268,9 @@ void wait_for_points(Queue& queue, const Submission& what, Hold& hold, Outcome& 
   for (const ipr_point& point : what.waits) {
     std::string message;
     int32_t state;
-    while ((state = state_of(point, message)) < 0 && !is_stopped(queue, what.number) && !queue.fault.is("unordered"))
-      changed.wait_for(hold, std::chrono::milliseconds(point.kind == IPR_POINT_TIMELINE ? 1 : 1000));
+    while ((state = state_of(point, message)) < 0 && !is_stopped(queue, what.number) && !is_late(what) &&
+           !queue.fault.is("unordered"))
+      changed.wait_for(hold, std::chrono::milliseconds(point.kind == IPR_POINT_TIMELINE ? 1 : 20));
     if (state > 0 && outcome.status == IPR_OK && !queue.fault.is("reckless")) {
       outcome.status = IPR_SKIPPED;
       outcome.message = message.empty() ? "the gate was opened with status " + std::to_string(state) : message;
@@ -318,6 +322,8 @@ void run_one(Queue& queue, Submission& what, Hold& hold) {
     outcome.message =
         "submission " + std::to_string(queue.failed) + " of its queue failed: " + queue.outcomes[queue.failed].message;
   }
+  if (outcome.status == IPR_OK && is_late(what))
+    outcome.status = IPR_DEADLINE, outcome.message = "its deadline had passed before it began";
   if (queue.fault.is("lost", what.number)) lost[queue.device] = true;
   if (outcome.status == IPR_OK && !lost[queue.device]) {
     if (queue.fault.is("early")) {
@@ -385,7 +391,9 @@ void destroy_queue(void*, void* raw) {
     changed.notify_all();
   }
   queue->thread.join();
-  delete queue;
+  std::lock_guard<std::mutex> hold(lock);
+  queue->is_destroyed = true;
+  destroyed_queues.emplace_back(queue);
 }
 
 void keep(Submission& kept, const ipr_tensor& tensor) {

@@ -55,13 +55,20 @@ class Queue {
 
 namespace detail {
 
+/// How far a queue is. Submissions to other queues that wait for it share it, so it may outlive the queue.
+struct IPR_HIDDEN QueueProgress {
+  uint64_t submitted = 0, completed = 0, failed = 0;
+  std::map<uint64_t, std::exception_ptr> failures;
+};
+
 /// What all queues of a plug-in share. It is never destroyed, as threads may use it until the process ends.
 struct IPR_HIDDEN QueueWorld {
   std::mutex mutex;
   std::condition_variable changed;
-  std::map<uint64_t, int32_t> gates;  // -1: closed, else the status that it was opened with
+  std::map<uint64_t, std::shared_ptr<int32_t>> gates;  // -1: closed, else the status that it was opened with
   uint64_t last_gate = 0;
-  std::map<int64_t, std::weak_ptr<bool>> lost;  // by device, as long as it has queues
+  std::map<uint64_t, std::shared_ptr<const QueueProgress>> queues;  // by the handle of a queue, until it is destroyed
+  std::map<int64_t, std::weak_ptr<bool>> lost;                      // by device, as long as it has queues
 
   static QueueWorld& the() {
     static QueueWorld* world = new QueueWorld;
@@ -71,14 +78,45 @@ struct IPR_HIDDEN QueueWorld {
 
 using WorldLock = std::unique_lock<std::mutex>;
 
-/// A submission with copies of all tables.
+/// A point that a submission waits for: of a gate, or of a queue. The mutex of `world` is held.
+struct IPR_HIDDEN QueueWait {
+  QueueWait(const ipr_point& point, const QueueWorld& world) : value(point.value) {
+    const bool is_gate = point.kind == IPR_POINT_GATE;
+    if (!is_gate && point.kind != IPR_POINT_QUEUE)
+      throw Error("a submission cannot wait for a point of kind " + std::to_string(point.kind), IPR_INVALID_ARGUMENT);
+    if (is_gate) {
+      gate = found(world.gates, point.handle, "gate");
+    } else {
+      queue = found(world.queues, point.handle, "queue");
+      if (value > queue->submitted)
+        throw Error("a submission cannot wait for submission " + std::to_string(value) + " of a queue that has only " +
+                        std::to_string(queue->submitted),
+                    IPR_INVALID_ARGUMENT);
+    }
+  }
+
+  std::shared_ptr<const int32_t> gate;
+  std::shared_ptr<const QueueProgress> queue;
+  uint64_t value;
+
+ private:
+  template <class Value>
+  static Value found(const std::map<uint64_t, Value>& known, uint64_t handle, const char* what) {
+    auto at = known.find(handle);
+    if (at != known.end()) return at->second;
+    throw Error(std::string("a submission cannot wait for a ") + what + " that was destroyed", IPR_INVALID_ARGUMENT);
+  }
+};
+
+/// A submission with copies of all tables. The mutex of `world` is held.
 struct IPR_HIDDEN QueueTask {
-  QueueTask(const ipr_submission& given, uint64_t number) : number(number) {
+  QueueTask(const ipr_submission& given, uint64_t number, const QueueWorld& world) : number(number) {
     executable = static_cast<Executable*>(given.executable);
     pool = static_cast<Pool*>(given.pool);
     for (uint64_t n = 0; n < given.wait_count; ++n)
-      waits.push_back(
-          *reinterpret_cast<const ipr_point*>(reinterpret_cast<const char*>(given.waits) + n * given.wait_stride));
+      waits.emplace_back(
+          *reinterpret_cast<const ipr_point*>(reinterpret_cast<const char*>(given.waits) + n * given.wait_stride),
+          world);
     if (!executable) {
       add(*given.source);
       add(*given.target);
@@ -97,7 +135,7 @@ struct IPR_HIDDEN QueueTask {
   Pool* pool;
   ipr_run run = {};
   std::vector<ipr_tensor> tensors;  // inputs, then outputs; or the source and the target
-  std::vector<ipr_point> waits;
+  std::vector<QueueWait> waits;
 
  private:
   void add(ipr_tensor tensor) {
@@ -141,11 +179,13 @@ class IPR_HIDDEN QueueThread {
     if (*lost_) throw lost_error();
     const SignalsBlocked blocked;  // signals such as SIGINT are for the threads of the host
     thread_ = std::thread([this] { serve(); });
+    world_.queues[handle()] = progress_;
   }
 
   ~QueueThread() {
     {
       std::lock_guard<std::mutex> lock(world_.mutex);
+      world_.queues.erase(handle());
       ends_ = true;
       world_.changed.notify_all();
     }
@@ -160,18 +200,17 @@ class IPR_HIDDEN QueueThread {
       throw Error("the queue was created before this process was forked, and does not run in it", IPR_DEVICE_LOST);
     WorldLock lock(world_.mutex);
     if (*lost_) throw lost_error();
-    pending_.push_back(std::make_unique<QueueTask>(given, submitted_ + 1));
+    pending_.push_back(std::make_unique<QueueTask>(given, progress_->submitted + 1, world_));
     world_.changed.notify_all();
-    return ++submitted_;
+    return ++progress_->submitted;
   }
 
   /// Return whether the submission is over before the deadline; 0 is none.
   bool wait(uint64_t number, int64_t deadline_ns) {
     WorldLock lock(world_.mutex);
-    auto is_over = [&] { return completed_ >= number; };
+    auto is_over = [&] { return progress_->completed >= number; };
     if (deadline_ns == 0) return world_.changed.wait(lock, is_over), true;
-    const std::chrono::steady_clock::time_point end{std::chrono::nanoseconds(deadline_ns)};
-    return world_.changed.wait_until(lock, end, is_over);
+    return world_.changed.wait_until(lock, moment(deadline_ns), is_over);
   }
 
   /// Rethrow what a submission has ended with.
@@ -179,15 +218,15 @@ class IPR_HIDDEN QueueThread {
     std::exception_ptr found;
     {
       WorldLock lock(world_.mutex);
-      auto at = failures_.find(number);
-      if (at != failures_.end()) found = at->second;
+      auto at = progress_->failures.find(number);
+      if (at != progress_->failures.end()) found = at->second;
     }
     if (found) std::rethrow_exception(found);
   }
 
   void notify(uint64_t number) {
     WorldLock lock(world_.mutex);
-    if (completed_ >= number)
+    if (progress_->completed >= number)
       wake();
     else
       awaited_.insert(number);
@@ -195,7 +234,7 @@ class IPR_HIDDEN QueueThread {
 
   void cancel() {
     WorldLock lock(world_.mutex);
-    cancelled_ = submitted_;
+    cancelled_ = progress_->submitted;
     __atomic_store_n(&stop_, 1, __ATOMIC_RELEASE);
     world_.changed.notify_all();
     if (running_) work_->interrupt();
@@ -204,12 +243,19 @@ class IPR_HIDDEN QueueThread {
   void reset() {
     WorldLock lock(world_.mutex);
     if (*lost_) throw lost_error();
-    failed_ = 0;
-    failures_.clear();
+    progress_->failed = 0;
+    progress_->failures.clear();
     __atomic_store_n(&timeline_->failed, 0, __ATOMIC_RELEASE);
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  /// A time of CLOCK_MONOTONIC in nanoseconds.
+  static Clock::time_point moment(int64_t ns) { return Clock::time_point(std::chrono::nanoseconds(ns)); }
+
+  uint64_t handle() const { return reinterpret_cast<uintptr_t>(this); }
+
   static Error lost_error() { return Error("the device is lost", IPR_DEVICE_LOST); }
 
   static std::string message(const std::exception_ptr& failure) {
@@ -232,42 +278,46 @@ class IPR_HIDDEN QueueThread {
     }
   }
 
+  /// Return what the message of a skipped submission says about the first failure of `queue`, or of another one.
+  static std::string first_failure(const QueueProgress& progress, const char* queue) {
+    return "it was not run, as submission " + std::to_string(progress.failed) + " of " + queue +
+           " failed: " + message(progress.failures.at(progress.failed));
+  }
+
   /// Return whether a point is over; throw if it failed.
-  bool is_over(const ipr_point& point) const {
-    if (point.kind == IPR_POINT_GATE) {
-      const int32_t status = world_.gates.at(point.handle);
+  static bool is_over(const QueueWait& wait) {
+    if (wait.gate) {
+      const int32_t status = *wait.gate;
       if (status > IPR_OK)
         throw Error("it was not run, as the host opened its gate with status " + std::to_string(status), IPR_SKIPPED);
       return status == IPR_OK;
     }
-    const auto& queue = *reinterpret_cast<const QueueThread*>(point.handle);
-    if (queue.completed_ < point.value) return false;
-    if (queue.failed_ == 0 || queue.failed_ > point.value) return true;
-    throw Error("it was not run, as submission " + std::to_string(queue.failed_) +
-                    " of another queue failed: " + message(queue.failures_.at(queue.failed_)),
-                IPR_SKIPPED);
+    const QueueProgress& queue = *wait.queue;
+    if (queue.completed < wait.value) return false;
+    if (queue.failed == 0 || queue.failed > wait.value) return true;
+    throw Error(first_failure(queue, "another queue"), IPR_SKIPPED);
   }
 
   /// Wait until a task can begin; throw if it must not.
   void await(const QueueTask& task, WorldLock& lock) {
+    const int64_t deadline_ns = task.run.deadline_ns;
     while (true) {
       if (*lost_) throw lost_error();
       if (cancelled_ >= task.number) throw Error("it was cancelled before it began", IPR_CANCELLED);
-      if (failed_ != 0)
-        throw Error("it was not run, as submission " + std::to_string(failed_) +
-                        " of its queue failed: " + message(failures_.at(failed_)),
-                    IPR_SKIPPED);
+      if (progress_->failed != 0) throw Error(first_failure(*progress_, "its queue"), IPR_SKIPPED);
       bool is_ready = true;
-      for (const ipr_point& point : task.waits) is_ready = is_over(point) && is_ready;
+      for (const QueueWait& wait : task.waits) is_ready = is_over(wait) && is_ready;
+      if (deadline_ns != 0 && Clock::now() > moment(deadline_ns))
+        throw Error("its deadline had passed before it began", IPR_DEADLINE);
       if (is_ready) return;
-      world_.changed.wait(lock);
+      if (deadline_ns == 0)
+        world_.changed.wait(lock);
+      else
+        world_.changed.wait_until(lock, moment(deadline_ns));
     }
   }
 
   void run(QueueTask& task) {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    if (task.run.deadline_ns != 0 && std::chrono::nanoseconds(now).count() > task.run.deadline_ns)
-      throw Error("its deadline had passed before it began", IPR_DEADLINE);
     if (!task.executable) return work_->copy(*task.pool, task.tensors[0], task.tensors[1]);
     if (!task.run.cancel) task.run.cancel = &stop_;
     work_->execute(*task.executable, Run(&task.run));
@@ -292,10 +342,10 @@ class IPR_HIDDEN QueueThread {
   void complete(uint64_t number, const std::exception_ptr& failure) {
     if (failure) {
       if (is_loss(failure)) *lost_ = true;
-      failures_[number] = failure;
-      if (failed_ == 0) __atomic_store_n(&timeline_->failed, failed_ = number, __ATOMIC_RELEASE);
+      progress_->failures[number] = failure;
+      if (progress_->failed == 0) __atomic_store_n(&timeline_->failed, progress_->failed = number, __ATOMIC_RELEASE);
     }
-    __atomic_store_n(&timeline_->completed, completed_ = number, __ATOMIC_RELEASE);
+    __atomic_store_n(&timeline_->completed, progress_->completed = number, __ATOMIC_RELEASE);
     if (!awaited_.empty() && *awaited_.begin() <= number) {
       awaited_.erase(awaited_.begin(), awaited_.upper_bound(number));
       wake();
@@ -328,10 +378,10 @@ class IPR_HIDDEN QueueThread {
   const pid_t process_;
   std::shared_ptr<bool> lost_;
   std::deque<std::unique_ptr<QueueTask>> pending_;
-  std::map<uint64_t, std::exception_ptr> failures_;
+  const std::shared_ptr<QueueProgress> progress_ = std::make_shared<QueueProgress>();
   std::set<uint64_t> awaited_;  // by `notify`
-  uint64_t submitted_ = 0, completed_ = 0, failed_ = 0, cancelled_ = 0;
-  uint32_t stop_ = 0;  // ipr_run.cancel of the task that runs
+  uint64_t cancelled_ = 0;      // all submissions up to this number are
+  uint32_t stop_ = 0;           // ipr_run.cancel of the task that runs
   bool running_ = false, ends_ = false;
   std::thread thread_;
 };
@@ -381,13 +431,14 @@ inline int32_t create_gate(void*, const ipr_options*, uint64_t* out, ipr_error* 
   return guarded(error, [&] {
     std::lock_guard<std::mutex> lock(QueueWorld::the().mutex);
     *out = ++QueueWorld::the().last_gate;
-    QueueWorld::the().gates[*out] = -1;
+    QueueWorld::the().gates[*out] = std::make_shared<int32_t>(-1);
   });
 }
 
 inline void open_gate(void*, uint64_t gate, int32_t status) {
   std::lock_guard<std::mutex> lock(QueueWorld::the().mutex);
-  QueueWorld::the().gates[gate] = status;
+  auto at = QueueWorld::the().gates.find(gate);
+  if (at != QueueWorld::the().gates.end()) *at->second = status;
   QueueWorld::the().changed.notify_all();
 }
 

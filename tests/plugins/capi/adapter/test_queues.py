@@ -6,6 +6,8 @@ import ctypes
 import gc
 import select
 import threading
+import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 
 import interposer
 from interposer import CreationOptions, DeviceSpec, Network, OptimizerOptions, RunControl, Runtime, TensorInfo, optimize
-from interposer.backend import ArrayHandle, Backend, KernelTable, SkippedError, WorkloadInfo
+from interposer.backend import ArrayHandle, Backend, KernelTable, SkippedError, ThreadQueue, WorkloadInfo
 from interposer.core.errors import (
     BackendError,
     DeadlineExceededError,
@@ -24,6 +26,7 @@ from interposer.core.errors import (
 )
 from interposer.core.types import DataType
 from interposer.ops import Activation, ActivationFunction, Addition, Gather, Multiplication, PreCompiled
+from interposer.plugins.capi.abi import structs as abi
 from interposer.plugins.capi.running.backend import DynamicBackend
 from interposer.plugins.registry import BackendRegistry
 from interposer.profiling import Recorder
@@ -364,7 +367,7 @@ def test_a_network_is_unloaded_after_the_runs_that_were_submitted(fake, runtime_
 def test_a_plug_in_is_not_shut_down_before_its_queues_are_over(fake):
     device = fake(Lacks="handles", Clock="manual", Work=SECOND)
     queue = device.backend.create_queue({})
-    workload, handles = part(device)
+    workload, handles = part(device.backend)
     event = queue.submit(workload, *handles)
     closed = threading.Thread(target=device.backend.library.close)
     closed.start()
@@ -391,14 +394,13 @@ def test_hundreds_of_failing_runs_leave_nothing(fake, runtime_with):
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-def part(device):
-    """A compiled ReLU in memory of the host, and handles of its input and output."""
-    network = chain(RELU)
+def part(backend, op=RELU):
+    """A compiled operation in memory of the host, and handles of its input and output."""
     registry = BackendRegistry()
-    registry.register(device.backend.id, lambda: device.backend)
-    optimized = optimize(network, [device.backend.id], DeviceSpec(registry), UNCHANGED)
+    registry.register(backend.id, lambda: backend)
+    optimized = optimize(chain(op), [backend.id], DeviceSpec(registry), UNCHANGED)
     [layer] = [layer for layer in optimized.graph.topological() if isinstance(layer.op, PreCompiled)]
-    factory = device.backend.create_workload_factory(None, {})
+    factory = backend.create_workload_factory(None, {})
     workload = factory.create_workload(layer, WorkloadInfo.of(layer))
     return workload, ([ArrayHandle(INFO, X.copy())], [ArrayHandle(INFO, np.empty_like(X))])
 
@@ -406,7 +408,7 @@ def part(device):
 def test_an_event_is_a_point_on_a_timeline(fake):
     device = fake(Lacks="handles", Clock="manual", Work=SECOND)
     queue = device.backend.create_queue({})
-    workload, (inputs, outputs) = part(device)
+    workload, (inputs, outputs) = part(device.backend)
     first, second = (queue.submit(workload, inputs, outputs) for _ in range(2))
     assert not first.done()
     assert not first.wait(0.01)
@@ -430,7 +432,7 @@ def test_an_event_is_a_point_on_a_timeline(fake):
 def test_what_follows_a_failure_is_skipped_until_the_queue_is_reset(fake):
     device = fake(Lacks="handles", Fault="fail@1")
     queue, other = device.backend.create_queue({}), device.backend.create_queue({"Fault": ""})
-    workload, handles = part(device)
+    workload, handles = part(device.backend)
     failing = queue.submit(workload, *handles)
     skipped, elsewhere = queue.submit(workload, *handles), other.submit(workload, *handles, after=[failing])
     with pytest.raises(BackendError, match="the planted fault"):
@@ -443,6 +445,101 @@ def test_what_follows_a_failure_is_skipped_until_the_queue_is_reset(fake):
         each.reset()
         assert each.submit(workload, *handles).wait(10)
         each.destroy()
+
+
+@pytest.fixture(params=["fake_async.cpp", "twin.cpp"])
+def additions(request, backend):
+    """A backend, and two compiled additions with their tensors, as some run on one queue at a time."""
+    own = backend(request.param, "-pthread", **({"options": {"Lacks": "handles"}} if "fake" in request.param else {}))
+    return own, [(workload, *handles) for workload, handles in (part(own, Addition()) for _ in range(2))]
+
+
+@pytest.fixture
+def held():
+    """Makes events that are over when the function beside them is called."""
+    gates = []
+
+    def held():
+        gate = threading.Event()
+        gates.append(gate)
+        return ThreadQueue("host").call(partial(gate.wait, 60)), gate.set
+
+    yield held
+    for gate in gates:
+        gate.set()
+
+
+def test_a_submission_may_wait_for_a_queue_that_is_destroyed_before_it_begins(additions, held):
+    backend, (one, two) = additions
+    (before, release), (other, release_other) = held(), held()
+    first, second = backend.create_queue({}), backend.create_queue({})
+    awaited = first.submit(*one, [before])
+    second.submit(*two, [other])
+    dependent = second.submit(*two, [awaited])
+    release()
+    assert awaited.wait(10)
+    first.destroy()
+    third = backend.create_queue({})  # perhaps in the same memory
+    release_other()
+    assert dependent.wait(10)
+    for queue in (second, third):
+        queue.destroy()
+
+
+def test_a_failure_of_a_destroyed_queue_skips_what_is_submitted_after_it(additions, held):
+    backend, (one, two) = additions
+    before, release = held()
+    first, second = backend.create_queue({}), backend.create_queue({})
+    cancelled = first.submit(*one, [before])
+    first.cancel()
+    with pytest.raises(RunCancelledError):
+        cancelled.wait(10)
+    first.destroy()
+    with pytest.raises(SkippedError, match="cancelled before it began"):
+        second.submit(*two, [cancelled])
+    assert second.submit(*two).wait(10)
+    release()
+    second.destroy()
+
+
+def test_a_deadline_ends_a_submission_that_waits_and_what_is_after_it(additions, held):
+    backend, (one, _) = additions
+    before, release = held()
+    queue = backend.create_queue({})
+    late = queue.submit(*one, [before], time.monotonic() + 0.02)
+    after = queue.submit(*one)
+    with pytest.raises(DeadlineExceededError, match="its deadline had passed before it began"):
+        late.wait(10)
+    with pytest.raises(SkippedError, match="its deadline had passed"):
+        after.wait(10)
+    release()
+    queue.reset()
+    assert queue.submit(*one, (), time.monotonic() + 60).wait(10)
+    queue.destroy()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (abi.POINT_QUEUE, "a queue that was destroyed"),
+        (abi.POINT_GATE, "a gate that was destroyed"),
+        (abi.POINT_TIMELINE, "a point of kind 4"),
+    ],
+)
+def test_points_that_the_queues_of_cpp_do_not_know_are_refused(kind, text, backend):
+    own = backend("twin.cpp", "-pthread")
+    workload, (inputs, outputs) = part(own, Addition())
+    queue = own.create_queue({})
+    tables = workload.bound_tables(inputs, outputs)
+    points = (abi.Point * 1)(abi.Point(kind=kind, handle=99, value=1))
+    submission = abi.Submission(
+        struct_size=ctypes.sizeof(abi.Submission), executable=workload.executable.handle, run=tables.address,
+        wait_count=1, wait_stride=ctypes.sizeof(abi.Point), waits=ctypes.addressof(points),
+    )  # fmt: skip
+    with pytest.raises(BackendError, match=text):
+        queue.queues.call("submit", queue.handle, ctypes.addressof(submission), ctypes.addressof(ctypes.c_uint64()))
+    assert queue.submit(workload, inputs, outputs).wait(10)
+    queue.destroy()
 
 
 def test_the_times_of_a_profile_are_those_of_the_device(fake, runtime_with):

@@ -386,6 +386,9 @@ class _Waits:
         if isinstance(event, NativeEvent):
             if event.queue is self._queue:
                 return None
+            if event.queue.is_destroyed:
+                self._queue.await_on_host(event)
+                return None
             if event.queue.queues.library is queues.library:
                 return abi.Point(kind=abi.POINT_QUEUE, handle=event.queue.handle, value=event.number)
             if queues.wait_kinds & abi.POINT_TIMELINE:
