@@ -19,6 +19,8 @@ _QUICK: Final = 250e-6
 """Seconds of a run up to which the event loop runs the model itself."""
 _RUNS: Final = 32
 """Runs of which the quickest one counts. Others may have waited for a processor."""
+_LEAST_TIME: Final = 20 * _QUICK
+"""Seconds until the deadline of a request from which on its run may be in the event loop, which cannot stop it."""
 _LONG: Final = 0.05
 """Seconds of a run that no wait for a processor explains: the next `_RUNS` runs are not in the event loop."""
 _MOST: Final = 256
@@ -32,7 +34,8 @@ class QuickShapes:
     """The shapes of inputs with which a model was measured, and how long it ran. Used in the event loop only.
 
     The time of a run must follow from the shapes alone: no layer is a loop or has a shape that depends on values, no
-    value is a text, which may have any length, and all backends are CpuAcc or CpuRef in this process.
+    value is a text, which may have any length, and all backends are CpuAcc or CpuRef in this process. When the model
+    has begun or stopped to use a backend, all times are measured again.
 
     Args:
         model: the model.
@@ -42,11 +45,17 @@ class QuickShapes:
         self._model = model
         self._times: dict[_Shapes, _Times] = {}
         self._is_suited: bool | None = None
+        self._events = model.events
 
-    def has(self, shapes: _Shapes) -> bool:
-        """Return True if runs with inputs of these shapes are quick."""
+    def has(self, shapes: _Shapes, seconds: float) -> bool:
+        """Return True if a run with inputs of these shapes is quick enough for a deadline in `seconds`."""
         times = self._times.get(shapes)
-        return times is not None and times.is_quick
+        if times is None or not times.is_quick or seconds < _LEAST_TIME:
+            return False
+        if self._model.events != self._events:
+            self._forget()
+            return False
+        return True
 
     def ran(self, shapes: _Shapes, seconds: float) -> None:
         """Note the time of a run with inputs of these shapes."""
@@ -57,10 +66,17 @@ class QuickShapes:
             times.add(seconds)
 
     def failed(self, shapes: _Shapes) -> None:
-        """Note that a run with inputs of these shapes failed: the next one is in another thread."""
+        """Note that a run with inputs of these shapes failed, or had to be built: it is measured in another thread."""
         self._times.pop(shapes, None)
 
+    def _forget(self) -> None:
+        """Measure all shapes again, as other backends run the model now."""
+        self._times.clear()
+        self._is_suited, self._events = None, self._model.events
+
     def _new_times(self, shapes: _Shapes) -> _Times | None:
+        if self._model.events != self._events:
+            self._forget()
         if self._is_suited is None:
             self._is_suited = _time_follows_from_shapes(self._model)
         if not self._is_suited:

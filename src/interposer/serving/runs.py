@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from interposer.core.errors import DeadlineExceededError
 from interposer.core.types import Array, TensorInfo, TensorShape
 from interposer.runtime import PendingRun
 from interposer.serving.protocol.messages import Parameters
@@ -105,10 +106,13 @@ class Plain(Runner):
     ) -> list[Array]:
         names = None if outputs == self._names else list(outputs)
         shapes = shapes_of(inputs)
-        if self._quick.has(shapes):
+        if self._quick.has(shapes, seconds):
             results = self._run_at_once(shapes, inputs, names, timing)
+            if timing.compute > seconds:
+                raise DeadlineExceededError(f"the run took longer than {seconds:g} seconds")
             if results is not None:
                 return results
+            seconds -= timing.compute
         run = self.model.submit(inputs, names, deadline=seconds)
         arrays = await awaited(run, timing)
         self._quick.ran(shapes, timing.compute)
@@ -117,7 +121,10 @@ class Plain(Runner):
     def _run_at_once(
         self, shapes: tuple[tuple[int, ...], ...], inputs: Mapping[str, Array], names: list[str] | None, timing: Timing
     ) -> list[Array] | None:
-        """Run in this thread; return None if the run would have to wait for the network to be built."""
+        """Run in this thread; return None if the run must be in another one.
+
+        That is so if a network must be built first, or if a backend has failed: then the other thread disables it.
+        """
         start = time.monotonic()
         try:
             arrays = self.model.run_if_loaded(inputs, names)
@@ -126,7 +133,9 @@ class Plain(Runner):
             raise
         finally:
             timing.compute = time.monotonic() - start
-        if arrays is not None:
+        if arrays is None:
+            self._quick.failed(shapes)
+        else:
             self._quick.ran(shapes, timing.compute)
         return arrays
 

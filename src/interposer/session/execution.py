@@ -83,6 +83,14 @@ class Execution:
                 first = failure or error
                 raise variants.given_up(first, failed) from first.__cause__
 
+    def run_once(self, inputs: Any) -> list[Any]:
+        """Run once and return the outputs; raise the error of a backend that fails, without disabling it.
+
+        Raises:
+            InterposerError: as for `run`.
+        """
+        return self._run_once(self._arrays(inputs), None, None, None, set())
+
     def _check_values(self, error: InterposerError, arrays: Mapping[str, Array], failed: set[str]) -> None:
         """Raise `InvalidValueError` if the values of the inputs are the cause of an error."""
         try:

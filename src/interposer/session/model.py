@@ -504,24 +504,46 @@ class Model:
         return self._run_checked(inputs, outputs, deadline, named, failed, failure)
 
     def run_if_loaded(self, inputs: Mapping[str, Array], outputs: Sequence[str] | None = None) -> list[Any] | None:
-        """Run once, as `run` does, but return None if the network for these inputs must be built first.
+        """Run once, as `run` does, but return None if a network must be built first, or if a backend has failed.
 
         It does not wait for other threads either: it returns None while one of them builds a network of this model. So
-        an event loop can call it for short runs.
+        an event loop can call it for short runs, and call `submit` if it returns None. A backend that fails is not
+        disabled by this method, but by that second run, which builds the network again for the other backends.
 
         Args:
             inputs: arrays by name, for all inputs.
             outputs: names of outputs; None means all of them.
 
         Raises:
+            InvalidValueError: a layer cannot use a value of the inputs.
+            ExecutionError: the run failed after it had changed an input or a state, so that it cannot be repeated.
             InterposerError: as for `run`.
         """
         if not self._loaded.lock.acquire(blocking=False):
             return None
         try:
-            return self.run(inputs, outputs) if self._loaded.has(inputs) else None
+            results = self._run_in_place(inputs) if self._loaded.has(inputs) else None
+        except InvalidValueError:
+            raise
+        except (ExecutionError, LoadError, UnknownNetworkError) as error:
+            if isinstance(error, ExecutionError) and error.overwrites:
+                raise
+            return None
         finally:
             self._loaded.lock.release()
+        return results if results is None or outputs is None else self._in_order(tuple(outputs), results)
+
+    def _run_in_place(self, inputs: Mapping[str, Array]) -> list[Any]:
+        """Run the loaded network for these inputs once, without another attempt if a backend fails."""
+        if active_marks and is_unmarked():
+            with marked(f"run {self.name}"):
+                return self._run_in_place(inputs)
+        path, results = self._loaded.fast_path, None
+        if path is not None:
+            direct_call = None if active_marks else path.recorded if active else path.direct
+            results = None if direct_call is None else direct_call(inputs, None)
+            results = path.run(self._loaded, inputs, None) if results is None else results
+        return self._execution.run_once(inputs) if results is None else results
 
     def _run_observed(
         self,
