@@ -488,6 +488,15 @@ FAILS_TO_TAKE = "layer 'x' (Input) could not take in its data on backend Faulty:
             "x",
             FAILS_TO_TAKE + "OSError: lost",
         ),
+        (
+            making(
+                create_tensor_handle=lambda _, info: replaced_handle(
+                    info, imports=False, copy_out=raising(OSError("lost"))
+                )
+            ),
+            "y",
+            "layer 'y' (Output) could not give its data on backend Faulty: OSError: lost",
+        ),
     ],
 )
 def test_a_run_that_fails_names_the_layer_and_the_next_one_fails_alike(

@@ -39,7 +39,7 @@ from interposer.core.errors import (
 )
 from interposer.core.types import Array, DataLayout, TensorInfo
 from interposer.ir.graph import Layer, Value
-from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport
+from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport, Output
 from interposer.ops.control_flow import ControlFlow
 from interposer.profiling.events import HeldTensor
 from interposer.report.optimized import OptimizedNetwork
@@ -48,7 +48,7 @@ from interposer.runtime.schedule import QueueKey
 from interposer.runtime.tracing import NetworkSites
 from interposer.runtime.workloads import CopyWorkload, DebugWorkload, DeviceCopyWorkload, ImportWorkload, TransferCounts
 
-__all__ = ["Factories", "constant_of", "error_text", "guarded"]
+__all__ = ["Factories", "backend_of", "constant_of", "error_text", "guarded"]
 
 _T = TypeVar("_T")
 _HOST: Final = "the host"
@@ -540,6 +540,17 @@ def constant_of(value: Value) -> Array:
     return op.value
 
 
+def backend_of(layer: Layer) -> str:
+    """Return the id of the backend that an error of the layer names.
+
+    An Output layer runs on no backend; its tensor is in the memory of the layer that computes it, whose backend is
+    named.
+    """
+    if layer.backend is None and isinstance(layer.op, Output):
+        return str(layer.values[0].producer.backend)
+    return str(layer.backend)
+
+
 def error_text(error: BaseException) -> str:
     """Return the message of an exception for use in another message.
 
@@ -557,5 +568,5 @@ def guarded(layer: Layer, failure_text: str, create: Callable[[], _T]) -> _T:
     try:
         return create()
     except Exception as error:
-        text = f"layer {layer} {failure_text} on backend {layer.backend}: {error_text(error)}"
-        raise LoadError(text, backend=str(layer.backend)) from error
+        text = f"layer {layer} {failure_text} on backend {backend_of(layer)}: {error_text(error)}"
+        raise LoadError(text, backend=backend_of(layer)) from error

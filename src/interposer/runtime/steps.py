@@ -30,7 +30,7 @@ from interposer.profiling.events import Site
 from interposer.profiling.marks import active_marks, call_marked
 from interposer.profiling.recorder import Chain, RunTrace, on_this_thread
 from interposer.runtime.control import ControlWorkload, control_workload
-from interposer.runtime.factories import Factories, constant_of, error_text, guarded
+from interposer.runtime.factories import Factories, backend_of, constant_of, error_text, guarded
 from interposer.runtime.late import LateHandles, LateStep
 from interposer.runtime.owned import OwnedHandles
 from interposer.runtime.program import Program
@@ -587,14 +587,14 @@ def failure(layer: Layer, failure_text: str, error: Exception) -> InterposerErro
         return LimitExceededError(error.what, error.needed, error.limit, "", f"layer {layer}: {error}")
     inside = error.layer if isinstance(error, ExecutionError) else ""
     place = f"{layer.name}/{inside}" if inside else layer.name
-    backend = error.backend if isinstance(error, ExecutionError) and inside else str(layer.backend)
+    backend = error.backend if isinstance(error, ExecutionError) and inside else backend_of(layer)
     if isinstance(error, InvalidValueError) and not inside:
         tensor = _operand_tensor(layer, error.operand)
         return error.of_layer(str(layer), layer=place, backend=backend, tensor=tensor)
     if isinstance(error, InvalidValueError):
         # without regions, it names a layer of a compiled part, or one that has run earlier in another process
         return error.located(f"layer {layer}: {error}", layer=place, backend=backend) if layer.regions else error
-    text = f"layer {layer} {failure_text} on backend {layer.backend}: {error_text(error)}"
+    text = f"layer {layer} {failure_text} on backend {backend_of(layer)}: {error_text(error)}"
     return ExecutionError(text, layer=place, backend=backend)
 
 
