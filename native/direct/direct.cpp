@@ -19,6 +19,10 @@
 
 namespace {
 
+/// The version of what `DirectCall` is created with and calls. It is increased together with `VERSION` in direct.py,
+/// which refuses to use an extension with another version.
+constexpr int kVersion = 1;
+
 /// The first members of a NumPy array, as NumPy's C API documents them (PyArrayObject_fields). `layout` shows them to
 /// Python, which compares them with the attributes of an array before it uses this module.
 struct Array {
@@ -661,7 +665,8 @@ PyType_Spec call_spec = {"interposer.plugins.capi.running._direct.DirectCall", s
 
 int fill_module(PyObject* module) {
   Ref type(PyType_FromSpec(&call_spec));
-  return type ? PyModule_AddObjectRef(module, "DirectCall", type.get()) : -1;
+  if (!type || PyModule_AddObjectRef(module, "DirectCall", type.get()) < 0) return -1;
+  return PyModule_AddIntConstant(module, "version", kVersion);
 }
 
 PyMethodDef functions[] = {{"layout", layout, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};

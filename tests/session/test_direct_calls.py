@@ -19,6 +19,7 @@ from interposer import CreationOptions, Network, Runtime, TensorInfo
 from interposer.core.config import DIRECT_CALLS
 from interposer.core.errors import BindingError, DeadlineExceededError, ExecutionError, InvalidArgumentError
 from interposer.core.types import Array
+from interposer.plugins.capi import running
 from interposer.plugins.capi.running import direct as direct_module
 from interposer.plugins.capi.running.direct import extension
 from interposer.session import Model
@@ -505,8 +506,21 @@ def test_an_extension_of_another_version_is_named_and_not_used(
 ) -> None:
     other_version = ModuleType("_direct")
     other_version.__file__ = "_direct.abi3.so"
-    other_version.DirectCall = lambda *, inputs, outputs: None  # type: ignore[attr-defined]
-    monkeypatch.setattr(direct_module, "extension", lambda: other_version)
-    assert lists(sums().run([A, B])) == [SUM, TWICE]
-    assert "the compiled extension _direct.abi3.so is of another version" in caplog.text
+    monkeypatch.setattr(running, "_direct", other_version, raising=False)
+    monkeypatch.setitem(sys.modules, f"{running.__name__}._direct", other_version)
+    extension.cache_clear()
+    try:
+        assert lists(sums().run([A, B])) == lists(sums().run([A, B])) == [SUM, TWICE]
+    finally:
+        extension.cache_clear()
+    assert caplog.text.count("the compiled extension _direct.abi3.so is of another version of Interposer (0, not") == 1
     assert "`make native` in a checkout" in caplog.text
+
+
+@pytest.mark.parametrize("direct", ["yes"], indirect=True)
+def test_a_wrong_argument_of_the_extension_is_not_taken_for_another_version(
+    sums: Sums, direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct_module, "_described", lambda *_: ())
+    with pytest.raises(TypeError):
+        sums().run([A, B])

@@ -3,6 +3,8 @@ from typing import Any
 
 from interposer.core.types import Array
 
+version: int
+
 Tensor = tuple[str, Any, tuple[int, ...], int, int]
 
 class DirectCall:

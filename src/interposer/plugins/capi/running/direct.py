@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["NetworkFacts", "direct_call", "extension"]
 
 _log = logging.getLogger("interposer.plugins")
+VERSION = 1
+"""The version of the extension that this module can use; it is increased with that of native/direct/direct.cpp."""
+
 MOST_ALIGNMENT = 16
 """The alignment in bytes that every new array has, because ``malloc`` gives it."""
 
@@ -55,10 +58,21 @@ class NetworkFacts:
 
 @cache
 def extension() -> ModuleType | None:
-    """Return the extension module, or None if it was not built or does not fit this version of NumPy."""
+    """Return the extension module, or None if it was not built or does not fit this version of NumPy.
+
+    An extension that was built from another version of Interposer is logged once and not used.
+    """
     try:
         from interposer.plugins.capi.running import _direct  # noqa: PLC0415 - it may be missing
     except ImportError:
+        return None
+    version = getattr(_direct, "version", 0)
+    if version != VERSION:
+        _log.warning(
+            "the compiled extension %s is of another version of Interposer (%s, not %s), so networks run without it; "
+            "build it again with `make native` in a checkout, or else install interposer-nn again",
+            _direct.__file__, version, VERSION,
+        )  # fmt: skip
         return None
     probe = np.zeros((2, 3), np.int16)
     expected_layout = probe.ctypes.data, probe.shape, probe.dtype, probe.flags.num
@@ -73,24 +87,11 @@ def direct_call(workload: DynamicWorkload, facts: NetworkFacts) -> DirectCall | 
     module = extension() if settings()["direct_calls"].read() is not False else None
     if module is None or workload.executable.library.checking or not _is_plain(workload, facts):
         return None
-    try:
-        return _created(module, workload, facts)
-    except TypeError as error:  # the extension was built from another version, and takes other arguments
-        _warn_of_other_version(str(module.__file__), str(error))
-        return None
-
-
-@cache
-def _warn_of_other_version(path: str, error: str) -> None:
-    _log.warning(
-        "the compiled extension %s is of another version of Interposer (%s), so networks run without it; build it "
-        "again with `make native` in a checkout, or else install interposer-nn again",
-        path, error,
-    )  # fmt: skip
+    return _created(module, workload, facts)
 
 
 def _created(module: ModuleType, workload: DynamicWorkload, facts: NetworkFacts) -> DirectCall:
-    """Return the object of the extension that runs the network; raise TypeError if it takes other arguments."""
+    """Return the object of the extension that runs the network."""
     executable, library = workload.executable, workload.executable.library
     alignment, turn = library.info.alignment, executable.turn
     call: DirectCall = module.DirectCall(
