@@ -983,8 +983,7 @@ typedef struct ipr_async_api {
   /* Create a queue on the device that the options name. The host creates one for each run at a time, and reuses it. */
   int32_t (*create_queue)(void* self, const ipr_options* options, ipr_timeline* timeline, void** out_queue,
                           ipr_error* error);
-  /* Called when all submissions are over, or none was made. Submissions to other queues that wait for one of them may
-   * not have begun yet. */
+  /* Called when all submissions are over, or none was made. */
   void (*destroy_queue)(void* self, void* queue);
 
   /* Submit one run or one copy, and write its number. Returns soon, whatever it waits for. Called by one thread at a
