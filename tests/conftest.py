@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import warm
 from tests.native import Natives
 
 # How long a test takes says nothing on a busy machine. Drawn examples are the same in every run, so that who changes
@@ -84,6 +86,12 @@ def what_a_module_leaves_is_not_visited_either() -> Iterator[None]:
 def natives() -> Natives:
     """Compiles shared objects, each once in a session."""
     return Natives(Path(os.environ["INTERPOSER_CACHE_DIR"]).parent / "natives")
+
+
+@pytest.fixture
+def warm_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets programs of Python that the package starts be forks of a process that has imported it; see `tests.warm`."""
+    monkeypatch.setattr(sys, "executable", warm.executable())
 
 
 @pytest.fixture

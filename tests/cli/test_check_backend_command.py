@@ -9,6 +9,7 @@ import pytest
 
 from interposer.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("warm_python")
 ADDITIONS = ["--family", "elementwise", "--only", "*/Addition-*"]
 
 

@@ -18,14 +18,20 @@ from interposer.cli import backends
 from interposer.cli.main import COMMANDS, EXAMPLES, NO_MEANS, main, parser_of
 from interposer.cli.parsing import parsed
 from interposer.cli.tables import wrapped
+from tests import warm
 from tests.cli import networks
 from tests.parameters import one_in
 
-INTERPOSER = [sys.executable, "-m", "interposer"]
+NEW_INTERPRETER = [sys.executable, "-m", "interposer"]
+
+
+def interposer(*words: str) -> list[str]:
+    """Return the words that run a command as a program."""
+    return [*warm.python(), "-m", "interposer", *words]
 
 
 def started(*words: str, **settings: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*INTERPOSER, *words], capture_output=True, text=True, check=False, **settings)
+    return subprocess.run(interposer(*words), capture_output=True, text=True, check=False, **settings)
 
 
 def test_help_names_the_commands(capsys):
@@ -249,7 +255,8 @@ def test_a_file_whose_name_begins_with_a_dash_is_given_with_its_folder(capsys, t
 
 
 def test_it_starts_as_a_module_and_prints_json():
-    done = started("backends", "--json")
+    words = [*NEW_INTERPRETER, "backends", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "CpuRef" in [record["id"] for record in json.loads(done.stdout)]
 
@@ -268,7 +275,7 @@ def test_help_does_not_wait_for_numpy():
 
 
 def test_a_reader_that_goes_away_is_no_error():
-    program = subprocess.Popen([*INTERPOSER, "ops"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    program = subprocess.Popen(interposer("ops"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
     program.stdout.close()
     assert program.stderr.read() == b""
     assert program.wait() == 141
@@ -278,33 +285,33 @@ def test_a_reader_that_goes_away_is_no_error():
 @pytest.mark.parametrize("word", ["ops", "--help"])
 def test_a_full_disk_is_told_once(word):
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*INTERPOSER, word], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(interposer(word), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "interposer: standard output: No space left on device\n")
 
 
 @pytest.mark.parametrize("words", one_in(2, ["ops", "ops --json", "--help", "ops --help", "backends", "--version"]))
 def test_a_closed_standard_output_is_an_error_with_one_line(words):
     done = subprocess.run(
-        ["sh", "-c", f"{shlex.join(INTERPOSER)} {words} >&-"], capture_output=True, text=True, check=False
+        ["sh", "-c", f"{shlex.join(interposer())} {words} >&-"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (2, "interposer: standard output: Bad file descriptor\n")
 
 
 def test_a_closed_standard_error_loses_messages_and_nothing_else():
-    command = f"{shlex.join(INTERPOSER)} ops Nothing 2>&-"
+    command = f"{shlex.join(NEW_INTERPRETER)} ops Nothing 2>&-"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
 
 
 def test_all_streams_may_be_closed(tmp_path):
-    command = f"{shlex.join(INTERPOSER)} new-backend Npu --lang python --folder '{tmp_path}/npu' <&- >&- 2>&-"
+    command = f"{shlex.join(NEW_INTERPRETER)} new-backend Npu --lang python --folder '{tmp_path}/npu' <&- >&- 2>&-"
     assert subprocess.run(["sh", "-c", command], check=False).returncode == 2
     assert b"import" in (tmp_path / "npu" / "pyproject.toml").read_bytes() or os.listdir(tmp_path / "npu")
 
 
 @pytest.mark.parametrize("words", one_in(3, [["--help"], ["run", "--help"], ["--version"], ["ops", "--json"]]))
 def test_whatever_is_printed_may_be_cut_by_its_reader(words):
-    command = f"{shlex.join([*INTERPOSER, *words])} | true; exit ${{PIPESTATUS[0]}}"
+    command = f"{shlex.join(interposer(*words))} | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode in (0, 141)
     assert done.stderr == ""
@@ -335,7 +342,8 @@ def test_an_interruption_is_quiet(capsys, monkeypatch):
 
 def test_a_label_that_the_terminal_cannot_show_is_escaped():
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
-    done = started("ops", "gr\u00fcn", env=ascii_only)
+    words = [*NEW_INTERPRETER, "ops", "gr\u00fcn"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=ascii_only)
     assert (done.returncode, done.stderr) == (2, "interposer: unknown operator 'gr\\xfcn'\n")
 
 
@@ -375,7 +383,8 @@ def on_terminal(*words: str, columns: int = 100, **variables: str) -> str:
     """What the program shows on a terminal."""
     ours, theirs = pty.openpty()
     settings = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns), **variables}
-    with subprocess.Popen([*INTERPOSER, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=settings) as program:
+    line = interposer(*words)
+    with subprocess.Popen(line, stdin=theirs, stdout=theirs, stderr=theirs, env=settings) as program:
         os.close(theirs)
         shown = b""
         while chunk := _chunk(ours):

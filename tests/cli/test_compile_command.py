@@ -14,7 +14,7 @@ from tests.cli.networks import doubler
 from tests.cli.test_explain_command import summed
 from tests.instruction_sets import INSTRUCTION_SETS, needs_instruction_set
 
-pytestmark = pytest.mark.needs_cpuref
+pytestmark = [pytest.mark.needs_cpuref, pytest.mark.usefixtures("warm_python")]
 
 
 @pytest.fixture

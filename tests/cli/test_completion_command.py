@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from interposer.cli.main import COMMANDS, main
+from tests import warm
 
 BIN = Path(sys.executable).parent
 pytestmark = pytest.mark.needs_cpuref
@@ -99,7 +100,8 @@ def test_what_plug_ins_can_extend_is_not_searched_for_descriptions(capsys):
 
 def environment(folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("BASH", "ZDOTDIR", "PS"))}
-    return {**kept, "PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(folder), "TERM": "dumb", "PS1": "$ "}
+    path = f"{Path(warm.command()).parent}:{BIN}:{os.environ['PATH']}"
+    return {**kept, "PATH": path, "HOME": str(folder), "TERM": "dumb", "PS1": "$ "}
 
 
 def needs(shell: str) -> str:

@@ -17,7 +17,10 @@ from tests.native import children
 
 ADDITIONS = ["--family", "elementwise", "--only", "*/Addition-float32*"]
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="dynamic backends are only for Linux")
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="dynamic backends are only for Linux"),
+    pytest.mark.usefixtures("warm_python"),
+]
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from tests.native import compiler_for
 from tests.parameters import slow_unless
 from tests.plugins.install import install, python
 
+pytestmark = pytest.mark.usefixtures("warm_python")
 COMPILERS = {"c": "c", "cpp": "c++", "rust": "rust"}
 STRICT = ["CFLAGS=-O1 -Wall -Wextra -Wpedantic -Werror", "CXXFLAGS=-O1 -Wall -Wextra -Wpedantic -Werror"]
 FILES = {

@@ -20,6 +20,7 @@ from interposer.profiling.comparison import compare_counters, compare_profiles
 from interposer.profiling.external.collector import Collector, Orders, Session
 from tests.native import Natives, install_plugin
 
+pytestmark = pytest.mark.usefixtures("warm_python")
 RUNS = 5
 ELEMENTS = RUNS * 2 * 3
 DEVICE = "Npu 0"

@@ -8,6 +8,7 @@ import pytest
 
 from interposer.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("warm_python")
 WRONG = "tests.testing.judge.misbehaving:FlatTransposing"
 
 

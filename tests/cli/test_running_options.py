@@ -17,7 +17,7 @@ from interposer.cli.main import main
 from tests.cli import networks
 
 pytest.importorskip("onnx", reason="the package onnx is not installed")
-pytestmark = pytest.mark.needs_cpuref
+pytestmark = [pytest.mark.needs_cpuref, pytest.mark.usefixtures("warm_python")]
 
 NOTED = {
     "run": "run net.onnx --random",

@@ -18,7 +18,7 @@ from tests.cli import networks
 
 pytest.importorskip("onnx", reason="the package onnx is not installed")
 pytest.importorskip("flatbuffers", reason="the package flatbuffers is not installed")
-pytestmark = pytest.mark.needs_cpuref
+pytestmark = [pytest.mark.needs_cpuref, pytest.mark.usefixtures("warm_python")]
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 ANYTHING = "..."

@@ -1,0 +1,69 @@
+"""Programs of Python that start in a twentieth of the time: forks of a process that has imported the package.
+
+A test that only looks at what a program prints, writes or returns starts it with the words of `python` in place of
+``sys.executable``. The fixture `warm_python` does the same for programs that the package starts. Arguments,
+environment, folder, streams, other descriptors and exit status are as of any process.
+
+A program differs from a new interpreter in its beginning and its end. Modules are imported already. The variables that
+Python and native libraries read when they start have no effect. The program is no child of the process that has started
+it, so that no signal but SIGKILL reaches it. At its end, its modules are not destroyed. Tests of signals, of imports
+and of the end of an interpreter start a new one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).parent
+REAL = sys.executable
+
+
+@cache
+def _folder() -> Path:
+    """Start the server, and return the folder of its socket; both end with this process."""
+    folder = tempfile.TemporaryDirectory(prefix="interposer-warm-")
+    address = Path(folder.name, "socket")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    server = subprocess.Popen(
+        [REAL, "-P", str(HERE / "server.py"), str(address)],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment, start_new_session=True,
+    )  # fmt: skip
+    atexit.register(folder.cleanup)
+    atexit.register(server.communicate)  # it ends with its standard input
+    while not address.exists():
+        assert server.poll() is None, "the server of programs has ended"
+        time.sleep(0.01)
+    return address.parent
+
+
+def python() -> list[str]:
+    """Return the first words of a command, in place of ``sys.executable``."""
+    return [REAL, "-I", "-S", str(HERE / "client.py"), str(_folder() / "socket")]
+
+
+@cache
+def executable() -> str:
+    """Return the path of a program that stands for Python."""
+    return _script("python3", f'exec {shlex.join(python())} "$@"')
+
+
+@cache
+def command() -> str:
+    """Return the path of a program that stands for the installed ``interposer``."""
+    return _script("interposer", f'exec {shlex.join(python())} -P -m interposer "$@"')
+
+
+def _script(name: str, text: str) -> str:
+    path = _folder() / "bin" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
