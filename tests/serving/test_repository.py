@@ -87,7 +87,7 @@ def test_settings_come_from_toml_files(folder):
     [
         ("backend = 1", "unknown key 'backend'; did you mean 'backends'? (known: backends, plan, shapes, isolate, "
          "format, batch, batch_delay_ms, rate, burst, instances, priority, priority_levels, warmup, cache, feedback, "
-         "ensemble, versions)"),
+         "ensemble, sequences, versions)"),
         ("batch = 0", "batch must be a whole number from 1 on, not 0"),
         ("backends = 'A'", "backends must be a list of ids of backends, not 'A'"),
         ("versions = 'newest'", "versions must be \"latest\", \"all\", or a list of numbers, not 'newest'"),

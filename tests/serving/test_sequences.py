@@ -357,13 +357,13 @@ class TestFolders:
     def repository(self, folder: Path) -> Any:
         return lambda: Repository(lambda: list(found_in(str(folder), ModelSettings())), Loader())
 
-    def test_the_model_runs_without_batches(self, folder, caplog):
+    def test_the_model_runs_in_batches(self, folder):
         with running(self.repository(folder)) as server:
             for step in range(3):
                 for number in (1, 2):
                     answer = send(server, number, start=step == 0)
                     assert data(answer) == [11 + step, 12 + 2 * step]
-        assert "model 'counter' runs without batches of 4: the model has states" in caplog.messages
+            assert "4 rows" in server.core.repository.find("counter").runner.describe()
 
     def test_sequences_end_when_the_model_is_loaded_again(self, folder):
         with running(self.repository(folder), ServeOptions(control=True)) as server:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from interposer.core.errors import ConfigError, InterposerError, did_you_mean
 from interposer.file_formats import process_formats
 from interposer.serving.ensemble import Ensemble, ensemble_of_table
+from interposer.serving.sequence_batches import SequenceSettings, sequences_of_table
 from interposer.serving.triton_config import TritonConfig, read_config
 from interposer.serving.warming import WarmUp, warm_ups_of
 
@@ -50,6 +51,7 @@ class ModelSettings:
         cache: whether results are cached for requests with the same inputs.
         feedback: in streams of answers, the output that each of these inputs gets in the next run.
         ensemble: the steps of an ensemble; None for a model with a file.
+        sequences: how requests of sequences are run; None for a model without settings about them.
         versions: "latest", "all", or a tuple of versions.
         latest: how many of the highest versions are loaded, if `versions` is "latest".
         trusted_keys: the paths of PEM files with public keys. The model must then be a saved network that one of the
@@ -76,6 +78,7 @@ class ModelSettings:
     cache: bool = False
     feedback: Mapping[str, str] = field(default_factory=dict)
     ensemble: Ensemble | None = None
+    sequences: SequenceSettings | None = None
     versions: str | tuple[str, ...] = "latest"
     latest: int = 1
     trusted_keys: tuple[str, ...] = ()
@@ -272,11 +275,17 @@ def _with_config(settings: ModelSettings, config: TritonConfig) -> ModelSettings
         changes["ensemble"] = config.ensemble
     if config.warmup:
         changes["warmup"] = config.warmup
-    if config.is_batching and config.max_batch_size > 1:
+    return replace(settings, **changes, **_batches_of(config))
+
+
+def _batches_of(config: TritonConfig) -> dict[str, Any]:
+    """Return the settings about batches of requests, or of sequences."""
+    changes: dict[str, Any] = {} if config.sequences is None else {"sequences": config.sequences}
+    if (config.is_batching or config.sequences is not None) and config.max_batch_size > 1:
         changes["batch"] = config.max_batch_size
         if config.delay_seconds is not None:
             changes["batch_delay"] = config.delay_seconds
-    return replace(settings, **changes)
+    return changes
 
 
 def _with_toml(settings: ModelSettings, path: Path) -> ModelSettings:
@@ -307,6 +316,13 @@ def _with_toml(settings: ModelSettings, path: Path) -> ModelSettings:
 def _ensemble(path: Path, value: Any) -> Ensemble:
     try:
         return ensemble_of_table(value)
+    except InterposerError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _sequences(path: Path, value: Any) -> SequenceSettings:
+    try:
+        return sequences_of_table(value)
     except InterposerError as error:
         raise ConfigError(f"{path}: {error}") from None
 
@@ -367,6 +383,7 @@ _KEYS: Final = {
     "cache": _Key("cache", "true or false", lambda _, v: v if isinstance(v, bool) else None),
     "feedback": _Key("feedback", "a table of outputs by input", lambda _, v: _texts(v)),
     "ensemble": _Key("ensemble", "a table with inputs, outputs and steps", _ensemble),
+    "sequences": _Key("sequences", "a table about sequences", _sequences),
     "versions": _Key("versions", '"latest", "all", or a list of numbers', _versions_of),
 }
 _OF_ENSEMBLE: Final = ("ensemble", "rate", "burst", "versions")

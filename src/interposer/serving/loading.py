@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from interposer.backend import Options
 from interposer.core.constants import private_copies
 from interposer.core.errors import InterposerError, InvalidArgumentError, did_you_mean
+from interposer.ir.network import Network
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import CreationOptions, Runtime
 from interposer.saved import SignedAs
@@ -27,6 +29,7 @@ from interposer.serving.batching import (
 from interposer.serving.cache import Cache, ModelCache, is_pure
 from interposer.serving.folder import ModelSettings, ModelSource
 from interposer.serving.runs import Plain, Runner
+from interposer.serving.sequence_batches import SequenceSettings, StateRows, with_states_as_inputs
 from interposer.serving.sequences import Sequences
 from interposer.serving.served import ServedModel
 from interposer.serving.turns import InTurns, SharedGate, rate_limit
@@ -37,6 +40,8 @@ from interposer.session.placement import Plan
 __all__ = ["Loader", "served_model"]
 
 _log: Final = logging.getLogger("interposer.serving")
+_Opening: TypeAlias = Callable[[Any, "bool | None"], Model]
+"""Loads a model for some shapes; the second argument is the argument `fallback` of `load`."""
 
 
 class Loader:
@@ -80,15 +85,17 @@ class Loader:
         """
         source.check()
         model = self._model(source, source.settings.shapes)
+        has_sequences = _has_states(model) or source.settings.sequences is not None
         try:
-            if _has_states(model) and not self._allows_states:
+            if has_sequences and not self._allows_states:
                 raise InvalidArgumentError(
                     f"model {source.name!r} has states, which several workers do not share; use --workers 1"
                 )
-            served = served_model(source.name, source.version, model, source, self._runner(model, source))
+            model, runner, sequences = self._runner(model, source)
+            served = served_model(source.name, source.version, model, source, runner, settings=sequences)
             served.rate, served.cache = (
                 rate_limit(source.settings.rate, source.settings.burst, self._workers),
-                self._model_cache(model, source),
+                self._model_cache(model, source, has_sequences),
             )
             served.feedback = source.settings.feedback
             served.warm_up(source.settings.warmup)
@@ -97,16 +104,62 @@ class Loader:
             raise
         return served
 
-    def _runner(self, model: Model, source: ModelSource) -> Runner:
-        """Return what runs requests: one by one, in batches, or in their sequences."""
+    def _runner(self, model: Model, source: ModelSource) -> tuple[Model, Runner, SequenceSettings | None]:
+        """Return what runs requests, one by one, in batches, or in their sequences.
+
+        Also returns the model that it runs, which may replace the given one, and what it does with its sequences.
+        """
         settings = source.settings
+        opened = self._opening(source)
+        if not _has_states(model) and settings.sequences is None:
+            single = self._in_turns(Plain(model), model, settings, settings.instances)
+            return model, self._batcher(model, source, opened, single) or single, None
+        sequences = settings.sequences or SequenceSettings()
+        sequences.check(source.name, model.inputs, model.outputs)
+        idle, most = self._sequences
+        idle, most = sequences.idle or idle, sequences.most or most
         if not _has_states(model):
             single = self._in_turns(Plain(model), model, settings, settings.instances)
-            return self._batcher(model, source, single) or single
-        self._batcher(model, source)  # logs why there are no batches
-        idle, most = self._sequences
+            inner = self._batcher(model, source, opened, single) or single
+            return model, StateRows(inner, sequences, model.inputs, idle, most), sequences
+        if settings.batch > 1 or sequences.states or sequences.controls:
+            rows = self._with_rows(model, source, sequences, idle, most)
+            if rows is not None:
+                return rows
         copies = [self._model(source, settings.shapes) for _ in range((settings.instances or 1) - 1)]
-        return self._in_turns(Sequences(model, idle, most, copies), model, settings)
+        return model, self._in_turns(Sequences(model, idle, most, copies), model, settings), sequences
+
+    def _with_rows(
+        self, model: Model, source: ModelSource, sequences: SequenceSettings, idle: float, most: int
+    ) -> tuple[Model, Runner, SequenceSettings] | None:
+        """Return a model in place of one with states, whose states are inputs and outputs, so that sequences are rows.
+
+        Returns None, with a warning that says why, if they cannot be rows and need not be. Closes `model` otherwise.
+
+        Raises:
+            InterposerError: the settings need a model whose states are inputs, and there is none.
+        """
+        settings, is_needed = source.settings, bool(sequences.states or sequences.controls)
+        lifted: Model | None = None
+        try:
+            if settings.plan is not None:
+                raise InvalidArgumentError("it has a plan, which is for a network whose states are none of its inputs")
+            network, states = with_states_as_inputs(model.network)
+            opened = partial(self._of_network, network, source)
+            lifted = opened(settings.shapes, None)
+        except InterposerError as error:
+            if is_needed:
+                raise
+            _warn_unbatched(source, error)
+            return None
+        single = self._in_turns(Plain(lifted), lifted, settings, settings.instances)
+        batcher = self._batcher(lifted, source, opened, single)
+        if batcher is None and not is_needed:
+            lifted.close()
+            return None
+        model.close()
+        all_states = replace(sequences, states={**states, **sequences.states})
+        return lifted, StateRows(batcher or single, all_states, lifted.inputs, idle, most), all_states
 
     def _in_turns(self, runner: Runner, model: Model, settings: ModelSettings, instances: int | None = None) -> InTurns:
         with self._lock:
@@ -115,10 +168,10 @@ class Loader:
                 shared.activate(model.runtime.workers.limit)
         return InTurns(runner, shared, instances, settings.priority, settings.priority_levels)
 
-    def _model_cache(self, model: Model, source: ModelSource) -> ModelCache | None:
+    def _model_cache(self, model: Model, source: ModelSource, has_sequences: bool) -> ModelCache | None:
         if not source.settings.cache:
             return None
-        reason = _why_not_cached(model)
+        reason = "states" if has_sequences else _why_not_cached(model)
         if reason:
             _log.warning("the results of model %r are not cached, because it has %s", source.name, reason)
             return None
@@ -148,27 +201,43 @@ class Loader:
             trusted_keys=_trusted_keys(source),
         )
 
-    def _batcher(self, model: Model, source: ModelSource, single: InTurns | None = None) -> Batcher | None:
+    def _opening(self, source: ModelSource) -> _Opening:
+        """Return a function that loads a model from its file for some shapes."""
+        return lambda shapes, fallback: self._model(source, shapes, fallback)
+
+    def _of_network(self, network: Network, source: ModelSource, shapes: Any, fallback: bool | None) -> Model:
+        """Load a network that was made from a model, for some shapes."""
+        settings = source.settings
+        model_options = used_options(self._model_options, settings.backends)
+        return load(
+            network,
+            settings.backends,
+            options=OptimizerOptions(model_options=model_options) if model_options else None,
+            runtime=self._runtime(settings.isolate),
+            limits=self._limits,
+            shapes=shapes,
+            fallback=fallback,
+        )
+
+    def _batcher(self, model: Model, source: ModelSource, opened: _Opening, single: InTurns) -> Batcher | None:
         """Return what runs requests in batches; None, with a warning that says why, if that is not possible."""
         settings = source.settings
         if settings.batch < 2:
             return None
         variants: dict[int, Model] = {}
         try:
-            if _has_states(model):
-                raise InvalidArgumentError("the model has states")
-            with self._model(source, settings.shapes, fallback=False) as probe:
+            batch_shapes(model, settings.batch)  # raises an error with the reason before anything is loaded
+            with opened(settings.shapes, False) as probe:
                 largest = largest_integers(probe)
             for size in sizes_up_to(settings.batch):
-                variants[size] = self._model(source, batch_shapes(model, size))
+                variants[size] = opened(batch_shapes(model, size), None)
                 reason = why_not_batched(model, variants[size], size, largest)
                 if reason:
                     raise InvalidArgumentError(reason)
         except InterposerError as error:
             for variant in variants.values():
                 variant.close()
-            first_line = str(error).splitlines()[0]
-            _log.warning("model %r runs without batches of %d: %s", source.name, settings.batch, first_line)
+            _warn_unbatched(source, error)
             return None
         alone, together = seconds_of_a_row(model, variants[settings.batch], settings.batch, largest)
         if not gains(alone, together):
@@ -202,6 +271,11 @@ def _trusted_keys(source: ModelSource) -> SignedAs | tuple[str, ...] | None:
     return SignedAs(settings.trusted_keys, source.name, settings.least_version, version)
 
 
+def _warn_unbatched(source: ModelSource, error: InterposerError) -> None:
+    first_line = str(error).splitlines()[0]
+    _log.warning("model %r runs without batches of %d: %s", source.name, source.settings.batch, first_line)
+
+
 def _checked(runtime: Runtime, isolate: Iterable[str]) -> Runtime:
     """Return a runtime whose registry knows the backends to isolate; raise `InvalidArgumentError` for other ids."""
     for name in isolate:
@@ -219,6 +293,7 @@ def served_model(
     source: ModelSource | None = None,
     runner: Runner | None = None,
     sequences: tuple[float, int] = (60.0, 256),
+    settings: SequenceSettings | None = None,
 ) -> ServedModel:
     """Return a model as a server runs it.
 
@@ -229,6 +304,7 @@ def served_model(
         source: the file of the model; without it, the caller closes the model.
         runner: runs the model for requests; None runs each request alone, and in its sequence if the model has states.
         sequences: seconds after which an idle sequence is dropped, and the most sequences.
+        settings: the states and the inputs of the model that are for `runner`, and not for clients.
 
     Raises:
         InvalidArgumentError: the protocol cannot express an input or an output.
@@ -242,6 +318,7 @@ def served_model(
         format=suffix or "network",
         labels=_labels(model),
         owned=source is not None,
+        sequences=settings,
     )
 
 
@@ -251,8 +328,6 @@ def _why_not_cached(model: Model) -> str:
         graph = model.network.graph
     except InvalidArgumentError:
         return "layers that depend on the values of inputs"
-    if _has_states(model):
-        return "states"
     return "" if is_pure(graph) else "random layers"
 
 

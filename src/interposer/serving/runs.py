@@ -69,6 +69,11 @@ class Runner(ABC):
         """How many requests run at the same time; more of them wait."""
         return 1
 
+    @property
+    def sequence_idle(self) -> float | None:
+        """Seconds after which the states of a sequence without requests are dropped; None without sequences."""
+        return None
+
     def forget(self, sequence_id: Any) -> None:
         """Drop the states of a sequence, if there are any."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from abc import abstractmethod
+from collections import abc
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from interposer.core.types import Array
 from interposer.serving.protocol.errors import ServingError, Status
@@ -17,68 +19,59 @@ from interposer.serving.statistics import Timing
 from interposer.serving.turns import Gate
 from interposer.session import Model
 
-__all__ = ["Sequences"]
+__all__ = ["Names", "Sequence", "SequenceId", "SequenceRunner", "Sequences", "Step"]
 
-_Id: TypeAlias = "int | str"
+SequenceId: TypeAlias = "int | str"
+Names: TypeAlias = abc.Sequence[str]
+
+
+class Step(NamedTuple):
+    """A request of a sequence: the id of the sequence, and whether the request is its first or its last one."""
+
+    sequence_id: SequenceId
+    start: bool
+    end: bool
 
 
 @dataclass(slots=True)
-class _Sequence:
+class Sequence:
     """The states of one sequence, and when it was used last."""
 
     states: dict[str, Array] = field(default_factory=dict)
     last_used: float = field(default_factory=time.monotonic)
 
 
-class Sequences(Runner):
-    """Runs a model with states, whose values belong to the sequence of a request. Used in the event loop only.
-
-    As many requests run at the same time as there are instances of the model, because each has its states once; the
-    values of the states are exchanged without copies. The requests of one sequence run one after another. A request
-    that fails leaves the states of its sequence as they were.
+class SequenceRunner(Runner):
+    """Runs requests of sequences in their order, and counts the sequences. Used in the event loop only.
 
     Args:
-        model: the model; nothing else runs it.
         idle: seconds without requests after which the states of a sequence are dropped.
         most: the number of sequences that may exist at the same time.
-        copies: further instances of the model, which `close` closes.
     """
 
-    def __init__(self, model: Model, idle: float = 60.0, most: int = 256, copies: Sequence[Model] = ()) -> None:
-        self.model, self._idle, self._max_sequences = model, idle, most
-        self._sequences: dict[_Id, _Sequence] = {}
-        self._copies, self._free = copies, [model, *copies]
-        self._gate = Gate(len(self._free))
-        self._turns: dict[_Id, Gate] = {}
+    def __init__(self, idle: float = 60.0, most: int = 256) -> None:
+        self._idle, self._max_sequences = idle, most
+        self._sequences: dict[SequenceId, Sequence] = {}
+        self._turns: dict[SequenceId, Gate] = {}
+        self._starting: set[SequenceId] = set()
         self._idle_timer: asyncio.TimerHandle | None = None
 
     @property
-    def concurrency(self) -> int:
-        return self._gate.limit
+    def sequence_idle(self) -> float | None:
+        return self._idle
 
-    def warm_up(self, inputs: Mapping[str, Array]) -> None:
-        for model in (self.model, *self._copies):
-            model.run(dict(inputs))
-            model.reset_state()
-
-    def forget(self, sequence_id: _Id) -> None:
+    def forget(self, sequence_id: SequenceId) -> None:
         self._sequences.pop(sequence_id, None)
-
-    def describe(self) -> str:
-        instances = f", {self._gate.limit} instances" if self._copies else ""
-        return f"{len(self._sequences)} sequences with states of their own{instances}"
 
     def close(self) -> None:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._sequences.clear()
-        for model in self._copies:
-            model.close()
 
     async def run(
         self,
         inputs: Mapping[str, Array],
-        outputs: Sequence[str],
+        outputs: Names,
         seconds: float,
         parameters: Parameters,
         timing: Timing,
@@ -92,69 +85,60 @@ class Sequences(Runner):
         """
         arrived = time.monotonic()
         sequence_id = _id_of(parameters)
-        start, end = _flag(parameters, "sequence_start"), _flag(parameters, "sequence_end")
-        async with self._turn(sequence_id, seconds) as model:
+        step = Step(sequence_id, _flag(parameters, "sequence_start"), _flag(parameters, "sequence_end"))
+        async with self._turn_of(sequence_id, seconds):
+            sequence = self._started(sequence_id) if step.start else self._existing(sequence_id)
             waited = time.monotonic() - arrived
-            sequence = self._started(sequence_id) if start else self._existing(sequence_id)
-            arrays = await self._run_with(model, sequence, inputs, outputs, seconds - waited, timing)
-            sequence.last_used = time.monotonic()
+            try:
+                arrays = await self.run_step(step, sequence, inputs, outputs, seconds - waited, parameters, timing)
+            finally:
+                self._starting.discard(sequence_id)
             timing.queue += waited
-            if start:
+            sequence.last_used = time.monotonic()
+            if step.start:
                 self._sequences[sequence_id] = sequence
-            if end:
+            if step.end:
                 self._sequences.pop(sequence_id, None)
             return arrays
 
-    @asynccontextmanager
-    async def _turn(self, sequence_id: _Id | None, seconds: float) -> AsyncIterator[Model]:
-        """Wait for the earlier requests of a sequence, and for an instance of the model, which is yielded."""
-        end = time.monotonic() + seconds
-        turn = self._turns.setdefault(sequence_id, Gate(1)) if sequence_id is not None else Gate(1)
-        await turn.enter((0, 0), seconds)
-        try:
-            await self._gate.enter((0, 0), end - time.monotonic())
-            model = self._free.pop()
-            try:
-                yield model
-            finally:
-                self._free.append(model)
-                self._gate.leave()
-        finally:
-            turn.leave()
-            if turn.is_empty and sequence_id is not None:
-                self._turns.pop(sequence_id, None)
-
-    async def _run_with(
+    @abstractmethod
+    async def run_step(
         self,
-        model: Model,
-        sequence: _Sequence,
+        step: Step,
+        sequence: Sequence,
         inputs: Mapping[str, Array],
-        outputs: Sequence[str],
+        outputs: Names,
         seconds: float,
+        parameters: Parameters,
         timing: Timing,
     ) -> list[Array]:
-        initial_state = model.exchange_state(sequence.states)
+        """Run one request of a sequence, and update its states if the run succeeds; see `Runner.run`."""
+
+    @asynccontextmanager
+    async def _turn_of(self, sequence_id: SequenceId, seconds: float) -> AsyncIterator[None]:
+        """Wait for the earlier requests of a sequence."""
+        turn = self._turns.setdefault(sequence_id, Gate(1))
+        await turn.enter((0, 0), seconds)
         try:
-            run = model.submit(inputs, list(outputs), deadline=max(seconds, 1e-6))
-            return await awaited_to_the_end(run, timing)
+            yield
         finally:
-            sequence.states = model.exchange_state(initial_state)
+            turn.leave()
+            if turn.is_empty:
+                self._turns.pop(sequence_id, None)
 
-    async def try_out(self, inputs: Mapping[str, Array], outputs: Sequence[str], seconds: float) -> None:
-        async with self._turn(None, seconds) as model:
-            await self._run_with(model, _Sequence(), inputs, outputs, seconds, Timing())
-
-    def _started(self, sequence_id: _Id) -> _Sequence:
+    def _started(self, sequence_id: SequenceId) -> Sequence:
         self._drop_idle()
-        if sequence_id not in self._sequences and len(self._sequences) >= self._max_sequences:
+        known_ids = self._sequences.keys() | self._starting
+        if sequence_id not in known_ids and len(known_ids) >= self._max_sequences:
             raise ServingError(
                 Status.FULL, f"{self._max_sequences} sequences of the model exist already", retry_after=1
             )
+        self._starting.add(sequence_id)
         if self._idle_timer is None:
             self._idle_timer = asyncio.get_running_loop().call_later(self._idle + 0.1, self._look_for_idle)
-        return _Sequence()
+        return Sequence()
 
-    def _existing(self, sequence_id: _Id) -> _Sequence:
+    def _existing(self, sequence_id: SequenceId) -> Sequence:
         sequence = self._sequences.get(sequence_id)
         if sequence is None:
             problem = f"has not begun, or had no request for {self._idle:g} seconds"
@@ -170,13 +154,103 @@ class Sequences(Runner):
             self._idle_timer = asyncio.get_running_loop().call_later(max(self._idle, 0.1), self._look_for_idle)
 
     def _drop_idle(self) -> None:
-        now = time.monotonic()
+        """Drop the sequences that had no request for too long; those with a request that runs or waits stay."""
+        oldest = time.monotonic() - self._idle
         self._sequences = {
-            key: sequence for key, sequence in self._sequences.items() if now - sequence.last_used <= self._idle
+            key: sequence
+            for key, sequence in self._sequences.items()
+            if sequence.last_used >= oldest or key in self._turns
         }
 
 
-def _id_of(parameters: Parameters) -> _Id:
+class Sequences(SequenceRunner):
+    """Runs a model with states, whose values belong to the sequence of a request. Used in the event loop only.
+
+    As many requests run at the same time as there are instances of the model, because each has its states once; the
+    values of the states are exchanged without copies. The requests of one sequence run one after another. A request
+    that fails leaves the states of its sequence as they were.
+
+    Args:
+        model: the model; nothing else runs it.
+        idle: seconds without requests after which the states of a sequence are dropped.
+        most: the number of sequences that may exist at the same time.
+        copies: further instances of the model, which `close` closes.
+    """
+
+    def __init__(self, model: Model, idle: float = 60.0, most: int = 256, copies: Iterable[Model] = ()) -> None:
+        super().__init__(idle, most)
+        self.model, self._copies = model, tuple(copies)
+        self._free = [model, *self._copies]
+        self._gate = Gate(len(self._free))
+
+    @property
+    def concurrency(self) -> int:
+        return self._gate.limit
+
+    def warm_up(self, inputs: Mapping[str, Array]) -> None:
+        for model in (self.model, *self._copies):
+            model.run(dict(inputs))
+            model.reset_state()
+
+    def describe(self) -> str:
+        instances = f", {self._gate.limit} instances" if self._copies else ""
+        return f"{len(self._sequences)} sequences with states of their own{instances}"
+
+    def close(self) -> None:
+        super().close()
+        for model in self._copies:
+            model.close()
+
+    async def run_step(
+        self,
+        step: Step,
+        sequence: Sequence,
+        inputs: Mapping[str, Array],
+        outputs: Names,
+        seconds: float,
+        parameters: Parameters,
+        timing: Timing,
+    ) -> list[Array]:
+        arrived = time.monotonic()
+        async with self._instance(seconds) as model:
+            waited = time.monotonic() - arrived
+            arrays = await self._run_with(model, sequence, inputs, outputs, seconds - waited, timing)
+            timing.queue += waited
+            return arrays
+
+    @asynccontextmanager
+    async def _instance(self, seconds: float) -> AsyncIterator[Model]:
+        """Wait for an instance of the model, which is yielded."""
+        await self._gate.enter((0, 0), seconds)
+        model = self._free.pop()
+        try:
+            yield model
+        finally:
+            self._free.append(model)
+            self._gate.leave()
+
+    async def _run_with(
+        self,
+        model: Model,
+        sequence: Sequence,
+        inputs: Mapping[str, Array],
+        outputs: Names,
+        seconds: float,
+        timing: Timing,
+    ) -> list[Array]:
+        initial_state = model.exchange_state(sequence.states)
+        try:
+            run = model.submit(inputs, list(outputs), deadline=max(seconds, 1e-6))
+            return await awaited_to_the_end(run, timing)
+        finally:
+            sequence.states = model.exchange_state(initial_state)
+
+    async def try_out(self, inputs: Mapping[str, Array], outputs: Names, seconds: float) -> None:
+        async with self._instance(seconds) as model:
+            await self._run_with(model, Sequence(), inputs, outputs, seconds, Timing())
+
+
+def _id_of(parameters: Parameters) -> SequenceId:
     sequence_id = parameters.get("sequence_id", 0)
     is_large = not -(1 << 63) <= sequence_id < 1 << 64 if isinstance(sequence_id, int) else len(str(sequence_id)) > 128
     if isinstance(sequence_id, bool | float) or sequence_id in (0, "") or is_large:

@@ -24,6 +24,7 @@ from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.messages import InferRequest, OutputTensor, RequestedOutput
 from interposer.serving.readiness import Readiness, ReadyState, is_of_model
 from interposer.serving.runs import Runner
+from interposer.serving.sequence_batches import SequenceSettings
 from interposer.serving.statistics import FOLDER, Statistics
 from interposer.serving.turns import RateLimit
 from interposer.serving.warming import WarmUp
@@ -50,6 +51,8 @@ class ServedModel:
         owned: whether `close` closes the model.
         rate: the most requests per second; None for no limit.
         cache: the results that are cached; None without a cache.
+        sequences: what the runner does with sequences, and which inputs and outputs are for it alone; None without
+            settings.
 
     Raises:
         InvalidArgumentError: the protocol cannot express an input or an output.
@@ -67,6 +70,7 @@ class ServedModel:
         owned: bool = True,
         rate: RateLimit | None = None,
         cache: ModelCache | None = None,
+        sequences: SequenceSettings | None = None,
     ) -> None:
         self.name, self.version, self.model, self.runner = name, version, model, runner
         self.format, self.labels, self._owned = format, labels, owned
@@ -76,9 +80,18 @@ class ServedModel:
         self.feedback: Mapping[str, str] = {}
         self.readiness: ReadyState = Readiness(name, self._tried)
         self._trial_inputs: dict[str, Array] = {}
-        self.inputs = {key: (info, _wire(f"input {key!r}", info)) for key, info in model.inputs.items()}
-        self.outputs = {key: (info, _wire(f"output {key!r}", info)) for key, info in self._output_infos().items()}
-        fixed = {key: metadata_shape(info) for key, info in model.inputs.items()}
+        self.sequences = sequences
+        hidden_inputs = {*sequences.states, *sequences.controls} if sequences is not None else set()
+        hidden_outputs = sequences.hidden_outputs if sequences is not None else set()
+        infos = {key: info for key, info in model.inputs.items() if key not in hidden_inputs}
+        self.names = [key for key in model.outputs if key not in hidden_outputs]
+        self.inputs = {key: (info, _wire(f"input {key!r}", info)) for key, info in infos.items()}
+        self.outputs = {
+            key: (info, _wire(f"output {key!r}", info))
+            for key, info in self._output_infos().items()
+            if key not in hidden_outputs
+        }
+        fixed = {key: metadata_shape(info) for key, info in infos.items()}
         self._fixed_shapes = {key: tuple(shape) for key, shape in fixed.items() if -1 not in shape}
 
     @property
@@ -109,8 +122,8 @@ class ServedModel:
             if name not in arrays:
                 raise ServingError(Status.INVALID, f"the request lacks the input {name!r} of model {self.name!r}")
         for output in request.outputs:
-            if output.name not in self.model.outputs:
-                hint = did_you_mean(output.name, self.model.outputs)
+            if output.name not in self.names:
+                hint = did_you_mean(output.name, self.names)
                 raise ServingError(Status.INVALID, f"model {self.name!r} has no output {output.name[:200]!r}{hint}")
         return {name: arrays[name] for name in self.inputs} if len(arrays) > 1 else arrays
 
@@ -126,11 +139,11 @@ class ServedModel:
 
     def output_names(self, request: InferRequest) -> list[str]:
         """Return the names of the outputs that a request asks for."""
-        return [output.name for output in request.outputs] or list(self.model.outputs)
+        return [output.name for output in request.outputs] or list(self.names)
 
     def results(self, request: InferRequest, arrays: list[Array]) -> tuple[OutputTensor, ...]:
         """Return the outputs of a response, from the arrays of the outputs that the request asks for."""
-        requested = request.outputs or tuple(RequestedOutput(name) for name in self.model.outputs)
+        requested = request.outputs or tuple(RequestedOutput(name) for name in self.names)
         return tuple(self._result(output, array) for output, array in zip(requested, arrays, strict=True))
 
     def _result(self, requested: RequestedOutput, array: Array) -> OutputTensor:
@@ -180,6 +193,8 @@ class ServedModel:
 
     def config(self) -> dict[str, Any]:
         """Return the model's configuration, with the fields of Triton's that clients read."""
+        idle = self.runner.sequence_idle
+        sequences = {} if idle is None else {"max_sequence_idle_microseconds": round(idle * 1e6)}
         return {
             "name": self.name,
             "platform": self.platform,
@@ -187,6 +202,7 @@ class ServedModel:
             "max_batch_size": 0,
             "input": [_configured(name, *info_and_type) for name, info_and_type in self.inputs.items()],
             "output": [_configured(name, *info_and_type) for name, info_and_type in self.outputs.items()],
+            **({"sequence_batching": sequences} if sequences else {}),
         }
 
     def warm_up(self, requests: Sequence[WarmUp] = ()) -> None:
@@ -195,13 +211,15 @@ class ServedModel:
         Raises:
             ConfigError: a request does not fit the model.
         """
+        infos = {name: info for name, (info, _) in self.inputs.items()}
         for request in requests:
-            self._warm_up_with(request.arrays(self.name, self.model.inputs), request.count)
+            self._warm_up_with(request.arrays(self.name, infos), request.count)
         if requests or not self.model.is_prepared:
             return
         started = time.perf_counter()
         with suppress(InvalidArgumentError, BindingError):  # inputs that cannot be made up
-            self._trial_inputs = example_inputs(self.model.optimized)
+            examples = example_inputs(self.model.optimized)
+            self._trial_inputs = {key: array for key, array in examples.items() if key in self.inputs}
             try:
                 self.runner.warm_up(self._trial_inputs)
             except InterposerError as error:
@@ -225,7 +243,7 @@ class ServedModel:
         """Run the model on its trial inputs; return False if it has none. See `Runner.try_out` for the errors."""
         if not self._trial_inputs:
             return False
-        await self.runner.try_out(self._trial_inputs, list(self.model.outputs), _TRIAL)
+        await self.runner.try_out(self._trial_inputs, self.names, _TRIAL)
         return True
 
     def retire(self) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from interposer.core.errors import ConfigError, InterposerError, did_you_mean
+from interposer.core.errors import ConfigError, InterposerError
 from interposer.core.types import TensorInfo
 from interposer.serving.ensemble import Ensemble, Step, tensor_info
+from interposer.serving.sequence_batches import SequenceSettings
+from interposer.serving.triton_fields import Fields, check_known, message, number, whole, whole_or_any
+from interposer.serving.triton_sequences import sequence_batching
 from interposer.serving.warming import WarmUp
 
 __all__ = ["TritonConfig", "read_config"]
@@ -20,14 +23,13 @@ _TOKEN: Final = re.compile(
 )
 _READ: Final = {
     "name", "max_batch_size", "dynamic_batching", "version_policy", "default_model_filename", "instance_group",
-    "response_cache", "model_warmup", "ensemble_scheduling",
+    "response_cache", "model_warmup", "ensemble_scheduling", "sequence_batching",
 }  # fmt: skip
 _OF_THE_FILE: Final = {"platform", "backend", "runtime", "input", "output"}
 """Fields whose facts come from the model's own file."""
 _IGNORED: Final = {
     "batch_input", "batch_output", "cc_model_filenames", "metric_tags", "model_metrics",
     "model_operations", "model_repository_agents", "model_transaction_policy", "optimization", "parameters",
-    "sequence_batching",
 }  # fmt: skip
 """Fields that Triton has and that have no meaning here; a warning names them."""
 _DELAY: Final = "max_queue_delay_microseconds"
@@ -40,7 +42,6 @@ _POLICIES: Final = {"all": (), "latest": ("num_versions",), "specific": ("versio
 _DEEPEST: Final = 32
 _MOST_LEVELS: Final = 1000
 _MOST_RUNS: Final = 1000
-Fields: TypeAlias = "dict[str, list[Any]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class TritonConfig:
         levels: the number of priorities that requests may have; None if the file does not say.
         warmup: requests that run before the model is ready.
         ensemble: the steps of an ensemble; None for a model with a file.
+        sequences: how requests of sequences are run; None if the file does not say.
     """
 
     name: str = ""
@@ -76,6 +78,7 @@ class TritonConfig:
     levels: int | None = None
     warmup: tuple[WarmUp, ...] = ()
     ensemble: Ensemble | None = None
+    sequences: SequenceSettings | None = None
 
 
 def read_config(path: Path) -> TritonConfig:
@@ -94,15 +97,21 @@ def read_config(path: Path) -> TritonConfig:
 
 
 def _config(fields: Fields) -> TritonConfig:
-    batching = _message(fields, "dynamic_batching")
-    versions, latest = _policy(_message(fields, "version_policy"))
-    delay = _number(batching or {}, _DELAY, None)
-    _check_known("", fields, _READ | _OF_THE_FILE | _IGNORED)
-    _check_known("dynamic_batching.", batching or {}, {_DELAY, _LEVELS} | _IGNORED_OF_BATCHING)
+    batching = message(fields, "dynamic_batching")
+    versions, latest = _policy(message(fields, "version_policy"))
+    delay = number(batching or {}, _DELAY, None)
+    check_known("", fields, _READ | _OF_THE_FILE | _IGNORED)
+    check_known("dynamic_batching.", batching or {}, {_DELAY, _LEVELS} | _IGNORED_OF_BATCHING)
     ignored = [name for name in fields if name in _IGNORED]
     ignored += [f"dynamic_batching.{name}" for name in batching or {} if name not in (_DELAY, _LEVELS)]
-    max_batch_size = _number(fields, "max_batch_size", 0) or 0
-    if max_batch_size > 1 and batching is None:
+    max_batch_size = number(fields, "max_batch_size", 0) or 0
+    sequences, sequence_delay, ignored_of_sequences = sequence_batching(
+        message(fields, "sequence_batching"), [1] if max_batch_size else []
+    )
+    ignored += ignored_of_sequences
+    if sequences is not None and batching is not None:
+        raise ValueError("a model has either dynamic_batching or sequence_batching")
+    if max_batch_size > 1 and batching is None and sequences is None:
         ignored.append("max_batch_size without dynamic_batching")
     if batching is not None and max_batch_size < 2:
         ignored.append("dynamic_batching without max_batch_size")
@@ -113,37 +122,32 @@ def _config(fields: Fields) -> TritonConfig:
         name=str(fields.get("name", [""])[-1]),
         max_batch_size=max_batch_size,
         is_batching=batching is not None,
-        delay_seconds=None if delay is None else delay / 1e6,
+        delay_seconds=sequence_delay if delay is None else delay / 1e6,
         versions=versions,
         latest=latest,
         filename=str(fields.get("default_model_filename", [""])[-1]),
         instances=_instances(fields.get("instance_group", [])),
-        cache=_is_cached(_message(fields, "response_cache")),
+        cache=_is_cached(message(fields, "response_cache")),
         levels=_levels(batching or {}),
         warmup=warmup,
         ensemble=_ensemble(fields, max_batch_size),
+        sequences=sequences,
         ignored=tuple(ignored),
     )
-
-
-def _check_known(prefix: str, fields: Fields, known: Collection[str]) -> None:
-    for name in fields:
-        if name not in known:
-            raise ValueError(f"there is no field {prefix + name!r}{did_you_mean(name, known)}")
 
 
 def _policy(policy: Fields | None) -> tuple[str | tuple[str, ...], int]:
     if not policy:
         return "latest", 1
-    _check_known("version_policy.", policy, _POLICIES)
+    check_known("version_policy.", policy, _POLICIES)
     for name, inner_names in _POLICIES.items():
-        _check_known(f"version_policy.{name}.", _message(policy, name) or {}, inner_names)
+        check_known(f"version_policy.{name}.", message(policy, name) or {}, inner_names)
     if "all" in policy:
         return "all", 1
-    specific = _message(policy, "specific")
+    specific = message(policy, "specific")
     if specific is not None:
-        return tuple(str(_whole("versions", version)) for version in specific.get("versions", [])), 1
-    return "latest", _number(_message(policy, "latest") or {}, "num_versions", 1) or 1
+        return tuple(str(whole("versions", version)) for version in specific.get("versions", [])), 1
+    return "latest", number(message(policy, "latest") or {}, "num_versions", 1) or 1
 
 
 _OF_SCHEDULING: Final = {"step"}
@@ -156,14 +160,14 @@ def _ensemble(fields: Fields, max_batch_size: int) -> Ensemble | None:
 
     If `max_batch_size` is not 0, the tensors have one dimension more than the file says, the first one, of any size.
     """
-    scheduling, platform = _message(fields, "ensemble_scheduling"), str(fields.get("platform", [""])[-1])
+    scheduling, platform = message(fields, "ensemble_scheduling"), str(fields.get("platform", [""])[-1])
     if scheduling is None and platform != "ensemble":
         return None
     if scheduling is None:
         raise ValueError('the platform "ensemble" needs ensemble_scheduling with its steps')
     if platform != "ensemble":
         raise ValueError(f'ensemble_scheduling is for the platform "ensemble", not {platform!r}')
-    _check_known("ensemble_scheduling.", scheduling, _OF_SCHEDULING)
+    check_known("ensemble_scheduling.", scheduling, _OF_SCHEDULING)
     steps = tuple(_step(step) for step in scheduling.get("step", []))
     if not steps:
         raise ValueError("ensemble_scheduling has no step")
@@ -175,11 +179,11 @@ def _ensemble(fields: Fields, max_batch_size: int) -> Ensemble | None:
 def _step(step: Any) -> Step:
     if not isinstance(step, dict):
         raise ValueError("ensemble_scheduling.step is not a message in braces")
-    _check_known("ensemble_scheduling.step.", step, _OF_STEP)
+    check_known("ensemble_scheduling.step.", step, _OF_STEP)
     name = str(step.get("model_name", [""])[-1])
     if not name:
         raise ValueError("ensemble_scheduling.step has no model_name")
-    version = _whole_or_any("model_version", step.get("model_version", ["-1"])[-1])
+    version = whole_or_any("model_version", step.get("model_version", ["-1"])[-1])
     maps = (dict(_pair(key, pair) for pair in step.get(key, [])) for key in ("input_map", "output_map"))
     return Step(name, "" if version == -1 else str(version), *maps)
 
@@ -195,19 +199,14 @@ def _tensors(kind: str, tensors: list[Any], rows: list[int]) -> dict[str, Tensor
     for tensor in tensors:
         if not isinstance(tensor, dict):
             raise ValueError(f"{kind} is not a message in braces")
-        _check_known(f"{kind}.", tensor, _OF_TENSOR)
+        check_known(f"{kind}.", tensor, _OF_TENSOR)
         name, datatype = (str(tensor.get(field, [""])[-1]) for field in ("name", "data_type"))
         datatype = "BYTES" if datatype == "TYPE_STRING" else datatype.removeprefix("TYPE_")
-        dims = [_whole_or_any(f"{kind}.dims", size) for size in tensor.get("dims", [])]
+        dims = [whole_or_any(f"{kind}.dims", size) for size in tensor.get("dims", [])]
         infos[name] = tensor_info(datatype, [*rows, *dims])
     if not infos:
         raise ValueError(f"an ensemble needs the field {kind}")
     return infos
-
-
-def _whole_or_any(name: str, digits: Any) -> int:
-    """Return a whole number, or -1."""
-    return -1 if digits == "-1" else _whole(name, digits)
 
 
 _OF_GROUP: Final = {
@@ -220,15 +219,15 @@ def _instances(groups: list[Any]) -> int | None:
     for group in groups:
         if not isinstance(group, dict):
             raise ValueError("instance_group is not a message in braces")
-        _check_known("instance_group.", group, _OF_GROUP)
-    total = sum(_number(group, "count", 1) or 1 for group in groups)
+        check_known("instance_group.", group, _OF_GROUP)
+    total = sum(number(group, "count", 1) or 1 for group in groups)
     if total > 1024:
         raise ValueError(f"instance_group has {total} instances, more than 1024")
     return total or None
 
 
 def _levels(batching: Fields) -> int | None:
-    levels = _number(batching, _LEVELS, None)
+    levels = number(batching, _LEVELS, None)
     if levels is not None and levels > _MOST_LEVELS:
         raise ValueError(f"dynamic_batching.priority_levels is {levels}, more than {_MOST_LEVELS}")
     return levels or None
@@ -244,23 +243,23 @@ def _warm_ups(messages: list[Any], has_rows: bool) -> tuple[tuple[WarmUp, ...], 
     `has_rows` says whether the field `batch_size` is a dimension before those of each input.
     """
     warm_ups, has_files = [], False
-    for message in messages:
-        if not isinstance(message, dict):
+    for warm_up in messages:
+        if not isinstance(warm_up, dict):
             raise ValueError("model_warmup is not a message in braces")
-        _check_known("model_warmup.", message, _OF_WARMUP)
-        rows = [_number(message, "batch_size", 1) or 1] if has_rows else []
-        entries = [_entry(entry) for entry in message.get("inputs", [])]
+        check_known("model_warmup.", warm_up, _OF_WARMUP)
+        rows = [number(warm_up, "batch_size", 1) or 1] if has_rows else []
+        entries = [_entry(entry) for entry in warm_up.get("inputs", [])]
         if any("input_data_file" in value for _, value in entries):
             has_files = True
             continue
         inputs = {
             name: (
                 "zeros" if "zero_data" in value else "random",
-                (*rows, *(_whole("model_warmup.inputs.value.dims", size) for size in value.get("dims", []))),
+                (*rows, *(whole("model_warmup.inputs.value.dims", size) for size in value.get("dims", []))),
             )
             for name, value in entries
         }
-        count = _number(message, "count", 1) or 1
+        count = number(warm_up, "count", 1) or 1
         if count > _MOST_RUNS:
             raise ValueError(f"model_warmup.count is {count}, more than {_MOST_RUNS}")
         warm_ups.append(WarmUp(inputs, count))
@@ -271,32 +270,15 @@ def _entry(entry: Any) -> tuple[str, Fields]:
     """Return the name and the fields of an input of a warm-up request."""
     if not isinstance(entry, dict) or "key" not in entry:
         raise ValueError("model_warmup.inputs is not a message with key and value")
-    value = _message(entry, "value") or {}
-    _check_known("model_warmup.inputs.", entry, {"key", "value"})
-    _check_known("model_warmup.inputs.value.", value, _OF_INPUT)
+    value = message(entry, "value") or {}
+    check_known("model_warmup.inputs.", entry, {"key", "value"})
+    check_known("model_warmup.inputs.value.", value, _OF_INPUT)
     return str(entry["key"][-1]), value
 
 
 def _is_cached(cache: Fields | None) -> bool:
-    _check_known("response_cache.", cache or {}, {"enable"})
+    check_known("response_cache.", cache or {}, {"enable"})
     return (cache or {}).get("enable", ["false"])[-1] in ("true", "True", "t", "1")
-
-
-def _message(fields: Fields, name: str) -> Fields | None:
-    message = fields.get(name, [None])[-1]
-    if message is not None and not isinstance(message, dict):
-        raise ValueError(f"{name} is not a message in braces")
-    return message
-
-
-def _number(fields: Fields, name: str, default: int | None) -> int | None:
-    return _whole(name, fields[name][-1]) if name in fields else default
-
-
-def _whole(name: str, digits: Any) -> int:
-    if not (isinstance(digits, str) and digits.isascii() and digits.isdecimal() and len(digits) < 19):
-        raise ValueError(f"{name} is not a whole number")
-    return int(digits)
 
 
 class _Parser:

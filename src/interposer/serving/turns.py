@@ -117,6 +117,10 @@ class InTurns(Runner):
     def try_out(self, inputs: Mapping[str, Array], outputs: Sequence[str], seconds: float) -> Coroutine[Any, Any, None]:
         return self.inner.try_out(inputs, outputs, seconds)
 
+    @property
+    def sequence_idle(self) -> float | None:
+        return self.inner.sequence_idle
+
     def forget(self, sequence_id: Any) -> None:
         self.inner.forget(sequence_id)
 

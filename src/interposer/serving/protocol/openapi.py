@@ -68,6 +68,7 @@ _SCHEMAS: Final[_Json] = {
         input=_list(_to("ConfiguredTensor")),
         output=_list(_to("ConfiguredTensor")),
         ensemble_scheduling=_object("step", step=_list(_to("EnsembleStep"))),
+        sequence_batching=_object("max_sequence_idle_microseconds", max_sequence_idle_microseconds=_COUNT),
     ),
     "EnsembleStep": _object(
         "model_name model_version input_map output_map",
