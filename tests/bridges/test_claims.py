@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interposer as ip
+from examples.compute_backend import TinyBackend
 from interposer.bridges.claims import Claims, HostNode, claims, convex_groups, label
 from interposer.bridges.options import bridge_options
 from interposer.bridges.reporting import Report
@@ -192,6 +193,40 @@ def test_open_dimensions_are_asked_with_a_sample_and_any_size_runs():
     assert group.is_dynamic
     for rows in (1, 3, 7):
         assert group.model(x=np.ones((rows, WIDTH), np.float32)).shape == (rows, WIDTH)
+    close(result)
+
+
+@pytest.fixture
+def tiny() -> Iterator[None]:
+    ip.process_registry().register("Tiny", TinyBackend)
+    yield
+    ip.process_registry().deregister("Tiny")
+
+
+@pytest.mark.needs_cpuref
+@pytest.mark.usefixtures("tiny")
+def test_a_plan_says_which_backend_runs_which_node(tmp_path, caplog):
+    layers = {"conv*": "Tiny", "b": "Tiny", "type:Addition": "Tiny", "d2": "CpuRef"}
+    ip.Plan("net", ["CpuRef", "Tiny"], layers).save(tmp_path / "plan.json")
+    nodes = [
+        node("a", "x", "1", "MatMul"),
+        node("b", "1", "2", "Relu"),
+        node("c", "1 2", "3"),
+        HostNode("Add 3 (y)", "Add", ("3", "2"), ("y",), layer="d2"),
+    ]
+    result = claims(Host(nodes, ["y"]), bridge_options({"plan": str(tmp_path / "plan.json")}))
+    backends = [each.backends for each in Report.of("a host", result).nodes]
+    assert backends == [("CpuRef",), ("Tiny",), ("Tiny",), ("CpuRef",)]
+    assert caplog.messages == ["the plan for 'net': 'conv*' of the plan fits no layer of this network"]
+    close(result)
+
+
+@pytest.mark.needs_cpuref
+def test_what_a_plan_excludes_is_left_to_the_host(tmp_path):
+    ip.Plan("net", ["CpuRef"], {}, {"Activation": ["CpuRef"]}).save(tmp_path / "plan.json")
+    host = Host([node("a", "x", "1", "MatMul"), node("b", "1", "y", "Relu")], ["y"])
+    result = claims(host, bridge_options({"plan": str(tmp_path / "plan.json")}))
+    assert ([group.members for group in result.groups], [*result.reasons]) == ([(0,)], [1])
     close(result)
 
 

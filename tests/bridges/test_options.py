@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import interposer as ip
 from interposer.bridges.options import BridgeOptions, bridge_options
 from interposer.errors import InterposerError, InvalidArgumentError
 
@@ -18,12 +19,14 @@ def test_every_option_is_read():
             "strict": "yes",
             "explain": "report.txt",
             "reduce-fp32-to-fp16": "on",
+            "cache_dir": "/cache",
             "options.CpuAcc.NumberOfThreads": "1",
         }
     )
     assert options == BridgeOptions(
         backends=("CpuAcc", "CpuRef"), backend_options={"CpuAcc": {"NumberOfThreads": "1"}}, min_nodes=3, threads=2,
         isolate=("CpuRef",), strict=True, explain="report.txt", float16=True,
+        cache_folder="/cache",
     )  # fmt: skip
 
 
@@ -33,11 +36,21 @@ def test_every_option_is_read():
         (
             {"backend": "CpuRef"},
             "there is no option 'backend'; did you mean 'backends'? (there are: backends, min-nodes, threads, isolate, "
-            "strict, explain, reduce-fp32-to-fp16, options.<backend>.<name>)",
+            "strict, explain, plan, cache-dir, reduce-fp32-to-fp16, options.<backend>.<name>)",
         ),
         ({"backends": " , "}, "the option 'backends' is ' , '; expected ids of backends, such as CpuAcc,CpuRef"),
         ({"threads": "0"}, "the option 'threads' is '0'; expected a whole number from 1 to 4096"),
         ({"threads": "many"}, "the option 'threads' is 'many'; expected a whole number from 1 to 4096"),
+        (
+            {"plam": "plan.json"},
+            "there is no option 'plam'; did you mean 'plan'? (there are: backends, min-nodes, "
+            "threads, isolate, strict, explain, plan, cache-dir, reduce-fp32-to-fp16, options.<backend>.<name>)",
+        ),
+        (
+            {"plan": "/no/plan.json"},
+            "the option 'plan': /no/plan.json: the plan cannot be read: No such file or directory",
+        ),
+        ({"cache-dir": " "}, "the option 'cache-dir' is ' '; expected the path of a folder"),
         ({"strict": "perhaps"}, "the option 'strict' is 'perhaps'; expected true or false"),
         (
             {"options.CpuAcc": "1"},
@@ -50,6 +63,16 @@ def test_what_is_wrong_is_said_with_what_to_write_instead(texts, message):
     with pytest.raises(InvalidArgumentError) as caught:
         bridge_options(texts)
     assert str(caught.value) == message
+
+
+def test_a_plan_has_its_own_backends(tmp_path):
+    path = str(tmp_path / "plan.json")
+    ip.Plan("net", ["CpuRef"], {"a": "Acme"}).save(path)
+    options = bridge_options({"plan": path}, ["Vendor"])
+    assert (options.backends, options.plan) == (("CpuRef", "Acme"), ip.Plan.load(path))
+    with pytest.raises(InvalidArgumentError) as caught:
+        bridge_options({"plan": path, "backends": "CpuRef"})
+    assert str(caught.value) == ("the plan has its own backends (CpuRef); give either the option 'plan' or 'backends'")
 
 
 def test_the_backends_of_a_vendor_are_the_default():

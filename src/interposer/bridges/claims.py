@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Final, Protocol, TypeAlias
 
 from interposer.bridges.options import REFERENCE, BridgeOptions
+from interposer.bridges.plans import log_differences, part_plan
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnsupportedLayerError
 from interposer.core.types import Dim
 from interposer.frontends.template import Template
@@ -31,6 +32,7 @@ __all__ = [
     "HostGraph",
     "HostNode",
     "claims",
+    "compiled",
     "convex_groups",
     "in_names_of_host",
     "label",
@@ -61,6 +63,12 @@ class HostNode:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     obstacle: str = ""
+    layer: str = ""
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """The names under which a plan may have the node."""
+        return (self.name, self.layer) if self.layer else (self.name,)
 
 
 class HostGraph(Protocol):
@@ -157,6 +165,20 @@ def _not_taken(claimed: Claims) -> str:
     return "\n  - ".join([f"the option 'strict' is set, and {len(lines)} of {len(nodes)} nodes are not taken:", *lines])
 
 
+def compiled(source: Network | Template, options: BridgeOptions, nodes: Sequence[HostNode] = ()) -> Model:
+    """Return a model for the backends and the plan of `options`; `nodes` are those of the graph of which it is a part.
+
+    The reference backend completes a call if the others fail, unless the user disabled it.
+    """
+    runtime, backends = options.runtime(), options.backends
+    if REFERENCE not in backends and runtime.registry.is_available(REFERENCE):
+        backends = (*backends, REFERENCE)
+    if options.plan is None:
+        return Model(source, runtime, backends, options.optimizer_options())
+    plan = part_plan(options.plan, [node.titles for node in nodes], backends)
+    return Model(source, runtime, None, options.optimizer_options(), plan=plan)
+
+
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 
@@ -200,18 +222,14 @@ class _Search:
 
     def __init__(self, graph: HostGraph, options: BridgeOptions, grouped: Grouping) -> None:
         self.graph, self.options, self._grouped = graph, options, grouped
-        self.runtime, self.optimizer_options = options.runtime(), options.optimizer_options()
-        self.backends = [*options.backends, *self._last_resort()]
+        options.optimizer_options()  # an unknown backend is an error, and no reason against nodes
+        if options.plan is not None:
+            log_differences(options.plan, [node.titles for node in graph.nodes], options.runtime())
         self.reasons: dict[int, tuple[str, ...]] = {
             n: (node.obstacle,) for n, node in enumerate(graph.nodes) if node.obstacle
         }
         self._heavy: set[int] = set()
         self._compiled: dict[tuple[int, ...], Group] = {}
-
-    def _last_resort(self) -> list[str]:
-        """Return the backend that completes a call if another one fails, unless the user named it."""
-        is_extra = REFERENCE not in self.options.backends and self.runtime.registry.is_available(REFERENCE)
-        return [REFERENCE] if is_extra else []
 
     def groups(self) -> tuple[Group, ...]:
         """Return the groups that are worth running as one, compiled."""
@@ -270,7 +288,7 @@ class _Search:
         raise errors[0]
 
     def _model(self, source: Network | Template) -> Model:
-        return Model(source, self.runtime, self.backends, self.optimizer_options)
+        return compiled(source, self.options, self.graph.nodes)
 
     # --- reasons
 

@@ -13,6 +13,7 @@ from interposer.optimizer import OptimizerOptions
 from interposer.runtime import CreationOptions, Runtime
 from interposer.session import default_runtime
 from interposer.session.option_texts import sorted_options, truth
+from interposer.session.placement.plan import Plan
 
 __all__ = ["OPTIONS", "REFERENCE", "BridgeOptions", "Option", "bridge_options"]
 
@@ -37,6 +38,8 @@ class BridgeOptions:
         strict: raise an error, instead of leaving nodes to the host, if anything is not taken.
         explain: the path of a file to which the report of each network is written; empty for none.
         float16: compute float32 layers in float16.
+        plan: the backend of each node, by its name in the host; None means the first of `backends` that takes it.
+        cache_folder: the folder where compiled networks are stored and found; empty for none.
     """
 
     backends: tuple[str, ...] = ()
@@ -47,6 +50,8 @@ class BridgeOptions:
     strict: bool = False
     explain: str = ""
     float16: bool = False
+    plan: Plan | None = None
+    cache_folder: str = ""
 
     def runtime(self) -> Runtime:
         """Return the runtime for these options; networks with the same options share one.
@@ -68,6 +73,24 @@ class BridgeOptions:
         """Return the options of the optimizer, with the options of backends for networks."""
         _, of_networks = sorted_options(self.backend_options, default_runtime(), "the option")
         return OptimizerOptions(model_options=of_networks, reduce_fp32_to_fp16=self.float16)
+
+    @property
+    def stores(self) -> bool:
+        """True if compiled networks are looked for in files."""
+        return bool(self.cache_folder)
+
+    @property
+    def writes_store(self) -> bool:
+        """True if networks that are compiled are stored in files."""
+        return bool(self.cache_folder)
+
+    def stored_at(self, digest: str) -> Path:
+        """Return the path, without a suffix, of the files for a graph with this digest."""
+        return Path(self.cache_folder, digest)
+
+    def essence(self) -> str:
+        """Return the options that compiled networks follow from, as a text."""
+        return repr(replace(self, explain="", cache_folder="", strict=False))
 
 
 class Option(NamedTuple):
@@ -106,6 +129,10 @@ def _file(text: str) -> str:
     return str(Path(text).expanduser())
 
 
+def _folder(text: str) -> str:
+    return str(Path(_file(text)).absolute())
+
+
 def _option(name: str, expected: str, meaning: str, read: Callable[[str], Any]) -> Option:
     """Return the option that sets the field `name` to the value that `read` makes of its text."""
 
@@ -131,6 +158,15 @@ OPTIONS: Final[dict[str, Option]] = {
     "isolate": _option("isolate", "ids of backends", "backends that run in child processes", _ids),
     "strict": _option("strict", "true or false", "an error if a node is not taken", truth),
     "explain": _option("explain", "the path of a file", "a file to which reports are written", _file),
+    "plan": _option(
+        "plan",
+        "the path of a plan",
+        "a file that says which backend runs which node; it names the backends too",
+        Plan.load,
+    ),
+    "cache-dir": _option(
+        "cache_folder", "the path of a folder", "a folder where compiled networks are stored and found", _folder
+    ),
     "reduce-fp32-to-fp16": _option("float16", "true or false", "whether float32 layers are computed in float16", truth),
 }
 """The options that all hosts have, by name."""
@@ -151,7 +187,7 @@ def bridge_options(
         defaults: what the user asks for without options; None means `BridgeOptions()`.
 
     Raises:
-        InvalidArgumentError: an option is unknown, or its text is not valid.
+        InvalidArgumentError: an option is unknown, or its text is not valid; both a plan and backends are given.
     """
     chosen = replace(defaults or BridgeOptions(), backends=tuple(default_backends))
     for name, text in texts.items():
@@ -159,7 +195,17 @@ def bridge_options(
             chosen = _with_backend_option(chosen, name, text)
         else:
             chosen = _changed(chosen, name, text, options)
+    if chosen.plan is not None:
+        return _with_backends_of_plan(chosen, chosen.plan, "backends" in texts)
     return chosen if chosen.backends else replace(chosen, backends=_default_backends())
+
+
+def _with_backends_of_plan(chosen: BridgeOptions, plan: Plan, names_backends: bool) -> BridgeOptions:
+    if names_backends:
+        raise InvalidArgumentError(
+            f"the plan has its own backends ({', '.join(plan.backends)}); give either the option 'plan' or 'backends'"
+        )
+    return replace(chosen, backends=tuple(dict.fromkeys((*plan.backends, *plan.layers.values()))))
 
 
 def _default_backends() -> tuple[str, ...]:
@@ -175,6 +221,8 @@ def _changed(chosen: BridgeOptions, name: str, text: str, options: Mapping[str, 
         raise InvalidArgumentError(f"there is no option {name!r}{did_you_mean(name, options)} (there are: {known})")
     try:
         return option.change(chosen, text)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"the option {name!r}: {error}") from error
     except (ValueError, RuntimeError):  # of `expanduser`, for the home of a user who does not exist
         raise InvalidArgumentError(f"the option {name!r} is {text!r}; expected {option.expected}") from None
 

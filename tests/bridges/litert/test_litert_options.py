@@ -33,7 +33,7 @@ def test_an_option_of_arm_nn_is_accepted(name):
 
 
 def test_all_options_are_tried():
-    assert set(ARM_NN) - {"cache-dir"} <= set(OF_ARM_NN)
+    assert set(ARM_NN) <= set(OF_ARM_NN)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,14 @@ def test_a_profile_is_printed_when_a_part_is_freed(capfd):
     run(hosted, random_feeds(hosted))
     del hosted
     assert "ArmNN" in json.loads(capfd.readouterr().out)
+
+
+@pytest.mark.parametrize("name", ["BATCH_MATMUL:0:1", "BATCH_MATMUL 1 (product1)"])
+def test_a_plan_names_operators_as_load_or_the_report_does(tmp_path, name):
+    ip.Plan("net", ["CpuAcc", "CpuRef"], {name: "CpuRef"}).save(tmp_path / "plan.json")
+    hosted = interpreter(perceptron(), [delegate(plan=str(tmp_path / "plan.json"))])
+    assert [node.backends for node in last_report().nodes] == [("CpuAcc",), ("CpuRef",), ("CpuAcc",), ("CpuAcc",)]
+    run(hosted, random_feeds(hosted))
 
 
 # --- stored networks --------------------------------------------------------------------------------------------------

@@ -19,7 +19,10 @@ pytestmark = [
     pytest.mark.skipif(not Path(library(check=False)).is_file(), reason="the library of the bridges was not built"),
 ]
 ROOT = Path(__file__).parents[3]
-OPTIONS = "backends, min-nodes, threads, isolate, strict, explain, reduce-fp32-to-fp16, options.<backend>.<name>"
+OPTIONS = (
+    "backends, min-nodes, threads, isolate, strict, explain, plan, cache-dir, reduce-fp32-to-fp16, "
+    "options.<backend>.<name>"
+)
 SCENARIOS = {
     "threads": "200",
     "sessions": "3 7",

@@ -19,8 +19,8 @@ from interposer.bridges.litert.kernel import Kernel
 from interposer.bridges.litert.options import DelegateOptions, delegate_options
 from interposer.bridges.litert.pages import give_back_pages
 from interposer.bridges.litert.parts import InterpreterGraph
-from interposer.bridges.litert.stored import stored_claims
 from interposer.bridges.reporting import PartReport, Report, add_report
+from interposer.bridges.stored import stored_claims
 from interposer.core.errors import ExecutionError, InterposerError, InvalidArgumentError
 
 __all__ = ["create", "create_kernel", "destroy", "free_kernel", "prepare", "prepare_kernel", "run_kernel"]
@@ -51,7 +51,7 @@ class _Delegate:
         graph = InterpreterGraph(host, "")
         if not graph.plan:
             return abi.OK
-        claimed = stored_claims(graph, self.options.for_threads(host.context.threads))
+        claimed = stored_claims(graph, self.options.for_threads(host.context.threads), graph.groups)
         report = Report.of(HOST, claimed)
         add_report(report, self.options.explain)
         self.options.write_dot(claimed)

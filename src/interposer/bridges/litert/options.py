@@ -46,7 +46,6 @@ class DelegateOptions(BridgeOptions):
         profile_detail: accepted; the profile is the same for 1 and 2.
         dot: the path of a file for the optimized network in the language dot; empty for none.
         external: the fields of `ExternalProfilingOptions` that are set.
-        cache_folder: the folder where compiled networks are stored and found; empty for none.
         network_file: the path of a file for the compiled network, to which a digest is added; empty for none.
         saves_network: write this file, instead of only reading it.
     """
@@ -61,7 +60,6 @@ class DelegateOptions(BridgeOptions):
     profile_detail: int = 1
     dot: str = ""
     external: Mapping[str, Any] = field(default_factory=dict)
-    cache_folder: str = ""
     network_file: str = ""
     saves_network: bool = False
 
@@ -102,24 +100,23 @@ class DelegateOptions(BridgeOptions):
     @property
     def stores(self) -> bool:
         """True if compiled networks are looked for in files."""
-        return bool(self.cache_folder or self.network_file)
+        return super().stores or bool(self.network_file)
 
     @property
     def writes_store(self) -> bool:
         """True if networks that are compiled are stored in files."""
-        return bool(self.cache_folder) or self.saves_network
+        return super().writes_store or self.saves_network
 
     def stored_at(self, digest: str) -> Path:
         """Return the path, without a suffix, of the files for a graph with this digest."""
         if self.cache_folder:
-            return Path(self.cache_folder, digest)
+            return super().stored_at(digest)
         path = Path(self.network_file)
         return path.with_name(f"{path.stem}-{digest}")
 
     def essence(self) -> str:
         """Return the options that compiled networks follow from, as a text."""
-        others = replace(self, explain="", dot="", cache_folder="", network_file="", saves_network=False, strict=False)
-        return repr(others)
+        return super(DelegateOptions, replace(self, dot="", network_file="", saves_network=False)).essence()
 
     def write_dot(self, claimed: Claims) -> None:
         """Write the optimized networks of claims to the file that `dot` names, if it names one."""
@@ -265,9 +262,6 @@ ARM_NN: Final[dict[str, Option]] = {
     "internal-profiling-detail": Option("1 or 2", "accepted; the profile is the same", _set("profile_detail", _detail)),
     "serialize-to-dot": Option(
         "the path of a file", "a file for the optimized network in the language dot", _set("dot", _folder)
-    ),
-    "cache-dir": Option(
-        "the path of a folder", "a folder where compiled networks are stored and found", _set("cache_folder", _folder)
     ),
     "cached-network-filepath": Option(
         "the path of a file", "a file for the compiled network; a digest is added", _set("network_file", _folder)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from interposer.bridges.claims import HostNode, label
 from interposer.bridges.litert.graph import read_graph
@@ -45,7 +46,8 @@ class InterpreterGraph:
         names = self._named(operator.outputs)
         name = f"{operator.name} {self.plan[position]}" + (f" ({names[0]})" if names else "")
         inputs = (self.names[index] if index >= 0 else "" for index in operator.inputs)
-        return HostNode(name, operator.name, tuple(inputs), tuple(names), self._left.get(position, ""))
+        layer = f"{operator.name}:0:{self.plan[position]}"
+        return HostNode(name, operator.name, tuple(inputs), tuple(names), self._left.get(position, ""), layer)
 
     def _named(self, indices: Iterable[int]) -> list[str]:
         return [self.names[index] for index in indices]
@@ -61,6 +63,21 @@ class InterpreterGraph:
         parts = self._host.partition([self.plan[index] for index in sorted(claimed)]) if claimed else []
         groups = [[position[number] for number in part.nodes] for part in parts]
         return [group for group in groups if claimed >= {*group}]
+
+    # --- what files of compiled groups depend on ----------------------------------------------------------------------
+
+    def facts(self) -> Iterator[Any]:
+        """Yield all but the data of constants; see `stored.StoredGraph`."""
+        for operator in self._operators:
+            yield (
+                operator.name, operator.version, operator.inputs, operator.outputs, operator.intermediates,
+                sorted(operator.attributes.items()), bytes(operator.custom_options or b""),
+            )  # fmt: skip
+        yield from self.model.subgraphs[0].tensors
+
+    def constants(self) -> Iterator[bytes | memoryview]:
+        """Yield the bytes of the constants."""
+        return (data for data in self.model.buffers if data is not None)
 
     # --- parts --------------------------------------------------------------------------------------------------------
 

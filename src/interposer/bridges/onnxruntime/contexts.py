@@ -19,13 +19,11 @@ from typing import Any, Final
 import numpy as np
 
 from interposer._version import __version__
-from interposer.bridges.claims import Group
+from interposer.bridges.claims import Group, compiled
 from interposer.bridges.onnxruntime.abi import OrtApi
 from interposer.bridges.options import REFERENCE, BridgeOptions
 from interposer.core.errors import InterposerError, InvalidArgumentError
 from interposer.core.files import write_file
-from interposer.frontends.template import Template
-from interposer.ir.network import Network
 from interposer.session import Model, load
 from interposer.session.placement.origin import identity_of
 
@@ -143,12 +141,8 @@ def read_context(
     except InterposerError as error:
         raise InvalidArgumentError(f"the context node {name!r} cannot be used: {error}") from error
     is_dynamic = not all(info.is_concrete for info in model.inputs.values())
-    compiled = partial(_compiled, options)
-    return Group((index,), model, perf_counter() - begin, is_dynamic, model.optimized, compiled, is_stored=True)
-
-
-def _compiled(options: BridgeOptions, source: Network | Template) -> Model:
-    return Model(source, options.runtime(), options.backends, options.optimizer_options())
+    again = partial(compiled, options=options)
+    return Group((index,), model, perf_counter() - begin, is_dynamic, model.optimized, again, is_stored=True)
 
 
 def _content(api: OrtApi, node: int, model_path: str, context: ContextOptions) -> bytes | Path:

@@ -116,6 +116,26 @@ class OrtGraph:
         except OrtError as error:
             raise ParseError(f"ONNX Runtime cannot read its graph: {error}") from error
 
+    # --- what files of compiled groups depend on
+
+    def facts(self) -> Iterator[Any]:
+        """Yield all but the data of constants; see `stored.StoredGraph`."""
+        yield self._api.version
+        yield [(opset.domain, opset.version) for opset in self._opsets]
+        for node, host_node in zip(self._nodes, self.nodes, strict=True):
+            yield host_node
+            if not host_node.obstacle:
+                yield self._node_message(node, "").SerializeToString(deterministic=True)
+        yield from self._values.values()
+        yield [*self._constants]
+
+    def constants(self) -> Iterator[bytes]:
+        """Yield the bytes of the constants that nodes without an obstacle read."""
+        readable = {name for node in self.nodes if not node.obstacle for name in node.inputs}
+        for name, address in self._constants.items():
+            if name in readable:
+                yield self._api.content(self._api.pointer("ValueInfo_GetInitializerValue", address))
+
     # --- reading
 
     def _noted(self, address: int) -> str:

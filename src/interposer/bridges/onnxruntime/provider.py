@@ -26,6 +26,7 @@ from interposer.bridges.onnxruntime.contexts import ContextOptions, read_context
 from interposer.bridges.onnxruntime.graph import OrtGraph
 from interposer.bridges.options import BridgeOptions, bridge_options
 from interposer.bridges.reporting import PartReport, Report, add_report
+from interposer.bridges.stored import stored_claims
 from interposer.core.errors import BindingError, InterposerError, InvalidArgumentError, InvalidValueError, did_you_mean
 from interposer.core.types import Array
 
@@ -183,7 +184,7 @@ class _Provider:
             return
         contexts = graph.own_contexts(self.context.provider)
         try:
-            claimed = claims(graph, self.options, stored=[self._stored(graph, n) for n in contexts])
+            claimed = self._claims(graph, contexts)
         except InterposerError as error:
             if not (self.options.strict or contexts):
                 raise
@@ -191,6 +192,11 @@ class _Provider:
             self._api.claim(support, graph.addresses((contexts or [0])[:1]))
             return
         self._take(graph, claimed, support)
+
+    def _claims(self, graph: OrtGraph, contexts: Sequence[int]) -> Claims:
+        if contexts:
+            return claims(graph, self.options, stored=[self._stored(graph, n) for n in contexts])
+        return stored_claims(graph, self.options)
 
     def _stored(self, graph: OrtGraph, index: int) -> Group:
         """Return the group that a context node has as a saved network."""

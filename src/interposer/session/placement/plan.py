@@ -15,7 +15,7 @@ from typing import Any, Final
 from interposer.backend.ids import listed_ids
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import check_regular, reason_of, write_file
-from interposer.ir.graph import Graph, Layer
+from interposer.ir.graph import Graph
 
 __all__ = ["MIXES", "TYPE", "Plan"]
 
@@ -74,14 +74,18 @@ class Plan:
 
         The entry may be its name, a pattern of names, or its type: see `Plan`.
         """
-        patterns = self._patterns({layer.name for layer in graph})
+        return self.hints_by_name({layer.name: layer.kind for layer in graph})
+
+    def hints_by_name(self, kinds: Mapping[str, str]) -> dict[str, str]:
+        """Return what `hints` returns for layers with these names, which are the keys, and types."""
+        patterns = self._patterns(kinds)
         hints = {}
-        for layer in graph:
-            backend = self.layers.get(layer.name) or next(
-                (pattern_backend for pattern, pattern_backend in patterns.items() if _fits(pattern, layer)), None
+        for name, kind in kinds.items():
+            backend = self.layers.get(name) or next(
+                (pattern_backend for pattern, pattern_backend in patterns.items() if _fits(pattern, name, kind)), None
             )
             if backend is not None:
-                hints[layer.name] = backend
+                hints[name] = backend
         return hints
 
     def _patterns(self, names: Container[str]) -> dict[str, str]:
@@ -94,11 +98,27 @@ class Plan:
         `graph` is that of the network, `made_with` has the versions, machine and threads of this environment, and
         `available` the ids of the backends in it.
         """
+        yield from self.unused({layer.name: layer.kind for layer in graph})
+        yield from self.changes(made_with, available)
+
+    def changes(self, made_with: Mapping[str, Any], available: Container[str]) -> Iterator[str]:
+        """Yield the sentences of `differences` that concern the environment."""
         for backend in dict.fromkeys((*self.backends, *self.layers.values())):
             if backend not in available:
                 yield f"backend {backend} is not available here"
-        names = {layer.name for layer in graph}
-        unused = [pattern for pattern in self._patterns(names) if not any(_fits(pattern, layer) for layer in graph)]
+        if self.made_with:
+            yield from _changes(self.made_with, made_with)
+
+    def unused(self, kinds: Mapping[str, str]) -> Iterator[str]:
+        """Yield a sentence for each pattern without a layer, and one about names without a layer.
+
+        `kinds` has the types of the layers of the network by name.
+        """
+        unused = [
+            pattern
+            for pattern in self._patterns(kinds)
+            if not any(_fits(pattern, name, kind) for name, kind in kinds.items())
+        ]
         wildcards = [
             pattern for pattern in unused if pattern.startswith(TYPE) or any(wildcard in pattern for wildcard in "*?[")
         ]
@@ -106,8 +126,6 @@ class Plan:
         missing_layers = [pattern for pattern in unused if pattern not in wildcards]
         if missing_layers:
             yield f"{len(missing_layers)} layers of the plan are not in this network, such as {missing_layers[0]!r}"
-        if self.made_with:
-            yield from _changes(self.made_with, made_with)
 
     def notes(self) -> tuple[str, ...]:
         """Return a sentence for each backend that was not timed, and one about mixes of backends if none was chosen.
@@ -184,10 +202,8 @@ class Plan:
         )  # fmt: skip
 
 
-def _fits(pattern: str, layer: Layer) -> bool:
-    if pattern.startswith(TYPE):
-        return layer.kind == pattern.removeprefix(TYPE)
-    return fnmatchcase(layer.name, pattern)
+def _fits(pattern: str, name: str, kind: str) -> bool:
+    return kind == pattern.removeprefix(TYPE) if pattern.startswith(TYPE) else fnmatchcase(name, pattern)
 
 
 def _changes(old_facts: Mapping[str, Any], new_facts: Mapping[str, Any]) -> Iterator[str]:
