@@ -12,6 +12,7 @@ import pytest
 
 import interposer as ip
 from interposer import include
+from interposer.bridges.files import library
 from interposer.cli.main import main
 from interposer.cli.new_backend import COPIED, TEMPLATES
 from tests.native import compiler_for
@@ -102,14 +103,14 @@ def test_bridges_add_a_module_for_each_host(project):
     assert all("Npu" in text and "{{" not in text for text in texts)
 
 
-def test_a_backend_in_c_has_no_package_to_which_a_bridge_could_be_added(tmp_path, capsys):
-    folder = tmp_path / "project"
-    assert main(["new-backend", "Npu", "--lang", "c", "--bridge", "litert", "--folder", str(folder)]) == 2
-    assert capsys.readouterr().err == (
-        "interposer: --bridge adds a module to a package of Python, which --lang c does not write; "
-        "write the package with --lang python\n"
-    )
-    assert not folder.exists()
+@pytest.mark.parametrize("language", ["c", "cpp", "rust"])
+def test_a_bridge_makes_a_native_project_a_package_that_builds_the_shared_object(language, project, capsys):
+    folder = project(language, "--bridge", "litert", "--vendor", "Acme")
+    assert "  make check\n  pip install .\n" in capsys.readouterr().out
+    added = {"LITERT.md", "hatch_build.py", "npu_backend/__init__.py", "npu_backend/litert.py", "pyproject.toml"}
+    assert {*files_in(folder)} - {*FILES[language]} == added
+    assert "Acme_Npu_backend.so" in (folder / "npu_backend" / "__init__.py").read_text()
+    assert all("{{" not in (folder / name).read_text() for name in added)
 
 
 def test_an_asynchronous_project_has_the_header_of_queues(project):
@@ -152,7 +153,7 @@ def test_what_was_written_and_what_comes_next_is_told(tmp_path, monkeypatch, cap
 
 def test_the_templates_are_files_of_the_package():
     bridges = [f"bridge-{host}" for host in ("litert", "onnxruntime")]
-    assert sorted(path.name for path in TEMPLATES.iterdir()) == sorted([*COPIED, *bridges])
+    assert sorted(path.name for path in TEMPLATES.iterdir()) == sorted([*COPIED, "native-package", *bridges])
     assert all(path.suffix == ".in" for path in TEMPLATES.rglob("*") if path.is_file())
 
 
@@ -283,6 +284,59 @@ def test_a_project_in_python_is_found_by_its_entry_point(project, tmp_path):
     done = python(tmp_path / "installed", "-m", "interposer", "backends")
     assert "Npu" in done.stdout, done.stderr
     assert "entry point of npu-backend" in done.stdout
+
+
+IN_ONNX_RUNTIME = """
+import numpy as np
+import onnx, onnxruntime
+import npu_backend.onnxruntime as npu
+
+infos = [onnx.helper.make_tensor_value_info(name, 1, [2]) for name in "aby"]
+graph = onnx.helper.make_graph([onnx.helper.make_node("Add", ["a", "b"], ["y"])], "sum", infos[:2], infos[2:])
+model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+onnxruntime.register_execution_provider_library("Npu", npu.get_library_path())
+session = onnxruntime.InferenceSession(model.SerializeToString(), providers=[npu.get_ep_name(), "CPUExecutionProvider"])
+[y] = session.run(None, dict.fromkeys("ab", np.float32([1, 2])))
+"""
+IN_LITERT = """
+import numpy as np
+import interposer as ip
+from ai_edge_litert.interpreter import Interpreter, load_delegate
+from interposer.writers import tflite
+import npu_backend.litert as npu
+
+network = ip.Network()
+x = network.add_input_layer(0, ip.TensorInfo((2,)), name="x")
+network.add_output_layer(0, network.add_addition_layer(x, x, name="sum"))
+delegate = load_delegate(npu.get_library_path(), npu.get_options())
+interpreter = Interpreter(model_content=tflite.write(network), experimental_delegates=[delegate])
+interpreter.allocate_tensors()
+interpreter.set_tensor(interpreter.get_input_details()[0]["index"], np.float32([1, 2]))
+interpreter.invoke()
+y = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+"""
+TAKEN = """
+import interposer.bridges
+print(y.tolist(), [part.backends for part in interposer.bridges.reports()[-1].parts])
+"""
+
+
+@pytest.mark.slow
+@needs_linux
+@pytest.mark.parametrize("language", ["c", "cpp", "rust"])
+def test_the_package_of_a_native_backend_works_in_both_hosts(language, project, tmp_path):
+    for module in ("hatchling", "onnx", "onnxruntime", "flatbuffers", "ai_edge_litert"):
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    if not os.path.isfile(library(check=False)):
+        pytest.skip("the library of the bridges was not built")
+    compiler_for(COMPILERS[language])
+    tool("make")
+    folder = project(language, "--bridge", "onnxruntime", "--bridge", "litert")
+    words = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", tmp_path / "installed"]
+    carried_out(sys.executable, *words, folder, cwd=tmp_path)
+    for program in (IN_ONNX_RUNTIME, IN_LITERT):
+        done = python(tmp_path / "installed", "-c", program + TAKEN)
+        assert done.stdout == "[2.0, 4.0] [('Npu',)]\n", done.stderr
 
 
 @pytest.mark.slow

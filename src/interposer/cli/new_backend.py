@@ -20,6 +20,10 @@ __all__ = ["configure", "execute"]
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 NATIVE_STEPS: Final = ("make", "make check")
+PACKAGE_STEPS: Final = ("pip install .",)
+"""What follows for a native backend in a package of Python."""
+NATIVE_PACKAGE: Final = "native-package"
+"""The folder of the templates for such a package."""
 STEPS: Final = {"python": ("pip install -e '.[test]'", "pytest -q")}
 QUEUES: Final = {
     "queue_header": '#include "interposer/queues.hpp"\n',
@@ -52,11 +56,6 @@ def execute(args: argparse.Namespace) -> None:
     """
     _check_name(args.name)
     _check_word("vendor", args.vendor)
-    if args.bridge and args.lang != "python":
-        raise InvalidArgumentError(
-            f"--bridge adds a module to a package of Python, which --lang {args.lang} does not write; "
-            "write the package with --lang python"
-        )
     if args.asynchronous and args.lang != "cpp":
         raise InvalidArgumentError(
             f"--async adds the queues of interposer/queues.hpp, which --lang {args.lang} cannot use; use --lang cpp"
@@ -66,7 +65,7 @@ def execute(args: argparse.Namespace) -> None:
     for path in _whole(folder, args, _words(args.name, args.vendor, args.asynchronous)):
         say(str(path))
     print(f"\nNow, in {folder}:")
-    for step in STEPS.get(args.lang, NATIVE_STEPS):
+    for step in (*STEPS.get(args.lang, NATIVE_STEPS), *(PACKAGE_STEPS if _is_native_package(args) else ())):
         print(f"  {step}")
     print("See README.md there for the next steps.")
 
@@ -108,6 +107,11 @@ def _check_folder(folder: Path) -> None:
         raise InvalidArgumentError(f"{folder} is there and is no folder; name another one")
 
 
+def _is_native_package(args: argparse.Namespace) -> bool:
+    """Return True for a native backend whose users install a package of Python, as they call it from a host."""
+    return bool(args.bridge) and args.lang != "python"
+
+
 # --- the project ------------------------------------------------------------------------------------------------------
 
 
@@ -131,7 +135,9 @@ def _whole(folder: Path, args: argparse.Namespace, words: Mapping[str, str]) -> 
     has_existed = folder.is_dir()
     try:
         copied = COPIED[args.lang] | (ASYNCHRONOUS if args.asynchronous else {})
-        return list(_written(folder, [args.lang, *(f"bridge-{host}" for host in args.bridge)], copied, words))
+        package = [NATIVE_PACKAGE] if _is_native_package(args) else []
+        bridges = [f"bridge-{host}" for host in args.bridge]
+        return list(_written(folder, [args.lang, *package, *bridges], copied, words))
     except BaseException:
         if has_existed:
             for child in folder.iterdir():  # the folder was empty before

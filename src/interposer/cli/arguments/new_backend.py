@@ -21,7 +21,7 @@ ASYNCHRONOUS: Final[dict[str, str]] = {"queues.hpp": "include/interposer/queues.
 """The files that an asynchronous backend in C++ has besides."""
 
 BRIDGES: Final = ("onnxruntime", "litert")
-"""The hosts in which a backend in Python can run, each with templates in the folder ``bridge-<host>``."""
+"""The hosts in which backends can run, each with templates in the folder ``bridge-<host>``."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--bridge", choices=BRIDGES, action="append", default=[],
-        help="add a module for programs that use ONNX Runtime or LiteRT; may be given twice",
+        help="add a module for programs that use ONNX Runtime or LiteRT, in a package for pip; may be given twice",
     )  # fmt: skip
     parser.add_argument(
         "--folder", type=Path, metavar="F", help="where to write it: a new or empty folder (<name>-backend, here)"
