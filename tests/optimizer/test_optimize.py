@@ -157,6 +157,23 @@ def test_all_layers_that_nobody_takes_are_named_at_once() -> None:
     assert sum(line.startswith("no backend in ['Device'] can run layer") for line in lines) == 3
 
 
+def test_of_many_layers_that_nobody_takes_different_ones_are_described_and_the_others_counted() -> None:
+    network = Network("many")
+    value = network.add_input_layer(0, INFO, name="x")
+    for number in range(20):
+        value = network.add_addition_layer(value, value, name=f"sum{number}")
+    value = network.add_softmax_layer(value, name="soft")
+    network.add_output_layer(0, value)
+    runtime = runtime_with(Device)
+    with pytest.raises(UnsupportedLayerError) as caught:
+        optimize(network, ["Device"], runtime.device_spec)
+    lines = str(caught.value).splitlines()
+    described = [line.split()[-2].strip("'") for line in lines if "can run layer" in line]
+    assert (lines[0], described) == ("21 layers cannot be run", [*(f"sum{number}" for number in range(7)), "soft"])
+    assert lines[-1] == "no backend in ['Device'] can run 13 other layers either: Addition (13)"
+    assert len(caught.value.refusals) == 21
+
+
 def test_a_hint_goes_before_the_order_of_preference() -> None:
     runtime = runtime_with(Sums, Picky)
     options = OptimizerOptions(hints={"second": "Picky"})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from interposer.backend import Backend, Options, SubgraphView, Support
 from interposer.backend.capabilities import ALL_OR_NOTHING
@@ -18,6 +20,9 @@ from interposer.report.optimized import AbsentBackend
 from interposer.report.records import ASKING_RAISED, Message, Placement, Refusal
 
 __all__ = ["Assigner", "Records", "query"]
+
+MOST_LAYERS: Final = 8
+"""The most layers that an `UnsupportedLayerError` describes each by itself."""
 
 _log = logging.getLogger("interposer.optimizer")
 
@@ -271,8 +276,13 @@ class Assigner:
             if refusal.layer in refusals_by_layer:
                 refusals_by_layer[refusal.layer].append(refusal)
         ids: list[str] = [backend.id for backend in self.backends]
-        texts = [_paragraph(layer, self.title(layer), refusals_by_layer[self.name(layer)], ids) for layer in layers]
-        heading = [] if len(texts) == 1 else [f"{len(texts)} layers cannot be run"]
+        shown = _examples(layers, lambda layer: [refusal.reasons for refusal in refusals_by_layer[self.name(layer)]])
+        texts = [_paragraph(layer, self.title(layer), refusals_by_layer[self.name(layer)], ids) for layer in shown]
+        heading = [] if len(layers) == 1 else [f"{len(layers)} layers cannot be run"]
+        others = Counter(layer.kind for layer in layers if layer not in shown)
+        if others:
+            counts = ", ".join(f"{kind} ({count})" for kind, count in others.most_common())
+            texts.append(f"no backend in {ids} can run {others.total()} other layers either: {counts}")
         absent = [f"  {absent_backend.id} is absent: {absent_backend.reason}" for absent_backend in self._absent]
         all_refusals = [refusal for refusals in refusals_by_layer.values() for refusal in refusals]
         return UnsupportedLayerError("\n".join(heading + texts + absent), all_refusals)
@@ -305,6 +315,19 @@ class Assigner:
 def _types(infos: Iterable[object]) -> str:
     names = dict.fromkeys(str(getattr(info, "dtype", "nothing")) for info in infos if info is not None)
     return "+".join(names) or "nothing"
+
+
+def _examples(layers: Sequence[Layer], reasons: Callable[[Layer], object]) -> list[Layer]:
+    """Return at most `MOST_LAYERS` of the layers in their order, which differ in operator or reasons if possible."""
+    if len(layers) <= MOST_LAYERS:
+        return list(layers)
+    first_layers: dict[str, Layer] = {}
+    for layer in layers:
+        first_layers.setdefault(f"{layer.kind} {reasons(layer)}", layer)
+    different = list(first_layers.values())
+    others = [layer for layer in layers if layer not in different]
+    chosen = set([*different, *others][:MOST_LAYERS])
+    return [layer for layer in layers if layer in chosen]
 
 
 def _paragraph(layer: Layer, title: str, refusals: Iterable[Refusal], backends: list[str]) -> str:
