@@ -1,5 +1,6 @@
 """The command line, as ``interposer`` and as ``python -m interposer``. Ctrl-C ends it without a traceback."""
 
+import os
 import sys
 
 __all__ = ["main"]
@@ -28,6 +29,9 @@ def main() -> int:
             interrupts.end_at_once()  # the interpreter would print a traceback while it exits
     except KeyboardInterrupt:
         return 130
+    except MemoryError:  # not even its report had enough
+        os.write(2, b"interposer: there is not enough memory\n")
+        return 2
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import resource
 import shlex
 import signal
 import subprocess
@@ -53,6 +54,28 @@ def test_a_deleted_working_directory_is_named(tmp_path, monkeypatch, capsys):
     folder.rmdir()
     assert main(["run", "net.txt", "--random"]) == 2
     assert capsys.readouterr().err == "interposer: the working directory was deleted; change to another folder\n"
+
+
+def test_too_many_open_files_are_an_error_with_what_to_do(tmp_path, capsys):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    main(["run", str(tmp_path), "--random"])  # imports what it needs
+    capsys.readouterr()
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+        assert main(["run", str(tmp_path), "--random"]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert "Too many open files; ulimit -n shows and raises the limit of this process\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("cause", [MemoryError(), MemoryError("Unable to allocate 512. KiB")])
+def test_an_error_that_follows_from_a_lack_of_memory_is_reported_as_one(cause, monkeypatch, capsys):
+    def execute(args):
+        raise RuntimeError("no such module") from cause
+
+    monkeypatch.setattr(backends, "execute", execute)
+    assert main(["backends"]) == 2
+    assert capsys.readouterr().err == "interposer: there is not enough memory\n"
 
 
 def test_the_version_is_that_of_the_package(capsys):

@@ -98,6 +98,7 @@ def test_a_layer_that_nobody_takes_is_an_error_with_all_reasons(explain, tmp_pat
     err = explain(networks.alternating(tmp_path), "--backends", "Sums", status=2)
     assert err.startswith("interposer: 2 layers cannot be run\nno backend in ['Sums'] can run layer 'positive'")
     assert "  Sums says: no kernel for Activation\n" in err
+    assert err.endswith("\nthe reference backend runs every operator; name it last, as in --backends Sums,CpuRef\n")
 
 
 def test_open_shapes_must_be_given(explain, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -45,6 +46,17 @@ def started(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.wait()
         process.stdout.close()
         process.stderr.close()
+
+
+@pytest.mark.slow
+def test_too_few_open_files_are_refused_before_a_library_aborts(file: str) -> None:
+    words = ["-m", "interposer", "serve", file, "--backends", "CpuRef", "--port", "0"]
+    program = f"ulimit -n 40; exec {shlex.join([sys.executable, *words])}"
+    done = subprocess.run(["sh", "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "interposer: a server needs 64 open files or more, but this process may have 40; ulimit -n 1024 allows more\n",
+    )
 
 
 def client_of(line: str) -> Client:

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Final
 
 from interposer.cli.arguments.cache import configure
-from interposer.cli.tables import Table, say, show, write_json
+from interposer.cli.tables import Table, counted, say, show, write_json
 from interposer.core.cache import (
     CachedFile,
     cache_folder,
@@ -95,7 +95,7 @@ def _list(files: list[_CachedRow], folder: str) -> None:
         rows = [(file.kind, file.what, f"{file.bytes:,}", file.written, file.reason or "of use") for file in files]
         show(Table(("kind", "of", "bytes", "written", "state"), rows))
     location = cache_folder(folder) or "no folder: there is to be none"
-    say(f"{len(files)} files, {sum(file.bytes for file in files):,} bytes in {location}")
+    say(f"{counted(len(files), 'file')}, {sum(file.bytes for file in files):,} bytes in {location}")
 
 
 def _reason(model: str, folder: str) -> str:

@@ -10,7 +10,7 @@ import re
 import sys
 import textwrap
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Final
@@ -20,7 +20,13 @@ from interposer.cli import interrupts
 from interposer.cli.parsing import LEVEL_OPTION, Parser, add_global_arguments, command_parser, parsed
 from interposer.cli.streams import discard_output, log_messages, prepare_streams, printable
 from interposer.core.config import check_settings, unknown_variables
-from interposer.core.errors import InterposerError, InvalidArgumentError, LimitExceededError, did_you_mean
+from interposer.core.errors import (
+    InterposerError,
+    InvalidArgumentError,
+    LimitExceededError,
+    UnsupportedLayerError,
+    did_you_mean,
+)
 from interposer.core.files import similar_file
 
 __all__ = ["COMMANDS", "main"]
@@ -116,7 +122,7 @@ def _run(words: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        if interrupts.happened() or _was_interrupted(error):
+        if interrupts.happened() or any(isinstance(cause, KeyboardInterrupt) for cause in _causes(error)):
             raise KeyboardInterrupt from error
         _report(error, "--debug" in words)
         return ERROR
@@ -125,15 +131,13 @@ def _run(words: Sequence[str]) -> int:
     return status
 
 
-def _was_interrupted(error: BaseException | None) -> bool:
-    """Return True if an error follows from Ctrl-C, as when the import of an extension module is interrupted."""
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and all from which it follows: KeyboardInterrupt, for example, may interrupt an import."""
     visited = set[int]()
     while error is not None and id(error) not in visited:
-        if isinstance(error, KeyboardInterrupt):
-            return True
         visited.add(id(error))
+        yield error
         error = error.__cause__ or error.__context__
-    return False
 
 
 def _executed(words: Sequence[str]) -> int:
@@ -199,6 +203,8 @@ def _warn_of_unknown_variables() -> None:
 def _report(error: Exception, debug: bool) -> None:
     if debug:
         traceback.print_exc()
+    for cause in _causes(error) if _lacks_memory(error) else ():
+        cause.__traceback__ = None  # whose frames have the network in memory
     lines = f"interposer: {_message(error)}".split("\n")
     print("\n".join(map(printable, lines)), file=sys.stderr)
     try:
@@ -216,9 +222,20 @@ def _has_working_directory() -> bool:
 
 
 def _message(error: Exception) -> str:
+    """Return the sentence for an error; one that follows from too many open files says what to do."""
+    too_many_files = _too_many_files(error)
+    if too_many_files is None:
+        return _sentence_of(error)
+    text = _sentence_of(error if isinstance(error, InterposerError) else too_many_files)
+    return f"{text}; ulimit -n shows and raises the limit of this process"
+
+
+def _sentence_of(error: Exception) -> str:
     if isinstance(error, LimitExceededError) and error.what in ("memory", "arithmetic"):
         option = "--limit-bytes" if error.what == "memory" else "--limit-operations"
         return f"{str(error).partition(';')[0]}; raise it with {option} if the file is trusted"
+    if isinstance(error, UnsupportedLayerError):
+        return f"{error}{_hint_of_reference(error)}"
     if isinstance(error, InterposerError):
         return _OF_PYTHON.sub(lambda match: f"{_option(match[1])} is for", str(error))
     if isinstance(error, FileNotFoundError) and not _has_working_directory():
@@ -229,8 +246,40 @@ def _message(error: Exception) -> str:
         return text + (similar_file(os.fsdecode(name)) if isinstance(error, FileNotFoundError) and name else "")
     if isinstance(error, MemoryError):
         return ": ".join(filter(None, ("there is not enough memory", str(error))))
+    if _lacks_memory(error):
+        return "there is not enough memory"
     description = f"{type(error).__name__}: {error}".partition("\n")[0]
     return f"unexpected {description}; this is a defect of Interposer, and --debug shows the traceback"
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Return True if an error follows from a lack of memory.
+
+    A `SystemError` then comes from an import that fails without an exception, which is known to happen if the memory
+    of the process is limited.
+    """
+    if any(isinstance(cause, MemoryError) for cause in _causes(error)):
+        return True
+    try:
+        import resource  # noqa: PLC0415 - rarely needed
+    except ImportError:  # also where too many files are open
+        return False
+    is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    return is_limited and any(isinstance(cause, SystemError) for cause in _causes(error))
+
+
+def _too_many_files(error: Exception) -> OSError | None:
+    """Return the error of the system from which an error follows because too many files are open; None otherwise."""
+    causes = (cause for cause in _causes(error) if isinstance(cause, OSError))
+    return next((cause for cause in causes if cause.errno == errno.EMFILE), None)
+
+
+def _hint_of_reference(error: UnsupportedLayerError) -> str:
+    """Return a line that says how to let the reference backend run the layers, or "" if the error is about it too."""
+    ids = list(dict.fromkeys(refusal.backend for refusal in error.refusals))
+    if not ids or "CpuRef" in str(error):
+        return ""
+    return f"\nthe reference backend runs every operator; name it last, as in --backends {','.join([*ids, 'CpuRef'])}"
 
 
 def _option(argument: str) -> str:

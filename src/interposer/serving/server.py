@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -29,6 +30,10 @@ _BEAT: Final = 0.1
 """Seconds between two notes about the state of the server for the process that answers about health."""
 _SWITCH: Final = 0.001
 """Seconds after which a thread that runs Python code has to let the event loop have its turn."""
+_FEWEST_FILES: Final = 64
+"""The least limit of open files; gRPC aborts the process if it lacks some."""
+_FILES: Final = 1024
+"""The limit of open files that the message about too few recommends."""
 _ANSWER: Final = 2.0
 """Seconds in which cancelled requests can still be answered."""
 
@@ -258,9 +263,22 @@ def run_server(create: Any, *, stops_with_stdin: bool = False) -> None:
             loop.add_reader(sys.stdin, _ended, loop, server)
         await server.run()
 
+    _check_open_files()
     sys.setswitchinterval(_SWITCH)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(main())
+
+
+def _check_open_files() -> None:
+    """Raise `ConfigError` if this process may open so few files that libraries below the server would abort it."""
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft_limit < _FEWEST_FILES:
+        if 0 <= hard_limit < _FEWEST_FILES:
+            raise ConfigError(
+                f"a server needs {_FEWEST_FILES} open files or more, but this process may have {hard_limit}; "
+                f"ulimit -n {_FILES} allows more"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_FEWEST_FILES, hard_limit))
 
 
 def _ended(loop: asyncio.AbstractEventLoop, server: Server) -> None:
