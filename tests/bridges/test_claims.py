@@ -196,6 +196,24 @@ def test_open_dimensions_are_asked_with_a_sample_and_any_size_runs():
     close(result)
 
 
+class Broken(Host):
+    """A host one of whose nodes cannot be converted, because of an error that nobody expects."""
+
+    def _layer(self, network, each, operands, name):
+        if each.kind == "Relu":
+            raise TypeError("no numbers")
+        return super()._layer(network, each, operands, name)
+
+
+@pytest.mark.needs_cpuref
+def test_an_unexpected_error_leaves_the_nodes_to_the_host_with_one_warning(caplog):
+    for _ in range(2):
+        result = claimed(Broken([node("a", "x", "1", "MatMul"), node("b", "1", "y", "Relu")], ["y"]))
+        assert result.groups == ()
+        assert {*result.reasons.values()} == {("Interposer failed with TypeError: no numbers",)}
+    assert caplog.messages == ["2 nodes are left to the host: Interposer failed with TypeError: no numbers"]
+
+
 @pytest.fixture
 def tiny() -> Iterator[None]:
     ip.process_registry().register("Tiny", TinyBackend)

@@ -16,7 +16,8 @@ from typing import Final, Protocol, TypeAlias
 
 from interposer.bridges.options import REFERENCE, BridgeOptions
 from interposer.bridges.plans import log_differences, part_plan
-from interposer.core.errors import InterposerError, InvalidArgumentError, UnsupportedLayerError
+from interposer.bridges.warnings import unexpected, warn_once
+from interposer.core.errors import ExecutionError, InterposerError, InvalidArgumentError, UnsupportedLayerError
 from interposer.core.types import Dim
 from interposer.frontends.template import Template
 from interposer.ir.graph import Layer
@@ -263,6 +264,9 @@ class _Search:
                 group = self._group(members)
             except InterposerError as error:
                 self._refuse(members, error)
+            except Exception as error:  # an error in Interposer itself must not end the host's session
+                warn_once(f"{len(members)} nodes are left to the host", error)
+                self._refuse(members, ExecutionError(unexpected(error)))
             else:
                 self._note_layers(group)
                 self._compiled[group.members] = group

@@ -259,6 +259,25 @@ def _with_text_output():
     return model.SerializeToString()
 
 
+def failing_claim():
+    models = [network(), network()]
+    sys.modules["onnx"] = None  # an import of the package fails
+    for model in models:
+        run(session(model))
+    print(len(interposer.bridges.reports()))
+    try:
+        session(models[0], strict="yes")
+    except Exception as error:
+        print("pip install" in str(error))
+
+
+def option_of_unknown_backend():
+    try:
+        session(**{"options.CpuReff.Speed": "1"})
+    except Exception as error:
+        print(str(error).partition("Interposer: ")[2])
+
+
 def texts():
     made = session(_with_text_output())
     y, t = made.run(None, {"x": X})

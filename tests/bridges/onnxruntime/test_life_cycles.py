@@ -97,6 +97,18 @@ def test_runs_with_new_shapes_end_while_other_threads_run_all_the_time():
     assert (code, printed) == (0, "done"), errors
 
 
+def test_a_claim_that_fails_is_warned_about_once_and_left_to_onnx_runtime():
+    code, printed, errors = ended("failing_claim", "CpuRef")
+    assert (code, printed) == (0, "0\nTrue"), errors
+    assert errors.count("all nodes are left to ONNX Runtime: ") == 1, errors
+
+
+def test_an_option_of_an_unknown_backend_fails_with_the_nearest_name():
+    code, printed, errors = ended("option_of_unknown_backend", "CpuRef")
+    assert code == 0, errors
+    assert "did you mean 'CpuRef'" in printed
+
+
 @pytest.mark.parametrize(
     ("scenario", "provider", "option"),
     [("unknown_backend", "Acme", "backends"), ("unknown_isolated_backend", "Interposer", "isolate")],

@@ -21,6 +21,7 @@ from interposer.bridges.litert.pages import give_back_pages
 from interposer.bridges.litert.parts import InterpreterGraph
 from interposer.bridges.reporting import PartReport, Report, add_report
 from interposer.bridges.stored import stored_claims
+from interposer.bridges.warnings import warn_once
 from interposer.core.errors import ExecutionError, InterposerError, InvalidArgumentError
 
 __all__ = ["create", "create_kernel", "destroy", "free_kernel", "prepare", "prepare_kernel", "run_kernel"]
@@ -139,8 +140,7 @@ def prepare(context: int, address: int, number: int) -> int:
     except Exception as error:
         if delegate.options.strict:
             return _failed(context, error)
-        is_known = isinstance(error, InterposerError)
-        _log.warning("all nodes are left to the host: %s", error, exc_info=None if is_known else error)
+        warn_once("all nodes are left to the host", error)
         return abi.OK
 
 

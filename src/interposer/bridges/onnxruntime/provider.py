@@ -27,6 +27,7 @@ from interposer.bridges.onnxruntime.graph import OrtGraph
 from interposer.bridges.options import BridgeOptions, bridge_options
 from interposer.bridges.reporting import PartReport, Report, add_report
 from interposer.bridges.stored import stored_claims
+from interposer.bridges.warnings import warn_once
 from interposer.core.errors import BindingError, InterposerError, InvalidArgumentError, InvalidValueError, did_you_mean
 from interposer.core.types import Array
 
@@ -122,6 +123,7 @@ def _options(provider: str, texts: Mapping[str, str]) -> BridgeOptions:
                     f"{provider}: no backend has the id {name!r}{did_you_mean(name, ids)} (there are: "
                     f"{', '.join(ids)}); the option {option!r} names others"
                 )
+    options.optimizer_options()  # raises an error if options are for an unknown backend
     return options
 
 
@@ -175,23 +177,26 @@ class _Provider:
         self._path = ""
         self._groups: dict[frozenset[str], tuple[Group, PartReport]] = {}
         self._frees_memory = False
-        self._problem: InterposerError | None = None
+        self._problem: Exception | None = None
 
     def claim(self, address: int, support: int) -> None:
-        graph = OrtGraph(self._api, address)
-        self._path = graph.path
-        if not graph.nodes:
-            return
-        contexts = graph.own_contexts(self.context.provider)
+        """Claim groups of a graph; an error leaves all nodes to ONNX Runtime, unless the user asks for an error."""
+        contexts: list[int] = []
         try:
-            claimed = self._claims(graph, contexts)
-        except InterposerError as error:
+            graph = OrtGraph(self._api, address)
+            self._path = graph.path
+            contexts = graph.own_contexts(self.context.provider)
+            if graph.nodes:
+                self._take(graph, self._claims(graph, contexts), support)
+        except Exception as error:
             if not (self.options.strict or contexts):
-                raise
+                warn_once("all nodes are left to ONNX Runtime", error)
+                return
+            if not isinstance(error, InterposerError):
+                _log.exception("a bridge into ONNX Runtime failed")
             self._problem = error  # ONNX Runtime only logs an error here, so the compilation of a node raises it
-            self._api.claim(support, graph.addresses((contexts or [0])[:1]))
-            return
-        self._take(graph, claimed, support)
+            nodes = self._api.listed(address, "Graph.Nodes")
+            self._api.claim(support, [nodes[n] for n in (contexts or [0])[:1]])
 
     def _claims(self, graph: OrtGraph, contexts: Sequence[int]) -> Claims:
         if contexts:
