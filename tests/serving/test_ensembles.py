@@ -263,13 +263,13 @@ def test_a_wrong_ensemble_of_triton_is_a_problem_of_the_model(folder, old, new, 
     assert problem in source.problem
 
 
-def test_an_ensemble_has_no_signature_and_so_is_refused_where_one_is_needed(folder):
+def test_an_ensemble_keeps_the_keys_that_must_have_signed_its_settings(folder):
     [source] = [
         source
-        for source in found_in(str(with_pipeline(folder)), ModelSettings(trusted_keys=("a.pem",)))
+        for source in found_in(str(with_pipeline(folder)), ModelSettings(trusted_keys=("a.pem",), signed_names=True))
         if source.name == "pipeline"
     ]
-    assert "an ensemble has no signature" in source.problem
+    assert (source.problem, source.settings.trusted_keys, source.settings.signed_names) == ("", ("a.pem",), True)
 
 
 def test_a_model_and_an_ensemble_need_different_names(folder):

@@ -11,7 +11,7 @@ from interposer.core.errors import InvalidArgumentError, MissingDependencyError,
 from interposer.core.files import check_regular, reason_of
 from interposer.saved.container import Container, Header
 
-__all__ = ["SIGNED_AS", "SignedAs", "check_trusted", "facts_of", "public_keys", "signed"]
+__all__ = ["SIGNED_AS", "SignedAs", "check_signature", "check_trusted", "facts_of", "public_keys", "signed"]
 
 SIGNED_AS: Final = "signed_as"
 """The member of the index with the name and the version that the file is signed for."""
@@ -187,12 +187,26 @@ def check_trusted(file: Container, keys: dict[bytes, str]) -> None:
         )
 
 
+def check_signature(content: bytes, signature: bytes, keys: dict[bytes, str], path: str) -> None:
+    """Raise `UntrustedFileError` unless one of these public keys has made the signature of a file's content.
+
+    Such signatures are files of their own, as ``openssl pkeyutl -sign -rawin`` writes them.
+    """
+    if not any(_fits(key, signature, content) for key in keys):
+        raise UntrustedFileError("none of the trusted keys has signed the file as it is", path=path)
+
+
 def is_signed(header: Header) -> bool:
     """Return True if the signature in a header fits the header, and so the index."""
+    return _fits(header.key, header.signature, header.message(header.key))
+
+
+def _fits(key: bytes, signature: bytes, content: bytes) -> bool:
+    """Return True if a public key has made a signature of some content."""
     ed25519 = _package("hazmat.primitives.asymmetric.ed25519")
     invalid = _package("exceptions").InvalidSignature
     try:
-        ed25519.Ed25519PublicKey.from_public_bytes(header.key).verify(header.signature, header.message(header.key))
+        ed25519.Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
     except (invalid, ValueError):
         return False
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -14,8 +15,10 @@ from interposer.serving.served import ServedModel, metadata_shape
 
 __all__ = ["Ensemble", "Step", "check", "ensemble_of_table", "order_of_steps", "tensor_info"]
 
-_STEP_KEYS: Final = ("model", "version", "inputs", "outputs")
-_TABLE_KEYS: Final = ("inputs", "outputs", "steps")
+_STEP_KEYS: Final = ("model", "function", "version", "inputs", "outputs")
+_TABLE_KEYS: Final = ("inputs", "outputs", "steps", "processes", "signed_as")
+_FUNCTION: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_MOST_PROCESSES: Final = 64
 _TENSOR_KEYS: Final = ("datatype", "shape")
 
 
@@ -24,20 +27,24 @@ class Step:
     """One step of an ensemble.
 
     Args:
-        model: the name of the model that runs.
+        model: the name of the model that runs; empty for a Python function.
         version: the version of the model; empty for the highest one that is ready.
-        inputs: the tensor of the ensemble that each input of the model gets.
+        inputs: the tensor of the ensemble that each input of the model, or argument of the function, gets.
         outputs: the tensor of the ensemble that each output of the model becomes; other outputs are not computed.
+        function: the Python function that runs, as ``module:function``; empty for a model.
     """
 
     model: str
     version: str = ""
     inputs: Mapping[str, str] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
+    function: str = ""
 
     @property
     def title(self) -> str:
         """What errors call the step, such as ``model 'digits'``."""
+        if self.function:
+            return f"function {self.function!r}"
         return f"model {self.model!r}" + (f" version {self.version}" if self.version else "")
 
 
@@ -49,11 +56,25 @@ class Ensemble:
         inputs: data type and shape of each input by name.
         outputs: data type and shape of each output by name.
         steps: the steps, in any order; each runs as soon as its tensors are there.
+        processes: the number of processes that run the Python functions.
+        signed_as: the name, or name and version as ``classify:7``, that the settings are for if they are signed.
     """
 
     inputs: Mapping[str, TensorInfo]
     outputs: Mapping[str, TensorInfo]
     steps: tuple[Step, ...]
+    processes: int = 2
+    signed_as: str = ""
+
+    @property
+    def functions(self) -> list[str]:
+        """The Python functions of the steps, each once."""
+        return list(dict.fromkeys(step.function for step in self.steps if step.function))
+
+    @property
+    def models(self) -> list[int]:
+        """The indices of the steps that are models."""
+        return [index for index, step in enumerate(self.steps) if not step.function]
 
     def title(self, index: int) -> str:
         """What errors call the step with this index, such as ``step 2 (model 'digits')``."""
@@ -148,6 +169,8 @@ def check(ensemble: Ensemble, find: Callable[[str, str], ServedModel]) -> None:
     for index in order:
         step = ensemble.steps[index]
         with_title = f"{ensemble.title(index)}: "
+        if step.function:  # the types of its outputs are checked when it has run
+            continue
         try:
             model = find(step.model, step.version)
         except ServingError as error:
@@ -214,7 +237,17 @@ def ensemble_of_table(table: Any) -> Ensemble:
     if not isinstance(steps, list) or not steps:
         raise InvalidArgumentError("ensemble.steps must be a list of tables")
     inputs, outputs = (_tensors(f"ensemble.{key}", table.get(key)) for key in ("inputs", "outputs"))
-    return Ensemble(inputs, outputs, tuple(_step(f"step {number}", step) for number, step in enumerate(steps, 1)))
+    processes, signed_as = table.get("processes", 2), table.get("signed_as", "")
+    if type(processes) is not int or not 1 <= processes <= _MOST_PROCESSES:
+        raise InvalidArgumentError(
+            f"ensemble.processes must be a whole number from 1 to {_MOST_PROCESSES}, not {processes!r}"
+        )
+    if not isinstance(signed_as, str):
+        raise InvalidArgumentError(f"ensemble.signed_as must be a text such as classify:7, not {signed_as!r}")
+    numbered = enumerate(steps, 1)
+    return Ensemble(
+        inputs, outputs, tuple(_step(f"step {number}", step) for number, step in numbered), processes, signed_as
+    )
 
 
 def _check_table(title: str, table: Any, keys: tuple[str, ...]) -> None:
@@ -241,13 +274,27 @@ def _tensor(title: str, table: Any) -> TensorInfo:
 
 def _step(title: str, table: Any) -> Step:
     _check_table(title, table, _STEP_KEYS)
+    if "function" in table:
+        return _step_of_function(title, table)
     model, version = table.get("model"), table.get("version", -1)
     if not isinstance(model, str) or not model:
-        raise InvalidArgumentError(f"{title} needs the name of a model")
+        raise InvalidArgumentError(f"{title} needs the name of a model, or a function")
     if type(version) is not int or version < -1:
         raise InvalidArgumentError(f"{title}: version must be a number, or -1 for the highest one, not {version!r}")
-    maps = (_names(f"{title}: {key}", table.get(key, {})) for key in ("inputs", "outputs"))
-    return Step(model, "" if version == -1 else str(version), *maps)
+    inputs, outputs = (_names(f"{title}: {key}", table.get(key, {})) for key in ("inputs", "outputs"))
+    return Step(model, "" if version == -1 else str(version), inputs, outputs)
+
+
+def _step_of_function(title: str, table: Any) -> Step:
+    function = table["function"]
+    if "model" in table or "version" in table:
+        raise InvalidArgumentError(f"{title} has both a model and a function; make two steps of it")
+    if not isinstance(function, str) or not _FUNCTION.fullmatch(function):
+        raise InvalidArgumentError(f"{title}: function must be module:function, not {function!r}")
+    inputs, outputs = (_names(f"{title}: {key}", table.get(key, {})) for key in ("inputs", "outputs"))
+    if not outputs:
+        raise InvalidArgumentError(f"{title}: no output of the function becomes a tensor of the ensemble")
+    return Step("", "", inputs, outputs, function)
 
 
 def _names(title: str, table: Any) -> dict[str, str]:

@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeAlias, TypeGuard, cast
 
-from interposer.core.types import Array, TensorShape
+from interposer.core.errors import InterposerError, InvalidArgumentError
+from interposer.core.types import Array, TensorInfo, TensorShape
 from interposer.runtime import Runtime
-from interposer.serving.ensemble import Ensemble, check, order_of_steps
+from interposer.serving.ensemble import Ensemble, Step, check, order_of_steps
 from interposer.serving.folder import ModelSource
+from interposer.serving.functions import FunctionPool
 from interposer.serving.protocol.datatypes import wire_type
 from interposer.serving.protocol.errors import ServingError, Status, as_serving_error
 from interposer.serving.protocol.messages import (
@@ -45,6 +47,7 @@ class ServedEnsemble(ServedModel):
         find: returns the model of a name and a version; raises `ServingError` if it is not loaded.
         request: runs a step.
         workers: the number of processes that share the rate of the ensemble.
+        functions: runs the Python functions of the steps, and is closed with the ensemble; None without functions.
 
     Raises:
         ServingError: the ensemble does not fit the models of its steps; see `check`.
@@ -57,10 +60,11 @@ class ServedEnsemble(ServedModel):
         find: Callable[[str, str], ServedModel],
         request: StepRequest,
         workers: int = 1,
+        functions: FunctionPool | None = None,
     ) -> None:
         check(ensemble, find)
         signature = cast(Model, _Signature(ensemble))  # all that `ServedModel` needs of a model that it does not run
-        steps = _Steps(ensemble, find, request)
+        steps = _Steps(ensemble, find, request, functions)
         rate = rate_limit(source.settings.rate, source.settings.burst, workers)
         super().__init__(source.name, source.version, signature, steps, format="ensemble", rate=rate)
         self.ensemble = ensemble
@@ -83,7 +87,7 @@ class ServedEnsemble(ServedModel):
     def config(self) -> dict[str, Any]:
         steps = [
             {
-                "model_name": step.model, "model_version": int(step.version or -1),
+                "model_name": step.model or step.function, "model_version": int(step.version or -1),
                 "input_map": dict(step.inputs), "output_map": dict(step.outputs),
             }
             for step in self.ensemble.steps
@@ -125,7 +129,8 @@ class _Readiness:
             check(self._ensemble, self._find)
         except ServingError as error:
             return str(error)
-        for index, step in enumerate(self._ensemble.steps):
+        for index in self._ensemble.models:
+            step = self._ensemble.steps[index]
             if not self._find(step.model, step.version).readiness.is_ready:
                 return f"{self._ensemble.title(index)} is not ready"
         return ""
@@ -145,20 +150,31 @@ class _Readiness:
 class _Steps(Runner):
     """Runs the steps of an ensemble, each as a request of its own; those that do not wait for each other overlap."""
 
-    def __init__(self, ensemble: Ensemble, find: Callable[[str, str], ServedModel], request: StepRequest) -> None:
-        self._ensemble, self._find, self._request = ensemble, find, request
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        find: Callable[[str, str], ServedModel],
+        request: StepRequest,
+        functions: FunctionPool | None,
+    ) -> None:
+        self._ensemble, self._find, self._request, self._functions = ensemble, find, request, functions
         self._order, self._makers = order_of_steps(ensemble), ensemble.makers()
 
     @property
     def concurrency(self) -> int:
-        """The least of the models of the steps, so that a request is refused before its first step runs."""
-        return min(self._model(index).runner.concurrency for index in self._order)
+        """The least of the steps, so that a request is refused before its first step runs."""
+        of_models = [self._model(index).runner.concurrency for index in self._ensemble.models]
+        return min(of_models if self._functions is None else [*of_models, self._functions.processes])
 
     def warm_up(self, inputs: Mapping[str, Array]) -> None: ...
 
     def forget(self, sequence_id: Any) -> None:
-        for index in self._order:
+        for index in self._ensemble.models:
             self._model(index).runner.forget(sequence_id)
+
+    def close(self) -> None:
+        if self._functions is not None:
+            self._functions.close()
 
     def describe(self) -> str:
         return f"steps: {', '.join(step.title for step in self._ensemble.steps)}"
@@ -200,6 +216,9 @@ class _Steps(Runner):
         for tensor in step.inputs.values():
             if tensor in self._makers:
                 await tasks[self._makers[tensor]]
+        if step.function:
+            tensors |= await self._called(index, step, tensors, deadline)
+            return
         request = InferRequest(
             tuple(
                 InputTensor(name, tensors[tensor].datatype, tensors[tensor].array)
@@ -208,12 +227,48 @@ class _Steps(Runner):
             tuple(RequestedOutput(name) for name in step.outputs),
             parameters=parameters,
         )
+        self._check_made(index, step, request)
         try:
             response = await self._request(step.model, step.version, request, deadline - time.monotonic())
         except Exception as error:
             known = as_serving_error(error)
             raise ServingError(known.status, f"{self._ensemble.title(index)}: {known}", known.retry_after) from error
         tensors |= {step.outputs[output.name]: output for output in response.outputs}
+
+    async def _called(
+        self, index: int, step: Step, tensors: Mapping[str, OutputTensor], deadline: float
+    ) -> dict[str, OutputTensor]:
+        """Return what the Python function of a step makes, by the names of the tensors."""
+        assert self._functions is not None
+        inputs = {name: tensors[tensor].array for name, tensor in step.inputs.items()}
+        try:
+            seconds = max(0.0, deadline - time.monotonic())
+            arrays = await self._functions.call(step.function, inputs, list(step.outputs), seconds)
+            return {
+                tensor: OutputTensor(
+                    tensor, wire_type(TensorInfo(arrays[name].shape, arrays[name].dtype)), arrays[name]
+                )
+                for name, tensor in step.outputs.items()
+            }
+        except InvalidArgumentError as error:
+            raise ServingError(Status.INTERNAL, f"{self._ensemble.title(index)}: {error}") from None
+        except InterposerError as error:
+            known = as_serving_error(error)
+            raise ServingError(known.status, f"{self._ensemble.title(index)}: {known}", known.retry_after) from error
+
+    def _check_made(self, index: int, step: Step, request: InferRequest) -> None:
+        """Raise `ServingError` if a Python function has made a tensor that the model of a step does not accept."""
+        makers = [self._makers[tensor] for tensor in step.inputs.values() if tensor in self._makers]
+        functions = [self._ensemble.title(maker) for maker in makers if self._ensemble.steps[maker].function]
+        if not functions:
+            return
+        try:
+            self._model(index).check(request)
+        except ServingError as error:
+            if error.status is not Status.INVALID:
+                raise
+            text = f"{' and '.join(functions)} made what {self._ensemble.title(index)} does not accept: {error}"
+            raise ServingError(Status.INTERNAL, text) from None
 
     def _model(self, index: int) -> ServedModel:
         step = self._ensemble.steps[index]

@@ -88,13 +88,17 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """One version of a model that can be loaded from a file, or a `problem` that says why it cannot."""
+    """One version of a model that can be loaded from a file, or a `problem` that says why it cannot.
+
+    `folder` is that of an ensemble which has a folder of its own, with its Python modules.
+    """
 
     name: str
     version: str
     path: str
     settings: ModelSettings = field(default_factory=ModelSettings)
     problem: str = ""
+    folder: str = ""
 
     def check(self) -> None:
         """Raise `ConfigError` if the model cannot be loaded."""
@@ -196,7 +200,7 @@ def _versions(folder: Path, defaults: ModelSettings) -> Iterator[ModelSource]:
             if number not in (numbers or [1]):
                 raise ConfigError(f"versions has {number}, but the model has {', '.join(map(str, numbers))}")
             if settings.ensemble is not None:
-                yield _of_ensemble(version.name, version.version, ensembles[-1], settings)
+                yield replace(_of_ensemble(version.name, version.version, ensembles[-1], settings), folder=str(folder))
                 continue
             yield replace(version, path=str(_model_file(folder / str(number), config.filename)))
         except (ConfigError, OSError) as error:
@@ -223,14 +227,8 @@ def _has_model(file: Path) -> bool:
 
 
 def _of_ensemble(name: str, version: str, file: Path, settings: ModelSettings) -> ModelSource:
-    """Return an ensemble as a model; the settings of models with files, such as their backends, are not for it.
-
-    Raises:
-        ConfigError: models must be signed.
-    """
-    if settings.trusted_keys:
-        raise ConfigError(f"{file}: an ensemble has no signature, and --trusted-key allows only models that have one")
-    kept = {key: getattr(settings, key) for key in ("ensemble", "rate", "burst", "versions", "latest")}
+    """Return an ensemble as a model; the settings of models with files, such as their backends, are not for it."""
+    kept = {key: getattr(settings, key) for key in (*_KEPT_OF_ENSEMBLE, *_SIGNATURES)}
     return ModelSource(name, version, str(file), ModelSettings(**kept))
 
 
@@ -386,6 +384,8 @@ _KEYS: Final = {
     "sequences": _Key("sequences", "a table about sequences", _sequences),
     "versions": _Key("versions", '"latest", "all", or a list of numbers', _versions_of),
 }
+_KEPT_OF_ENSEMBLE: Final = ("ensemble", "rate", "burst", "versions", "latest")
+_SIGNATURES: Final = ("trusted_keys", "signed_names", "least_version")
 _OF_ENSEMBLE: Final = ("ensemble", "rate", "burst", "versions")
 """The keys that a file with an ensemble may have."""
 

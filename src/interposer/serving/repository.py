@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from interposer.core.errors import ConfigError, InterposerError, did_you_mean
+from interposer.serving.ensemble_files import functions_of
 from interposer.serving.ensemble_runs import ServedEnsemble, StepRequest, is_ensemble
 from interposer.serving.folder import ModelSource
 from interposer.serving.protocol.errors import ServingError, Status
@@ -246,9 +247,12 @@ class Repository:
         source.check()
         if self.request is None:
             raise ConfigError(f"the ensemble {source.name!r} needs a server that runs its steps")
+        functions = await asyncio.to_thread(functions_of, source)
         try:
-            return ServedEnsemble(source, ensemble, self._member, self.request, self._workers)
+            return ServedEnsemble(source, ensemble, self._member, self.request, self._workers, functions)
         except ServingError as error:
+            if functions is not None:
+                functions.close()
             raise ServingError(Status.INVALID, f"ensemble {source.name!r}: {error}") from None
 
     def _member(self, name: str, version: str) -> ServedModel:
@@ -261,7 +265,7 @@ class Repository:
         """Return the names of the models of all steps of an ensemble, as it is loaded and as its files say."""
         ensembles = [source.settings.ensemble for source in sources if source.name == name]
         ensembles += [model.ensemble for model in self._models.get(name, {}).values() if is_ensemble(model)]
-        return {step.model for ensemble in ensembles if ensemble is not None for step in ensemble.steps}
+        return {step.model for ensemble in ensembles if ensemble is not None for step in ensemble.steps if step.model}
 
     def _depth(self, name: str, sources: Sequence[ModelSource], path: tuple[str, ...] = ()) -> int:
         """Return 0 for a model with a file, and one more than the largest depth of its steps for an ensemble.

@@ -16,7 +16,7 @@ from interposer.serving.triton_fields import Fields, check_known, message, numbe
 from interposer.serving.triton_sequences import sequence_batching
 from interposer.serving.warming import WarmUp
 
-__all__ = ["TritonConfig", "read_config"]
+__all__ = ["TritonConfig", "ensemble_of_config", "read_config"]
 
 _TOKEN: Final = re.compile(
     r"""\s+|\#[^\n]*|(?P<text>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|(?P<word>[\w.+-]+)|(?P<sign>[{}\[\]<>:,;])"""
@@ -96,6 +96,15 @@ def read_config(path: Path) -> TritonConfig:
         raise ConfigError(f"{path} cannot be read: {error}") from None
 
 
+def ensemble_of_config(text: str) -> Ensemble | None:
+    """Return the ensemble that the text of a ``config.pbtxt`` describes; None if it is about a model.
+
+    Raises:
+        ValueError: the text is wrong.
+    """
+    return _config(_Parser(text).message()).ensemble
+
+
 def _config(fields: Fields) -> TritonConfig:
     batching = message(fields, "dynamic_batching")
     versions, latest = _policy(message(fields, "version_policy"))
@@ -173,7 +182,7 @@ def _ensemble(fields: Fields, max_batch_size: int) -> Ensemble | None:
         raise ValueError("ensemble_scheduling has no step")
     rows = [-1] if max_batch_size else []
     inputs, outputs = (_tensors(kind, fields.get(kind, []), rows) for kind in ("input", "output"))
-    return Ensemble(inputs, outputs, steps)
+    return Ensemble(inputs, outputs, steps, signed_as=str(fields.get("name", [""])[-1]))
 
 
 def _step(step: Any) -> Step:
@@ -184,8 +193,8 @@ def _step(step: Any) -> Step:
     if not name:
         raise ValueError("ensemble_scheduling.step has no model_name")
     version = whole_or_any("model_version", step.get("model_version", ["-1"])[-1])
-    maps = (dict(_pair(key, pair) for pair in step.get(key, [])) for key in ("input_map", "output_map"))
-    return Step(name, "" if version == -1 else str(version), *maps)
+    inputs, outputs = (dict(_pair(key, pair) for pair in step.get(key, [])) for key in ("input_map", "output_map"))
+    return Step(name, "" if version == -1 else str(version), inputs, outputs)
 
 
 def _pair(key: str, pair: Any) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from interposer.serving.ensemble_files import files_of_modules
 from interposer.serving.folder import ModelSource
 
 __all__ = ["Fingerprint", "fingerprints"]
@@ -29,6 +30,8 @@ def _files(source: ModelSource) -> Iterator[str]:
     path = Path(source.path)
     if source.settings.plan is not None:
         yield source.settings.plan
+    if source.folder and os.path.isdir(source.folder):
+        yield from map(str, files_of_modules(Path(source.folder)))
     if path.is_dir():
         yield from _below(path)
     elif path.parent.name == source.version:  # the folder of this version, with its external data
