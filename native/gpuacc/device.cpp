@@ -152,6 +152,10 @@ std::vector<DeviceInfo> devices() {
   std::stable_sort(infos.begin(), infos.end(), [](const DeviceInfo& a, const DeviceInfo& b) {
     return (a.type & kDeviceTypeGpu) > (b.type & kDeviceTypeGpu);
   });
+  for (DeviceInfo& info : infos) {
+    const auto same = std::count_if(infos.begin(), infos.end(), [&](auto& other) { return other.name == info.name; });
+    info.label = same > 1 ? info.name + " " + info.key : info.name;
+  }
   return infos;
 }
 

@@ -36,6 +36,7 @@ struct Profile {
 struct DeviceInfo {
   cl_platform platform = nullptr;
   cl_device id = nullptr;
+  std::string label;               // its name, with the key if several devices have this name
   std::string key;                 // the same in other processes: "pci:0000:41:00.0", or the platform with a number
   std::array<uint8_t, 16> uuid{};  // zeros if it is not known
   std::string platform_name, platform_version, name, vendor, version, driver, extensions;

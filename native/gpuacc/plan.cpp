@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "gpuacc/source.hpp"
 
@@ -212,6 +213,7 @@ void Plan::launch(std::string name, std::string source, std::vector<Argument> ar
   if (global[0] <= 0 || global[1] <= 0 || global[2] <= 0) return;
   Launch launch;
   launch.name = std::move(name);
+  if (layer >= 0) launch.name += " " + std::string(graph.layer(size_t(layer)).name());
   launch.source = std::move(source);
   launch.arguments = std::move(arguments);
   launch.layer = layer;
@@ -353,8 +355,12 @@ kernel void k(global const $T* restrict x, global $T* restrict y, int n, int C, 
 }
 
 void Plan::finish() {
-  layer = -1;
+  std::map<int64_t, int64_t> producers;
+  for (ipr::Layer each : graph)
+    for (int64_t tensor : each.outputs()) producers[tensor] = each.index();
   for (size_t n = 0; n < graph.outputs().size(); ++n) {
+    auto producer = producers.find(graph.outputs()[n]);
+    layer = producer == producers.end() ? -1 : producer->second;
     Value value = plain(graph.outputs()[n]);
     if (buffers[size_t(value.buffer)].kind != Buffer::arena) {
       Value copied = create(value.dtype, value.shape);
@@ -365,6 +371,7 @@ void Plan::finish() {
     buffer.kind = Buffer::output;
     buffer.position = int(n);
   }
+  layer = -1;
   place();
 }
 

@@ -64,7 +64,7 @@ Argument numbers(const std::vector<int64_t>& values, int64_t rest);
 
 /// A kernel launch.
 struct Launch {
-  std::string name;  // for profiles
+  std::string name;  // what it does, and the name of the layer: for profiles
   std::string source;
   std::vector<Argument> arguments;
   std::array<size_t, 3> global{1, 1, 1}, local{1, 1, 1};

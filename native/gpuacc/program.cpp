@@ -123,9 +123,13 @@ void Executable::bind(Border& border, const ipr::Tensor& tensor, std::vector<Mem
     imported.emplace_back();
     if (!border.own) border.own = device_.buffer(bytes);
     handle = border.own.get();
-    if (border.is_input && bytes > 0)
-      check(cl().clEnqueueWriteBuffer(queue_.get(), handle, 0, 0, bytes, data, 0, nullptr, nullptr),
+    if (border.is_input && bytes > 0) {
+      cl_event event = nullptr;
+      check(cl().clEnqueueWriteBuffer(queue_.get(), handle, 0, 0, bytes, data, 0, nullptr,
+                                      is_recorded_ ? &event : nullptr),
             "an input cannot be copied to the device");
+      if (event) copies_.push_back({"copy of an input", bytes, Event(event)});
+    }
   }
   for (const auto& [step, index] : border.uses)
     check(cl().clSetKernelArg(steps_[step].kernel.get(), index, sizeof handle, &handle), "an argument cannot be set");
@@ -150,7 +154,6 @@ void Executable::start(const ipr::Run* run) {
                                     first_wrong_.data(), 0, nullptr, nullptr),
           "the device cannot be written to");
   }
-  is_recorded_ = run && Recorder::all().is_on();
   events_.clear();
   for (size_t n = 0; n < steps_.size(); ++n) {
     if (run && n % kMarked == 0) keep_close(*run);
@@ -172,6 +175,8 @@ void Executable::execute(const ipr::Run& run) {
   check_process();
   std::vector<Memory> in, out;  // released after all is done
   Finishing finishing(queue_);
+  is_recorded_ = Recorder::all().is_on();
+  copies_.clear();
   for (size_t n = 0; n < inputs_.size(); ++n) inputs_[n].is_input = true, bind(inputs_[n], run.input(n), in);
   for (size_t n = 0; n < outputs_.size(); ++n) outputs_[n].is_input = false, bind(outputs_[n], run.output(n), out);
   start(&run);
@@ -180,13 +185,15 @@ void Executable::execute(const ipr::Run& run) {
     const uint64_t bytes = buffers_[size_t(outputs_[n].buffer)].bytes;
     if (bytes == 0) continue;
     cl_int status = kSuccess;
+    cl_event event = nullptr;
     if (!out[n])
       status = cl().clEnqueueReadBuffer(queue_.get(), outputs_[n].own.get(), 0, 0, bytes, run.output(n).data<void>(), 0,
-                                        nullptr, nullptr);
+                                        nullptr, is_recorded_ ? &event : nullptr);
     else if (!device_.info.is_processor())  // a processor writes to the very memory of the host
       mapped.emplace_back(out[n].get(), cl().clEnqueueMapBuffer(queue_.get(), out[n].get(), 0, kMapRead, 0, bytes, 0,
                                                                 nullptr, nullptr, &status));
     check(status, "an output cannot be copied from the device");
+    if (event) copies_.push_back({"copy of an output", bytes, Event(event)});
   }
   check(cl().clFinish(queue_.get()), "the run failed on the device");
   for (const auto& [memory, data] : mapped)
@@ -197,14 +204,18 @@ void Executable::execute(const ipr::Run& run) {
 }
 
 void Executable::record() {
-  if (is_recorded_)
+  if (is_recorded_) {
     for (const auto& [step, event] : events_)
       Recorder::all().add(steps_[step].name, device_, event, IPR_INTERVAL_KERNEL);
+    for (const Copy& copy : copies_) Recorder::all().add(copy.name, device_, copy.event, IPR_INTERVAL_COPY, copy.bytes);
+  }
   events_.clear();
+  copies_.clear();
 }
 
 void Executable::warm_up() {
   check_process();
+  is_recorded_ = false;
   Finishing finishing(queue_);
   for (std::vector<Border>* tensors : {&inputs_, &outputs_})
     for (Border& tensor : *tensors) {

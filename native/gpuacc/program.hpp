@@ -43,6 +43,12 @@ class Executable : public ipr::Executable {
     std::vector<std::pair<size_t, cl_uint>> uses;  // launches and arguments
   };
 
+  struct Copy {
+    const char* name;
+    uint64_t bytes;
+    Event event;
+  };
+
   Kernel kernel(const Launch& launch);
   void prepare(const Launch& launch);
   bool can_import(const void* data) const;
@@ -64,6 +70,7 @@ class Executable : public ipr::Executable {
   std::vector<int32_t> first_wrong_;
   int status_ = -1;
   std::vector<std::pair<size_t, Event>> events_;  // of launches of the run: all if it is recorded, else some
+  std::vector<Copy> copies_;                      // of the run, if it is recorded
   bool is_recorded_ = false;
 };
 

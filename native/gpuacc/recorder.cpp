@@ -53,13 +53,13 @@ void Recorder::enable(bool on) {
   on_ = on;
 }
 
-void Recorder::add(const std::string& name, const Device& device, const Event& event, uint32_t kind) {
+void Recorder::add(const std::string& name, const Device& device, const Event& event, uint32_t kind, uint64_t bytes) {
   const int64_t begin = time_of(event, kEventStart), end = time_of(event, kEventEnd);
   std::lock_guard<std::mutex> lock(mutex_);
   const std::string& text = *texts_.insert(name).first;
-  const std::string& on = *texts_.insert(device.info.name).first;
+  const std::string& on = *texts_.insert(device.info.label).first;
   intervals_.push_back(
-      {ipr::string(text), ipr::string(on), begin, std::max(begin, end), uint64_t(pthread_self()), 0, 0, kind, 0});
+      {ipr::string(text), ipr::string(on), begin, std::max(begin, end), uint64_t(pthread_self()), bytes, 0, kind, 0});
   for (; intervals_.size() > kMostIntervals; ++lost_) intervals_.pop_front();
 }
 
@@ -84,8 +84,8 @@ void Recorder::forget(Device* device) {
 /// Enclose a command that writes a few bytes between two readings of the host's clock; the closest pair counts.
 void Recorder::correlate(std::string_view device, ipr_clock& out) {
   std::lock_guard<std::mutex> lock(mutex_);
-  auto position =
-      std::find_if(devices_.begin(), devices_.end(), [&](Device* candidate) { return candidate->info.name == device; });
+  auto position = std::find_if(devices_.begin(), devices_.end(),
+                               [&](Device* candidate) { return candidate->info.label == device; });
   if (position == devices_.end()) return Profiler::correlate(device, out);
   const Queue queue = (*position)->queue();
   const Memory memory = (*position)->buffer(64);

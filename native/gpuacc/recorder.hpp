@@ -29,8 +29,8 @@ class Recorder final : public ipr::Profiler {
 
   bool is_on() const { return on_.load(std::memory_order_relaxed); }
   void count_program() { ++programs_; }
-  /// Add the interval of a command that is over.
-  void add(const std::string& name, const Device& device, const Event& event, uint32_t kind);
+  /// Add the interval of a command that is over. `bytes` is what it read or wrote; 0: not known.
+  void add(const std::string& name, const Device& device, const Event& event, uint32_t kind, uint64_t bytes = 0);
 
   /// A device that can be correlated, until `forget`.
   void know(Device* device);

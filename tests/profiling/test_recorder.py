@@ -9,8 +9,8 @@ from threading import get_ident
 import pytest
 
 from interposer.core.errors import InvalidArgumentError
-from interposer.profiling import Category, Counter, Recorder, Site, TracedNetwork
-from interposer.profiling.recorder import Chain, active, begin_run, instant, interval, sample
+from interposer.profiling import Category, Counter, Interval, Recorder, Site, TracedNetwork
+from interposer.profiling.recorder import Chain, Enclosing, active, begin_run, instant, interval, sample
 
 NETWORK = TracedNetwork("net", 0, -1)
 SITE = Site(Category.USER, "place")
@@ -229,3 +229,35 @@ def test_a_recorder_forgets_the_sites_of_networks_whose_runs_it_has_dropped() ->
     assert len(recorder.recording().intervals) == 40
     gc.collect()
     assert sum(isinstance(live_object, Chain) for live_object in gc.get_objects()) < 600
+
+
+LAYER = Site(Category.LAYER, "part", backend="Device")
+KERNEL = Site(Category.KERNEL, "kernel", backend="Device", device="unit 0")
+
+
+def kernel(begin: int, end: int) -> Interval:
+    return Interval(KERNEL, begin, end, 0, -1, -1)
+
+
+def test_work_of_a_device_belongs_to_the_layer_around_it() -> None:
+    first, second = (Interval(LAYER, begin, begin + 500_000, 1, run, run) for run, begin in enumerate((0, 520_000)))
+    layers = Enclosing([second, first])
+    assert layers.layer(kernel(100, 499_000)) is first
+    assert layers.layer(kernel(515_000, 600_000)) is second
+
+
+def test_work_of_a_device_may_be_outside_of_its_layer_by_the_error_of_the_clock() -> None:
+    layer = Interval(LAYER, 100_000, 200_000, 1, 0, 0)
+    layers = Enclosing([layer])
+    assert layers.layer(kernel(90_000, 92_000)) is layer
+    assert layers.layer(kernel(210_000, 218_000)) is layer
+    assert layers.layer(kernel(250_000, 252_000)) is None
+    assert layers.layer(kernel(10_000, 12_000)) is None
+
+
+def test_work_of_a_device_belongs_to_no_layer_if_two_of_them_overlap() -> None:
+    layers = Enclosing([Interval(LAYER, 0, 900_000, 1, 0, 0), Interval(LAYER, 100_000, 200_000, 2, 1, 1)])
+    assert layers.layer(kernel(150_000, 160_000)) is None
+    found = layers.layer(kernel(500_000, 510_000))
+    assert found is not None
+    assert found.run == 0

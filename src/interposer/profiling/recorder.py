@@ -8,9 +8,10 @@ import weakref
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from threading import get_ident
 from time import perf_counter_ns
 from types import TracebackType
@@ -381,11 +382,11 @@ class Recorder:
                 fields, run, inference = _fields_of(batch, shapes)
                 _expand(fields, run, inference, *events)
         intervals, instants, samples, executed, holdings = events
-        intervals = with_child_times(intervals, executed)
+        intervals = _with_runs(with_child_times(intervals, executed))
+        if self.thread is not None:  # devices also report what they did for runs of other threads
+            intervals = [interval for interval in intervals if interval.run >= 0 or not interval.site.device]
         return Recording(
-            tuple(
-                sorted(_with_runs(intervals), key=lambda interval: (interval.begin, -interval.end))
-            ),  # stable for equal times
+            tuple(sorted(intervals, key=lambda interval: (interval.begin, -interval.end))),  # stable for equal times
             tuple(sorted(instants, key=lambda event: event.at)),
             tuple(sorted(samples, key=lambda event: event.at)),
             sum(ring.lost for _, ring in rings),
@@ -410,12 +411,55 @@ class Recorder:
 def _with_runs(intervals: list[Interval]) -> list[Interval]:
     """Return the intervals; kernels that were reported later get the run of the layer that they were part of."""
     layers: dict[int, list[Interval]] = {}
+    layers_of_backend: dict[str, list[Interval]] = {}
     for interval in intervals:
         if interval.run >= 0 and interval.site.category is Category.LAYER:
             layers.setdefault(interval.thread, []).append(interval)
+            layers_of_backend.setdefault(interval.site.backend, []).append(interval)
     for layers_of_thread in layers.values():
         layers_of_thread.sort(key=lambda layer: layer.begin)
-    return [_with_run(interval, layers.get(interval.thread, [])) for interval in intervals]
+    devices = {backend: Enclosing(layers) for backend, layers in layers_of_backend.items()}
+    return [
+        _with_run_of_device(interval, devices.get(interval.site.backend))
+        if interval.site.device
+        else _with_run(interval, layers.get(interval.thread, []))
+        for interval in intervals
+    ]
+
+
+class Enclosing:
+    """Finds the layer in which a device did something, among the layers of its backend."""
+
+    def __init__(self, layers: Iterable[Interval]) -> None:
+        self._layers = sorted(layers, key=lambda layer: layer.begin)
+        self._latest_ends = list(accumulate((layer.end for layer in self._layers), max))
+
+    def layer(self, interval: Interval) -> Interval | None:
+        """Return the only layer around the middle of an interval; None if there is none, or if several overlap.
+
+        A layer may be off by `CLOCK_ERROR`, as the clock of a device is converted to that of the host.
+        """
+        middle = (interval.begin + interval.end) // 2
+        near = list(self._near(middle))
+        around = [layer for layer in near if layer.begin <= middle <= layer.end] or near
+        return around[0] if len(around) == 1 else None
+
+    def _near(self, moment: int) -> Iterator[Interval]:
+        index = bisect_right(self._layers, moment + CLOCK_ERROR, key=lambda layer: layer.begin) - 1
+        while index >= 0 and self._latest_ends[index] >= moment - CLOCK_ERROR:
+            if self._layers[index].end >= moment - CLOCK_ERROR:
+                yield self._layers[index]
+            index -= 1
+
+
+CLOCK_ERROR: Final = 20_000
+"""Nanoseconds by which the converted time of a device may be outside of the layer that it belongs to."""
+
+
+def _with_run_of_device(interval: Interval, layers: Enclosing | None) -> Interval:
+    is_step = interval.site.category in (Category.KERNEL, Category.COPY)
+    layer = layers.layer(interval) if layers is not None and is_step and interval.run < 0 else None
+    return interval if layer is None else _in_run_of(layer, interval)
 
 
 def _with_run(interval: Interval, layers: list[Interval]) -> Interval:
@@ -424,7 +468,10 @@ def _with_run(interval: Interval, layers: list[Interval]) -> Interval:
     index = bisect_right(layers, interval.begin, key=lambda layer: layer.begin) - 1
     if index < 0 or layers[index].end < interval.begin:
         return interval
-    layer = layers[index]
+    return _in_run_of(layers[index], interval)
+
+
+def _in_run_of(layer: Interval, interval: Interval) -> Interval:
     site = replace(interval.site, network=layer.site.network, partition=layer.site.partition)
     return replace(interval, site=site, run=layer.run, inference=layer.inference)
 
@@ -773,8 +820,8 @@ def _notify(recorders: int) -> None:
 def add_interval(site: Site, begin: int, end: int, thread: int) -> None:
     """Record an interval that something else has measured, as part of the run that the calling thread executes.
 
-    `thread` is the id of the thread on whose track it is shown, or 0 for none. An interval of another thread gets its
-    run later, from the layer that this thread executed at that time.
+    `thread` is the id of the thread on whose track it is shown, or 0 for none. An interval of another thread, or of a
+    device, gets its run later, from the layer that was executed at that time.
     """
     this_thread = get_ident()
     trace = current.get(this_thread) if thread in (0, this_thread) else None
@@ -782,7 +829,8 @@ def add_interval(site: Site, begin: int, end: int, thread: int) -> None:
         trace.fields += (site, begin, end, thread)
         return
     for recorder in tuple(active):
-        if recorder.wants(None, thread or this_thread):
+        owner = recorder.thread if site.device and recorder.thread is not None else thread or this_thread
+        if recorder.wants(None, owner):
             recorder.add([site, begin, end, thread])
 
 

@@ -124,6 +124,7 @@ class Explanation:
             **({"notes": list(times.notes)} if times.notes else {}),
             **({} if times.spread is None else {"spread": times.spread}),
             **({} if times.overlap is None else {"overlap_ms": times.overlap}),
+            **({"devices_ms": dict(times.devices)} if times.devices else {}),
         }
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -244,6 +245,8 @@ class Explanation:
                 f"  the layers took {time_text(layers_total)} together when each was timed, more than a whole run: "
                 "the machine was busy, or layers ran concurrently; measure again on an idle machine"
             )
+        for device, ms in times.devices.items():
+            yield f"  {device} is busy for {time_text(ms)} of a run, by its clock; the rest is submission and waiting"
         if times.candidates:
             ranked = sorted(times.candidates.items(), key=lambda name_and_time: name_and_time[1])
             yield f"  measured for the plan: {', '.join(f'{name} {time_text(ms)}' for name, ms in ranked)}"

@@ -26,7 +26,8 @@ class Times:
     the steps in a running layer that belong to no layer of the network. `spread` is half the distance between the lower
     and the upper quartile of the whole runs, relative to their median; None if it is unknown. `overlap` is by how much
     the running layers, each measured alone, take longer together than a whole run; None if no layers are submitted to
-    queues.
+    queues. `devices` has the milliseconds that the kernels and copies of each device take in a run, by the clock of the
+    device.
     """
 
     whole: float | None = None
@@ -40,6 +41,7 @@ class Times:
     others: Mapping[str, float] = field(default_factory=dict)
     spread: float | None = None
     overlap: float | None = None
+    devices: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import Array
 from interposer.profiling import Category, Interval, Recorder, Recording, Site
+from interposer.profiling.recorder import Enclosing
 from interposer.report.optimized import OptimizedNetwork
 from interposer.report.times import Times
 from interposer.runtime import RunControl
@@ -104,12 +105,13 @@ def recorded_times(run: Callable[[], Any], budget_seconds: float, *, overlaps: C
             for _ in _turn(budget_seconds / TURNS / 2):
                 run()
         recorded_runs += _recorded_runs(recorder.recording())[1:]
-    units, layers, others = map(_medians, zip(*recorded_runs, strict=True))
+    units, layers, others, devices = map(_medians, zip(*recorded_runs, strict=True))
     whole, spread = statistics.median(whole_seconds) * 1e3, spread_of(whole_seconds)
     overlap = max(0.0, sum(units.values()) - whole) if overlaps() else None
     return Times(
-        whole, units, "measured", len(whole_seconds), layers=layers, others=others, spread=spread, overlap=overlap
-    )
+        whole, units, "measured", len(whole_seconds), layers=layers, others=others, spread=spread, overlap=overlap,
+        devices=devices,
+    )  # fmt: skip
 
 
 def _turn(seconds: float) -> Iterator[int]:
@@ -124,12 +126,14 @@ def _turn(seconds: float) -> Iterator[int]:
 class _Recorded(NamedTuple):
     """The milliseconds of the layers and copies of one run by name, and of the steps inside of them.
 
-    Steps are in `layers` by the names of their layers, or in `others` by the layer that runs them.
+    Steps are in `layers` by the names of their layers, or in `others` by the layer that runs them. `devices` has the
+    milliseconds of the steps and copies of each device, by its own clock.
     """
 
     units: Mapping[str, float]
     layers: Mapping[str, float]
     others: Mapping[str, float]
+    devices: Mapping[str, float]
 
 
 def _medians(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -147,7 +151,9 @@ def _recorded_runs(recording: Recording) -> list[_Recorded]:
 
 
 def _recorded_run(intervals: Sequence[Interval]) -> _Recorded:
-    seconds_of_unit, seconds_of_layer, seconds_of_others = (defaultdict[str, float](float) for _ in range(3))
+    seconds_of_unit, seconds_of_layer, seconds_of_others, seconds_of_device = (
+        defaultdict[str, float](float) for _ in range(4)
+    )
     running = [
         interval
         for interval in intervals
@@ -155,13 +161,18 @@ def _recorded_run(intervals: Sequence[Interval]) -> _Recorded:
     ]
     for interval in running:
         seconds_of_unit[interval.site.layer] += interval.duration / 1e6
+    device_units = Enclosing(unit for unit in running if unit.site.category is Category.LAYER)
     for interval in intervals:
-        unit = _unit_of(interval, running) if interval.site.category is Category.KERNEL else None
+        device = interval.site.device
+        if device:
+            seconds_of_device[device] += interval.duration / 1e6
+        is_step = interval.site.category is Category.KERNEL
+        unit = (device_units.layer(interval) if device else _unit_of(interval, running)) if is_step else None
         if unit is not None:
             layer = _layer_of(interval.site, unit.site.layers)
             milliseconds, name = (seconds_of_layer, layer) if layer else (seconds_of_others, unit.site.layer)
             milliseconds[name] += interval.duration / 1e6
-    return _Recorded(seconds_of_unit, seconds_of_layer, seconds_of_others)
+    return _Recorded(seconds_of_unit, seconds_of_layer, seconds_of_others, seconds_of_device)
 
 
 def _unit_of(step: Interval, running: Sequence[Interval]) -> Interval | None:

@@ -201,6 +201,18 @@ def test_times_of_kernels_are_those_of_the_device(gpuacc):
     assert all(kernel.site.device for kernel in kernels)
 
 
+def test_explanations_have_the_times_of_layers_by_the_clock_of_the_device(gpuacc):
+    model = loaded(small_network(), ["GpuAcc"])
+    explanation = model.explain(measure=True, inputs=[IMAGE], budget_seconds=0.02)
+    assert explanation.times.layers.keys() == {
+        "convolution2d", "depthwiseconvolution2d", "pooling2d", "fullyconnected", "softmax",
+    }  # fmt: skip
+    assert not any(explanation.times.others.values())
+    [(device, busy)] = explanation.times.devices.items()
+    assert busy > 0
+    assert f"{device} is busy for" in str(explanation)
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_operations_on_images_in_blocks_need_no_convolution_before_them(gpuacc, profile):
     network = ip.Network("elements")
@@ -341,11 +353,11 @@ import numpy as np, interposer as ip
 from tests.backends.gpuacc.test_gpuacc_runs import IMAGE, small_network
 def handled():
     return re.search(r"SigCgt:.*", open("/proc/self/status").read())[0]
-before = handled()
+before, threads = handled(), os.environ.get("POCL_MAX_PTHREAD_COUNT")
 model = ip.load(small_network())
 model.run([IMAGE])
 loaded = open("/proc/self/maps").read()
-print("OpenCL" in loaded, "GpuAcc" in loaded, "POCL_MAX_PTHREAD_COUNT" in os.environ)
+print("OpenCL" in loaded, "GpuAcc" in loaded, os.environ.get("POCL_MAX_PTHREAD_COUNT") != threads)
 print(ip.Runtime().registry.reason_absent("GpuAcc"), "OpenCL" in open("/proc/self/maps").read())
 print(handled() == before)
 """

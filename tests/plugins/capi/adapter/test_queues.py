@@ -29,7 +29,7 @@ from interposer.ops import Activation, ActivationFunction, Addition, Gather, Mul
 from interposer.plugins.capi.abi import structs as abi
 from interposer.plugins.capi.running.backend import DynamicBackend
 from interposer.plugins.registry import BackendRegistry
-from interposer.profiling import Recorder
+from interposer.profiling import Category, Recorder
 from interposer.runtime import asynchronous
 
 INFO = TensorInfo((8,))
@@ -559,6 +559,22 @@ def test_the_times_of_a_profile_are_those_of_the_device(fake, runtime_with):
     assert all(ns > host for ns in times.values()), "the time of the device, and not that of the submission"
 
 
+def test_intervals_of_devices_belong_to_the_runs_in_which_they_were_measured(fake, runtime_with):
+    device = fake(Lacks="copies", Work=1_000_000)
+    runtime = runtime_with(device.backend)
+    number = loaded(runtime, chain(RELU), "Fake")
+    with Recorder(thread=threading.get_ident()) as recorder:
+        other = threading.Thread(target=runtime.enqueue_workload, args=(number, {0: X}))
+        other.start()
+        other.join()
+        for _ in range(2):
+            runtime.enqueue_workload(number, {0: X})
+    intervals = recorder.recording().intervals
+    runs = [interval.run for interval in intervals if interval.site.category is Category.RUN]
+    assert len(runs) == 2
+    assert [interval.run for interval in intervals if interval.site.device] == runs
+
+
 def test_an_explanation_measures_each_part_alone_and_shows_the_overlap(fake, runtime_with):
     device = fake(Lacks="copies", Work=20_000_000)
     other = fake('-DFAKE_ID="Other"', Lacks="copies", Work=20_000_000)
@@ -576,6 +592,9 @@ def test_an_explanation_measures_each_part_alone_and_shows_the_overlap(fake, run
     assert all(ms >= 20 for ms in parts)
     assert times.overlap > 0, "two of them run at the same time in a whole run"
     assert "measured alone; devices and the host overlap by" in str(explanation)
+    assert times.devices["fake:0"] >= 40, "both plug-ins call their device so"
+    assert "fake:0 is busy for" in str(explanation)
+    assert explanation.to_dict()["times"]["devices_ms"] == times.devices
 
 
 def test_a_backend_in_a_process_of_its_own_is_synchronous(natives, tmp_path):
