@@ -89,9 +89,8 @@ inline int64_t rescaled(int64_t x, int source_bits, int target_bits) {
 
 /// The number of leading zeros of a 32-bit integer.
 inline int leading_zeros(int64_t x) {
-  int bits = 0;
-  while (bits < 33 && x >> bits != 0) ++bits;
-  return 32 - bits;
+  const int bits = x == 0 ? 0 : 64 - __builtin_clzll(uint64_t(x));
+  return 32 - std::min(bits, 33);
 }
 
 /// exp(x) for -1/4 <= x < 0 in Q0, by the Taylor series around -1/8 up to the fourth power.

@@ -1,5 +1,6 @@
 // The pass that stores quantized images with channels last. Convolutions with channels first are replaced by
-// convolutions with channels last, between transpositions. Layers that read such an image, and can, follow. So the
+// convolutions with channels last, between transpositions. So are layers of bytes that move or pool pixels, if another
+// layer transposes their image to channels first. Layers that read such an image, and can, follow. So the
 // transpositions remain only where an image enters or leaves a chain of such layers.
 
 #include <algorithm>
@@ -111,6 +112,15 @@ bool has_integers(const Node& node, const Tensor& in, const Tensor& out) {
   return node.type == "IntegerConvolution2d" || (is_quantized8(in) && is_quantized8(out));
 }
 
+/// Return whether a layer reads the transposition of an image of bytes to channels first.
+template <class Nodes>
+bool reads_transposed(const Graph& graph, const Nodes& nodes, const Node& node) {
+  const Tensor* in = graph.in(node, 0);
+  if (!in || (in->dtype != IPR_DTYPE_INT8 && in->dtype != IPR_DTYPE_UINT8) || in->producer < 0) return false;
+  const Node& producer = nodes[size_t(in->producer)];
+  return producer.type == "Transpose" && producer.integers("permutation") == kToFirst;
+}
+
 // ---- The pass -------------------------------------------------------------------------------------------------------
 
 class Turner {
@@ -171,6 +181,7 @@ class Turner {
   bool is_wanted(const Node& node, Kind kind) const {
     if (kind == Kind::convolution) return starts(node);
     if (kind == Kind::image && !is_first(node)) return false;
+    if (kind == Kind::image && reads_transposed(graph_, old_, node)) return true;
     if (kind == Kind::reduction && !(is_image(node.inputs[0]) && keeps_order(node))) return false;
     if (kind != Kind::reduction && !is_image(node.outputs[0])) return false;
     if (node.type == "Dequantize" && !stays_quantized(node.outputs[0], kReach)) return false;
@@ -311,8 +322,10 @@ class Turner {
 
 bool turn_images(Graph& graph, const Settings& settings) {
   bool any = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
-    return kind_of(node) == Kind::convolution && is_first(node) &&
-           has_integers(node, *graph.in(node, 0), graph.out(node));
+    const Kind kind = kind_of(node);
+    if (kind == Kind::none || !is_first(node)) return false;
+    return kind == Kind::convolution ? has_integers(node, *graph.in(node, 0), graph.out(node))
+                                     : kind == Kind::image && reads_transposed(graph, graph.nodes, node);
   });
   return any && Turner(graph, settings).run();
 }

@@ -42,6 +42,7 @@ Family layouts_family();
 Family linear_attention_family();
 Family half_precision_family();
 Family lookup_family();
+Family lengths_q8_family();
 Family lstm_family();
 Family matmul_f32_family();
 Family moves_family();
@@ -107,6 +108,7 @@ const Make kFamilies[] = {
     binary_q8_family,
     softmax_q8_family,
     softmax_q16_family,
+    lengths_q8_family,
     depthwise_f32_family,
     winograd_f32_family,
     conv_f32_family,

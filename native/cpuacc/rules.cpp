@@ -34,6 +34,15 @@ Refusal all_f32(const Graph& graph, const Node& node) {
   return taken();
 }
 
+int channel_axis(const Node& node, int rank) {
+  const std::string_view layout = node.text("data_layout", "NCHW");
+  return !layout.empty() && layout.back() == 'C' ? rank - 1 : std::min(1, rank - 1);
+}
+
+int axis_or_channels(const Node& node, int rank) {
+  return node.has("axis") ? axis_of(node.integer("axis"), rank) : channel_axis(node, rank);
+}
+
 Around around(const Shape& shape, int axis) {
   Around sizes{1, shape[size_t(axis)], 1};
   for (int n = 0; n < axis; ++n) sizes.outer *= shape[size_t(n)];

@@ -41,6 +41,12 @@ inline Refusal without_posts(const Graph&, const Node& node, const Settings&) {
 /// Normalize an axis that may be negative, counted from the end.
 inline int axis_of(int64_t axis, int rank) { return int(axis < 0 ? axis + rank : axis); }
 
+/// The axis of the channels by the attribute `data_layout`, for tensors of any rank.
+int channel_axis(const Node& node, int rank);
+
+/// The attribute `axis`, or the axis of the channels if it is absent.
+int axis_or_channels(const Node& node, int rank);
+
 /// The products of the dimensions before and after an axis, and the size of the axis.
 struct Around {
   int64_t outer, extent, inner;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "common/fixed_point.hpp"
 #include "support.hpp"
 
 namespace cpuacc {
@@ -528,6 +529,29 @@ TEST_P(Q8ElementwiseKernel, copies_clamps_and_looks_up) {
         ASSERT_EQ(looked_up[n], table[in[n]]) << describe("count", count);
       }
     }
+}
+
+TEST_P(Q8ElementwiseKernel, sums_squares_and_multiplies_distances_by_a_factor) {
+  Random random;
+  const ElementwiseQ8Kernels& elementwise = elementwise_q8_kernels_for(isa());
+  for (int64_t count : {1, 15, 16, 63, 64, 65, 300})
+    for (uint32_t flip : {0u, kFlip})
+      for (int shift : {-12, -1, 0, 1, 7}) {
+        const int32_t zero = int32_t(random.integer(0, 255));
+        const native::FixedPoint factor{random.integer(1 << 30, INT32_MAX), shift};
+        Guarded<uint8_t> in(random.integers<uint8_t>(count)), out(count);
+        const Q8Factor parts{std::max(shift, 0), int32_t(factor.multiplier >> 15), int32_t(factor.multiplier & 0x7fff),
+                             std::max(-shift, 0)};
+        elementwise.scale(in.data(), out.data(), count, flip, zero, parts);
+        int32_t sum = 0;
+        for (int64_t n = 0; n < count; ++n) {
+          const int32_t distance = flipped(in[n], flip) - zero;
+          sum += distance * distance;
+          const int64_t expected = std::clamp<int64_t>(128 + native::multiply(distance, factor), 0, 255);
+          ASSERT_EQ(out[n], flipped(uint8_t(expected), flip)) << describe("count", count, "shift", shift);
+        }
+        ASSERT_EQ(elementwise.sum_squares(in.data(), count, flip, zero), sum) << describe("count", count);
+      }
 }
 
 TEST_P(Q8ElementwiseKernel, gathers_pixels) {

@@ -923,6 +923,31 @@ static void look_up_in_quarters(const uint8_t* from, uint8_t* to, int64_t count,
 }
 #endif
 
+static int32_t sum_squares(const uint8_t* from, int64_t count, uint32_t flip, int32_t zero) {
+  const uint8_t mask = static_cast<uint8_t>(flip);
+  const int16_t middle = static_cast<int16_t>(zero);
+  int32_t sum = 0;
+  for (int64_t n = 0; n < count; ++n) {
+    const int16_t distance = static_cast<int16_t>((from[n] ^ mask) - middle);
+    sum += distance * distance;
+  }
+  return sum;
+}
+
+static void scale(const uint8_t* from, uint8_t* to, int64_t count, uint32_t flip, int32_t zero,
+                  const Q8Factor& factor) {
+  const uint8_t mask = static_cast<uint8_t>(flip);
+  const int32_t left = factor.left, high = factor.high, low = factor.low, right = factor.right;
+  const int32_t half = right ? 1 << (right - 1) : 0, negative = right ? 1 : 0;
+  for (int64_t n = 0; n < count; ++n) {
+    const int32_t x = ((from[n] ^ mask) - zero) * (1 << left);
+    const int32_t product = (x * high + ((x * low + (1 << 30)) >> 15)) >> 16;
+    const int32_t scaled = 128 + ((product + half - (product < 0 ? negative : 0)) >> right);
+    const int32_t clamped = scaled < 0 ? 0 : scaled > 255 ? 255 : scaled;
+    to[n] = static_cast<uint8_t>(clamped ^ mask);
+  }
+}
+
 static void look_up(const uint8_t* from, uint8_t* to, int64_t count, const uint8_t* table) {
 #if defined(__AVX512VNNI__)
   static const bool has_permutations = __builtin_cpu_supports("avx512vbmi");
@@ -938,8 +963,8 @@ static void look_up(const uint8_t* from, uint8_t* to, int64_t count, const uint8
 extern const GemmQ8Kernels gemm_q8_kernels = {kLanes,   kSignedDots, kWeightBytes, kHasShifts, MAX_ROWS, tile,
                                               ROW_TILE, gemv_tile,   gemv,         requantize, convert};
 extern const DepthwiseQ8Kernels depthwise_q8_kernels = {kLanes, kSignedDots, depthwise};
-extern const ElementwiseQ8Kernels elementwise_q8_kernels = {copy,     gather,      add_elements, multiply_elements,
-                                                            add_rows, clamp,       look_up,      find_range,
-                                                            quantize, add_product, dequantize};
+extern const ElementwiseQ8Kernels elementwise_q8_kernels = {
+    copy,       gather,   add_elements, multiply_elements, add_rows,    clamp, look_up,
+    find_range, quantize, add_product,  dequantize,        sum_squares, scale};
 
 }  // namespace cpuacc::ISA_NS

@@ -115,6 +115,15 @@ struct Q8Quantization {
   bool to_even;           // halves are rounded to even integers, else away from zero
 };
 
+/// The product of the distances of bytes from their zero point and a factor in fixed point: a distance is shifted to
+/// the left, multiplied by (high * 2**15 + low) / 2**31, and shifted to the right. Both products are rounded like those
+/// of native::multiply. Results are distances from 128.
+struct Q8Factor {
+  int32_t left;       // at most 7, so that the products fit into 32 bits
+  int32_t high, low;  // of 16 and of 15 bits
+  int32_t right;
+};
+
 /// Weights of a depthwise convolution. Each group multiplies the bytes of 4 taps for `rows` rows of output.
 struct Q8Depthwise {
   int64_t groups;
@@ -193,6 +202,10 @@ struct ElementwiseQ8Kernels {
   void (*add_product)(int32_t* sums, const int16_t* row, int32_t factor, int64_t count);
   /// to = (from - zero) * scale.
   void (*dequantize)(const uint8_t* from, float* to, int64_t count, bool is_signed, float scale, int32_t zero);
+  /// The sum of the squares of at most 2**15 distances of unsigned bytes from their zero point.
+  int32_t (*sum_squares)(const uint8_t* from, int64_t count, uint32_t flip, int32_t zero);
+  /// Multiply the distances of unsigned bytes from their zero point by a factor.
+  void (*scale)(const uint8_t* from, uint8_t* to, int64_t count, uint32_t flip, int32_t zero, const Q8Factor& factor);
 };
 CPUACC_Q8_TABLE(GemmQ8Kernels, gemm_q8_kernels)
 CPUACC_Q8_TABLE(DepthwiseQ8Kernels, depthwise_q8_kernels)

@@ -60,70 +60,157 @@ void linear(const float* upper, const float* lower, float* out, float weight, co
   }
 }
 
-// ---- uint8: each product is rounded in the order of the reference ---------------------------------------------------
+// ---- Pixels of many bytes -------------------------------------------------------------------------------------------
 
-inline __attribute__((always_inline)) uint8_t mixed(float ul, float ll, float uh, float lh, float weight, float right) {
-  const float top = 1 - weight, left = 1 - right;
-  float total = ul * top * left;
-  total += ll * weight * left;
-  total += uh * top * right;
-  total += lh * weight * right;
-  return uint8_t(int32_t(total + 0.5f));
+/// The four pixels around a place, and a row of results.
+template <class T>
+struct Corners {
+  const T *upper_left, *lower_left, *upper_right, *lower_right;
+};
+template <class T>
+CPUACC_INLINE Corners<T> corners(const T* upper, const T* lower, const Places& columns, int64_t x, int64_t inner) {
+  const int64_t left = columns.low[x] * inner, right = columns.high[x] * inner;
+  return {upper + left, lower + left, upper + right, lower + right};
 }
 
+/// The integers of `kLanes` bytes.
+CPUACC_INLINE IntVec integers(const uint8_t* from) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<IntVec>(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+#elif defined(__AVX2__)
+  return reinterpret_cast<IntVec>(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#else
+  IntVec lanes;
+  for (int n = 0; n < kLanes; ++n) lanes[n] = from[n];
+  return lanes;
+#endif
+}
+CPUACC_INLINE IntVec integers(const int8_t* from) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<IntVec>(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+#elif defined(__AVX2__)
+  return reinterpret_cast<IntVec>(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#else
+  IntVec lanes;
+  for (int n = 0; n < kLanes; ++n) lanes[n] = from[n];
+  return lanes;
+#endif
+}
+
+/// Store the lowest byte of each integer.
+CPUACC_INLINE void store_bytes_of(void* to, IntVec from) {
+  store_low_bytes(static_cast<uint8_t*>(to), reinterpret_cast<Ints>(from));
+}
+
+/// Compute the bytes of one pixel in vectors; the last bytes may be computed twice, so that none is computed alone.
+template <class T, class Mix>
+CPUACC_INLINE void mix_pixel(const Corners<T>& from, T* to, int64_t inner, Mix mix) {
+  for (int64_t first = 0; first < inner; first += kLanes) {
+    const int64_t n = first + kLanes <= inner ? first : inner - kLanes;
+    store_bytes_of(to + n, mix(integers(from.upper_left + n), integers(from.lower_left + n),
+                               integers(from.upper_right + n), integers(from.lower_right + n)));
+  }
+}
+
+// ---- uint8: each product is rounded in the order of the reference ---------------------------------------------------
+
+/// The sum of the pixels above and below, which are multiplied by their vertical weights, on the left and on the right.
+template <class Number>
+CPUACC_INLINE Number weighted(Number ul, Number ll, Number uh, Number lh, Number left, Number right) {
+  Number total = ul * left;
+  total += ll * left;
+  total += uh * right;
+  total += lh * right;
+  return total + 0.5f;
+}
+
+CPUACC_INLINE Vec real(IntVec x) { return __builtin_convertvector(x, Vec); }
+
+CPUACC_INLINE uint8_t byte_of(float total) { return static_cast<uint8_t>(static_cast<int32_t>(total)); }
+
+/// Pixels of one channel: products with the vertical weights are computed once for each pixel of the input.
 void linear_u8_of_one(const uint8_t* upper, const uint8_t* lower, uint8_t* out, float weight, const Places& columns,
                       const ResizedRow& row, float* scratch) {
-  float *above = scratch, *below = scratch + row.in_width;
-  for (int64_t x = 0; x < row.in_width; ++x) above[x] = upper[x], below[x] = lower[x];
+  float* __restrict above = scratch;
+  float* __restrict below = scratch + row.in_width;
+  const float top = 1 - weight;
+  for (int64_t x = 0; x < row.in_width; ++x) above[x] = upper[x] * top, below[x] = lower[x] * weight;
   const int32_t *low = columns.low, *high = columns.high;
-  const float* right = columns.weight;
-  for (int64_t x = 0; x < row.width; ++x)
-    out[x] = mixed(above[low[x]], below[low[x]], above[high[x]], below[high[x]], weight, right[x]);
+  int64_t x = 0;
+  for (; x + kLanes <= row.width; x += kLanes) {
+    const Vec right = load(columns.weight + x), left = 1.0f - right;
+    const Vec total = weighted(gathered(above, low + x), gathered(below, low + x), gathered(above, high + x),
+                               gathered(below, high + x), left, right);
+    store_bytes_of(out + x, __builtin_convertvector(total, IntVec));
+  }
+  for (; x < row.width; ++x) {
+    const float right = columns.weight[x], left = 1 - right;
+    out[x] = byte_of(weighted(above[low[x]], below[low[x]], above[high[x]], below[high[x]], left, right));
+  }
 }
 
 void linear_u8(const uint8_t* upper, const uint8_t* lower, uint8_t* out, float weight, const Places& columns,
                const ResizedRow& row, void* scratch) {
   const int64_t inner = row.inner;
   if (inner == 1) return linear_u8_of_one(upper, lower, out, weight, columns, row, static_cast<float*>(scratch));
+  const float top = 1 - weight;
   for (int64_t x = 0; x < row.width; ++x) {
-    const uint8_t *ul = upper + columns.low[x] * inner, *uh = upper + columns.high[x] * inner;
-    const uint8_t *ll = lower + columns.low[x] * inner, *lh = lower + columns.high[x] * inner;
-    const float right = columns.weight[x];  // outside of the loop, as bytes might alias it
-    uint8_t* __restrict to = out + x * inner;
-    for (int64_t n = 0; n < inner; ++n) to[n] = mixed(ul[n], ll[n], uh[n], lh[n], weight, right);
+    const float right = columns.weight[x], left = 1 - right;
+    mix_pixel(corners(upper, lower, columns, x, inner), out + x * inner, inner,
+              [=](IntVec ul, IntVec ll, IntVec uh, IntVec lh) {
+                return __builtin_convertvector(weighted(real(ul) * top, real(ll) * weight, real(uh) * top,
+                                                        real(lh) * weight, broadcast(left), broadcast(right)),
+                                               IntVec);
+              });
   }
 }
 
 // ---- int8: the products of two weights have 20 bits, so sums fit int32 ----------------------------------------------
 
-inline __attribute__((always_inline)) int8_t mixed(int32_t ul, int32_t ll, int32_t uh, int32_t lh, int32_t weight,
-                                                   int32_t right) {
-  const int32_t top = 1024 - weight, left = 1024 - right;
-  const int32_t total = ul * (top * left) + ll * (weight * left) + uh * (top * right) + lh * (weight * right);
-  const int32_t size = ((total < 0 ? -total : total) + (1 << 19)) >> 20;
-  return int8_t(total > 0 ? size : -size);
+/// Divide by 2**20, and round to the nearest integer, ties away from 0.
+template <class Integer>
+CPUACC_INLINE Integer rounded(Integer total) {
+  const Integer size = ((total < 0 ? -total : total) + (1 << 19)) >> 20;
+  return total > 0 ? size : -size;
 }
 
+CPUACC_INLINE IntVec gathered(const int32_t* from, const int32_t* index) {
+  return reinterpret_cast<IntVec>(gathered(reinterpret_cast<const float*>(from), index));
+}
+
+CPUACC_INLINE IntVec load_ints(const int32_t* from) {
+  IntVec loaded;
+  memcpy(&loaded, from, sizeof loaded);
+  return loaded;
+}
+
+/// Pixels of one channel: the sums with the vertical weights are computed once for each pixel of the input.
 void linear_i8_of_one(const int8_t* upper, const int8_t* lower, int8_t* out, int32_t weight, const Places& columns,
-                      const ResizedRow& row, int32_t* scratch) {
-  int32_t *above = scratch, *below = scratch + row.in_width;
-  for (int64_t x = 0; x < row.in_width; ++x) above[x] = upper[x], below[x] = lower[x];
-  const int32_t *low = columns.low, *high = columns.high, *right = columns.weight_1024;
-  for (int64_t x = 0; x < row.width; ++x)
-    out[x] = mixed(above[low[x]], below[low[x]], above[high[x]], below[high[x]], weight, right[x]);
+                      const ResizedRow& row, int32_t* __restrict sums) {
+  const int32_t top = 1024 - weight;
+  for (int64_t x = 0; x < row.in_width; ++x) sums[x] = upper[x] * top + lower[x] * weight;
+  const int32_t *low = columns.low, *high = columns.high;
+  int64_t x = 0;
+  for (; x + kLanes <= row.width; x += kLanes) {
+    const IntVec right = load_ints(columns.weight_1024 + x);
+    store_bytes_of(out + x, rounded(gathered(sums, low + x) * (1024 - right) + gathered(sums, high + x) * right));
+  }
+  for (; x < row.width; ++x) {
+    const int32_t right = columns.weight_1024[x];
+    out[x] = static_cast<int8_t>(rounded(sums[low[x]] * (1024 - right) + sums[high[x]] * right));
+  }
 }
 
 void linear_i8(const int8_t* upper, const int8_t* lower, int8_t* out, int64_t weight, const Places& columns,
                const ResizedRow& row, void* scratch) {
   const int64_t inner = row.inner;
-  const int32_t down = int32_t(weight);
+  const int32_t down = static_cast<int32_t>(weight), top = 1024 - down;
   if (inner == 1) return linear_i8_of_one(upper, lower, out, down, columns, row, static_cast<int32_t*>(scratch));
   for (int64_t x = 0; x < row.width; ++x) {
-    const int8_t *ul = upper + columns.low[x] * inner, *uh = upper + columns.high[x] * inner;
-    const int8_t *ll = lower + columns.low[x] * inner, *lh = lower + columns.high[x] * inner;
-    const int32_t right = columns.weight_1024[x];  // outside of the loop, as bytes might alias it
-    int8_t* __restrict to = out + x * inner;
-    for (int64_t n = 0; n < inner; ++n) to[n] = mixed(ul[n], ll[n], uh[n], lh[n], down, right);
+    const int32_t right = columns.weight_1024[x], left = 1024 - right;
+    const int32_t a = top * left, b = down * left, c = top * right, d = down * right;
+    mix_pixel(corners(upper, lower, columns, x, inner), out + x * inner, inner,
+              [=](IntVec ul, IntVec ll, IntVec uh, IntVec lh) { return rounded(ul * a + ll * b + uh * c + lh * d); });
   }
 }
 

@@ -17,7 +17,7 @@ struct Places {
 };
 
 /// The sizes of one row: elements of a row of the input, and pixels and channels of a row of the result. The kernels
-/// are fast for one channel and for many; the caller treats the elements of pixels with few channels as pixels.
+/// take one channel, or at least 16: the caller treats the elements of pixels with fewer channels as pixels.
 struct ResizedRow {
   int64_t in_width, width, inner;
 };

@@ -1,5 +1,7 @@
 #include "cpuacc/kernels/select.hpp"
 
+#include <string.h>
+
 #include "interposer/backend.h"
 
 namespace cpuacc::ISA_NS {
@@ -9,36 +11,29 @@ constexpr int64_t kWidth = 64;  // columns that are searched together; their res
 
 // ---- The index of the largest element -------------------------------------------------------------------------------
 
-/// The type in which elements are compared: as wide as an index, so that vectors of both have the same length.
-template <class T>
-struct Compared {
+/// The type of an index among the rows that are searched at once: as wide as an element, so that vectors of both have
+/// the same length. `kRows` is the number of these rows.
+template <size_t kBytes>
+struct IndexOf;
+template <>
+struct IndexOf<1> {
+  using Type = uint8_t;
+  static constexpr int64_t kRows = 256;
+};
+template <>
+struct IndexOf<2> {
+  using Type = uint16_t;
+  static constexpr int64_t kRows = 65536;
+};
+template <>
+struct IndexOf<4> {
   using Type = int32_t;
-  using Index = int32_t;
+  static constexpr int64_t kRows = INT32_MAX;
 };
 template <>
-struct Compared<float> {
-  using Type = float;
-  using Index = int32_t;
-};
-template <>
-struct Compared<uint32_t> {
-  using Type = uint32_t;
-  using Index = int32_t;
-};
-template <>
-struct Compared<double> {
-  using Type = double;
-  using Index = int64_t;
-};
-template <>
-struct Compared<int64_t> {
+struct IndexOf<8> {
   using Type = int64_t;
-  using Index = int64_t;
-};
-template <>
-struct Compared<uint64_t> {
-  using Type = uint64_t;
-  using Index = int64_t;
+  static constexpr int64_t kRows = INT32_MAX;
 };
 
 /// Return whether a later element `v` replaces the best one so far.
@@ -52,20 +47,21 @@ inline __attribute__((always_inline)) bool replaces(T v, T best) {
 
 template <class T>
 struct Best {
-  typename Compared<T>::Type value[kWidth];
-  typename Compared<T>::Index index[kWidth];
+  using Index = typename IndexOf<sizeof(T)>::Type;
+  T value[kWidth];
+  Index index[kWidth];
 };
 
 /// Search `count` adjacent columns. A constant count becomes vector code.
 template <bool kLeast, bool kLast, class T>
 inline __attribute__((always_inline)) void search_block(const T* in, int64_t length, int64_t inner, int64_t count,
                                                         Best<T>& best) {
-  using Index = typename Compared<T>::Index;
+  using Index = typename Best<T>::Index;
   for (int64_t c = 0; c < count; ++c) best.value[c] = in[c], best.index[c] = 0;
   for (int64_t n = 1; n < length; ++n) {
     const T* row = in + n * inner;
     for (int64_t c = 0; c < count; ++c) {
-      typename Compared<T>::Type v = row[c];
+      const T v = row[c];
       const bool better = replaces<kLeast, kLast>(v, best.value[c]);
       best.value[c] = better ? v : best.value[c];
       best.index[c] = better ? Index(n) : best.index[c];
@@ -79,22 +75,67 @@ __attribute__((noinline)) void search_full_block(const T* in, int64_t length, in
   search_block<kLeast, kLast>(in, length, inner, kWidth, best);
 }
 
+/// The best elements of up to `kWidth` columns, and their indices.
+template <class T>
+struct Found {
+  T value[kWidth];
+  int32_t index[kWidth];
+};
+
+/// Search `count` adjacent columns of any length: rows whose indices fit the type of an index are searched at once.
+template <bool kLeast, bool kLast, class T>
+void search_pieces(const T* in, int64_t length, int64_t inner, int64_t count, Found<T>& found) {
+  constexpr int64_t kRows = IndexOf<sizeof(T)>::kRows;
+  for (int64_t first = 0; first < length; first += kRows) {
+    const int64_t rows = length - first < kRows ? length - first : kRows;
+    Best<T> best;
+    if (count == kWidth)
+      search_full_block<kLeast, kLast>(in + first * inner, rows, inner, best);
+    else
+      search_block<kLeast, kLast>(in + first * inner, rows, inner, count, best);
+    for (int64_t c = 0; c < count; ++c) {
+      if (first > 0 && !replaces<kLeast, kLast>(best.value[c], found.value[c])) continue;
+      found.value[c] = best.value[c], found.index[c] = int32_t(first + best.index[c]);
+    }
+  }
+}
+
 /// Search one contiguous row as if it were a matrix of `kWidth` columns, whose results are then compared.
 template <bool kLeast, bool kLast, class T>
 int32_t search_long_row(const T* in, int64_t length) {
-  Best<T> best;
+  Found<T> found;
   const int64_t rows = length / kWidth;
-  search_full_block<kLeast, kLast>(in, rows, kWidth, best);
-  int64_t best_index = best.index[0] * kWidth;
+  search_pieces<kLeast, kLast>(in, rows, kWidth, kWidth, found);
+  int64_t best_index = found.index[0] * kWidth;
   auto consider = [&](int64_t index) {
     const T v = in[index], old = in[best_index];
     const bool earlier = index < best_index;  // then it wins only if `best_index` would not have replaced it
     const bool better = earlier ? !replaces<kLeast, kLast>(old, v) : replaces<kLeast, kLast>(v, old);
     if (better) best_index = index;
   };
-  for (int64_t c = 1; c < kWidth; ++c) consider(best.index[c] * kWidth + c);
+  for (int64_t c = 1; c < kWidth; ++c) consider(found.index[c] * kWidth + c);
   for (int64_t n = rows * kWidth; n < length; ++n) consider(n);
   return int32_t(best_index);
+}
+
+/// Search one contiguous row of bytes: find the extreme value, and then its first or last place.
+template <bool kLeast, bool kLast, class T>
+int32_t search_long_bytes(const T* in, int64_t length) {
+  constexpr int64_t kBytes = 64;
+  T lanes[kBytes];
+  memcpy(lanes, in, kBytes);
+  for (int64_t n = kBytes; n + kBytes <= length; n += kBytes)
+    for (int64_t c = 0; c < kBytes; ++c)
+      lanes[c] = (kLeast ? in[n + c] < lanes[c] : in[n + c] > lanes[c]) ? in[n + c] : lanes[c];
+  const T* rest = in + length - kBytes;
+  T extreme = rest[0];
+  for (int64_t c = 0; c < kBytes; ++c) {
+    const T v = (kLeast ? rest[c] < lanes[c] : rest[c] > lanes[c]) ? rest[c] : lanes[c];
+    extreme = (kLeast ? v < extreme : v > extreme) ? v : extreme;
+  }
+  const int sought = static_cast<unsigned char>(extreme);
+  const void* place = kLast ? memrchr(in, sought, size_t(length)) : memchr(in, sought, size_t(length));
+  return int32_t(static_cast<const T*>(place) - in);
 }
 
 constexpr int64_t kLongestShortRow = 2 * kWidth;
@@ -115,12 +156,9 @@ void search_all(const Columns& columns, int32_t* out) {
   const T* in = static_cast<const T*>(columns.in);
   for (int64_t first = columns.first; first < columns.last; first += kWidth) {
     const int64_t left = columns.last - first, count = left < kWidth ? left : kWidth;
-    Best<T> best;
-    if (count == kWidth)
-      search_full_block<kLeast, kLast>(in + first, columns.length, columns.inner, best);
-    else
-      search_block<kLeast, kLast>(in + first, columns.length, columns.inner, count, best);
-    for (int64_t c = 0; c < count; ++c) *out++ = int32_t(best.index[c]);
+    Found<T> found;
+    search_pieces<kLeast, kLast>(in + first, columns.length, columns.inner, count, found);
+    for (int64_t c = 0; c < count; ++c) *out++ = found.index[c];
   }
 }
 
@@ -129,8 +167,9 @@ template <bool kLeast, bool kLast, class T>
 void search_rows(const Columns& columns, int32_t* out) {
   const T* in = static_cast<const T*>(columns.in);
   if (columns.length >= kLongestShortRow) {
+    constexpr auto search = sizeof(T) == 1 ? search_long_bytes<kLeast, kLast, T> : search_long_row<kLeast, kLast, T>;
     for (int64_t row = columns.first; row < columns.last; ++row)
-      *out++ = search_long_row<kLeast, kLast>(in + row * columns.length, columns.length);
+      *out++ = search(in + row * columns.length, columns.length);
     return;
   }
   for (int64_t first = columns.first; first < columns.last; first += kWidth) {

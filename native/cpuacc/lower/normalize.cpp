@@ -13,12 +13,6 @@
 namespace cpuacc {
 namespace {
 
-/// The axis of the channels, for tensors of any rank.
-int channel_axis(const Node& node, int rank) {
-  std::string_view layout = node.text("data_layout", "NCHW");
-  return !layout.empty() && layout.back() == 'C' ? rank - 1 : std::min(1, rank - 1);
-}
-
 bool single(const Tensor* tensor) { return tensor == nullptr || tensor->elements() == 1; }
 
 // ---- Rows that are standardized -------------------------------------------------------------------------------------
@@ -331,8 +325,7 @@ struct UnitLength {
 
 void lower_unit_length(const Node& node, Builder& builder) {
   const Tensor& in = *builder.graph.in(node, 0);
-  int axis = node.has("axis") ? axis_of(node.integer("axis"), in.rank()) : channel_axis(node, in.rank());
-  Around at = around(in.shape, axis);
+  Around at = around(in.shape, axis_or_channels(node, in.rank()));
   auto state = std::make_shared<UnitLength>();
   state->kernels = &normalize_kernels_for(builder.settings.isa);
   state->eps = float(node.number("eps"));

@@ -91,7 +91,7 @@ struct Resize {
   bool linear;
   int64_t images, height, width, out_height, out_width, inner, item_size;
 
-  /// Two rows of the input as int32 or float32.
+  /// Two rows of the input, multiplied by their weights, as float32; of int8, their sum as int32.
   uint64_t scratch() const { return linear && item_size == 1 && inner == 1 ? uint64_t(2 * width) * 4 : 0; }
 
   static void run(const Step& step, const Run& run, int part, int parts) {
