@@ -23,7 +23,8 @@ from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
-REAL = sys.executable
+NEW_INTERPRETER = sys.executable
+"""The path of Python, which `warm_python` does not change."""
 
 
 @cache
@@ -33,7 +34,7 @@ def _folder() -> Path:
     address = Path(folder.name, "socket")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     server = subprocess.Popen(
-        [REAL, "-P", str(HERE / "server.py"), str(address)],
+        [NEW_INTERPRETER, "-P", str(HERE / "server.py"), str(address)],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment, start_new_session=True,
     )  # fmt: skip
     atexit.register(folder.cleanup)
@@ -46,7 +47,7 @@ def _folder() -> Path:
 
 def python() -> list[str]:
     """Return the first words of a command, in place of ``sys.executable``."""
-    return [REAL, "-I", "-S", str(HERE / "client.py"), str(_folder() / "socket")]
+    return [NEW_INTERPRETER, "-I", "-S", str(HERE / "client.py"), str(_folder() / "socket")]
 
 
 @cache

@@ -32,6 +32,11 @@ def main(report, what):
 
 
 @pytest.fixture
+def warm_python() -> None:
+    """New interpreters are started here."""
+
+
+@pytest.fixture
 def child(tmp_path, monkeypatch):
     """Starts a process that does something."""
     (tmp_path / "done_by_the_child.py").write_text(CODE)

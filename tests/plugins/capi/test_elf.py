@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interposer.plugins.capi.loading.elf import Elf, build_id, elf_problem
+from tests import warm
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has ELF files to load")
 
@@ -145,7 +146,7 @@ def test_a_header_that_does_not_fit_is_told(offset, layout, value, text, fault, 
 
 
 def test_a_program_is_no_shared_object(fault):
-    with open(sys.executable, "rb") as file:
+    with open(warm.NEW_INTERPRETER, "rb") as file:
         assert "program" in fault(file.read())
 
 

@@ -21,6 +21,7 @@ from interposer.ops import Addition, Convolution2d, Fill, NonZero, Softmax
 from interposer.plugins.capi.loading.open_libraries import backend_of_file
 from interposer.plugins.capi.loading.records import State
 from interposer.testing import check_backend
+from tests import warm
 from tests.devices import Sums
 from tests.native import install_plugin, mapped_files
 
@@ -243,7 +244,8 @@ model = ip.load(network, backends=["CpuRef"], runtime=runtime)
 optimized = model.optimized
 print(model([1, 2]).tolist(), type(runtime.registry.get("CpuRef")).__name__)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
+    words = [warm.NEW_INTERPRETER, "-c", program]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "[2.0, 4.0] DynamicBackend\n", "")
 
 

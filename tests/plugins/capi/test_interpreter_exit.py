@@ -45,6 +45,11 @@ SCRIPT = """
 """
 
 
+@pytest.fixture
+def warm_python() -> None:
+    """New interpreters are started here."""
+
+
 def said_at_exit(backend: str, path: str, **environment: str) -> list[str]:
 
     code = f"BACKEND, PATH = {backend!r}, {path!r}\n{textwrap.dedent(SCRIPT)}"

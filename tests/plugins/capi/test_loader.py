@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -24,6 +23,7 @@ from interposer.core.errors import (
 from interposer.isolation import Isolation
 from interposer.plugins import BackendRegistry, DeviceSpec
 from interposer.plugins.capi.loading.records import State, Step
+from tests import warm
 from tests.native import mapped_files, open_descriptors
 from tests.parameters import one_in, slow_unless
 from tests.plugins.capi.conftest import add_twice
@@ -244,7 +244,9 @@ def test_a_runtime_without_folders_does_not_import_what_loads_backends():
         "print([name for name in sorted(sys.modules) if name.startswith('interposer.plugins.capi.')])"
     )
     environment = {key: value for key, value in os.environ.items() if key != "INTERPOSER_BACKEND_PATH"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(
+        [warm.NEW_INTERPRETER, "-c", code], capture_output=True, text=True, check=False, env=environment
+    )
     assert done.stdout.split() == [
         "['interposer.plugins.capi.loading',",
         "'interposer.plugins.capi.loading.paths',",
@@ -867,6 +869,6 @@ def test_a_process_that_ends_with_open_backends_shuts_them_down(install, tmp_pat
     path, events = events_of(install, tmp_path)
     options = f"ip.CreationOptions(dynamic_backends_path={str(path.parent)!r}, probe_seconds=0)"
     code = f"import interposer as ip; runtime = ip.Runtime({options})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([warm.NEW_INTERPRETER, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert events() == ["load", "init", "shutdown", "unload"]
