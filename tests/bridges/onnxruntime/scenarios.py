@@ -524,7 +524,7 @@ def many_sessions():
         run(session())
     gc.collect()
     before = _resident()
-    for _ in range(200):
+    for _ in range(300):
         run(session())
     gc.collect()
     print(_resident() - before < 20 << 20)

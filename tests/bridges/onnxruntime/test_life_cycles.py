@@ -122,7 +122,11 @@ def test_an_unknown_backend_is_named_with_those_that_there_are(scenario, provide
 
 @pytest.mark.skipif("CpuAcc" not in own_files(), reason="CpuAcc was not built")
 @pytest.mark.parametrize(
-    "scenario", ["threads", "kept_until_the_end", "io_binding", "shapes", "undeclared_shape", "forked", "killed_child"]
+    "scenario",
+    [
+        *("threads", "kept_until_the_end", "io_binding", "shapes", "undeclared_shape", "forked", "killed_child"),
+        pytest.param("many_sessions", marks=pytest.mark.slow),
+    ],
 )
 def test_the_native_backend_works_likewise(scenario):
     code, printed, errors = ended(scenario, "CpuAcc")
