@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import interposer
+from tests import warm
 
 ROOT = Path(__file__).resolve().parent.parent
 DISABLED = "INTERPOSER_DISABLED_BACKENDS"  # the other tests disable CpuAcc in it
@@ -129,8 +130,11 @@ def copy_files(text: str, folder: Path) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a reader: the installed command and CpuAcc are found, and the checkout is not."""
-    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+    """Return the environment of a reader: the installed command and CpuAcc are found, and the checkout is not.
+
+    The command is a fork of a warm process, as `tests.warm` describes.
+    """
+    path = os.pathsep.join([str(Path(warm.command()).parent), sysconfig.get_path("scripts"), os.environ["PATH"]])
     disabled = [name for name in os.environ.get(DISABLED, "").split(",") if name != "CpuAcc"]
     changed = {"PATH": path, "COLUMNS": "200", DISABLED: ",".join(disabled)}
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | changed

@@ -34,6 +34,7 @@ from interposer.core.types import DataType
 from interposer.ir.subgraph import SubgraphView
 from interposer.isolation import isolated_backend
 from interposer.testing import check_backend, samples_of
+from tests import warm
 from tests.counting import Counting
 from tests.devices import Device, Sums
 from tests.faulty import Faulty
@@ -217,7 +218,7 @@ def test_one_that_calls_itself_otherwise_is_not_available() -> None:
 def python(code: str, **environment: str) -> str:
     """What a fresh interpreter prints."""
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
+        [warm.NEW_INTERPRETER, "-c", textwrap.dedent(code)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])} | environment,
         capture_output=True, text=True, check=False, timeout=300, cwd=ROOT,
     )  # fmt: skip

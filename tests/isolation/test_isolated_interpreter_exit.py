@@ -8,6 +8,8 @@ import textwrap
 
 import pytest
 
+from tests import warm
+
 pytestmark = [pytest.mark.needs_cpuref, pytest.mark.skipif(sys.platform != "linux", reason="needs isolation")]
 SCRIPT = """
     import atexit, sys
@@ -35,7 +37,7 @@ SCRIPT = """
 
 
 def test_isolated_models_run_until_the_interpreter_has_ended_and_leave_quietly() -> None:
-    command = [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(SCRIPT)]
+    command = [warm.NEW_INTERPRETER, "-X", "dev", "-W", "error", "-c", textwrap.dedent(SCRIPT)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(done.stdout.splitlines()) == ["atexit [2.0, 4.0]", "cycle [2.0, 4.0]", "held [2.0, 4.0]"]
