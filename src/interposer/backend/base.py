@@ -9,7 +9,7 @@ from interposer._version import API_VERSION
 from interposer.backend.allocator import CustomAllocator
 from interposer.backend.caching import SavedPart
 from interposer.backend.capabilities import Capabilities, Options
-from interposer.backend.devices import Device
+from interposer.backend.devices import Device, device_index
 from interposer.backend.handles import TensorHandleFactoryRegistry
 from interposer.backend.memory import ArenaMemoryManager, MemoryManager, MemorySource
 from interposer.backend.queues import Queue
@@ -17,7 +17,7 @@ from interposer.backend.strategies import MemoryOptimizerStrategy
 from interposer.backend.support import KernelSupport, LayerSupport
 from interposer.backend.views import OptimizationViews
 from interposer.backend.workload import KernelWorkloadFactory, WorkloadFactory
-from interposer.core.errors import BackendContractError, InvalidArgumentError
+from interposer.core.errors import BackendContractError, InvalidArgumentError, UnknownBackendError
 from interposer.ir.subgraph import SubgraphView
 from interposer.kernels.table import KernelTable
 from interposer.profiling.backends import BackendProfiling, BackendProfilingContext
@@ -238,6 +238,23 @@ class Backend:
             BackendContractError: the backend has no devices to choose from.
         """
         raise BackendContractError(f"{type(self).__name__} has no devices to choose from", backend=self.id)
+
+    def named_device(self, name: str, address: str) -> Backend:
+        """Return the backend of the device that users call `name`; its `id` is `address`, such as ``"Npu:1"``.
+
+        By default, the name is the index or the id of one of the `devices`. A backend that does not list its devices
+        overrides this method.
+
+        Raises:
+            UnknownBackendError: there is no such device.
+            BackendUnavailableError: the device cannot be used here, with the reason.
+        """
+        devices = self.devices()
+        index = device_index(devices, name)
+        if index is None:
+            known = [f"{self.id}:{known}" for each in devices for known in (each.index, each.id)]
+            raise UnknownBackendError(address, known)
+        return self.on_device(index, address)
 
     # --- caches on disk -----------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from interposer.backend.base import Backend, BackendId
 from interposer.backend.contracts import backend_problem
-from interposer.backend.devices import Device, device_index, split_address
+from interposer.backend.devices import Device, split_address
 from interposer.backend.events import QUARANTINED, BackendEvent
 from interposer.backend.strategies import MemoryOptimizerStrategy, chosen_strategy
 from interposer.core.entry_points import entry_points
@@ -195,7 +195,7 @@ class BackendRegistry:
         backend_or_reason = self._instances[entry]
         if isinstance(backend_or_reason, str):
             raise BackendUnavailableError(address, backend_or_reason)
-        return device_of(backend_or_reason, address, device)
+        return backend_or_reason.named_device(device, address)
 
     def _own_entry(self, backend_id: str) -> _Entry | None:
         entry = self._entries.get(backend_id)
@@ -424,24 +424,10 @@ def _with_base(backend_id: str) -> tuple[str, ...]:
     return (backend_id,) if parts is None else (backend_id, parts[0])
 
 
-def device_of(backend: Backend, address: str, device: str) -> Backend:
-    """Return the backend of the device with this index or id; `address` is its own id.
-
-    Raises:
-        UnknownBackendError: there is no such device.
-    """
-    devices = backend.devices()
-    index = device_index(devices, device)
-    if index is None:
-        raise UnknownBackendError(
-            address, [f"{backend.id}:{known}" for each in devices for known in (each.index, each.id)]
-        )
-    return backend.on_device(index, address)
-
-
 def _device_of(recipe: Callable[[], Any], address: str, device: str) -> Backend:
     """Create a backend by a recipe, and return that of a device; called in another process."""
-    return device_of(recipe(), address, device)
+    backend: Backend = recipe()
+    return backend.named_device(device, address)
 
 
 def _from_entry_point(value: str) -> object:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer import Network, OptimizerOptions, TensorInfo
-from interposer.core.errors import InterposerError
+from interposer import Network, OptimizerOptions, Runtime, TensorInfo
+from interposer.core.errors import BackendUnavailableError, InterposerError, OptionError
 from interposer.ops import Addition
 from tests.backends.engines.adapters import installed, runtime_with_engines
 
@@ -49,3 +49,57 @@ def test_devices_of_openvino_that_stand_for_others_run_layers(device: str) -> No
         model = ip.load(doubled(), ["OpenVino"], runtime=runtime, options=options)
         x = np.arange(6, dtype=np.float32).reshape(2, 3)
         np.testing.assert_array_equal(model(x), 2 * x)
+
+
+ADDRESSES = {"Torch:cpu": "Torch", "OpenVino:cpu": "OpenVino", "OnnxRuntime:cpu": "OnnxRuntime"}
+
+
+def runtime_with(engine: str) -> Runtime:
+    if engine not in installed():
+        pytest.skip(f"{engine} is not installed")
+    return runtime_with_engines()
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_the_address_of_a_device_is_a_backend_of_its_own(address: str) -> None:
+    with runtime_with(ADDRESSES[address]) as runtime:
+        model = ip.load(doubled(), [address], runtime=runtime)
+        assert model.explain().counts() == {address: 1}
+        x = np.arange(6, dtype=np.float32).reshape(2, 3)
+        np.testing.assert_array_equal(model(x), 2 * x)
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("Torch:cuda:99", "torch has no device 'cuda:99'"),
+        ("Torch:meta", "has no data"),
+        ("OpenVino:NPU.7", "OpenVINO finds no device 'NPU.7'"),
+        ("OnnxRuntime:Tensor", "ONNX Runtime here has no 'Tensor'"),
+        ("OnnxRuntime:cpu:one", "the number of a device is 'one'"),
+    ],
+)
+def test_the_address_of_an_absent_device_is_refused_with_the_reason(address: str, reason: str) -> None:
+    engine = address.partition(":")[0]
+    with runtime_with(engine) as runtime, pytest.raises(BackendUnavailableError, match=reason) as raised:
+        ip.load(doubled(), [address], runtime=runtime)
+    assert raised.value.backend == address
+
+
+def test_one_network_runs_on_two_addresses_of_an_engine() -> None:
+    network = Network("two")
+    x = network.add_input_layer(0, TensorInfo((2, 3)), name="x")
+    first = network.add_layer(Addition(), x, x, name="first")
+    network.add_output_layer(0, network.add_layer(Addition(), first, x, name="second"), name="y")
+    options = OptimizerOptions(rewrite=False, hints={"first": "Torch:cpu", "second": "Torch:cpu:0"})
+    with runtime_with("Torch") as runtime:
+        model = ip.load(network, ["Torch:cpu", "Torch:cpu:0"], runtime=runtime, options=options)
+        assert model.explain().counts() == {"Torch:cpu": 1, "Torch:cpu:0": 1}
+        array = np.arange(6, dtype=np.float32).reshape(2, 3)
+        np.testing.assert_array_equal(model(array), 3 * array)
+
+
+def test_an_option_that_an_address_sets_cannot_be_given_to_it() -> None:
+    options = OptimizerOptions(model_options={"Torch:cpu": {"device": "cuda"}})
+    with runtime_with("Torch") as runtime, pytest.raises(OptionError, match="'device' of backend Torch:cpu is 'cpu'"):
+        ip.load(doubled(), ["Torch:cpu"], runtime=runtime, options=options)

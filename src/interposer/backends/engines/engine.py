@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import logging
 import platform
@@ -40,7 +41,7 @@ from interposer.backends.engines.memory import bytes_of, largest_moment
 from interposer.backends.engines.profiles import EngineProfiles, EngineStep
 from interposer.backends.engines.recorded import Recording
 from interposer.backends.engines.values import InputChecks
-from interposer.core.errors import BackendContractError, OptionError
+from interposer.core.errors import BackendContractError, BackendUnavailableError, OptionError
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Layer, Value
@@ -171,6 +172,7 @@ class Engine(Backend):
     def __init__(self) -> None:
         self._reasons = _Reasons()
         self._profiles = EngineProfiles()
+        self._of_device: Options = {}
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -189,13 +191,49 @@ class Engine(Backend):
     @cached_property
     def recording(self) -> Recording:
         """What was recorded of the engine's results for extreme values; wrong layers are refused."""
-        return Recording.of(self.id)
+        return Recording.of(type(self).id)
 
     @property
     def remark(self) -> str:
         """Return for which version the wrong layers were recorded, if another one is installed; empty otherwise."""
         recorded = self.recording.version
         return "" if self.version == recorded else f"its known errors were recorded for {recorded or 'no version'}"
+
+    def device_options(self, name: str) -> Options:
+        """Return the options that select the device which users call `name`, as in ``"Torch:cuda:1"``.
+
+        Raises:
+            RefusedError: the engine has no such device here; the message gives the reason.
+        """
+        raise RefusedError("its devices cannot be chosen")
+
+    def named_device(self, name: str, address: str) -> Backend:
+        """Return the engine on a device: a backend of its own, whose options for devices are set.
+
+        Raises:
+            BackendUnavailableError: the engine is not installed, or has no such device here.
+        """
+        reason = self.unavailable()
+        if reason is not None:
+            raise BackendUnavailableError(address, reason)
+        try:
+            options = self.device_options(name)
+        except RefusedError as refusal:
+            raise BackendUnavailableError(address, str(refusal)) from refusal
+        engine = copy.copy(self)
+        engine.id = address  # type: ignore[misc] # of one instance
+        engine._of_device, engine._profiles = options, EngineProfiles()
+        return engine
+
+    def _chosen(self, options: Options) -> Chosen:
+        """Return the values of all options; raise `OptionError` if one is invalid, or set by the address."""
+        for name in options:
+            if name in self._of_device:
+                raise OptionError(
+                    f"the option {name!r} of backend {self.id} is {self._of_device[name]!r} by its address; "
+                    f"give it to {type(self).id} instead"
+                )
+        return chosen(self.id, self.options, {**options, **self._of_device})
 
     @abstractmethod
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
@@ -222,11 +260,11 @@ class Engine(Backend):
 
     def layer_support(self, options: Options) -> LayerSupport:
         """Return layer support based on rules and trials; raise `OptionError` for invalid options."""
-        return _EngineSupport(self, chosen(self.id, self.options, options))
+        return _EngineSupport(self, self._chosen(options))
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
         """Compile the whole subgraph to one executable; if the engine refuses, return the subgraph with the reason."""
-        settings = dict(chosen(self.id, self.options, options))
+        settings = dict(self._chosen(options))
         try:
             executable = self.compile(view, settings) if view.outputs else _NoOutputs()
         except RefusedError as refusal:
@@ -244,7 +282,7 @@ class Engine(Backend):
 
     def fingerprint(self, options: Options) -> str:
         """Return the version of the engine, and the processor or device; empty if the engine exports nothing."""
-        settings = dict(chosen(self.id, self.options, options))
+        settings = dict(self._chosen(options))
         device = self.exports_for(settings)
         return device and f"{self.id} {self.version} on {device}"
 
@@ -270,7 +308,7 @@ class Engine(Backend):
         Raises:
             RefusedError: the engine cannot read it.
         """
-        executable = self.imported(saved.pieces, dict(chosen(self.id, self.options, options)))
+        executable = self.imported(saved.pieces, dict(self._chosen(options)))
         self._complete(executable, view)
         executable.source = saved
         return executable
@@ -289,7 +327,7 @@ class Engine(Backend):
         Raises:
             OptionError: an option is given.
         """
-        chosen(self.id, self.options, options)
+        self._chosen(options)
         for name in options:
             raise OptionError(f"option {name!r} of backend {self.id} is given for a network, not for a runtime")
 

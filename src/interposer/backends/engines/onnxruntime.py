@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from interposer.backend import BackendId, SubgraphView, thread_budget
+from interposer.backend import BackendId, Options, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Examples, Executable, RefusedError, processor, shortened
 from interposer.backends.engines.engine_options import MOST_THREADS, Option, capabilities
 from interposer.backends.engines.models import OnnxPart, onnx_part, onnx_reasons
@@ -40,11 +40,18 @@ _OPTIONS: Final = (
     Option(
         "provider", _ON_PROCESSOR, "the execution provider; the CPU provider runs the layers that it does not support"
     ),
+    Option("device_number", 0, "the number of the provider's device, such as that of a CUDA device"),
     Option("graph_optimization", "all", "the level of graph optimization", ("all", "extended", "basic", "disabled")),
     Option("exact", False, "round quantized layers exactly as the reference does, which is slower than QDQ"),
     Option("spinning", True, "idle threads spin before they sleep, which reduces latency and takes power"),
     Option("layer_times", True, "create the session again for each recording, to measure its layers"),
 )
+_SHORT_NAMES: Final = {
+    "cpu": _ON_PROCESSOR, "cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider",
+    "rocm": "ROCMExecutionProvider", "migraphx": "MIGraphXExecutionProvider", "directml": "DmlExecutionProvider",
+    "coreml": "CoreMLExecutionProvider", "webgpu": "WebGpuExecutionProvider",
+}  # fmt: skip
+"""The execution providers of the devices that users name in an address, such as ``"OnnxRuntime:cuda"``."""
 _TYPES: Final = frozenset(dtype for dtype in DataType if dtype is DataType.BOOL or dtype.bits >= 8)
 _PREFIX: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : ")
 _SILENT: Final = 4
@@ -61,6 +68,16 @@ class OnnxRuntime(Engine):
     unchecked: ClassVar = (EmbeddingLookup,)
     types: ClassVar = _TYPES
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
+
+    def device_options(self, name: str) -> Options:
+        """Return the options for a device: the name of a provider, or a short one, and a number, as in cuda:1."""
+        provider, _, number = name.partition(":")
+        provider = _SHORT_NAMES.get(provider.lower(), provider)
+        for reason in _unknown_provider(provider):
+            raise RefusedError(reason)
+        if number and not (number.isascii() and number.isdecimal()):
+            raise RefusedError(f"the number of a device is {number!r}; expected one such as 1, as in cuda:1")
+        return {"provider": provider, "device_number": int(number or 0)}
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
         """Return the reasons against a layer.
@@ -166,7 +183,9 @@ class _Session(Executable):
 
     def _new_session(self, settings: Any) -> Any:
         settings.add_external_initializers(list(self._values), list(self._values.values()))
-        providers = list(dict.fromkeys([self._options["provider"], _ON_PROCESSOR]))
+        provider, number = self._options["provider"], self._options["device_number"]
+        own = (provider, {"device_id": str(number)}) if number else provider
+        providers = [own, _ON_PROCESSOR] if provider != _ON_PROCESSOR else [provider]
         return _package().InferenceSession(self._model, settings, providers=providers)
 
     def exported(self) -> Sequence[bytes] | None:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from interposer.backend import BackendId, SubgraphView, thread_budget
+from interposer.backend import BackendId, Options, SubgraphView, thread_budget
 from interposer.backends.engines import openvino_ir
 from interposer.backends.engines.engine import Engine, Examples, Executable, RefusedError, processor
 from interposer.backends.engines.engine_options import MOST_THREADS, Option, capabilities
@@ -60,6 +60,12 @@ class OpenVino(Engine):
     unchecked: ClassVar = (Op,)
     types: ClassVar = _TYPES
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
+
+    def device_options(self, name: str) -> Options:
+        """Return the options for one of OpenVINO's devices, in letters of either case: CPU, GPU.1, NPU ..."""
+        for reason in _unknown_device(name.upper()):
+            raise RefusedError(reason)
+        return {"device": name.upper()}
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
         """Return the reasons against a layer.

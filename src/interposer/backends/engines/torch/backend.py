@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, ClassVar, Final
 
-from interposer.backend import BackendId, SubgraphView, thread_budget
+from interposer.backend import BackendId, Options, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Executable, RefusedError
 from interposer.backends.engines.engine_options import MOST_THREADS, Option, capabilities
 from interposer.backends.engines.memory import shareable
@@ -39,6 +39,12 @@ class Torch(Engine):
     options: ClassVar = _OPTIONS
     types: ClassVar = ANY
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
+
+    def device_options(self, name: str) -> Options:
+        """Return the options for one of PyTorch's devices: cpu, cuda, cuda:1, mps ..."""
+        for reason in _no_device(name):
+            raise RefusedError(reason)
+        return {"device": name}
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
         """Return the reasons against a layer: the device is missing, or the layer has no torch function."""
