@@ -75,8 +75,8 @@ def test_every_page_names_the_version_and_leads_to_the_source(site):
         assert link[2] == interposer.__version__
         source = (site / page).parent / link[1]
         assert 'href="src/interposer/index.html">src/interposer<' in source.read_text("utf-8")
-    copied = (site / "repository/src/interposer/session/load.py.txt").read_bytes()
-    assert copied == (ROOT / "src/interposer/session/load.py").read_bytes()
+    copied = (site / "repository/src/interposer/session/loading.py.txt").read_bytes()
+    assert copied == (ROOT / "src/interposer/session/loading.py").read_bytes()
 
 
 def test_the_link_to_the_source_leads_to_the_code_host_that_the_environment_names(monkeypatch):

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from interposer.report.optimized import OptimizedNetwork
     from interposer.runtime import CreationOptions, RunControl, Runtime, WorkingMemHandle
     from interposer.session.limits import Limits
-    from interposer.session.load import load
+    from interposer.session.loading import load
     from interposer.session.model import Model
     from interposer.session.placement import Plan, Search
     from interposer.session.runtimes import default_runtime

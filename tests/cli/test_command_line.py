@@ -214,8 +214,6 @@ def test_the_level_of_messages_is_chosen(level, shown, capsys, tmp_path):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_arguments_of_a_command_are_read_without_numpy(command):
-    if command == "convert":
-        pytest.skip("its arguments are those of all formats that can be written")
     code = (
         f"import sys; from interposer.cli.main import main; main(['{command}', '--42']); print('numpy' in sys.modules)"
     )
@@ -292,7 +290,15 @@ def test_the_module_of_a_command_does_not_import_the_conformance_kit(command):
 
 
 def test_help_does_not_wait_for_numpy():
-    code = "import sys; from interposer.cli.main import main; main(['--help']); print('numpy' in sys.modules)"
+    code = """
+import sys
+from interposer.cli.main import COMMANDS, main
+for command in COMMANDS:
+    if command != "quantize":  # packages can add observers, which its help lists
+        main([command, "--help"])
+main(["--help"])
+print("numpy" in sys.modules)
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
 

@@ -25,7 +25,7 @@ from interposer.core.errors import BindingError, LoadError
 from interposer.session.network_entry import Entry, read_entry
 from interposer.session.variants import KnownBlueprint
 
-load_module = importlib.import_module("interposer.session.load")
+load_module = importlib.import_module("interposer.session.loading")
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 X = np.random.default_rng(3).standard_normal((1, 1, 8, 8), np.float32)
 

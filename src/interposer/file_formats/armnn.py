@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from interposer.core.files import write_file
 from interposer.file_formats.format import Certainty, Content, Format, Reading, WriteOption
 from interposer.formats.armnn.recognition import is_armnn
-from interposer.ir.graph import Layer
-from interposer.ir.network import Network
+
+if TYPE_CHECKING:
+    from interposer.ir.graph import Layer
+    from interposer.ir.network import Network
 
 __all__ = ["ArmNN"]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from interposer.file_formats.format import Certainty, Content, Format, Reading
 from interposer.formats.caffe import is_caffe
-from interposer.frontends.template import Template
+
+if TYPE_CHECKING:
+    from interposer.frontends.template import Template
 
 __all__ = ["Caffe"]
 

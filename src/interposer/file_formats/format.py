@@ -8,14 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError, as_int, expect
 from interposer.core.files import check_regular, unreadable
-from interposer.frontends.resizing import Resizes
-from interposer.frontends.template import Template, Values
-from interposer.ir.graph import Layer
-from interposer.ir.network import Network
+
+if TYPE_CHECKING:
+    from interposer.frontends.resizing import Resizes
+    from interposer.frontends.template import Template, Values
+    from interposer.ir.graph import Layer
+    from interposer.ir.network import Network
 
 __all__ = ["Certainty", "Content", "File", "Format", "Reading", "WriteOption"]
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from interposer.file_formats.format import Certainty, Content, Format, Reading
 from interposer.formats.json_files import foreign_json, is_json, is_nnapi
-from interposer.ir.network import Network
+
+if TYPE_CHECKING:
+    from interposer.ir.network import Network
 
 __all__ = ["Nnapi"]
 

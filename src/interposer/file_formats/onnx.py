@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from interposer.core.families import import_families
 from interposer.file_formats.format import Certainty, Content, Format, Reading, WriteOption
 from interposer.formats.onnx import is_text
-from interposer.frontends.template import Template
-from interposer.ir.graph import Layer
-from interposer.ir.network import Network
+
+if TYPE_CHECKING:
+    from interposer.frontends.template import Template
+    from interposer.ir.graph import Layer
+    from interposer.ir.network import Network
 
 __all__ = ["Onnx"]
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from interposer.file_formats.format import Certainty, Content, Format, Reading
-from interposer.frontends.template import Template
+
+if TYPE_CHECKING:
+    from interposer.frontends.template import Template
 
 __all__ = ["OpenVinoIr"]
 

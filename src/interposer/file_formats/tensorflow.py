@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.file_formats.format import Certainty, Content, Format, Reading
 from interposer.formats.tensorflow import is_saved_model, is_tensorflow, missing
-from interposer.frontends.template import Template
+
+if TYPE_CHECKING:
+    from interposer.frontends.template import Template
 
 __all__ = ["TensorFlow"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from interposer.core.errors import ParseError
 from interposer.core.files import check_regular, unreadable, write_file
 from interposer.file_formats.format import Certainty, Content, Format, Reading
-from interposer.ir.inference import infer_graph
-from interposer.ir.network import Network
-from interposer.ir.text import parse_graph, print_graph
+
+if TYPE_CHECKING:
+    from interposer.ir.network import Network
 
 __all__ = ["Text"]
 
@@ -30,6 +30,10 @@ class Text(Format):
 
     def read(self, source: Any, reading: Reading) -> Network:
         """Return the network of a file."""
+        from interposer.ir.inference import infer_graph  # noqa: PLC0415 - formats are listed without these modules
+        from interposer.ir.network import Network  # noqa: PLC0415
+        from interposer.ir.text import parse_graph  # noqa: PLC0415
+
         path = None if isinstance(source, bytes | bytearray | memoryview) else str(source)
         try:
             if path is not None:
@@ -48,6 +52,8 @@ class Text(Format):
 
     def write(self, network: Network, path: str, options: Mapping[str, Any]) -> str:
         """Write a network to a file."""
+        from interposer.ir.text import print_graph  # noqa: PLC0415
+
         text = print_graph(network.graph)
         write_file(Path(path), text)
         return f"text, {len(text):,} characters"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from interposer.file_formats.format import Certainty, Content, Format, Reading
-from interposer.frontends.template import Template
-from interposer.ir.graph import Layer
-from interposer.ir.network import Network
+
+if TYPE_CHECKING:
+    from interposer.frontends.template import Template
+    from interposer.ir.graph import Layer
+    from interposer.ir.network import Network
 
 __all__ = ["TFLite"]
 

@@ -21,7 +21,7 @@ from interposer.frontends.onnx import template
 from interposer.frontends.onnx.proto import Message, Source
 from interposer.frontends.onnx.single import model_of
 from interposer.session.fallback import AUTO
-from interposer.session.load import load
+from interposer.session.loading import load
 from interposer.session.model import Model
 from interposer.session.runtimes import default_runtime
 

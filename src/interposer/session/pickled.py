@@ -32,7 +32,7 @@ _Stamp = tuple[int, int, int, int]
 class Origin:
     """What a model was loaded from, so that it can be pickled and loaded again.
 
-    `load` is the function that loads it again, which pickle stores by its name: `interposer.session.load.load`.
+    `load` is the function that loads it again, which pickle stores by its name: `interposer.session.loading.load`.
     `source` is the path or the content that was passed to it, and `reading` has the arguments for reading it, such as
     the format and shapes. `stamp` identifies the version of the file, to detect changes.
     """

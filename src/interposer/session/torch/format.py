@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from interposer.file_formats import Certainty, Content, Format, Reading
 from interposer.formats.pytorch import is_zip, kind_of_archive, not_a_program, not_an_archive
-from interposer.frontends.template import Template
+
+if TYPE_CHECKING:
+    from interposer.frontends.template import Template
 
 __all__ = ["Torch"]
 

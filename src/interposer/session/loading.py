@@ -13,7 +13,7 @@ from interposer.optimizer import OptimizerOptions
 from interposer.optimizer.optimizer_options import refuse_measurement
 from interposer.plugins.capi.caching.recording import recording
 from interposer.runtime import Runtime
-from interposer.saved.documents import TrustedKeys
+from interposer.saved.documents import SavedFile, TrustedKeys
 from interposer.session.fallback import AUTO, asks_to_measure, chosen_ids
 from interposer.session.limits import Limits
 from interposer.session.model import Model
@@ -23,11 +23,12 @@ from interposer.session.pickled import Origin
 from interposer.session.placement.plan import Plan
 from interposer.session.request import LoadRequest
 from interposer.session.runtimes import default_runtime
+from interposer.session.saved import SavedBlueprint, target_of
 from interposer.session.shapes import Shapes
 from interposer.session.source import Reading, Source, check_reading, content_of, format_of, read_source
 from interposer.session.variants import Blueprint, KnownBlueprint
 
-__all__ = ["load"]
+__all__ = ["load", "load_saved"]
 
 
 def load(
@@ -191,3 +192,16 @@ def _with_cache(request: LoadRequest) -> Model:
         model = _model(request, read_source(source, reading))
         store(model._loaded)
     return model
+
+
+def load_saved(request: LoadRequest) -> Model | None:
+    """Return the model of a saved network with its compiled parts; None if the request does not fit them."""
+    file = SavedFile(request.source, request.reading.trusted_keys)
+    file.check_owner()
+    target = target_of(file, request.runtime.registry, request.backends, request.options, request.plan)
+    if target is None:
+        return None
+    with collector_paused(), recording(file.title):
+        blueprint = SavedBlueprint(target, request.runtime, request.limits or Limits())
+        ids = None if target.plan is not None else target.preferences
+        return Model(blueprint, request.runtime, ids, target.options, request.limits, request.fallback, target.plan)
