@@ -8,13 +8,6 @@
 namespace cpuacc {
 namespace {
 
-/// The only node that reads the only output of a node; -1 if there is no such node.
-int only_user(const Graph& graph, const Node& node) {
-  if (node.type.empty() || node.outputs.size() != 1 || graph.is_border(node.outputs[0])) return -1;
-  std::vector<int> users = graph.users(node.outputs[0]);
-  return users.size() == 1 ? users[0] : -1;
-}
-
 /// Describe a node that is an activation function, an addition or a product as a post-op on tensor `of`. Return false
 /// for other nodes.
 bool post_of(const Graph& graph, const Node& node, int of, Post& post) {
@@ -51,10 +44,35 @@ bool fuse_next(Graph& graph, const Node& node, const Settings& settings) {
   return true;
 }
 
+/// Return whether a node only moves the elements of its operand.
+bool moves(const Node& node) {
+  return (node.type == "Reshape" || node.type == "Transpose" || node.type == "Permute") && node.posts.empty() &&
+         node.inputs.size() == 1;
+}
+
+/// Fuse an activation function into a float node if only nodes that move elements are between them.
+bool fuse_past_moves(Graph& graph, const Node& node, const Settings& settings) {
+  int last = -1, next = moves(node) ? -1 : only_user(graph, node);
+  for (; next >= 0 && moves(graph.nodes[size_t(next)]); next = only_user(graph, graph.nodes[size_t(next)])) last = next;
+  if (last < 0 || next < 0 || graph.nodes[size_t(next)].type != "Activation") return false;
+  Post post;
+  const Node& function = graph.nodes[size_t(next)];
+  if (!is_f32(graph.out(node)) || !is_f32(graph.out(function)) || !post_of(graph, function, node.outputs[0], post))
+    return false;
+  Node fused = node, move = graph.nodes[size_t(last)];
+  fused.posts.push_back(post);
+  if (!find_lowering(graph, fused, settings)) return false;
+  move.outputs = function.outputs;
+  graph.nodes.replace(node, std::move(fused));
+  graph.nodes.replace(graph.nodes[size_t(last)], std::move(move));
+  graph.nodes.replace(function, Node());
+  return true;
+}
+
 bool fuse_posts(Graph& graph, const Settings& settings) {
   bool changed = false;
   for (const Node& node : graph.nodes)
-    while (fuse_next(graph, node, settings)) changed = true;
+    while (fuse_next(graph, node, settings) || fuse_past_moves(graph, node, settings)) changed = true;
   return changed;
 }
 

@@ -15,6 +15,12 @@ bool is_operation(const Node& node, const char* type, const char* operation) {
          (node.type == type || (node.type == "ElementwiseBinary" && node.text("operation") == operation));
 }
 
+int only_user(const Graph& graph, const Node& node) {
+  if (node.type.empty() || node.outputs.size() != 1 || graph.is_border(node.outputs[0])) return -1;
+  std::vector<int> users = graph.users(node.outputs[0]);
+  return users.size() == 1 ? users[0] : -1;
+}
+
 const Node* private_producer(const Graph& graph, int tensor) {
   if (tensor < 0 || graph[tensor].producer < 0 || graph.is_border(tensor) || graph.users(tensor).size() != 1)
     return nullptr;

@@ -10,6 +10,9 @@ namespace cpuacc {
 /// Return whether a node is a layer of this type, or an ElementwiseBinary with this operation, without post-ops.
 bool is_operation(const Node& node, const char* type, const char* operation);
 
+/// The position of the only node that reads the only result of a node; -1 if there is no such node.
+int only_user(const Graph& graph, const Node& node);
+
 /// The producer of a tensor that is read by only one operand of one node; nullptr if the tensor is read elsewhere.
 const Node* private_producer(const Graph& graph, int tensor);
 

@@ -35,6 +35,7 @@ Family functions_q8_family();
 Family fusion_family();
 Family gather_family();
 Family generators_family();
+Family image_moves_family();
 Family integer_lstm_family();
 Family integer_q8_family();
 Family keypoints_family();
@@ -154,6 +155,7 @@ const Make kFamilies[] = {
     tables_family,
     einsum_family,
     windows_family,
+    image_moves_family,
     layouts_family,  // its pass is the last one
 };
 

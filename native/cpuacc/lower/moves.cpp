@@ -31,10 +31,11 @@ void lower_same(const Node& node, Builder& builder) {
   builder.add(copy_step(builder, label(node), builder.buffer(in), builder.buffer(out), axes, item_of(result)));
 }
 
-/// A transposition between NCHW and NHWC, or NCDHW and NDHWC, leaves blocked tensors unchanged.
+/// A transposition between NCHW and NHWC, or NCDHW and NDHWC, leaves blocked tensors unchanged. If a pass has found out
+/// that its result is read as a blocked image, a plain operand is blocked first.
 Layouts transposed_blocked(const Graph& graph, const Node& node, const Settings&) {
   const std::vector<int64_t>& order = node.integers("permutation");
-  Layout layout = graph.in(node, 0)->layout;
+  Layout layout = node.flag("acc.blocks") ? Layout::blocked_nhwc : graph.in(node, 0)->layout;
   using Order = std::vector<int64_t>;
   if (layout == Layout::blocked_nchw && (order == Order{0, 2, 3, 1} || order == Order{0, 2, 3, 4, 1}))
     return {{layout}, {Layout::blocked_nhwc}};
