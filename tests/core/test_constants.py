@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import re
@@ -32,6 +33,20 @@ from interposer.ir.graph import Graph
 from interposer.plugins.capi.abi.flatten import FlatGraph
 
 MANY = LEAST_SHARED
+
+
+def borrowed(array: np.ndarray) -> np.ndarray:
+    """Return a view of the memory of an array as C code would pass it: an address without an owner."""
+    memory = memoryview((ctypes.c_char * array.nbytes).from_address(array.ctypes.data)).cast("B").toreadonly()
+    return np.frombuffer(memory, array.dtype)
+
+
+def test_memory_that_another_library_may_release_is_not_shared() -> None:
+    owned, others = random(41), random(41)
+    view = borrowed(others)
+    assert share(view) is view
+    assert share(owned) is owned
+    assert share(view[: LEAST_SHARED // 2 * 2]).ctypes.data == others.ctypes.data
 
 
 def random(seed: int, size: int = MANY, dtype: Any = np.uint8) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
 import os
@@ -252,10 +253,11 @@ def share(array: Array, alignment: int = 1) -> Array:
     Neither array may be changed afterwards.
 
     Args:
-        array: returned as it is if it holds objects, is not C-contiguous, or is smaller than `LEAST_SHARED` bytes.
+        array: returned as it is if it holds objects, is not C-contiguous, or is smaller than `LEAST_SHARED` bytes. So
+            is a view of memory of another library, which may release it while the array exists.
         alignment: the result's address is a multiple of this many bytes; the address of `array` must be one.
     """
-    if array.nbytes < LEAST_SHARED or not array.flags.c_contiguous or array.dtype.kind == "O":
+    if array.nbytes < LEAST_SHARED or not array.flags.c_contiguous or array.dtype.kind == "O" or _is_borrowed(array):
         return array
     array_bytes = array.reshape(-1).view(np.uint8)
     key = array.nbytes, _sample(array_bytes)
@@ -269,6 +271,13 @@ def share(array: Array, alignment: int = 1) -> Array:
         _sweep()
         _shared_bytes.setdefault(key, []).append(_SharedBytes(weakref.ref(_owner(array)), address_of(array)))
     return array
+
+
+def _is_borrowed(array: Array) -> bool:
+    """Return True if an array views memory at an address that ctypes was given, which no object of Python owns."""
+    base: object = _owner(array).base
+    exporter = base.obj if isinstance(base, memoryview) else base
+    return isinstance(exporter, ctypes.Array) and not getattr(exporter, "_b_needsfree_", 1)
 
 
 def _sample(raw: Array) -> bytes:

@@ -10,9 +10,11 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -131,6 +133,22 @@ def cycle() -> None:
     RETAINED.clear()
 
 
+def reopened() -> None:
+    """A file with the constants of an earlier one is opened when the memory of the earlier ones is not valid any more.
+
+    The later file is larger, so that it is not mapped to the same address.
+    """
+    gc.disable()  # objects in cycles stay
+    with tempfile.TemporaryDirectory() as folder:
+        for count in (3, 9):
+            path = Path(folder, f"{count}.tflite")
+            path.write_bytes(perceptron([256] * count, softmax=False))
+            made = interpreter(path, [delegate(backends="CpuAcc")])
+            run(made, random_feeds(made))
+            assert last_report().taken
+            del made
+
+
 def dropped() -> None:
     """Everything is dropped before the end."""
     hosted()
@@ -224,8 +242,8 @@ def resident() -> int:
 SCENARIOS: Final[dict[str, Callable[[], None]]] = {
     scenario.__name__: scenario
     for scenario in (
-        alive, runs_at_exit, thread, thread_in_python, threads, cycle, dropped, error, freed_late, forked, exception,
-        unused, killed, flat, interrupted,
+        alive, runs_at_exit, thread, thread_in_python, threads, cycle, reopened, dropped, error, freed_late, forked,
+        exception, unused, killed, flat, interrupted,
     )
 }  # fmt: skip
 

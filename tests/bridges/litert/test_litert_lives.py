@@ -12,7 +12,7 @@ from tests.bridges.litert.hosting import ROOT
 from tests.bridges.litert.scenarios import SCENARIOS
 from tests.conftest import DISABLED
 
-FAST = ("alive", "thread", "thread_in_python", "cycle")
+FAST = ("alive", "thread", "thread_in_python", "cycle", "reopened")
 
 
 @pytest.mark.parametrize(
