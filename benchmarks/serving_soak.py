@@ -1,17 +1,21 @@
-"""Keep servers busy while backends fail, clients leave, models are loaded again and workers are killed.
+"""Keep servers busy while backends fail, clients leave or attack, models are loaded again and workers are killed.
 
     python benchmarks/serving_soak.py [--minutes 10] [--clients 16]
 
 Two servers run at the same time. One has a model that a client loads again every few seconds, and a second model whose
 backend is isolated: its process is killed every few seconds. The other server has two workers, one of which is killed
-every few seconds. Some clients leave before their answer. Every other request must get its right result, or an HTTP
-error with a sentence. A connection that a killed worker closes is counted apart. The status is 0 if no request is lost.
+every few seconds. Some clients leave before their answer, and others send indices that are out of range, damaged or
+compressed bodies of the wrong size, and bodies that never end. Every other request must get its right result, or an
+HTTP error with a sentence. A connection that a killed worker closes is counted apart. The status is 0 if no request is
+lost or wrong, and the memory of the first server has not grown by more than 32 MiB after the first third.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import gzip
 import json
 import os
 import random
@@ -25,6 +29,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+import interposer as ip
 from interposer import Network, TensorInfo
 from interposer.writers import tflite
 
@@ -39,6 +46,21 @@ def network(factor: int) -> Network:
         value = network.add_addition_layer(value, x, name=f"add{number}")
     network.add_output_layer(0, value, name="y")
     return network
+
+
+def table() -> Network:
+    """Return a network that looks up rows of a table with four rows."""
+    network = Network("table")
+    x = network.add_input_layer(0, TensorInfo((1, 4), "int32"), name="x")
+    rows = network.add_constant_layer(np.arange(4, dtype=np.float32) * 10)
+    network.add_output_layer(0, network.add_gather_layer(rows, x), name="y")
+    return network
+
+
+def resident(pid: int) -> int:
+    """Return the resident memory of a process in bytes."""
+    text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) << 10  # type: ignore[index] # Linux has this line
 
 
 def children(pid: int) -> list[int]:
@@ -59,15 +81,19 @@ class Soak:
         self.counts: Counter[str] = Counter()
         self.wrong: list[str] = []
         self.draw = random.Random(1)
+        self.sizes: list[int] = []
 
     @property
     def goes_on(self) -> bool:
         return time.monotonic() < self.end
 
-    async def post(self, port: int, path: str, body: Any, leaves: bool = False) -> tuple[int, Any] | None:
+    async def post(
+        self, port: int, path: str, body: Any, leaves: bool = False, encoding: str = ""
+    ) -> tuple[int, Any] | None:
         """Return status and body of the answer; None if the connection was closed, or if this client leaves."""
-        data = json.dumps(body).encode()
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = f"Host: localhost\r\nAuthorization: Bearer soak\r\nContent-Length: {len(data)}\r\n"
+        headers += f"Content-Encoding: {encoding}\r\n" if encoding else ""
         head = f"POST {path} HTTP/1.1\r\n{headers}\r\n"
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -114,6 +140,53 @@ class Soak:
                 if not answer[1].get("error"):
                     self.wrong.append(f"{kind}: status {answer[0]} without an error")
 
+    async def lookup(self, port: int) -> None:
+        """Look up rows, some of which the table does not have; these requests must be refused and change nothing."""
+        while self.goes_on:
+            values = [self.draw.randrange(4) for _ in range(4)]
+            is_bad = self.draw.random() < 0.3
+            values[0] = self.draw.choice((-9, 4, 1 << 30)) if is_bad else values[0]
+            tensor = {"name": "x", "datatype": "INT32", "shape": [1, 4], "data": values}
+            answer = await self.post(port, "/v2/models/table/infer", {"inputs": [tensor]})
+            status = None if answer is None else answer[0]
+            self.counts[f"values: {status}"] += 1
+            if is_bad and status not in (400, 503):
+                self.wrong.append(f"values: {answer} for {values}")
+            if not is_bad and status == 200 and answer[1]["outputs"][0]["data"] != [10 * value for value in values]:
+                self.wrong.append(f"values: a wrong result {answer[1]} for {values}")
+            if not is_bad and status not in (200, 503):
+                self.wrong.append(f"values: {answer} for {values}")
+
+    async def attack(self, port: int) -> None:
+        """Send bodies that are damaged, compressed from zeros, nested deeply, or never end."""
+        zeros = gzip.compress(bytes(64 << 20))
+        bodies = (
+            (b"{", ""),
+            (b"[" * 100_000, ""),
+            (zeros, "gzip"),
+            (b"\xff" * 1000, "gzip"),
+            (b'{"inputs":[' + b"[]," * 10**6, ""),
+        )
+        while self.goes_on:
+            body, encoding = self.draw.choice(bodies)
+            answer = await self.post(port, "/v2/models/plain/infer", body, False, encoding)
+            self.counts[f"attacks: {None if answer is None else answer[0]}"] += 1
+            if answer is not None and answer[0] not in (400, 413, 429, 503):
+                self.wrong.append(f"attacks: {answer[0]}")
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(
+                    b"POST /v2/models/plain/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n\r\n{"
+                )
+                await asyncio.sleep(0.5)
+                writer.close()
+
+    async def watch(self, pid: int) -> None:
+        """Note the memory of a process."""
+        while self.goes_on:
+            self.sizes.append(resident(pid))
+            await asyncio.sleep(1)
+
     async def reload(self, port: int) -> None:
         """Load a model again every few seconds."""
         while self.goes_on:
@@ -156,6 +229,7 @@ async def soak(args: argparse.Namespace, single: tuple[Any, int], two: tuple[Any
     work = [state.client("reloaded", single[1], "plain", 2) for _ in range(each * 2)]
     work += [state.client("failing", single[1], "isolated", 3) for _ in range(each)]
     work += [state.client("workers", two[1], "plain", 2) for _ in range(each)]
+    work += [state.lookup(single[1]), state.attack(single[1]), state.watch(single[0].pid)]
     work += [state.reload(single[1]), state.kill("backend", single[0].pid, "isolation", 7)]
     work.append(state.kill("worker", two[0].pid, "serve", 15))
     await asyncio.gather(*work)
@@ -173,6 +247,8 @@ def main() -> int:
         home.mkdir()
         tflite.save(network(2), home / "plain.tflite")
         tflite.save(network(3), home / "isolated.tflite")
+        ip.load(table(), ["CpuAcc", "CpuRef"]).save(home / "table.ipn")  # whose indices have no other meaning
+        (home / "table.toml").write_text('backends = ["CpuAcc", "CpuRef"]\n')
         (home / "plain.toml").write_text('backends = ["CpuRef"]\n')
         (home / "isolated.toml").write_text('backends = ["CpuAcc", "CpuRef"]\nisolate = ["CpuAcc"]\n')
         log = Path(folder, "one"), Path(folder, "two")
@@ -191,7 +267,10 @@ def main() -> int:
     print(f"exit statuses {statuses}, {tracebacks} tracebacks, {len(figures.wrong)} requests lost or wrong")
     for text in figures.wrong[:10]:
         print(text)
-    return int(bool(figures.wrong))
+    after_third = figures.sizes[len(figures.sizes) // 3 :] or [0]
+    first, last = max(after_third[: len(after_third) // 4 + 1]), max(after_third[-len(after_third) // 4 :])
+    print(f"memory: {first / 2**20:.0f} MiB at most after a third of the time, {last / 2**20:.0f} MiB at the end")
+    return int(bool(figures.wrong) or last - first > 32 << 20)
 
 
 if __name__ == "__main__":
