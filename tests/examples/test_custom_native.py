@@ -14,6 +14,7 @@ import pytest
 from interposer import CreationOptions, Network, Runtime, TensorInfo, optimize
 from interposer.ops import Addition, PreCompiled, Softmax
 from interposer.testing import check_backend, samples_of
+from tests import warm
 from tests.native import compiler_for
 
 FOLDER = Path(__file__).parents[2] / "examples" / "custom_native"
@@ -33,7 +34,7 @@ def built(request, tmp_path_factory):
     variable, language = VARIABLES[request.param]
     work = tmp_path_factory.mktemp("custom_native") / "example"
     shutil.copytree(FOLDER, work, ignore=shutil.ignore_patterns("build"))
-    settings = [f"PYTHON={sys.executable}", f"{variable}={compiler_for(language)}"]
+    settings = [f"PYTHON={warm.executable()}", f"{variable}={compiler_for(language)}"]
     done = subprocess.run(["make", request.param, *settings], cwd=work, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "warning" not in done.stderr

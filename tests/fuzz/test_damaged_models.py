@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.fuzz.small_models import MODELS, ONNX_MODELS
 from tests.parameters import one_in
 
@@ -20,7 +21,7 @@ MOST_BYTES = 1 << 30
 
 
 def go_through(path: Path, first: int, last: int, kind: str = "bytes", backends: str = "CpuRef") -> Counter[str]:
-    command = [sys.executable, str(CHILD), str(path), str(SEED), str(first), str(last), kind, backends]
+    command = [*warm.python(), str(CHILD), str(path), str(SEED), str(first), str(last), kind, backends]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     ended = [line for line in lines if "ended" in line]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
+
+from tests import warm
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,10 +35,10 @@ def write_dist_info(target: Path, name: str, version: str, entry_points: str) ->
 
 
 def python(target: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a fresh interpreter that finds the packages in a folder."""
+    """Run a program of Python that finds the packages in a folder; see `tests.warm`."""
     path = os.pathsep.join([str(target), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
-        [sys.executable, *arguments],
+        [*warm.python(), *arguments],
         env=os.environ | {"PYTHONPATH": path} | environment,
         cwd=target,
         capture_output=True,

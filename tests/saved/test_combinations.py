@@ -15,6 +15,7 @@ import pytest
 
 import interposer as ip
 from interposer.isolation import Isolation
+from tests import warm
 from tests.instruction_sets import needs_instruction_set
 
 pytestmark = pytest.mark.needs_cpuref
@@ -146,7 +147,7 @@ def on_level(level: str, code: str) -> str:
     log = "logging.basicConfig(stream=sys.stdout, format='%(message)s')"
     code = f"import logging, sys, interposer as ip, numpy as np\n{log}\n{code}"
     environment = os.environ | {"INTERPOSER_CPUACC_ISA": level}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([*warm.python(), "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 
 import pytest
 
 from interposer.core.cache import cached_files
+from tests import warm
 
 BACKEND = '''
 """A backend that compiles a chain of layers into a program, which it saves as JSON."""
@@ -110,7 +110,7 @@ def load(tmp_path, monkeypatch):
 
     def run(*words: str, build: str = "1") -> str:
         monkeypatch.setenv("BUILD", build)
-        command = [sys.executable, str(script), str(network), *words]
+        command = [*warm.python(), str(script), str(network), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip().replace(f"{tmp_path}/", "")

@@ -9,7 +9,6 @@ import os
 import pickle
 import shutil
 import subprocess
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from interposer.core.cache import cached_files, later, read_cached, settle, writ
 from interposer.core.errors import BindingError, LoadError
 from interposer.session.network_entry import Entry, read_entry
 from interposer.session.variants import KnownBlueprint
+from tests import warm
 
 load_module = importlib.import_module("interposer.session.loading")
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
@@ -164,7 +164,7 @@ print(model.run([np.ones((3, 8), np.float32)])[0].shape)
 
 def test_another_process_finds_a_network_with_an_open_batch(load, open_file):
     model = load(open_file)
-    command = [sys.executable, "-c", ELSEWHERE, str(open_file)]
+    command = [*warm.python(), "-c", ELSEWHERE, str(open_file)]
     result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     assert result.stdout == f"KnownBlueprint {model}\n(3, 4)\n"
 

@@ -35,6 +35,7 @@ from interposer.optimizer import OptimizerOptions
 from interposer.session.placement import Plan
 from interposer.testing.conformance import all_samples
 from interposer.testing.random_networks import random_network
+from tests import warm
 from tests.saved.rewriting import X, mixed
 
 pytestmark = pytest.mark.needs_cpuref
@@ -456,7 +457,7 @@ def test_another_number_of_threads_is_reported(cpuacc: None, path: Path, warning
     )
     environment = os.environ | {"INTERPOSER_NUM_THREADS": "3"}
     result = subprocess.run(
-        [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
+        [*warm.python(), "-c", code], env=environment, check=True, capture_output=True, text=True
     ).stdout
     assert "backend 'CpuAcc' has compiled its compiled part again: the file is for 'threads " in result
     assert str(right[0].shape) in result
