@@ -121,13 +121,20 @@ def test_an_asynchronous_project_has_the_header_of_queues(project):
     assert "target_link_libraries(npu_backend PRIVATE Threads" in (folder / "CMakeLists.txt").read_text()
 
 
-@pytest.mark.parametrize("language", ["python", "c", "rust"])
-def test_queues_are_added_to_a_project_in_cpp_only(language, tmp_path, capsys):
+def test_an_asynchronous_project_in_c_has_its_queues_in_a_file(project):
+    folder = project("c", "--async")
+    assert {*files_in(folder)} - {*FILES["c"]} == {"src/queues.h"}
+    assert "return &queues;" in (folder / "src" / "backend.c").read_text()
+    assert "src/queues.h" in (folder / "Makefile").read_text()
+    assert "src/queues.h" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("language", ["python", "rust"])
+def test_queues_are_added_to_a_project_in_c_or_cpp_only(language, tmp_path, capsys):
     folder = tmp_path / "project"
     assert main(["new-backend", "Npu", "--lang", language, "--async", "--folder", str(folder)]) == 2
     assert capsys.readouterr().err == (
-        "interposer: --async adds the queues of interposer/queues.hpp, which "
-        f"--lang {language} cannot use; use --lang cpp\n"
+        f"interposer: --async adds queues to a backend in C or C++, and not to --lang {language}; use --lang cpp or c\n"
     )
     assert not folder.exists()
 
@@ -252,9 +259,10 @@ def test_cmake_builds_the_same(language, project):
 
 @pytest.mark.slow
 @needs_linux
-def test_an_asynchronous_project_conforms_and_its_queues_are_checked(project):
-    compiler_for("c++")
-    folder = project("cpp", "--vendor", "Acme", "--async")
+@pytest.mark.parametrize("language", ["c", "cpp"])
+def test_an_asynchronous_project_conforms_and_its_queues_are_checked(language, project):
+    compiler_for(COMPILERS[language])
+    folder = project(language, "--vendor", "Acme", "--async")
     check = "CHECK=--only '*/Addition-*' --only 'queues/*'"
     out = carried_out(tool("make"), *STRICT, f"PYTHON={sys.executable}", check, "check", cwd=folder)
     assert out.splitlines()[-1].startswith("Npu conforms: "), out

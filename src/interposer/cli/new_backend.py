@@ -44,6 +44,17 @@ target_link_libraries({package} PRIVATE Threads::Threads)
 """,
 }
 """What an asynchronous backend in C++ has besides; ``{package}`` stands for the package."""
+QUEUES_IN_C: Final = {
+    "queue_header": '#include "queues.h"\n',
+    "queue_extension": "  if (strcmp(name, IPR_EXT_ASYNC) == 0) return &queues;\n",
+    "queue_file": " src/queues.h",
+    "queue_advice": """- Runs are submitted to queues, each with a thread of its own: see `src/queues.h`. For a
+  device with queues of its own, replace `serve` and `run_task`. The extension is experimental.
+""",
+}
+"""What an asynchronous backend in C has besides the file of its queues."""
+TEXTS: Final = {"cpp": QUEUES, "c": QUEUES_IN_C}
+"""For each language of asynchronous backends, the texts that replace ``{{queue_...}}`` in its templates."""
 LONGEST: Final = 64
 FILE_NAME: Final = "<vendor>_<name>_backend.so"
 
@@ -56,13 +67,14 @@ def execute(args: argparse.Namespace) -> None:
     """
     _check_name(args.name)
     _check_word("vendor", args.vendor)
-    if args.asynchronous and args.lang != "cpp":
+    if args.asynchronous and args.lang not in TEXTS:
         raise InvalidArgumentError(
-            f"--async adds the queues of interposer/queues.hpp, which --lang {args.lang} cannot use; use --lang cpp"
+            f"--async adds queues to a backend in C or C++, and not to --lang {args.lang}; "
+            f"use --lang {' or '.join(TEXTS)}"
         )
     folder = Path(f"{args.name.lower()}-backend") if args.folder is None else args.folder
     _check_folder(folder)
-    for path in _whole(folder, args, _words(args.name, args.vendor, args.asynchronous)):
+    for path in _whole(folder, args, _words(args.name, args.vendor, args.lang if args.asynchronous else "")):
         say(str(path))
     print(f"\nNow, in {folder}:")
     for step in (*STEPS.get(args.lang, NATIVE_STEPS), *(PACKAGE_STEPS if _is_native_package(args) else ())):
@@ -115,14 +127,18 @@ def _is_native_package(args: argparse.Namespace) -> bool:
 # --- the project ------------------------------------------------------------------------------------------------------
 
 
-def _words(name: str, vendor: str, asynchronous: bool) -> dict[str, str]:
-    """Return the texts that replace ``{{key}}`` in the project templates and in their paths, by key."""
+def _words(name: str, vendor: str, queues_in: str) -> dict[str, str]:
+    """Return the texts that replace ``{{key}}`` in the project templates and in their paths, by key.
+
+    `queues_in` is the language of an asynchronous backend, and "" for others.
+    """
     stem = f"{vendor}_{name}_backend"
     package = f"{name.lower()}_backend"
     return {
         "name": name, "vendor": vendor, "class": f"{name[0].upper()}{name[1:]}Backend", "package": package,
         "dashed": package.replace("_", "-"), "stem": stem, "file": f"{stem}.so",
-        **{key: text.replace("{package}", package) if asynchronous else "" for key, text in QUEUES.items()},
+        **dict.fromkeys(QUEUES, ""),
+        **{key: text.replace("{package}", package) for key, text in TEXTS.get(queues_in, {}).items()},
     }  # fmt: skip
 
 
@@ -134,10 +150,11 @@ def _whole(folder: Path, args: argparse.Namespace, words: Mapping[str, str]) -> 
     """
     has_existed = folder.is_dir()
     try:
-        copied = COPIED[args.lang] | (ASYNCHRONOUS if args.asynchronous else {})
+        copied = COPIED[args.lang] | (ASYNCHRONOUS.get(args.lang, {}) if args.asynchronous else {})
+        queues = [f"{args.lang}-async"] if args.asynchronous else []
         package = [NATIVE_PACKAGE] if _is_native_package(args) else []
         bridges = [f"bridge-{host}" for host in args.bridge]
-        return list(_written(folder, [args.lang, *package, *bridges], copied, words))
+        return list(_written(folder, [args.lang, *queues, *package, *bridges], copied, words))
     except BaseException:
         if has_existed:
             for child in folder.iterdir():  # the folder was empty before

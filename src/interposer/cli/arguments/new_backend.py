@@ -17,8 +17,8 @@ COPIED: Final[Mapping[str, dict[str, str]]] = {
 }
 """For each language, the files of the interface that are copied into the project."""
 
-ASYNCHRONOUS: Final[dict[str, str]] = {"queues.hpp": "include/interposer/queues.hpp"}
-"""The files that an asynchronous backend in C++ has besides."""
+ASYNCHRONOUS: Final[Mapping[str, dict[str, str]]] = {"cpp": {"queues.hpp": "include/interposer/queues.hpp"}}
+"""For each language, the files of the interface that an asynchronous backend has besides."""
 
 BRIDGES: Final = ("onnxruntime", "litert")
 """The hosts in which backends can run, each with templates in the folder ``bridge-<host>``."""
@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--async", action="store_true", dest="asynchronous",
-        help="with --lang cpp: let runs be submitted to queues and complete later",
+        help="with --lang c or cpp: let runs be submitted to queues and complete later",
     )  # fmt: skip
     parser.add_argument(
         "--bridge", choices=BRIDGES, action="append", default=[],
