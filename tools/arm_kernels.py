@@ -27,6 +27,10 @@ def models() -> Iterator[tuple[str, onnx.ModelProto, Inputs]]:
         image = draw.integers(-128, 128, shape, dtype=np.int8)
         constants = draw.integers(-127, 128, weights, dtype=np.int8)
         yield f"{name}/int8", _quantized(name, attributes, image, constants), [image]
+    for name, kind, attributes, shape in _functions_of_bytes():
+        image = draw.integers(-128, 128, shape, dtype=np.int8)
+        yield f"{name}/int8", _function_of_bytes(kind, attributes, image), [image]
+    yield from _others(draw)
 
 
 def _float_layers() -> Iterator[tuple[str, str, dict[str, Any], tuple[int, ...], list[tuple[int, ...]]]]:
@@ -46,6 +50,14 @@ def _float_layers() -> Iterator[tuple[str, str, dict[str, Any], tuple[int, ...],
     yield "gelu", "Gelu", {}, (64, 256), []
     yield "sigmoid", "Sigmoid", {}, (64, 256), []
     yield "add", "Add", {}, (64, 256), [(64, 256)]
+    yield "smallmatmul", "MatMul", {}, (7, 24), [(24, 20)]
+    yield "resize", "Resize", {"mode": "linear"}, (1, 16, 24, 24), []
+    yield "reducemax", "ReduceMax", {"keepdims": 0}, (64, 256), []
+    yield "transpose", "Transpose", {"perm": [0, 2, 3, 1]}, IMAGE, []
+    yield "exp", "Exp", {}, (64, 256), []
+    yield "erf", "Erf", {}, (64, 256), []
+    yield "tanh", "Tanh", {}, (64, 256), []
+    yield "gru", "GRU", {"hidden_size": 64}, (8, 1, 64), [(1, 192, 64), (1, 192, 64)]
     yield "lstm", "LSTM", {"hidden_size": 64}, (8, 1, 64), [(1, 256, 64), (1, 256, 64)]
 
 
@@ -58,11 +70,69 @@ def _quantized_layers() -> Iterator[tuple[str, tuple[int, ...], tuple[int, ...],
     yield "vector", (1, 256, 1, 1), (512, 256, 1, 1), {}
 
 
+def _functions_of_bytes() -> Iterator[tuple[str, str, dict[str, Any], tuple[int, ...]]]:
+    yield "maxpool", "MaxPool", {"kernel_shape": [3, 3], "strides": [2, 2]}, IMAGE
+    yield "averagepool", "AveragePool", {"kernel_shape": [2, 2], "strides": [2, 2]}, IMAGE
+    yield "mean", "GlobalAveragePool", {}, IMAGE
+    yield "softmax", "Softmax", {}, (64, 256)
+    yield "sigmoid", "Sigmoid", {}, (64, 256)
+
+
+def _others(draw: np.random.Generator) -> Iterator[tuple[str, onnx.ModelProto, Inputs]]:
+    """Yield layers with several nodes or with types of their own."""
+    numbers = draw.normal(size=(64, 256)).astype(np.float32)
+    yield "quantize/int8", _quantize(numbers), [numbers]
+    yield "dynamicmatmul/int8", _dynamic_matmul(numbers, draw.integers(-127, 128, (256, 128), dtype=np.int8)), [numbers]
+    halves = numbers.astype(np.float16)
+    yield "add/float16", _model("Add", {}, halves, [halves]), [halves]
+    tokens = draw.normal(size=(1, 4, 32, 64)).astype(np.float32)
+    yield "attention/float32", _attention(tokens), [tokens]
+
+
+def _quantize(image: np.ndarray) -> onnx.ModelProto:
+    nodes = [helper.make_node("QuantizeLinear", ["image", "scale", "zero"], ["result"])]
+    return _graph(nodes, image, TensorProto.FLOAT, _stored({"scale": np.float32(0.02), "zero": np.int8(3)}))
+
+
+def _dynamic_matmul(image: np.ndarray, weights: np.ndarray) -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["image"], ["bytes", "scale", "zero"]),
+        helper.make_node("MatMulInteger", ["bytes", "weights", "zero"], ["sums"]),
+        helper.make_node("Cast", ["sums"], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["numbers", "scale"], ["result"]),
+    ]
+    return _graph(nodes, image, TensorProto.FLOAT, _stored({"weights": weights}))
+
+
+def _attention(image: np.ndarray) -> onnx.ModelProto:
+    """Build the attention of four heads whose queries, keys and values are the same."""
+    nodes = [
+        helper.make_node("Transpose", ["image"], ["keys"], perm=[0, 1, 3, 2]),
+        helper.make_node("MatMul", ["image", "keys"], ["scores"]),
+        helper.make_node("Mul", ["scores", "scale"], ["scaled"]),
+        helper.make_node("Softmax", ["scaled"], ["factors"]),
+        helper.make_node("MatMul", ["factors", "image"], ["result"]),
+    ]
+    return _graph(nodes, image, TensorProto.FLOAT, _stored({"scale": np.float32(0.125)}))
+
+
+def _function_of_bytes(kind: str, attributes: Mapping[str, Any], image: np.ndarray) -> onnx.ModelProto:
+    """Build a layer on int8 between nodes that dequantize and quantize with the same scale."""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["image", "scale", "zero"], ["real"]),
+        helper.make_node(kind, ["real"], ["computed"], **attributes),
+        helper.make_node("QuantizeLinear", ["computed", "scale", "zero"], ["result"]),
+    ]
+    return _graph(nodes, image, TensorProto.INT8, _stored({"scale": np.float32(0.05), "zero": np.int8(3)}))
+
+
 def _model(kind: str, attributes: Mapping[str, Any], image: np.ndarray, constants: Sequence[np.ndarray]) -> Any:
     names = [f"constant{n}" for n in range(len(constants))]
+    values = dict(zip(names, constants, strict=True))
+    if kind == "Resize":
+        names, values = ["", "scales"], {"scales": np.array([1, 1, 2, 2], np.float32)}
     node = helper.make_node(kind, ["image", *names], ["result"], **attributes)
-    stored = [numpy_helper.from_array(array, name) for name, array in zip(names, constants, strict=True)]
-    return _graph([node], image, TensorProto.FLOAT, stored)
+    return _graph([node], image, helper.np_dtype_to_tensor_dtype(image.dtype), _stored(values))
 
 
 def _quantized(name: str, attributes: Mapping[str, Any], image: np.ndarray, weights: np.ndarray) -> Any:
@@ -76,8 +146,11 @@ def _quantized(name: str, attributes: Mapping[str, Any], image: np.ndarray, weig
         helper.make_node("Conv", ["real", "factors"], ["sums"], **attributes),
         helper.make_node("QuantizeLinear", ["sums", "wide", "zero"], ["result"]),
     ]
-    stored = [numpy_helper.from_array(np.asarray(array), key) for key, array in values.items()]
-    return _graph(nodes, image, TensorProto.INT8, stored)
+    return _graph(nodes, image, TensorProto.INT8, _stored(values))
+
+
+def _stored(values: Mapping[str, Any]) -> list[onnx.TensorProto]:
+    return [numpy_helper.from_array(np.asarray(array), name) for name, array in values.items()]
 
 
 def _graph(nodes: Sequence[Any], image: np.ndarray, dtype: int, stored: Sequence[Any]) -> Any:

@@ -51,7 +51,12 @@ CPUACC_INLINE Vec exponential_below_zero(Vec x) {
           5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
   BitVec power = (reinterpret_cast<BitVec>(shifted) << 23) + (127u << 23);  // the shift keeps the low bits only
-  return reinterpret_cast<Vec>(((x >= -87.0f) | (x != x)) & reinterpret_cast<IntVec>(p * reinterpret_cast<Vec>(power)));
+#if defined(__aarch64__)
+  const IntVec is_kept = ~(x < -87.0f);
+#else
+  const IntVec is_kept = (x >= -87.0f) | (x != x);
+#endif
+  return reinterpret_cast<Vec>(is_kept & reinterpret_cast<IntVec>(p * reinterpret_cast<Vec>(power)));
 }
 
 /// exp(x) - 1 without cancellation near 0.

@@ -159,9 +159,7 @@ CPUACC_INLINE bool is_finite(const float* sums, int blocks) {
     Vec x = load(sums + n);
     wrong |= x - x != 0.0f;
   }
-  int any = 0;
-  for (int n = 0; n < kLanes; ++n) any |= wrong[n];
-  return any == 0;
+  return !any_lane(wrong);
 }
 
 /// Compute one row of the result from the visible keys only. The fast path multiplies all keys, with a probability of 0

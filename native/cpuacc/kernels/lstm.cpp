@@ -4,6 +4,7 @@
 
 #include "cpuacc/kernels/activations.hpp"
 #include "cpuacc/kernels/bfloat16_pairs.hpp"
+#include "cpuacc/kernels/by_lane.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
@@ -67,9 +68,30 @@ class Units {
   float copy_[6][16];
 };
 
+#if defined(__aarch64__)
+/// Compute a step of a block with all of its sums in registers.
+void step_by_lane(const float* weights, const float* given, const float* hidden, float* cell, float* out, int64_t size,
+                  int64_t block) {
+  Units units(given, cell, out, size, block);
+  Vec sums[4 * kVectors];
+#pragma GCC unroll 16
+  for (int n = 0; n < 4 * kVectors; ++n) sums[n] = load(units.start[n / kVectors] + n % kVectors * kLanes);
+  add_rows(sums, sums, hidden, size, weights, 64);
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    const Vec gates[4] = {sums[v], sums[kVectors + v], sums[2 * kVectors + v], sums[3 * kVectors + v]};
+    units_of(gates, units.cell + v * kLanes, units.out + v * kLanes);
+  }
+  units.keep();
+}
+#endif
+
 template <bool kOfPairs>
 void step(const float* weights, const float* given, const float* hidden, float* cell, float* out, int64_t size,
           int64_t block) {
+#if defined(__aarch64__)
+  if constexpr (!kOfPairs) return step_by_lane(weights, given, hidden, cell, out, size, block);
+#endif
   Units units(given, cell, out, size, block);
   for (int v = 0; v < kVectors; ++v) {
     Vec even[4], odd[4] = {};  // two sums for each gate, so that an addition does not wait for the one before
@@ -102,6 +124,15 @@ void finish(const float* products, int64_t sequence, int64_t gate_step, const fl
 
 template <int kGates, bool kOfPairs>
 void multiply_gates(const float* weights, const float* hidden, int64_t size, float* sums) {
+#if defined(__aarch64__)
+  if constexpr (!kOfPairs) {
+    Vec first[kGates * kVectors] = {}, second[kGates * kVectors] = {};
+    add_rows(first, second, hidden, size, weights, 16 * kGates);
+#pragma GCC unroll 16
+    for (int n = 0; n < kGates * kVectors; ++n) store(sums + n * kLanes, first[n] + second[n]);
+    return;
+  }
+#endif
   for (int v = 0; v < 16; v += kLanes) {
     Vec even[kGates] = {}, odd[kGates] = {};
     const float* row = weights + v;

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "cpuacc/kernels/by_lane.hpp"
 #include "cpuacc/kernels/gemm.hpp"
 #include "cpuacc/kernels/matmul_f32.hpp"
 #include "cpuacc/kernels/transpose.hpp"
@@ -139,6 +140,12 @@ __attribute__((noinline)) void gemv_panel(const float* a, int depth, const float
 #pragma GCC unroll 16
   for (int n = 0; n < kVecs; ++n) even[n] = load(bias + n * kLanes), odd[n] = Vec{};
   int k = 0;
+#if defined(__aarch64__)
+  if constexpr (!kBfloat16) {
+    add_rows(even, odd, a, depth, b, wide);
+    k = depth;
+  }
+#endif
   for (; k + 2 <= depth; k += 2, b += (kBfloat16 ? 1 : 2) * wide) {
     Vec x = broadcast(a[k]), y = broadcast(a[k + 1]);
 #pragma GCC unroll 16

@@ -79,6 +79,9 @@ CPUACC_INLINE IntVec integers(const uint8_t* from) {
   return reinterpret_cast<IntVec>(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
 #elif defined(__AVX2__)
   return reinterpret_cast<IntVec>(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#elif defined(__aarch64__)
+  const uint8x8_t four = vreinterpret_u8_u32(vdup_n_u32(unaligned<uint32_t>(from)));
+  return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(four))));
 #else
   IntVec lanes;
   for (int n = 0; n < kLanes; ++n) lanes[n] = from[n];
@@ -90,6 +93,9 @@ CPUACC_INLINE IntVec integers(const int8_t* from) {
   return reinterpret_cast<IntVec>(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
 #elif defined(__AVX2__)
   return reinterpret_cast<IntVec>(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#elif defined(__aarch64__)
+  const int8x8_t four = vreinterpret_s8_u32(vdup_n_u32(unaligned<uint32_t>(reinterpret_cast<const uint8_t*>(from))));
+  return vmovl_s16(vget_low_s16(vmovl_s8(four)));
 #else
   IntVec lanes;
   for (int n = 0; n < kLanes; ++n) lanes[n] = from[n];

@@ -212,7 +212,13 @@ float greatest_of(const float* in, int64_t count) {
 template <bool kNegative>
 float exponentials(const float* in, float* out, int64_t count, float top, float size) {
   Vec total = {};
-  for (int64_t n = 0; n < count; n += kLanes) {
+  int64_t n = 0;
+  for (; n + kLanes <= count; n += kLanes) {  // without the calls of incomplete vectors, constants stay in registers
+    Vec e = exponential_below_zero((scores<kNegative>(in + n, kLanes, 0) - top) * size);
+    if (out) store(out + n, e);
+    total += e;
+  }
+  if (n < count) {
     Vec score = scores<kNegative>(in + n, count - n, -INFINITY);
     Vec e = some(exponential_below_zero((score - top) * size), count - n);
     if (out) store_some(out + n, count - n, e);
@@ -257,8 +263,10 @@ CPUACC_INLINE void softmax_lanes(const float* in, float* out, int64_t extent, in
 template <bool kNegative>
 void softmax_columns(const float* in, float* out, int64_t extent, int64_t inner, int64_t count, float size,
                      bool logarithm) {
-  for (int64_t c = 0; c < count; c += kLanes)
-    softmax_lanes<kNegative>(in + c, out + c, extent, inner, count - c < kLanes ? count - c : kLanes, size, logarithm);
+  int64_t c = 0;
+  for (; c + kLanes <= count; c += kLanes)
+    softmax_lanes<kNegative>(in + c, out + c, extent, inner, kLanes, size, logarithm);
+  if (c < count) softmax_lanes<kNegative>(in + c, out + c, extent, inner, count - c, size, logarithm);
 }
 
 template <bool kNegative>
