@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, command in (("root", _root), ("counter", _counter), ("build", _build)):
         commands.add_parser(name).set_defaults(command=command)
     test = commands.add_parser("test")
-    test.add_argument("--networks", type=int, default=40, help="random networks for each processor")
+    test.add_argument("--networks", type=int, default=200, help="random networks for each processor")
     test.add_argument("--every", type=int, default=97, help="one of so many conformance samples is tried")
     count = commands.add_parser("count")
     count.add_argument("--record", action="store_true", help="write the counts, and compare nothing")
