@@ -87,6 +87,12 @@ def test_a_program_is_killed_with_its_client():
     assert program.returncode == -signal.SIGKILL
 
 
+def test_what_a_program_leaves_running_is_killed():
+    code = "import os; os.fork() or __import__('time').sleep(600)"
+    done = subprocess.run([*warm.python(), "-c", code], stdout=subprocess.PIPE, check=True)
+    assert done.stdout == b""  # nobody has the pipe any more
+
+
 def test_a_program_does_not_see_what_another_has_changed():
     code = "import interposer.core.config as c; print(hasattr(c, 'changed')); c.changed = True"
     assert [results(["-c", code])[1][1] for _ in range(2)] == ["False\n"] * 2

@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,19 +31,25 @@ NEW_INTERPRETER = sys.executable
 @cache
 def _folder() -> Path:
     """Start the server, and return the folder of its socket; both end with this process."""
-    folder = tempfile.TemporaryDirectory(prefix="interposer-warm-")
-    address = Path(folder.name, "socket")
+    folder = Path(tempfile.mkdtemp(prefix="interposer-warm-"))
+    address = folder / "socket"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     server = subprocess.Popen(
         [NEW_INTERPRETER, "-P", str(HERE / "server.py"), str(address)],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment, start_new_session=True,
     )  # fmt: skip
-    atexit.register(folder.cleanup)
-    atexit.register(server.communicate)  # it ends with its standard input
+    atexit.register(_end, server, folder, os.getpid())
     while not address.exists():
         assert server.poll() is None, "the server of programs has ended"
         time.sleep(0.01)
-    return address.parent
+    return folder
+
+
+def _end(server: subprocess.Popen[bytes], folder: Path, owner: int) -> None:
+    """End the server and delete its folder, but not at the end of a fork of the process that has started it."""
+    if os.getpid() == owner:
+        server.communicate()  # it ends with its standard input
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def python() -> list[str]:

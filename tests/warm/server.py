@@ -19,6 +19,7 @@ import signal
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -81,7 +82,9 @@ class Server:
 
     def _accept(self) -> list[str] | None:
         connection, _ = self._listener.accept()
-        pid = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of the threads of native libraries
+            pid = os.fork()
         if pid:
             self._clients[pid] = connection
             return None
@@ -99,11 +102,14 @@ class Server:
                 os.kill(pid, signal.SIGKILL)
 
     def _reap(self) -> None:
+        """Send the exit status of programs that have ended to their clients, and end what they have left running."""
         self._ended.setblocking(False)
         with suppress(BlockingIOError):
             self._ended.recv(4096)
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                with suppress(OSError):  # no other process is in its group
+                    os.killpg(ended[0], signal.SIGKILL)
                 connection = self._clients.pop(ended[0])
                 with suppress(OSError):  # the client was killed
                     connection.sendall(os.waitstatus_to_exitcode(ended[1]).to_bytes(4, "big", signed=True))
