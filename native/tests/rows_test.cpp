@@ -177,7 +177,7 @@ TEST_P(NormalizeKernel, standardizes_a_row) {
         Floats in(random.reals(length, -2, 3)), out(length), scale(random.reals(length)), shift(random.reals(length));
         const float eps = 0.01f;
         Affine with{affine ? scale.data() : nullptr, affine ? shift.data() : nullptr, 1, length};
-        normalize_kernels_for(isa()).standardize(in.data(), out.data(), length, spread, eps, with);
+        normalize_kernels_for(isa()).standardize(in.data(), out.data(), 1, length, spread, eps, with);
         double mean = 0, variance = 0;
         for (int64_t n = 0; n < length && spread != Spread::mean_square; ++n) mean += in[n] / double(length);
         for (int64_t n = 0; n < length; ++n) variance += (in[n] - mean) * (in[n] - mean) / double(length);
@@ -187,6 +187,23 @@ TEST_P(NormalizeKernel, standardizes_a_row) {
           expected.push_back(affine ? (in[n] - mean) / size * scale[n] + shift[n] : (in[n] - mean) / size);
         expect_near(out, expected, length, 2e-5, describe("length", length, "spread", int(spread), "affine", affine));
       }
+}
+
+TEST_P(NormalizeKernel, standardizes_rows_together_as_each_alone) {
+  Random random;
+  for (int64_t length : kExtents)
+    for (int64_t rows : {2, 3, 5, 9}) {
+      Floats in(random.reals(rows * length, -2, 3)), out(rows * length), alone(rows * length);
+      Floats scale(random.reals(length)), shift(random.reals(length));
+      in[(rows - 1) * length] = 1e30f;  // the squares of one row leave the range of float
+      const Affine with{scale.data(), shift.data(), 1, length};
+      const auto standardize = normalize_kernels_for(isa()).standardize;
+      standardize(in.data(), out.data(), rows, length, Spread::variance, 1e-5f, with);
+      for (int64_t at = 0; at < rows * length; at += length)
+        standardize(in.data() + at, alone.data() + at, 1, length, Spread::variance, 1e-5f, with);
+      for (int64_t n = 0; n < rows * length; ++n)
+        EXPECT_EQ(out[n], alone[n]) << describe("length", length, "rows", rows, "element", n);
+    }
 }
 
 TEST_P(ReduceKernel, adds_rows_as_exactly_as_a_tree_of_sums) {
@@ -205,7 +222,7 @@ TEST_P(NormalizeKernel, makes_zeros_of_a_row_of_equal_numbers) {
   for (int64_t length : kExtents)
     for (float value : {0.1f, 10.121602f, 12.040234f, -3e5f}) {
       Floats in(length, value), out(length);
-      normalize_kernels_for(isa()).standardize(in.data(), out.data(), length, Spread::variance, 1e-12f,
+      normalize_kernels_for(isa()).standardize(in.data(), out.data(), 1, length, Spread::variance, 1e-12f,
                                                {nullptr, nullptr, 1, 1});
       for (int64_t n = 0; n < length; ++n) EXPECT_EQ(out[n], 0.0f) << describe("length", length, "value", value);
     }

@@ -169,18 +169,32 @@ void reduce(Reduction operation, const float* in, float* out, int64_t extent, in
 
 // ---- Softmax --------------------------------------------------------------------------------------------------------
 
+/// All bits of the first `count` lanes.
+CPUACC_INLINE IntVec first_lanes(int64_t count) {
+  IntVec numbers;
+#pragma GCC unroll 16
+  for (int n = 0; n < kLanes; ++n) numbers[n] = n;
+  return numbers < int32_t(count);
+}
+
 /// Load the first `count` lanes from memory, and set the others to `filling`.
 CPUACC_INLINE Vec load_some(const float* in, int64_t count, float filling) {
   if (count >= kLanes) return load(in);
+#if defined(__AVX512F__)
+  return _mm512_mask_loadu_ps(broadcast(filling), __mmask16((1u << count) - 1), in);
+#elif defined(__AVX2__)
+  const IntVec first = first_lanes(count);
+  return _mm256_blendv_ps(broadcast(filling), _mm256_maskload_ps(in, __m256i(first)), __m256(first));
+#else
   Vec v = broadcast(filling);
   for (int64_t n = 0; n < count; ++n) v[n] = in[n];
   return v;
+#endif
 }
 
 /// The first `count` lanes of a vector, the others 0.
 CPUACC_INLINE Vec some(Vec v, int64_t count) {
-  for (int64_t n = count; n < kLanes; ++n) v[n] = 0;
-  return v;
+  return count >= kLanes ? v : reinterpret_cast<Vec>(reinterpret_cast<IntVec>(v) & first_lanes(count));
 }
 
 CPUACC_INLINE void store_some(float* out, int64_t count, Vec v) {
@@ -477,20 +491,38 @@ struct Middle {
   }
 };
 
+/// The elements up to which a row is not summed in halves.
+constexpr int64_t kWhole = 64 * kLanes;
+
+/// `sum_of_powers` of several rows of at most `kWhole` elements, one after the other in memory. The sums do not wait
+/// for each other, as they would in turn: adding the lanes of one vector takes about as long as reading 500 elements.
+template <int kPower, int kRows>
+void sums_of_powers(const float* in, int64_t length, const Middle* means, float* sums) {
+  Vec totals[kRows][4] = {};
+  int64_t n = 0;
+  auto add = [&](int row, int k, Vec x, int64_t count) {
+    const Vec below = some(means[row].below(x), count);
+    totals[row][k] += kPower == 1 ? below : below * below;
+  };
+  for (; n + 4 * kLanes <= length; n += 4 * kLanes)
+    for (int row = 0; row < kRows; ++row)
+      for (int k = 0; k < 4; ++k) add(row, k, load(in + row * length + n + k * kLanes), kLanes);
+  for (; n < length; n += kLanes)
+    for (int row = 0; row < kRows; ++row) add(row, 0, load_some(in + row * length + n, length - n, 0), length - n);
+  for (int row = 0; row < kRows; ++row)
+    sums[row] = sum_of_lanes((totals[row][0] + totals[row][1]) + (totals[row][2] + totals[row][3]));
+}
+
 /// The sum of (x - mean)**kPower over a row, in halves as in `fold_row`.
 template <int kPower>
 float sum_of_powers(const float* in, int64_t length, Middle mean) {
-  if (length > 64 * kLanes) {
+  if (length > kWhole) {
     const int64_t half = length / 2 / kLanes * kLanes;
     return sum_of_powers<kPower>(in, half, mean) + sum_of_powers<kPower>(in + half, length - half, mean);
   }
-  Vec totals[4] = {};
-  int64_t n = 0;
-  auto power = [&](Vec x) { return kPower == 1 ? mean.below(x) : mean.below(x) * mean.below(x); };
-  for (; n + 4 * kLanes <= length; n += 4 * kLanes)
-    for (int k = 0; k < 4; ++k) totals[k] += power(load(in + n + k * kLanes));
-  for (; n < length; n += kLanes) totals[0] += some(power(load_some(in + n, length - n, 0)), length - n);
-  return sum_of_lanes((totals[0] + totals[1]) + (totals[2] + totals[3]));
+  float sum;
+  sums_of_powers<kPower, 1>(in, length, &mean, &sum);
+  return sum;
 }
 
 Middle middle_of(const float* in, int64_t length) {
@@ -516,9 +548,10 @@ void standardize_wide(const float* in, float* out, int64_t length, Spread spread
   if (with.scale || with.shift) affine(out, out, length, 0, with);
 }
 
-void standardize(const float* in, float* out, int64_t length, Spread spread, float eps, const Affine& with) {
-  const Middle mean = spread == Spread::mean_square ? Middle{0, 0} : middle_of(in, length);
-  const float total = sum_of_powers<2>(in, length, mean), variance = total / float(length);
+/// Normalize a row, of which the mean and the sum of the squares are known.
+void standardize_by(Middle mean, float total, const float* in, float* out, int64_t length, Spread spread, float eps,
+                    const Affine& with) {
+  const float variance = total / float(length);
   if (__builtin_expect(left_the_range(total, eps < kTiny), 0))
     return standardize_wide(in, out, length, spread, eps, with);
   const float divisor = spread == Spread::deviation ? sqrtf(variance) + eps : sqrtf(variance + eps);
@@ -538,6 +571,32 @@ void standardize(const float* in, float* out, int64_t length, Spread spread, flo
   }
   for (int64_t n = 0; n < length; ++n) out[n] = mean.below(in[n]) * factor;
   if (with.scale || with.shift) affine(out, out, length, 0, with);
+}
+
+template <int kRows>
+void standardize_together(const float* in, float* out, int64_t length, Spread spread, float eps, const Affine& with) {
+  Middle means[kRows] = {};
+  float sums[kRows];
+  if (spread != Spread::mean_square) {
+    sums_of_powers<1, kRows>(in, length, means, sums);
+    for (int row = 0; row < kRows; ++row) means[row].first = sums[row] / float(length);
+    sums_of_powers<1, kRows>(in, length, means, sums);
+    for (int row = 0; row < kRows; ++row) means[row].rest = sums[row] / float(length);
+  }
+  sums_of_powers<2, kRows>(in, length, means, sums);
+  for (int row = 0; row < kRows; ++row)
+    standardize_by(means[row], sums[row], in + row * length, out + row * length, length, spread, eps, with);
+}
+
+void standardize(const float* in, float* out, int64_t rows, int64_t length, Spread spread, float eps,
+                 const Affine& with) {
+  constexpr int kTogether = kRegisters / 8;  // each row has four vectors of sums
+  for (; length <= kWhole && rows >= kTogether; rows -= kTogether, in += kTogether * length, out += kTogether * length)
+    standardize_together<kTogether>(in, out, length, spread, eps, with);
+  for (; rows > 0; --rows, in += length, out += length) {
+    const Middle mean = spread == Spread::mean_square ? Middle{0, 0} : middle_of(in, length);
+    standardize_by(mean, sum_of_powers<2>(in, length, mean), in, out, length, spread, eps, with);
+  }
 }
 
 }  // namespace

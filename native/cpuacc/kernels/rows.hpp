@@ -55,8 +55,9 @@ struct NormalizeKernels {
   /// Local response normalization along the extent, for columns [first, last).
   void (*response)(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last,
                    const ResponseParameters& parameters);
-  /// Normalize a row: subtract its mean, divide by the measure that `spread` names, then scale and shift.
-  void (*standardize)(const float* in, float* out, int64_t length, Spread spread, float eps, const Affine& affine);
+  /// Normalize rows: subtract the mean of each, divide by the measure that `spread` names, then scale and shift.
+  void (*standardize)(const float* in, float* out, int64_t rows, int64_t length, Spread spread, float eps,
+                      const Affine& affine);
   /// out = in * scale + shift, with factors by the index of the element.
   void (*affine)(const float* in, float* out, int64_t count, int64_t begin, const Affine& affine);
   /// Batch normalization of `count` elements, the first of which has index `begin`.

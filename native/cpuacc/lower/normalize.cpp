@@ -33,15 +33,16 @@ struct Rows {
     const float* shift = step.in[2] ? run.at<float>(step.in[2]) : nullptr;
     float* out = run.at<float>(step.out[0]);
     Range range = split(self.rows, part, parts);
-    for (int64_t row = range.first; row < range.last; ++row) {
+    const bool both = (!scale || !self.one_scale) && (!shift || !self.one_shift);
+    const int64_t together = both && self.sets == 1 ? range.last - range.first : 1;
+    for (int64_t row = range.first; row < range.last; row += together) {
       int64_t set = row % self.sets * self.period, at = row * self.length;
-      bool both = (!scale || !self.one_scale) && (!shift || !self.one_shift);
       Affine with{scale ? scale + set : nullptr, shift ? shift + set : nullptr, self.inner, self.period};
       if (both) {
-        self.kernels->standardize(in + at, out + at, self.length, self.spread, self.eps, with);
+        self.kernels->standardize(in + at, out + at, together, self.length, self.spread, self.eps, with);
         continue;
       }
-      self.kernels->standardize(in + at, out + at, self.length, self.spread, self.eps, {nullptr, nullptr, 1, 1});
+      self.kernels->standardize(in + at, out + at, 1, self.length, self.spread, self.eps, {nullptr, nullptr, 1, 1});
       apply(self, out + at, scale, self.one_scale, set, true);
       apply(self, out + at, shift, self.one_shift, set, false);
     }
