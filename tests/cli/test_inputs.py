@@ -181,6 +181,12 @@ def test_a_text_file_has_numbers_with_blanks_commas_or_line_ends_between_them(fo
     assert read(["a.txt", "b.csv"]) == BOTH
 
 
+def test_a_text_file_may_begin_with_a_byte_order_mark(folder):
+    (folder / "a.txt").write_text("1 2 3", encoding="utf-8-sig")
+    (folder / "b.csv").write_text("7,8", encoding="utf-8-sig")
+    assert read(["a.txt", "b.csv"]) == BOTH
+
+
 def test_a_text_file_sets_the_size_of_an_open_dimension(folder):
     (folder / "rows.txt").write_text("1 2 3\n4 5 6\n")
     assert read(["rows.txt"], {"x": TensorInfo(("n", 3))}) == {"x": [[1, 2, 3], [4, 5, 6]]}

@@ -533,7 +533,7 @@ def _from_text(path: str, name: str, info: TensorInfo) -> Array:
     if info.dtype.numpy.kind == "O":
         raise InvalidArgumentError(f"{path}: {input_title} takes texts; give them in a .npy file")
     try:
-        words = Path(path).read_text("utf-8").replace(",", " ").split()
+        words = Path(path).read_text("utf-8-sig").replace(",", " ").split()
         numbers = [_number(word) for word in words]
     except ValueError as error:  # UnicodeDecodeError is one
         raise InvalidArgumentError(f"{path}: the file is no text of numbers: {error}") from error

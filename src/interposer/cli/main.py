@@ -79,6 +79,18 @@ EXAMPLES: Final = {
 }
 """An example of each command, without the word ``interposer``."""
 
+_SYNONYMS: Final = {
+    **dict.fromkeys(("info", "show", "inspect", "summary"), "explain"),
+    **dict.fromkeys(("infer", "predict", "execute"), "run"),
+    **dict.fromkeys(("list", "devices", "engines"), "backends"),
+    "export": "convert",
+    "operators": "ops",
+    "optimize": "compile",
+    "time": "bench",
+    "version": "--version",
+}
+"""The commands that people mean by words which other programs have as commands."""
+
 NO_MEANS: Final = {
     "bench": "no backend could run the network, or none within --threshold",
     "run": "the median time of a run is above --threshold",
@@ -243,13 +255,24 @@ def _sentence_of(error: Exception) -> str:
     if isinstance(error, OSError):
         name = error.filename or ("standard output" if error.errno in _OF_WRITING else None)
         text = ": ".join(map(str, filter(None, (name, error.strerror)))) or str(error)
-        return text + (similar_file(os.fsdecode(name)) if isinstance(error, FileNotFoundError) and name else "")
+        return text + (_hint_of_missing(os.fsdecode(name)) if name and isinstance(error, FileNotFoundError) else "")
     if isinstance(error, MemoryError):
         return ": ".join(filter(None, ("there is not enough memory", str(error))))
     if _lacks_memory(error):
         return "there is not enough memory"
     description = f"{type(error).__name__}: {error}".partition("\n")[0]
     return f"unexpected {description}; this is a defect of Interposer, and --debug shows the traceback"
+
+
+def _hint_of_missing(path: str) -> str:
+    """Return a hint for the path of a missing file, which may be several paths, or have a name before it; or ""."""
+    paths = path.split(",")
+    if len(paths) > 1 and all(map(os.path.exists, paths)):
+        return f"; several files are given with blanks between them: {' '.join(paths)}"
+    name, colon, file = path.partition(":")
+    if colon and os.path.exists(file):
+        return f"; the name of an input is followed by '=': {name}={file}"
+    return similar_file(path)
 
 
 def _lacks_memory(error: Exception) -> bool:
@@ -328,7 +351,8 @@ def _refuse_command(word: str) -> None:
             f"{word}: there is no such file, and no command of this name"
             + (similar_file(word) or "; 'interposer' alone lists the commands")
         )
-    _main_parser().error(f"unknown command {word!r}{did_you_mean(word, COMMANDS)} (known: {', '.join(COMMANDS)})")
+    hint = f"; did you mean {_SYNONYMS[word.lower()]!r}?" if word.lower() in _SYNONYMS else did_you_mean(word, COMMANDS)
+    _main_parser().error(f"unknown command {word!r}{hint} (known: {', '.join(COMMANDS)})")
 
 
 def _without_command(words: Sequence[str]) -> int:

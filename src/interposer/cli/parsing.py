@@ -54,6 +54,13 @@ _ELSEWHERE: Final = {
 
 A key with the name of a command is for this command alone.
 """
+_NETWORKS: Final = (".armnn", ".caffemodel", ".ipn", ".onnx", ".pb", ".prototxt", ".pt2", ".tflite")
+"""The suffixes of files that are networks, and no inputs of one."""
+_OTHER_NETWORK: Final = {
+    "compare": ", and runs it on two backends; "
+    "interposer quantize --report compares a quantized network with its original"
+}
+"""What follows the refusal of a second network, by command."""
 _LATE: Final = re.compile(r"\{(formats|readers|writers)\}")
 _WIDTH: Final = 100
 """The most characters of a line that explains an argument after an error."""
@@ -97,6 +104,9 @@ def _or(names: Sequence[str]) -> str:
 class Parser(argparse.ArgumentParser):
     """A parser whose errors explain the one argument that is wrong, instead of listing all arguments."""
 
+    words: Sequence[str] = ()
+    """The words of the command line that are parsed."""
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, exit_on_error=False, formatter_class=Help, **settings)
 
@@ -117,7 +127,16 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the short usage and a message, and exit with status 2."""
-        self.refuse(message)
+        self.refuse(f"{message}{self._hint_of_output(message)}")
+
+    def _hint_of_output(self, message: str) -> str:
+        """Return a hint for the file to write, which some commands take with an option and others without; or ""."""
+        free_words = [words[0] for _, words in _grouped(self.words, self, None) if not words[0].startswith("-")]
+        if message.endswith(": -o/--output") and len(free_words) == len(self._get_positional_actions()) + 1:
+            return f"; the file to write is given as -o {free_words[-1]}"
+        if message.endswith(": output") and self.words[-2:-1] in (("-o",), ("--output",)):
+            return f"; the file to write follows the network without an option: NETWORK {self.words[-1]}"
+        return ""
 
     def refuse(self, message: str, actions: Iterable[argparse.Action] = ()) -> NoReturn:
         """Print the short usage, the help of the arguments that the message is about, and the message; exit."""
@@ -179,6 +198,7 @@ def command_parser(command: str, description: str, epilog: str) -> Parser:
 
 def parsed(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
     """Return the arguments of a command; wrong ones are reported with a hint, and end with `SystemExit`."""
+    parser.words = tuple(words)
     _refuse_files_like_options(words, parser)
     _refuse_unknown_options(words, parser)
     try:
@@ -216,8 +236,11 @@ def _as_one(group: Sequence[str]) -> list[str]:
     return [group[0], SEPARATOR.join(group[1:])] if len(group) > 2 else list(group)
 
 
-def _grouped(words: Sequence[str], parser: Parser, list_action: argparse.Action) -> list[tuple[bool, list[str]]]:
-    """Return options with their values, and other words alone; True marks the option that takes a list."""
+def _grouped(words: Sequence[str], parser: Parser, list_action: argparse.Action | None) -> list[tuple[bool, list[str]]]:
+    """Return options with their values, and other words alone; True marks the option that takes a list.
+
+    `list_action` is that option, or None.
+    """
     groups: list[tuple[bool, list[str]]] = []
     is_value = False
     for number, word in enumerate(words):
@@ -225,7 +248,7 @@ def _grouped(words: Sequence[str], parser: Parser, list_action: argparse.Action)
             return [*groups, *((False, [rest]) for rest in words[number:])]
         if word.startswith("-") and word != "-":
             action = parser.action_named(word)
-            groups.append((action is list_action, [word]))
+            groups.append((action is not None and action is list_action, [word]))
             is_value = action is not None and action.nargs != 0
         elif groups and (is_value or groups[-1][0]):
             groups[-1][1].append(word)
@@ -254,9 +277,12 @@ def _refuse_separate_value(word: str, words: Sequence[str], parser: Parser) -> N
 
 
 def _refuse_second_file(word: str, args: argparse.Namespace, parser: Parser) -> None:
-    """Refuse a file after the network, which is probably meant as an input."""
+    """Refuse a file after the network, which is probably meant as an input or is a second network."""
     action = parser.action_named(LIST_OPTION)
     if action is not None and os.path.isfile(word) and os.path.exists(getattr(args, "network", "")):
+        if word.endswith(_NETWORKS):
+            command = parser.prog.rpartition(" ")[2]
+            parser.refuse(f"unknown argument {word!r}; {command} takes one network{_OTHER_NETWORK.get(command, '')}")
         parser.refuse(f"unknown argument {word!r}; a file for an input is given as {LIST_OPTION} {word}", [action])
 
 

@@ -444,7 +444,10 @@ def _backend_hint(backend: str, known: Collection[str]) -> str:
     devices = _DEVICES.get(backend.lower(), {})
     engines = [f"{name} with the option {option}" for name, option in devices.items() if name in known]
     if engines:
-        return f"; it is a device, which engines reach by an option: {', '.join(engines)}"
+        return (
+            f"; it is a device, which engines reach by an option: {', '.join(engines)}; "
+            "no backend of this name is installed"
+        )
     engine = _FORMATS_OF_ENGINES.get(backend.lower())
     if engine in known:
         return f"; it is a format of files, which every backend runs; did you mean {engine!r}?"
