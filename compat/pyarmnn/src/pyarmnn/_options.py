@@ -68,7 +68,7 @@ TUNED_PARAMETERS = "std::shared_ptr< armnn::IGpuAccTunedParameters > *"
 class CreationOptions(Descriptor, cpp="CreationOptions"):
     """Options of a runtime.
 
-    `m_GpuAccTunedParameters` and `m_EnableGpuProfiling` are for the backend GpuAcc, which does not exist here.
+    `m_GpuAccTunedParameters` and `m_EnableGpuProfiling` are for Arm NN's backend GpuAcc, and have no effect here.
     """
 
     m_GpuAccTunedParameters = Field(Kind(TUNED_PARAMETERS, _no_tuning, TUNED_PARAMETERS), None)
