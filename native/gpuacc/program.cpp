@@ -53,7 +53,8 @@ Executable::Executable(Plan& plan, uint64_t signature)
   memory_.resize(buffers_.size());
   for (size_t n = 0; n < buffers_.size(); ++n) {
     Buffer& buffer = buffers_[n];
-    memory += buffer.kind == Buffer::constant ? buffer.bytes : 0;
+    const bool is_border = buffer.kind == Buffer::input || buffer.kind == Buffer::output;
+    if (buffer.kind == Buffer::constant || (is_border && !device_.info.unified)) memory += buffer.bytes;
     if (buffer.kind == Buffer::input) inputs_[size_t(buffer.position)].buffer = int(n);
     if (buffer.kind == Buffer::output) outputs_[size_t(buffer.position)].buffer = int(n);
     if (buffer.kind == Buffer::arena && buffer.first >= 0)
@@ -216,13 +217,14 @@ void Executable::record() {
 void Executable::warm_up() {
   check_process();
   is_recorded_ = false;
+  std::vector<Memory> borders;  // released after all is done
   Finishing finishing(queue_);
   for (std::vector<Border>* tensors : {&inputs_, &outputs_})
     for (Border& tensor : *tensors) {
       const uint64_t bytes = std::max<uint64_t>(buffers_[size_t(tensor.buffer)].bytes, 1);
       const std::vector<char> zeros(bytes, 0);
-      if (!tensor.own) tensor.own = device_.buffer(bytes);
-      const cl_mem handle = tensor.own.get();
+      borders.push_back(device_.buffer(bytes));
+      const cl_mem handle = borders.back().get();
       check(cl().clEnqueueWriteBuffer(queue_.get(), handle, 1, 0, bytes, zeros.data(), 0, nullptr, nullptr), "zeros");
       for (const auto& [step, index] : tensor.uses)
         check(cl().clSetKernelArg(steps_[step].kernel.get(), index, sizeof handle, &handle), "an argument");

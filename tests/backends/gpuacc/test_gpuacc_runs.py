@@ -79,11 +79,7 @@ def test_a_convolutional_network_has_the_results_of_the_reference(gpuacc, profil
 
 
 def test_layers_that_are_refused_run_on_the_next_backend(gpuacc):
-    network = ip.Network("in part")
-    x = network.add_input_layer(0, ip.TensorInfo((4, 6)))
-    doubled = network.add_layer(Addition(), x, x)
-    summed = network.add_layer(CumSum(), doubled)
-    network.add_output_layer(0, network.add_layer(Softmax(), summed))
+    network = network_in_part()
     model = loaded(network, ["GpuAcc", "CpuRef"])
     assert model.explain().counts() == {"GpuAcc": 2, "CpuRef": 1}
     assert "no kernel for CumSum" in str(model.explain())
@@ -116,6 +112,40 @@ def test_inputs_and_outputs_at_any_address_are_right(gpuacc):
         image = memory[at : at + IMAGE.nbytes].view(np.float32).reshape(IMAGE.shape)
         image[...] = IMAGE
         np.testing.assert_allclose(model.run([image])[0], expected, rtol=1e-4, atol=1e-6)
+
+
+def network_in_part():
+    """Three layers, of which the second one runs on another backend."""
+    network = ip.Network("in part")
+    x = network.add_input_layer(0, ip.TensorInfo((4, 6)))
+    summed = network.add_layer(CumSum(), network.add_layer(Addition(), x, x))
+    network.add_output_layer(0, network.add_layer(Softmax(), summed))
+    return network
+
+
+def placed(array, offset):
+    """Return a copy of an array at an address that is a multiple of 64, plus `offset` bytes."""
+    memory = np.zeros(array.nbytes + 128, np.uint8)
+    begin = -memory.ctypes.data % 64 + offset
+    view = memory[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
+    view[...] = array
+    return view
+
+
+@pytest.mark.needs_cpuref
+@pytest.mark.parametrize("part", ["wholly", "in part"])
+def test_only_arrays_at_other_addresses_are_copied_at_the_borders_of_a_device_that_shares_memory(gpuacc, part):
+    if not ip.Runtime().registry.get("GpuAcc").devices()[0].unified:
+        pytest.skip("the device has memory of its own")
+    network, x = (small_network(), IMAGE) if part == "wholly" else (network_in_part(), np.ones((4, 6), np.float32))
+    model = loaded(network, ["GpuAcc", "CpuRef"])
+    y = model.run([x])[0]
+    for offset, sizes in ((0, []), (4, [x.nbytes, y.nbytes])):
+        with ip.profile() as profile:
+            model.run([placed(x, offset)], [placed(y, offset)])
+        copies = [step.site for step in profile.steps() if step.site.name.startswith("copy of")]
+        assert [site.bytes for site in copies] == sizes
+    assert model.transfers().copied_bytes == 0
 
 
 def test_an_index_out_of_range_is_reported_and_the_next_run_is_right(gpuacc):
