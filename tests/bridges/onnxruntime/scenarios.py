@@ -55,7 +55,7 @@ def session(model: bytes | None = None, config: dict[str, str] | None = None, **
     for key, value in (config or {}).items():
         chosen.add_session_config_entry(key, value)
     chosen.add_provider_for_devices(devices(), {"backends": BACKENDS, **options})
-    return ort.InferenceSession(network() if model is None else model, chosen)
+    return ort.InferenceSession(network() if model is None else model, chosen, enable_fallback=0)
 
 
 def run(made: ort.InferenceSession, x: np.ndarray = X) -> np.ndarray:
@@ -214,7 +214,7 @@ def undeclared_shape():
 def unknown_backend():
     register("Acme")
     try:
-        ort.InferenceSession(network(), _options_of("AcmeExecutionProvider"))
+        ort.InferenceSession(network(), _options_of("AcmeExecutionProvider"), enable_fallback=0)
     except Exception as error:
         print(str(error).partition("Interposer: ")[2])
 
