@@ -46,6 +46,29 @@ def test_an_operand_that_is_an_input_is_taken_from_every_call() -> None:
     assert len(summing.runtime.loaded_networks) == 2
 
 
+@pytest.mark.parametrize("backend", ["CpuRef", "CpuAcc"])
+def test_arrays_of_the_same_values_use_the_same_network_again(backend: str, request: pytest.FixtureRequest) -> None:
+    if backend == "CpuAcc":
+        request.getfixturevalue("cpuacc")
+    summing = ip.load(summed(), [backend, "CpuRef"], runtime=ip.Runtime())
+    first, second = np.int64([0]), np.int64([1])
+    for x in (X, X + 1):
+        np.testing.assert_array_equal(summing.run([x, first])[0], x.sum(0))
+        np.testing.assert_array_equal(summing.run({"axes": first.copy(), "x": x})[0], x.sum(0))
+    out = np.zeros(3, np.float32)
+    assert summing.run([X, first], [out])[0] is out
+    np.testing.assert_array_equal(out, X.sum(0))
+    assert len(summing.runtime.loaded_networks) == 1
+    with pytest.raises(ip.errors.BindingError, match="axes"):
+        summing.run([X, np.float32([0.5])])
+    with pytest.raises(ip.errors.BindingError, match="'x'"):
+        summing.run([X[:1], first])
+    first[0] = 1
+    for axes in (first, second, np.int64([0])):
+        np.testing.assert_array_equal(summing.run([X, axes])[0], X.sum(int(axes[0])))
+    assert len(summing.runtime.loaded_networks) == 2
+
+
 def test_the_last_eight_values_are_kept() -> None:
     value = model([node("TopK", ["x", "k"], ["y", "z"])], {"x": np.zeros(20, np.float32), "k": NUMBERS}, ["y"])
     best = loaded(value.SerializeToString())

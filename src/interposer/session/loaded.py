@@ -39,7 +39,7 @@ from interposer.report.records import Message
 from interposer.runtime import NetworkId, Runtime, StateMemory
 from interposer.runtime.refused_values import refused_value
 from interposer.session.fallback import Choice
-from interposer.session.fast_path import FastPath
+from interposer.session.fast_path import Expected, FastPath
 from interposer.session.limits import Limits
 from interposer.session.variants import Blueprint, FirstVariant, Key
 
@@ -66,7 +66,7 @@ class LoadedVariants:
     """The networks that a model has loaded into its runtime, each for one set of input shapes and values.
 
     Several threads may use it at the same time. `lock` guards everything but two attributes, which are replaced as a
-    whole and may be read at any time. `fast_path` is the way to run if all calls use one network, and otherwise None.
+    whole and may be read at any time. `fast_path` is the way to run if only one network is loaded, and otherwise None.
     `current` is the variant of the last call, or None before the first one. It stays the same while a network is
     built again without a backend that failed, so that a description of the model always finds a network.
 
@@ -357,7 +357,7 @@ class LoadedVariants:
                 if known is None and not self.runtime.memory(network_id).mapped_constants:
                     give_back_pages(layer.op.value for layer in network().graph if isinstance(layer.op, Constant))
                 self.by_key[key] = self.current = Variant(key, network_id, optimized)
-                self.fast_path = self._alone(network_id)
+                self.fast_path = self._alone(key, network_id)
                 return
             except (BackendUnavailableError, UnsupportedLayerError):
                 if not self.choice.disabled or self.choice.disabled & failed_now:
@@ -377,14 +377,20 @@ class LoadedVariants:
             optimized, messages=(*optimized.messages, *(Message("warning", note, passing=True) for note in notes))
         )
 
-    def _alone(self, network_id: NetworkId) -> FastPath | None:
-        """Return the fast way to run the loaded network if all calls use this network, else None.
+    def _alone(self, key: Key, network_id: NetworkId) -> FastPath | None:
+        """Return the fast way to run the loaded network with this key if it is the only one, else None.
 
-        That is the case if it was not optimized for several input shapes, and no layer depends on the values of inputs.
+        It only takes calls with the values of inputs for which the network was built, if layers depend on them.
         """
-        if len(self.by_key) > 1 or self.blueprint.needed:
+        if len(self.by_key) > 1 or tuple(name for name, _ in key.values) != self.blueprint.needed:
             return None
-        return FastPath(self.runtime, network_id, tuple(self.blueprint.inputs))
+        infos, names = self.blueprint.inputs, tuple(self.blueprint.inputs)
+        expected = []
+        for name, value in key.values:
+            position = names.index(name)
+            shape = tuple(map(int, key.shapes[position]))
+            expected.append(Expected(position, shape, infos[name].dtype.numpy, value))
+        return FastPath(self.runtime, network_id, names, expected)
 
     def _make_room(self, new_key: Key) -> None:
         idle = [key for key in self.by_key if key not in self._calls and key != new_key]

@@ -769,11 +769,11 @@ class Model:
     def only_part(self) -> OnlyPart | None:
         """Return the compiled part of a plug-in that the whole model is, for a host that runs it without Python.
 
-        None if the model has other layers, or networks for several shapes. See `Runtime.only_part`.
+        None if the model has other layers, or networks for several shapes or values. See `Runtime.only_part`.
         """
         with self._loaded.lock:
             fast_path = self._loaded.fast_path
-            return None if fast_path is None else self.runtime.only_part(fast_path.network_id)
+            return None if fast_path is None or fast_path.values else self.runtime.only_part(fast_path.network_id)
 
     def pinned_part(self, inputs: Mapping[str, Array]) -> tuple[OnlyPart, Callable[[], None]] | None:
         """Return the compiled part that runs inputs of these shapes, and a function that unpins it.
