@@ -5,8 +5,6 @@
 #ifndef CPUACC_KERNELS_BFLOAT16_PAIRS_HPP
 #define CPUACC_KERNELS_BFLOAT16_PAIRS_HPP
 
-#include <string.h>
-
 #include "cpuacc/kernels/simd.hpp"
 
 namespace cpuacc::ISA_NS {
@@ -63,9 +61,7 @@ CPUACC_INLINE Vec only(Vec x, [[maybe_unused]] int count) {
 
 /// Store 16 numbers, of which the first `count` are valid, as words.
 CPUACC_INLINE void store_row(const float* from, int count, float* to) {
-  float own[16] = {};
-  if (count < 16) from = static_cast<const float*>(memcpy(own, from, sizeof(float) * static_cast<size_t>(count)));
-  for (int v = 0; v < 16; v += kLanes) store_words(to + v, load(from + v));
+  for (int v = 0; v < 16; v += kLanes) store_words(to + v, load_some(from + v, count > v ? count - v : 0, 0));
 }
 
 #if defined(__AVX512BF16__)

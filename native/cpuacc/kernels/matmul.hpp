@@ -83,6 +83,11 @@ void pack_panels(const MatMul& m, const float* b, float* to, int first, int last
   }
 }
 
+/// Copy the columns of the last panel of a row. They are few, so that `memcpy` would take most of its time to begin.
+CPUACC_INLINE void copy_row(const float* from, int columns, float* to) {
+  for (int n = 0; n < columns; n += kLanes) store_some(to + n, load_some(from + n, columns - n, 0), columns - n);
+}
+
 /// Compute a panel whose last block is not full. The result is stored in `own` first, because rows must not be written
 /// past their end.
 void ragged_panel(const MatMul& m, Gemm p, const float* a, int64_t a_block, float* out, const float* residual,
@@ -93,14 +98,12 @@ void ragged_panel(const MatMul& m, Gemm p, const float* a, int64_t a_block, floa
   if (epilogue.count) p.epilogue.low = -__builtin_inff(), p.epilogue.high = __builtin_inff();
   float* residual_rows = own + int64_t{rows} * wide;
   for (int row = 0; residual && row < rows; ++row)
-    memcpy(residual_rows + row * wide, residual + row * m.out_row + block * 16,
-           sizeof(float) * static_cast<size_t>(columns));
+    copy_row(residual + row * m.out_row + block * 16, columns, residual_rows + row * wide);
   const float* added = residual ? residual_rows - block * 16 : nullptr;
   gemm(p, a, a_block, own - block * 16, {16, 0, wide}, epilogue.count ? nullptr : added,
        {0, rows, block, block + blocks});
   if (epilogue.count) apply_post_ops(epilogue, own, residual ? residual_rows : nullptr, 16, wide, rows, blocks);
-  for (int row = 0; row < rows; ++row)
-    memcpy(out + row * m.out_row + block * 16, own + row * wide, sizeof(float) * static_cast<size_t>(columns));
+  for (int row = 0; row < rows; ++row) copy_row(own + row * wide, columns, out + row * m.out_row + block * 16);
 }
 
 void matmul(const MatMul& m, const float* a, const float* b, float* out, const float* residual, float* scratch,

@@ -169,37 +169,9 @@ void reduce(Reduction operation, const float* in, float* out, int64_t extent, in
 
 // ---- Softmax --------------------------------------------------------------------------------------------------------
 
-/// All bits of the first `count` lanes.
-CPUACC_INLINE IntVec first_lanes(int64_t count) {
-  IntVec numbers;
-#pragma GCC unroll 16
-  for (int n = 0; n < kLanes; ++n) numbers[n] = n;
-  return numbers < int32_t(count);
-}
-
-/// Load the first `count` lanes from memory, and set the others to `filling`.
-CPUACC_INLINE Vec load_some(const float* in, int64_t count, float filling) {
-  if (count >= kLanes) return load(in);
-#if defined(__AVX512F__)
-  return _mm512_mask_loadu_ps(broadcast(filling), __mmask16((1u << count) - 1), in);
-#elif defined(__AVX2__)
-  const IntVec first = first_lanes(count);
-  return _mm256_blendv_ps(broadcast(filling), _mm256_maskload_ps(in, __m256i(first)), __m256(first));
-#else
-  Vec v = broadcast(filling);
-  for (int64_t n = 0; n < count; ++n) v[n] = in[n];
-  return v;
-#endif
-}
-
 /// The first `count` lanes of a vector, the others 0.
 CPUACC_INLINE Vec some(Vec v, int64_t count) {
   return count >= kLanes ? v : reinterpret_cast<Vec>(reinterpret_cast<IntVec>(v) & first_lanes(count));
-}
-
-CPUACC_INLINE void store_some(float* out, int64_t count, Vec v) {
-  if (count >= kLanes) return store(out, v);
-  for (int64_t n = 0; n < count; ++n) out[n] = v[n];
 }
 
 /// Scores have the sign of beta, so that the greatest score has the greatest exponential.
@@ -235,7 +207,7 @@ float exponentials(const float* in, float* out, int64_t count, float top, float 
   if (n < count) {
     Vec score = scores<kNegative>(in + n, count - n, -INFINITY);
     Vec e = some(exponential_below_zero((score - top) * size), count - n);
-    if (out) store_some(out + n, count - n, e);
+    if (out) store_some(out + n, e, count - n);
     total += e;
   }
   return sum_of_lanes(total);
@@ -263,14 +235,14 @@ CPUACC_INLINE void softmax_lanes(const float* in, float* out, int64_t extent, in
   for (int64_t e = 0; e < extent; ++e) {
     Vec x = (scores<kNegative>(in + e * inner, count, 0) - top) * size, power = exponential_below_zero(x);
     total += power;
-    store_some(out + e * inner, count, logarithm ? x : power);
+    store_some(out + e * inner, logarithm ? x : power, count);
   }
   Vec less = total;
   for (int n = 0; logarithm && n < kLanes; ++n) less[n] = logf(total[n]);
   Vec factor = 1.0f / total;
   for (int64_t e = 0; e < extent; ++e) {
     Vec x = load_some(out + e * inner, count, 0);
-    store_some(out + e * inner, count, logarithm ? x - less : x * factor);
+    store_some(out + e * inner, logarithm ? x - less : x * factor, count);
   }
 }
 
@@ -465,8 +437,8 @@ void clamp(float* values, int64_t count, float low, float high) {
   for (; n + kLanes <= count; n += kLanes)
     store(values + n, at_most(at_least(load(values + n), broadcast(low)), broadcast(high)));
   for (; n < count; n += kLanes)
-    store_some(values + n, count - n,
-               at_most(at_least(load_some(values + n, count - n, 0), broadcast(low)), broadcast(high)));
+    store_some(values + n, at_most(at_least(load_some(values + n, count - n, 0), broadcast(low)), broadcast(high)),
+               count - n);
 }
 
 void affine_block(const float* in, float* out, int64_t pixels, const float* scale, const float* shift, float low,

@@ -106,6 +106,42 @@ CPUACC_INLINE Vec rotated(Vec v) {
   return shuffled(v, v, from);
 }
 
+/// All bits of the first `count` lanes.
+CPUACC_INLINE IntVec first_lanes(int64_t count) {
+  IntVec numbers;
+#pragma GCC unroll 16
+  for (int n = 0; n < kLanes; ++n) numbers[n] = n;
+  return numbers < static_cast<int32_t>(count);
+}
+
+/// Load the first `count` lanes from memory, and set the others to `filling`. Nothing else is read.
+CPUACC_INLINE Vec load_some(const float* from, int64_t count, float filling) {
+  if (count >= kLanes) return load(from);
+#if defined(__AVX512F__)
+  return _mm512_mask_loadu_ps(broadcast(filling), static_cast<__mmask16>((1u << count) - 1), from);
+#elif defined(__AVX2__)
+  const IntVec first = first_lanes(count);
+  const __m256 loaded = _mm256_maskload_ps(from, reinterpret_cast<__m256i>(first));
+  return _mm256_blendv_ps(broadcast(filling), loaded, reinterpret_cast<__m256>(first));
+#else
+  Vec v = broadcast(filling);
+  for (int64_t n = 0; n < count; ++n) v[n] = from[n];
+  return v;
+#endif
+}
+
+/// Store the first `count` lanes. Nothing else is written.
+CPUACC_INLINE void store_some(float* to, Vec x, int64_t count) {
+  if (count >= kLanes) return store(to, x);
+#if defined(__AVX512F__)
+  _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1u << count) - 1), x);
+#elif defined(__AVX2__)
+  _mm256_maskstore_ps(to, reinterpret_cast<__m256i>(first_lanes(count)), x);
+#else
+  for (int64_t n = 0; n < count; ++n) to[n] = x[n];
+#endif
+}
+
 CPUACC_INLINE float greatest_lane(Vec v) {
 #if defined(__aarch64__)
   return vmaxvq_f32(v);
