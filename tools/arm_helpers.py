@@ -78,7 +78,7 @@ OTHERS: Final = frozenset({
     "load", "store", "load_bytes", "store_bytes", "load_pair", "prefetch_line", "broadcast", "splat", "bytes",
     "shorts", "byte_numbers", "lowest_bytes", "as_u8", "as_s8", "as_s16", "as_ints", "packed", "rows_of", "rounded",
     "shuffled", "rotated", "dot_sums", "total", "low_wide", "high_wide", "narrow", "load_few", "store_few",
-    "unaligned", "interleaved", "bounded",
+    "unaligned", "interleaved", "bounded", "first_lanes",
 })  # fmt: skip
 """Functions of simd.hpp that are loads, stores, constants, other views of a register, or pieces of `HELPERS`."""
 

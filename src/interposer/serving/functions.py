@@ -74,6 +74,7 @@ class _Process:
             data = self._process.stdout.read(_LENGTH.unpack(head)[0])
             return pickle.loads(data)  # from code in a folder that only this user can write
         except (OSError, ValueError, EOFError, struct.error, pickle.UnpicklingError):
+            self.kill()  # it has closed its pipe, and may not be found to have ended yet
             raise _EndedError from None
 
     def end(self) -> None:
