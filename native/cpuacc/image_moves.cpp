@@ -40,6 +40,14 @@ bool joins_pixels(const Tensor& image, const Tensor& rows) {
   return image.shape[0] == rows.shape[0] && image.shape[1] == rows.shape[1];
 }
 
+/// Add a tensor for the same image with channels last.
+int add_with_channels_last(Graph& graph, int image) {
+  const int last = graph.add_tensor(graph[image]);
+  Shape& shape = graph[last].shape;
+  std::rotate(shape.begin() + 1, shape.begin() + 2, shape.end());
+  return last;
+}
+
 /// A node that transposes `from` to `to`, in the place of another one.
 Node transposition(Node node, const Shape& order, int from, int to) {
   for (Value& value : node.attributes)
@@ -62,9 +70,7 @@ bool reshape_first(Graph& graph, const Node& node) {
   const Node& reshape = graph.nodes[size_t(next)];
   if (!is_move(reshape, "Reshape") || !joins_pixels(graph.out(reshape), graph.out(node))) return false;
   const int image = reshape.outputs[0], rows = node.inputs[0], rank = graph[image].rank();
-  const int last = graph.add_tensor(graph[image]);
-  Shape& shape = graph[last].shape;
-  std::rotate(shape.begin() + 1, shape.begin() + 2, shape.end());
+  const int last = add_with_channels_last(graph, image);
   Node first = reshape_between(reshape, rows, last), second = transposition(node, to_first(rank), last, image);
   graph.nodes.replace(node, std::move(first));
   graph.nodes.replace(reshape, std::move(second));
@@ -78,9 +84,7 @@ bool transpose_first(Graph& graph, const Node& node) {
   const Node& transpose = graph.nodes[size_t(next)];
   if (!is_transpose(transpose, kSwapped) || !joins_pixels(*graph.in(node, 0), graph.out(node))) return false;
   const int image = node.inputs[0], rows = transpose.outputs[0], rank = graph[image].rank();
-  const int last = graph.add_tensor(graph[image]);
-  Shape& shape = graph[last].shape;
-  std::rotate(shape.begin() + 1, shape.begin() + 2, shape.end());
+  const int last = add_with_channels_last(graph, image);
   Node first = transposition(transpose, to_last(rank), image, last), second = reshape_between(node, last, rows);
   graph.nodes.replace(node, std::move(first));
   graph.nodes.replace(transpose, std::move(second));

@@ -467,7 +467,7 @@ struct Middle {
 constexpr int64_t kWhole = 64 * kLanes;
 
 /// `sum_of_powers` of several rows of at most `kWhole` elements, one after the other in memory. The sums do not wait
-/// for each other, as they would in turn: adding the lanes of one vector takes about as long as reading 500 elements.
+/// for each other, as they would in turn.
 template <int kPower, int kRows>
 void sums_of_powers(const float* in, int64_t length, const Middle* means, float* sums) {
   Vec totals[kRows][4] = {};
