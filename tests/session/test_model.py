@@ -88,6 +88,15 @@ def test_inputs_that_do_not_fit_are_named(model: ip.Model, inputs: object, text:
     assert str(caught.value) == text
 
 
+def test_a_bare_array_for_the_only_input_is_answered_with_how_to_write_the_call() -> None:
+    with pytest.raises(BindingError) as caught:
+        ip.load(doubled(TensorInfo((1, 3))), ["CpuRef"]).run(X)  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "run takes a list of arrays or a mapping by name, not ndarray; write run([array]), or call the model with the "
+        "array"
+    )
+
+
 def test_floats_are_not_made_into_codes_silently() -> None:
     info = TensorInfo((2,), DataType.UINT8, Quantization(0.5, 3))
     network = Network("codes")

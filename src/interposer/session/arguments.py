@@ -42,7 +42,8 @@ def inputs_by_name(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mapp
     if isinstance(inputs, Mapping):
         inputs = _in_order(infos, inputs)
     if not isinstance(inputs, list | tuple):
-        raise BindingError(f"run takes a list of arrays or a mapping by name, not {type(inputs).__name__}")
+        hint = "; write run([array]), or call the model with the array" if len(infos) == 1 else ""
+        raise BindingError(f"run takes a list of arrays or a mapping by name, not {type(inputs).__name__}{hint}")
     if len(inputs) != len(infos):
         names = ", ".join(map(repr, infos))
         raise BindingError(f"{len(inputs)} inputs were given; the model has {len(infos)} ({names})")
