@@ -74,9 +74,14 @@ class Natives:
 
 
 def install_plugin(library: Path, folder: Path, name: str) -> Path:
-    """Put a copy of a shared object into a folder, which is made if need be; gives the copy's path."""
+    """Put a copy of a shared object into a folder, which is made if need be; gives the copy's path.
+
+    A file of that name is replaced and never written to: its pages may be the memory of this process, which would end
+    with a segmentation fault when it exits.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    return Path(shutil.copyfile(library, folder / name))
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        return Path(shutil.copyfile(library, Path(work, name))).replace(folder / name)
 
 
 def _compile(text: str, target: Path, language: str, flags: Sequence[str], near: Sequence[Path]) -> None:

@@ -210,9 +210,9 @@ def test_nothing_remains_of_compiled_parts(backend):
 
 def test_the_end_of_one_library_leaves_the_parts_of_another_one(build, runtime_of, backend, tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
+    library = build()
     for folder in (first, second):
-        folder.mkdir()
-        (folder / NAME).write_bytes(build().read_bytes())
+        install_plugin(library, folder, NAME)
     kept = runtime_of(first, disabled_backends=["CpuRef"])
     number = kept.load_network(optimize(layer_network(Softmax(), TensorInfo((2, 3))), ["CpuRef"], kept.device_spec))
     ended = runtime_of(second, disabled_backends=["CpuRef"], unload_libraries=True)
@@ -247,6 +247,46 @@ print(model([1, 2]).tolist(), type(runtime.registry.get("CpuRef")).__name__)
     words = [warm.NEW_INTERPRETER, "-c", program]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "[2.0, 4.0] DynamicBackend\n", "")
+
+
+UNLOADED_COPY = """
+import gc, sys
+from pathlib import Path
+import interposer as ip
+from tests.native import install_plugin
+
+def loaded(folder, **options):
+    return ip.Runtime(ip.CreationOptions(dynamic_backends_path=folder, disabled_backends=["CpuRef"], **options))
+
+def model(runtime):
+    network = ip.Network()
+    x = network.add_input_layer(0, ip.TensorInfo((2,)))
+    network.add_output_layer(0, network.add_addition_layer(x, x))
+    return ip.load(network, backends=["CpuRef"], runtime=runtime)
+
+library = Path(sys.argv[1])
+folders = [library.parent / name for name in ("first", "second")]
+for folder in folders:
+    install_plugin(library, folder, library.name)
+first, second = loaded(folders[0]), loaded(folders[1], unload_libraries=True)
+lasting, passing = model(first), model(second)
+print(lasting([1, 2]).tolist(), passing([1, 2]).tolist())
+passing.close()
+second.close()
+del passing, second
+gc.collect()
+print([name for name in ("first", "second") if f"/{name}/{library.name}" in Path("/proc/self/maps").read_text()])
+install_plugin(library, folders[0], library.name)
+print(lasting([3, 4]).tolist())
+"""
+
+
+def test_a_process_ends_well_after_one_of_two_copies_was_unloaded_and_the_other_replaced(build):
+    words = [warm.NEW_INTERPRETER, "-c", UNLOADED_COPY, build()]
+    root = Path(__file__).parents[3]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300, cwd=root)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "[2.0, 4.0] [2.0, 4.0]\n['first']\n[6.0, 8.0]\n"
 
 
 HOST = """
