@@ -24,7 +24,16 @@ from interposer.serving.turns import InTurns
 from interposer.session import Model
 from interposer.session.placement.cuts import example
 
-__all__ = ["Batcher", "batch_shapes", "gains", "largest_integers", "seconds_of_a_row", "sizes_up_to", "why_not_batched"]
+__all__ = [
+    "Batcher",
+    "SlotBatcher",
+    "batch_shapes",
+    "gains",
+    "largest_integers",
+    "seconds_of_a_row",
+    "sizes_up_to",
+    "why_not_batched",
+]
 
 _log: Final = logging.getLogger("interposer.serving")
 _ROUNDS: Final = 2
@@ -161,6 +170,7 @@ class _WaitingRequest:
     result: asyncio.Future[list[Array]]
     timing: Timing
     arrived: float = field(default_factory=time.monotonic)
+    slot: int = 0
 
 
 class Batcher(Runner):
@@ -187,6 +197,10 @@ class Batcher(Runner):
         self._timer: asyncio.TimerHandle | None = None
         self._running: set[asyncio.Task[None]] = set()
         self.model, self.size = model, max(variants)
+
+    def with_slots(self, utilization: float) -> SlotBatcher:
+        """Return a batcher of the same models whose requests have slots; this one must not be used any more."""
+        return SlotBatcher(self.model, self._variants, self._delay, self._single, utilization)
 
     @property
     def concurrency(self) -> int:
@@ -216,9 +230,21 @@ class Batcher(Runner):
         if not 0 < row_count < self.size:
             timing.rows = timing.batch = max(1, row_count)
             return await self._single.run(inputs, outputs, seconds, parameters, timing)
+        return await self._run_queued(inputs, row_count, outputs, seconds, timing)
+
+    async def _run_queued(
+        self,
+        inputs: Mapping[str, Array],
+        row_count: int,
+        outputs: Sequence[str],
+        seconds: float,
+        timing: Timing,
+        slot: int = 0,
+    ) -> list[Array]:
+        """Run a request together with others that wait."""
         timing.rows = row_count
         future: asyncio.Future[list[Array]] = asyncio.get_running_loop().create_future()
-        request = _WaitingRequest(inputs, row_count, time.monotonic() + seconds, future, timing)
+        request = _WaitingRequest(inputs, row_count, time.monotonic() + seconds, future, timing, slot=slot)
         self._waiting.append(request)
         self._start_if_possible()
         try:
@@ -244,16 +270,21 @@ class Batcher(Runner):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        requests, num_rows = self._taken()
+        if requests:
+            task = asyncio.ensure_future(self._run_together(requests, num_rows))
+            self._running.add(task)
+            task.add_done_callback(self._ended)
+
+    def _taken(self) -> tuple[list[_WaitingRequest], int]:
+        """Take the requests of the next batch from those that wait, and return them and the rows of the batch."""
         requests, num_rows = [], 0
         while self._waiting and num_rows + self._waiting[0].rows <= self.size:
             request = self._waiting.popleft()
             if not request.result.done() and request.deadline > time.monotonic():
                 requests.append(request)
                 num_rows += request.rows
-        if requests:
-            task = asyncio.ensure_future(self._run_together(requests, num_rows))
-            self._running.add(task)
-            task.add_done_callback(self._ended)
+        return requests, num_rows
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
@@ -262,7 +293,7 @@ class Batcher(Runner):
 
     async def _run_together(self, requests: list[_WaitingRequest], num_rows: int) -> None:
         try:
-            if len(requests) == 1:
+            if len(requests) == 1 and requests[0].rows == num_rows:
                 await self._run_alone(requests[0])
                 return
             results = await self._submit(requests, num_rows)
@@ -282,9 +313,9 @@ class Batcher(Runner):
         def work(controls: Callable[[], RunControl]) -> list[list[Array]]:
             remaining = controls().remaining
             outputs = variant.run(
-                _stacked(requests, size), deadline=None if remaining is None else max(remaining, 1e-6)
+                self._stacked(requests, size), deadline=None if remaining is None else max(remaining, 1e-6)
             )
-            return _divided(outputs, requests)
+            return self._divided(outputs, requests)
 
         async with self._single.turn(deadline - time.monotonic()):
             run = variant.runtime.workers.submit(work, max(deadline - time.monotonic(), 1e-6))
@@ -311,20 +342,98 @@ class Batcher(Runner):
         if not request.result.done():
             request.result.set_result(arrays)
 
+    def _stacked(self, requests: Sequence[_WaitingRequest], size: int) -> dict[str, Array]:
+        """Return the inputs of a batch: the rows of all requests, and the last row again for those that are missing."""
+        batch = {}
+        for name in requests[0].inputs:
+            arrays = [request.inputs[name] for request in requests]
+            padding = size - sum(request.rows for request in requests)
+            batch[name] = np.concatenate([*arrays, *[arrays[-1][-1:]] * padding])
+        return batch
 
-def _stacked(requests: Sequence[_WaitingRequest], size: int) -> dict[str, Array]:
-    """Return the inputs of a batch: the rows of all requests, and the last row again for those that are missing."""
-    batch = {}
-    for name in requests[0].inputs:
-        arrays = [request.inputs[name] for request in requests]
-        padding = size - sum(request.rows for request in requests)
-        batch[name] = np.concatenate([*arrays, *[arrays[-1][-1:]] * padding])
-    return batch
+    def _divided(self, outputs: Sequence[Array], requests: Sequence[_WaitingRequest]) -> list[list[Array]]:
+        ends = np.cumsum([request.rows for request in requests]).tolist()
+        return [
+            [np.ascontiguousarray(array[end - request.rows : end]) for array in outputs]
+            for request, end in zip(requests, ends, strict=True)
+        ]
 
 
-def _divided(outputs: Sequence[Array], requests: Sequence[_WaitingRequest]) -> list[list[Array]]:
-    ends = np.cumsum([request.rows for request in requests]).tolist()
-    return [
-        [np.ascontiguousarray(array[end - request.rows : end]) for array in outputs]
-        for request, end in zip(requests, ends, strict=True)
-    ]
+class SlotBatcher(Batcher):
+    """Runs one request of each slot together; the row of a request is that of its slot. Used in the event loop only.
+
+    One batch runs at a time. Its rows are those up to the last slot with a request.
+
+    Args:
+        model: runs a request of the first slot that is alone.
+        variants: models for batches, by the number of rows; the largest number is that of the slots.
+        delay: the longest time in seconds that a request waits for those of other slots.
+        single: runs a request that is alone, and says when a batch may run.
+        utilization: the part of all slots, from 0 to 1, for whose requests a batch waits.
+
+    Attributes:
+        idle_row: the inputs of a row without a request; set before the first request.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        variants: Mapping[int, Model],
+        delay: float,
+        single: InTurns,
+        utilization: float = 0.0,
+    ) -> None:
+        super().__init__(model, variants, delay, single)
+        self.idle_row: Mapping[str, Array] = {}
+        self._fewest = max(1, math.ceil(utilization * self.size))
+
+    async def run(
+        self,
+        inputs: Mapping[str, Array],
+        outputs: Sequence[str],
+        seconds: float,
+        parameters: Parameters,
+        timing: Timing,
+    ) -> list[Array]:
+        """Run a request that belongs to no slot alone; see `Runner.run`."""
+        return await self._single.run(inputs, outputs, seconds, parameters, timing)
+
+    async def run_in(
+        self, slot: int, inputs: Mapping[str, Array], outputs: Sequence[str], seconds: float, timing: Timing
+    ) -> list[Array]:
+        """Run a request of one row in the row of its slot; a slot has one request at a time. See `Runner.run`."""
+        return await self._run_queued(inputs, 1, outputs, seconds, timing, slot)
+
+    def describe(self) -> str:
+        return ", ".join(filter(None, (f"{self.size} slots in each batch", self._single.describe())))
+
+    def _start_if_possible(self) -> None:
+        if self._running or not self._waiting:
+            return
+        if len(self._waiting) >= self._fewest:
+            self._start()
+        elif self._timer is None:
+            seconds = self._waiting[0].arrived + self._delay - time.monotonic()
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, seconds), self._start)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._start_if_possible()
+
+    def _taken(self) -> tuple[list[_WaitingRequest], int]:
+        now = time.monotonic()
+        requests = [request for request in self._waiting if not request.result.done() and request.deadline > now]
+        self._waiting.clear()
+        return requests, max((request.slot + 1 for request in requests), default=0)
+
+    def _stacked(self, requests: Sequence[_WaitingRequest], size: int) -> dict[str, Array]:
+        rows = {request.slot: request.inputs for request in requests}
+        return {
+            name: np.concatenate([rows.get(slot, self.idle_row)[name] for slot in range(size)])
+            for name in requests[0].inputs
+        }
+
+    def _divided(self, outputs: Sequence[Array], requests: Sequence[_WaitingRequest]) -> list[list[Array]]:
+        return [
+            [np.ascontiguousarray(array[request.slot : request.slot + 1]) for array in outputs] for request in requests
+        ]

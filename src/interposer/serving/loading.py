@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from interposer.backend import Options
 from interposer.core.constants import private_copies
 from interposer.core.errors import InterposerError, InvalidArgumentError, did_you_mean
+from interposer.core.types import TensorInfo
 from interposer.ir.network import Network
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import CreationOptions, Runtime
@@ -29,7 +30,7 @@ from interposer.serving.batching import (
 from interposer.serving.cache import Cache, ModelCache, is_pure
 from interposer.serving.folder import ModelSettings, ModelSource
 from interposer.serving.runs import Plain, Runner
-from interposer.serving.sequence_batches import SequenceSettings, StateRows, with_states_as_inputs
+from interposer.serving.sequence_batches import SequenceSettings, SlotRows, StateRows, with_states_as_inputs
 from interposer.serving.sequences import Sequences
 from interposer.serving.served import ServedModel
 from interposer.serving.turns import InTurns, SharedGate, rate_limit
@@ -118,16 +119,18 @@ class Loader:
         sequences.check(source.name, model.inputs, model.outputs)
         idle, most = self._sequences
         idle, most = sequences.idle or idle, sequences.most or most
+        instances = settings.instances or 1
         if not _has_states(model):
             single = self._in_turns(Plain(model), model, settings, settings.instances)
-            inner = self._batcher(model, source, opened, single) or single
-            return model, StateRows(inner, sequences, model.inputs, idle, most), sequences
+            batcher = self._batcher(model, source, opened, single)
+            return model, self._rows(batcher or single, source, sequences, model.inputs, idle, most), sequences
         if settings.batch > 1 or sequences.states or sequences.controls:
             rows = self._with_rows(model, source, sequences, idle, most)
             if rows is not None:
                 return rows
-        copies = [self._model(source, settings.shapes) for _ in range((settings.instances or 1) - 1)]
-        return model, self._in_turns(Sequences(model, idle, most, copies), model, settings), sequences
+        copies = [self._model(source, settings.shapes) for _ in range(instances - 1)]
+        runner = Sequences(model, idle, most, copies, sequences.places(instances, most * instances))
+        return model, self._in_turns(runner, model, settings), sequences
 
     def _with_rows(
         self, model: Model, source: ModelSource, sequences: SequenceSettings, idle: float, most: int
@@ -159,7 +162,25 @@ class Loader:
             return None
         model.close()
         all_states = replace(sequences, states={**states, **sequences.states})
-        return lifted, StateRows(batcher or single, all_states, lifted.inputs, idle, most), all_states
+        rows = self._rows(batcher or single, source, all_states, lifted.inputs, idle, most)
+        return lifted, rows, all_states
+
+    def _rows(
+        self,
+        inner: Batcher | InTurns,
+        source: ModelSource,
+        sequences: SequenceSettings,
+        infos: Mapping[str, TensorInfo],
+        idle: float,
+        most: int,
+    ) -> StateRows:
+        """Return what runs requests of sequences as rows of batches, or one by one if `inner` is no batcher."""
+        settings, instances = source.settings, source.settings.instances or 1
+        if sequences.strategy == "direct" and isinstance(inner, Batcher):
+            batchers = [inner.with_slots(sequences.utilization) for _ in range(instances)]
+            return SlotRows(batchers, sequences, infos, idle)
+        slots = instances * max(1, settings.batch)
+        return StateRows(inner, sequences, infos, idle, most, sequences.places(slots, most * instances))
 
     def _in_turns(self, runner: Runner, model: Model, settings: ModelSettings, instances: int | None = None) -> InTurns:
         with self._lock:

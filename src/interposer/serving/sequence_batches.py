@@ -12,10 +12,11 @@ from interposer.core.errors import ConfigError, did_you_mean
 from interposer.core.types import Array, DataType, Dim, TensorInfo
 from interposer.ir.network import Network
 from interposer.ops.control import Input, Output
+from interposer.serving.batching import SlotBatcher
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.messages import Parameters
 from interposer.serving.runs import Runner
-from interposer.serving.sequences import Names, SequenceRunner, Step
+from interposer.serving.sequences import Names, Places, SequenceRunner, Step
 from interposer.serving.sequences import Sequence as OneSequence
 from interposer.serving.statistics import Timing
 
@@ -23,6 +24,7 @@ __all__ = [
     "CONTROLS",
     "Control",
     "SequenceSettings",
+    "SlotRows",
     "StateRows",
     "StateTensor",
     "sequences_of_table",
@@ -66,12 +68,26 @@ class SequenceSettings:
         most: the number of sequences that may exist at the same time; None for the server's default.
         states: the states by the names of the inputs that they are for.
         controls: the inputs that the server sets, by name.
+        strategy: ``direct`` binds each sequence to a row of a batch, ``oldest`` makes batches of the oldest requests.
+            With both, sequences wait if there are too many; None refuses them.
+        utilization: the part of the rows, from 0 to 1, for whose requests a batch waits with the strategy ``direct``.
     """
 
     idle: float | None = None
     most: int | None = None
     states: Mapping[str, StateTensor] = field(default_factory=dict)
     controls: Mapping[str, Control] = field(default_factory=dict)
+    strategy: str | None = None
+    utilization: float = 0.0
+
+    def places(self, slots: int, most: int) -> Places | None:
+        """Return the places of sequences; None without a strategy.
+
+        Args:
+            slots: the requests that run at the same time.
+            most: the number of sequences from which the strategy ``oldest`` chooses.
+        """
+        return None if self.strategy is None else Places(slots if self.strategy == "direct" else most)
 
     def check(self, name: str, inputs: Mapping[str, TensorInfo], outputs: Mapping[str, TensorInfo | None]) -> None:
         """Raise `ConfigError` if a model with the name `name` has not these inputs and outputs."""
@@ -125,6 +141,7 @@ class StateRows(SequenceRunner):
         infos: the inputs of the model, states included.
         idle: seconds without requests after which the states of a sequence are dropped.
         most: the number of sequences that may exist at the same time.
+        places: see `SequenceRunner`.
     """
 
     def __init__(
@@ -134,8 +151,9 @@ class StateRows(SequenceRunner):
         infos: Mapping[str, TensorInfo],
         idle: float = 60.0,
         most: int = 256,
+        places: Places | None = None,
     ) -> None:
-        super().__init__(idle, most)
+        super().__init__(idle, most, places)
         self.inner, self._states, self._controls, self._infos = inner, settings.states, settings.controls, infos
 
     @property
@@ -171,10 +189,22 @@ class StateRows(SequenceRunner):
     ) -> list[Array]:
         all_inputs = self._all_inputs(step, sequence.states, inputs)
         names = [*outputs, *(state.output for state in self._states.values() if state.output not in outputs)]
-        arrays = await self.inner.run(all_inputs, names, seconds, parameters, timing)
+        arrays = await self.run_row(sequence.place, all_inputs, names, seconds, parameters, timing)
         by_name = dict(zip(names, arrays, strict=True))
         sequence.states = {key: by_name[state.output] for key, state in self._states.items()}
         return arrays[: len(outputs)]
+
+    async def run_row(
+        self,
+        place: int,
+        inputs: Mapping[str, Array],
+        outputs: Names,
+        seconds: float,
+        parameters: Parameters,
+        timing: Timing,
+    ) -> list[Array]:
+        """Run a request with all inputs of the model; `place` is that of its sequence. See `Runner.run`."""
+        return await self.inner.run(inputs, outputs, seconds, parameters, timing)
 
     def _all_inputs(self, step: Step, states: Mapping[str, Array], inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Return the inputs of the model in its order: those of the request, of its sequence, and those about it."""
@@ -198,6 +228,57 @@ class StateRows(SequenceRunner):
             yield name, _filled(name, self._infos[name].dtype, shape, _value_of(control, step))
 
 
+class SlotRows(StateRows):
+    """Runs requests of sequences with the strategy ``direct``: each sequence has a row in the batches of one batcher.
+
+    Args:
+        batchers: what runs batches, all of the same size.
+        settings: as for `StateRows`.
+        infos: as for `StateRows`.
+        idle: as for `StateRows`.
+    """
+
+    def __init__(
+        self,
+        batchers: Sequence[SlotBatcher],
+        settings: SequenceSettings,
+        infos: Mapping[str, TensorInfo],
+        idle: float = 60.0,
+    ) -> None:
+        self._batchers, self._slots = batchers, batchers[0].size
+        super().__init__(batchers[0], settings, infos, idle, places=Places(len(batchers) * self._slots))
+        own = {*settings.states, *settings.controls}
+        inputs = {name: _zeros(info, _shape(info, 1, 1)) for name, info in infos.items() if name not in own}
+        idle_row = self._all_inputs(Step(0, False, False, False), {}, inputs)
+        for batcher in batchers:
+            batcher.idle_row = idle_row
+
+    @property
+    def concurrency(self) -> int:
+        return len(self._batchers) * self._slots
+
+    async def run_row(
+        self,
+        place: int,
+        inputs: Mapping[str, Array],
+        outputs: Names,
+        seconds: float,
+        parameters: Parameters,
+        timing: Timing,
+    ) -> list[Array]:
+        num_rows = max((array.shape[0] for array in inputs.values()), default=1)
+        if num_rows != 1:
+            raise ServingError(
+                Status.INVALID, f"the request has {num_rows} rows; a sequence has one row of each batch of the model"
+            )
+        batcher = self._batchers[place // self._slots]
+        return await batcher.run_in(place % self._slots, inputs, outputs, seconds, timing)
+
+
+def _zeros(info: TensorInfo, shape: tuple[int, ...]) -> Array:
+    return np.full(shape, "", object) if info.dtype is DataType.STRING else np.zeros(shape, info.dtype.numpy)
+
+
 def _shape(info: TensorInfo, rows: int, other: int) -> tuple[int, ...]:
     """Return a shape whose first open size is `rows`, and whose other open sizes are `other`."""
     sizes: list[Any] = list(info.shape) if info.is_ranked else [rows]
@@ -209,14 +290,14 @@ def _first_value(info: TensorInfo, state: StateTensor, rows: int) -> Array:
     if state.initial is not None:
         return state.initial if state.initial.ndim == 0 or rows == 1 else np.repeat(state.initial, rows, axis=0)
     shape = _shape(info, rows, 0) if state.shape is None else state.shape
-    return np.full(shape, "", object) if info.dtype is DataType.STRING else np.zeros(shape, info.dtype.numpy)
+    return _zeros(info, shape)
 
 
 def _value_of(control: Control, step: Step) -> Any:
     """Return the value of an input about a request."""
     if control.kind == "id":
         return step.sequence_id
-    is_on = {"start": step.start, "end": step.end, "ready": True}[control.kind]
+    is_on = {"start": step.start, "end": step.end, "ready": step.ready}[control.kind]
     return control.on if is_on else control.off
 
 
@@ -237,7 +318,8 @@ def _filled(name: str, dtype: DataType, shape: tuple[int, ...], value: Any) -> A
 
 # --- settings ---------------------------------------------------------------------------------------------------------
 
-_KEYS: Final = ("idle_seconds", "max_sequences", "states", "controls")
+_KEYS: Final = ("idle_seconds", "max_sequences", "states", "controls", "strategy", "utilization")
+_STRATEGIES: Final = ("direct", "oldest")
 _STATE_KEYS: Final = ("output", "shape")
 
 
@@ -253,12 +335,19 @@ def sequences_of_table(table: Any) -> SequenceSettings:
         raise ConfigError(f"sequences.idle_seconds must be a number of seconds above 0, not {idle!r}")
     if most is not None and not (type(most) is int and 1 <= most <= 1_000_000):
         raise ConfigError(f"sequences.max_sequences must be a whole number from 1 to 1000000, not {most!r}")
+    strategy, utilization = table.get("strategy"), table.get("utilization", 0)
+    if strategy is not None and strategy not in _STRATEGIES:
+        raise ConfigError(f"sequences.strategy must be one of {', '.join(_STRATEGIES)}, not {strategy!r}")
+    if not (type(utilization) in (int, float) and 0 <= utilization <= 1):
+        raise ConfigError(f"sequences.utilization must be a number from 0 to 1, not {utilization!r}")
     states, controls = (_table(f"sequences.{key}", table.get(key, {})) for key in ("states", "controls"))
     return SequenceSettings(
         None if idle is None else float(idle),
         most,
         {name: _state(f"sequences.states.{name}", state) for name, state in states.items()},
         {name: _control(f"sequences.controls.{name}", kind) for name, kind in controls.items()},
+        strategy,
+        float(utilization),
     )
 
 

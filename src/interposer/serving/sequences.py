@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import time
 from abc import abstractmethod
-from collections import abc
+from collections import abc, deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from interposer.core.errors import DeadlineExceededError
 from interposer.core.types import Array
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.messages import Parameters
@@ -19,26 +21,77 @@ from interposer.serving.statistics import Timing
 from interposer.serving.turns import Gate
 from interposer.session import Model
 
-__all__ = ["Names", "Sequence", "SequenceId", "SequenceRunner", "Sequences", "Step"]
+__all__ = ["Names", "Places", "Sequence", "SequenceId", "SequenceRunner", "Sequences", "Step"]
 
 SequenceId: TypeAlias = "int | str"
 Names: TypeAlias = abc.Sequence[str]
 
 
 class Step(NamedTuple):
-    """A request of a sequence: the id of the sequence, and whether the request is its first or its last one."""
+    """A request of a sequence: the id of the sequence, and whether the request is its first or its last one.
+
+    `ready` is False for a row of a batch that has no request.
+    """
 
     sequence_id: SequenceId
     start: bool
     end: bool
+    ready: bool = True
 
 
 @dataclass(slots=True)
 class Sequence:
-    """The states of one sequence, and when it was used last."""
+    """The states of one sequence, when it was used last, and its place if the places of sequences are limited."""
 
     states: dict[str, Array] = field(default_factory=dict)
     last_used: float = field(default_factory=time.monotonic)
+    place: int = 0
+
+
+class Places:
+    """The places of the sequences that run; further sequences wait for one in their order. Used in the event loop only.
+
+    Args:
+        count: the number of places. They are numbered from 0, and the lowest free one is taken first.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._free = list(range(count))
+        self._waiting: deque[asyncio.Future[int]] = deque()
+
+    async def take(self, seconds: float) -> int:
+        """Wait for a place, and return its number.
+
+        Raises:
+            DeadlineExceededError: no place was free within `seconds`.
+        """
+        if self._free:
+            return heapq.heappop(self._free)
+        place: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            async with asyncio.timeout(seconds):
+                return await place
+        except BaseException as error:
+            if place.done() and not place.cancelled():
+                self.give_back(place.result())  # it came together with the end of the wait
+            elif place in self._waiting:
+                self._waiting.remove(place)
+            if isinstance(error, TimeoutError):
+                raise DeadlineExceededError(
+                    f"the sequence waited longer than {seconds:g} seconds, as all {self.count} places are taken"
+                ) from None
+            raise
+
+    def give_back(self, place: int) -> None:
+        """Give a place to the sequence that has waited for longest, or to the next one that comes."""
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(place)
+                return
+        heapq.heappush(self._free, place)
 
 
 class SequenceRunner(Runner):
@@ -46,11 +99,14 @@ class SequenceRunner(Runner):
 
     Args:
         idle: seconds without requests after which the states of a sequence are dropped.
-        most: the number of sequences that may exist at the same time.
+        most: the number of sequences that may exist at the same time; more are refused.
+        places: how many sequences may exist if further ones wait instead; None does not let them wait.
     """
 
-    def __init__(self, idle: float = 60.0, most: int = 256) -> None:
+    def __init__(self, idle: float = 60.0, most: int = 256, places: Places | None = None) -> None:
         self._idle, self._max_sequences = idle, most
+        self._places = places
+        self._place_of: dict[SequenceId, int] = {}
         self._sequences: dict[SequenceId, Sequence] = {}
         self._turns: dict[SequenceId, Gate] = {}
         self._starting: set[SequenceId] = set()
@@ -62,6 +118,8 @@ class SequenceRunner(Runner):
 
     def forget(self, sequence_id: SequenceId) -> None:
         self._sequences.pop(sequence_id, None)
+        if sequence_id not in self._turns:
+            self._leave(sequence_id)
 
     def close(self) -> None:
         if self._idle_timer is not None:
@@ -87,19 +145,22 @@ class SequenceRunner(Runner):
         sequence_id = _id_of(parameters)
         step = Step(sequence_id, _flag(parameters, "sequence_start"), _flag(parameters, "sequence_end"))
         async with self._turn_of(sequence_id, seconds):
-            sequence = self._started(sequence_id) if step.start else self._existing(sequence_id)
+            remaining = seconds - (time.monotonic() - arrived)
+            sequence = await self._started(sequence_id, remaining) if step.start else self._existing(sequence_id)
             waited = time.monotonic() - arrived
             try:
                 arrays = await self.run_step(step, sequence, inputs, outputs, seconds - waited, parameters, timing)
+                timing.queue += waited
+                sequence.last_used = time.monotonic()
+                if step.start:
+                    self._sequences[sequence_id] = sequence
+                if step.end:
+                    self._sequences.pop(sequence_id, None)
+                return arrays
             finally:
                 self._starting.discard(sequence_id)
-            timing.queue += waited
-            sequence.last_used = time.monotonic()
-            if step.start:
-                self._sequences[sequence_id] = sequence
-            if step.end:
-                self._sequences.pop(sequence_id, None)
-            return arrays
+                if sequence_id not in self._sequences:
+                    self._leave(sequence_id)
 
     @abstractmethod
     async def run_step(
@@ -126,17 +187,26 @@ class SequenceRunner(Runner):
             if turn.is_empty:
                 self._turns.pop(sequence_id, None)
 
-    def _started(self, sequence_id: SequenceId) -> Sequence:
+    async def _started(self, sequence_id: SequenceId, seconds: float) -> Sequence:
+        """Return a new sequence, which waits for a place if the places are limited."""
         self._drop_idle()
         known_ids = self._sequences.keys() | self._starting
-        if sequence_id not in known_ids and len(known_ids) >= self._max_sequences:
+        if self._places is None and sequence_id not in known_ids and len(known_ids) >= self._max_sequences:
             raise ServingError(
                 Status.FULL, f"{self._max_sequences} sequences of the model exist already", retry_after=1
             )
+        if self._places is not None and sequence_id not in self._place_of:
+            self._place_of[sequence_id] = await self._places.take(seconds)
         self._starting.add(sequence_id)
         if self._idle_timer is None:
             self._idle_timer = asyncio.get_running_loop().call_later(self._idle + 0.1, self._look_for_idle)
-        return Sequence()
+        return Sequence(place=self._place_of.get(sequence_id, 0))
+
+    def _leave(self, sequence_id: SequenceId) -> None:
+        """Give the place of a sequence that has ended to another one."""
+        place = self._place_of.pop(sequence_id, None)
+        if place is not None and self._places is not None:
+            self._places.give_back(place)
 
     def _existing(self, sequence_id: SequenceId) -> Sequence:
         sequence = self._sequences.get(sequence_id)
@@ -150,17 +220,20 @@ class SequenceRunner(Runner):
     def _look_for_idle(self) -> None:
         self._idle_timer = None
         self._drop_idle()
-        if self._sequences:
-            self._idle_timer = asyncio.get_running_loop().call_later(max(self._idle, 0.1), self._look_for_idle)
+        if self._sequences or self._place_of:
+            oldest = min((sequence.last_used for sequence in self._sequences.values()), default=time.monotonic())
+            seconds = max(oldest + self._idle - time.monotonic(), 0.0) + 0.1
+            self._idle_timer = asyncio.get_running_loop().call_later(seconds, self._look_for_idle)
 
     def _drop_idle(self) -> None:
         """Drop the sequences that had no request for too long; those with a request that runs or waits stay."""
         oldest = time.monotonic() - self._idle
-        self._sequences = {
-            key: sequence
-            for key, sequence in self._sequences.items()
-            if sequence.last_used >= oldest or key in self._turns
-        }
+        idle_ids = [
+            key for key, sequence in self._sequences.items() if sequence.last_used < oldest and key not in self._turns
+        ]
+        for key in idle_ids:
+            del self._sequences[key]
+            self._leave(key)
 
 
 class Sequences(SequenceRunner):
@@ -175,10 +248,18 @@ class Sequences(SequenceRunner):
         idle: seconds without requests after which the states of a sequence are dropped.
         most: the number of sequences that may exist at the same time.
         copies: further instances of the model, which `close` closes.
+        places: see `SequenceRunner`.
     """
 
-    def __init__(self, model: Model, idle: float = 60.0, most: int = 256, copies: Iterable[Model] = ()) -> None:
-        super().__init__(idle, most)
+    def __init__(
+        self,
+        model: Model,
+        idle: float = 60.0,
+        most: int = 256,
+        copies: Iterable[Model] = (),
+        places: Places | None = None,
+    ) -> None:
+        super().__init__(idle, most, places)
         self.model, self._copies = model, tuple(copies)
         self._free = [model, *self._copies]
         self._gate = Gate(len(self._free))

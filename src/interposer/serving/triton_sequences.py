@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 from interposer.serving.sequence_batches import Control, SequenceSettings, StateTensor
-from interposer.serving.triton_fields import Fields, check_known, message, number, whole
+from interposer.serving.triton_fields import Fields, check_known, message, number, whole, whole_or_any
 
 __all__ = ["sequence_batching"]
 
@@ -16,7 +17,9 @@ _OF_DIRECT: Final = {"max_queue_delay_microseconds", "minimum_slot_utilization"}
 _OF_OLDEST: Final = {
     "max_queue_delay_microseconds", "max_candidate_sequences", "preferred_batch_size", "preserve_ordering",
 }  # fmt: skip
-_READ_OF_STRATEGY: Final = {"max_queue_delay_microseconds", "max_candidate_sequences"}
+_READ_OF_STRATEGY: Final = {"max_queue_delay_microseconds", "max_candidate_sequences", "minimum_slot_utilization"}
+_IDLE: Final = 1.0
+"""Triton's seconds without requests after which a sequence ends, for files that do not say."""
 _KINDS: Final = {
     "CONTROL_SEQUENCE_START": "start",
     "CONTROL_SEQUENCE_END": "end",
@@ -52,10 +55,12 @@ def sequence_batching(
     idle = number(fields, "max_sequence_idle_microseconds", None)
     delay = number(of_strategy, "max_queue_delay_microseconds", None)
     settings = SequenceSettings(
-        idle / 1e6 if idle else None,
+        idle / 1e6 if idle else _IDLE,
         number(of_strategy, "max_candidate_sequences", None) or None,
         dict(_state(state, rows) for state in fields.get("state", [])),
         dict(_control(control) for control in fields.get("control_input", [])),
+        strategy,
+        _part("minimum_slot_utilization", of_strategy.get("minimum_slot_utilization", ["0"])[-1]),
     )
     ignored = [f"sequence_batching.{strategy}.{name}" for name in of_strategy if name not in _READ_OF_STRATEGY]
     if "iterative_sequence" in fields:
@@ -69,8 +74,9 @@ def _state(state: Any, rows: list[int]) -> tuple[str, StateTensor]:
     if not all(names):
         raise ValueError("sequence_batching.state needs input_name and output_name")
     initial = message(fields, "initial_state")
-    if initial is None:
-        return names[0], StateTensor(names[1])
+    if initial is None:  # Triton begins with 1 for sizes that are open
+        open_sizes = [abs(whole_or_any("sequence_batching.state.dims", size)) for size in fields.get("dims", [])]
+        return names[0], StateTensor(names[1], (*rows, *open_sizes) if open_sizes else None)
     check_known("sequence_batching.state.initial_state.", initial, _OF_INITIAL)
     if "data_file" in initial:
         raise ValueError("sequence_batching.state.initial_state.data_file is not offered; states begin with zero_data")
@@ -91,6 +97,14 @@ def _control(control: Any) -> tuple[str, Control]:
     if len(values) != 2:
         raise ValueError(f"sequence_batching.control_input {name!r} needs two values, for false and true")
     return name, Control(_KINDS[kind], *map(_value, values))
+
+
+def _part(name: str, text: Any) -> float:
+    with suppress(ValueError, TypeError):
+        part = float(text)
+        if 0 <= part <= 1:
+            return part
+    raise ValueError(f"{name} is not a number from 0 to 1")
 
 
 def _value(text: Any) -> float:
