@@ -34,8 +34,9 @@ struct bridge_direct {
   Tables* tables;
   uint64_t free_count;
   Tables** free_tables;
-  pthread_mutex_t lock;
-  pthread_cond_t freed;
+  bool paused;
+  pthread_mutex_t lock; /* guards the free tables and `paused` */
+  pthread_cond_t changed;
   int forks;
   uint64_t* words; /* the description, to which the arrays above point */
 };
@@ -79,7 +80,7 @@ BRIDGE_EXPORT bridge_direct* interposer_bridge_direct_new(const uint64_t* words,
   direct->tables = calloc(words[11] + 1, sizeof(Tables));
   direct->free_tables = calloc(words[11] + 1, sizeof(Tables*));
   pthread_mutex_init(&direct->lock, NULL);
-  pthread_cond_init(&direct->freed, NULL);
+  pthread_cond_init(&direct->changed, NULL);
   if (!direct->words || !direct->inputs || !direct->outputs || !direct->tables || !direct->free_tables) {
     interposer_bridge_direct_free(direct);
     return NULL;
@@ -104,7 +105,7 @@ BRIDGE_EXPORT bridge_direct* interposer_bridge_direct_new(const uint64_t* words,
 BRIDGE_EXPORT void interposer_bridge_direct_free(bridge_direct* direct) {
   if (!direct) return;
   pthread_mutex_destroy(&direct->lock);
-  pthread_cond_destroy(&direct->freed);
+  pthread_cond_destroy(&direct->changed);
   free(direct->words);
   free(direct->inputs);
   free(direct->outputs);
@@ -158,11 +159,11 @@ static bool outputs_overlap(const bridge_direct* direct, void* const* inputs, vo
   return false;
 }
 
-/* Take tables that no thread uses; wait for some if there are none. */
+/* Take tables that no thread uses; wait for some if there are none. Returns NULL while runs are paused. */
 static Tables* take_tables(bridge_direct* direct) {
   pthread_mutex_lock(&direct->lock);
-  while (!direct->free_count) pthread_cond_wait(&direct->freed, &direct->lock);
-  Tables* tables = direct->free_tables[--direct->free_count];
+  while (!direct->free_count && !direct->paused) pthread_cond_wait(&direct->changed, &direct->lock);
+  Tables* tables = direct->paused ? NULL : direct->free_tables[--direct->free_count];
   pthread_mutex_unlock(&direct->lock);
   return tables;
 }
@@ -170,7 +171,17 @@ static Tables* take_tables(bridge_direct* direct) {
 static void give_back(bridge_direct* direct, Tables* tables) {
   pthread_mutex_lock(&direct->lock);
   direct->free_tables[direct->free_count++] = tables;
-  pthread_cond_signal(&direct->freed);
+  pthread_cond_signal(&direct->changed);
+  pthread_mutex_unlock(&direct->lock);
+}
+
+/* Let runs take the way through Python until they are resumed, and wait for direct runs in progress. So a run through
+ * Python is alone with a part that does not allow concurrent runs. One thread at a time may pause a part. */
+BRIDGE_EXPORT void interposer_bridge_direct_pause(bridge_direct* direct, bool paused) {
+  pthread_mutex_lock(&direct->lock);
+  direct->paused = paused;
+  pthread_cond_broadcast(&direct->changed);
+  while (paused && direct->free_count < direct->table_count) pthread_cond_wait(&direct->changed, &direct->lock);
   pthread_mutex_unlock(&direct->lock);
 }
 
@@ -188,6 +199,7 @@ static void clear(ipr_error* error) {
 
 static bool run(bridge_direct* direct, void* const* inputs, void* const* outputs) {
   Tables* tables = take_tables(direct);
+  if (!tables) return false;
   bind(direct, tables->run, inputs, outputs);
   int32_t status = direct->execute(direct->backend, direct->executable, tables->run, tables->error);
   if (tables->error->code || tables->error->item_kind || tables->error->length) clear(tables->error);

@@ -38,12 +38,19 @@ _numbers: Final = itertools.count(1)
 class DirectPart:
     """A compiled part that C code can run: `address` is that of its description in C, until `close`.
 
-    `unpin` is called then.
+    `unpin` is called then. With `is_serial`, the part does not allow concurrent runs. Direct runs then wait for each
+    other; the caller pauses them during runs through Python.
     """
 
-    def __init__(self, address: int, owner: object, unpin: Callable[[], object] = lambda: None) -> None:
-        self.address = address
+    def __init__(
+        self, address: int, owner: object, unpin: Callable[[], object] = lambda: None, *, is_serial: bool = False
+    ) -> None:
+        self.address, self.is_serial = address, is_serial
         self._owner, self._unpin = owner, unpin
+
+    def pause(self, paused: bool) -> None:
+        """Let no run be direct, and wait for those in progress; or resume direct runs."""
+        native().interposer_bridge_direct_pause(self.address, paused)
 
     def close(self) -> None:
         """Release the description; no thread may run the part any more."""
@@ -55,8 +62,8 @@ class DirectPart:
 def direct_part(model: Model) -> DirectPart | None:
     """Return what C code needs to run a model; None if its runs need Python.
 
-    The model must be one compiled part of a native backend, have numeric tensors of known shapes that are not empty,
-    and allow concurrent runs.
+    The model must be one compiled part of a native backend, and have numeric tensors of known shapes that are not
+    empty.
     """
     part = model.only_part() if _has_direct_runs() else None
     return None if part is None else _described(part, lambda: None)
@@ -86,18 +93,16 @@ def _described(part: OnlyPart, unpin: Callable[[], object]) -> DirectPart | None
         return None
     executable, facts = part.workload.executable, part.facts
     library = executable.library
-    if (
-        executable.turn is not None
-        or library.checking
-        or not all(_is_plain(i) for _, i in (*facts.inputs, *facts.outputs))
-    ):
+    if library.checking or not all(_is_plain(info) for _, info in (*facts.inputs, *facts.outputs)):
         return None
     number = next(_numbers)
     _libraries[number] = library
-    tables = [part.workload.new_tables() for _ in range(max(2, thread_budget(), os.cpu_count() or 1))]
+    is_serial = executable.turn is not None
+    concurrent_runs = 1 if is_serial else max(2, thread_budget(), os.cpu_count() or 1)
+    tables = [part.workload.new_tables() for _ in range(concurrent_runs)]
     words = array("Q", _words(number, part, tables))
     address = native().interposer_bridge_direct_new(words.buffer_info()[0], len(words))
-    return DirectPart(address, (part, tables), unpin) if address else None
+    return DirectPart(address, (part, tables), unpin, is_serial=is_serial) if address else None
 
 
 def read_log(number: int) -> int:

@@ -64,6 +64,8 @@ def native() -> Any:
     opened_library.interposer_bridge_direct_new.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     opened_library.interposer_bridge_direct_free.restype = None
     opened_library.interposer_bridge_direct_free.argtypes = [ctypes.c_void_p]
+    opened_library.interposer_bridge_direct_pause.restype = None
+    opened_library.interposer_bridge_direct_pause.argtypes = [ctypes.c_void_p, ctypes.c_bool]
     return opened_library
 
 

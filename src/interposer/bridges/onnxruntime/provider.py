@@ -11,7 +11,8 @@ import itertools
 import logging
 import threading
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial, wraps
 from typing import Final, TypeAlias
 
@@ -280,6 +281,9 @@ class _Part:
             api.address, number, numbers.buffer_info()[0], len(self.inputs), len(self.outputs), frees_memory
         )
         self._lock = threading.Lock()
+        self._turn = threading.Lock()  # of runs through Python, once there are direct runs that must not be concurrent
+        self._running = 0  # runs through Python
+        self._is_serial = False
         self._direct: dict[int, tuple[DirectPart, _Shapes]] = {}
         self._seen: set[_Shapes] = set()
         self._is_dynamic = group.is_dynamic
@@ -292,13 +296,43 @@ class _Part:
         """Run once, with the arrays of a kernel context."""
         arrays = [self._api.array(self._input(context, n)) for n in self.inputs]
         try:
-            results = self.model.run(arrays)
+            with self._counted(), self._alone():
+                results = self.model.run(arrays)
         finally:
             self._note_events()
         for n, output in zip(self.outputs, results, strict=True):
             self._write(context, n, np.asarray(output))
         if self._is_dynamic:
             self._prepare_direct(arrays)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """A context manager for a run through Python."""
+        with self._lock:
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """A context manager in which no other run is in progress, if the part does not allow concurrent runs."""
+        if not self._is_serial:
+            yield
+            return
+        with self._turn:
+            try:
+                self._pause(True)
+                yield
+            finally:
+                self._pause(False)
+
+    def _pause(self, paused: bool) -> None:
+        with self._lock:
+            for direct, _ in self._direct.values():
+                direct.pause(paused)
 
     def _prepare_direct(self, arrays: Sequence[Array]) -> None:
         """Let later runs with these shapes be direct if they can be."""
@@ -309,14 +343,18 @@ class _Part:
             if len(self._seen) >= _MOST_SHAPES:
                 self._seen = {known for _, known in self._direct.values()}
             self._seen.add(shapes)
-            self._add_direct(
-                direct_part_of_shapes(self.model, dict(zip(self.model.inputs, arrays, strict=True))), shapes
-            )
+            direct = direct_part_of_shapes(self.model, dict(zip(self.model.inputs, arrays, strict=True)))
+            if direct is not None and direct.is_serial and self._running:
+                direct.close()  # those runs do not know that they have to be alone; a later run tries again
+                self._seen.discard(shapes)
+                return
+            self._add_direct(direct, shapes)
 
     def _add_direct(self, direct: DirectPart | None, shapes: _Shapes) -> None:
         """Add a direct run for some shapes, and close the one that it replaces."""
         if direct is None:
             return
+        self._is_serial |= direct.is_serial
         self._direct[direct.address] = direct, shapes
         replaced = native().interposer_bridge_ort_add_direct(self.table, direct.address)
         if replaced:
