@@ -17,7 +17,11 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="br
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SOURCES = ROOT / "native" / "bridge"
-PRINTED = {"shapes": "12 replaced beside 6 threads", "end": "0 left, 0 running"}
+PRINTED = {
+    "shapes": "12 replaced beside 6 threads",
+    "pause": "0 running in 50 pauses",
+    "end": "0 left, 0 running",
+}
 
 
 def built(target: Path, sources: list[Path], *flags: str) -> Path:
@@ -50,7 +54,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("scenario", PRINTED)
-def test_new_shapes_and_the_end_of_the_process_do_not_wait_for_all_runs_of_other_threads(plain, scenario):
+def test_new_shapes_pauses_and_the_end_of_the_process_do_not_wait_for_all_runs_of_other_threads(plain, scenario):
     done = ran(plain, scenario)
     assert (done.returncode, done.stdout.strip()) == (0, PRINTED[scenario]), done.stderr
 

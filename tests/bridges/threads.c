@@ -1,5 +1,6 @@
 /* The C code of the bridges without Python and without a host: threads run a part while others change or close it.
- * `threads shapes` and `threads end` print how they ended. The functions of ONNX Runtime are replaced by small ones. */
+ * `threads shapes`, `threads pause` and `threads end` print how they ended. The functions of ONNX Runtime are replaced
+ * by small ones. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -23,6 +24,7 @@ struct Part { /* the beginning of the table that ONNX Runtime gets */
 
 bridge_direct* interposer_bridge_direct_new(const uint64_t* words, size_t count);
 void interposer_bridge_direct_free(bridge_direct* direct);
+void interposer_bridge_direct_pause(bridge_direct* direct, bool paused);
 Part* interposer_bridge_ort_part(const Function* api, uint64_t id, const uint32_t* numbers, size_t inputs,
                                  size_t outputs, bool frees_memory);
 bridge_direct* interposer_bridge_ort_add_direct(Part* part, bridge_direct* direct);
@@ -131,7 +133,7 @@ static void wait_for(atomic_int* number, int value) {
 /* ---- Scenarios --------------------------------------------------------------------------------------------------- */
 
 static Part* shared;
-static atomic_int stops, begun;
+static atomic_int stops, begun, refused;
 
 /* Run with one length until `stops`, or until a run fails. */
 static void* run_many(void* unused) {
@@ -170,6 +172,39 @@ static int shapes(void) {
   return counts[1] != (uint64_t)atomic_load(&begun) || atomic_load(&most_running) > TABLES;
 }
 
+/* Run with one length until `stops`; runs may find the part paused. */
+static void* run_or_be_paused(void* unused) {
+  Context context = {.length = 4};
+  (void)unused;
+  while (!atomic_load(&stops)) atomic_fetch_add(shared->compute(shared, NULL, &context) ? &refused : &begun, 1);
+  return NULL;
+}
+
+/* Pause a part again and again while threads run it: no run is in progress then, and all continue later. */
+static int pause_runs(void) {
+  static Tables tables;
+  pthread_t threads[THREADS];
+  bridge_direct* direct = direct_for(&tables, 4);
+  shared = new_part(direct);
+  for (int n = 0; n < THREADS; ++n) pthread_create(&threads[n], NULL, run_or_be_paused, NULL);
+  int seen = 0;
+  for (int n = 0; n < 50; ++n) {
+    wait_for(&begun, atomic_load(&begun) + 1);
+    interposer_bridge_direct_pause(direct, true);
+    seen += atomic_load(&running);
+    wait_for(&refused, atomic_load(&refused) + 1);
+    seen += atomic_load(&running);
+    interposer_bridge_direct_pause(direct, false);
+  }
+  atomic_store(&stops, 1);
+  for (int n = 0; n < THREADS; ++n) pthread_join(threads[n], NULL);
+  printf("%d running in 50 pauses\n", seen);
+  interposer_bridge_ort_give_up_direct(shared);
+  interposer_bridge_direct_free(direct);
+  free(shared);
+  return seen;
+}
+
 /* Close the gate while threads run all the time: runs in progress are completed, and later ones fail. */
 static int end(void) {
   static Tables tables;
@@ -183,4 +218,8 @@ static int end(void) {
   return left || bridge_enter();
 }
 
-int main(int count, char** words) { return count < 2 ? 2 : !strcmp(words[1], "shapes") ? shapes() : end(); }
+int main(int count, char** words) {
+  if (count < 2) return 2;
+  if (!strcmp(words[1], "pause")) return pause_runs();
+  return !strcmp(words[1], "shapes") ? shapes() : end();
+}
