@@ -100,6 +100,7 @@ class Server:
                 with suppress(ProcessLookupError):  # it has not called setsid yet
                     os.killpg(pid, signal.SIGKILL)
                 os.kill(pid, signal.SIGKILL)
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # else the client is ready again until it has ended
 
     def _reap(self) -> None:
         """Send the exit status of programs that have ended to their clients, and end what they have left running."""
