@@ -7,10 +7,9 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import pytest
 import interposer as ip
 from interposer.isolation.backend import IsolatedBackend
 from tests.faulty import Faulty
+from tests.native import started_by
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="backends are isolated on Linux only")
 C = np.float32([[1, -2, 3], [-4, 5, -6]])
@@ -71,11 +71,7 @@ def process_of(runtime: ip.Runtime, backend: str = "Faulty") -> int:
 
 def children() -> set[int]:
     """The processes that this one has started and that are not waited for."""
-    result: set[int] = set()
-    for task in Path("/proc/self/task").iterdir():
-        with suppress(OSError):  # the thread has ended
-            result.update(map(int, (task / "children").read_text().split()))
-    return result
+    return started_by(os.getpid())
 
 
 def descriptors() -> set[str]:

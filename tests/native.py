@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -108,9 +109,13 @@ def _delete_unused() -> None:
 def _digest(text: str, language: str, flags: Sequence[str], near: Sequence[Path]) -> str:
     digest = hashlib.sha256(repr((text, language, FLAGS[language], flags, _version_of(language))).encode())
     for folder in (*near, INCLUDE):
-        for path in sorted(folder.rglob("*.h*")):
-            digest.update(path.read_bytes())
+        digest.update(_headers(folder))
     return digest.hexdigest()[:32]
+
+
+@cache
+def _headers(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*.h*")))
 
 
 @cache
@@ -124,24 +129,29 @@ def _version_of(language: str) -> str:
 
 def children() -> set[int]:
     """The processes that this one has started and that are there still, zombies included; below them, too."""
-    parents = {int(path.name): _parent(path) for path in Path("/proc").iterdir() if path.name.isdigit()}
-    result = {os.getpid()}
-    while more := {child for child, parent in parents.items() if parent in result} - result:
-        result |= more
-    return result - {os.getpid()}
+    result = started_by(os.getpid())
+    pending = list(result)
+    while pending:
+        started = started_by(pending.pop())
+        result |= started
+        pending += started
+    return result
 
 
-def _parent(process: Path) -> int:
-    try:
-        return int((process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
-    except OSError:
-        return -1
+def started_by(process: int) -> set[int]:
+    """The processes that the threads of a process have started and that are not waited for."""
+    result: set[int] = set()
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the process or a thread has ended
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                result.update(map(int, Path(f"/proc/{process}/task/{thread}/children").read_text().split()))
+    return result
 
 
 def shared_memory() -> set[str]:
     """The shared memory that this process has open or mapped; that of others on this machine comes and goes."""
-    result = {target.partition(": ")[2] for target in open_descriptors()} | mapped_files()
-    return {name for name in result if name.startswith(("/dev/shm/", "/memfd:"))}
+    mapped = Path("/proc/self/maps").read_text(errors="replace")
+    return set(re.findall("/(?:dev/shm/|memfd:).*", "\n".join([mapped, *open_descriptors()])))
 
 
 def open_descriptors() -> set[str]:

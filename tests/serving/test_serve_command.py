@@ -18,6 +18,7 @@ import pytest
 
 import interposer as ip
 from interposer.writers import tflite
+from tests.native import started_by
 from tests.parameters import one_in
 from tests.serving.running import TOKEN, Client, doubler, infer_body, wait_until
 
@@ -228,7 +229,7 @@ def test_a_server_that_trusts_keys_refuses_other_files(signed, file, words, text
 
 
 def children(process: subprocess.Popen[str]) -> list[int]:
-    return [int(text) for text in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+    return sorted(started_by(process.pid))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
