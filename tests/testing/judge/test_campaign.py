@@ -27,6 +27,8 @@ from tests.plugins.install import ROOT
 from tests.testing.judge import misbehaving
 from tests.testing.judge.graphs import Built, built
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 NAME = "tests.testing.judge.misbehaving"
 
 
