@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kSpinAfterWork =
     50'000;  // nanoseconds that an idle thread spins before it sleeps; waking a sleeping thread takes microseconds
-constexpr int64_t kSpinWhileHeld =
-    2'000'000;  // the same while a lease is held, longer than the pause between the steps of a run
+constexpr int64_t kSpinWhileLeased =
+    2'000'000;  // the same while the team is leased, longer than the pause between the steps of a run
 constexpr int kSpinsOfCaller = 20'000;  // before the caller offers its core to other threads
 
 std::atomic<unsigned> forks{0};
@@ -66,7 +66,7 @@ struct Team {
 
   alignas(64) std::atomic<uint32_t> ticket{0};  // counts jobs and wake-up calls
   alignas(64) std::atomic<int> pending{0};      // parts of the job that are not finished
-  alignas(64) std::atomic<bool> held{false};
+  alignas(64) std::atomic<bool> leased{false};
   std::atomic<int> sleeping{0};
   std::atomic<bool> stopping{false};
   Pool::Function function = nullptr;
@@ -165,7 +165,7 @@ void Team::work(Worker& self) {
       if (spins % 64 != 63) continue;
       int64_t time = now();
       if (until == 0) until = time;
-      int64_t patience = held.load(std::memory_order_relaxed) ? kSpinWhileHeld : kSpinAfterWork;
+      int64_t patience = leased.load(std::memory_order_relaxed) ? kSpinWhileLeased : kSpinAfterWork;
       if (time - until < patience) continue;
       sleeping.fetch_add(1, std::memory_order_seq_cst);
       if (ticket.load(std::memory_order_seq_cst) == seen) sleep_while(&ticket, seen);
@@ -225,13 +225,13 @@ Pool::Lease::Lease(Pool* pool) {
   if (!team->owner.try_lock()) return;
   team_ = team;
   team->keep_clear_of_caller();
-  team->held.store(true, std::memory_order_relaxed);
+  team->leased.store(true, std::memory_order_relaxed);
   if (team->sleeping.load(std::memory_order_seq_cst) > 0) team->call();
 }
 
 Pool::Lease::~Lease() {
   if (team_ == nullptr) return;
-  team_->held.store(false, std::memory_order_relaxed);
+  team_->leased.store(false, std::memory_order_relaxed);
   team_->owner.unlock();
 }
 

@@ -15,10 +15,14 @@ bool is_operation(const Node& node, const char* type, const char* operation) {
          (node.type == type || (node.type == "ElementwiseBinary" && node.text("operation") == operation));
 }
 
-int only_user(const Graph& graph, const Node& node) {
-  if (node.type.empty() || node.outputs.size() != 1 || graph.is_border(node.outputs[0])) return -1;
-  std::vector<int> users = graph.users(node.outputs[0]);
+int only_user(const Graph& graph, int tensor) {
+  if (graph.is_border(tensor)) return -1;
+  std::vector<int> users = graph.users(tensor);
   return users.size() == 1 ? users[0] : -1;
+}
+
+int only_user(const Graph& graph, const Node& node) {
+  return node.type.empty() || node.outputs.size() != 1 ? -1 : only_user(graph, node.outputs[0]);
 }
 
 const Node* private_producer(const Graph& graph, int tensor) {

@@ -10,6 +10,9 @@ namespace cpuacc {
 /// Return whether a node is a layer of this type, or an ElementwiseBinary with this operation, without post-ops.
 bool is_operation(const Node& node, const char* type, const char* operation);
 
+/// The position of the only node that reads a tensor; -1 if there are several, or if the tensor is at the border.
+int only_user(const Graph& graph, int tensor);
+
 /// The position of the only node that reads the only result of a node; -1 if there is no such node.
 int only_user(const Graph& graph, const Node& node);
 

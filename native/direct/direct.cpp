@@ -147,7 +147,7 @@ bool fits(const Call& call, const Tensor& tensor, PyObject* object, int flags) {
 }
 
 /// Return a borrowed reference to one of the values of a call: from a list or tuple by index, or a dict by name.
-PyObject* item(PyObject* values, const Tensor& tensor, size_t index) {
+PyObject* value_of(PyObject* values, const Tensor& tensor, size_t index) {
   if (PyDict_CheckExact(values)) return PyDict_GetItemWithError(values, tensor.name.get());
   return PyList_CheckExact(values) ? PyList_GetItem(values, index) : PyTuple_GetItem(values, index);
 }
@@ -162,7 +162,7 @@ Py_ssize_t count_of(PyObject* values) {
 bool take(const Call& call, const std::vector<Tensor>& tensors, PyObject* values, int flags, Arrays& arrays) {
   if (count_of(values) != Py_ssize_t(tensors.size())) return false;
   for (size_t n = 0; n < tensors.size(); ++n) {
-    PyObject* value = item(values, tensors[n], n);
+    PyObject* value = value_of(values, tensors[n], n);
     if (value == nullptr || !fits(call, tensors[n], value, flags)) return false;
     arrays.add(Ref::to(value));
   }

@@ -5,6 +5,7 @@
 
 #include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/image_f32.hpp"
+#include "cpuacc/patterns.hpp"
 
 namespace cpuacc {
 namespace {
@@ -71,12 +72,6 @@ bool has_add(const Node& node) {
   return std::any_of(node.posts.begin(), node.posts.end(), [](const Post& post) { return post.kind == Post::add; });
 }
 
-/// The only node that reads a tensor; nullptr if there are several, or if the tensor is at the border.
-const Node* only_user(const Graph& graph, int tensor) {
-  std::vector<int> users = graph.users(tensor);
-  return users.size() == 1 && !graph.is_border(tensor) ? &graph.nodes[size_t(users[0])] : nullptr;
-}
-
 bool is_depthwise(const Graph& graph, const Node& node, const Settings& settings) {
   if (node.type != "DepthwiseConvolution2d" || !is_supported(graph, node, settings)) return false;
   const Tensor& weights = *graph.in(node, 1);
@@ -95,10 +90,11 @@ bool fuse_one(Graph& graph, const Node& depthwise, const Settings& settings) {
   auto parts = std::make_shared<Parts>();
   const Tensor& in = *graph.in(depthwise, 0);
   const Node* expand = in.producer >= 0 ? &graph.nodes[size_t(in.producer)] : nullptr;
-  parts->expands = expand && only_user(graph, depthwise.inputs[0]) == &depthwise && is_pointwise(graph, *expand) &&
+  parts->expands = expand && only_user(graph, depthwise.inputs[0]) >= 0 && is_pointwise(graph, *expand) &&
                    is_supported(graph, *expand, settings) && !has_add(*expand) &&
                    channels_last(*expand) == channels_last(depthwise);
-  const Node* project = has_add(depthwise) ? nullptr : only_user(graph, depthwise.outputs[0]);
+  const int user = has_add(depthwise) ? -1 : only_user(graph, depthwise.outputs[0]);
+  const Node* project = user < 0 ? nullptr : &graph.nodes[size_t(user)];
   parts->projects = project && is_pointwise(graph, *project) && is_supported(graph, *project, settings) &&
                     channels_last(*project) == channels_last(depthwise) && project->inputs[0] == depthwise.outputs[0] &&
                     projects_within(graph, depthwise, settings);

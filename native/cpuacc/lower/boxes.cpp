@@ -15,7 +15,7 @@ namespace {
 struct Select {
   Suppress suppress;
   Proposals rule;  // without the tensors
-  int64_t pairs, classes, item;
+  int64_t pairs, classes, item_size;
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Select& self = step.as<Select>();
@@ -24,8 +24,8 @@ struct Select {
     int64_t* counts = run.at<int64_t>(step.out[1]);
     for (int64_t pair = range.first; pair < range.last; ++pair) {
       Proposals own = self.rule;
-      own.boxes = run.at<char>(step.in[0]) + pair / self.classes * own.count * 4 * self.item;
-      own.scores = run.at<char>(step.in[1]) + pair * own.count * self.item;
+      own.boxes = run.at<char>(step.in[0]) + pair / self.classes * own.count * 4 * self.item_size;
+      own.scores = run.at<char>(step.in[1]) + pair * own.count * self.item_size;
       counts[pair] = self.suppress(own, run.part_scratch<char>(part), indices + pair * own.limit);
     }
   }
@@ -69,7 +69,7 @@ void lower(const Node& node, Builder& builder) {
   state->suppress = kernels.suppress(boxes.dtype);
   state->classes = scores.shape[1];
   state->pairs = scores.shape[0] * scores.shape[1];
-  state->item = int64_t(ipr::item_size(boxes.dtype));
+  state->item_size = int64_t(ipr::item_size(boxes.dtype));
   Proposals& rule = state->rule;
   rule.count = scores.shape[2];
   rule.limit = std::min(limit, rule.count);

@@ -61,7 +61,7 @@ uint64_t deciding_bits(int32_t dtype) {
 
 struct NonZeros {
   Shape shape;
-  int64_t count, item;
+  int64_t count, item_size;
   uint64_t zero, bits;
   int64_t declared;
 
@@ -91,7 +91,7 @@ struct NonZeros {
 
   static void run(const Step& step, const Run& run, int, int) {
     const NonZeros& self = step.as<NonZeros>();
-    switch (self.item) {
+    switch (self.item_size) {
       case 1:
         return self.all<uint8_t>(step, run);
       case 2:
@@ -117,7 +117,7 @@ void lower_non_zero(const Node& node, Builder& builder) {
   auto state = std::make_shared<NonZeros>();
   state->shape = in.shape;
   state->count = in.elements();
-  state->item = int64_t(ipr::item_size(in.dtype));
+  state->item_size = int64_t(ipr::item_size(in.dtype));
   encode(0, in, reinterpret_cast<char*>(&state->zero));
   state->bits = deciding_bits(in.dtype);
   state->declared = declared_count(out.shape, 1);

@@ -35,7 +35,7 @@ struct Pooling {
   ElementKeys keys;
   Reals regions;
   ImageSteps from, to;
-  int64_t count, images, height, width, channels, out_h, out_w, item;
+  int64_t count, images, height, width, channels, out_h, out_w, item_size;
   double strides[2];  // of rows and of columns of the image
   char empty[8];      // the result of a bin without cells
 
@@ -64,13 +64,13 @@ struct Pooling {
       uint64_t key = 0;
       for (int64_t row = rows.first; row < rows.last; ++row)
         for (int64_t column = columns.first; column < columns.last; ++column) {
-          const char* cell = image + (row * from.h + column * from.w + c * from.c) * item;
+          const char* cell = image + (row * from.h + column * from.w + c * from.c) * item_size;
           uint64_t own;
           keys.all(cell, 1, 1, &own);
           if (best != empty && own <= key) continue;
           best = cell, key = own;
         }
-      std::memcpy(out + c * to.c * item, best, size_t(item));
+      std::memcpy(out + c * to.c * item_size, best, size_t(item_size));
     }
   }
 
@@ -82,12 +82,12 @@ struct Pooling {
     for (int64_t n = range.first; n < range.last; ++n) {
       double edges[4];
       for (int k = 0; k < 4; ++k) edges[k] = native::round_half_away(double(corners[4 * n + k] * scales[1 - k % 2]));
-      const char* image = run.at<char>(step.in[0]) + run.at<int32_t>(step.in[2])[n] * from.n * item;
-      char* out = run.at<char>(step.out[0]) + n * to.n * item;
+      const char* image = run.at<char>(step.in[0]) + run.at<int32_t>(step.in[2])[n] * from.n * item_size;
+      char* out = run.at<char>(step.out[0]) + n * to.n * item_size;
       for (int64_t y = 0; y < out_h; ++y)
         for (int64_t x = 0; x < out_w; ++x)
           one_bin(image, bin(edges[1], edges[3], y, out_h, height), bin(edges[0], edges[2], x, out_w, width),
-                  out + (y * to.h + x * to.w) * item);
+                  out + (y * to.h + x * to.w) * item_size);
     }
   }
 
@@ -121,7 +121,7 @@ void lower_pooling(const Node& node, Builder& builder) {
   state->height = in.extent(first ? 2 : 1), state->width = in.extent(first ? 3 : 2);
   state->channels = in.extent(first ? 1 : 3);
   state->out_h = out.extent(first ? 2 : 1), state->out_w = out.extent(first ? 3 : 2);
-  state->item = int64_t(ipr::item_size(in.dtype));
+  state->item_size = int64_t(ipr::item_size(in.dtype));
   state->strides[0] = node.number("height_stride", 1), state->strides[1] = node.number("width_stride", 1);
   const int64_t zero = in.zero_point();
   std::memcpy(state->empty, &zero, sizeof zero);

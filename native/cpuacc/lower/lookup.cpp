@@ -71,7 +71,7 @@ void lower_lookup(const Node& node, Builder& builder) {
 struct Hot {
   const MoveKernels* kernels;
   bool wide, from_end;
-  int64_t outer, depth, inner, item;
+  int64_t outer, depth, inner, item_size;
   char on[8], off[8];
 
   static void run(const Step& step, const Run& run, int part, int parts) {
@@ -79,13 +79,13 @@ struct Hot {
     const int64_t block = self.depth * self.inner;
     const Range range = split(self.outer, part, parts);
     for (int64_t n = range.first; n < range.last; ++n) {
-      char* out = run.at<char>(step.out[0]) + n * block * self.item;
-      self.kernels->fill(out, self.off, self.item, block);
+      char* out = run.at<char>(step.out[0]) + n * block * self.item_size;
+      self.kernels->fill(out, self.off, self.item_size, block);
       for (int64_t i = 0; i < self.inner; ++i) {
         int64_t index = index_at(run.at(step.in[0]), self.wide, n * self.inner + i);
         if (index < 0 && self.from_end) index += self.depth;
         if (index < 0 || index >= self.depth) continue;
-        std::memcpy(out + (index * self.inner + i) * self.item, self.on, size_t(self.item));
+        std::memcpy(out + (index * self.inner + i) * self.item_size, self.on, size_t(self.item_size));
       }
     }
   }
@@ -107,7 +107,7 @@ void lower_hot(const Node& node, Builder& builder) {
   state->wide = builder.graph.in(node, 0)->dtype == IPR_DTYPE_INT64;
   state->from_end = node.flag("from_end");
   state->outer = at.outer, state->depth = at.extent, state->inner = at.inner;
-  state->item = int64_t(ipr::item_size(out.dtype));
+  state->item_size = int64_t(ipr::item_size(out.dtype));
   encode(node.number("on_value", 1), out, state->on);
   encode(node.number("off_value"), out, state->off);
   Step step;

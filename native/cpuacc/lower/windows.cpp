@@ -267,7 +267,7 @@ void lower_norms(const Node& node, Builder& builder) {
 // ---- MaxUnpooling ---------------------------------------------------------------------------------------------------
 
 struct Unpooling {
-  int64_t count, room, item;
+  int64_t count, room, item_size;
   bool wide;  // indices are int64
 
   static void run(const Step& step, const Run& run, int, int) {
@@ -277,7 +277,7 @@ struct Unpooling {
     for (int64_t n = 0; n < self.count; ++n) {
       const int64_t to = self.wide ? run.at<int64_t>(step.in[1])[n] : run.at<int32_t>(step.in[1])[n];
       if (to < 0 || to >= self.room) return run.fail(1, n, to, 0, self.room - 1);
-      std::memcpy(out + to * self.item, in + n * self.item, size_t(self.item));
+      std::memcpy(out + to * self.item_size, in + n * self.item_size, size_t(self.item_size));
     }
   }
 };
