@@ -49,17 +49,17 @@ class Execution:
         inputs: Any,
         outputs: Any,
         control: Callable[[], RunControl | None],
-        failed: set[str] | None = None,
+        disabled: set[str] | None = None,
         failure: InterposerError | None = None,
     ) -> list[Any]:
         """Run once and return the outputs; if a backend fails, run again on the remaining backends.
 
-        `control` creates the object that can stop a run, for each attempt. `failed` are the backends that this call has
-        disabled already. `failure` is the error of an earlier attempt of the same call, which is raised if there is no
-        other way to run the network.
+        `control` creates the object that can stop a run, for each attempt. `disabled` are the backends that this call
+        has disabled already. `failure` is the error of an earlier attempt of the same call, which is raised if there is
+        no other way to run the network.
         """
         variants = self._variants
-        failed = set() if failed is None else failed
+        disabled = set() if disabled is None else disabled
         imported_inputs = inputs if isinstance(inputs, ImportedTensors) else None
         for kind, tensors in (("input", inputs), ("output", outputs)):
             if isinstance(tensors, ImportedTensors):
@@ -68,20 +68,20 @@ class Execution:
         while True:
             events_before = variants.choice.num_events
             try:
-                return self._run_once(arrays, imported_inputs, outputs, control(), failed)
+                return self._run_once(arrays, imported_inputs, outputs, control(), disabled)
             except RunCancelledError:
                 raise
             except (InvalidValueError, LimitExceededError):
-                variants.blame_values(failed)
+                variants.blame_values(disabled)
                 raise
             except (ExecutionError, LoadError, UnknownNetworkError) as error:
                 failure = error
-                self._check_values(error, arrays, failed)
-                if not variants.is_replaced(error, events_before, failed):
-                    raise variants.given_up(error, failed) from error.__cause__
+                self._check_values(error, arrays, disabled)
+                if not variants.is_replaced(error, events_before, disabled):
+                    raise variants.given_up(error, disabled) from error.__cause__
             except (BackendUnavailableError, UnsupportedLayerError) as error:
                 first = failure or error
-                raise variants.given_up(first, failed) from first.__cause__
+                raise variants.given_up(first, disabled) from first.__cause__
 
     def run_once(self, inputs: Any) -> list[Any]:
         """Run once and return the outputs; raise the error of a backend that fails, without disabling it.
@@ -91,12 +91,12 @@ class Execution:
         """
         return self._run_once(self._arrays(inputs), None, None, None, set())
 
-    def _check_values(self, error: InterposerError, arrays: Mapping[str, Array], failed: set[str]) -> None:
+    def _check_values(self, error: InterposerError, arrays: Mapping[str, Array], disabled: set[str]) -> None:
         """Raise `InvalidValueError` if the values of the inputs are the cause of an error."""
         try:
             self._variants.check_values(error, lambda: arrays)
         except InvalidValueError:
-            self._variants.blame_values(failed)
+            self._variants.blame_values(disabled)
             raise
 
     def check_values(self, error: InterposerError, inputs: Any) -> None:
@@ -114,9 +114,9 @@ class Execution:
         imported: ImportedTensors | None,
         outputs: Any,
         control: RunControl | None,
-        failed: set[str],
+        disabled: set[str],
     ) -> list[Any]:
-        key, network_id = self._begin(arrays, failed)
+        key, network_id = self._begin(arrays, disabled)
         try:
             input_ids = () if imported is None else imported.ids_in(network_id)
             feeds = None if input_ids else self._feeds(network_id, arrays)
@@ -128,10 +128,10 @@ class Execution:
             self._variants.end(key)
         return [results[number] for number in sorted(results)]
 
-    def _begin(self, arrays: Mapping[str, Array], failed: set[str] | None = None) -> tuple[Key, NetworkId]:
+    def _begin(self, arrays: Mapping[str, Array], disabled: set[str] | None = None) -> tuple[Key, NetworkId]:
         if self.check_inputs is not None:
             self.check_inputs(arrays)
-        return self._variants.begin(arrays, failed)
+        return self._variants.begin(arrays, disabled)
 
     def _feeds(self, network_id: NetworkId, arrays: Mapping[str, Array]) -> dict[int, Any]:
         infos = self._variants.blueprint.inputs

@@ -150,10 +150,10 @@ class LoadedVariants:
         """Return True if the network for the shapes and values of these inputs is loaded. The lock must be held."""
         return self.blueprint.key(arrays) in self.by_key
 
-    def begin(self, arrays: Mapping[str, Array], failed: set[str] | None = None) -> tuple[Key, NetworkId]:
+    def begin(self, arrays: Mapping[str, Array], disabled: set[str] | None = None) -> tuple[Key, NetworkId]:
         """Return the key and the network id of the network for the shapes and values of these inputs.
 
-        It is not unloaded before `end` is called with the key. `failed` are the backends that this call has disabled;
+        It is not unloaded before `end` is called with the key. `disabled` are the backends that this call has disabled;
         those that fail now are added. If no network can be built, backends that were disabled before are enabled again.
         That is not so if some have failed during the call: then the error is raised.
 
@@ -162,7 +162,7 @@ class LoadedVariants:
             InterposerError: the network cannot be built for these shapes or values.
         """
         with self.lock:
-            key = self._variant(arrays, set() if failed is None else failed)
+            key = self._variant(arrays, set() if disabled is None else disabled)
             return self._begun(key)
 
     def begin_like_the_last(self) -> tuple[Key, NetworkId]:
@@ -181,10 +181,10 @@ class LoadedVariants:
             if remaining_calls:
                 self._calls[key] = remaining_calls
 
-    def do_without(self, error: InterposerError, failed: set[str]) -> bool:
+    def do_without(self, error: InterposerError, disabled: set[str]) -> bool:
         """Stop using the backend that caused an error, and unload the networks that use it.
 
-        They are built again on demand. The id of the backend is added to `failed`, the backends that one call has
+        They are built again on demand. The id of the backend is added to `disabled`, the backends that one call has
         disabled. Returns False if this is not possible, because no backend caused the error or fallback does not allow
         it.
         """
@@ -195,7 +195,7 @@ class LoadedVariants:
             self.drop(key for key, variant in self.by_key.items() if failed_backend in variant.optimized.backends)
             # last, so that variants are dropped once the event is visible
             self.choice.note(failed_backend, error, self.blueprint.name)
-            failed.add(failed_backend)
+            disabled.add(failed_backend)
             return True
 
     def check_values(self, error: InterposerError, inputs: Callable[[], Mapping[str, Array]]) -> None:
@@ -225,17 +225,17 @@ class LoadedVariants:
             return self.by_key.get(key) or (current if current is not None and current.key == key else None)
 
     def is_replaced(
-        self, error: ExecutionError | LoadError | UnknownNetworkError, events_before: int, failed: set[str]
+        self, error: ExecutionError | LoadError | UnknownNetworkError, events_before: int, disabled: set[str]
     ) -> bool:
         """Return True if the backend that failed is no longer used, so that the run can be repeated without it.
 
-        This thread disables it and adds it to `failed`, unless another one has done so since the number of events was
+        This thread disables it and adds it to `disabled`, unless another one has done so since the number of events was
         `events_before`. A run that may have overwritten its own inputs or states cannot be repeated, and one that
         failed because of its inputs need not be.
         """
         if isinstance(error, InvalidValueError) or (isinstance(error, ExecutionError) and error.overwrites):
             return False
-        return self.do_without(error, failed) or self.choice.num_events > events_before
+        return self.do_without(error, disabled) or self.choice.num_events > events_before
 
     def check_repeatable(
         self, error: ExecutionError | LoadError | UnknownNetworkError, path: FastPath, events_before: int
@@ -248,33 +248,33 @@ class LoadedVariants:
         Raises:
             InterposerError: `error`, with the reasons why other backends were disabled.
         """
-        failed: set[str] = set()
+        disabled: set[str] = set()
         is_unloaded = isinstance(error, UnknownNetworkError) and path is not self.fast_path
-        if not is_unloaded and not self.is_replaced(error, events_before, failed):
-            raise self.given_up(error, failed) from error.__cause__
-        return failed
+        if not is_unloaded and not self.is_replaced(error, events_before, disabled):
+            raise self.given_up(error, disabled) from error.__cause__
+        return disabled
 
-    def given_up(self, error: InterposerError, failed: set[str]) -> InterposerError:
+    def given_up(self, error: InterposerError, disabled: set[str]) -> InterposerError:
         """Return the error to raise when no backend is left.
 
-        The backends that this call has disabled, `failed`, are enabled again, because the error is not specific to one
-        of them.
+        The backends that this call has disabled, `disabled`, are enabled again, because the error is not specific to
+        one of them.
         """
         with self.lock:
             error_with_reasons = self.choice.with_reasons(error)
-            self._enable_again(failed, "the other backends failed as well")
+            self._enable_again(disabled, "the other backends failed as well")
             return error_with_reasons
 
-    def blame_values(self, failed: set[str]) -> None:
+    def blame_values(self, disabled: set[str]) -> None:
         """Enable the backends again that this call has disabled, as its inputs turned out to be invalid."""
-        if failed:
+        if disabled:
             with self.lock:
-                self._enable_again(failed, "the values of the inputs were the cause")
+                self._enable_again(disabled, "the values of the inputs were the cause")
 
-    def _enable_again(self, failed: Collection[str], reason: str) -> None:
-        if failed and not self.is_closed:
+    def _enable_again(self, disabled: Collection[str], reason: str) -> None:
+        if disabled and not self.is_closed:
             self.drop(self.by_key)
-            self.choice.enable_again(failed, reason)
+            self.choice.enable_again(disabled, reason)
 
     def drop(self, keys: Iterable[Key]) -> None:
         """Unload the networks with these keys (variants for some input shapes and values).
@@ -296,22 +296,22 @@ class LoadedVariants:
         for key in tuple(self.by_key):
             self._unload(key)
 
-    def _variant(self, arrays: Mapping[str, Array], failed: set[str]) -> Key:
+    def _variant(self, arrays: Mapping[str, Array], disabled: set[str]) -> Key:
         """Return the key of the network for the shapes and values of these inputs; build and load it if it is missing.
 
         A variant is the network specialised for one set of shapes and values. If there are too many, the oldest is
-        unloaded. `failed` are the backends that this call has disabled.
+        unloaded. `disabled` are the backends that this call has disabled.
         """
         self.check_open()
         key = self.blueprint.key(arrays)
         if key not in self.by_key:
             known = self.blueprint.known(key)
             if known is not None and self._usable(known):
-                self._make(*known, failed=failed)
+                self._make(*known, disabled=disabled)
             else:
                 network = self._built(arrays) if known is None else known.network()
                 key = self.blueprint.key(arrays)
-                self._make_within_limits(key, network, failed)
+                self._make_within_limits(key, network, disabled)
             self._make_room(key)
         self.by_key.move_to_end(key)
         self.current = self.by_key[key]
@@ -332,24 +332,24 @@ class LoadedVariants:
         optimized = variant.optimized
         return optimized is not None and not self.choice.disabled & optimized.backends.keys()
 
-    def _make_within_limits(self, key: Key, network: Network, failed: set[str] | None = None) -> None:
+    def _make_within_limits(self, key: Key, network: Network, disabled: set[str] | None = None) -> None:
         self.estimate = self._limits.check(network.graph)
-        self._make(key, lambda: network, failed=failed)
+        self._make(key, lambda: network, disabled=disabled)
 
     def _make(
         self,
         key: Key,
         network: Callable[[], Network],
         known: OptimizedNetwork | None = None,
-        failed: set[str] | None = None,
+        disabled: set[str] | None = None,
     ) -> None:
         """Optimize and load the network for one set of input shapes and values (a variant), and store it under `key`.
 
         `network` builds it. `known` is its optimized network if that is in the cache; it is then not optimized again.
-        Backends that fail in doing so are disabled, if fallback allows that, and added to `failed`, the backends that
+        Backends that fail in doing so are disabled, if fallback allows that, and added to `disabled`, the backends that
         this call has disabled. The others that are disabled are enabled again if there is no other way.
         """
-        failed_now = set[str]() if failed is None else failed
+        disabled_now = set[str]() if disabled is None else disabled
         while True:
             try:
                 optimized = self._optimized(network()) if known is None else known
@@ -360,12 +360,12 @@ class LoadedVariants:
                 self.fast_path = self._alone(key, network_id)
                 return
             except (BackendUnavailableError, UnsupportedLayerError):
-                if not self.choice.disabled or self.choice.disabled & failed_now:
+                if not self.choice.disabled or self.choice.disabled & disabled_now:
                     raise
                 self.choice.enable_again(self.choice.disabled, "the network cannot be built without it")
             except (LoadError, BackendContractError, IncompatibleMemoryError) as error:
                 known = None
-                if not self.do_without(error, failed_now):
+                if not self.do_without(error, disabled_now):
                     raise self.choice.with_reasons(error) from error.__cause__
 
     def _optimized(self, network: Network) -> OptimizedNetwork:

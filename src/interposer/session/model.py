@@ -485,7 +485,7 @@ class Model:
         if profile is not None or signature is not None or (active_marks and is_unmarked()):
             return self._run_observed(inputs, outputs, deadline, signature, profile, named)
         failure: InterposerError | None = None
-        failed: set[str] | None = None
+        disabled: set[str] | None = None
         path, events_before = self._loaded.fast_path, self._choice.num_events
         if path is not None and deadline is None and (inputs is None or not named):
             feeds = named if inputs is None else inputs
@@ -499,9 +499,9 @@ class Model:
                 raise
             except (ExecutionError, LoadError, UnknownNetworkError) as error:
                 self._execution.check_values(error, feeds)
-                failed = self._loaded.check_repeatable(error, path, events_before)
+                disabled = self._loaded.check_repeatable(error, path, events_before)
                 failure = error if isinstance(error, ExecutionError) else None
-        return self._run_checked(inputs, outputs, deadline, named, failed, failure)
+        return self._run_checked(inputs, outputs, deadline, named, disabled, failure)
 
     def run_if_loaded(self, inputs: Mapping[str, Array], outputs: Sequence[str] | None = None) -> list[Any] | None:
         """Run once, as `run` does, but return None if a network must be built first, or if a backend has failed.
@@ -568,19 +568,19 @@ class Model:
         outputs: Outputs | None,
         deadline: float | None,
         named: Mapping[str, Any],
-        failed: set[str] | None,
+        disabled: set[str] | None,
         failure: InterposerError | None,
     ) -> list[Any]:
         """Run once with inputs and outputs of any form, which are checked and converted.
 
-        `failed` are the backends that this call has disabled, and `failure` is the error of one of them, or None.
+        `disabled` are the backends that this call has disabled, and `failure` is the error of one of them, or None.
         """
         if named or inputs is None:
             inputs = named_inputs(self.inputs, inputs, named, _RUN_ARGUMENTS)
         names = None if outputs is None else requested_names(outputs)
         if names is None:
             control = partial(_control, deadline)
-            return self._execution.run(inputs, outputs, control, failed, failure)
+            return self._execution.run(inputs, outputs, control, disabled, failure)
         if set(names) <= self.outputs.keys():
             return self._in_order(names, self.run(inputs, deadline=deadline))
         return self._relatives.with_outputs(names).run(self._execution.as_arrays(inputs), deadline=deadline)
