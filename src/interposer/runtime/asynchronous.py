@@ -131,7 +131,7 @@ class AsynchronousSteps(Steps):
     def _run_bound_traced(self, tasks: Sequence[_Task], trace: RunTrace) -> None:
         self._run_tasks(tasks, None, trace)
 
-    def execute(self, late: LateHandles, control: RunControl | None = None) -> None:
+    def execute(self, late_handles: LateHandles, control: RunControl | None = None) -> None:
         """Run all layers once, on inputs that `fill` has set, and wait until they are over."""
         self._run_tasks(self._tasks, control, self.trace)
 

@@ -37,26 +37,29 @@ class LateStep:
         self._factory = factory
         self._last_step: tuple[WorkloadInfo, Step, int] | None = None
 
-    def execute(self, fixed: Mapping[Value, TensorHandle], late: LateHandles) -> None:
-        """Infer the actual shapes of the outputs, run the layer, and add the handles of its outputs to `late`.
+    def execute(self, fixed: Mapping[Value, TensorHandle], late_handles: LateHandles) -> None:
+        """Infer the actual shapes of the outputs, run the layer, and add the handles of its outputs to `late_handles`.
 
-        `fixed` has the handles of tensors whose shapes are known when the network is loaded, and `late` those of the
-        tensors that earlier layers of this run have computed.
+        `fixed` has the handles of tensors whose shapes are known when the network is loaded, and `late_handles` those
+        of the tensors that earlier layers of this run have computed.
 
         Raises:
             InvalidValueError: the operator does not support the actual shapes of the inputs, or a value of them.
             LimitExceededError: the run would use more memory or arithmetic than its limits.
             BackendContractError: a backend creates no workload, or its workload leaves the shape of an output unknown.
         """
-        infos = tuple(None if value is None else _info(value, late) for value in self.layer.inputs)
+        infos = tuple(None if value is None else _info(value, late_handles) for value in self.layer.inputs)
         info = WorkloadInfo(infos, tuple(self._inferred(infos)))
         room = current_room()
         outputs_with_infos = zip(self.layer.outputs, info.outputs, strict=True)
         new_handles = {
             value: _new_handle(output_info, room) for value, output_info in outputs_with_infos if value not in fixed
         }
-        late.update(new_handles)
-        handles = {**fixed, **{value: late[value] for value in (*self.layer.values, *new_handles) if value in late}}
+        late_handles.update(new_handles)
+        handles = {
+            **fixed,
+            **{value: late_handles[value] for value in (*self.layer.values, *new_handles) if value in late_handles},
+        }
         inputs = [None if value is None else handles[value] for value in self.layer.inputs]
         step, operations = self._step(info)
         room.compute(operations)
@@ -107,8 +110,8 @@ class LateStep:
         return workload
 
 
-def _info(value: Value, late: LateHandles) -> TensorInfo:
-    return late[value].info if value in late else value.known
+def _info(value: Value, late_handles: LateHandles) -> TensorInfo:
+    return late_handles[value].info if value in late_handles else value.known
 
 
 def _new_handle(info: TensorInfo, room: Room) -> ArrayHandle:

@@ -120,9 +120,9 @@ class LoadedNetwork:
         True means in place, and False that a run allocates the next value. Small states are not updated in place, so
         that a run that fails leaves them as they were.
         """
-        late = self._program.late
+        shaped_by_data = self._program.shaped_by_data
         in_place_by_state = {
-            state.name: False for state in self.states if state.target and state.target.values[0] in late
+            state.name: False for state in self.states if state.target and state.target.values[0] in shaped_by_data
         }
         large = (state for state in self.states if state.info.num_bytes >= LEAST_IN_PLACE)
         name_of = {binding_id(state.source): state.name for state in large}

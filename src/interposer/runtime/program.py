@@ -59,20 +59,20 @@ class Program:
         self.graph, self.sites = graph, sites
         self._counts = counts
         self.order = graph.topological()
-        self.late = shaped_by_data(graph)
+        self.shaped_by_data = shaped_by_data(graph)
         self.regions = {
             layer: [Program(region, factories, counts, sites) for region in layer.regions]
             for layer in self.order
             if isinstance(layer.op, ControlFlow)
         }
-        self.room = room if self.late or self.regions else None
+        self.room = room if self.shaped_by_data or self.regions else None
         running = [layer for layer in self.order if runs(layer)]
         self._steps = {layer: self._step(layer, factories) for layer in running if layer not in self.regions}
-        not_planned = self.late | set(filter(self.is_idle, (layer.output for layer in graph.inputs)))
+        not_planned = self.shaped_by_data | set(filter(self.is_idle, (layer.output for layer in graph.inputs)))
         may_use_pieces, supports_pieces = self._may_use_pieces, factories.supports_sub_tensors
         self.layout = layout_of(graph, self.order, not_planned, may_use_pieces, self._may_overwrite, supports_pieces)
         self.running = [layer for layer in running if layer not in self.layout.workless_layers]
-        is_simple = graph.owner is None and not self.late and not self.regions
+        is_simple = graph.owner is None and not self.shaped_by_data and not self.regions
         self.flow = flow_of(self.running, self.layout.root) if is_simple and not factories.sequential else None
         queues = self._queues(factories) if is_simple and not factories.sequential else {}
         self.schedule = Schedule.of(self.running, queues, self.layout.root) if queues else None
@@ -98,7 +98,7 @@ class Program:
 
     def is_late(self, layer: Layer) -> bool:
         """Return True if the shape of one of a layer's inputs or outputs is only known during a run."""
-        return not self.late.isdisjoint((*layer.values, *layer.outputs))
+        return not self.shaped_by_data.isdisjoint((*layer.values, *layer.outputs))
 
     def only_reads(self, layer: Layer) -> bool:
         """Return True if the layer's workload is certain not to write to the arrays of its inputs."""
@@ -110,7 +110,7 @@ class Program:
     def alias(self, value: Value) -> Value | None:
         """Return the value whose memory this one may have, because only its own layer reads that one; else None."""
         step = self._steps.get(value.producer)
-        if not isinstance(step, Step) or self.late:
+        if not isinstance(step, Step) or self.shaped_by_data:
             return None
         position = step.workload.aliases.get(value.index)
         source = None if position is None else value.producer.inputs[position]

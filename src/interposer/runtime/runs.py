@@ -64,7 +64,7 @@ class RunControl:
         return self._cancelled.is_set()
 
     def watch_queues(self, stop: Callable[[], object], awaited: Callable[[], tuple[Layer, str] | None]) -> None:
-        """Let `cancel` call `stop`, now if the run was cancelled already, and `late` name the layer that is awaited.
+        """Let `cancel` call `stop`, now if the run was cancelled already, and `deadline_error` call `awaited`.
 
         `awaited` returns a layer that was submitted and is not over, with its place as in `check`; None if the run does
         not wait for one.
@@ -74,7 +74,7 @@ class RunControl:
             stop()
 
     def forget_queues(self) -> None:
-        """Let `cancel` and `late` call nothing any more."""
+        """Let `cancel` and `deadline_error` call nothing any more."""
         self._stop = self._awaited = None
 
     def check(self, layer: Layer, place: str) -> None:
@@ -90,7 +90,7 @@ class RunControl:
         if self._cancelled.is_set():
             raise RunCancelledError(f"the run was cancelled before layer {place!r} ({layer.kind})", layer=place)
         if self._deadline_time is not None and time.monotonic() > self._deadline_time:
-            raise self.late()
+            raise self.deadline_error()
 
     def ran(self, place: str, seconds: float) -> None:
         """Take note that a layer has run, with its full name and the seconds that it took; called by several threads.
@@ -106,7 +106,7 @@ class RunControl:
     def leave(self) -> None:
         """Forget which layer this thread ran last, if other threads of the run are running layers.
 
-        The error for a missed deadline (see `late`) then names a layer that is running.
+        The error for a missed deadline (see `deadline_error`) then names a layer that is running.
         """
         if len(self._running_at) > 1:
             self._running_at.pop(threading.get_ident(), None)
@@ -123,7 +123,7 @@ class RunControl:
         if self._deadline_time is not None and time.monotonic() > self._deadline_time:
             raise DeadlineExceededError(f"the run took longer than {self.deadline:g} seconds; it waited for {awaited}")
 
-    def late(self) -> DeadlineExceededError:
+    def deadline_error(self) -> DeadlineExceededError:
         """Return the error for a run beyond its deadline, with the layer that it was running."""
         text = f"the run took longer than {self.deadline:g} seconds"
         awaited = None if self._awaited is None else self._awaited()
@@ -192,7 +192,7 @@ class PendingRun(Future[Any]):
         """
         control = self._control
         try:
-            self.set_exception(control.late())
+            self.set_exception(control.deadline_error())
         except InvalidStateError:
             return False
         control.cancel()
@@ -369,7 +369,7 @@ def run_within(control: RunControl, work: Callable[[], Any], give_up: Callable[[
     """
     remaining_seconds = control.remaining
     if remaining_seconds is not None and remaining_seconds <= 0:
-        raise control.late()
+        raise control.deadline_error()
     result_future: Future[Any] = Future()
     threading.Thread(target=_settle, args=(result_future, work), name="interposer-run", daemon=True).start()
     try:
@@ -381,4 +381,4 @@ def run_within(control: RunControl, work: Callable[[], Any], give_up: Callable[[
             return result_future.result()
         control.cancel()
         give_up(control)
-        raise control.late() from error
+        raise control.deadline_error() from error

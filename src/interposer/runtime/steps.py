@@ -110,7 +110,7 @@ class Steps:
         outputs_written = [output.values[0] for output in direct_sinks(program.graph)]
         writes_only_outputs = sorted(map(id, outputs_written)) == sorted(map(id, layer.outputs))
         read_values = {value for value in layer.inputs if value is not None}
-        borrowed = self.imported | program.late
+        borrowed = self.imported | program.shaped_by_data
         is_borrowed = borrowed.issuperset((*inputs_read, *outputs_written)) and read_values.issubset(inputs_read)
         return step if step and writes_only_outputs and is_borrowed and not step.takes_turns else None
 
@@ -162,7 +162,7 @@ class Steps:
         return handle
 
     def _is_fixed(self, value: Value) -> bool:
-        return value not in self.program.late
+        return value not in self.program.shaped_by_data
 
     def _call(self, layer: Layer) -> _Call:
         step = self._step(layer)
@@ -181,7 +181,7 @@ class Steps:
         or a tensor imports the memory of another one.
         """
         program = self.program
-        if program.late or self._regions or program.layout.guests:
+        if program.shaped_by_data or self._regions or program.layout.guests:
             return None
         own_handles = self.handles
         roots = {value: program.layout.root(value) for value in program.layout.pieces}
@@ -373,11 +373,11 @@ class Steps:
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
-    def fill(self, layer: Layer, array: Array, late: LateHandles) -> None:
+    def fill(self, layer: Layer, array: Array, late_handles: LateHandles) -> None:
         """Set the input of the graph that `layer` stands for to an array of the caller, in place if possible.
 
-        If the input's shape is only known now, a handle over the array is added to `late`, the handles of such tensors
-        in this run.
+        If the input's shape is only known now, a handle over the array is added to `late_handles`, the handles of such
+        tensors in this run.
 
         Raises:
             ExecutionError: the backend's handle could not copy the array.
@@ -385,9 +385,9 @@ class Steps:
         value = layer.output
         handle = self.handles.get(value)
         if handle is None:
-            if value in self.program.late:
+            if value in self.program.shaped_by_data:
                 unaliased = array.copy() if self._factories.forbidden(value) else array
-                late[value] = ArrayHandle(value.known.with_shape(array.shape), unaliased)
+                late_handles[value] = ArrayHandle(value.known.with_shape(array.shape), unaliased)
             return
         try:
             if value not in self.imported:
@@ -398,31 +398,31 @@ class Steps:
         except Exception as error:
             raise failure(layer, "could not take in its data", error) from error
 
-    def execute(self, late: LateHandles, control: RunControl | None = None) -> None:
+    def execute(self, late_handles: LateHandles, control: RunControl | None = None) -> None:
         """Run all layers once, on inputs that `fill` has set.
 
-        `late` has the handles of tensors whose shapes are only known during this run; those of computed tensors are
-        added.
+        `late_handles` has the handles of tensors whose shapes are only known during this run; those of computed tensors
+        are added.
 
         Raises:
             ExecutionError: a layer failed, or `control` stopped the run.
         """
         self._watch_regions(control)
         if self.trace is not None:
-            self._execute_traced(self.trace, late, control)
+            self._execute_traced(self.trace, late_handles, control)
             return
         if self.program.flow is not None and self._workers is not None:
             execute_layer = self._execute_one if control is None else partial(self._execute_watched, control)
-            self.program.flow.run(lambda number: execute_layer(number, late), self._workers.help)
+            self.program.flow.run(lambda number: execute_layer(number, late_handles), self._workers.help)
             return
         if control is not None:
             for number in range(len(self._calls)):
-                self._execute_watched(control, number, late)
+                self._execute_watched(control, number, late_handles)
             return
         num_finished = 0
         try:
             for call, inputs, outputs in self._marked_calls() if active_marks else self._calls:
-                call(inputs, late if outputs is None else outputs)
+                call(inputs, late_handles if outputs is None else outputs)
                 num_finished += 1
         except Exception as error:
             raise failure(self.program.running[num_finished], "failed", error) from error
@@ -433,38 +433,40 @@ class Steps:
             for region in regions:
                 region.trace = self.trace
 
-    def _execute_traced(self, trace: RunTrace, late: LateHandles, control: RunControl | None) -> None:
+    def _execute_traced(self, trace: RunTrace, late_handles: LateHandles, control: RunControl | None) -> None:
         """Run all layers once, and add their times to a trace."""
         if self.program.flow is not None and self._workers is not None:
             execute_layer = self._execute_one if control is None else partial(self._execute_watched, control)
-            self.program.flow.run(lambda number: self._time(trace, number, execute_layer, late), self._workers.help)
+            self.program.flow.run(
+                lambda number: self._time(trace, number, execute_layer, late_handles), self._workers.help
+            )
         elif control is not None:
             for number in range(len(self._calls)):
-                self._time(trace, number, partial(self._execute_watched, control), late)
+                self._time(trace, number, partial(self._execute_watched, control), late_handles)
         else:
             times = [perf_counter_ns()]
             try:
-                self._execute_timed(times, late)
+                self._execute_timed(times, late_handles)
             finally:
                 trace.add_chain(self.sites, times)
 
     def _time(
-        self, trace: RunTrace, number: int, execute: Callable[[int, LateHandles], None], late: LateHandles
+        self, trace: RunTrace, number: int, execute: Callable[[int, LateHandles], None], late_handles: LateHandles
     ) -> None:
         with on_this_thread(trace):
             begin = perf_counter_ns()
             try:
-                execute(number, late)
+                execute(number, late_handles)
             finally:
                 trace.add(self.sites[number], begin)
 
-    def execute_chain(self, trace: RunTrace, late: LateHandles) -> None:
+    def execute_chain(self, trace: RunTrace, late_handles: LateHandles) -> None:
         """Run all layers once on this thread, as `execute` does, and add their ends to the times of a trace."""
         if self._regions:
             self._watch_regions(None)
-        self._execute_timed(trace.times, late)
+        self._execute_timed(trace.times, late_handles)
 
-    def _execute_timed(self, times: list[int], late: LateHandles) -> None:
+    def _execute_timed(self, times: list[int], late_handles: LateHandles) -> None:
         """Run all layers on this thread, and add the end of each; that of one is the begin of the next, which is fast.
 
         The last one of the times is the begin of the first layer.
@@ -472,28 +474,28 @@ class Steps:
         clock, append_time, earlier_times = perf_counter_ns, times.append, len(times)
         try:
             for execute, inputs, outputs in self._marked_calls() if active_marks else self._calls:
-                execute(inputs, late if outputs is None else outputs)
+                execute(inputs, late_handles if outputs is None else outputs)
                 append_time(clock())
         except Exception as error:
             finished = len(times) - earlier_times
             append_time(clock())
             raise failure(self.program.running[finished], "failed", error) from error
 
-    def _execute_watched(self, control: RunControl, number: int, late: LateHandles) -> None:
+    def _execute_watched(self, control: RunControl, number: int, late_handles: LateHandles) -> None:
         layer = self.program.running[number]
         place = f"{self._prefix}{layer.name}"
         control.check(layer, place)
         start = perf_counter()
-        self._execute_one(number, late)
+        self._execute_one(number, late_handles)
         control.ran(place, perf_counter() - start)
         control.leave()
 
-    def _execute_one(self, number: int, late: LateHandles) -> None:
+    def _execute_one(self, number: int, late_handles: LateHandles) -> None:
         layer, (execute, inputs, outputs) = self.program.running[number], self._calls[number]
         if active_marks:
             execute = partial(call_marked, self._mark_of(layer), execute)
         try:
-            execute(inputs, late if outputs is None else outputs)
+            execute(inputs, late_handles if outputs is None else outputs)
         except (RunCancelledError, DeadlineExceededError):
             raise
         except Exception as error:
@@ -504,9 +506,9 @@ class Steps:
         for handle in self._borrowing:
             handle.forget_memory()
 
-    def handle(self, value: Value, late: Mapping[Value, TensorHandle]) -> TensorHandle:
-        """Return the handle of a value that is not a constant; `late` has those that only this run has created."""
-        return late[value] if value in late else self.handles[value]
+    def handle(self, value: Value, late_handles: Mapping[Value, TensorHandle]) -> TensorHandle:
+        """Return the handle of a value that is not a constant; `late_handles` has those that this run has created."""
+        return late_handles[value] if value in late_handles else self.handles[value]
 
     def watch(self, control: RunControl | None) -> None:
         """Let `control` stop the following runs of a region; None removes the control."""
@@ -532,28 +534,28 @@ class Steps:
         if self._control is not None and owner is not None:
             self._control.check(owner, self._owner_path)
         current_room().compute(self.program.operations)
-        late = dict(self._captured)
+        late_handles = dict(self._captured)
         for index, array in enumerate(arrays, first):
-            self._fill_checked(index, array, late)
+            self._fill_checked(index, array, late_handles)
         with temporarily():
-            self.execute(late, self._control)
-        return [self._output_array(layer, late) for layer in self.outputs]
+            self.execute(late_handles, self._control)
+        return [self._output_array(layer, late_handles) for layer in self.outputs]
 
-    def _fill_checked(self, index: int, array: Array, late: LateHandles) -> None:
+    def _fill_checked(self, index: int, array: Array, late_handles: LateHandles) -> None:
         layer = self.inputs[index]
         expected = layer.output.known
         if not expected.shape.accepts(TensorInfo(array.shape).shape):
             raise InvalidValueError(
                 f"layer {layer} takes {expected}, but gets a tensor of shape {list(array.shape)}", layer=layer.name
             )
-        self.fill(layer, array, late)
+        self.fill(layer, array, late_handles)
 
-    def _output_array(self, layer: Layer, late: LateHandles) -> Array:
+    def _output_array(self, layer: Layer, late_handles: LateHandles) -> Array:
         [value] = layer.values
         if value.is_constant:
             return constant_of(value)
-        with self.handle(value, late).mapped() as array:
-            return array if value in late else np.array(array)
+        with self.handle(value, late_handles).mapped() as array:
+            return array if value in late_handles else np.array(array)
 
 
 def _plan_regions(regions: Sequence[Steps]) -> None:

@@ -159,41 +159,41 @@ class WorkingMemHandle:
 
     def _run_in_chain(self, trace: RunTrace, inputs: Mapping[int, Array], outputs: dict[int, Array]) -> None:
         """Run all layers on this thread, and add only times to the trace, which is fast: those of `Steps.chain`."""
-        late: LateHandles = {}
+        late_handles: LateHandles = {}
         append_time = trace.times.append
         try:
-            copied_outputs = self._take_in(inputs, outputs, late)
+            copied_outputs = self._take_in(inputs, outputs, late_handles)
         finally:
             append_time(perf_counter_ns())
         try:
-            self._steps.execute_chain(trace, late)
+            self._steps.execute_chain(trace, late_handles)
         except ExecutionError as error:
             error.overwrites = self._overwrites(inputs, outputs)
             raise
         if copied_outputs:
             try:
-                self._give_all_out(copied_outputs, inputs, outputs, late)
+                self._give_all_out(copied_outputs, inputs, outputs, late_handles)
             finally:
                 append_time(perf_counter_ns())
 
     def _run_in_phases(
         self, trace: RunTrace, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None
     ) -> None:
-        late: LateHandles = {}
+        late_handles: LateHandles = {}
         sites = self.program.sites
         if self._factories.lacks_memory:
             self._factories.acquire()
             trace.add(sites.acquire, trace.begin)
         begin = perf_counter_ns()
-        copied_outputs = self._take_in(inputs, outputs, late)
+        copied_outputs = self._take_in(inputs, outputs, late_handles)
         middle = perf_counter_ns()
         try:
-            self._execute(inputs, outputs, late, control)
+            self._execute(inputs, outputs, late_handles, control)
         finally:
             end, thread = perf_counter_ns(), trace.thread
             trace.fields += (sites.fill, begin, middle, thread, sites.execute, middle, end, thread)
         if copied_outputs:
-            self._give_all_out(copied_outputs, inputs, outputs, late)
+            self._give_all_out(copied_outputs, inputs, outputs, late_handles)
             trace.add(sites.give, end)
 
     def _begin(self) -> None:
@@ -346,20 +346,20 @@ class WorkingMemHandle:
         return None if first == binding else f"it is the same tensor as output {first}, and copied from there"
 
     def _run(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None) -> None:
-        late: LateHandles = {}
-        copied = self._take_in(inputs, outputs, late)
-        self._execute(inputs, outputs, late, control)
-        self._give_all_out(copied, inputs, outputs, late)
+        late_handles: LateHandles = {}
+        copied = self._take_in(inputs, outputs, late_handles)
+        self._execute(inputs, outputs, late_handles, control)
+        self._give_all_out(copied, inputs, outputs, late_handles)
 
     def _take_in(
-        self, inputs: Mapping[int, Array], outputs: Mapping[int, Array], late: LateHandles
+        self, inputs: Mapping[int, Array], outputs: Mapping[int, Array], late_handles: LateHandles
     ) -> Sequence[tuple[int, Layer]]:
         """Set the inputs, and let layers write outputs directly to the caller's arrays where that is possible.
 
         Returns the other outputs, as pairs of binding id and Output layer, which must be copied after the run.
         """
         for binding, layer in self._inputs:
-            self._steps.fill(layer, inputs[binding], late)
+            self._steps.fill(layer, inputs[binding], late_handles)
         copied = self._copied_outputs
         for binding, (layer, handle) in self._direct.items():
             target = outputs.get(binding)
@@ -373,11 +373,11 @@ class WorkingMemHandle:
         self,
         inputs: Mapping[int, Array],
         outputs: Mapping[int, Array],
-        late: LateHandles,
+        late_handles: LateHandles,
         control: RunControl | None,
     ) -> None:
         try:
-            self._steps.execute(late, control)
+            self._steps.execute(late_handles, control)
         except ExecutionError as error:
             error.overwrites = self._overwrites(inputs, outputs)
             raise
@@ -399,14 +399,14 @@ class WorkingMemHandle:
         copied: Sequence[tuple[int, Layer]],
         inputs: Mapping[int, Array],
         outputs: dict[int, Array],
-        late: LateHandles,
+        late_handles: LateHandles,
     ) -> None:
         """Copy the outputs in `copied`, pairs of binding id and Output layer, to the caller's arrays in `outputs`.
 
         Outputs without an array get one. Arrays that overlap an input are written last, as outputs may still be read
-        from it. `late` has the handles of tensors whose shapes were only known during the run.
+        from it. `late_handles` has the handles of tensors whose shapes were only known during the run.
         """
-        self._begin_maps(copied, late)
+        self._begin_maps(copied, late_handles)
         overlapping = set()
         if len(copied) > 1:
             overlapping = {
@@ -414,34 +414,34 @@ class WorkingMemHandle:
             }
         if not overlapping:
             for binding, layer in copied:
-                self._give_out(binding, layer, outputs, late)
+                self._give_out(binding, layer, outputs, late_handles)
             return
         separate = {
             output_id: np.empty_like(array, subok=False) if output_id in overlapping else array
             for output_id, array in outputs.items()
         }
         for binding, layer in copied:
-            self._give_out(binding, layer, separate, late)
+            self._give_out(binding, layer, separate, late_handles)
         for binding in overlapping:
             np.copyto(outputs[binding], separate[binding])
         outputs.update({output_id: array for output_id, array in separate.items() if output_id not in overlapping})
 
-    def _begin_maps(self, copied: Sequence[tuple[int, Layer]], late: LateHandles) -> None:
+    def _begin_maps(self, copied: Sequence[tuple[int, Layer]], late_handles: LateHandles) -> None:
         """Let devices begin to transfer the outputs in `copied`, before the first of them is waited for."""
         for _, layer in copied:
             [value] = layer.values
             if not value.is_constant:
                 try:
-                    self._steps.handle(value, late).begin_map()
+                    self._steps.handle(value, late_handles).begin_map()
                 except Exception as error:
                     raise failure(layer, "could not begin to give its data", error) from error
 
-    def _give_out(self, binding: int, layer: Layer, outputs: dict[int, Array], late: LateHandles) -> None:
+    def _give_out(self, binding: int, layer: Layer, outputs: dict[int, Array], late_handles: LateHandles) -> None:
         [value] = layer.values
         if value.is_constant:
             np.copyto(outputs[binding], constant_of(value))
             return
-        handle = self._steps.handle(value, late)
+        handle = self._steps.handle(value, late_handles)
         if binding not in outputs:
             outputs[binding] = empty(handle.info)
         check_shape(binding, layer.name, handle.info.shape, outputs[binding])
