@@ -72,8 +72,8 @@ class _PoolWindow:
         input_shape, output_shape = info.input.shape, info.output.shape
         self.op = op
         self.zero = info.input.zero_point
-        rows, columns = op.windows(input_shape[h], input_shape[w])
-        self.axes = (rows, input_shape[h], output_shape[h]), (columns, input_shape[w], output_shape[w])
+        row_window, column_window = op.windows(input_shape[h], input_shape[w])
+        self.axes = (row_window, input_shape[h], output_shape[h]), (column_window, input_shape[w], output_shape[w])
 
     def over(self, image: Array, padding: float = 0) -> Array:
         """Return the cells of the window at each place, (N, OH, OW, KH, KW, C), except those never in the image.

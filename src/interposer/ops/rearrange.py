@@ -286,7 +286,7 @@ Index: TypeAlias = "slice | int | None"
 class StridedSlice(Op):
     """Extract a strided slice of a tensor, as Python's ``x[begin:end:stride, ...]`` does.
 
-    Bit i of a mask refers to item i of begin, end and stride.
+    Bit i of a mask refers to element i of begin, end and stride.
 
     Shapes:
         input: any
@@ -302,7 +302,7 @@ class StridedSlice(Op):
 
     Source:
         TFLite STRIDED_SLICE; NNAPI STRIDED_SLICE; Arm NN StridedSliceDescriptor; ONNX Slice-13. Where bits of several
-        masks are set for one item, the ellipsis goes before the new axis, and that before the shrunk one.
+        masks are set for one element, the ellipsis goes before the new axis, and that before the shrunk one.
     """
 
     input = operand()

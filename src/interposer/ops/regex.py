@@ -191,7 +191,7 @@ class _Reader:
                 parts += map(self.letter, map(ord, text[:-1]))
                 parts += [self.repeated(self.letter(ord(letter))) for letter in text[-1:]]
             else:
-                parts.append(self.repeated(self.item()))
+                parts.append(self.repeated(self.atom()))
         return _Sequence(tuple(parts))
 
     def repeated(self, node: _Node) -> _Node:
@@ -224,7 +224,7 @@ class _Reader:
         self.position += len(text) + 2
         return least, most
 
-    def item(self) -> _Node:
+    def atom(self) -> _Node:
         letter = self.next()
         if letter == "(":
             return self.group()

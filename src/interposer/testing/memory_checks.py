@@ -39,9 +39,9 @@ def memory(bench: Bench, variant: str) -> Iterator[str]:
     """
     check = _CHECKS[variant]
     with _memories(bench, 2) as memories:
-        for factory, twin in zip(memories[0].factories, memories[1].factories, strict=True):
+        for factory, second_factory in zip(memories[0].factories, memories[1].factories, strict=True):
             note(f"using the handle factory {factory.id}")
-            yield from check(bench, memories, factory, twin)
+            yield from check(bench, memories, factory, second_factory)
 
 
 class _Memory:
@@ -126,17 +126,17 @@ def _readable(factory: TensorHandleFactory) -> bool:
 
 
 def _contents(
-    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, twin: TensorHandleFactory
+    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, second_factory: TensorHandleFactory
 ) -> Iterator[str]:
     if _readable(factory):
         yield from _filled(bench, [(memories[0], factory)])
 
 
 def _working_memories(
-    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, twin: TensorHandleFactory
+    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, second_factory: TensorHandleFactory
 ) -> Iterator[str]:
     if _readable(factory):
-        yield from _filled(bench, [(memories[0], factory), (memories[1], twin)])
+        yield from _filled(bench, [(memories[0], factory), (memories[1], second_factory)])
 
 
 def _filled(bench: Bench, sources: Sequence[tuple[_Memory, TensorHandleFactory]]) -> Iterator[str]:
@@ -175,7 +175,7 @@ def _filled(bench: Bench, sources: Sequence[tuple[_Memory, TensorHandleFactory]]
 
 
 def _constants(
-    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, twin: TensorHandleFactory
+    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, second_factory: TensorHandleFactory
 ) -> Iterator[str]:
     if not _readable(factory):
         return
@@ -205,7 +205,7 @@ def _constants(
 
 
 def _maps(
-    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, twin: TensorHandleFactory
+    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, second_factory: TensorHandleFactory
 ) -> Iterator[str]:
     if not factory.supports_map:
         return
@@ -229,7 +229,7 @@ def _maps(
 
 
 def _sub_tensors(
-    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, twin: TensorHandleFactory
+    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, second_factory: TensorHandleFactory
 ) -> Iterator[str]:
     if not (factory.supports_sub_tensors and _readable(factory)):
         return
@@ -265,7 +265,7 @@ def _sub_tensors(
 
 
 def _exports(
-    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, twin: TensorHandleFactory
+    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, second_factory: TensorHandleFactory
 ) -> Iterator[str]:
     if not (factory.export_sources & MemorySource.MALLOC and _readable(factory)):
         return
@@ -291,7 +291,7 @@ def _exports(
 
 
 def _imports(
-    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, twin: TensorHandleFactory
+    bench: Bench, memories: Sequence[_Memory], factory: TensorHandleFactory, second_factory: TensorHandleFactory
 ) -> Iterator[str]:
     if not (factory.import_sources & MemorySource.MALLOC and _readable(factory)):
         return

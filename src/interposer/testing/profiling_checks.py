@@ -176,11 +176,11 @@ def _counters(bench: Bench) -> Iterator[str]:
         for _ in range(_RUNS):
             run()
         time.sleep(2 * _PERIOD / 1e6)
-        first, again = driven.report(), driven.report()
+        first_report, second_report = driven.report(), driven.report()
     yield from driven.problems
-    yield from _stamp_problems(driven, first, begin)
-    yield from _missing(driven, first)
-    yield from _counted_again(driven, first, again)
+    yield from _stamp_problems(driven, first_report, begin)
+    yield from _missing(driven, first_report)
+    yield from _counted_again(driven, first_report, second_report)
     if driven.report():
         yield "report_counter_values returned values after profiling was disabled"
 

@@ -67,7 +67,9 @@ def supported(
     graph, attempts = attempted(document, shapes)
     verdicts = {backend.id: _verdicts(backend, graph) for backend in chosen_backends}
     order = {id(operation): number for number, operation in enumerate(_in_order(attempts))}
-    return [_answer(attempt, verdicts) for attempt in sorted(attempts, key=lambda item: order[id(item.operation)])]
+    return [
+        _answer(attempt, verdicts) for attempt in sorted(attempts, key=lambda attempt: order[id(attempt.operation)])
+    ]
 
 
 def _in_order(attempts: Sequence[Attempt]) -> list[Any]:

@@ -157,11 +157,11 @@ def _network(file: _File, shapes: Shapes, values: Values) -> Network:
     """Return the network for shapes and values of inputs; `UnboundInputError` if a size is still unknown."""
     check_names(values, file.inputs)
     arrays = {name: value_of(name, file.inputs[name], value) for name, value in values.items()}
-    known = resized(
+    input_shapes = resized(
         {name: info.shape for name, info in file.inputs.items()},
         {**shapes, **{name: array.shape for name, array in arrays.items()}},
     )
-    if not all(shape.is_concrete for shape in known.values()):
+    if not all(shape.is_concrete for shape in input_shapes.values()):
         raise UnboundInputError({"OpenVINO IR": 1}, (), shapes=True)
     network = Network(file.name)
     text, binary = (
@@ -173,8 +173,8 @@ def _network(file: _File, shapes: Shapes, values: Values) -> Network:
         if name in arrays:
             operands.append(network.add_layer(Constant(arrays[name]), name=name).output)
         else:
-            operands.append(network.add_input_layer(number, info.with_shape(known[name]), name).output)
-    outputs = _outputs(file, known)
+            operands.append(network.add_input_layer(number, info.with_shape(input_shapes[name]), name).output)
+    outputs = _outputs(file, input_shapes)
     op = StandIn(len(outputs), file.description)
     layer = network.add_layer(op, text, binary, *operands, name=file.name, outputs=list(outputs.values()))
     for number, (name, value) in enumerate(zip(outputs, layer.outputs, strict=True)):

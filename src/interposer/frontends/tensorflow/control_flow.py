@@ -115,10 +115,11 @@ def switch(node: Node) -> list[Result]:
 def merge(node: Node) -> list[Result]:
     """Convert Merge: the input from the branch that is taken; the condition selects one if it is data."""
     texts = data_inputs(node.message)
-    live_inputs = [item for item in zip(node.inputs, node.guards, texts, strict=True) if item[0] is not Absent.DEAD]
+    candidates = zip(node.inputs, node.guards, texts, strict=True)
+    live_inputs = [candidate for candidate in candidates if candidate[0] is not Absent.DEAD]
     if len(live_inputs) == 1:
         node.decided = [live_inputs[0][1], live_inputs[0][1]]
-        taken_index = next(i for i, item in enumerate(node.inputs) if item is not Absent.DEAD)
+        taken_index = next(i for i, value in enumerate(node.inputs) if value is not Absent.DEAD)
         return [live_inputs[0][0], node.constant(_index(taken_index))]
     if len(live_inputs) != 2:
         raise ParseError(f"it has {len(live_inputs)} inputs; expected one or two")
@@ -333,7 +334,7 @@ def _with_lists(
     for position, result in zip(carried_positions, results, strict=True):
         argument = arguments[position]
         if isinstance(argument, TensorList):
-            if not isinstance(result, TensorList) or result.item is None:
+            if not isinstance(result, TensorList) or result.element_info is None:
                 node.unsupported("it carries a list to which it does not write")
-            replaced_arguments[position] = settled_list(node, argument, result.item)
+            replaced_arguments[position] = settled_list(node, argument, result.element_info)
     return replaced_arguments

@@ -80,13 +80,13 @@ def stacked(node: Node) -> Value:
 
 
 @operator("TensorListGetItem")
-def item_of(node: Node) -> Value:
+def element_of(node: Node) -> Value:
     """Convert TensorListGetItem: one element of the list."""
-    return _item(node, node.inputs[0], node.value(1))
+    return _element(node, node.inputs[0], node.value(1))
 
 
 @operator("TensorListSetItem")
-def with_item(node: Node) -> Result:
+def with_element(node: Node) -> Result:
     """Convert TensorListSetItem: the list with another element."""
     return _written(node, node.inputs[0], node.value(1), node.value(2))
 
@@ -100,8 +100,8 @@ def length_of_list(node: Node) -> Value:
 def _length(node: Node, list_input: Result) -> Value:
     if isinstance(list_input, TensorList):
         size = list_input.size.constant
-        if list_input.items and size is not None:
-            num_written = max(list_input.items) + 1
+        if list_input.elements and size is not None:
+            num_written = max(list_input.elements) + 1
             return node.constant(np.array(max(int(size.reshape(-1)[0]), num_written), np.int32))
         return _size(node, list_input)
     if not isinstance(list_input, Value):
@@ -116,32 +116,34 @@ def _stacked(node: Node, list_input: Result) -> Value:
     size = list_input.size.constant if isinstance(list_input, TensorList) else None
     if not isinstance(list_input, TensorList) or size is None or not _is_whole(list_input, int(size.reshape(-1)[0])):
         raise ParseError("its input is no list, or has elements that were not written")
-    return node.result(Stack(0), *(list_input.items[index] for index in sorted(list_input.items)))
+    return node.result(Stack(0), *(list_input.elements[index] for index in sorted(list_input.elements)))
 
 
 def _is_whole(tensor_list: TensorList, size: int) -> bool:
     """Return True if all elements of a list are written, which may have grown over its size."""
-    count = len(tensor_list.items)
-    return 0 < count >= size and sorted(tensor_list.items) == list(range(count))
+    count = len(tensor_list.elements)
+    return 0 < count >= size and sorted(tensor_list.elements) == list(range(count))
 
 
-def _item(node: Node, list_input: Result, index: Value) -> Value:
+def _element(node: Node, list_input: Result, index: Value) -> Value:
     if not isinstance(list_input, TensorList):
         return node.result(Gather(0), _stacked(node, list_input), index)
     position = -1 if index.constant is None else int(index.constant.reshape(-1)[0])
-    if position not in list_input.items:
+    if position not in list_input.elements:
         raise ParseError("it reads an element that was not written")
-    return list_input.items[position]
+    return list_input.elements[position]
 
 
-def _written(node: Node, list_input: Result, index: Value, item: Value) -> Result:
+def _written(node: Node, list_input: Result, index: Value, element: Value) -> Result:
     if isinstance(list_input, TensorList):
-        written = {} if index.constant is None else {int(index.constant.reshape(-1)[0]): item}
-        return list_input._replace(item=item.known.with_constant(None), items={**list_input.items, **written})
+        written = {} if index.constant is None else {int(index.constant.reshape(-1)[0]): element}
+        return list_input._replace(
+            element_info=element.known.with_constant(None), elements={**list_input.elements, **written}
+        )
     if not isinstance(list_input, Value):
         raise ParseError("its input is no list")
     position = reshaped(node, index, [1, 1])
-    return node.result(ScatterNd(), list_input, position, reshaped(node, item, [1, *item.known.shape]))
+    return node.result(ScatterNd(), list_input, position, reshaped(node, element, [1, *element.known.shape]))
 
 
 # --- TensorArray ------------------------------------------------------------------------------------------------------
@@ -166,13 +168,13 @@ def array_from_tensor(node: Node) -> Result:
 
 
 @operator("TensorArrayReadV3")
-def item_of_array(node: Node) -> Value:
+def element_of_array(node: Node) -> Value:
     """Convert TensorArrayReadV3: one element."""
-    return _item(node, node.inputs[2], node.value(1))
+    return _element(node, node.inputs[2], node.value(1))
 
 
 @operator("TensorArrayWriteV3")
-def array_with_item(node: Node) -> Result:
+def array_with_element(node: Node) -> Result:
     """Convert TensorArrayWriteV3: the array with another element."""
     return _written(node, node.inputs[3], node.value(1), node.value(2))
 

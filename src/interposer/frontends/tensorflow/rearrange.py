@@ -181,35 +181,35 @@ def _settled(
 def _computed_strided_slice(node: Node, masks: dict[str, int], strides: Sequence[int]) -> Value:
     """Convert a slice whose bounds are data: slices along axes, then axes that are dropped, then new ones."""
     x = node.value(0)
-    item_of_axis = _items(node, masks, len(strides))
-    item_of_sliced_axis = {
+    index_of_axis = _indices(node, masks, len(strides))
+    index_of_sliced_axis = {
         axis: i
-        for axis, i in item_of_axis.items()
+        for axis, i in index_of_axis.items()
         if not masks["shrink_axis_mask"] >> i & 1 and not masks["begin_mask"] >> i & masks["end_mask"] >> i & 1
     }
-    if item_of_sliced_axis:
-        steps = node.constant(np.array([strides[i] for i in item_of_sliced_axis.values()], node.info(1).dtype.numpy))
+    if index_of_sliced_axis:
+        steps = node.constant(np.array([strides[i] for i in index_of_sliced_axis.values()], node.info(1).dtype.numpy))
         starts = _bounds(
             node,
             1,
-            item_of_sliced_axis.values(),
+            index_of_sliced_axis.values(),
             masks["begin_mask"],
-            [0 if strides[i] > 0 else -1 for i in item_of_sliced_axis.values()],
+            [0 if strides[i] > 0 else -1 for i in index_of_sliced_axis.values()],
         )
-        far = [_FARTHEST if strides[i] > 0 else -_FARTHEST for i in item_of_sliced_axis.values()]
-        ends = _bounds(node, 2, item_of_sliced_axis.values(), masks["end_mask"], far)
+        far = [_FARTHEST if strides[i] > 0 else -_FARTHEST for i in index_of_sliced_axis.values()]
+        ends = _bounds(node, 2, index_of_sliced_axis.values(), masks["end_mask"], far)
         ends = python_ends(
-            node, x, starts, ends, tuple(item_of_sliced_axis), [strides[i] for i in item_of_sliced_axis.values()]
+            node, x, starts, ends, tuple(index_of_sliced_axis), [strides[i] for i in index_of_sliced_axis.values()]
         )
-        x = node.step(DynamicSlice(tuple(item_of_sliced_axis)), x, starts, ends, steps)
-    for axis, i in sorted(item_of_axis.items(), reverse=True):
+        x = node.step(DynamicSlice(tuple(index_of_sliced_axis)), x, starts, ends, steps)
+    for axis, i in sorted(index_of_axis.items(), reverse=True):
         if masks["shrink_axis_mask"] >> i & 1:
             x = node.step(Gather(axis), x, node.step(Gather(0), node.value(1), node.constant(np.array(i))))
     return _with_new_axes(node, x, masks, len(strides))
 
 
-def _items(node: Node, masks: dict[str, int], count: int) -> dict[int, int]:
-    """Return which item of begin and end belongs to which axis of the input."""
+def _indices(node: Node, masks: dict[str, int], count: int) -> dict[int, int]:
+    """Return which element of begin and end belongs to which axis of the input."""
     rank = node.info(0).rank
     is_new = [bool(masks["new_axis_mask"] >> i & 1) for i in range(count)]
     ellipsis_index = next((i for i in range(count) if masks["ellipsis_mask"] >> i & 1), count)
@@ -220,11 +220,11 @@ def _items(node: Node, masks: dict[str, int], count: int) -> dict[int, int]:
     return dict(enumerate(before)) | {rank - len(after) + k: i for k, i in enumerate(after)}
 
 
-def _bounds(node: Node, index: int, items: Iterable[int], mask: int, defaults: Sequence[int]) -> Value:
-    """Return the chosen items of begin or end as a vector; masked ones are constants."""
-    all_bounds, dtype = node.value(index), node.info(index).dtype.numpy
+def _bounds(node: Node, operand: int, indices: Iterable[int], mask: int, defaults: Sequence[int]) -> Value:
+    """Return the chosen elements of begin or end as a vector; masked ones are constants."""
+    all_bounds, dtype = node.value(operand), node.info(operand).dtype.numpy
     axis_bounds = []
-    for i, number in zip(items, defaults, strict=True):
+    for i, number in zip(indices, defaults, strict=True):
         if mask >> i & 1:
             axis_bounds.append(node.constant(np.array([number], dtype)))
         else:
@@ -233,7 +233,7 @@ def _bounds(node: Node, index: int, items: Iterable[int], mask: int, defaults: S
 
 
 def _with_new_axes(node: Node, x: Value, masks: dict[str, int], count: int) -> Value:
-    """Return the sliced value with an axis of size 1 for each item that inserts one."""
+    """Return the sliced value with an axis of size 1 for each element of begin that inserts one."""
     axes, rank, axes_left = list[int](), 0, x.known.rank
     num_listed = sum(not (masks["new_axis_mask"] | masks["shrink_axis_mask"]) >> i & 1 for i in range(count))
     for i in range(count):

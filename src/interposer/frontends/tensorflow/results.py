@@ -20,16 +20,17 @@ class Variable(NamedTuple):
 
 
 class TensorList(NamedTuple):
-    """A list of `size` tensors whose shape is not known yet, as none was written; `item` is the first one's info.
+    """A list of `size` tensors whose shape is not known yet, as none was written.
 
+    `element_info` is the shape and data type of the first element that was written, None before that.
     Once the shape is known, a list is a value: a tensor whose first axis has the elements. While a loop is unrolled,
-    `items` has the elements that were written, by their indices.
+    `elements` has the elements that were written, by their indices.
     """
 
     size: Value
     dtype: DataType
-    item: TensorInfo | None = None
-    items: Mapping[int, Value] = MappingProxyType({})
+    element_info: TensorInfo | None = None
+    elements: Mapping[int, Value] = MappingProxyType({})
 
 
 class Complex(NamedTuple):

@@ -25,8 +25,8 @@ Sizes = Sequence[int] | int
 
 def of_axes(numbers: Sizes, axes: int) -> tuple[int, ...]:
     """Return one number for each axis; a single one is for all axes."""
-    listed = [numbers] if isinstance(numbers, int) else list(numbers)
-    return tuple(listed * axes if len(listed) == 1 else listed)
+    per_axis = [numbers] if isinstance(numbers, int) else list(numbers)
+    return tuple(per_axis * axes if len(per_axis) == 1 else per_axis)
 
 
 @aten("conv1d", "conv2d", "conv3d", "conv1d.padding", "conv2d.padding", "conv3d.padding")

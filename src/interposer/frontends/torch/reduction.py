@@ -280,9 +280,9 @@ def _nanmedian(c: Call, x: Value, axis: int, keepdim: bool) -> list[Value]:
     ordered = _ordered(c, c.where(is_nan, math.inf, x), None, axis, False)
     count = c.step(Reduce((axis,), True, ReduceOperation.SUM), c.cast(c.negated(is_nan), DataType.INT64))
     middle = c.binary(MAXIMUM, c.binary(FLOOR_DIV, c.minus(count, 1), 2), 0)
-    values, places = (c.step(GatherElements(axis), part, middle) for part in ordered)
+    values, indices = (c.step(GatherElements(axis), part, middle) for part in ordered)
     values = c.where(c.binary(EQUAL, count, 0), math.nan, values)
-    return [values, places] if keepdim else [c.squeezed(part, axis) for part in (values, places)]
+    return [values, indices] if keepdim else [c.squeezed(part, axis) for part in (values, indices)]
 
 
 @aten("mode")
@@ -354,8 +354,10 @@ def cumulative_extreme(c: Call, x: Value, dim: int) -> list[Value]:
     axis = c.axis(dim, x.known.rank)
     size = c.size(x, axis)
     values = x if x.known.dtype is not DataType.BOOL else c.cast(x, DataType.UINT8)
-    places = np.broadcast_to(np.arange(size).reshape([-1 if i == axis else 1 for i in range(x.known.rank)]), c.shape(x))
-    indices = c.constant(np.ascontiguousarray(places))
+    positions = np.broadcast_to(
+        np.arange(size).reshape([-1 if i == axis else 1 for i in range(x.known.rank)]), c.shape(x)
+    )
+    indices = c.constant(np.ascontiguousarray(positions))
     step = 1
     compare = GREATER if is_max else LESS
     while step < size:
@@ -406,9 +408,9 @@ def histc(c: Call, x: Value, bins: int = 100, low: Number = 0, high: Number = 0)
         c.binary(LESS_OR_EQUAL, line, end),
     )
     ratio = c.over(c.times(c.minus(line, start), bins), c.minus(end, start))
-    places = c.cast(c.where(inside, ratio, 0), DataType.INT64)
-    places = c.binary(MINIMUM, places, bins - 1)  # the last bin includes its end
-    return _counted(c, zeros, places, c.cast(inside, c.dtype))
+    bin_indices = c.cast(c.where(inside, ratio, 0), DataType.INT64)
+    bin_indices = c.binary(MINIMUM, bin_indices, bins - 1)  # the last bin includes its end
+    return _counted(c, zeros, bin_indices, c.cast(inside, c.dtype))
 
 
 def _extremes(c: Call, line: Value) -> tuple[Value, Value]:
@@ -421,18 +423,20 @@ def _extremes(c: Call, line: Value) -> tuple[Value, Value]:
 @aten("bincount")
 def bincount(c: Call, x: Value, weights: Value | None = None, minlength: int = 0) -> Value:
     """Convert bincount: how often each integer occurs, or the sum of its weights; negative ones are an error."""
-    places = c.cast(x, DataType.INT64)
-    largest = c.step(Reduce((0,), False, ReduceOperation.MAX), c.joined([places, _line(c, minlength - 1)], 0))
+    bin_indices = c.cast(x, DataType.INT64)
+    largest = c.step(Reduce((0,), False, ReduceOperation.MAX), c.joined([bin_indices, _line(c, minlength - 1)], 0))
     size = c.plus(largest, 1)
     zeros = c.step(DynamicBroadcastTo(), c.scalar(0, c.dtype), c.size_vector([size]))
-    ones = c.plus(c.times(places, 0), 1)
-    is_negative = c.binary(LESS, places, 0)
-    return _counted(c, zeros, c.where(is_negative, size, places), c.cast(ones if weights is None else weights, c.dtype))
+    ones = c.plus(c.times(bin_indices, 0), 1)
+    is_negative = c.binary(LESS, bin_indices, 0)
+    return _counted(
+        c, zeros, c.where(is_negative, size, bin_indices), c.cast(ones if weights is None else weights, c.dtype)
+    )
 
 
 def _line(c: Call, number: int) -> Value:
     return c.constant(np.array([number], np.int64))
 
 
-def _counted(c: Call, zeros: Value, places: Value, counts: Value) -> Value:
-    return c.step(ScatterElements(0, ScatterFunction.ADD), zeros, places, counts)
+def _counted(c: Call, zeros: Value, bin_indices: Value, counts: Value) -> Value:
+    return c.step(ScatterElements(0, ScatterFunction.ADD), zeros, bin_indices, counts)

@@ -70,8 +70,8 @@ def _cheap_key(layer: Layer, replaced_by: Mapping[Value, Value]) -> Hashable:
 
 
 def _expensive_key(layer: Layer) -> Hashable:
-    op = Constant if isinstance(layer.op, Constant) else layer.op
-    return op, layer.output_infos, layer.hint, layer.backend
+    op_or_type = Constant if isinstance(layer.op, Constant) else layer.op
+    return op_or_type, layer.output_infos, layer.hint, layer.backend
 
 
 def _digest(array: Array) -> Hashable:

@@ -66,7 +66,7 @@ class Session:
     requested: Selection | None = None
 
 
-Heard = Callable[[Session, Packet, Any], None]
+PacketHandler = Callable[[Session, Packet, Any], None]
 
 
 class Collector:
@@ -78,7 +78,7 @@ class Collector:
     Args:
         path: the path of the socket; "@" in front stands for an abstract one. A file of this name must not exist.
         orders: what to ask of clients.
-        heard: called with each packet of a client: the session, the packet, and what it contains as of `Stream.add`.
+        on_packet: called with each packet of a client: the session, the packet, and its content as of `Stream.add`.
             The threads of all clients call it, one at a time.
         keep: whether sessions keep the bytes that clients have sent.
 
@@ -90,13 +90,13 @@ class Collector:
         self,
         path: str | os.PathLike[str] = DEFAULT_SOCKET,
         orders: Orders | None = None,
-        heard: Heard | None = None,
+        on_packet: PacketHandler | None = None,
         keep: bool = False,
     ) -> None:
         path = os.fspath(path)
         if path in ("", "@"):
             raise InvalidArgumentError("the socket has no name; give a path, or a name after '@'")
-        self.path, self._orders, self._heard, self._keep = path, orders or Orders(), heard, keep
+        self.path, self._orders, self._on_packet, self._keep = path, orders or Orders(), on_packet, keep
         self.sessions: list[Session] = []
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -164,9 +164,9 @@ class Collector:
             session.data += data
         for packet in reader.feed(data):
             content = _decoded(session, reader, packet, self._room)
-            if self._heard is not None:
+            if self._on_packet is not None:
                 with self._lock:
-                    self._heard(session, packet, content)
+                    self._on_packet(session, packet, content)
             self._answer(session, packet, connection, reader.order or "<")
 
     def _answer(self, session: Session, packet: Packet, connection: socket.socket, order: str) -> None:
@@ -182,9 +182,9 @@ class Collector:
                 _send(connection, Packet(Kind.ACTIVATE_TIMELINE, b""), order)
 
     def _selection(self, session: Session) -> Selection:
-        directory, ordered = session.stream.directory, self._orders.counters
-        listed = () if directory is None else tuple(directory.by_number())
-        return Selection(self._orders.period, listed if ordered is None else ordered)
+        directory, ordered_counters = session.stream.directory, self._orders.counters
+        all_counters = () if directory is None else tuple(directory.by_number())
+        return Selection(self._orders.period, all_counters if ordered_counters is None else ordered_counters)
 
     def wait(self, seconds: float | None = None, clients: int | None = None) -> bool:
         """Wait until so many clients have come and gone, or the seconds are over; return True if they have.
@@ -240,7 +240,7 @@ def _decoded(session: Session, reader: PacketReader, packet: Packet, room: Room 
     return session.stream.add(packet)
 
 
-def read_stream(path: str | os.PathLike[str], heard: Heard | None = None) -> Session:
+def read_stream(path: str | os.PathLike[str], on_packet: PacketHandler | None = None) -> Session:
     """Return the session of a file that has the bytes of a client, as a capture or a collector writes it.
 
     Raises:
@@ -255,8 +255,8 @@ def read_stream(path: str | os.PathLike[str], heard: Heard | None = None) -> Ses
     try:
         for packet in reader.feed(data):
             content = _decoded(session, reader, packet)
-            if heard is not None:
-                heard(session, packet, content)
+            if on_packet is not None:
+                on_packet(session, packet, content)
     except ParseError as error:
         raise ParseError(str(error), path=os.fspath(path)) from error
     if reader.rest:

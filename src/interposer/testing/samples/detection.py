@@ -58,8 +58,8 @@ def quantized_as(values: Array, dtype: DataType, quantization: Quantization | No
     """Return an operand with these float values, converted to `dtype` or quantized with `quantization`."""
     if quantization is None:
         return of(values, dtype)
-    info = np.iinfo(dtype.numpy)
-    quantized_values = np.clip(np.rint(values / quantization.scale) + quantization.zero_point, info.min, info.max)
+    limits = np.iinfo(dtype.numpy)
+    quantized_values = np.clip(np.rint(values / quantization.scale) + quantization.zero_point, limits.min, limits.max)
     return Given(TensorInfo(values.shape, dtype, quantization), quantized_values.astype(dtype.numpy))
 
 

@@ -56,7 +56,7 @@ def test_the_message_of_a_call_that_went_well_is_not_that_of_the_next_failure(ba
         runtime.enqueue_workload(network_id, {0: np.float32([1, 2, 3])})
     failed = caught.value.__cause__
     assert isinstance(failed, CallError)
-    assert (failed.message, failed.item_kind, failed.item) == ("", 0, -1)
+    assert (failed.message, failed.item_kind, failed.item_index) == ("", 0, -1)
 
 
 MEETING = (

@@ -56,8 +56,9 @@ class WrongValue(NamedTuple):
 class CallError(BackendError):
     """Raised if a function of a plug-in returned a status other than ``IPR_OK``.
 
-    `message` is the plug-in's message. `item_kind` (``abi.ITEM_...``) and `item` identify the defective layer or
-    tensor; `item` is -1 if the plug-in names none. `wrong_value` belongs to the status ``IPR_INVALID_VALUE``.
+    `message` is the message of the plug-in. `item_kind` (``abi.ITEM_...``) and `item_index` identify the defective
+    layer or tensor; `item_index` is -1 if the plug-in names none. `wrong_value` belongs to the status
+    ``IPR_INVALID_VALUE``.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class CallError(BackendError):
     ) -> None:
         self.wrong_value = wrong_value
         self.status, self.code = status, int(error.code)
-        self.item_kind, self.item = int(error.item_kind), int(error.item)
+        self.item_kind, self.item_index = int(error.item_kind), int(error.item)
         self.message, self._function, self._location = message, function, ""
         super().__init__(f"{function}: {self.reason}", backend=backend)
 

@@ -28,8 +28,8 @@ def located(flat: FlatGraph) -> Iterator[None]:
 
 def faulty_layer(flat: FlatGraph, error: CallError) -> Layer | None:
     """Return the layer that an error reports as defective, or None if it is not in these tables."""
-    if error.item_kind == abi.ITEM_LAYER and 0 <= error.item < len(flat.layers):
-        return flat.layers[error.item]
+    if error.item_kind == abi.ITEM_LAYER and 0 <= error.item_index < len(flat.layers):
+        return flat.layers[error.item_index]
     return None
 
 
@@ -38,7 +38,7 @@ def _name(flat: FlatGraph, error: CallError) -> str:
     if layer is not None:
         return f"layer {layer}"
     if error.item_kind == abi.ITEM_TENSOR:
-        return _named("tensor", error.item, [value.name for value in flat.values])
+        return _named("tensor", error.item_index, [value.name for value in flat.values])
     return ""
 
 

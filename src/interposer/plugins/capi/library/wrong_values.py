@@ -66,7 +66,7 @@ def _shape(info: TensorInfo | None) -> tuple[int, ...] | None:
 
 def invalid_value(error: CallError, sites: Sites) -> InvalidValueError:
     """Return the error for a value of the inputs that a plug-in cannot use, as it describes it in `error`."""
-    site = sites.get(error.item) if error.item_kind == abi.ITEM_LAYER else None
+    site = sites.get(error.item_index) if error.item_kind == abi.ITEM_LAYER else None
     message, wrong = error.message or "a value of the inputs cannot be used", error.wrong_value
     if site is None:
         return _of_unknown_layer(error, message)
