@@ -1,5 +1,7 @@
 """Inputs with values that an operator may refuse, such as indices out of range, to check how backends report them.
 
+There are also inputs that a model refuses before it runs, and floats at the ends of their range.
+
 A value that a layer cannot use is the caller's error: the run ends with `InvalidValueError`, nothing else changes, and
 the next run is right.
 """
@@ -7,16 +9,16 @@ the next run is right.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from interposer.core.types import Array
+from interposer.core.types import Array, DataType, largest_float
 from interposer.ir.graph import Graph, binding_id
 from interposer.kernels.value_checks import decisive_operands
 from interposer.ops.control import Input
 
-__all__ = ["decisive_inputs", "with_bad_values"]
+__all__ = ["decisive_inputs", "with_bad_arrays", "with_bad_values", "with_extreme_floats"]
 
 _Name = TypeVar("_Name")
 _VALUES: Final = (-1, 1 << 31, -(1 << 31), 1 << 40, -(1 << 62), 1000, 0)
@@ -51,3 +53,25 @@ def with_bad_values(
             single.reshape(-1)[int(generator.integers(single.size))] = value
             yield {**feeds, name: single}
             yield {**feeds, name: np.full_like(array, value)}
+
+
+def with_extreme_floats(feeds: Mapping[_Name, Array]) -> Iterator[dict[_Name, Array]]:
+    """Yield copies of inputs in which one float array is NaN, infinite, or has the largest magnitudes of its type."""
+    for name, array in feeds.items():
+        dtype = DataType.of(array.dtype)
+        if dtype.is_float and array.size:
+            largest = largest_float(dtype)
+            for value in (np.nan, np.inf, -np.inf, largest, -largest):
+                yield {**feeds, name: np.full_like(array, value)}
+
+
+def with_bad_arrays(feeds: Mapping[_Name, Array]) -> Iterator[dict[_Name, Any]]:
+    """Yield copies of inputs that a model of known shapes must refuse with `BindingError`, because of one of them.
+
+    The input is missing, has another rank, has too many elements, or has a type that is never converted.
+    """
+    for name, array in feeds.items():
+        yield {other: given for other, given in feeds.items() if other != name}
+        yield {**feeds, name: array[np.newaxis]}
+        yield {**feeds, name: np.zeros((*array.shape[:-1], 1 + array.shape[-1]) if array.ndim else (2,), array.dtype)}
+        yield {**feeds, name: np.full(array.shape, 1j)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -9,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from interposer.core.errors import InvalidValueError, LimitExceededError
+from interposer.core.errors import BindingError, InvalidValueError, LimitExceededError
 from interposer.core.types import Array
 from interposer.session import Model
-from interposer.testing.bad_values import decisive_inputs, with_bad_values
+from interposer.testing.bad_values import decisive_inputs, with_bad_arrays, with_bad_values, with_extreme_floats
 from interposer.testing.tolerances import same
 
 __all__ = ["mixed_problems"]
@@ -31,9 +32,10 @@ def mixed_problems(
 ) -> list[str]:
     """Call a model from several threads, in turn with inputs that are valid and with some that are not.
 
-    An invalid call may only raise `InvalidValueError` or `LimitExceededError`, or give any result. Every valid call
-    must give the same results, bit for bit, also while others are under way. `Model.explain` must always succeed, and
-    no backend may be disabled.
+    The others have indices and sizes out of range, extreme floats, or arrays that do not fit the model. Such a call may
+    give any result or raise `InvalidValueError`, `LimitExceededError` or `BindingError`. Every valid call must give the
+    same results, bit for bit, also while others are under way. `Model.explain` must always succeed, and no backend may
+    be disabled.
 
     Args:
         model: the model, whose backends give the same bits in every run.
@@ -44,14 +46,14 @@ def mixed_problems(
         call: calls the model, for example through a server; None calls `Model.run`.
 
     Returns:
-        A sentence for each problem; none if the model has no inputs that are indices or sizes.
+        A sentence for each problem.
     """
     run = model.run if call is None else call
     bindings = decisive_inputs(model.network.graph)
     names = [name for number, name in enumerate(model.inputs) if number in bindings]
-    bad_feeds = list(with_bad_values(dict(feeds), names, np.random.default_rng(seed)))
-    if not bad_feeds:
-        return []
+    generator = np.random.default_rng(seed)
+    kinds = with_bad_values(feeds, names, generator), with_extreme_floats(feeds), with_bad_arrays(feeds)
+    bad_feeds = list(itertools.islice(_in_turn(*kinds), threads * calls))
     expected, problems = run(feeds), list[str]()
     caller = partial(_call, model, run, feeds, bad_feeds, expected, calls, problems)
     workers = [threading.Thread(target=caller, args=(number,)) for number in range(threads)]
@@ -63,11 +65,17 @@ def mixed_problems(
     return list(dict.fromkeys(problems))
 
 
+def _in_turn(*kinds: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield an element of each iterator in turn, until all have ended."""
+    for round_of_kinds in itertools.zip_longest(*kinds):
+        yield from filter(None, round_of_kinds)
+
+
 def _call(
     model: Model,
     run: Callable[[Feeds], list[Any]],
     feeds: Feeds,
-    bad_feeds: list[dict[str, Array]],
+    bad_feeds: list[dict[str, Any]],
     expected: list[Any],
     calls: int,
     problems: list[str],
@@ -85,7 +93,7 @@ def _call(
 def _of_invalid_call(run: Callable[[Feeds], list[Any]], feeds: Feeds) -> Iterator[str]:
     try:
         run(feeds)
-    except (InvalidValueError, LimitExceededError):
+    except (InvalidValueError, LimitExceededError, BindingError):
         return
     except Exception as error:
         yield f"an invalid value gave {type(error).__name__}: {error}"
