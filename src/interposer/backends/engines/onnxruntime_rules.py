@@ -26,6 +26,7 @@ from interposer.ops import (
     IntegerConvolution2d,
     LstmSequence,
     MeanVarianceNormalization,
+    MelWeightMatrix,
     Quantize,
     Resize,
     ResizeMethod,
@@ -146,6 +147,11 @@ def _zero_points(op: IntegerConvolution2d, inputs: Infos, outputs: Outputs) -> s
     zero_points = inputs[3]
     has_several = zero_points is not None and zero_points.is_ranked and zero_points.num_elements != 1
     return "ONNX Runtime fails on several zero points of the weights" if has_several else None
+
+
+@RULES(MelWeightMatrix)
+def _edges_in_range(op: MelWeightMatrix, inputs: Infos, outputs: Outputs) -> str | None:
+    return "ONNX Runtime fails on edges in hertz above the highest frequency of the spectrogram"
 
 
 @RULES(MeanVarianceNormalization, RmsNormalization)
