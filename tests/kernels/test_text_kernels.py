@@ -1,4 +1,4 @@
-"""Texts, terms and labels, by worked examples and by what holds for all."""
+"""Texts, terms, labels and classes, by worked examples and by what holds for all."""
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from interposer.kernels import compute
 from interposer.ops import (
     CaseChange,
     LabelEncoder,
+    PairwiseCoupling,
     RegexFullMatch,
     StringConcat,
     StringNormalizer,
@@ -110,3 +111,19 @@ def test_labels_that_do_not_fit_are_refused(arguments, fault):
     with pytest.raises(InvalidArgumentError) as caught:
         LabelEncoder(*map(np.array, arguments))
     assert str(caught.value) == f"LabelEncoder: {fault}"
+
+
+@given(st.lists(st.floats(0.05, 1), min_size=2, max_size=6))
+def test_classes_of_consistent_pairs_get_their_probabilities(weights):
+    probabilities = np.array(weights) / sum(weights)
+    firsts, seconds = np.triu_indices(len(weights), 1)
+    pairs = probabilities[firsts] / (probabilities[firsts] + probabilities[seconds])
+    found = compute(PairwiseCoupling(), pairs[np.newaxis])[0]
+    np.testing.assert_allclose(found.sum(), 1, rtol=1e-9)
+    np.testing.assert_allclose(found, probabilities, atol=0.03)
+
+
+@pytest.mark.parametrize("num_pairs", [0, 2, 5])
+def test_numbers_of_pairs_that_no_classes_have_are_refused(num_pairs):
+    with pytest.raises(InvalidArgumentError, match=f"input has {num_pairs} pairs; expected C"):
+        compute(PairwiseCoupling(), np.zeros((1, num_pairs)))

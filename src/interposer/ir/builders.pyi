@@ -916,6 +916,14 @@ class Builders(ABC):
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
         """Replace every element that is a key by the value of that key, and all other elements by a default."""
+    def add_pairwise_coupling_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Compute the probabilities of C classes from the probabilities of each class against each other one."""
     def add_tf_idf_vectorizer_layer(
         self,
         input: Value | Layer | None,

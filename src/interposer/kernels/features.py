@@ -1,4 +1,4 @@
-"""Kernels of LabelEncoder and TfIdfVectorizer, which look labels and words up in prepared dictionaries."""
+"""Kernels of LabelEncoder and TfIdfVectorizer, which look words up in prepared dictionaries, and PairwiseCoupling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from interposer.core.types import Array
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
-from interposer.ops.features import LabelEncoder, TermWeighting, TfIdfVectorizer
+from interposer.ops.features import LabelEncoder, PairwiseCoupling, TermWeighting, TfIdfVectorizer
 
 __all__: list[str] = []
 
@@ -71,3 +71,46 @@ def _count(op: TfIdfVectorizer, terms: Terms, words: Sequence[Any], counts: Arra
 def terms_of(op: TfIdfVectorizer, info: KernelInfo) -> Terms:
     pool = op.pool.tolist()
     return {tuple(pool[start : start + length]): index for index, (start, length) in enumerate(op.terms())}
+
+
+@kernel(PairwiseCoupling)
+def pairwise_coupling(op: PairwiseCoupling, x: Array) -> Array:
+    num_classes = op.num_classes(x.shape[1])
+    wins = _wins(x, num_classes)
+    probabilities = np.full((len(x), num_classes), 1 / num_classes, x.dtype)
+    with np.errstate(all="ignore"):  # pairs of 0 and 1 may give no probabilities
+        for row, matrix in zip(probabilities, _quadratic_forms(wins), strict=True):
+            _minimize(matrix, row)
+    return probabilities
+
+
+def _wins(x: Array, num_classes: int) -> Array:
+    """Return the probabilities of every class (rows) against every other one (columns), for each row of `x`."""
+    wins = np.zeros((len(x), num_classes, num_classes), x.dtype)
+    firsts, seconds = np.triu_indices(num_classes, 1)
+    wins[:, firsts, seconds], wins[:, seconds, firsts] = x, 1 - x
+    return wins
+
+
+def _quadratic_forms(wins: Array) -> Array:
+    """Return the matrices Q for which p Q p is the sum that `PairwiseCoupling` minimizes."""
+    matrices = -wins * wins.swapaxes(1, 2)
+    diagonal = np.arange(wins.shape[1])
+    matrices[:, diagonal, diagonal] = (wins**2).sum(axis=1)
+    return matrices
+
+
+def _minimize(matrix: Array, probabilities: Array) -> None:
+    """Minimize p Q p in place: change one probability p_i after the other, and scale all so that they add up to 1."""
+    num_classes = len(probabilities)
+    for _ in range(max(100, num_classes)):
+        gradient = matrix @ probabilities
+        value = probabilities @ gradient
+        if not np.abs(gradient - value).max() >= 0.005 / num_classes:
+            return
+        for index in range(num_classes):
+            change = (value - gradient[index]) / matrix[index, index]
+            probabilities[index] += change
+            value = (value + change * (change * matrix[index, index] + 2 * gradient[index])) / (1 + change) ** 2
+            gradient = (gradient + change * matrix[index]) / (1 + change)
+            probabilities /= 1 + change

@@ -1,4 +1,4 @@
-"""Feature extraction operators: label encoding and TF-IDF."""
+"""Operators of classical models: label encoding, TF-IDF, and probabilities of classes from those of pairs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import Trait
 from interposer.core.types import ANY_TYPE, Array, DataType, TensorInfo
 
-__all__ = ["LabelEncoder", "TermWeighting", "TfIdfVectorizer"]
+__all__ = ["LabelEncoder", "PairwiseCoupling", "TermWeighting", "TfIdfVectorizer"]
 
 _WORDS: Final = (DataType.INT32, DataType.INT64, DataType.STRING)
 
@@ -143,3 +143,45 @@ class TfIdfVectorizer(Op):
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         return TensorInfo((*input.shape[:-1], max(self.ngram_indexes) + 1), DataType.FLOAT32)
+
+
+@op(traits=Trait.DISCONTINUOUS)
+class PairwiseCoupling(Op):
+    """Compute the probabilities of C classes from the probabilities of each class against each other one.
+
+    The pairs are (0, 1), (0, 2), ..., (1, 2), ..., and each number is the probability of the first class of its pair.
+    The result minimizes the sum of (r_ji p_i - r_ij p_j)^2 over all pairs, where r_ij is the probability of the class i
+    against the class j, under the condition that the probabilities p add up to 1. It is found by iteration from equal
+    probabilities, which ends if the condition of optimality holds within 0.005 / C, or after max(100, C) rounds. So a
+    small difference of the input can change the number of rounds.
+
+    Shapes:
+        input: (N, P) for P = C (C - 1) / 2 pairs, between 0 and 1
+        output: (N, C)
+
+    Example:
+        >>> compute(PairwiseCoupling(), [[0.75, 0.75, 0.5]]).round(2).tolist()
+        [[0.6, 0.2, 0.2]]
+
+    Source:
+        ONNX SVMClassifier-1 of ai.onnx.ml, with prob_a. Wu, Lin and Weng, "Probability estimates for multi-class
+        classification by pairwise coupling", the second approach.
+    """
+
+    input = operand(rank=2, dtypes=(DataType.FLOAT32, DataType.FLOAT64))
+    output = result(dtypes=(DataType.FLOAT32, DataType.FLOAT64))
+
+    @staticmethod
+    def num_classes(num_pairs: int) -> int:
+        """Return the number of classes with this number of pairs, rounded down if there is none."""
+        return (1 + math.isqrt(1 + 8 * num_pairs)) // 2
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        num_pairs = input.shape[1]
+        if not isinstance(num_pairs, int):
+            yield "the number of pairs is unknown"
+        elif num_pairs < 1 or math.comb(self.num_classes(num_pairs), 2) != num_pairs:
+            yield f"input has {num_pairs} pairs; expected C (C - 1) / 2 for at least two classes"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return TensorInfo((input.shape[0], self.num_classes(int(input.shape[1]))), input.dtype)

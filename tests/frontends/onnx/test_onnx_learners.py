@@ -170,6 +170,67 @@ def test_support_vector_machines_for_numbers(kind):
     np.testing.assert_allclose(ours(value, X)[0][:, 0], kernels[kind] @ coefficients + 0.3, rtol=1e-4, atol=1e-4)
 
 
+def machine(num_classes, *, with_vectors=True, **attributes):
+    """Attributes of an SVMClassifier with two support vectors for each class, or with a linear model."""
+    pairs, vectors = num_classes * (num_classes - 1) // 2, RNG.normal(size=2 * num_classes * 3)
+    if with_vectors:
+        coefficients = RNG.normal(size=2 * num_classes * (num_classes - 1)).tolist()
+        attributes |= {"vectors_per_class": [2] * num_classes, "support_vectors": vectors.tolist()}
+    else:
+        coefficients = RNG.normal(size=3 * num_classes).tolist()
+    return {
+        "coefficients": coefficients,
+        "rho": RNG.normal(size=pairs if with_vectors else 1).tolist(),
+        "kernel_params": [0.5, 0.1, 2.0],
+        "classlabels_ints": list(range(5, 5 + num_classes)),
+        **attributes,
+    }
+
+
+def agree_with_onnxruntime(given, *inputs):
+    """ONNX Runtime is the reference here, as the evaluator of the package onnx ignores prob_a of several classes."""
+    runtime = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
+    session = runtime.InferenceSession(given.SerializeToString())
+    feeds = {each.name: array for each, array in zip(session.get_inputs(), inputs, strict=True)}
+    for our, expected in zip(ours(given, *inputs), session.run(None, feeds), strict=True):
+        assert (our.shape, our.dtype) == (expected.shape, expected.dtype)
+        if our.dtype.kind == "O":
+            assert our.tolist() == expected.tolist()
+        else:
+            np.testing.assert_allclose(our, expected, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize("num_classes", [2, 3, 5])
+def test_probabilities_of_support_vector_machines_come_from_those_of_pairs(num_classes, transform):
+    pairs = num_classes * (num_classes - 1) // 2
+    numbers = {"prob_a": (-RNG.uniform(0.2, 2, pairs)).tolist(), "prob_b": RNG.normal(size=pairs).tolist()}
+    for kind in ("LINEAR", "RBF"):
+        attributes = machine(num_classes, kernel_type=kind, post_transform=transform, **numbers)
+        agree_with_onnxruntime(learner("SVMClassifier", X, outputs=2, **attributes), X)
+
+
+def test_probabilities_need_two_numbers_for_each_pair_of_classes():
+    wrong = machine(3, prob_a=[1.0, 2.0], prob_b=[1.0, 2.0])
+    with pytest.raises(ParseError, match="it has 2 numbers in prob_a; expected 3, one for each pair of classes"):
+        load(learner("SVMClassifier", X, outputs=2, **wrong))
+
+
+@pytest.mark.parametrize("num_classes", [1, 2, 3])
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
+def test_a_support_vector_classifier_without_vectors_is_linear(num_classes, transform):
+    attributes = machine(num_classes, with_vectors=False, kernel_type="RBF", post_transform=transform)
+    for sign in (1, -1):
+        attributes["coefficients"] = [sign * abs(number) for number in attributes["coefficients"]]
+        agree_with_onnxruntime(learner("SVMClassifier", X, outputs=2, **attributes), X)
+
+
+@pytest.mark.parametrize("transform", ["SOFTMAX", "SOFTMAX_ZERO", "LOGISTIC"])
+def test_two_classes_without_probabilities_have_opposite_scores(transform):
+    attributes = machine(2, kernel_type="LINEAR", post_transform=transform)
+    agree_with_onnxruntime(learner("SVMClassifier", X, outputs=2, **attributes), X)
+
+
 def test_one_class_is_told_by_a_sign():
     value = learner("SVMRegressor", X, coefficients=[1.0, 2.0, 3.0], n_supports=0, rho=[0.1], one_class=1)
     assert ours(value, X)[0][:, 0].tolist() == np.where(X @ [1, 2, 3] + 0.1 > 0, 1.0, -1.0).tolist()

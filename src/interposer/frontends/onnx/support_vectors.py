@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Final
@@ -17,11 +18,13 @@ from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.onnx.scores import features, label, labels, opposites, transformed
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import Addition, Multiplication, Subtraction
-from interposer.ops.features import LabelEncoder
+from interposer.ops.elementwise import Addition, Maximum, Minimum, Multiplication, Subtraction
+from interposer.ops.features import LabelEncoder, PairwiseCoupling
+from interposer.ops.gather import Gather
 from interposer.ops.matmul import FullyConnected
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat
+from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Reduce, ReduceOperation
 
 __all__: list[str] = []
 
@@ -32,11 +35,12 @@ _ML: Final = "ai.onnx.ml"
 def support_vector_classifier(node: Node) -> Sequence[Value]:
     """Convert SVMClassifier: a score for each pair of classes; the class that wins most pairs is the label.
 
-    The scores are those of the pairs. For two classes, they are a score and its opposite, or the probabilities.
+    The scores are those of the pairs, or the probabilities of the classes. For two classes without probabilities, they
+    are a score and its opposite. Without support vectors, it is a linear model with a score for each class.
     """
     vector_counts, class_labels, x = node.integers("vectors_per_class", ()), labels(node), features(node)
     if not vector_counts:
-        node.unsupported("it has no support vectors; those with support vectors are supported")
+        return _linear_classifier(node, class_labels, x)
     if len(vector_counts) != len(class_labels) or len(vector_counts) < 2 or min(vector_counts) < 0:
         raise ParseError(f"it has {list(vector_counts)} support vectors for {len(class_labels)} classes")
     dtype = x.known.dtype.numpy
@@ -46,6 +50,38 @@ def support_vector_classifier(node: Node) -> Sequence[Value]:
     scores = node.step(FullyConnected(), similarities, node.constant(weights), node.constant(offsets))
     winner = label(node, class_labels, _votes(node, scores, len(vector_counts)))
     return [winner, as_type(node, _final_scores(node, scores, len(vector_counts)), DataType.FLOAT32)]
+
+
+def _linear_classifier(node: Node, class_labels: Array, x: Value) -> Sequence[Value]:
+    """Return the labels and scores of a linear model, to whose scores the first number in rho is added.
+
+    For two classes, the label is the second one if any score is above a threshold, as in ONNX
+    Runtime, and otherwise that of the highest score.
+    """
+    dtype, rho = x.known.dtype.numpy, node.numbers("rho")
+    coefficients = np.array(node.numbers("coefficients"), dtype)
+    if not rho or not coefficients.size or coefficients.size % len(class_labels):
+        raise ParseError(f"it has {coefficients.size} coefficients for {len(class_labels)} classes, and rho is {rho}")
+    vectors = coefficients.reshape(len(class_labels), -1)
+    bias = node.constant(np.full(len(class_labels), rho[0], dtype))
+    scores = node.step(FullyConnected(transpose_weight_matrix=True), x, node.constant(vectors), bias)
+    transform = node.text("post_transform", "NONE")
+    if len(class_labels) == 2:
+        best = _second_if_above(node, scores, 0.5 if (coefficients >= 0).all() else 0.0)
+        found = node.result(Gather(0), node.constant(class_labels), best)
+    else:
+        found = label(node, class_labels, scores)
+    if len(class_labels) == 1 and transform != "PROBIT":  # ONNX Runtime ignores the others for a single score
+        transform = "NONE"
+    return [found, as_type(node, transformed(node, scores, transform), DataType.FLOAT32)]
+
+
+def _second_if_above(node: Node, scores: Value, threshold: float) -> Value:
+    """Return for each row 1 if a score is above the threshold, and otherwise the index of the highest of two scores."""
+    highest = node.step(Reduce((1,), operation=ReduceOperation.MAX), scores)
+    is_above = node.step(GREATER, highest, node.scalar_like(threshold, scores))
+    best = node.step(ArgMinMax(ArgMinMaxFunction.MAX, axis=1), scores)
+    return node.step(Maximum(), best, node.step(Cast(best.known.dtype), is_above))
 
 
 def _pairwise(node: Node, vector_counts: Sequence[int], dtype: np.dtype[np.generic]) -> tuple[Array, Array]:
@@ -86,23 +122,31 @@ def _final_scores(node: Node, scores: Value, num_classes: int) -> Value:
         return transformed(node, _probabilities(node, scores, num_classes), transform)
     if num_classes > 2:
         return transformed(node, scores, transform)
-    if transform not in ("NONE", "LOGISTIC"):
-        node.unsupported(f"its post_transform is {transform} for two classes; NONE and LOGISTIC are supported")
+    if transform == "PROBIT":
+        node.unsupported("its post_transform is PROBIT for two classes, whose second score is undefined")
+    if transform in ("SOFTMAX", "SOFTMAX_ZERO"):  # which ONNX Runtime computes for more classes only
+        return node.step(Concat(1), node.step(Subtraction(), node.scalar_like(1, scores), scores), scores)
     return transformed(node, opposites(node, scores), transform)
 
 
 def _probabilities(node: Node, scores: Value, num_classes: int) -> Value:
-    """Return the probabilities of two classes by the numbers prob_a and prob_b."""
-    if num_classes != 2:
-        node.unsupported("it has probabilities for more than two classes, which are computed by an iteration")
-    a, b = ((*node.numbers(name, ()), 0.0)[0] for name in ("prob_a", "prob_b"))
-    scaled = node.step(Multiplication(), scores, node.scalar_like(-a, scores))
-    first_probability = node.step(SIGMOID, node.step(Addition(), scaled, node.scalar_like(-b, scaled)))
-    return node.step(
-        Concat(1),
-        first_probability,
-        node.step(Subtraction(), node.scalar_like(1, first_probability), first_probability),
-    )
+    """Return the probabilities of the classes by the numbers prob_a and prob_b, of which each pair of classes has one.
+
+    The probabilities of pairs are clamped away from 0 and 1, as in ONNX Runtime and libsvm.
+    """
+    dtype, num_pairs = scores.known.dtype.numpy, math.comb(num_classes, 2)
+    a, b = (node.constant(_of_pairs(node, name, num_pairs).astype(dtype)) for name in ("prob_a", "prob_b"))
+    opposite = node.step(SIGMOID, node.step(Addition(), node.step(Multiplication(), scores, a), b))
+    of_first = node.step(Subtraction(), node.scalar_like(1, scores), opposite)
+    least, most = (node.scalar_like(bound, scores) for bound in (1e-7, 1 - 1e-7))
+    return node.step(PairwiseCoupling(), node.step(Minimum(), node.step(Maximum(), of_first, least), most))
+
+
+def _of_pairs(node: Node, name: str, num_pairs: int) -> Array:
+    numbers = np.array(node.numbers(name, ()))
+    if len(numbers) != num_pairs:
+        raise ParseError(f"it has {len(numbers)} numbers in {name}; expected {num_pairs}, one for each pair of classes")
+    return numbers
 
 
 @operator("CategoryMapper", domain=_ML)

@@ -1,4 +1,4 @@
-"""Samples of LabelEncoder and TfIdfVectorizer."""
+"""Samples of LabelEncoder, TfIdfVectorizer and PairwiseCoupling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.types import Array, DataType
-from interposer.ops import LabelEncoder, TermWeighting, TfIdfVectorizer
+from interposer.ops import LabelEncoder, PairwiseCoupling, TermWeighting, TfIdfVectorizer
 from interposer.testing.sample import Sample, of, samples
 from interposer.testing.samples.common import f32
 
@@ -72,3 +72,18 @@ def tf_idf_vectorizer() -> Iterator[Sample]:
         yield Sample(op, [of(np.zeros(shape), INT32)], name=f"none-{'x'.join(map(str, shape))}")
     op = TfIdfVectorizer(np.array(["a", "b", "a", "b"], object), (0, 2), (1, 0, 2), max_gram_length=2)
     yield Sample(op, [of(["a", "b", "a"], STRING)], name="worked", expected=[f32([1, 2, 1])])
+
+
+@samples(PairwiseCoupling)
+def pairwise_coupling() -> Iterator[Sample]:
+    """Yield PairwiseCoupling samples of two to six classes, also with probabilities near 0 and 1, and without rows."""
+    for dtype in (DataType.FLOAT32, DataType.FLOAT64):
+        for num_classes in (2, 3, 6):
+            num_pairs = num_classes * (num_classes - 1) // 2
+            x = (np.arange(4 * num_pairs).reshape(4, num_pairs) * 7 % 19 + 1) / 21
+            yield Sample(PairwiseCoupling(), [of(x, dtype)], name=f"{num_classes}-{dtype}")
+    extremes = [[1 - 1e-7, 1e-7, 0.5], [1e-7, 1 - 1e-7, 1 - 1e-7]]
+    yield Sample(PairwiseCoupling(), [of(extremes, DataType.FLOAT32)], name="extremes")
+    yield Sample(PairwiseCoupling(), [of(np.zeros((0, 3)), DataType.FLOAT32)], name="none")
+    equal = of(np.full((1, 6), 0.5), DataType.FLOAT64)
+    yield Sample(PairwiseCoupling(), [equal], name="worked", expected=[np.full((1, 4), 0.25)])
