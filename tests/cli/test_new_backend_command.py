@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 
 import numpy as np
 import pytest
@@ -111,6 +112,13 @@ def test_a_bridge_makes_a_native_project_a_package_that_builds_the_shared_object
     assert {*files_in(folder)} - {*FILES[language]} == added
     assert "Acme_Npu_backend.so" in (folder / "npu_backend" / "__init__.py").read_text()
     assert all("{{" not in (folder / name).read_text() for name in added)
+
+
+@pytest.mark.parametrize("language", ["python", "c"])
+@pytest.mark.parametrize(("host", "required"), [("onnxruntime", "interposer-nn[onnx]"), ("litert", "interposer-nn")])
+def test_a_package_requires_what_its_host_needs(language, host, required, project):
+    text = (project(language, "--bridge", host) / "pyproject.toml").read_text()
+    assert tomllib.loads(text)["project"]["dependencies"][0] == required
 
 
 def test_an_asynchronous_project_has_the_header_of_queues(project):

@@ -74,7 +74,7 @@ def execute(args: argparse.Namespace) -> None:
         )
     folder = Path(f"{args.name.lower()}-backend") if args.folder is None else args.folder
     _check_folder(folder)
-    for path in _whole(folder, args, _words(args.name, args.vendor, args.lang if args.asynchronous else "")):
+    for path in _whole(folder, args, _words(args)):
         say(str(path))
     print(f"\nNow, in {folder}:")
     for step in (*STEPS.get(args.lang, NATIVE_STEPS), *(PACKAGE_STEPS if _is_native_package(args) else ())):
@@ -127,16 +127,19 @@ def _is_native_package(args: argparse.Namespace) -> bool:
 # --- the project ------------------------------------------------------------------------------------------------------
 
 
-def _words(name: str, vendor: str, queues_in: str) -> dict[str, str]:
+def _words(args: argparse.Namespace) -> dict[str, str]:
     """Return the texts that replace ``{{key}}`` in the project templates and in their paths, by key.
 
-    `queues_in` is the language of an asynchronous backend, and "" for others.
+    Users of the bridge into ONNX Runtime need the package onnx, which reads its graphs.
     """
+    name, vendor = args.name, args.vendor
+    queues_in = args.lang if args.asynchronous else ""
+    requirement = "interposer-nn[onnx]" if "onnxruntime" in args.bridge else "interposer-nn"
     stem = f"{vendor}_{name}_backend"
     package = f"{name.lower()}_backend"
     return {
         "name": name, "vendor": vendor, "class": f"{name[0].upper()}{name[1:]}Backend", "package": package,
-        "dashed": package.replace("_", "-"), "stem": stem, "file": f"{stem}.so",
+        "dashed": package.replace("_", "-"), "stem": stem, "file": f"{stem}.so", "requirement": requirement,
         **dict.fromkeys(QUEUES, ""),
         **{key: text.replace("{package}", package) for key, text in TEXTS.get(queues_in, {}).items()},
     }  # fmt: skip
