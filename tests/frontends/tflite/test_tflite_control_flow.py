@@ -214,5 +214,8 @@ def test_subgraphs_that_call_each_other_too_often_are_refused():
         tensors = [tensor(name, [2]) for name in "xyz"]
         return subgraph(tensors, [0], [2], ("CALL", [0], [1], options), ("CALL", [1], [2], options))
 
-    with pytest.raises(ParseError, match="the subgraphs make more than 65,536 operators"):
-        tflite.load(file(*(twice(number) for number in range(1, 40)), binary("ADD")))
+    called = [twice(number) for number in range(1, 40)]
+    branches = [choice(tensor("c", [], "bool"), [0, 1]), *(twice(number) for number in range(2, 40))]
+    for subgraphs in (called, branches):
+        with pytest.raises(ParseError, match="the subgraphs make more than 65,536 operators"):
+            tflite.load(file(*subgraphs, binary("ADD")))

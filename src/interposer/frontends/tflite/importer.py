@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from graphlib import TopologicalSorter
 from typing import Any, Final
 
 from interposer.core.errors import ParseError
@@ -12,7 +13,7 @@ from interposer.frontends.importer import input_of_region, keep_names
 from interposer.frontends.refusals import missing_operators
 from interposer.frontends.template import check_names, value_of
 from interposer.frontends.tflite.consistency import called
-from interposer.frontends.tflite.contents import Operator
+from interposer.frontends.tflite.contents import Operator, Subgraph
 from interposer.frontends.tflite.custom import STAND_IN
 from interposer.frontends.tflite.flexbuffer import FlexOptions
 from interposer.frontends.tflite.inputs import Request, output_ports
@@ -39,6 +40,9 @@ _UNDEFINED: Final = {
 _MOST_OPERATORS: Final = 1 << 16
 """The limit of converted operators per import; those of a subgraph count once per call."""
 
+_INLINED: Final = ("CALL", "STABLEHLO_COMPOSITE")
+"""The operators whose subgraphs are always inlined."""
+
 
 class SubgraphImporter(ImportState):
     """Converts the subgraph of a request to layers of `network`, or of a new network if that is None.
@@ -51,6 +55,7 @@ class SubgraphImporter(ImportState):
         super().__init__(request, Network(name) if network is None else network, outer)
         self._output_indices = output_ports(self.subgraph, request.signature)
         self._converted: list[int] = [0] if outer is None else outer._converted
+        self._sizes: Mapping[int, int] = _sizes(request.model.subgraphs) if outer is None else outer._sizes
 
     def convert(self) -> Network:
         """Convert the whole subgraph, and return the network.
@@ -203,9 +208,9 @@ class SubgraphImporter(ImportState):
             raise missing_operators((_title(operator), _place(operator)) for operator in unknown_operators)
 
     def _convert_all(self) -> None:
-        self._converted[0] += 1 + len(self.subgraph.operators)
-        if self._converted[0] > _MOST_OPERATORS:
+        if self._converted[0] + self._sizes[self.request.number] > _MOST_OPERATORS:
             raise ParseError(f"the subgraphs make more than {_MOST_OPERATORS:,} operators, which is not supported")
+        self._converted[0] += 1 + len(self.subgraph.operators)
         for index, operator in enumerate(self.subgraph.operators):
             self._convert(index, operator, self._entry(operator))
 
@@ -242,6 +247,19 @@ class SubgraphImporter(ImportState):
         if len(values) != len(outputs):
             raise ParseError(f"it has {len(outputs)} outputs; expected {len(values)}")
         self._values.update((index, value) for index, value in zip(outputs, values, strict=True) if value is not None)
+
+
+def _sizes(subgraphs: Sequence[Subgraph]) -> dict[int, int]:
+    """Return the number of operators of each subgraph, with those that it always inlines, up to the limit + 1."""
+    inlined = {
+        number: [inner for operator in subgraph.operators if operator.name in _INLINED for _, inner in called(operator)]
+        for number, subgraph in enumerate(subgraphs)
+    }
+    sizes: dict[int, int] = {}
+    for number in TopologicalSorter(inlined).static_order():
+        size = 1 + len(subgraphs[number].operators) + sum(sizes[inner] for inner in inlined[number])
+        sizes[number] = min(size, _MOST_OPERATORS + 1)
+    return sizes
 
 
 def _options(operator: Operator, entry: Entry) -> Mapping[str, Any]:
