@@ -207,8 +207,8 @@ def _examples_of(name: str, sizes: tuple[Any, ...], dim_names: list[str]) -> lis
 
 def sized_inputs(model: Model) -> dict[str, TensorInfo]:
     """Return the infos of a model's inputs by name; open dimensions have the sizes that the file records, if any."""
-    sized = {layer.name: layer.output.known for layer in model.optimized.inputs} if model.is_prepared else {}
-    return {name: sized.get(name, info) for name, info in model.inputs.items()}
+    prepared_infos = {layer.name: layer.output.known for layer in model.optimized.inputs} if model.is_prepared else {}
+    return {name: prepared_infos.get(name, info) for name, info in model.inputs.items()}
 
 
 def random_input(name: str, info: TensorInfo, seed: int) -> Array | None:
@@ -235,14 +235,14 @@ def read_inputs(
     infos: Infos,
     preprocessing: Preprocessing,
     seed: int | None = None,
-    sized: Infos | None = None,
+    sized_infos: Infos | None = None,
 ) -> dict[str, Any]:
     """Return the input arrays of a network by name, read from files.
 
     `names` has one text for each file: ``name=path``, or a path alone, which is for the first input without a file.
     `infos` has the inputs that the network declares. A sequence is read from all arrays of a .npz file, in the file's
     order; an optional without a file is None. With a seed, inputs without a file are random numbers; their infos are in
-    `sized`, which has sizes for open dimensions, and by default in `infos`.
+    `sized_infos`, which has sizes for open dimensions, and by default in `infos`.
 
     Raises:
         InvalidArgumentError: an input is missing, given twice or unknown, or a file does not fit its input.
@@ -263,7 +263,7 @@ def read_inputs(
     _check_preprocessing(preprocessing, [path for _, path in named_paths])
     absent = [name for name in infos if name not in arrays]
     if seed is not None:
-        arrays |= {name: random_input(name, (sized or infos)[name], seed) for name in absent}
+        arrays |= {name: random_input(name, (sized_infos or infos)[name], seed) for name in absent}
     arrays |= {name: None for name in absent if infos[name].dtype is DataType.OPTIONAL}
     missing = [f"{name!r} {infos[name]}" for name in absent if name not in arrays]
     if missing:
@@ -513,15 +513,15 @@ def _from_numbers(path: str, name: str, info: TensorInfo) -> Array:
     if info.dtype.numpy.kind == "O":
         raise InvalidArgumentError(f"{path}: {input_title} takes texts; give them in a .npy file")
     size = Path(path).stat().st_size
-    sized = _sized(info, size)
-    if sized is None:
+    sized_info = _sized(info, size)
+    if sized_info is None:
         raise InvalidArgumentError(f"{path}: {input_title} has a shape that is not known; give it with --shape")
-    if size != sized.num_bytes:
+    if size != sized_info.num_bytes:
         multiple = "" if info.is_concrete else "a multiple of "
         raise InvalidArgumentError(
-            f"{path}: the file has {size:,} bytes, but {input_title} takes {multiple}{sized.num_bytes:,}"
+            f"{path}: the file has {size:,} bytes, but {input_title} takes {multiple}{sized_info.num_bytes:,}"
         )
-    return np.fromfile(path, info.dtype.numpy).reshape(tuple(sized.shape))
+    return np.fromfile(path, info.dtype.numpy).reshape(tuple(sized_info.shape))
 
 
 def _from_text(path: str, name: str, info: TensorInfo) -> Array:
@@ -538,16 +538,16 @@ def _from_text(path: str, name: str, info: TensorInfo) -> Array:
     except ValueError as error:  # UnicodeDecodeError is one
         raise InvalidArgumentError(f"{path}: the file is no text of numbers: {error}") from error
     size = info.dtype.numpy.itemsize
-    sized = _sized(info, len(numbers) * size)
-    if sized is None:
+    sized_info = _sized(info, len(numbers) * size)
+    if sized_info is None:
         raise InvalidArgumentError(f"{path}: {input_title} has a shape that is not known; give it with --shape")
-    if len(numbers) != sized.num_elements:
-        expected = f"{'' if info.is_concrete else 'a multiple of '}{sized.num_elements:,}"
+    if len(numbers) != sized_info.num_elements:
+        expected = f"{'' if info.is_concrete else 'a multiple of '}{sized_info.num_elements:,}"
         raise InvalidArgumentError(
             f"{path}: the file has {counted(len(numbers), 'number')}, but {input_title} takes {expected}"
         )
     try:
-        return converted(np.array(numbers), info.dtype, numbers=numbers).reshape(tuple(sized.shape))
+        return converted(np.array(numbers), info.dtype, numbers=numbers).reshape(tuple(sized_info.shape))
     except ValueError as error:
         raise InvalidArgumentError(f"{path}: input {name!r} {error}") from None
 

@@ -81,10 +81,10 @@ def _sets(args: argparse.Namespace, model: Model) -> list[_Set]:
     """Return the sets of inputs; raise `InvalidArgumentError` for options that need one set, if there are several."""
     layout = DataLayout[args.layout] if args.layout else None
     preprocessing = Preprocessing(layout, args.mean, args.std, args.quantize_inputs)
-    sized = sized_inputs(model)
+    sized_infos = sized_inputs(model)
 
     def read(texts: Sequence[str]) -> dict[str, Any]:
-        return read_inputs(texts, model.inputs, preprocessing, seed_of(args), sized)
+        return read_inputs(texts, model.inputs, preprocessing, seed_of(args), sized_infos)
 
     text_sets = input_sets(args.input, model.inputs)
     if len(text_sets) > 1 and args.save_intermediates is not None:

@@ -62,9 +62,9 @@ def _recorded(args: argparse.Namespace, setup: Running, profile: Profile) -> Exp
         model = open_model(args, setup, plan)
     with model, progress_line() as progress:
         preprocessing = Preprocessing(quantize=args.quantize_inputs)
-        sized = sized_inputs(model)
+        sized_infos = sized_inputs(model)
         sets = [
-            read_inputs(texts, model.inputs, preprocessing, seed_of(args), sized)
+            read_inputs(texts, model.inputs, preprocessing, seed_of(args), sized_infos)
             for texts in input_sets(args.input, model.inputs)
         ]
         args.runs = max(args.runs, len(sets))

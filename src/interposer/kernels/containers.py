@@ -43,8 +43,8 @@ def _index(position: Array | None, default: int, low: int, high: int) -> int:
     """
     index = default if position is None else int(position.reshape(-1)[0])
     if not low <= index <= high:
-        allowed = f"expected {low} to {high}" if low <= high else "the sequence is empty"
-        refuse_value("position", index, allowed, allowed=(low, high))
+        expectation = f"expected {low} to {high}" if low <= high else "the sequence is empty"
+        refuse_value("position", index, expectation, allowed=(low, high))
     return index - low if index < 0 else index
 
 

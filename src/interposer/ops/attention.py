@@ -223,8 +223,8 @@ def _mask_problems(mask: TensorInfo, scores: TensorShape) -> Iterator[str]:
     if mask.shape[-1:] > scores[3:]:
         yield f"mask has shape {mask.shape}, but there are {scores[3]} keys"
         return
-    broadcast = broadcast_shapes(TensorShape((*mask.shape[:-1], scores[3])), scores)
-    if broadcast is None or not scores.accepts(broadcast):
+    broadcast_shape = broadcast_shapes(TensorShape((*mask.shape[:-1], scores[3])), scores)
+    if broadcast_shape is None or not scores.accepts(broadcast_shape):
         yield f"mask has shape {mask.shape}, which does not broadcast to the shape of the scores, {scores}"
 
 

@@ -256,10 +256,10 @@ class Assigner:
     def _record_refusal(self, backend: Backend, layer: Layer, reasons: tuple[str, ...], stage: str) -> None:
         refusal = Refusal(self.name(layer), layer.kind, backend.id, reasons, stage)
         self.records.refusals[layer.guid, backend.id] = refusal
-        types = f"{_types(layer.input_infos)} to {_types(layer.output_infos)}"
+        types_text = f"{_types(layer.input_infos)} to {_types(layer.output_infos)}"
         verb = "gave back" if stage == "optimize" else "refuses"
         self._record_message(
-            "warning", f"{backend.id} {verb} layer {self.title(layer)}, {types}: {'; '.join(reasons)}", (refusal,)
+            "warning", f"{backend.id} {verb} layer {self.title(layer)}, {types_text}: {'; '.join(reasons)}", (refusal,)
         )
 
     def _record_message(self, level: str, text: str, refusals: tuple[Refusal, ...] = ()) -> None:

@@ -168,8 +168,8 @@ def _table(title: str, times: Sequence[LayerTimes]) -> list[str]:
 
 def _line(times: LayerTimes, total: int) -> str:
     site = times.site
-    numbers = f"{times.count:6} {times.median / 1000:11.2f} {times.total / 1000:12.2f} {times.total / total:6.1%}"
-    return f"{cell(times.name, 40)} {cell(site.kind or site.device, 24)} {cell(site.backend, 12)} {numbers}"
+    columns = f"{times.count:6} {times.median / 1000:11.2f} {times.total / 1000:12.2f} {times.total / total:6.1%}"
+    return f"{cell(times.name, 40)} {cell(site.kind or site.device, 24)} {cell(site.backend, 12)} {columns}"
 
 
 def _counter_line(counter_total: CounterTotal) -> str:

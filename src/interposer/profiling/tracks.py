@@ -113,12 +113,12 @@ def _by_device(recording: Recording) -> dict[tuple[str, int], list[Interval]]:
 def _tracks(
     group: str,
     intervals: Mapping[tuple[str, int], Sequence[Interval]],
-    foreign: Mapping[int, ForeignThread] = MappingProxyType({}),
+    foreign_threads: Mapping[int, ForeignThread] = MappingProxyType({}),
 ) -> Iterator[Track]:
     for (name, thread), intervals_of_row in intervals.items():
         for number, slices in enumerate(_lanes(intervals_of_row)):
             title = f"{name} ({number + 1})" if number else name
-            yield Track(group, title, slices, thread if not number else 0, foreign.get(thread))
+            yield Track(group, title, slices, thread if not number else 0, foreign_threads.get(thread))
 
 
 def _lanes(intervals: Sequence[Interval]) -> list[list[Slice]]:

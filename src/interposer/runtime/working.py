@@ -347,9 +347,9 @@ class WorkingMemHandle:
 
     def _run(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None) -> None:
         late_handles: LateHandles = {}
-        copied = self._take_in(inputs, outputs, late_handles)
+        copied_outputs = self._take_in(inputs, outputs, late_handles)
         self._execute(inputs, outputs, late_handles, control)
-        self._give_all_out(copied, inputs, outputs, late_handles)
+        self._give_all_out(copied_outputs, inputs, outputs, late_handles)
 
     def _take_in(
         self, inputs: Mapping[int, Array], outputs: Mapping[int, Array], late_handles: LateHandles
@@ -360,14 +360,14 @@ class WorkingMemHandle:
         """
         for binding, layer in self._inputs:
             self._steps.fill(layer, inputs[binding], late_handles)
-        copied = self._copied_outputs
+        copied_outputs = self._copied_outputs
         for binding, (layer, handle) in self._direct.items():
             target = outputs.get(binding)
             other_inputs = inputs if target is None else self._other_inputs(binding, target, inputs)
             if target is None or _overlaps(target, other_inputs) or not handle.import_memory(target):
                 handle.allocate()
-                copied = [*copied, (binding, layer)]
-        return copied
+                copied_outputs = [*copied_outputs, (binding, layer)]
+        return copied_outputs
 
     def _execute(
         self,
@@ -396,39 +396,41 @@ class WorkingMemHandle:
 
     def _give_all_out(
         self,
-        copied: Sequence[tuple[int, Layer]],
+        copied_outputs: Sequence[tuple[int, Layer]],
         inputs: Mapping[int, Array],
         outputs: dict[int, Array],
         late_handles: LateHandles,
     ) -> None:
-        """Copy the outputs in `copied`, pairs of binding id and Output layer, to the caller's arrays in `outputs`.
+        """Copy outputs, pairs of binding id and Output layer, to the caller's arrays in `outputs`.
 
         Outputs without an array get one. Arrays that overlap an input are written last, as outputs may still be read
         from it. `late_handles` has the handles of tensors whose shapes were only known during the run.
         """
-        self._begin_maps(copied, late_handles)
+        self._begin_maps(copied_outputs, late_handles)
         overlapping = set()
-        if len(copied) > 1:
+        if len(copied_outputs) > 1:
             overlapping = {
-                output_id for output_id, _ in copied if output_id in outputs and _overlaps(outputs[output_id], inputs)
+                output_id
+                for output_id, _ in copied_outputs
+                if output_id in outputs and _overlaps(outputs[output_id], inputs)
             }
         if not overlapping:
-            for binding, layer in copied:
+            for binding, layer in copied_outputs:
                 self._give_out(binding, layer, outputs, late_handles)
             return
         separate = {
             output_id: np.empty_like(array, subok=False) if output_id in overlapping else array
             for output_id, array in outputs.items()
         }
-        for binding, layer in copied:
+        for binding, layer in copied_outputs:
             self._give_out(binding, layer, separate, late_handles)
         for binding in overlapping:
             np.copyto(outputs[binding], separate[binding])
         outputs.update({output_id: array for output_id, array in separate.items() if output_id not in overlapping})
 
-    def _begin_maps(self, copied: Sequence[tuple[int, Layer]], late_handles: LateHandles) -> None:
-        """Let devices begin to transfer the outputs in `copied`, before the first of them is waited for."""
-        for _, layer in copied:
+    def _begin_maps(self, copied_outputs: Sequence[tuple[int, Layer]], late_handles: LateHandles) -> None:
+        """Let devices begin to transfer the outputs in `copied_outputs`, before the first of them is waited for."""
+        for _, layer in copied_outputs:
             [value] = layer.values
             if not value.is_constant:
                 try:

@@ -136,8 +136,10 @@ class Execution:
     def _feeds(self, network_id: NetworkId, arrays: Mapping[str, Array]) -> dict[int, Any]:
         infos = self._variants.blueprint.inputs
         return {
-            number: arrays[bound.name] if bound.info.is_tensor else as_given(infos[bound.name], arrays[bound.name])
-            for number, bound in self._runtime.bindings(network_id).inputs.items()
+            number: arrays[binding.name]
+            if binding.info.is_tensor
+            else as_given(infos[binding.name], arrays[binding.name])
+            for number, binding in self._runtime.bindings(network_id).inputs.items()
         }
 
     def _targets(self, network_id: NetworkId, outputs: Any) -> tuple[dict[int, Any] | None, tuple[int, ...]]:
@@ -154,8 +156,8 @@ class Execution:
         return (None, ids) if ids else (self._outputs_by_binding(network_id, arrays), ())
 
     def _outputs_by_binding(self, network_id: NetworkId, outputs: Sequence[Any] | Mapping[str, Any]) -> dict[int, Any]:
-        bound = self._runtime.bindings(network_id).outputs
-        return outputs_by_number({bound[number].name: number for number in sorted(bound)}, outputs)
+        bindings = self._runtime.bindings(network_id).outputs
+        return outputs_by_number({bindings[number].name: number for number in sorted(bindings)}, outputs)
 
     def as_arrays(self, inputs: Any) -> Any:
         """Return inputs that another model of the same network can take.
@@ -177,7 +179,7 @@ class Execution:
             )
         with self._variants.lock:
             key, network_id = self._begin(self._with_shapes(by_name))
-        numbers = {bound.name: number for number, bound in self._runtime.bindings(network_id).inputs.items()}
+        numbers = {binding.name: number for number, binding in self._runtime.bindings(network_id).inputs.items()}
         by_number = {numbers[name]: tensor for name, tensor in by_name.items()}
         return self._imported("input", key, network_id, by_number, memory_source)
 
@@ -224,7 +226,7 @@ class Execution:
                 bindings.new_outputs() if outputs is None else self._outputs_by_binding(network_id, outputs)
             )
             missing_outputs = [
-                repr(bound.name) for number, bound in bindings.outputs.items() if number not in output_tensors
+                repr(binding.name) for number, binding in bindings.outputs.items() if number not in output_tensors
             ]
             bindings.checked_outputs({number: shared_array(target) for number, target in output_tensors.items()})
             input_arrays(infos, by_name)

@@ -43,11 +43,11 @@ def expand_rounding(op: DynamicFakeQuantization, layer: Layer) -> New:
 
 def _rounded(op: DynamicFakeQuantization, x: Value | New, rank: int) -> New:
     axes = reduced_axes(op.axes, rank)
-    scale, inverse, zero = _asymmetric(x, axes) if op.asymmetric else _symmetric(x, axes)
-    position = New(Addition(), [New(Multiplication(), [x, inverse]), zero])
+    scale, inverse, zero_point = _asymmetric(x, axes) if op.asymmetric else _symmetric(x, axes)
+    scaled = New(Addition(), [New(Multiplication(), [x, inverse]), zero_point])
     low = _number(-128.0 if op.asymmetric else -127.0)
-    clamped = New(Minimum(), [New(Maximum(), [position, low]), _number(127.0)])
-    steps = New(Subtraction(), [_nearest(clamped), zero])
+    clamped = New(Minimum(), [New(Maximum(), [scaled, low]), _number(127.0)])
+    steps = New(Subtraction(), [_nearest(clamped), zero_point])
     return New(Multiplication(), [steps, scale])
 
 

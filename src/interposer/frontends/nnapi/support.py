@@ -94,10 +94,12 @@ def _answer(attempt: Attempt, verdicts: Mapping[str, Mapping[Layer, Support]]) -
         return OperationSupport(operation.name, operation.where, False, problem=attempt.problem)
     layers = [layer for layer in _with_regions(attempt.layers) if is_placed_by_a_backend(layer)]
     reasons = {backend: _reason(layers, verdict_of_layer) for backend, verdict_of_layer in verdicts.items()}
-    able = tuple(backend for backend, reason in reasons.items() if not reason)
-    together = all(any(_is_yes(layer, verdict_of_layer) for verdict_of_layer in verdicts.values()) for layer in layers)
-    reasons_of_others = {backend: reason for backend, reason in reasons.items() if reason}
-    return OperationSupport(operation.name, operation.where, together, able, reasons_of_others)
+    supporting_backends = tuple(backend for backend, reason in reasons.items() if not reason)
+    is_supported = all(
+        any(_is_yes(layer, verdict_of_layer) for verdict_of_layer in verdicts.values()) for layer in layers
+    )
+    refusals = {backend: reason for backend, reason in reasons.items() if reason}
+    return OperationSupport(operation.name, operation.where, is_supported, supporting_backends, refusals)
 
 
 def _with_regions(layers: Iterable[Layer]) -> Iterator[Layer]:
