@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from PIL import Image
 
 import interposer as ip
 from interposer.cli.main import main
+from tests import warm
 from tests.cli import networks
 
 pytestmark = pytest.mark.needs_cpuref
@@ -324,7 +324,7 @@ def test_a_limit_can_be_lifted(run, folder):
 def test_it_runs_as_a_program():
     words = ["run", "digits.onnx", "--input", "seven.png", "--labels", "labels.txt", "--top", "1"]
     done = subprocess.run(
-        [sys.executable, "-m", "interposer", *words], cwd=DIGITS, capture_output=True, text=True, check=False
+        [*warm.python(), "-m", "interposer", *words], cwd=DIGITS, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"class    score  label\n    7  0\.\d{5}  seven\n10 layers .*\n\d+\.\d\d ms\n", done.stdout)

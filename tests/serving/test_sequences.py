@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from interposer.serving.protocol.errors import ServingError
 from interposer.serving.repository import Repository
 from interposer.serving.sequences import Sequences
 from interposer.serving.statistics import Timing
+from tests import warm
 from tests.serving.running import Running, infer_body, model, running, serving
 
 pytestmark = pytest.mark.needs_cpuref
@@ -378,7 +378,7 @@ class TestFolders:
     def test_several_workers_are_refused(self, folder):
         command = ["serve", str(folder), "--workers", "2", "--port", "0", "--no-grpc"]
         done = subprocess.run(
-            [sys.executable, "-m", "interposer", *command], check=False, capture_output=True, text=True, timeout=120
+            [*warm.python(), "-m", "interposer", *command], check=False, capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 2
         assert "model 'counter' has states, which several workers do not share; use --workers 1" in done.stderr

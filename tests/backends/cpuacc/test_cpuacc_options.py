@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from interposer.core.cache import cached_files
 from interposer.core.types import DataLayout, TensorInfo
 from interposer.ops import Activation, ActivationFunction, Convolution2d, DepthwiseConvolution2d, FullyConnected
 from interposer.plugins.capi.caching.blobs import Blobs
+from tests import warm
 from tests.instruction_sets import needs_instruction_set
 
 pytestmark = pytest.mark.usefixtures("cpuacc")
@@ -133,7 +133,7 @@ def test_large_parts_are_kept_after_the_first_answer_and_before_their_runtime_en
 
 def backends_with(level: str) -> str:
     """What `interposer backends` prints with a value of INTERPOSER_CPUACC_ISA."""
-    command = [sys.executable, "-m", "interposer", "backends"]
+    command = [*warm.python(), "-m", "interposer", "backends"]
     environment = {**os.environ, "INTERPOSER_CPUACC_ISA": level}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return done.stdout

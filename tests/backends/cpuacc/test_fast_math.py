@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +17,7 @@ import interposer as ip
 from interposer.core.cache import cached_files
 from interposer.core.types import Array
 from interposer.ops import UnaryOperation
+from tests import warm
 from tests.backends.cpuacc import test_float_convolution as floats
 from tests.backends.cpuacc import test_whole_parts as whole
 from tests.instruction_sets import needs_instruction_set
@@ -88,7 +88,7 @@ def test_results_are_within_the_bound_on_instruction_sets(instruction_set: str) 
     needs_instruction_set(instruction_set)
     environment = {**os.environ, "INTERPOSER_CPUACC_ISA": instruction_set}
     done = subprocess.run(
-        [sys.executable, "-m", __name__], env=environment, capture_output=True, text=True, check=False
+        [*warm.python(), "-m", __name__], env=environment, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
 

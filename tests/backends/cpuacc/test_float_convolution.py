@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +27,7 @@ from interposer.ops import (
     FullyConnected,
     TransposeConvolution2d,
 )
+from tests import warm
 from tests.instruction_sets import INSTRUCTION_SETS, needs_instruction_set
 from tests.parameters import slow_unless
 
@@ -383,7 +383,7 @@ def test_every_instruction_set_gives_the_same(instruction_set: str) -> None:
     needs_instruction_set(instruction_set)
     environment = {**os.environ, "INTERPOSER_CPUACC_ISA": instruction_set}
     done = subprocess.run(
-        [sys.executable, "-m", __name__], env=environment, capture_output=True, text=True, check=False
+        [*warm.python(), "-m", __name__], env=environment, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 import interposer as ip
 from interposer.core.types import Array, DataLayout, DataType, TensorInfo
 from interposer.ops import ActivationFunction, ArgMinMaxFunction, BinaryOperation, ComparisonOperation, UnaryOperation
+from tests import warm
 from tests.instruction_sets import needs_instruction_set
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
@@ -118,7 +118,7 @@ def test_numbers_are_rounded_to_the_nearest_on_every_instruction_set(isa: str) -
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
         "INTERPOSER_CPUACC_ISA": isa,
     }
-    words = [sys.executable, "-m", "tests.backends.cpuacc.halves"]
+    words = [*warm.python(), "-m", "tests.backends.cpuacc.halves"]
 
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=settings, cwd=ROOT)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from interposer.testing import samples_of
 from interposer.types import Array
 from interposer.writers import armnn
 from interposer.writers.armnn import write, written
+from tests import warm
 
 pytest.importorskip("flatbuffers", reason="the package flatbuffers, which writes the files, is not installed")
 
@@ -218,7 +218,7 @@ class TestFiles:
         assert armnn.save(convolution(), path) == path.stat().st_size
         pytest.importorskip("onnx", reason="the package onnx is not installed")
         for source, target in ((path, other), (other, tmp_path / "again.armnn")):
-            command = [sys.executable, "-m", "interposer", "convert", str(source), str(target)]
+            command = [*warm.python(), "-m", "interposer", "convert", str(source), str(target)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
         images = RNG.normal(size=(1, 4, 4, 2)).astype(np.float32)
