@@ -6,7 +6,9 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #ifdef __x86_64__
 #define OLDEST "GLIBC_2.2.5"
@@ -28,6 +30,7 @@ constexpr int kStatVersion = 0;
 
 OLD(OLDEST, double, exp, (double x)) { return old_exp(x); }
 OLD(OLDEST, double, log, (double x)) { return old_log(x); }
+OLD(OLDEST, double, log2, (double x)) { return old_log2(x); }
 OLD(OLDEST, double, pow, (double x, double y)) { return old_pow(x, y); }
 
 OLD(OLDEST, int, pthread_create,
@@ -42,6 +45,47 @@ OLD(OLDEST, int, __pthread_key_create, (pthread_key_t * key, void (*destroy)(voi
 }
 OLD(OF_AFFINITY, int, pthread_setaffinity_np, (pthread_t thread, size_t size, const cpu_set_t* cpus)) {
   return old_pthread_setaffinity_np(thread, size, cpus);
+}
+OLD(OLDEST, int, pthread_sigmask, (int how, const sigset_t* changes, sigset_t* before)) {
+  return old_pthread_sigmask(how, changes, before);
+}
+
+// These are behind std::shared_mutex.
+OLD(OLDEST, int, pthread_rwlockattr_init, (pthread_rwlockattr_t * attributes)) {
+  return old_pthread_rwlockattr_init(attributes);
+}
+OLD(OLDEST, int, pthread_rwlockattr_destroy, (pthread_rwlockattr_t * attributes)) {
+  return old_pthread_rwlockattr_destroy(attributes);
+}
+OLD(OLDEST, int, pthread_rwlockattr_setkind_np, (pthread_rwlockattr_t * attributes, int kind)) {
+  return old_pthread_rwlockattr_setkind_np(attributes, kind);
+}
+OLD(OLDEST, int, pthread_rwlock_init, (pthread_rwlock_t * lock, const pthread_rwlockattr_t* attributes)) {
+  return old_pthread_rwlock_init(lock, attributes);
+}
+OLD(OLDEST, int, pthread_rwlock_destroy, (pthread_rwlock_t * lock)) { return old_pthread_rwlock_destroy(lock); }
+OLD(OLDEST, int, pthread_rwlock_rdlock, (pthread_rwlock_t * lock)) { return old_pthread_rwlock_rdlock(lock); }
+OLD(OLDEST, int, pthread_rwlock_wrlock, (pthread_rwlock_t * lock)) { return old_pthread_rwlock_wrlock(lock); }
+OLD(OLDEST, int, pthread_rwlock_unlock, (pthread_rwlock_t * lock)) { return old_pthread_rwlock_unlock(lock); }
+
+// std::condition_variable waits for a time of the steady clock with this function of 2.30. Where it is missing, the C++
+// library waits for the same moment of the system's clock, and then looks at the steady clock again.
+HIDDEN int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
+                                  const timespec* until) {
+  constexpr long kBillion = 1'000'000'000;
+  timespec now, end;
+  clock_gettime(clock, &now);
+  clock_gettime(CLOCK_REALTIME, &end);
+  end.tv_sec += until->tv_sec - now.tv_sec;
+  end.tv_nsec += until->tv_nsec - now.tv_nsec;
+  if (end.tv_nsec >= kBillion) {
+    end.tv_nsec -= kBillion;
+    ++end.tv_sec;
+  } else if (end.tv_nsec < 0) {
+    end.tv_nsec += kBillion;
+    --end.tv_sec;
+  }
+  return pthread_cond_timedwait(condition, mutex, &end);
 }
 
 // Before 2.34, these were in a library of their own.

@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -171,3 +172,20 @@ def test_the_extension_of_a_wheel_replaces_the_one_in_the_source_tree(build, tmp
     build._take_over(wheel, tmp_path / "src")
     files = {str(path.relative_to(tmp_path / "src")): path.read_text() for path in (tmp_path / "src").rglob("*.*")}
     assert files == {"interposer/native/new.so": "new", f"{place}/_direct.abi3.so": "new", f"{place}/direct.py": "old"}
+
+
+def libraries():
+    """The shared objects of the package that are built here."""
+    package = ROOT / "src" / "interposer"
+    return [*package.glob("native/*.so"), *package.glob("bridges/*.so"), *package.glob("plugins/capi/running/*.so")]
+
+
+@pytest.mark.skipif(shutil.which("readelf") is None, reason="readelf, of binutils, is not installed")
+def test_wheels_need_no_function_of_the_c_library_that_is_newer_than_their_platform_has():
+    """Versions after 2.36, the newest library that wheels were built with, are not compared."""
+    functions = set()
+    for library in libraries():
+        said = subprocess.run(["readelf", "--dyn-syms", "--wide", library], capture_output=True, text=True, check=True)
+        functions |= set(re.findall(r" UND (\w+)@GLIBC_2\.(?:29|3[0-6])\b", said.stdout))
+    replaced = re.findall(r"\w+", (ROOT / "native" / "portable.cpp").read_text())
+    assert functions - set(replaced) == set()
