@@ -30,6 +30,44 @@ def test_columns_without_anything_can_be_left_out():
     assert list(plain_lines(table)) == ["a  c", "1", "2  x"]
 
 
+@pytest.fixture
+def on_terminal(monkeypatch, capsys):
+    def shown(table: Table, columns: int) -> str:
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setenv("NO_COLOR", "1")
+        show(table)
+        return capsys.readouterr().out
+
+    return shown
+
+
+TIMES = Table(
+    ("backends", "median ms", "times the quickest", "note"),
+    [("OnnxRuntime", "0.08674", "8.27", ""), ("auto", "0.01049", "1.00", "same placement as CpuAcc")],
+    right=("median ms", "times the quickest"),
+)
+
+
+@pytest.mark.parametrize("columns", range(39, 80, 4))
+def test_a_terminal_never_shows_a_number_or_a_short_word_in_two_pieces(on_terminal, columns):
+    words = on_terminal(TIMES, columns).replace(",", "").split()
+    assert {"OnnxRuntime", "0.08674", "8.27", "auto", "0.01049", "1.00", "placement", "quickest"} <= set(words)
+
+
+def test_on_a_narrow_terminal_each_row_is_a_paragraph(on_terminal):
+    assert on_terminal(TIMES, 38) == (
+        "OnnxRuntime\n  median ms 0.08674,\n  times the quickest 8.27\n"
+        "auto\n  median ms 0.01049,\n  times the quickest 1.00, note same\n  placement as CpuAcc\n"
+    )
+
+
+def test_a_terminal_breaks_only_long_names_so_that_a_table_fits(on_terminal):
+    table = Table(("layer", "ms"), [("MobilenetV1/Conv2d_0/Relu6/activation", "0.12345")], right=("ms",))
+    lines = on_terminal(table, 28).splitlines()
+    assert [line.rstrip() for line in lines[2:]] == ["MobilenetV1/Conv2d_  0.12345", "0/Relu6/activation"]
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

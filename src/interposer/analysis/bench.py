@@ -25,6 +25,7 @@ from interposer.session.timing import Timing, take_turns, undecided
 __all__ = ["BenchReport", "Candidate", "bench", "candidates", "random_array", "random_inputs"]
 
 REFERENCE: Final = "CpuRef"
+_SEARCH: Final = "looking for the fastest placement"
 Progress: TypeAlias = Callable[[str, int, int], None]
 _LoadModel: TypeAlias = Callable[..., Model]
 """A function that loads the network on backends with these ids, or by a plan if that is the second argument."""
@@ -233,7 +234,8 @@ def _measured(
     try:
         for number, backends in reversed(list(enumerate(chosen))):
             by_number[number] = Candidate(backends)
-            progress(f"loading on {by_number[number].name}", len(by_number) - 1, len(chosen))
+            activity = _SEARCH if backends == (AUTO,) else f"loading on {by_number[number].name}"
+            progress(activity, len(by_number) - 1, len(chosen))
             _load(str(number), by_number[number], loaded_candidates, load_model, feeds)
         if plan is not None:
             by_number[len(chosen)] = Candidate(plan.backends, title="plan")

@@ -28,6 +28,10 @@ from interposer.session.placement import Plan
 __all__ = ["configure", "execute"]
 
 _BUDGET: Final = 10.0
+"""The seconds to look for the fastest mix if the turns of a choice last `_TURNS` seconds or more."""
+_LEAST_BUDGET: Final = 1.0
+_TURNS: Final = 1.4
+"""The seconds of the turns of a choice, by default."""
 _OF_REPORT: Final = ("report", "seconds", "json", "help")
 """The options that --report obeys, as names of arguments."""
 
@@ -59,7 +63,7 @@ def execute(args: argparse.Namespace) -> int:
             rounds=args.rounds,
             seconds=args.seconds,
             progress=progress,
-            budget_seconds=_BUDGET if args.budget is None else args.budget,
+            budget_seconds=_default_budget(args.rounds * args.seconds) if args.budget is None else args.budget,
             plan=None if args.plan is None else Plan.load(args.plan),
             concurrent=args.concurrent,
         )
@@ -71,6 +75,11 @@ def execute(args: argparse.Namespace) -> int:
         _print(report)
         say(f"inputs: {inputs_text(args)}")
     return 0 if _is_quick(report, args.threshold) else 1
+
+
+def _default_budget(seconds: float) -> float:
+    """Return the seconds to look for the fastest mix: fewer if the turns of a choice last only a few `seconds`."""
+    return min(_BUDGET, max(_LEAST_BUDGET, _BUDGET * seconds / _TURNS))
 
 
 def _report(args: argparse.Namespace) -> int:
@@ -231,7 +240,9 @@ def _note(candidate: Candidate, report: BenchReport) -> str:
 
 
 def _number(measured: float | None) -> str:
-    return "" if measured is None else f"{measured:.4g}"
+    if measured is None:
+        return ""
+    return f"{measured:.0f}" if measured >= 1000 else f"{measured:.4g}"
 
 
 def _plot(report: BenchReport) -> str:

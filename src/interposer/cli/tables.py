@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sys
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
 from interposer.cli.streams import printable
 
 __all__ = ["Table", "counted", "plain_lines", "say", "show", "without_empty_columns", "wrapped", "write_json"]
+
+_GAP: Final = "  "
+_NO_BREAK: Final = "\xa0"
+_BROKEN: Final = 16
+"""The width from which on words of left-aligned columns, such as names of layers, may be broken on a terminal."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +39,21 @@ def without_empty_columns(table: Table) -> Table:
 
 
 def show(table: Table) -> None:
-    """Print a table: with rich on a terminal if rich is installed, otherwise as `plain_lines`."""
-    if not (sys.stdout.isatty() and _show_rich(table)):
-        for line in plain_lines(table):
-            print(line)
+    """Print a table: with rich on a terminal if rich is installed, otherwise as `plain_lines`.
+
+    If a terminal is so narrow that numbers would be broken, each row is a paragraph.
+    """
+    columns = shutil.get_terminal_size().columns
+    if not sys.stdout.isatty():
+        lines = plain_lines(table)
+    elif _total(_least_widths(table)) > columns:
+        lines = _paragraphs(table, columns)
+    elif _show_rich(table, columns):
+        return
+    else:
+        lines = plain_lines(table)
+    for line in lines:
+        print(line)
 
 
 def plain_lines(table: Table) -> Iterator[str]:
@@ -45,14 +62,55 @@ def plain_lines(table: Table) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         padded = zip(row, widths, table.titles, strict=True)
-        yield "  ".join(_aligned(cell, width, title in table.right) for cell, width, title in padded).rstrip()
+        yield _GAP.join(_aligned(cell, width, title in table.right) for cell, width, title in padded).rstrip()
 
 
 def _aligned(text: str, width: int, is_right_aligned: bool) -> str:
     return text.rjust(width) if is_right_aligned else text.ljust(width)
 
 
-def _show_rich(table: Table) -> bool:
+def _paragraphs(table: Table, columns: int) -> Iterator[str]:
+    """Yield each row as its first cell, and indented below it the other cells that have text, after their titles."""
+    for row in table.rows:
+        first, *cells = map(printable, row)
+        yield from textwrap.wrap(first, columns)
+        pairs = [
+            f"{title} {cell}".replace(" ", _NO_BREAK if title in table.right else " ")
+            for title, cell in zip(table.titles[1:], cells, strict=True)
+            if cell
+        ]
+        yield from (line.replace(_NO_BREAK, " ") for line in wrapped(", ".join(pairs), columns, "  "))
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _columns(table: Table) -> list[list[str]]:
+    """Return the cells of each column, its title first."""
+    return [list(map(printable, column)) for column in zip(table.titles, *table.rows, strict=True)]
+
+
+def _least_widths(table: Table) -> list[int]:
+    """Return for each column the width at which its words still fit; long words of left-aligned columns are broken."""
+    longest = [max(len(word) for cell in column for word in cell.split() or [""]) for column in _columns(table)]
+    return [
+        width if title in table.right else min(width, _BROKEN)
+        for title, width in zip(table.titles, longest, strict=True)
+    ]
+
+
+def _widths(table: Table, columns: int) -> list[int]:
+    """Return the width of each column, so that the table fits: the widest are made narrower until it does."""
+    widths = [max(map(len, column)) for column in _columns(table)]
+    least = _least_widths(table)
+    while _total(widths) > columns and widths != least:
+        widest = max(range(len(widths)), key=lambda column: (widths[column] > least[column], widths[column]))
+        widths[widest] -= 1
+    return widths
+
+
+def _show_rich(table: Table, columns: int) -> bool:
     try:
         from rich import box, console, text  # noqa: PLC0415 - optional
         from rich import table as tables  # noqa: PLC0415
@@ -60,10 +118,15 @@ def _show_rich(table: Table) -> bool:
         return False
     is_plain = bool(os.environ.get("NO_COLOR"))  # NO_COLOR also disables bold text
     rich_table = tables.Table(
-        box=box.SIMPLE_HEAD, header_style="" if is_plain else "bold", pad_edge=False, show_edge=False
+        box=box.SIMPLE_HEAD,
+        header_style="" if is_plain else "bold",
+        padding=(0, len(_GAP) - 1, 0, 0),  # the box itself has a blank between columns
+        pad_edge=False,
+        show_edge=False,
     )
-    for title in table.titles:
-        rich_table.add_column(title, justify="right" if title in table.right else "left", overflow="fold")
+    for title, width in zip(table.titles, _widths(table, columns), strict=True):
+        side: Literal["left", "right"] = "right" if title in table.right else "left"
+        rich_table.add_column(title, justify=side, overflow="fold", width=width)
     for row in table.rows:
         rich_table.add_row(*(text.Text(printable(cell)) for cell in row))
     console.Console().print(rich_table)

@@ -54,8 +54,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_plan_argument(parser, "measure what this file says too")
     parser.add_argument("--no-auto", action="store_true", help="do not look for the fastest mix")
     parser.add_argument(
-        "--budget", type=_seconds, metavar="S", help="seconds to look for the fastest mix (default: 10)"
-    )
+        "--budget", type=_seconds, metavar="S",
+        help="seconds to look for the fastest mix (default: 10, and as few as 1 if --rounds or --seconds are small)",
+    )  # fmt: skip
     add_input_arguments(parser)
     add_running_arguments(parser)
     parser.add_argument("--threads", type=threads, metavar="N", help="how many threads backends may use")
