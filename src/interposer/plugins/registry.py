@@ -12,6 +12,7 @@ from functools import cache, partial
 from importlib import metadata
 from typing import Any, Final
 
+from interposer._distribution import DISTRIBUTION
 from interposer.backend.base import Backend, BackendId
 from interposer.backend.contracts import backend_problem
 from interposer.backend.devices import Device, split_address
@@ -34,6 +35,9 @@ __all__ = ["ENTRY_POINTS", "BackendRecord", "BackendRegistry", "making", "proces
 
 ENTRY_POINTS: Final = "interposer.backends"
 """The entry-point group under which packages name their backends: ``Id = "package.module:BackendClass"``."""
+
+_ENGINES: Final = "interposer.backends.engines."
+"""The package of this project's backends that are only used if they are named, so that others need not import it."""
 
 EVENTS: Final = 1000
 """The number of events that a registry keeps; the oldest are dropped first."""
@@ -403,7 +407,9 @@ class BackendRegistry:
         for package, point in entry_points(ENTRY_POINTS):
             source = f"entry point of {package}"
             try:
-                self._add(BackendId(point.name), _Entry(point.load, source, partial(_from_entry_point, point.value)))
+                recipe = partial(_from_entry_point, point.value)
+                by_name_only = package == DISTRIBUTION and point.module.startswith(_ENGINES)
+                self._add(BackendId(point.name), _Entry(point.load, source, recipe, by_name_only))
             except InterposerError as error:
                 self._refused.append(BackendRecord(point.name, False, source, str(error)))
                 _log.warning("entry point %r of %s is skipped: %s", point.name, package, error)

@@ -11,11 +11,18 @@ from interposer.kernels import KernelTable, reference
 __all__ = ["ReferenceBackend"]
 
 
+class _OnFirstUse:
+    """The table of all reference kernels, whose modules are imported when it is first asked for."""
+
+    def __get__(self, instance: Backend | None, owner: type[Backend]) -> KernelTable:
+        return reference()
+
+
 class ReferenceBackend(Backend):
     """A backend that runs the reference kernels, which favor correctness over speed and serve as the baseline."""
 
     id: ClassVar = BackendId("CpuRef")
-    kernels: ClassVar[KernelTable] = reference()
+    kernels: ClassVar = _OnFirstUse()
     capabilities: ClassVar = Capabilities(
         NonConstWeights=True, ConstantTensorsAsInputs=True, HasFp16=True, DynamicShapes=True, Sequences=True
     )
