@@ -196,11 +196,15 @@ def test_a_text_file_sets_the_size_of_an_open_dimension(folder):
     ("text", "message"),
     [
         ("1 2", "b.txt: the file has 2 numbers, but input 'x' int8[3] takes 3"),
-        ("1 2 x", "b.txt: the file is no text of numbers: could not convert string to float: 'x'"),
+        (
+            "1 2 x",
+            "b.txt: the file is no text of numbers with blanks, commas or lines between them: could not convert string "
+            "to float: 'x'",
+        ),
         ("1 2 300", "b.txt: input 'x' is int64 and holds 300 at [2]; expected int8, whole numbers from -128 to 127"),
         ("1 2 0.5", "b.txt: input 'x' is float64 and holds 0.5 at [2]; expected int8, whole numbers from -128 to 127"),
         ("", "b.txt: the file is empty"),
-        ("\xff", "b.txt: the file is no text of numbers: "),
+        ("\xff", "b.txt: the file is no text of numbers with blanks, commas or lines between them: "),
     ],
 )
 def test_a_text_file_that_does_not_fit_is_refused(text, message, folder):

@@ -27,10 +27,17 @@ from interposer.session import Model
 
 __all__ = ["configure", "execute"]
 
+_OTHER_FORMATS: Final = (".armnn", ".caffemodel", ".onnx", ".pb", ".prototxt", ".pt2", ".tflite")
+
 
 def execute(args: argparse.Namespace) -> None:
     """Optimize the network for all targets, write the file, and print a summary."""
     check_writable("--output", args.output, sources_of(args))
+    if str(args.output).endswith(_OTHER_FORMATS):
+        raise InvalidArgumentError(
+            f"--output is a saved network, which no other program reads, and {str(args.output)!r} has the suffix of "
+            "another format; use .ipn, or write other formats with interposer convert"
+        )
     if args.also and args.plan is not None:
         raise InvalidArgumentError("--also adds backends in order of preference, and a plan has its own; give one")
     with running(args) as setup:

@@ -56,7 +56,8 @@ _MOST_SATURATED: Final = 0.5
 _RAW: Final = (".bin", ".raw")
 _TEXT: Final = (".txt", ".csv")
 _IMAGES: Final = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-_INPUTS: Final = (".npy", ".npz", *_RAW, *_TEXT, *_IMAGES)
+_ARRAYS: Final = (".npy", ".npz")
+_INPUTS: Final = (*_ARRAYS, *_RAW, *_TEXT, *_IMAGES)
 """The suffixes of the files in a folder that are inputs."""
 
 
@@ -381,6 +382,14 @@ def _read(
         return {name: _from_numbers(path, name, infos[name])}
     if Path(path).suffix.lower() in _TEXT:
         return {name: _from_text(path, name, infos[name])}
+    if Path(path).suffix.lower() in _ARRAYS:
+        raise InvalidArgumentError(
+            f"{path}: the file is no {Path(path).suffix.lower()} file: it starts with {first_bytes!r}"
+        )
+    if infos[name].rank not in (3, 4):
+        raise InvalidArgumentError(
+            f"{path}: input {name!r} {infos[name]} takes no image; give its values in a .npy, .npz, .csv or .raw file"
+        )
     return {name: read_image(path, name, infos[name], preprocessing)}
 
 
@@ -536,7 +545,9 @@ def _from_text(path: str, name: str, info: TensorInfo) -> Array:
         words = Path(path).read_text("utf-8-sig").replace(",", " ").split()
         numbers = [_number(word) for word in words]
     except ValueError as error:  # UnicodeDecodeError is one
-        raise InvalidArgumentError(f"{path}: the file is no text of numbers: {error}") from error
+        raise InvalidArgumentError(
+            f"{path}: the file is no text of numbers with blanks, commas or lines between them: {error}"
+        ) from error
     size = info.dtype.numpy.itemsize
     sized_info = _sized(info, len(numbers) * size)
     if sized_info is None:

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+from interposer.cli.tables import counted
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import check_regular
 
@@ -46,4 +47,6 @@ def check_count(labels: Labels, classes: int, path: str) -> None:
     """Raise `InvalidArgumentError` if there are fewer labels (from the file `path`) than classes."""
     count = max(labels) + 1
     if count < classes:
-        raise InvalidArgumentError(f"{path}: {count} labels for {classes} classes; there must be one for each")
+        raise InvalidArgumentError(
+            f"{path}: {counted(count, 'label')} for {classes} classes; there must be one for each"
+        )

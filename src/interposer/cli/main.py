@@ -103,6 +103,8 @@ _OF_WRITING: Final = {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.E
 """The `errno` values of write errors; files are written by a function whose errors name the file."""
 _OF_PYTHON: Final = re.compile(r"^(signature|stand_in|subgraph|trusted_keys|weights)= is for")
 """The beginning of messages of `load` that name an argument, in place of which the command line has an option."""
+_NUMBERS: Final = re.compile(r"[\[ ]*[-+]?\.?\d[-+.,\de \[\]]*")
+"""Numbers in place of the path of a file with them."""
 ERROR: Final = 2
 PIPE_CLOSED: Final = 141  # the status of a program that SIGPIPE ended
 
@@ -272,6 +274,8 @@ def _hint_of_missing(path: str) -> str:
     name, colon, file = path.partition(":")
     if colon and os.path.exists(file):
         return f"; the name of an input is followed by '=': {name}={file}"
+    if _NUMBERS.fullmatch(path):
+        return f"; numbers are given in a file, as in: echo '{' '.join(re.findall(r'[^][, ]+', path))}' > x.txt"
     return similar_file(path)
 
 

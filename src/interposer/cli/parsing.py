@@ -34,21 +34,38 @@ LIST_OPTION: Final = "--input"
 """The option that can be followed by several values."""
 SEPARATOR: Final = "\0"
 """The character between the values of `LIST_OPTION`, which no path can contain."""
+_BACKENDS: Final = "--backends names what runs the network, such as CpuAcc"
+_PRECISION: Final = "--precision float16 computes in half precision, where a command has that option"
+_SAVE: Final = "--save FILE writes the outputs"
+_SHAPE: Final = "--shape gives the shape of an input, as in: --shape image=8x3x224x224"
 _ELSEWHERE: Final = {
+    "--batch": _SHAPE,
+    "--batch-size": _SHAPE,
+    "--cpu": _BACKENDS,
+    "--cuda": _BACKENDS,
+    "--fp16": _PRECISION,
+    "--gpu": _BACKENDS,
+    "--half": _PRECISION,
+    "--quiet": "--log-level error hides messages",
+    "--version": "interposer --version prints the version",
     "-m": "the network has no option before it, as in: interposer run net.onnx",
     "-v": "--version prints the version, and --log-level info shows more messages",
     "--deadline": "no option limits the time of a run; interposer serve --timeout limits that of a request",
-    "--device": "--backends names what runs the network, such as CpuAcc",
+    "--device": _BACKENDS,
     "--iterations": "interposer run --repeat N and interposer bench run a network several times",
     "--model": "the network has no option before it, as in: interposer run net.onnx",
     "--num-threads": "the environment variable INTERPOSER_NUM_THREADS sets the number of threads",
     "--threads": "the environment variable INTERPOSER_NUM_THREADS sets the number of threads",
     "--timeout": "no option limits the time of a run; interposer serve --timeout limits that of a request",
     "--verbose": "--log-level info shows more messages",
+    "-q": "--log-level error hides messages",
     "compile --random": "nothing is run, so no inputs are needed",
     "convert --random": "nothing is run, so no inputs are needed",
     "plan --random": "plan makes its inputs itself, as times seldom depend on them",
     "quantize --random": "the ranges come from real inputs, which --data gives",
+    "run -n": "interposer run --repeat N and interposer bench run a network several times",
+    "run -o": _SAVE,
+    "run --out": _SAVE,
 }
 """Options of other programs or commands, with what serves the same purpose here; for commands without such an option.
 
@@ -208,6 +225,11 @@ def parsed(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
         message = re.sub("ignored explicit argument (.*)", r"it takes no value, but \1 was given", str(error))
         parser.refuse(message, [] if action is None else [action])
     if unknown:
+        command = parser.prog.rpartition(" ")[2]
+        if unknown[0] == command:
+            parser.refuse(f"unknown argument {command!r}; the command is given once, before the network")
+        if command in words:
+            parser.refuse(f"unknown argument {unknown[0]!r}; the command {command!r} is given twice")
         _refuse_separate_value(unknown[0], words, parser)
         _refuse_second_file(unknown[0], args, parser)
         _refuse_unknown(unknown[0], parser)

@@ -100,7 +100,8 @@ def unreadable(error: OSError | ValueError, path: str | os.PathLike[str] | None 
 def similar_file(path: str) -> str:
     """Return a hint such as ``"; did you mean 'models/net.onnx'?"`` with a file whose name is almost that of `path`.
 
-    Returns "" if the folder of `path` has no such file. In a large folder, only the first thousand names are compared.
+    A file that has the same name and a suffix comes first. Returns "" if the folder of `path` has no such file. In a
+    large folder, only the first thousand names are compared.
     """
     folder, name = os.path.split(path)
     try:
@@ -108,7 +109,8 @@ def similar_file(path: str) -> str:
             names = [entry.name for entry in islice(entries, _COMPARED_NAMES)]
     except OSError:
         return ""
-    hint = did_you_mean(name, names, cutoff=0.85)
+    with_suffix = next((entry for entry in sorted(names) if os.path.splitext(entry)[0] == name), None)
+    hint = f"; did you mean {with_suffix!r}?" if with_suffix else did_you_mean(name, names, cutoff=0.85)
     return hint.replace("'", f"'{folder}/", 1) if folder and hint else hint
 
 

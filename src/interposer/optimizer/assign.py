@@ -10,7 +10,7 @@ from typing import Final
 from interposer.backend import Backend, Options, SubgraphView, Support
 from interposer.backend.capabilities import ALL_OR_NOTHING
 from interposer.backend.contracts import checked
-from interposer.core.errors import BackendContractError, InvalidArgumentError, UnsupportedLayerError
+from interposer.core.errors import BackendContractError, InvalidArgumentError, OptionError, UnsupportedLayerError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import shaped_by_data
 from interposer.ir.regions import named_graphs
@@ -91,6 +91,8 @@ def _ask(backend: Backend, view: SubgraphView, options: Options) -> list[Support
         return _all_refused(backend, view, error)
     try:
         answer = support.query(view)
+    except OptionError:
+        raise
     except Exception as error:
         return _all_refused(backend, view, error)
     verdicts: list[Support] = checked(answer, list, "query", backend.id)

@@ -12,6 +12,7 @@ import pytest
 import interposer as ip
 from interposer.cli.main import main
 from interposer.core.cache import cached_files
+from interposer.core.errors import OptionError
 from interposer.core.types import DataLayout, TensorInfo
 from interposer.ops import Activation, ActivationFunction, Convolution2d, DepthwiseConvolution2d, FullyConnected
 from interposer.plugins.capi.caching.blobs import Blobs
@@ -152,3 +153,10 @@ def test_an_instruction_set_that_is_known_or_empty_is_taken(level):
     needs_instruction_set(level or "amx")
     [line] = [line for line in backends_with(level).splitlines() if line.startswith("CpuAcc")]
     assert f"InstructionSet={level}" in line
+
+
+@pytest.mark.needs_cpuref
+def test_a_value_that_is_refused_is_an_error_and_no_reason_to_use_the_next_backend():
+    options = ip.OptimizerOptions(model_options={"CpuAcc": {"TuningLevel": 3}})
+    with pytest.raises(OptionError, match="^backend 'CpuAcc' refuses its options: TuningLevel is 3; expected 0 to 2$"):
+        ip.load(block(), ["CpuAcc", "CpuRef"], options=options)

@@ -143,8 +143,9 @@ def add_precision_argument(parser: argparse.ArgumentParser) -> None:
 def backend_ids(text: str) -> list[str]:
     """Return the ids in a comma-separated list."""
     ids = [_AUTO if part.strip().lower() == _AUTO else part.strip() for part in text.split(",") if part.strip()]
-    if not ids:
-        raise argparse.ArgumentTypeError("expected ids of backends with commas between them")
+    if not ids or any(len(backend_id.split()) > 1 and ":" not in backend_id for backend_id in ids):
+        given = f", not {text!r}" if ids else ""
+        raise argparse.ArgumentTypeError(f"expected ids of backends with commas between them{given}")
     return ids
 
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from interposer.backend.capabilities import Options
 from interposer.backend.support import LayerSupport, Support
-from interposer.core.errors import BackendContractError
+from interposer.core.errors import BackendContractError, OptionError
 from interposer.core.types import Array
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.subgraph import SubgraphView
 from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.calls import CallError
 from interposer.plugins.capi.abi.flatten import FlatGraph
 from interposer.plugins.capi.abi.located import located
 from interposer.plugins.capi.abi.reading import read_table, read_text
@@ -60,12 +61,18 @@ class DynamicSupport(LayerSupport):
 
         Raises:
             BackendContractError: the answer is not valid.
+            OptionError: the plug-in refuses the value of an option.
             CallError: the plug-in failed.
         """
         withheld = self.library.withholding.problems(view)
         visible = view if not withheld else view.part(layer for layer in view if layer not in withheld)
         flat = FlatGraph.of(visible, **self.library.table_rules)
-        answers = dict(zip(visible, ask(self.library, flat, self._options), strict=True))
+        try:
+            answers = dict(zip(visible, ask(self.library, flat, self._options), strict=True))
+        except CallError as error:
+            if error.status == abi.INVALID_ARGUMENT and self._options.options:
+                raise OptionError(f"backend {self.library.id!r} refuses its options: {error.message}") from error
+            raise
         return [answers[layer] if layer in answers else Support.no(withheld[layer]) for layer in view]
 
 
