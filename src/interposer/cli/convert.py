@@ -9,13 +9,14 @@ from interposer.cli.arguments.convert import _flag, _options, configure
 from interposer.cli.network import names_of, reading_of
 from interposer.cli.outputs import check_writable
 from interposer.cli.sources import sources_of
-from interposer.cli.tables import say
+from interposer.cli.tables import counted, say
 from interposer.cli.writing import writer_of
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnboundInputError, UnwritableError
 from interposer.core.types import Dim, TensorInfo
 from interposer.file_formats import Format
 from interposer.frontends.template import Template
 from interposer.ir.network import Network
+from interposer.ops import Constant, Input, Output
 from interposer.session.requested import value_named
 from interposer.session.source import Reading, read_network, read_source
 
@@ -40,7 +41,8 @@ def execute(args: argparse.Namespace) -> None:
         if fixed_network is None:
             raise InterposerError(f"{error}\n{_advice(network)}") from error
         network, summary = fixed_network, _write(format, fixed_network, args)
-    say(f"{args.output}: {len(network)} layers as {summary}")
+    count = sum(not isinstance(layer.op, Input | Output | Constant) for layer in network)
+    say(f"{args.output}: {counted(count, 'layer')} as {summary}")
     if fixed_network is not None:
         shapes = ", ".join(f"{layer.name} {layer.output.known.shape}" for layer in fixed_network.graph.inputs)
         say(f"open dimensions cannot be written; they have the sizes in {args.network}: {shapes}")

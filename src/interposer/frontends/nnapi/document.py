@@ -224,7 +224,9 @@ def _operand(content: Any, where: str) -> Operand:
     lifetime = _one_of(_field(record, "lifetime", str, where), _LIFETIMES, "the lifetime", where)
     kind, dims = _TYPES[type_name], _dims(record, where)
     if dims and not kind.tensor:
-        raise ParseError(f"a {type_name} has dims {dims}; expected none", where=where)
+        tensor = f"TENSOR_{type_name}"
+        hint = f", or the type {tensor}" if tensor in _TYPES else ""
+        raise ParseError(f"a {type_name} has dims {list(dims)}; expected none{hint}", where=where)
     data = _field(record, "data", Sequence, where, None)
     omitted = lifetime == NO_VALUE or (lifetime == INPUT and data is not None and not len(data))
     value = _constant(kind, dims, data, where) if lifetime in CONSTANTS else None
