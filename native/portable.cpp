@@ -50,7 +50,7 @@ OLD(OLDEST, int, pthread_sigmask, (int how, const sigset_t* changes, sigset_t* b
   return old_pthread_sigmask(how, changes, before);
 }
 
-// These are behind std::shared_mutex.
+// std::shared_mutex calls these.
 OLD(OLDEST, int, pthread_rwlockattr_init, (pthread_rwlockattr_t * attributes)) {
   return old_pthread_rwlockattr_init(attributes);
 }
