@@ -2,12 +2,14 @@
 
     python benchmarks/serving_soak.py [--minutes 10] [--clients 16]
 
-Two servers run at the same time. One has a model that a client loads again every few seconds, and a second model whose
-backend is isolated: its process is killed every few seconds. The other server has two workers, one of which is killed
-every few seconds. Some clients leave before their answer, and others send indices that are out of range, damaged or
-compressed bodies of the wrong size, and bodies that never end. Every other request must get its right result, or an
-HTTP error with a sentence. A connection that a killed worker closes is counted apart. The status is 0 if no request is
-lost or wrong, and the memory of the first server has not grown by more than 32 MiB after the first third.
+Two servers run at the same time. One has a model that a client loads again every few seconds, after its file was
+replaced, damaged or written to, and a second model whose backend is isolated: its process is killed every few seconds.
+A third model has states, in sequences of which some are never ended. The other server has two workers, one of which is
+killed every few seconds. Some clients leave before their answer, and others send indices that are out of range, damaged
+or compressed bodies of the wrong size, bodies and heads that never end, and large or cancelled gRPC messages. Every
+other request must get its right result, or an error with a sentence. A connection that a killed worker closes is
+counted apart. The status is 0 if no request is lost or wrong, and the memory of the first server has not grown by more
+than 32 MiB after the first third.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ import numpy as np
 
 import interposer as ip
 from interposer import Network, TensorInfo
+from interposer.serving.protocol.grpc_messages import message
 from interposer.writers import tflite
 
 TOKEN = {"INTERPOSER_SERVE_TOKEN": "soak"}
@@ -54,6 +57,16 @@ def table() -> Network:
     x = network.add_input_layer(0, TensorInfo((1, 4), "int32"), name="x")
     rows = network.add_constant_layer(np.arange(4, dtype=np.float32) * 10)
     network.add_output_layer(0, network.add_gather_layer(rows, x), name="y")
+    return network
+
+
+def counter() -> Network:
+    """Return a network that adds its input to a state, and returns the sum."""
+    network = Network("counter")
+    x = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    total = network.add_addition_layer(network.add_state("total", TensorInfo((1, 4))), x, name="add")
+    network.set_state("total", total)
+    network.add_output_layer(0, total, name="y")
     return network
 
 
@@ -187,12 +200,95 @@ class Soak:
             self.sizes.append(resident(pid))
             await asyncio.sleep(1)
 
-    async def reload(self, port: int) -> None:
-        """Load a model again every few seconds."""
+    async def sequences(self, port: int, number: int) -> None:
+        """Send sequences of requests, of which one in ten is never ended, and compare the sums."""
+        while self.goes_on:
+            number, total, steps = number + 10, 0, self.draw.randrange(1, 8)
+            is_left = self.draw.random() < 0.1
+            for step in range(steps):
+                value = self.draw.randrange(100)
+                total += value
+                flags = {"sequence_start": step == 0, "sequence_end": step == steps - 1 and not is_left}
+                tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [value] * 4}
+                body = {"inputs": [tensor], "parameters": {"sequence_id": number, **flags}}
+                answer = await self.post(port, "/v2/models/counter/infer", body)
+                self.counts[f"sequences: {None if answer is None else answer[0]}"] += 1
+                if answer is None or answer[0] not in (200, 503, 504):
+                    self.wrong.append(f"sequences: {answer}")
+                if answer is None or answer[0] != 200:
+                    break
+                if answer[1]["outputs"][0]["data"] != [total] * 4:
+                    self.wrong.append(f"sequences: {answer[1]} for {total}")
+
+    async def grpc_client(self, port: int) -> None:
+        """Send requests over gRPC, some of which are cancelled, damaged, or large messages of zeros in a few bytes."""
+        import grpc  # noqa: PLC0415 - --help needs no package
+
+        refusals = ("RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED", "UNAVAILABLE")
+        options = [("grpc.max_send_message_length", -1)]
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options) as channel:
+            call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer", None, None)
+            while self.goes_on:
+                array = np.array([[self.draw.randrange(100) for _ in range(4)]], np.float32)
+                tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4]}
+                request = message("ModelInferRequest")(
+                    model_name="plain", inputs=[tensor], raw_input_contents=[array.tobytes()]
+                )
+                data, choice, seconds = request.SerializeToString(), self.draw.random(), 60.0
+                kind = "grpc"
+                if choice < 0.1:
+                    kind, seconds = "grpc: cancelled", self.draw.random() * 0.01
+                elif choice < 0.2:
+                    kind, data = "grpc: damaged", data[: self.draw.randrange(1, len(data))]
+                elif choice < 0.22:
+                    request.raw_input_contents[0] = bytes(8 << 20)
+                    kind, data = "grpc: large", request.SerializeToString()
+                try:
+                    answer = await call(data, timeout=seconds, compression=grpc.Compression.Gzip)
+                    code = "OK"
+                    result = message("ModelInferResponse").FromString(answer).raw_output_contents[0]
+                    if kind == "grpc" and result != (array + array).tobytes():
+                        self.wrong.append("grpc: a wrong result")
+                except grpc.aio.AioRpcError as error:
+                    code = error.code().name
+                    if code in ("INTERNAL", "UNKNOWN") or (kind == "grpc" and code not in refusals):
+                        self.wrong.append(f"{kind}: {code} {error.details()}")
+                self.counts[f"{kind}: {code}"] += 1
+
+    async def half_requests(self, port: int) -> None:
+        """Open connections whose heads never end, or whose answers are not read."""
+        head = b"GET /v2/models/plain HTTP/1.1\r\nHost: localhost\r\n"
+        while self.goes_on:
+            writers = []
+            with contextlib.suppress(OSError):
+                for _ in range(20):
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                    writer.write(self.draw.choice((head, head + b"A: " + b"a" * 70_000, (head + b"\r\n") * 50, b"\0")))
+                    writers.append(writer)
+                await asyncio.sleep(2)
+            for writer in writers:
+                writer.close()
+            self.counts["half requests"] += len(writers)
+
+    async def reload(self, port: int, path: Path) -> None:
+        """Load a model again every few seconds, after its file was replaced, damaged, or written to."""
+        content = path.read_bytes()
         while self.goes_on:
             await asyncio.sleep(3)
+            kind = self.draw.choice(("replaced", "damaged", "written to"))
+            new_content = content if kind == "replaced" else content[: len(content) // 2] + b"?" * 100
+            if kind == "written to":
+                path.write_bytes(new_content)  # which is not loaded, and must change nothing
+                await asyncio.sleep(1)
+                new_content = content
+            new_path = path.with_suffix(".new")
+            new_path.write_bytes(new_content)
+            os.replace(new_path, path)
             answer = await self.post(port, "/v2/repository/models/plain/load", {})
-            self.counts["loaded again" if answer and answer[0] == 200 else "not loaded"] += 1
+            status = None if answer is None else answer[0]
+            self.counts[f"file {kind}: {status}"] += 1
+            if status != (400 if kind == "damaged" else 200):
+                self.wrong.append(f"a file that was {kind} was loaded with {answer}")
 
     async def kill(self, description: str, parent: int, pattern: str, pause: float) -> None:
         """Kill a process below `parent` whose command has `pattern` in it, again and again."""
@@ -208,29 +304,32 @@ class Soak:
                 self.counts[f"killed {description}"] += 1
 
 
-def started(log: Path, *words: str, **environment: str) -> tuple[subprocess.Popen[str], int]:
-    """Start a server; return its process and its port."""
-    command = [sys.executable, "-m", "interposer", "serve", "--port", "0", "--no-grpc", "--queue", "256", *words]
+def started(log: Path, *words: str, **environment: str) -> tuple[subprocess.Popen[str], list[int]]:
+    """Start a server; return its process and its ports."""
+    command = [sys.executable, "-m", "interposer", "serve", "--port", "0", "--queue", "256", *words]
     with log.open("w") as file:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=file, text=True, env={**os.environ, **environment}
         )
     line = process.stdout.readline() if process.stdout else ""
-    match = re.search(r":(\d+)", line)
-    if match is None:
+    ports = [int(port) for port in re.findall(r":(\d+)", line)]
+    if not ports:
         raise SystemExit(log.read_text(encoding="utf-8"))
-    return process, int(match[1])
+    return process, ports
 
 
-async def soak(args: argparse.Namespace, single: tuple[Any, int], two: tuple[Any, int]) -> Soak:
-    """Run all clients and disturbances."""
+async def soak(args: argparse.Namespace, one: tuple[Any, list[int]], both: tuple[Any, list[int]], path: Path) -> Soak:
+    """Run all clients and disturbances; `path` is that of the model that is loaded again."""
     state = Soak(args.minutes * 60)
+    single, two = (one[0], one[1][0]), (both[0], both[1][0])
     each = max(1, args.clients // 4)
     work = [state.client("reloaded", single[1], "plain", 2) for _ in range(each * 2)]
     work += [state.client("failing", single[1], "isolated", 3) for _ in range(each)]
     work += [state.client("workers", two[1], "plain", 2) for _ in range(each)]
     work += [state.lookup(single[1]), state.attack(single[1]), state.watch(single[0].pid)]
-    work += [state.reload(single[1]), state.kill("backend", single[0].pid, "isolation", 7)]
+    work += [state.sequences(single[1], number) for number in range(1, 4)]
+    work += [state.grpc_client(one[1][1]) for _ in range(2)] + [state.half_requests(single[1])]
+    work += [state.reload(single[1], path), state.kill("backend", single[0].pid, "isolation", 7)]
     work.append(state.kill("worker", two[0].pid, "serve", 15))
     await asyncio.gather(*work)
     return state
@@ -245,7 +344,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder, "models")
         home.mkdir()
-        tflite.save(network(2), home / "plain.tflite")
+        fixed = Path(folder, "fixed")
+        fixed.mkdir()
+        for parent in (home, fixed):
+            tflite.save(network(2), parent / "plain.tflite")
+        with ip.load(counter(), ["CpuRef"]) as stateful:
+            stateful.save(home / "counter.ipn")
+        settings = '[sequences]\nstrategy = "direct"\nidle_seconds = 10\n'
+        (home / "counter.toml").write_text(f'backends = ["CpuRef"]\nbatch = 2\n{settings}')
         tflite.save(network(3), home / "isolated.tflite")
         ip.load(table(), ["CpuAcc", "CpuRef"]).save(home / "table.ipn")  # whose indices have no other meaning
         (home / "table.toml").write_text('backends = ["CpuAcc", "CpuRef"]\n')
@@ -254,9 +360,10 @@ def main() -> int:
         log = Path(folder, "one"), Path(folder, "two")
         variables = {**TOKEN, "INTERPOSER_ISOLATION_MAX_RESTARTS": "1000000"}
         single = started(log[0], str(home), "--control", "explicit", **variables)
-        two = started(log[1], str(home / "plain.tflite"), "--backends", "CpuRef", "--workers", "2")
+        fixed_path = str(fixed / "plain.tflite")
+        two = started(log[1], fixed_path, "--backends", "CpuRef", "--workers", "2", "--no-grpc")
         try:
-            figures = asyncio.run(soak(args, single, two))
+            figures = asyncio.run(soak(args, single, two, home / "plain.tflite"))
         finally:
             for process, _ in (single, two):
                 process.terminate()
