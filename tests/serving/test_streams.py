@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from interposer import Network, TensorInfo
 from interposer.serving.repository import Repository
-from tests.serving.running import TOKEN, Running, infer_body, model, running, serving
+from tests.serving.running import TOKEN, Running, infer_body, model, running, serving, wait_until
 from tests.serving.test_sequences import counter
 
 for package in ("starlette", "uvicorn", "prometheus_client", "grpc", "google.protobuf"):
@@ -64,6 +65,20 @@ def test_each_run_has_an_answer_and_its_outputs_are_the_next_inputs(server):
 
 def test_a_stream_ends_with_the_value_that_stops_it(server):
     assert values(events(server, "adder", body(steps=100, stop_value=4))) == [2, 3, 4]
+
+
+def test_other_requests_are_answered_between_the_runs_of_a_stream(server):
+    for _ in range(40):  # so that the model is known to be quick, and runs in the event loop
+        server.client.post("/v2/models/adder/infer", body())
+    data = json.dumps(body(steps=1 << 16)).encode()
+    head = f"POST /v2/models/adder/infer_stream HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.client.port), 60) as connection:
+        connection.sendall(head.encode() + data)
+        received = connection.recv(1 << 16)
+        assert server.client.get("/v2/health/live").status == 200
+        assert server.core.in_flight == 1
+    assert received.startswith(b"HTTP/1.1 200 ")
+    wait_until(lambda: server.core.in_flight == 0)
 
 
 def test_the_runs_of_a_model_with_states_are_one_sequence(server):

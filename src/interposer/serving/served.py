@@ -260,13 +260,23 @@ class ServedModel:
                 self.cache.close()
             if self._owned:
                 self.model.close()
-                _collect_soon()
+                _Garbage.collect_soon()
 
 
-def _collect_soon() -> None:
-    """Collect garbage in a second: the layers of a closed model refer to each other, and keep its compiled kernels."""
-    with suppress(RuntimeError):  # no event loop runs, because the server has ended
-        asyncio.get_running_loop().call_later(1.0, gc.collect)
+class _Garbage:
+    """When garbage is collected next, so that models that are closed at about the same time share the collection."""
+
+    due = 0.0
+
+    @classmethod
+    def collect_soon(cls) -> None:
+        """Collect in a second: the layers of a closed model refer to each other, and keep its compiled kernels."""
+        now = time.monotonic()
+        if now < cls.due:
+            return
+        with suppress(RuntimeError):  # no event loop runs, because the server has ended
+            asyncio.get_running_loop().call_later(1.0, gc.collect)
+            cls.due = now + 1.0
 
 
 def metadata_shape(info: TensorInfo) -> list[int]:

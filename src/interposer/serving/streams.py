@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
@@ -63,6 +64,8 @@ async def answers(call: Call, request: InferRequest) -> AsyncGenerator[InferResp
                 return
             served.statistics.executed(call.timing.batch, call.timing.compute)
             call.timing = Timing()
+            async with call.core.admission.turn:  # quick runs never wait, and others need the event loop too
+                await asyncio.sleep(0)
             unfed = tuple(tensor for tensor in next_request.inputs if tensor.name not in feedback)
             next_request = replace(next_request, inputs=(*unfed, *fed))
     finally:
