@@ -274,6 +274,19 @@ def test_a_body_in_chunks_is_counted_while_it_arrives(client):
     assert (answer.status, answer.json["error"]) == (413, "the body of the request is larger than 10,000 bytes")
 
 
+def test_bodies_in_very_small_chunks_are_whole_and_in_their_order(client):
+    pytest.importorskip("httptools", reason="the package httptools is not installed")
+    bodies = [json.dumps(infer_body("x", [[number] * 4] * 300)).encode() for number in (1, 2)]
+    head = f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    chunks = [b"".join(b"1;a=b\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n" for body in bodies]
+    end = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", client.port), 60) as connection:
+        connection.sendall(b"".join(head + body for body in chunks) + end)
+        answers = b"".join(iter(lambda: connection.recv(1 << 16), b"")).split(b"HTTP/1.1 200 OK")
+    assert [answer.count(b"2.0") for answer in answers] == [0, 1200, 0, 0]
+    assert [answer.count(b"4.0") for answer in answers] == [0, 0, 1200, 0]
+
+
 def test_requests_are_counted(client, server):
     before = client.get("/v2/models/bytes/stats").json["model_stats"][0]
     assert client.post("/v2/models/bytes/infer", infer_body(datatype="INT8")).status == 200

@@ -20,6 +20,8 @@ LARGEST_HEAD: Final = 1 << 16
 """The most bytes of the line and the headers of a request."""
 _MOST_HEADERS: Final = 256
 _MOST_PIPELINED: Final = 64
+_PARSED_AT_ONCE: Final = 1 << 14
+"""Bytes of a body in chunks that are parsed before other connections have their turns."""
 _LINGER: Final = 1.0
 """Seconds in which a client can read why its request was refused before the connection is closed."""
 _OTHER_FILES: Final = 256
@@ -107,7 +109,9 @@ class _Limits(_Protocol):  # type: ignore[misc] # uvicorn's class is added by `p
     """Bytes of the head that is arriving; None if no head is arriving, or if h11 counts them."""
     _parsed = 0
     _refusal: _HeadError | None = None
-    _is_refused = False
+    _is_refused = _has_chunks = False
+    _unparsed = b""
+    """Bytes of a body in chunks that are parsed after others had their turns."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -126,6 +130,35 @@ class _Limits(_Protocol):  # type: ignore[misc] # uvicorn's class is added by `p
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
             return
+        if self._unparsed:  # which arrived although reading was paused
+            self._unparsed += data
+            self.transport.pause_reading()
+            return
+        if len(data) > _PARSED_AT_ONCE and self._head is not None:  # the head says whether a body in chunks comes
+            self._parse(data[:_PARSED_AT_ONCE])
+            data = data[_PARSED_AT_ONCE:]
+        if self._is_refused:
+            return
+        if len(data) <= _PARSED_AT_ONCE or not self._has_chunks:
+            self._parse(data)
+            return
+        self._unparsed = data
+        self.transport.pause_reading()
+        self.loop.call_soon(self._parse_next)
+
+    def _parse_next(self) -> None:
+        """Parse the next bytes of a body in chunks, which may be so small that its bytes take long."""
+        data, self._unparsed = self._unparsed[:_PARSED_AT_ONCE], self._unparsed[_PARSED_AT_ONCE:]
+        if self._is_refused or self.transport.is_closing():
+            self._unparsed = b""
+            return
+        self._parse(data)
+        if self._unparsed:
+            self.loop.call_soon(self._parse_next)
+        elif not self.flow.read_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def _parse(self, data: bytes) -> None:
         if self._head is not None:
             self._head += len(data)
         super().data_received(data)
@@ -137,6 +170,7 @@ class _Limits(_Protocol):  # type: ignore[misc] # uvicorn's class is added by `p
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._head, self._parsed = self._head or 0, 0
+        self._has_chunks = False
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
@@ -144,6 +178,7 @@ class _Limits(_Protocol):  # type: ignore[misc] # uvicorn's class is added by `p
 
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
+        self._has_chunks = self._has_chunks or name.lower() == b"transfer-encoding"
         self._count(len(name) + len(value) + 4)
         if len(self.headers) > _MOST_HEADERS:
             self._raise(_HeadError("431 Request Header Fields Too Large", f"it has over {_MOST_HEADERS} headers"))
