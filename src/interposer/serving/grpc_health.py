@@ -15,6 +15,8 @@ _SERVING, _NOT_SERVING, _SERVICE_UNKNOWN = 1, 2, 3
 _SERVICES: Final = ("", INFERENCE)
 """The names that clients may ask for: that of the server, and that of the inference service."""
 _POLL: Final = 0.1
+_LOOK: Final = 5.0
+"""Seconds after which a watching call looks at the status itself."""
 
 
 class Health:
@@ -22,6 +24,7 @@ class Health:
 
     def __init__(self, grpc: Any, core: Core) -> None:
         self._grpc, self._core = grpc, core
+        self._change: asyncio.Task[None] | None = None
 
     def handlers(self) -> dict[str, Any]:
         """Return the handlers of gRPC by the names of the methods."""
@@ -53,6 +56,18 @@ class Health:
             if status != last_status:
                 last_status = status
                 yield status
+            else:
+                await self._changed()
+
+    async def _changed(self) -> None:
+        """Wait until the server has become ready or not ready; all calls share one task that looks."""
+        if self._change is None or self._change.done():
+            self._change = asyncio.create_task(self._look_for_change())
+        await asyncio.wait([self._change], timeout=_LOOK)
+
+    async def _look_for_change(self) -> None:
+        is_ready = self._core.is_ready
+        while self._core.is_ready == is_ready:
             await asyncio.sleep(_POLL)
 
     def _response(self, service: str) -> Message:

@@ -31,6 +31,7 @@ from interposer.serving.protocol.grpc_messages import (
 )
 from interposer.serving.protocol.reading import Reading
 from interposer.serving.streams import answers
+from interposer.serving.tracing import is_traced
 
 __all__ = ["start_grpc"]
 
@@ -41,6 +42,11 @@ _MAX_MESSAGE: Final = (1 << 31) - 1
 """The largest message that gRPC can be configured for."""
 _STREAMS: Final = 256
 """Calls of one connection that run at the same time."""
+_FOR_ALL: Final = frozenset(
+    {"ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelConfig", "RepositoryIndex",
+     "ModelInfer"}
+)  # fmt: skip
+"""Methods that need no token unless all requests of clients do."""
 _LARGE: Final = 1 << 18
 """Bytes of a message with typed contents from which on it is read in another thread."""
 
@@ -137,9 +143,10 @@ class _Service:
 
         async def handler(requests: Any, context: Any) -> Message:
             try:
-                with self.core.admission.holding(self.core.access.name_of(self._peer(context))) as holding:
+                peer = self._peer(context, name not in _FOR_ALL)
+                with self.core.admission.holding(self.core.access.name_of(peer)) as holding:
                     request = await self._request(kind, context, holding)
-                    return await method(request, context)
+                    return await method(request, context, peer)
             except asyncio.CancelledError:
                 raise
             except Exception as caught:
@@ -150,9 +157,14 @@ class _Service:
 
         return handler
 
-    def _peer(self, context: Any) -> Peer:
-        """Return who sends a call."""
-        authorization = _metadata(context).get("authorization", "")
+    def _peer(self, context: Any, needs_token: bool = False) -> Peer:
+        """Return who sends a call.
+
+        The metadata of the call, of which there may be very many, are looked at only for a token: if `needs_token`, or
+        if the server does not let everybody send requests to models.
+        """
+        needs_token = needs_token or not self.core.access.is_open
+        authorization = _metadata(context).get("authorization", "") if needs_token else ""
         identity = (context.auth_context() or {}) if self._has_certificates else {}
         return peer_of_call(context.peer(), self.port, authorization, identity)
 
@@ -176,79 +188,77 @@ class _Service:
             return checked(kind, data, reading)
         return await self.core.in_parser(reading, checked, kind, data, reading)
 
-    async def on_ServerLive(self, request: Message, context: Any) -> Message:  # noqa: N802 - names of the protocol
+    async def on_ServerLive(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802 - names of the protocol
         return message("ServerLiveResponse")(live=True)
 
-    async def on_ServerReady(self, request: Message, context: Any) -> Message:  # noqa: N802
+    async def on_ServerReady(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
         return message("ServerReadyResponse")(ready=self.core.is_ready)
 
-    async def on_ModelReady(self, request: Message, context: Any) -> Message:  # noqa: N802
+    async def on_ModelReady(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
         try:
             is_ready = self.core.is_model_ready(request.name, request.version)
         except ServingError:  # clients of Triton wait for a model with this method, and expect no error
             is_ready = False
         return message("ModelReadyResponse")(ready=is_ready)
 
-    async def on_ServerMetadata(self, request: Message, context: Any) -> Message:  # noqa: N802
+    async def on_ServerMetadata(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
         return message("ServerMetadataResponse")(**self.core.server_metadata())
 
-    async def on_ModelMetadata(self, request: Message, context: Any) -> Message:  # noqa: N802
-        self.core.access.check("infer", self._peer(context), request.name)
+    async def on_ModelMetadata(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
+        self.core.access.check("infer", peer, request.name)
         fields = self.core.model_metadata(request.name, request.version)
         fields.pop("parameters", None)
         return message("ModelMetadataResponse")(**fields)
 
-    async def on_ModelConfig(self, request: Message, context: Any) -> Message:  # noqa: N802
-        self.core.access.check("infer", self._peer(context), request.name)
+    async def on_ModelConfig(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
+        self.core.access.check("infer", peer, request.name)
         config = self.core.repository.find(request.name, request.version).config()
         return message("ModelConfigResponse")(config=config)
 
-    async def on_ModelStatistics(self, request: Message, context: Any) -> Message:  # noqa: N802
-        self.core.access.check("statistics", self._peer(context))
+    async def on_ModelStatistics(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
+        self.core.access.check("statistics", peer)
         models = self.core.statistics(request.name, request.version)
         for model in models:
             del model["inference_stats"]["cancel"]
         return message("ModelStatisticsResponse")(model_stats=models)
 
-    async def on_RepositoryIndex(self, request: Message, context: Any) -> Message:  # noqa: N802
-        self.core.access.check("infer", self._peer(context))
+    async def on_RepositoryIndex(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
+        self.core.access.check("infer", peer)
         return message("RepositoryIndexResponse")(models=self.core.repository.index(request.ready))
 
-    async def on_RepositoryModelLoad(self, request: Message, context: Any) -> Message:  # noqa: N802
-        self.core.check_control(self._peer(context))
+    async def on_RepositoryModelLoad(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
+        self.core.check_control(peer)
         await self.core.load(request.model_name, parameters_of(request.parameters))
         return message("RepositoryModelLoadResponse")()
 
-    async def on_RepositoryModelUnload(self, request: Message, context: Any) -> Message:  # noqa: N802
-        self.core.check_control(self._peer(context))
+    async def on_RepositoryModelUnload(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
+        self.core.check_control(peer)
         await self.core.repository.unload(request.model_name)
         return message("RepositoryModelUnloadResponse")()
 
-    async def on_SystemSharedMemoryStatus(self, request: Message, context: Any) -> Message:  # noqa: N802
-        self.core.check_shared_memory(self._peer(context))
+    async def on_SystemSharedMemoryStatus(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
+        self.core.check_shared_memory(peer)
         kind = message("SystemSharedMemoryStatusResponse.RegionStatus")
         regions = {region["name"]: kind(**region) for region in self.core.shared_memory().status(request.name)}
         return message("SystemSharedMemoryStatusResponse")(regions=regions)
 
-    async def on_SystemSharedMemoryRegister(self, request: Message, context: Any) -> Message:  # noqa: N802
-        self.core.check_shared_memory(self._peer(context))
-        self.core.shared_memory().register(
-            request.name, request.key, request.offset, request.byte_size, self._peer(context)
-        )
+    async def on_SystemSharedMemoryRegister(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
+        self.core.check_shared_memory(peer)
+        self.core.shared_memory().register(request.name, request.key, request.offset, request.byte_size, peer)
         return message("SystemSharedMemoryRegisterResponse")()
 
-    async def on_SystemSharedMemoryUnregister(self, request: Message, context: Any) -> Message:  # noqa: N802
-        self.core.check_shared_memory(self._peer(context))
+    async def on_SystemSharedMemoryUnregister(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
+        self.core.check_shared_memory(peer)
         self.core.shared_memory().unregister(request.name)
         return message("SystemSharedMemoryUnregisterResponse")()
 
-    async def on_ModelInfer(self, request: Message, context: Any) -> Message:  # noqa: N802
-        return await self._infer(request, context)
+    async def on_ModelInfer(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
+        return await self._infer(request, context, peer)
 
-    async def _infer(self, request: Message, context: Any, emit: _Emit | None = None) -> Message:
+    async def _infer(self, request: Message, context: Any, peer: Peer, emit: _Emit | None = None) -> Message:
         """Return the answer to a request, or pass each answer of a stream to `emit`."""
-        core, peer = self.core, self._peer(context)
-        seconds, metadata = context.time_remaining(), _metadata(context)
+        core, seconds = self.core, context.time_remaining()
+        metadata = _metadata(context) if is_traced() else {}
         is_raw = bool(request.raw_input_contents)
         name, version = request.model_name, request.model_version
         core.access.check("infer", peer, name)
@@ -279,7 +289,7 @@ class _Service:
 
         A request with the parameter ``steps`` gets several answers.
         """
-        kind_of_answer = message("ModelStreamInferResponse")
+        kind_of_answer, peer = message("ModelStreamInferResponse"), self._peer(context)
 
         async def emit(response: Message) -> None:
             await context.write(kind_of_answer(infer_response=response))
@@ -291,11 +301,11 @@ class _Service:
             if data is self._grpc.aio.EOF:
                 return
             try:
-                with self.core.admission.holding(self.core.access.name_of(self._peer(context))) as holding:
+                with self.core.admission.holding(self.core.access.name_of(peer)) as holding:
                     holding.finish()
                     request = await self._parsed(kind, data, time.monotonic(), context.time_remaining(), holding)
                     has_steps = "steps" in request.parameters
-                    response = await self._infer(request, context, emit if has_steps else None)
+                    response = await self._infer(request, context, peer, emit if has_steps else None)
                 if response is not None:
                     await emit(response)
             except ServingError as error:
