@@ -78,12 +78,17 @@ def resident(pid: int) -> int:
 
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started, directly or not."""
-    direct = [
-        int(text)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for text in Path(task, "children").read_text(encoding="ascii").split()
-    ]
+    texts = [text_of(task / "children") for task in Path(f"/proc/{pid}").glob("task/*")]
+    direct = [int(number) for text in texts for number in text.split()]
     return [*direct, *(below for child in direct for below in children(child))]
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file about a process or a thread; an empty text if it has ended."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 class Soak:
@@ -294,13 +299,10 @@ class Soak:
         """Kill a process below `parent` whose command has `pattern` in it, again and again."""
         while self.goes_on:
             await asyncio.sleep(pause)
-            matching = [
-                pid
-                for pid in children(parent)
-                if pattern in Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
-            ]
+            matching = [pid for pid in children(parent) if pattern in text_of(Path(f"/proc/{pid}/cmdline"))]
             if matching and self.goes_on:
-                os.kill(self.draw.choice(matching), signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.draw.choice(matching), signal.SIGKILL)
                 self.counts[f"killed {description}"] += 1
 
 
