@@ -65,9 +65,9 @@ def _gathered(op: TreeEnsemble, leaves: Array, dtype: np.dtype[Any]) -> Array:
     weight_indices = np.repeat(first_weights.ravel() - np.cumsum(counts) + counts.ravel(), counts.ravel()) + np.arange(
         counts.sum()
     )
-    limits = np.finfo(dtype)
-    initial = {TreeAggregation.MIN: limits.max, TreeAggregation.MAX: limits.min}.get(op.aggregation, 0)
+    initial = {TreeAggregation.MIN: np.inf, TreeAggregation.MAX: -np.inf}.get(op.aggregation, 0)
     sums = np.full((len(leaves), op.num_targets), initial, dtype)
     combine = {TreeAggregation.MIN: np.minimum, TreeAggregation.MAX: np.maximum}.get(op.aggregation, np.add)
     combine.at(sums, (row, op.targets[weight_indices]), op.weights.astype(dtype)[weight_indices])
+    sums[np.isinf(initial) & (sums == initial)] = 0  # targets without weights
     return sums / dtype.type(max(1, op.roots.size)) if op.aggregation is TreeAggregation.AVERAGE else sums

@@ -39,9 +39,9 @@ class TreeAggregation(Enum):
     """The sum of the weights, divided by the number of trees."""
     SUM = 1
     MIN = 2
-    """The minimum; the greatest number of the type if there are no weights."""
+    """The minimum; 0 if there are no weights."""
     MAX = 3
-    """The maximum; the least number of the type if there are no weights."""
+    """The maximum; 0 if there are no weights."""
 
 
 @op(traits=Trait.DISCONTINUOUS)

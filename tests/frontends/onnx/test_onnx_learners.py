@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from interposer.core.errors import ParseError
+from interposer.core.errors import InvalidValueError, ParseError
 from interposer.frontends.onnx import load
 from tests.frontends.onnx.models import model, ours, theirs
 
@@ -71,8 +71,7 @@ def test_a_forest_with_several_targets_and_base_values(aggregate):
         "TreeEnsembleRegressor", X, **NODES, **attributes, n_targets=2, aggregate_function=aggregate, **base
     )
     [result] = ours(value, X)
-    limit = {"MIN": np.finfo(np.float32).max, "MAX": np.finfo(np.float32).min}.get(aggregate, 0)
-    first = np.where(X[:, 0] <= 0.2, np.where(X[:, 1] > 0, limit, 0.5), 1.0)
+    first = np.where(X[:, 0] <= 0.2, np.where(X[:, 1] > 0, 0, 0.5), 1.0)
     if aggregate in {"MIN", "MAX"}:
         np.testing.assert_allclose(result[:, 0], first, rtol=1e-6)
     else:
@@ -170,6 +169,65 @@ def test_support_vector_machines_for_numbers(kind):
     np.testing.assert_allclose(ours(value, X)[0][:, 0], kernels[kind] @ coefficients + 0.3, rtol=1e-4, atol=1e-4)
 
 
+FLOAT64 = X.astype(np.float64)
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize("targets", [[0] * 5, [1] * 5], ids=str)
+def test_scores_of_trees_and_labels_are_those_of_onnxruntime(targets, transform):
+    for weights in (WEIGHTS, np.abs(WEIGHTS).tolist()):
+        forest = {**NODES, **leaves("class", targets, weights), "post_transform": transform}
+        classes = {"classlabels_int64s": [5, 7]}
+        for x in (X, FLOAT64):
+            agree_with_onnxruntime(learner("TreeEnsembleClassifier", x, outputs=2, **forest, **classes), x)
+
+
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+def test_targets_without_leaves_are_zero_and_float64_gives_float32(aggregate):
+    forest = {**NODES, **leaves("target", [0, 1, 2, 1, 0], WEIGHTS), "n_targets": 3, "aggregate_function": aggregate}
+    for x in (X, FLOAT64):
+        agree_with_onnxruntime(learner("TreeEnsembleRegressor", x, **forest), x)
+
+
+@pytest.mark.parametrize("transform", ["LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+def test_of_a_single_score_most_functions_have_no_effect(transform):
+    forest = {**NODES, **leaves("target", [0] * 5, WEIGHTS), "n_targets": 1, "post_transform": transform}
+    agree_with_onnxruntime(learner("TreeEnsembleRegressor", X, **forest), X)
+    linear = {"coefficients": [1.0, -2.0, 0.5], "post_transform": transform}
+    agree_with_onnxruntime(learner("LinearRegressor", X, intercepts=[0.5], **linear), X)
+    vectors = {"support_vectors": [0.5, 1.0, -1.0], "n_supports": 1, "kernel_params": [0.5, 0.1, 2.0]}
+    svm = {**vectors, "coefficients": [2.0], "rho": [0.3], "kernel_type": "RBF", "post_transform": transform}
+    agree_with_onnxruntime(learner("SVMRegressor", X, **svm), X)
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+def test_one_row_of_coefficients_is_for_the_second_class(transform):
+    numbers = {"coefficients": [1.5, -0.7, 0.2], "intercepts": [0.2], "post_transform": transform}
+    for x in (X, FLOAT64, X[0]):
+        value = learner("LinearClassifier", x, outputs=2, classlabels_strings=["a", "b"], **numbers)
+        agree_with_onnxruntime(value, x)
+
+
+@pytest.mark.parametrize("norm", ["MAX", "L1", "L2"])
+def test_rows_are_divided_by_their_norm_also_if_it_is_negative_or_zero(norm):
+    x = np.concatenate([X, -np.abs(X), np.zeros((1, 3), np.float32)])
+    agree_with_onnxruntime(learner("Normalizer", x, norm=norm), x)
+
+
+@pytest.mark.parametrize("version", [2, 4])
+def test_a_key_that_is_nan_matches_since_the_fourth_version(version):
+    x = np.array([[1, np.nan, 3]], np.float32)
+    encoder = learner("LabelEncoder", x, version=version, keys_floats=[1.0, np.nan], values_int64s=[10, 20])
+    agree_with_onnxruntime(encoder, x)
+
+
+def test_an_unknown_category_is_an_invalid_value_if_the_encoder_forbids_it():
+    value = learner("OneHotEncoder", np.int64([3, 1]), cats_int64s=[1, 3], zeros=0)
+    assert ours(value, np.int64([3, 1]))[0].tolist() == [[0, 1], [1, 0]]
+    with pytest.raises(InvalidValueError, match=r"indices has 2 at \[1\]; expected -2 to 1"):
+        ours(value, np.int64([3, 2]))
+
+
 def machine(num_classes, *, with_vectors=True, **attributes):
     """Attributes of an SVMClassifier with two support vectors for each class, or with a linear model."""
     pairs, vectors = num_classes * (num_classes - 1) // 2, RNG.normal(size=2 * num_classes * 3)
@@ -239,7 +297,7 @@ def test_one_class_is_told_by_a_sign():
 def test_features_are_scaled_and_normalized():
     agree(learner("Scaler", X, offset=[1.0, 2.0, 3.0], scale=[0.5, 2.0, 1.0]), X)
     agree(learner("Scaler", X, offset=[1.0], scale=[0.5]), X)
-    for norm in ("L1", "L2", "MAX"):
+    for norm in ("L1", "L2"):
         agree(learner("Normalizer", X, norm=norm), X)
     with pytest.raises(ParseError, match="its norm is 'L3'; expected MAX, L1 or L2"):
         load(learner("Normalizer", X, norm="L3"))

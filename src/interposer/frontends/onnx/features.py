@@ -67,13 +67,24 @@ def label_encoder_of_classes(node: Node) -> Value:
 
 
 @operator("LabelEncoder", since=2, domain=_ML)
+def label_encoder_of_lists(node: Node) -> Value:
+    """Convert LabelEncoder before ai.onnx.ml 4: keys and values are lists, and a key that is NaN matches nothing."""
+    keys, values, default = _encoding(node)
+    if keys.dtype.kind == "f" and keys.shape == values.shape:
+        keys, values = keys[~np.isnan(keys)], values[~np.isnan(keys)]
+    return node.result(LabelEncoder(keys, values, default), node.value(0))
+
+
+@operator("LabelEncoder", since=4, domain=_ML)
 def label_encoder(node: Node) -> Value:
-    """Convert LabelEncoder; keys and values are lists of numbers or strings, and since 4 also tensors."""
-    keys_name, values_name = _present_attribute(node, "keys"), _present_attribute(node, "values")
-    op = LabelEncoder(
-        _list(node, keys_name).reshape(-1), _list(node, values_name).reshape(-1), _default(node, values_name)
-    )
-    return node.result(op, node.value(0))
+    """Convert LabelEncoder; keys and values are lists of numbers or strings, or tensors."""
+    return node.result(LabelEncoder(*_encoding(node)), node.value(0))
+
+
+def _encoding(node: Node) -> tuple[Array, Array, Any]:
+    """Return the keys, the values and the default of a LabelEncoder."""
+    keys, values_name = _list(node, _present_attribute(node, "keys")), _present_attribute(node, "values")
+    return keys.reshape(-1), _list(node, values_name).reshape(-1), _default(node, values_name)
 
 
 def _present_attribute(node: Node, title: str) -> str:

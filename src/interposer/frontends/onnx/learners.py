@@ -10,13 +10,25 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import Array, DataType, differ
-from interposer.frontends.elementwise import ABS, EQUAL, EXP, GREATER, IS_NAN, POWER, TANH
+from interposer.frontends.elementwise import EQUAL, EXP, GREATER, IS_NAN, POWER, TANH
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Refusal, operator
-from interposer.frontends.onnx.scores import features, integers, label, label_above, labels, opposites, transformed
+from interposer.frontends.onnx.quantization import as_type
+from interposer.frontends.onnx.scores import (
+    complements,
+    features,
+    integers,
+    label,
+    label_above,
+    labels,
+    opposites,
+    transformed,
+)
 from interposer.frontends.reshaping import inserted_axes, reshaped
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import Addition, Division, Maximum, Multiplication, Subtraction, Where
+from interposer.ops.elementwise import Addition, Division, Multiplication, Subtraction, Where
+from interposer.ops.features import LabelEncoder
+from interposer.ops.gather import Gather
 from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat
@@ -49,7 +61,7 @@ def linear_classifier(node: Node) -> Sequence[Value]:
     """Convert LinearClassifier.
 
     Each intercept stands for a score, and coefficients beyond those of the scores have no effect. With two classes but
-    coefficients for one, the other class has the opposite score.
+    coefficients for one, the first class has the score 1 minus that of the second, or with LOGISTIC its complement.
     """
     class_labels, transform = labels(node), node.text("post_transform", "NONE")
     width = node.known(node.info(0).shape[-1], "number of features")
@@ -59,13 +71,27 @@ def linear_classifier(node: Node) -> Sequence[Value]:
         raise ParseError(f"it has {len(coefficients)} coefficients; expected {num_scores} x {width}")
     scores = _linear(node, num_scores, coefficients[: num_scores * width])
     if num_scores > 1:
-        return [label(node, class_labels, scores), transformed(node, scores, transform)]
-    return [label_above(node, class_labels, scores, 0.0), transformed(node, opposites(node, scores), transform)]
+        found, scores = label(node, class_labels, scores), transformed(node, scores, transform)
+    else:
+        found, scores = label_above(node, class_labels, scores, 0.0), _scores_of_two(node, scores, transform)
+    return [found, as_type(node, scores, DataType.FLOAT32)]
+
+
+def _scores_of_two(node: Node, score: Value, transform: str) -> Value:
+    """Return the scores of two classes by that of the second one, as ONNX Runtime does."""
+    if transform == "LOGISTIC":
+        return transformed(node, opposites(node, score), transform)
+    if transform == "PROBIT":
+        node.unsupported("its post_transform is PROBIT for two classes, whose second score is undefined")
+    return complements(node, score)
 
 
 @operator("SVMRegressor", domain=_ML)
 def support_vector_regressor(node: Node) -> Value:
-    """Convert SVMRegressor: kernel values times coefficients, or without support vectors a linear model."""
+    """Convert SVMRegressor: kernel values times coefficients, or without support vectors a linear model.
+
+    The attribute post_transform has no effect on the score, as in ONNX Runtime.
+    """
     x, num_vectors = features(node), node.integer("n_supports", 0)
     dtype = x.known.dtype.numpy
     coefficients = np.array(node.numbers("coefficients"), dtype)
@@ -78,7 +104,7 @@ def support_vector_regressor(node: Node) -> Value:
     if node.flag("one_class"):
         is_inlier = node.step(GREATER, score, node.scalar_like(0, score))
         return node.result(Where(), is_inlier, node.scalar_like(1, score), node.scalar_like(-1, score))
-    return transformed(node, score, node.text("post_transform", "NONE"))
+    return score
 
 
 def kernel_values(node: Node, x: Value, vectors: Array) -> Value:
@@ -126,15 +152,18 @@ def scaler(node: Node) -> Value:
 
 @operator("Normalizer", domain=_ML)
 def normalizer(node: Node) -> Value:
-    """Convert Normalizer: divide every row by its maximum, by its sum of absolute values, or by its Euclidean norm."""
+    """Convert Normalizer: divide every row by its maximum, by its sum of absolute values, or by its Euclidean norm.
+
+    A row whose norm is 0 stays as it is. The maximum is not that of the absolute values, as in ONNX Runtime.
+    """
     norms = {"MAX": ReduceOperation.MAX, "L1": ReduceOperation.L1, "L2": ReduceOperation.L2}
     norm_name = node.text("norm", "MAX")
     if norm_name not in norms:
         raise ParseError(f"its norm is {norm_name!r}; expected MAX, L1 or L2")
     x = node.value(0) if node.info(0).dtype is DataType.FLOAT32 else node.step(Cast(DataType.FLOAT32), node.value(0))
-    magnitudes = node.step(ABS, x) if norm_name == "MAX" else x
-    norm = node.step(Reduce((-1,), keep_dims=True, operation=norms[norm_name]), magnitudes)
-    return node.result(Division(), x, node.step(Maximum(), norm, node.scalar_like(1e-30, x)))
+    norm = node.step(Reduce((-1,), keep_dims=True, operation=norms[norm_name]), x)
+    is_zero = node.step(EQUAL, norm, node.scalar_like(0, x))
+    return node.result(Division(), x, node.step(Where(), is_zero, node.scalar_like(1, x), norm))
 
 
 @operator("Imputer", domain=_ML)
@@ -154,15 +183,20 @@ def imputer(node: Node) -> Value:
 
 @operator("OneHotEncoder", domain=_ML)
 def one_hot_encoder(node: Node) -> Value:
-    """Convert OneHotEncoder: a 1 at the category's position; zeros for an unknown category."""
-    if not node.flag("zeros", True):
-        node.unsupported("it fails where a category is unknown (zeros = 0)")
+    """Convert OneHotEncoder: a 1 at the category's position.
+
+    An unknown category gives zeros, or with zeros = 0 an invalid index, which ends the run with `InvalidValueError`.
+    """
     x = node.value(0)
     if x.known.dtype is DataType.STRING:
         categories = np.array(node.texts("cats_strings"), object)
     else:
         categories = integers(node, "cats_int64s")
         x = x if x.known.dtype is DataType.INT64 else node.step(Cast(DataType.INT64), x)
+    if not node.flag("zeros", True):
+        rows, unknown = np.eye(len(categories), dtype=np.float32), np.array(len(categories))
+        indices = node.step(LabelEncoder(categories, np.arange(len(categories)), unknown), x)
+        return node.result(Gather(0), node.constant(rows), indices)
     expanded = reshaped(node, x, [*x.known.shape, 1], x.known.rank)
     is_category = node.step(EQUAL, expanded, node.constant(categories))
     return node.result(Cast(DataType.FLOAT32), is_category)

@@ -10,7 +10,7 @@ from interposer.core.errors import ParseError
 from interposer.core.types import Array, DataType
 from interposer.frontends.elementwise import ABS, EQUAL, EXP, GREATER, LOG, NEG, SIGMOID, SIGN, SQRT
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.reshaping import reshaped
+from interposer.frontends.reshaping import inserted_axes, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Softmax
 from interposer.ops.elementwise import Addition, Division, ElementwiseBinary, Multiplication, Subtraction, Where
@@ -21,6 +21,7 @@ from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Reduce, Reduc
 
 __all__ = [
     "TRANSFORMS",
+    "complements",
     "features",
     "integers",
     "label",
@@ -35,8 +36,12 @@ TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 def features(node: Node) -> Value:
-    """Return the first operand, the features, as float32 or float64: other types are cast to float32."""
+    """Return the first operand, the features, as float32 or float64: other types are cast to float32.
+
+    A vector is a single row.
+    """
     x = node.value(0)
+    x = inserted_axes(node, x, (0,)) if x.known.rank == 1 else x
     return x if x.known.dtype in (DataType.FLOAT32, DataType.FLOAT64) else node.step(Cast(DataType.FLOAT32), x)
 
 
@@ -55,8 +60,13 @@ def integers(node: Node, name: str) -> Array:
 
 
 def transformed(node: Node, scores: Value, transform: str) -> Value:
-    """Return the scores after the function that the attribute post_transform names, such as SOFTMAX or LOGISTIC."""
-    if transform == "NONE":
+    """Return the scores after the function that the attribute post_transform names, such as SOFTMAX or LOGISTIC.
+
+    Of a single score, ONNX Runtime computes no function but PROBIT.
+    """
+    if transform not in TRANSFORMS:
+        raise ParseError(f"its post_transform is {transform!r}; expected {', '.join(TRANSFORMS)}")
+    if transform == "NONE" or (scores.known.shape[-1] == 1 and transform != "PROBIT"):
         return scores
     if transform == "SOFTMAX":
         return node.step(Softmax(axis=-1), scores)
@@ -64,8 +74,6 @@ def transformed(node: Node, scores: Value, transform: str) -> Value:
         return node.step(SIGMOID, scores)
     if transform == "SOFTMAX_ZERO":
         return _softmax_without_zeros(node, scores)
-    if transform != "PROBIT":
-        raise ParseError(f"its post_transform is {transform!r}; expected {', '.join(TRANSFORMS)}")
     return _probit(node, scores)
 
 
@@ -141,3 +149,8 @@ def label_above(node: Node, class_labels: Array, score: Value, threshold: float)
 def opposites(node: Node, score: Value) -> Value:
     """Return scores [rows, 2] for two classes: the negated score for the first, the given one for the second."""
     return node.step(Concat(1), node.step(NEG, score), score)
+
+
+def complements(node: Node, score: Value) -> Value:
+    """Return scores [rows, 2] for two classes: 1 minus the score for the first, the given one for the second."""
+    return node.step(Concat(1), node.step(Subtraction(), node.scalar_like(1, score), score), score)

@@ -16,14 +16,13 @@ from interposer.frontends.onnx.learners import kernel_values
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.quantization import as_type
-from interposer.frontends.onnx.scores import features, label, labels, opposites, transformed
+from interposer.frontends.onnx.scores import complements, features, label, labels, opposites, transformed
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Addition, Maximum, Minimum, Multiplication, Subtraction
 from interposer.ops.features import LabelEncoder, PairwiseCoupling
 from interposer.ops.gather import Gather
 from interposer.ops.matmul import FullyConnected
 from interposer.ops.quantization import Cast
-from interposer.ops.rearrange import Concat
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Reduce, ReduceOperation
 
 __all__: list[str] = []
@@ -71,8 +70,6 @@ def _linear_classifier(node: Node, class_labels: Array, x: Value) -> Sequence[Va
         found = node.result(Gather(0), node.constant(class_labels), best)
     else:
         found = label(node, class_labels, scores)
-    if len(class_labels) == 1 and transform != "PROBIT":  # ONNX Runtime ignores the others for a single score
-        transform = "NONE"
     return [found, as_type(node, transformed(node, scores, transform), DataType.FLOAT32)]
 
 
@@ -125,7 +122,7 @@ def _final_scores(node: Node, scores: Value, num_classes: int) -> Value:
     if transform == "PROBIT":
         node.unsupported("its post_transform is PROBIT for two classes, whose second score is undefined")
     if transform in ("SOFTMAX", "SOFTMAX_ZERO"):  # which ONNX Runtime computes for more classes only
-        return node.step(Concat(1), node.step(Subtraction(), node.scalar_like(1, scores), scores), scores)
+        return complements(node, scores)
     return transformed(node, opposites(node, scores), transform)
 
 

@@ -8,11 +8,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from interposer.core.errors import ParseError
-from interposer.core.types import Array
+from interposer.core.types import Array, DataType
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.onnx.scores import (
     TRANSFORMS,
+    complements,
     features,
     integers,
     label,
@@ -23,8 +25,8 @@ from interposer.frontends.onnx.scores import (
     transformed,
 )
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import Addition, Subtraction
-from interposer.ops.rearrange import Concat
+from interposer.ops.elementwise import Addition
+from interposer.ops.gather import Gather
 from interposer.ops.trees import TreeAggregation, TreeComparison, TreeEnsemble
 
 __all__: list[str] = []
@@ -141,26 +143,41 @@ def tree_regressor(node: Node) -> Value:
         raise ParseError(f"its aggregate_function is {name!r}; expected {', '.join(TreeAggregation.__members__)}")
     targets = integers(node, "target_ids")
     scores = _scores(node, "target", targets, node.integer("n_targets", 1), TreeAggregation[name])
-    return transformed(node, scores, node.text("post_transform", "NONE"))
+    return _as_float32(node, transformed(node, scores, node.text("post_transform", "NONE")))
 
 
 @operator("TreeEnsembleClassifier", domain=_ML)
 def tree_classifier(node: Node) -> Sequence[Value]:
     """Convert TreeEnsembleClassifier.
 
-    With two classes and weights for the first only, the weights are for the second, as exporters intend.
+    With two classes and weights for the first only, the weights are for the second, as exporters intend. If only one of
+    two classes has weights, its score alone decides about the label.
     """
     class_labels, transform, class_ids = labels(node), node.text("post_transform", "NONE"), integers(node, "class_ids")
+    are_probabilities = bool((numbers(node, "class_weights") >= 0).all())
+    threshold = 0.5 if are_probabilities else 0.0
     if len(class_labels) > 2 or class_ids.any():
         scores = _scores(node, "class", class_ids, max(2, len(class_labels)), TreeAggregation.SUM)
-        return [label(node, class_labels, scores), transformed(node, scores, transform)]
+        if len(class_labels) == 2 and class_ids.all():
+            second = node.step(Gather(1), scores, node.constant(np.array([1])))
+            found = label_above(node, class_labels, second, threshold)
+        else:
+            found = label(node, class_labels, scores)
+        return [found, _as_float32(node, transformed(node, scores, transform))]
     score = _scores(node, "class", class_ids, 1, TreeAggregation.SUM)
-    are_probabilities = bool((numbers(node, "class_weights") >= 0).all())
-    predicted = label_above(node, class_labels, score, 0.5 if are_probabilities else 0.0)
-    if are_probabilities and transform in {"NONE", "PROBIT"}:
-        first_score = node.step(Subtraction(), node.scalar_like(1, score), score)
-        return [predicted, node.step(Concat(1), first_score, score)]
-    return [predicted, transformed(node, opposites(node, score), transform)]
+    found = label_above(node, class_labels, score, threshold)
+    return [found, _as_float32(node, _scores_of_two(node, score, transform, are_probabilities=are_probabilities))]
+
+
+def _scores_of_two(node: Node, score: Value, transform: str, *, are_probabilities: bool) -> Value:
+    """Return the scores of two classes by that of the second one; of the functions, only LOGISTIC has an effect."""
+    if transform == "LOGISTIC":
+        return transformed(node, opposites(node, score), transform)
+    return complements(node, score) if are_probabilities else opposites(node, score)
+
+
+def _as_float32(node: Node, scores: Value) -> Value:
+    return as_type(node, scores, DataType.FLOAT32)
 
 
 def _scores(node: Node, prefix: str, targets: Array, num_targets: int, aggregation: TreeAggregation) -> Value:
