@@ -201,11 +201,39 @@ int64_t threshold(const Q8Rounding& rule, int64_t channel, double slope, int64_t
   return sum;
 }
 
+/// The sums at which the result reaches a distance, as real numbers. The next integer is the threshold.
+class RealThresholds {
+ public:
+  RealThresholds(const Q8Rounding& rule, int64_t channel, double slope, int64_t reach)
+      : shift_(shift(rule, channel)), inverse_(1 / slope), reach_(double(reach)) {
+    const double farthest = reach_ + 1 + (512 + std::fabs(shift_)) * inverse_;
+    tolerance_ = farthest * 0x1p-44;  // hundreds of times the rounding errors here and of the rule
+    const int right = rule.kind == Q8Rounding::fixed_point ? -rule.factor(channel).shift : 0;
+    if (right > 0) rest_ = std::ldexp(0.5, -right);
+  }
+
+  /// Set `sum` to what `threshold` finds for a distance. Return false if the real number is too close to an integer.
+  bool find(int64_t distance, int64_t& sum) const {
+    // In fixed point, a product that is rounded before its last bits are shifted out is half of its last bit higher.
+    const double rest = distance > 0 ? -rest_ : rest_;
+    const double real = ((double(distance) - 0.5 - shift_) + rest) * inverse_;
+    const double within = std::min(std::max(real, -reach_ - 0.5), reach_ + 0.5);
+    const double nearest = (within + 0x1.8p52) - 0x1.8p52;  // rounded to an integer
+    sum = int64_t(nearest) + (within > nearest ? 1 : 0);
+    return std::fabs(within - nearest) > tolerance_;
+  }
+
+ private:
+  double shift_, inverse_, reach_, tolerance_, rest_ = 0;
+};
+
 /// Find the thresholds of a channel for the distances above `low`, as many as `thresholds` has elements.
 void find_thresholds(const Q8Rounding& rule, int64_t channel, int64_t reach, int64_t low,
                      std::vector<int64_t>& thresholds) {
-  double step = slope(rule, channel);
-  for (int64_t& sum : thresholds) sum = threshold(rule, channel, step, reach, ++low);
+  const double step = slope(rule, channel);
+  const RealThresholds real(rule, channel, step, reach);
+  for (int64_t& sum : thresholds)
+    if (!real.find(++low, sum)) sum = threshold(rule, channel, step, reach, low);
 }
 
 /// The range of the term that is added before truncation, so that all thresholds are exact. The range is empty if there
@@ -288,33 +316,66 @@ struct Arrays {
   }
 };
 
-/// Return whether the kernel returns the exact values just below and at all thresholds of these panels, and so for
-/// every sum.
+/// The thresholds of a lane of a panel, and the largest absolute sum of its channel.
+struct Lane {
+  const int64_t* thresholds;  // nullptr: no channel
+  int64_t reach;
+};
+
+std::vector<Lane> lanes_of(const Q8Channels& channels, const Q8Panel& panel, int count, const Q8Sums& sums,
+                           const std::vector<std::vector<int64_t>>& all) {
+  std::vector<Lane> lanes(size_t(count), Lane{nullptr, 0});
+  for (int lane = 0; lane < count; ++lane) {
+    const int64_t channel = channels.of_lane[size_t(panel.lane + lane)];
+    if (channel >= 0) lanes[size_t(lane)] = {all[size_t(channel)].data(), reach_of(sums, channel)};
+  }
+  return lanes;
+}
+
+/// The thresholds of the channels of a panel, in the order in which the kernel writes them.
+std::vector<Lane> written_by(const Q8Panel& panel, const Q8Sums& sums, const std::vector<std::vector<int64_t>>& all) {
+  std::vector<Lane> written;
+  for (int n = 0; n < panel.channels; ++n) {
+    const size_t channel = size_t(panel.first + n) % all.size();
+    written.push_back({all[channel].data(), reach_of(sums, int64_t(channel))});
+  }
+  return written;
+}
+
+/// Return whether the kernel is exact just below and at all thresholds of a panel, and so for every sum.
+bool is_exact_panel(const GemmQ8Kernels& kernels, const Q8Panel& panel, const std::vector<Lane>& lanes,
+                    const std::vector<Lane>& written, const Q8Requantization& requantization, const Q8Limits& limits) {
+  int32_t sums[2 * 64] = {};
+  uint8_t codes[2 * 64];
+  const size_t count = lanes.size();
+  for (int64_t code = limits.low + 1; code <= limits.high; ++code) {
+    const int64_t at = code - limits.low - 1;
+    for (size_t lane = 0; lane < count; ++lane) {
+      const auto [thresholds, reach] = lanes[lane];
+      if (!thresholds) continue;
+      sums[lane] = int32_t(std::max(thresholds[at] - 1, -reach));
+      sums[count + lane] = int32_t(std::min(thresholds[at], reach));
+    }
+    kernels.requantize(2, panel.vectors, sums, requantization, panel.lane, nullptr, codes, 64, panel.channels,
+                       {nullptr, nullptr, 0});
+    bool right = true;
+    for (size_t n = 0; n < written.size(); ++n) {
+      const auto [thresholds, reach] = written[n];
+      right &= thresholds[at] <= -reach || codes[n] < code;
+      right &= thresholds[at] > reach || codes[64 + n] >= code;
+    }
+    if (!right) return false;
+  }
+  return true;
+}
+
 bool is_exact(const GemmQ8Kernels& kernels, const Q8Channels& channels, Range panels,
-              const Q8Requantization& requantization, const Q8Limits& limits, const Q8Sums& sums_of,
+              const Q8Requantization& requantization, const Q8Limits& limits, const Q8Sums& sums,
               const std::vector<std::vector<int64_t>>& all) {
   for (int64_t number = panels.first; number < panels.last; ++number) {
     const Q8Panel& panel = channels.panels[size_t(number)];
-    int lanes = panel.vectors * kernels.lanes;
-    for (int64_t code = limits.low + 1; code <= limits.high; ++code) {
-      int32_t sums[2 * 64];
-      uint8_t codes[2 * 64];
-      for (int lane = 0; lane < lanes; ++lane) {
-        int64_t channel = channels.of_lane[size_t(panel.lane + lane)];
-        int64_t reach = channel < 0 ? 0 : reach_of(sums_of, channel);
-        int64_t sum = channel < 0 ? 0 : all[size_t(channel)][size_t(code - limits.low - 1)];
-        sums[lane] = int32_t(std::max(sum - 1, -reach));
-        sums[lanes + lane] = int32_t(std::min(sum, reach));
-      }
-      kernels.requantize(2, panel.vectors, sums, requantization, panel.lane, nullptr, codes, 64, panel.channels,
-                         {nullptr, nullptr, 0});
-      for (int n = 0; n < panel.channels; ++n) {
-        size_t channel = size_t(panel.first + n) % all.size();
-        int64_t sum = all[channel][size_t(code - limits.low - 1)], reach = reach_of(sums_of, int64_t(channel));
-        if (sum > -reach && codes[n] >= code) return false;
-        if (sum <= reach && codes[64 + n] < code) return false;
-      }
-    }
+    const std::vector<Lane> lanes = lanes_of(channels, panel, panel.vectors * kernels.lanes, sums, all);
+    if (!is_exact_panel(kernels, panel, lanes, written_by(panel, sums, all), requantization, limits)) return false;
   }
   return true;
 }
@@ -334,22 +395,28 @@ bool choose_half(const Q8Rounding& rule, const std::vector<int64_t>& thresholds,
   return half.low < half.high;
 }
 
-/// Fill in scales for rounding in float32 or float64. Return false if no term makes a channel exact.
-bool fill_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Rounding& rule, const Q8Sums& sums,
-                 const std::vector<std::vector<int64_t>>& all, int64_t low, bool to_even) {
+/// The terms of all channels that are added before rounding; empty if a channel has none that makes it exact.
+std::vector<double> chosen_halves(const Q8Rounding& rule, const Q8Sums& sums,
+                                  const std::vector<std::vector<int64_t>>& all, int64_t low, bool to_even) {
+  std::vector<double> halves(all.size());
+  for (size_t n = 0; n < all.size(); ++n)
+    if (!choose_half(rule, all[n], int64_t(n), reach_of(sums, int64_t(n)), low, to_even, &halves[n])) return {};
+  return halves;
+}
+
+/// Fill in scales for rounding in float32 or float64.
+void fill_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Rounding& rule,
+                 const std::vector<double>& halves) {
   for (int64_t lane = 0; lane < channels.lanes(); ++lane) {
-    int64_t channel = channels.of_lane[size_t(lane)];
+    const int64_t channel = channels.of_lane[size_t(lane)];
     if (channel < 0) continue;
-    double step = slope(rule, channel), chosen = 0;
-    const std::vector<int64_t>& thresholds = all[size_t(channel)];
-    if (!choose_half(rule, thresholds, channel, reach_of(sums, channel), low, to_even, &chosen)) return false;
+    const double step = slope(rule, channel), half = halves[size_t(channel)];
     arrays.scale[lane] = float(step);
     arrays.scale_rest[lane] = float(step - double(arrays.scale[lane]));
-    arrays.half[lane] = float(chosen);
+    arrays.half[lane] = float(half);
     arrays.wide_scale[lane] = step;
-    arrays.wide_half[lane] = chosen;
+    arrays.wide_half[lane] = half;
   }
-  return true;
 }
 
 constexpr uint64_t kThresholdBytes =
@@ -371,11 +438,15 @@ Q8Requantization::Mode chosen_mode(Builder& builder, const Arrays& arrays, const
   // Without ties, truncation after half a step is exact more often than rounding, as it fails on one side only.
   const Q8Requantization::Mode modes[] = {Q8Requantization::single, Q8Requantization::single_even,
                                           Q8Requantization::twofold, Q8Requantization::twofold_even};
+  std::vector<double> halves[2];  // by whether rounding is half to even
   for (Q8Requantization::Mode mode : modes) {
     const bool to_even = mode == Q8Requantization::single_even || mode == Q8Requantization::twofold_even;
     if (to_even && rule.kind != Q8Rounding::even) continue;
     if (mode == Q8Requantization::twofold && rule.kind == Q8Rounding::fixed_point && kernels.has_shifts) continue;
-    if (!all_monotonic || !fill_scales(arrays, channels, rule, sums, all, low, to_even)) continue;
+    if (mode == Q8Requantization::single || mode == Q8Requantization::single_even)
+      halves[to_even] = chosen_halves(rule, sums, all, low, to_even);
+    if (halves[to_even].empty()) continue;
+    fill_scales(arrays, channels, rule, halves[to_even]);
     arrays.header->mode = mode;
     Q8Requantization requantization = arrays.requantization(result, limits);
     requantization.flip = 0;
