@@ -386,6 +386,8 @@ def _quantization_problems(scales: tuple[float, ...], zero_points: tuple[int, ..
         yield f"the quantized axis must be 0 to {MAX_RANK - 1}, not {axis}"
     if len(zero_points) != len(scales):
         yield f"{len(scales)} scales but {len(zero_points)} zero points were given"
+    if scales and min(scales) > 0 and sum(scales) < math.inf:
+        return  # a sum with NaN is NaN
     for scale in [scale for scale in scales if not 0 < scale < math.inf]:
         yield f"a scale must be positive and finite, not {scale!r}"
 
@@ -489,7 +491,8 @@ class TensorInfo:
             yield f"a tensor of type {self.dtype} cannot be quantized"
             return
         low, high = integer_range(self.dtype)
-        for zero_point in [zero_point for zero_point in quantization.zero_points if not low <= zero_point <= high]:
+        distinct = dict.fromkeys(quantization.zero_points)
+        for zero_point in [zero_point for zero_point in distinct if not low <= zero_point <= high]:
             yield f"a zero point of {self.dtype} must be {low} to {high}, not {zero_point}"
         if quantization.axis is not None and (not self.is_ranked or quantization.axis >= self.rank):
             rank = f"rank {self.rank}" if self.is_ranked else "no known rank"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from interposer.core.schema import Op, attribute, op, operand, result
@@ -73,6 +74,10 @@ class Constant(Op):
     )
 
     def infer(self) -> TensorInfo:
+        return self._info
+
+    @cached_property
+    def _info(self) -> TensorInfo:
         return TensorInfo.of(self.value, self.quantization)
 
 

@@ -100,7 +100,10 @@ def _view_of(candidates: Iterable[Candidate]) -> SubgraphView:
 def _added(graph: Graph, candidate: Candidate) -> Layer:
     operands = [None if info is None else _operand(graph, info) for info in candidate.inputs]
     layer = graph.add(candidate.op.canonical(), operands, outputs=candidate.outputs)
-    infer_layer(layer)
+    if None in candidate.outputs:
+        infer_layer(layer)
+    for value, info in zip(layer.outputs, candidate.outputs, strict=True):
+        value.info = info or value.info
     return layer
 
 
@@ -109,7 +112,7 @@ def _operand(graph: Graph, info: TensorInfo) -> Value:
         layer = graph.add(_input(len(graph)), outputs=[info])
     else:
         layer = graph.add(Constant(info.constant, info.quantization))
-    infer_layer(layer)
+    layer.output.info = info
     return layer.output
 
 

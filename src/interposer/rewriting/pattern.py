@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -68,6 +68,11 @@ class New:
     name: str = ""
     like: Layer | None = None
     info: TensorInfo | None = None
+
+    @cached_property
+    def inferred(self) -> TensorInfo | None:
+        """The inferred info of the only output, for the inputs as they first were; None if they do not fit."""
+        return gives(self.op, self.inputs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +169,7 @@ def info_of(source: Value | New | None) -> TensorInfo | None:
     """Return the info of a value or of a new layer."""
     if isinstance(source, Value):
         return source.info
-    return None if source is None else source.info or gives(source.op, source.inputs)
+    return None if source is None else source.info or source.inferred
 
 
 def gives(op: Op, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
