@@ -52,6 +52,7 @@ Family normalize_family();
 Family binary_q8_family();
 Family packed_matmul_family();
 Family patterns_family();
+Family plain_products_family();
 Family pool_family();
 Family proposals_family();
 Family quantize_family();
@@ -114,6 +115,7 @@ const Make kFamilies[] = {
     winograd_f32_family,
     conv_f32_family,
     matmul_f32_family,
+    plain_products_family,
     reorder_family,
     moves_family,
     functions_q8_family,

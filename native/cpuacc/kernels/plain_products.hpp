@@ -1,0 +1,28 @@
+// Matrix products of float64 and of unquantized integers.
+
+#ifndef CPUACC_KERNELS_PLAIN_PRODUCTS_HPP
+#define CPUACC_KERNELS_PLAIN_PRODUCTS_HPP
+
+#include <stdint.h>
+
+#include "cpuacc/isa.hpp"
+
+namespace cpuacc {
+
+/// Sizes, and strides in elements. The rows of the second operand and of the result are contiguous, one after another.
+struct PlainProduct {
+  int64_t columns, depth, a_by_row, a_by_depth;
+};
+
+/// out[row][column] = sum over k of a[row][k] * b[k][column], for the rows [first, last). Integers wrap around.
+using MultiplyPlain = void (*)(const PlainProduct& product, const void* a, const void* b, void* out, int64_t first,
+                               int64_t last);
+
+struct PlainProductKernels {
+  MultiplyPlain (*multiply)(int32_t dtype);  // float64 and integers of 8 to 64 bits; nullptr for others
+};
+CPUACC_TABLE(PlainProductKernels, plain_product_kernels)
+
+}  // namespace cpuacc
+
+#endif  // CPUACC_KERNELS_PLAIN_PRODUCTS_HPP

@@ -1,0 +1,141 @@
+// BatchMatMul and FullyConnected of float64, and BatchMatMul of unquantized integers. Results of integers wrap around.
+
+#include "cpuacc/kernels/plain_products.hpp"
+
+#include <cstring>
+
+#include "cpuacc/lower/cost_model.hpp"
+#include "cpuacc/lower/matrices.hpp"
+#include "cpuacc/rules.hpp"
+
+namespace cpuacc {
+namespace {
+
+constexpr double kOperationsPerNs = 16;  // of float64; the other types have about the same rate
+
+struct Products {
+  MultiplyPlain multiply;
+  PlainProduct product;
+  int64_t size, rows;  // of an element in bytes; of a matrix
+  bool is_b_turned, is_b_packed;
+  const void* packed;
+  std::vector<int64_t> a_places, b_places;
+
+  uint64_t bytes_of_b() const { return uint64_t(product.depth * product.columns * size); }
+
+  /// Copy a matrix of columns, one after another, to rows.
+  template <class T>
+  void turn(const void* from, void* to) const {
+    const T* in = static_cast<const T*>(from);
+    T* out = static_cast<T*>(to);
+    for (int64_t k = 0; k < product.depth; ++k)
+      for (int64_t n = 0; n < product.columns; ++n) out[k * product.columns + n] = in[n * product.depth + k];
+  }
+
+  void turn(const void* from, void* to) const {
+    size == 1   ? turn<uint8_t>(from, to)
+    : size == 2 ? turn<uint16_t>(from, to)
+    : size == 4 ? turn<uint32_t>(from, to)
+                : turn<uint64_t>(from, to);
+  }
+
+  /// The rows of the second operand of matrix `n`; turned ones are in `scratch`.
+  const char* rows_of_b(const Step& step, const Run& run, int64_t n, char* scratch) const {
+    if (is_b_packed) return static_cast<const char*>(packed);
+    const char* b = run.at<char>(step.in[1]) + b_places[size_t(n)] * size;
+    if (!is_b_turned) return b;
+    turn(b, scratch);
+    return scratch;
+  }
+
+  void add_bias(const double* bias, double* out, int64_t first, int64_t last) const {
+    for (int64_t row = first; row < last; ++row)
+      for (int64_t n = 0; n < product.columns; ++n) out[row * product.columns + n] += bias[n];
+  }
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Products& self = step.as<Products>();
+    const Range range = split(int64_t(self.a_places.size()) * self.rows, part, parts);
+    for (int64_t row = range.first; row < range.last;) {
+      const int64_t n = row / self.rows, first = row % self.rows;
+      const int64_t last = std::min(self.rows, first + range.last - row);
+      const char* b = self.rows_of_b(step, run, n, run.part_scratch<char>(part));
+      char* out = run.at<char>(step.out[0]) + n * self.rows * self.product.columns * self.size;
+      self.multiply(self.product, run.at<char>(step.in[0]) + self.a_places[size_t(n)] * self.size, b, out, first, last);
+      if (step.in[2]) self.add_bias(run.at<double>(step.in[2]), reinterpret_cast<double*>(out), first, last);
+      row += last - first;
+    }
+  }
+};
+
+void add_step(const Node& node, Products products, Builder& builder) {
+  const Tensor& b = *builder.graph.in(node, 1);
+  const double operations = 2 * double(products.a_places.size()) * double(products.rows) *
+                            double(products.product.columns) * double(products.product.depth);
+  auto state = std::make_shared<Products>(std::move(products));
+  state->size = int64_t(b.bytes()) / std::max<int64_t>(b.elements(), 1);
+  state->multiply = plain_product_kernels_for(builder.settings.isa).multiply(b.dtype);
+  state->is_b_packed = state->is_b_turned && b.is_constant() && b.rank() == 2;
+  if (state->is_b_packed) state->packed = builder.pack(state->bytes_of_b(), [&](void* to) { state->turn(b.values<uint64_t>(), to); });
+  Step step;
+  step.name = "plain product " + node.name;
+  step.fn = &Products::run;
+  step.operations = operations;
+  step.max_parts = parts_for(builder.settings, operations / kOperationsPerNs);
+  step.scratch_per_part = state->is_b_turned && !state->is_b_packed ? state->bytes_of_b() : 0;
+  step.in = {builder.buffer(node.inputs[0]), state->is_b_packed ? Buffer() : builder.buffer(node.inputs[1]),
+             builder.buffer(node.inputs.size() > 2 ? node.inputs[2] : -1)};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+bool is_integer(const Tensor& tensor) { return tensor.dtype >= IPR_DTYPE_INT8 && tensor.dtype <= IPR_DTYPE_UINT64; }
+
+Refusal support(const Graph& graph, const Node& node, const Settings& settings) {
+  const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
+  const bool taken_type = a.dtype == IPR_DTYPE_FLOAT64 || (is_integer(a) && node.type == "BatchMatMul");
+  if (!taken_type || a.is_quantized() || b.is_quantized() || out.is_quantized() || b.dtype != a.dtype ||
+      out.dtype != a.dtype)
+    return refused("operand 0 is " + described(a) + ", operand 1 " + described(b), IPR_REASON_DATA_TYPE);
+  if (node.flag("adjoint_x") || node.flag("adjoint_y")) return refused("adjugate matrices", IPR_REASON_ATTRIBUTE);
+  const Tensor* bias = graph.in(node, 2);
+  if (bias && bias->dtype != a.dtype) return refused("bias is " + described(*bias), IPR_REASON_DATA_TYPE);
+  return without_posts(graph, node, settings);
+}
+
+void lower_batch_matmul(const Node& node, Builder& builder) {
+  const Graph& graph = builder.graph;
+  if (graph.out(node).elements() == 0) return;
+  Matrices matrices = matrices_of(graph, node);
+  Products products{};
+  products.rows = matrices.rows;
+  products.product = {matrices.columns, matrices.depth, matrices.a_by_row, matrices.a_by_depth};
+  products.is_b_turned = matrices.is_b_turned;
+  products.a_places = std::move(matrices.a_places), products.b_places = std::move(matrices.b_places);
+  add_step(node, std::move(products), builder);
+}
+
+void lower_fully_connected(const Node& node, Builder& builder) {
+  const Graph& graph = builder.graph;
+  const Tensor& weights = *graph.in(node, 1);
+  if (graph.out(node).elements() == 0) return;
+  Products products{};
+  products.is_b_turned = node.flag("transpose_weight_matrix");
+  const int64_t depth = weights.extent(products.is_b_turned ? 1 : 0);
+  const int64_t columns = weights.extent(products.is_b_turned ? 0 : 1);
+  products.rows = graph.out(node).elements() / columns;
+  products.product = {columns, depth, depth, 1};
+  products.a_places = products.b_places = {0};
+  add_step(node, std::move(products), builder);
+}
+
+}  // namespace
+
+Family plain_products_family() {
+  return {{{"BatchMatMul", "plain", support, lower_batch_matmul, nullptr},
+           {"FullyConnected", "plain", support, lower_fully_connected, nullptr}},
+          {}};
+}
+
+}  // namespace cpuacc

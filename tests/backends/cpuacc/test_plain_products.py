@@ -1,0 +1,50 @@
+"""Matrix products of CpuAcc on float64 and on integers give what the reference gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from interposer.core.types import Array
+from interposer.ops import BatchMatMul, FullyConnected
+from tests.backends.cpuacc.single import network_of, outcomes
+
+pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+
+RNG = np.random.default_rng(5)
+INTEGERS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
+SHAPES = [((9, 33), (33, 70)), ((2, 1, 6, 4), (3, 4, 17)), ((5,), (5, 3)), ((2, 3, 8), (8,)), ((4, 0), (0, 3))]
+
+
+def drawn(dtype: type, *shape: int) -> Array:
+    if dtype is np.float64:
+        return RNG.normal(0, 1, shape)
+    limits = np.iinfo(dtype)
+    return RNG.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
+
+
+def turned(shape: tuple[int, ...], turns: bool) -> tuple[int, ...]:
+    return (*shape[:-2], shape[-1], shape[-2]) if turns and len(shape) > 1 else shape
+
+
+@pytest.mark.parametrize("dtype", [np.float64, *INTEGERS])
+@pytest.mark.parametrize("turns", [(False, False), (True, False), (False, True)])
+def test_products_of_matrices(dtype: type, turns: tuple[bool, bool]) -> None:
+    op = BatchMatMul(transpose_x=turns[0], transpose_y=turns[1])
+    for a, b in SHAPES:
+        arrays = [drawn(dtype, *turned(a, turns[0])), drawn(dtype, *turned(b, turns[1]))]
+        for constants in ([], [1]):
+            result, expected = outcomes(*network_of(op, arrays, constants), threads=2)
+            np.testing.assert_allclose(result[0], expected[0], 1e-12 if dtype is np.float64 else 0, 1e-12)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("constants", [[], [1], [1, 2]])
+def test_fully_connected_layers_of_float64(transposed: bool, constants: list[int]) -> None:
+    op = FullyConnected(transpose_weight_matrix=transposed)
+    weights = drawn(np.float64, *turned((37, 19), transposed))
+    for bias in (None, drawn(np.float64, 19)):
+        positions = constants if bias is not None else [position for position in constants if position < 2]
+        network, given = network_of(op, [drawn(np.float64, 3, 37), weights, bias], positions)
+        result, expected = outcomes(network, given)
+        np.testing.assert_allclose(result[0], expected[0], 1e-12, 1e-12)
