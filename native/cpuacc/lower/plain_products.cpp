@@ -76,7 +76,8 @@ void add_step(const Node& node, Products products, Builder& builder) {
   state->size = int64_t(b.bytes()) / std::max<int64_t>(b.elements(), 1);
   state->multiply = plain_product_kernels_for(builder.settings.isa).multiply(b.dtype);
   state->is_b_packed = state->is_b_turned && b.is_constant() && b.rank() == 2;
-  if (state->is_b_packed) state->packed = builder.pack(state->bytes_of_b(), [&](void* to) { state->turn(b.values<uint64_t>(), to); });
+  if (state->is_b_packed)
+    state->packed = builder.pack(state->bytes_of_b(), [&](void* to) { state->turn(b.values<uint64_t>(), to); });
   Step step;
   step.name = "plain product " + node.name;
   step.fn = &Products::run;

@@ -201,7 +201,7 @@ int64_t threshold(const Q8Rounding& rule, int64_t channel, double slope, int64_t
   return sum;
 }
 
-/// The sums at which the result reaches a distance, as real numbers. The next integer is the threshold.
+/// The sums at which the result reaches a distance, as float64 values. The next integer is the threshold.
 class RealThresholds {
  public:
   RealThresholds(const Q8Rounding& rule, int64_t channel, double slope, int64_t reach)
@@ -212,7 +212,7 @@ class RealThresholds {
     if (right > 0) rest_ = std::ldexp(0.5, -right);
   }
 
-  /// Set `sum` to what `threshold` finds for a distance. Return false if the real number is too close to an integer.
+  /// Set `sum` to what `threshold` finds for a distance. Return false if the float64 value is too close to an integer.
   bool find(int64_t distance, int64_t& sum) const {
     // In fixed point, a product that is rounded before its last bits are shifted out is half of its last bit higher.
     const double rest = distance > 0 ? -rest_ : rest_;
