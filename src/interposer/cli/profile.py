@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +19,7 @@ from interposer.profiling.external.collector import Collector, Orders, Session, 
 from interposer.profiling.external.messages import Capture
 from interposer.profiling.external.packets import Kind, Packet
 from interposer.profiling.external.streams import Execution
-from interposer.profiling.profile import SUFFIXES
-from interposer.profiling.recorder import Recording
+from interposer.profiling.profile import SUFFIXES, writer_of
 
 __all__ = ["configure", "execute"]
 
@@ -127,8 +126,7 @@ def _values(capture: Capture) -> str:
 
 def _write(args: argparse.Namespace, session: Session) -> None:
     if args.output is not None:
-        writer: Callable[[Recording], str | bytes] = SUFFIXES[args.output.suffix.lower()]
-        trace = writer(session.stream.recording())
+        trace = writer_of(args.output.suffix.lower())(session.stream.recording())
         write_file(_target(args.output, session), trace)
     if args.store is not None:
         data = Path(args.file).read_bytes() if session.data is None else bytes(session.data)

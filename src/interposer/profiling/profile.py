@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import write_file
-from interposer.profiling.chrome import chrome_trace
 from interposer.profiling.memory import MemoryProfile, memory_of
-from interposer.profiling.page import Explained, profile_page
-from interposer.profiling.perfetto import perfetto_trace
 from interposer.profiling.recorder import CAPACITY, Recorder, Recording
 from interposer.profiling.summary import (
     CounterTotal,
@@ -27,15 +25,18 @@ from interposer.profiling.summary import (
     summary_text,
 )
 
-__all__ = ["SUFFIXES", "CounterTotal", "LayerTimes", "Profile", "profile"]
+if TYPE_CHECKING:
+    from interposer.profiling.page import Explained
 
-SUFFIXES: Final[Mapping[str, Callable[[Recording], str | bytes]]] = {
-    ".json": chrome_trace,
-    ".pftrace": perfetto_trace,
-    ".perfetto-trace": perfetto_trace,
-    ".html": profile_page,
+__all__ = ["SUFFIXES", "CounterTotal", "LayerTimes", "Profile", "profile", "writer_of"]
+
+SUFFIXES: Final = {
+    ".json": "chrome.chrome_trace",
+    ".pftrace": "perfetto.perfetto_trace",
+    ".perfetto-trace": "perfetto.perfetto_trace",
+    ".html": "page.profile_page",
 }
-"""The functions that write a profile, by the suffix of the file."""
+"""The functions that write a profile, by the suffix of the file; their modules are imported when they are used."""
 
 
 class Profile:
@@ -57,7 +58,7 @@ class Profile:
         self._lock = threading.Lock()
         self.path = None if path is None else Path(path)
         if self.path is not None:
-            _writer(self.path)
+            _suffix(self.path)
 
     @property
     def recording(self) -> Recording:
@@ -104,8 +105,8 @@ class Profile:
             InvalidArgumentError: no format has this suffix.
             FileWriteError: the file cannot be written.
         """
-        writer, recording = _writer(Path(path)), self.recording
-        write_file(path, profile_page(recording, explanations) if writer is profile_page else writer(recording))
+        suffix = _suffix(Path(path))
+        write_file(path, writer_of(suffix)(self.recording, *([explanations] if suffix == ".html" else [])))
 
     @contextmanager
     def of_this_thread(self) -> Iterator[None]:
@@ -172,11 +173,16 @@ def profile(path: str | os.PathLike[str] | None = None, *, capacity: int = CAPAC
     return Profile(path, capacity=capacity)
 
 
-def _writer(path: Path) -> Any:
-    try:
-        return SUFFIXES[path.suffix.lower()]
-    except KeyError:
+def writer_of(suffix: str) -> Callable[..., str | bytes]:
+    """Return the function that writes a recording to files with a suffix in `SUFFIXES`."""
+    module, _, name = SUFFIXES[suffix].partition(".")
+    writer: Callable[..., str | bytes] = getattr(import_module(f"interposer.profiling.{module}"), name)
+    return writer
+
+
+def _suffix(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
         suffixes = ", ".join(SUFFIXES)
-        raise InvalidArgumentError(
-            f"a profile is written to a file with the suffix {suffixes}, not {str(path)!r}"
-        ) from None
+        raise InvalidArgumentError(f"a profile is written to a file with the suffix {suffixes}, not {str(path)!r}")
+    return suffix

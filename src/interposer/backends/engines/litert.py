@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from interposer import writers
 from interposer.backend import BackendId, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Executable, RefusedError, shortened
 from interposer.backends.engines.engine_options import MOST_THREADS, Option, capabilities
@@ -20,7 +21,6 @@ from interposer.core.schema import Op
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer, Value
 from interposer.ops import Activation, ActivationFunction, DepthwiseConvolution2d, TransposeConvolution2d
-from interposer.writers import tflite as writer
 
 __all__ = ["LiteRt"]
 
@@ -65,7 +65,7 @@ class LiteRt(Engine):
         rough = None if options["kernels"] == "reference" else _rough_function(layer)
         if rough is not None:
             return [f"LiteRT's {rough} of int16 is several steps off, except with kernels='reference'"]
-        return list(_weight_problems(layer, options)) or writer.reasons(layer)
+        return list(_weight_problems(layer, options)) or writers.tflite.reasons(layer)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
         """Return an interpreter for the subgraph with allocated tensors.
@@ -74,7 +74,7 @@ class LiteRt(Engine):
             RefusedError: TFLite cannot express a layer, or LiteRT rejects the model.
         """
         try:
-            part = writer.traced(view)
+            part = writers.tflite.traced(view)
         except UnwritableError as error:
             raise RefusedError(str(error)) from error
         return _Interpreter(part, options)
@@ -141,7 +141,7 @@ class _Interpreter(Executable):
     concurrent: ClassVar = False
     weight_copies: ClassVar = 2  # one in the model, and one packed by XNNPACK
 
-    def __init__(self, part: writer.Traced, options: dict[str, Any]) -> None:
+    def __init__(self, part: writers.tflite.Traced, options: dict[str, Any]) -> None:
         from ai_edge_litert import interpreter  # noqa: PLC0415 - optional, and slow to import
 
         self._layers = part.layers
