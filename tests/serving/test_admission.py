@@ -89,6 +89,40 @@ def test_unfinished_bodies_leave_room_for_others(monkeypatch):
         wait_until(lambda: server.core.admission.held == 0)
 
 
+def test_a_client_that_does_not_read_its_answer_makes_room_for_others(monkeypatch):
+    monkeypatch.setattr("interposer.serving.admission._SLOW", 1 << 30)  # before the buffers of the system are forgotten
+    monkeypatch.setattr("interposer.serving.admission._WINDOW", 0.1)
+    rows = 1 << 19
+    tensor = {"name": "x", "datatype": "FP32", "shape": [rows, 4], "parameters": {"binary_data_size": 16 * rows}}
+    text = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
+    lengths = {"Content_Length": len(text) + 16 * rows, "Inference_Header_Content_Length": len(text)}
+    request = head(**lengths) + text + bytes(16 * rows)
+    with served(max_body=16 * MIB, max_memory=40 * MIB, client_share=1.0) as server:
+        admission = server.core.admission
+        slow = socket.socket()
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.settimeout(60)
+        slow.bind(("127.0.0.2", 0))  # another client
+        slow.connect(("127.0.0.1", server.client.port))
+        slow.sendall(request)
+        wait_until(lambda: admission.held > 31 * MIB)  # the body, and three times as much for the answer
+        time.sleep(0.3)  # until it is known how slowly the answer is read
+        other = connected(server, request)
+        assert status_of(other) == 200
+        assert len(received_by(slow)) < 16 * rows
+        slow.close()
+        other.close()
+        wait_until(lambda: admission.held == 0)
+
+
+def received_by(connection: socket.socket) -> bytes:
+    """Return all bytes that a connection has until it is closed."""
+    data = b""
+    with contextlib.suppress(ConnectionError):
+        data = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    return data
+
+
 def test_a_client_that_holds_its_share_gets_429_and_when_to_try_again():
     with served(max_body=MIB, max_memory=4 * MIB, client_share=0.25) as server:
         with connected(server, head(Content_Length=MIB) + bytes(MIB - 1)) as first:

@@ -2,7 +2,8 @@
 
 A request holds bytes from the first byte that arrives of its body until its answer is sent. Bodies that have not
 arrived completely may hold half of the budget. If they need more, the slowest sender is refused, so that senders that
-stall cannot keep the others out.
+stall cannot keep the others out. If the whole budget is in use, the connection of a client that reads its answer slowly
+is closed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ctypes
 import math
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Final
@@ -27,6 +29,8 @@ _WINDOW: Final = 1.0
 """Seconds over which the rate of a sender is measured."""
 _LARGE: Final = 1 << 22
 """Bytes of a request after whose end free memory is given back to the system."""
+_SLOW: Final = 1 << 18
+"""Bytes per second below which a client reads its answer so slowly that it may have to make room."""
 _RETRY: Final = 1
 """Seconds after which a client may try again."""
 
@@ -51,6 +55,7 @@ class Admission:
         self._unfinished = 0
         self._of_client: dict[str, int] = {}
         self._senders: set[Holding] = set()
+        self._readers: set[Holding] = set()
         self._lock = threading.Lock()
         self.discards = 0
         self._given_back = 0.0
@@ -100,17 +105,29 @@ class Admission:
             least.refuse(reason)
 
     def _make_room(self, holding: Holding, size: int) -> None:
-        while self._lacks_room(holding, size):
-            others = [sender for sender in self._senders if sender is not holding and sender.is_measured]
-            slowest = min(others, key=Holding.rate, default=None)
-            if slowest is None or not holding.is_unfinished:
+        while self._is_crowded(holding, size) or self._held + size > self.budget:
+            slowest = min(self._slow(holding, size), key=Holding.rate, default=None)
+            if slowest is None:
                 raise _full()
             self._release(slowest)
             slowest.refuse(_full())
 
-    def _lacks_room(self, holding: Holding, size: int) -> bool:
-        is_crowded = holding.is_unfinished and self._unfinished + size > self.budget // 2
-        return is_crowded or self._held + size > self.budget
+    def _is_crowded(self, holding: Holding, size: int) -> bool:
+        """Return True if the body of a request has no room beside the other bodies that are arriving."""
+        return holding.is_unfinished and self._unfinished + size > self.budget // 2
+
+    def _slow(self, holding: Holding, size: int) -> list[Holding]:
+        """Return the other requests that may have to make room for this one."""
+        senders = [sender for sender in self._senders if sender is not holding and sender.is_measured]
+        if self._is_crowded(holding, size):
+            return senders
+        readers = [reader for reader in self._readers if reader.is_measured and reader.rate() < _SLOW]
+        return senders + readers if holding.is_unfinished else readers
+
+    def sends(self, holding: Holding) -> None:
+        """Note that the answer of a request is being sent."""
+        with self._lock:
+            self._readers.add(holding)
 
     def _count(self, holding: Holding, size: int) -> None:
         holding.size += size
@@ -140,6 +157,7 @@ class Admission:
 
     def _release(self, holding: Holding) -> None:
         self._senders.discard(holding)
+        self._readers.discard(holding)
         if not holding.size:
             return
         self._held -= holding.size
@@ -182,6 +200,7 @@ class Holding:
         self.reason: ServingError | None = None
         self._task: asyncio.Task[object] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._abort: Callable[[], None] | None = None
         self._window = self.began = time.monotonic()
         self.seconds = math.inf
         self._arrived, self._rate = 0, math.inf
@@ -204,12 +223,24 @@ class Holding:
         self._admission.add(self, size)
 
     def arrived(self, size: int) -> None:
-        """Measure the rate at which a body arrives, of which these bytes are the next."""
+        """Measure the rate at which a body arrives, or an answer is read, of which these bytes are the next."""
         now = time.monotonic()
         if now - self._window >= _WINDOW:
             self._rate = self._arrived / (now - self._window)
             self._window, self._arrived = now, 0
         self._arrived += size
+
+    def sends(self, abort: Callable[[], None] | None) -> None:
+        """Measure from now on how quickly the client reads its answer, whose bytes `arrived` counts.
+
+        Args:
+            abort: closes the connection, if the client reads so slowly that it has to make room for others; called in
+                any thread. None lets it read as slowly as it likes.
+        """
+        if abort is not None:
+            self._abort, self._rate = abort, math.inf
+            self._window, self._arrived = time.monotonic(), 0
+            self._admission.sends(self)
 
     @property
     def turn(self) -> asyncio.Lock:
@@ -254,8 +285,10 @@ class Holding:
         self._timer = asyncio.get_running_loop().call_later(min(_WINDOW, self._seconds_left), self._look)
 
     def refuse(self, reason: ServingError) -> None:
-        """Refuse the request whose body is arriving."""
-        if self.reason is None and self._task is not None:
+        """Refuse the request whose body is arriving, or close the connection whose answer is being read."""
+        if self._abort is not None:
+            self._abort()
+        elif self.reason is None and self._task is not None:
             self.reason = reason
             self._task.cancel()
 

@@ -24,7 +24,7 @@ from interposer.serving.bodies import (
 from interposer.serving.core import Call, Core
 from interposer.serving.doors import Doors
 from interposer.serving.encodings import accepted_encoding, compressed
-from interposer.serving.peers import Peer, peer_of_scope
+from interposer.serving.peers import Peer, abort_of_scope, peer_of_scope
 from interposer.serving.protocol.errors import ServingError, Status, as_serving_error
 from interposer.serving.protocol.extensions import NO_CUDA, NO_LOGS, NO_TRACES
 from interposer.serving.protocol.http_messages import read_infer_request, small_object_of, write_response
@@ -198,7 +198,9 @@ class _Infer:
             if encoding is not None:
                 fields += [(b"content-encoding", encoding.encode()), (b"vary", b"accept-encoding")]
                 parts = [await _in_thread(size, compressed, parts, encoding)]
-            await _send(send, 200, fields, parts)
+            if size > _PIECE:
+                holding.sends(abort_of_scope(scope))
+            await _send(send, 200, fields, parts, holding)
 
     async def _answered(
         self, scope: Scope, headers: Mapping[str, str], peer: Peer, receive: Receive, holding: Holding
@@ -365,7 +367,9 @@ async def _send_error(send: Send, error: ServingError, receive: BodyEnd, admissi
             await send({"type": "http.response.body", "body": b""})
 
 
-async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], parts: list[bytes]) -> None:
+async def _send(
+    send: Send, status: int, headers: list[tuple[bytes, bytes]], parts: list[bytes], holding: Holding
+) -> None:
     headers.append((b"content-length", str(sum(map(len, parts))).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     body = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -374,6 +378,7 @@ async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], par
         return
     for begin in range(0, len(body) - _PIECE, _PIECE):  # each is sent when the client has read most of those before
         await send({"type": "http.response.body", "body": body[begin : begin + _PIECE], "more_body": True})
+        holding.arrived(_PIECE)
     await send({"type": "http.response.body", "body": body[max(0, (len(body) - 1) // _PIECE * _PIECE) :]})
 
 

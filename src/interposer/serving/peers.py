@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
-__all__ = ["STATE", "Peer", "connection_state", "peer_of_call", "peer_of_scope", "user_of_connection"]
+__all__ = ["STATE", "Peer", "abort_of_scope", "connection_state", "peer_of_call", "peer_of_scope", "user_of_connection"]
 
 STATE: Final = "interposer.peer"
 """The key in the ASGI state of a connection whose value is what the connection says about its client."""
@@ -44,9 +45,9 @@ class Peer:
 
 
 def connection_state(transport: Any) -> dict[str, Any]:
-    """Return what a connection says about its client: its names in TLS, and its user on a Unix socket."""
+    """Return what a connection says about its client: its names in TLS and its user on a Unix socket; and its end."""
     connection = transport.get_extra_info("socket")
-    state: dict[str, Any] = {"names": _names(transport.get_extra_info("peercert") or {})}
+    state: dict[str, Any] = {"names": _names(transport.get_extra_info("peercert") or {}), "abort": transport.abort}
     if connection is not None and connection.family == getattr(socket, "AF_UNIX", None):
         state["socket_user"] = _socket_user(connection)
     return state
@@ -74,6 +75,19 @@ def peer_of_scope(scope: Mapping[str, Any], authorization: str) -> Peer:
     ends = None if not client or not server or server[1] is None else (tuple(client[:2]), tuple(server[:2]))
     address = str(client[0]) if client else ""
     return Peer(address, authorization, state.get("names", ()), state.get("socket_user"), ends)
+
+
+def abort_of_scope(scope: Mapping[str, Any]) -> Callable[[], None] | None:
+    """Return what closes the connection of an HTTP request from any thread; None if its ASGI scope does not say."""
+    abort = ((scope.get("state") or {}).get(STATE) or {}).get("abort")
+    if abort is None:
+        return None
+    loop = asyncio.get_running_loop()
+
+    def abort_soon() -> None:
+        loop.call_soon_threadsafe(abort)
+
+    return abort_soon
 
 
 def peer_of_call(peer: str, server_port: int, authorization: str, identity: Mapping[str, Any]) -> Peer:
