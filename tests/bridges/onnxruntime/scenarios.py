@@ -519,6 +519,35 @@ def from_program_without_files():
     run(ort.InferenceSession(network(), chosen))
 
 
+def _body(name: str, nodes: list[onnx.NodeProto], inputs: list[str], outputs: list[str]) -> onnx.GraphProto:
+    infos = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in (*inputs, *outputs)}
+    return helper.make_graph(nodes, name, [infos[name] for name in inputs], [infos[name] for name in outputs])
+
+
+def control_flow():
+    """Branches read a value of a group and a constant, and the body of the Scan reads no value around it."""
+    product = _body("product", [helper.make_node("MatMul", ["1", "w"], ["then"])], [], ["then"])
+    negative = _body("negative", [helper.make_node("Neg", ["1"], ["else"])], [], ["else"])
+    added = [helper.make_node("Add", ["a", "b"], ["c"]), helper.make_node("Identity", ["c"], ["d"])]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["1"], name="product"),
+        helper.make_node("If", ["condition"], ["2"], then_branch=product, else_branch=negative),
+        helper.make_node("MatMul", ["2", "w"], ["3"], name="second"),
+        helper.make_node("Scan", ["zero", "3"], ["total", "y"], body=_body("sums", added, ["a", "b"], ["c", "d"]),
+                         num_scan_inputs=1),
+    ]  # fmt: skip
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 16]) for name in "xy"]
+    condition = helper.make_tensor_value_info("condition", TensorProto.BOOL, [])
+    constants = [numpy_helper.from_array(WEIGHTS, "w"), numpy_helper.from_array(np.zeros(16, np.float32), "zero")]
+    graph = helper.make_graph(nodes, "net", [infos[0], condition], infos[1:], constants)
+    opsets = [helper.make_opsetid("", 17)]
+    content = helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+    alone, made = ort.InferenceSession(content), session(content)
+    for value in (True, False):
+        feeds = {"x": X, "condition": np.array(value)}
+        np.testing.assert_allclose(made.run(None, feeds)[0], alone.run(None, feeds)[0], rtol=1e-4)
+
+
 def many_sessions():
     for _ in range(20):
         run(session())

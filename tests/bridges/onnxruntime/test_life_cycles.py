@@ -37,6 +37,7 @@ SCENARIOS = {
     "named_backend": "('CpuRef',)",
     "providers": "InterposerExecutionProvider",
     "parallel": "",
+    "control_flow": "",
     "strict": "True",
     "texts": """(2, 16) (2, 16) [('text', ("'t' has texts, which are left to the host",))]""",
     "explain_file": "network 'net'",

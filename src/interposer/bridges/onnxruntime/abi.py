@@ -48,6 +48,7 @@ _FUNCTIONS: Final = """
 318 GetTensorSizeInBytes pp
 326 ValueInfo_GetInitializerValue pp
 331 ValueInfo_IsConstantInitializer pp
+332 ValueInfo_IsFromOuterScope pp
 333 Graph_GetName pp
 334 Graph_GetModelPath pp
 335 Graph_GetOnnxIRVersion pp
@@ -90,6 +91,8 @@ _KINDS: Final[dict[str, Any]] = {
 }  # fmt: skip
 _SINCE: Final = {"TensorTypeAndShape_HasShape": 24}
 """The versions of functions that are newer than `FLOOR`."""
+_PARENTS: Final = 24
+"""The version from which on ``Graph_GetParentNode`` gives the parent of a graph that a provider is asked about."""
 
 
 class OrtError(Exception):
@@ -100,11 +103,13 @@ class OrtApi:
     """The functions of ONNX Runtime, at the address of its ``OrtApi``, and of its ``OrtEpApi``.
 
     Thread-safe. `address` is that of ``OrtApi``, and `version` the text of its version, such as "1.32.0".
+    `gives_parents` is True if graphs of control flow have the parent node that runs them.
     """
 
     def __init__(self, address: int, ep_address: int, version: str) -> None:
         self.address, self.version = address, version
         minor = int(version.split(".")[1])
+        self.gives_parents = minor >= _PARENTS
         self._functions = {
             name: _function(address, int(number), arguments, *result_type)
             for number, name, arguments, *result_type in map(str.split, _FUNCTIONS.strip().splitlines())

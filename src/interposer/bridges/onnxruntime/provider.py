@@ -139,8 +139,21 @@ def release_provider(number: int) -> int:
 @_guarded
 def get_capability(api: OrtApi, number: int, graph: int, support: int) -> None:
     """Claim the groups of nodes of a graph that the provider runs."""
-    if not api.pointer("Graph_GetParentNode", graph):
+    if not (api.pointer("Graph_GetParentNode", graph) or _reads_outer_values(api, graph)):
         _providers[number].claim(graph, support)
+
+
+def _reads_outer_values(api: OrtApi, graph: int) -> bool:
+    """Return True for a graph that belongs to a control flow node, as its nodes read values of the graph around it.
+
+    A version that gives parents of graphs need not be asked.
+    """
+    return not api.gives_parents and any(
+        value and api.number("ValueInfo_IsFromOuterScope", value, ctypes.c_bool)
+        for node in api.listed(graph, "Graph.Nodes")
+        for kind in ("Inputs", "ImplicitInputs")
+        for value in api.listed(node, f"Node.{kind}")
+    )
 
 
 @_guarded
@@ -181,7 +194,13 @@ class _Provider:
         self._problem: Exception | None = None
 
     def claim(self, address: int, support: int) -> None:
-        """Claim groups of a graph; an error leaves all nodes to ONNX Runtime, unless the user asks for an error."""
+        """Claim groups of a graph; an error leaves all nodes to ONNX Runtime, unless the user asks for an error.
+
+        A version that does not give parents of graphs uses equal names for groups of several graphs of a session, so
+        only one of its graphs can have some.
+        """
+        if self._groups and not self._api.gives_parents:
+            return
         contexts: list[int] = []
         try:
             graph = OrtGraph(self._api, address)
