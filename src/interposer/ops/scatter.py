@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
 
+import numpy as np
+
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import Role, Trait
 from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
@@ -32,6 +34,13 @@ class ScatterFunction(Enum):
     """The minimum of element and updates."""
     MUL = "mul"
     """The product of element and updates."""
+
+    def neutral(self, dtype: DataType) -> float | int:
+        """Return the number of a type that changes no element by ADD, MUL, MAX or MIN."""
+        if self in {ScatterFunction.ADD, ScatterFunction.MUL}:
+            return int(self is ScatterFunction.MUL)
+        limits = np.finfo(dtype.numpy) if dtype.is_float else np.iinfo(dtype.numpy)
+        return limits.min if self is ScatterFunction.MAX else limits.max
 
 
 @op

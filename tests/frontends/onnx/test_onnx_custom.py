@@ -26,12 +26,12 @@ def ran(network):
 
 
 def sigmoid(node):
-    return node.add(ops.Activation(ops.ActivationFunction.SIGMOID), node.value(0))
+    return node.result(ops.Activation(ops.ActivationFunction.SIGMOID), node.value(0))
 
 
 def swish(node):
     gate = node.step(ops.Activation(ops.ActivationFunction.SIGMOID), node.value(0))
-    return node.add(ops.ElementwiseBinary(ops.BinaryOperation.MUL), node.value(0), gate)
+    return node.result(ops.ElementwiseBinary(ops.BinaryOperation.MUL), node.value(0), gate)
 
 
 def test_a_registered_operator_is_known_to_all_loads():
@@ -49,7 +49,7 @@ def test_the_function_for_the_imported_version_is_taken():
     @operator("Scaled", domain="com.scaled", since=3)
     def by_attribute(node):
         factor = node.scalar_like(node.number("factor", 2.0), node.value(0))
-        return node.add(ops.ElementwiseBinary(ops.BinaryOperation.MUL), node.value(0), factor)
+        return node.result(ops.ElementwiseBinary(ops.BinaryOperation.MUL), node.value(0), factor)
 
     np.testing.assert_array_equal(ran(load(custom("Scaled", "com.scaled", 2))), X)
     np.testing.assert_array_equal(ran(load(custom("Scaled", "com.scaled", 4))), X * 2)

@@ -12,7 +12,6 @@ from interposer.core.types import DataType, differ
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
-from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
@@ -121,12 +120,12 @@ def _bounded(node: Node, value: Value, low: float, high: float) -> Value:
 def scaled_silu(node: Node) -> Value:
     """Convert ScaledSiLU: Swish of the input times a number, which is the second operand or the attribute alpha."""
     x, scale = node.value(0), node.optional(1)
-    x32 = as_type(node, x, DataType.FLOAT32)
+    x32 = node.cast(x, DataType.FLOAT32)
     if scale is None:
         factor = node.scalar_like(node.number("alpha", 1.0), x32)
     else:
-        factor = reshaped(node, as_type(node, scale, DataType.FLOAT32), [])
-    scaled = as_type(node, node.step(Multiplication(), x32, factor), x.known.dtype)
+        factor = reshaped(node, node.cast(scale, DataType.FLOAT32), [])
+    scaled = node.cast(node.step(Multiplication(), x32, factor), x.known.dtype)
     return node.result(Activation(ActivationFunction.SWISH, 1.0), scaled)
 
 

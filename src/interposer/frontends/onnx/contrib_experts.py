@@ -12,7 +12,6 @@ from interposer.frontends.onnx.contrib_weights import bit_points, block_size_of,
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
-from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, Softmax
@@ -199,7 +198,7 @@ def _weights(node: Node, layer: _Layer, columns: int) -> Value:
     row_scales = reshaped(node, scales, [experts * rows, blocks_per_row])
     zero_points = _zero_points(node, layer, bits, (experts, rows, blocks_per_row))
     if zero_points.known.dtype is not quantized.known.dtype:
-        quantized, zero_points = (as_type(node, tensor, DataType.UINT8) for tensor in (quantized, zero_points))
+        quantized, zero_points = (node.cast(tensor, DataType.UINT8) for tensor in (quantized, zero_points))
     floats = node.step(BlockDequantize(block_size, 1, scales.known.dtype), quantized, row_scales, zero_points)
     return reshaped(node, floats, [experts, rows, width])
 

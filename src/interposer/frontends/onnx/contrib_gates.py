@@ -12,7 +12,6 @@ from interposer.frontends.onnx.contrib_normalization import inverse_root
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
-from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
@@ -50,13 +49,11 @@ def gated_rms_norm(node: Node) -> Value:
     shape, group_size = x.known.shape, node.known(scale.known.num_elements, "scale's size")
     if not shape or scale.known.rank != 1 or not group_size or shape[-1] % group_size:
         raise ParseError(f"its scale has shape {scale.known.shape}, and its input {shape}; expected a part of a row")
-    groups = reshaped(
-        node, as_type(node, x, _FLOAT), [*shape[:-1], shape[-1] // group_size, group_size], len(shape) - 1
-    )
-    normalized = _normalized(node, groups, node.number("epsilon", 1e-5), as_type(node, scale, _FLOAT))
-    gates = node.step(_GATES[activation], as_type(node, gate, _FLOAT))
+    groups = reshaped(node, node.cast(x, _FLOAT), [*shape[:-1], shape[-1] // group_size, group_size], len(shape) - 1)
+    normalized = _normalized(node, groups, node.number("epsilon", 1e-5), node.cast(scale, _FLOAT))
+    gates = node.step(_GATES[activation], node.cast(gate, _FLOAT))
     gated = node.step(Multiplication(), final_reshape_like(node, normalized, x), gates)
-    return as_type(node, gated, x.known.dtype)
+    return node.cast(gated, x.known.dtype)
 
 
 def _normalized(node: Node, x: Value, epsilon: float, scale: Value) -> Value:
@@ -70,7 +67,7 @@ def _branches(node: Node, index: int) -> Value:
     shape = operand.known.shape
     if num_branches < 0 or len(shape) < (1 if num_branches else 2) or (num_branches and shape[-1] % num_branches):
         raise ParseError(f"its input number {index} has shape {shape}, and num_branches is {num_branches}")
-    floats = as_type(node, operand, _FLOAT)
+    floats = node.cast(operand, _FLOAT)
     return (
         reshaped(node, floats, [*shape[:-1], num_branches, shape[-1] // num_branches], len(shape) - 1)
         if num_branches
@@ -80,7 +77,7 @@ def _branches(node: Node, index: int) -> Value:
 
 def _gates(node: Node, index: int, streams: Value) -> Value:
     """Return gates of the shapes (..., C), (..., C, 1), (..., C, H) or (..., C * H), to broadcast with the streams."""
-    gates, rank = as_type(node, node.value(index), _FLOAT), streams.known.rank
+    gates, rank = node.cast(node.value(index), _FLOAT), streams.known.rank
     branches, features = streams.known.shape[-2:]
     if gates.known.rank == rank:
         return gates
@@ -100,21 +97,21 @@ def hyper_connection_before(node: Node) -> Value:
     total = node.step(Reduce((streams.known.rank - 2,), keep_dims=False, operation=ReduceOperation.SUM), gated)
     factor = node.number("reduction_scale", 1.0)
     scaled = total if factor == 1 else node.step(Multiplication(), total, node.scalar_like(factor, total))
-    return as_type(node, scaled, node.info(0).dtype)
+    return node.cast(scaled, node.info(0).dtype)
 
 
 @operator("HyperConnectionPostMix", domain=MICROSOFT)
 def hyper_connection_after(node: Node) -> Value:
     """Convert HyperConnectionPostMix: the branches, perhaps mixed by a matrix, plus a gated tensor."""
-    streams, block = _branches(node, 0), as_type(node, node.value(1), _FLOAT)
+    streams, block = _branches(node, 0), node.cast(node.value(1), _FLOAT)
     *axes, features = block.known.shape
     gated_block = node.step(
         Multiplication(), _gates(node, 2, streams), reshaped(node, block, [*axes, 1, features], len(axes))
     )
     mix = node.optional(3)
     if mix is not None:
-        streams = node.step(BatchMatMul(transpose_x=True), as_type(node, mix, _FLOAT), streams)
-    updated_streams = as_type(node, node.step(Addition(), streams, gated_block), node.info(0).dtype)
+        streams = node.step(BatchMatMul(transpose_x=True), node.cast(mix, _FLOAT), streams)
+    updated_streams = node.cast(node.step(Addition(), streams, gated_block), node.info(0).dtype)
     return final_reshape_like(node, updated_streams, node.value(0))
 
 
@@ -124,7 +121,7 @@ def engram_gate(node: Node) -> Sequence[Value]:
 
     The second result is normalized too.
     """
-    key, query, value, key_scale, query_scale = (as_type(node, node.value(index), _FLOAT) for index in range(5))
+    key, query, value, key_scale, query_scale = (node.cast(node.value(index), _FLOAT) for index in range(5))
     epsilon, dtype = node.number("epsilon", 1e-5), node.info(0).dtype
     if key.known.rank != 4 or value.known.rank != 3:
         raise ParseError(
@@ -144,8 +141,8 @@ def engram_gate(node: Node) -> Sequence[Value]:
         node.step(_GATES["sigmoid"], signed_root),
         reshaped(node, value, [batch, length, 1, hidden], 2),
     )
-    outputs = [as_type(node, gated, dtype)]
+    outputs = [node.cast(gated, dtype)]
     if node.wants(1):
-        scale = as_type(node, node.value(5), _FLOAT)
-        outputs.append(as_type(node, _normalized(node, gated, epsilon, scale), dtype))
+        scale = node.cast(node.value(5), _FLOAT)
+        outputs.append(node.cast(_normalized(node, gated, epsilon, scale), dtype))
     return outputs

@@ -11,7 +11,7 @@ from interposer.frontends.onnx.matmul import gemm_of, product
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
-from interposer.frontends.onnx.quantization import along, as_type
+from interposer.frontends.onnx.quantization import along
 from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Addition, Multiplication
@@ -73,7 +73,7 @@ def fused_gemm(node: Node) -> Value:
 def integer_matmul_of_16_bits(node: Node) -> Value:
     """Convert MatMulInteger16: the product of 16-bit integers, whose sums have 32 bits."""
     dtype = DataType.UINT32 if node.info(0).dtype is DataType.UINT16 else DataType.INT32
-    a, b = (as_type(node, node.value(index), dtype) for index in (0, 1))
+    a, b = (node.cast(node.value(index), dtype) for index in (0, 1))
     return node.result(BatchMatMul(), a, b)
 
 
@@ -110,7 +110,7 @@ def scaled_product(
     a_zero_point = a_zero_point and reshaped(node, a_zero_point, [])
     sums = node.step(IntegerMatMul(), a, b, a_zero_point, along(node, b_zero_point, b, axis=-1))
     product_scale = node.step(Multiplication(), reshaped(node, a_scale, []), _by_column(node, b_scale, b))
-    product = node.step(Multiplication(), as_type(node, sums, product_scale.known.dtype), product_scale)
+    product = node.step(Multiplication(), node.cast(sums, product_scale.known.dtype), product_scale)
     return product if bias is None else node.step(Addition(), product, bias)
 
 

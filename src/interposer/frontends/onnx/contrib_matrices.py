@@ -14,7 +14,6 @@ from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
 from interposer.frontends.onnx.proto import onnx_package
-from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.onnx.subgraphs import Scope
 from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
@@ -43,9 +42,9 @@ def inverse(node: Node) -> Value:
     size = node.known(shape[-1], "size of the matrices")
     if not size:
         return x
-    matrices = as_type(node, x, DataType.FLOAT32) if dtype is DataType.FLOAT16 else x
+    matrices = node.cast(x, DataType.FLOAT32) if dtype is DataType.FLOAT16 else x
     inverses = _adjugate_over_determinant(node, matrices) if size <= _LARGEST_ADJUGATE else _eliminated(node, matrices)
-    return as_type(node, inverses, dtype)
+    return node.cast(inverses, dtype)
 
 
 def _adjugate_over_determinant(node: Node, matrices: Value) -> Value:

@@ -12,7 +12,6 @@ from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.normalization import layer_normalization
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
-from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.reshaping import final_reshape_like, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
@@ -36,12 +35,12 @@ def simplified_layer_normalization(node: Node) -> Sequence[Value]:
     The second result is the inverse of the root mean square.
     """
     x, axis, epsilon = node.value(0), node.integer("axis", -1), node.number("epsilon", 1e-5)
-    scale = as_type(node, node.value(1), x.known.dtype)
+    scale = node.cast(node.value(1), x.known.dtype)
     normalized = node.result(RmsNormalization(axis, epsilon), x, scale)
     if not node.wants(1):
         return [normalized]
     axes = tuple(range(checked_axis(axis, x.known.rank), x.known.rank))
-    return [normalized, inverse_root(node, as_type(node, x, DataType.FLOAT32), axes, epsilon)]
+    return [normalized, inverse_root(node, node.cast(x, DataType.FLOAT32), axes, epsilon)]
 
 
 def inverse_root(node: Node, x: Value, axes: tuple[int, ...], epsilon: float) -> Value:
@@ -128,7 +127,7 @@ def _group_normalized(node: Node, x: Value) -> Value:
         raise ParseError(f"its input has shape {x.known.shape}, groups is {groups} and activation {activation}")
     dtype = x.known.dtype
     images = node.step(Transpose((0, 3, 1, 2)), x) if channels_last else x
-    gamma_and_beta = [as_type(node, node.value(index), dtype) for index in (1, 2)]
+    gamma_and_beta = [node.cast(node.value(index), dtype) for index in (1, 2)]
     normalized = node.step(GroupNormalization(groups, node.number("epsilon", 1e-5)), images, *gamma_and_beta)
     normalized = node.step(_SILU, normalized) if activation else normalized
     return node.step(Transpose((0, 2, 3, 1)), normalized) if channels_last else normalized
@@ -153,7 +152,7 @@ def branchwise_rms_norm(node: Node) -> Value:
         reshaped(node, x, [*shape[:-1], num_branches, shape[-1] // num_branches], len(shape) - 1) if num_branches else x
     )
     branch_count, size = grouped_input.known.shape[-2:]
-    floats = as_type(node, grouped_input, DataType.FLOAT32)
+    floats = node.cast(grouped_input, DataType.FLOAT32)
     axes = (grouped_input.known.rank - 1,)
     inverse_rms = inverse_root(node, floats, axes, node.number("epsilon", 1e-5))
     normalized = node.step(Multiplication(), floats, inverse_rms)
@@ -161,6 +160,6 @@ def branchwise_rms_norm(node: Node) -> Value:
     if scale is not None:
         if scale.known.rank == 1 and differ(scale.known.shape[0], size):
             scale = reshaped(node, scale, [branch_count, size])
-        normalized = node.step(Multiplication(), normalized, as_type(node, scale, DataType.FLOAT32))
-    in_input_type = as_type(node, normalized, dtype)
+        normalized = node.step(Multiplication(), normalized, node.cast(scale, DataType.FLOAT32))
+    in_input_type = node.cast(normalized, dtype)
     return final_reshape_like(node, in_input_type, x)

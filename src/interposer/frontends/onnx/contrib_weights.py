@@ -18,7 +18,6 @@ from interposer.frontends.elementwise import BITWISE_AND, GREATER_OR_EQUAL, LESS
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
-from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.reshaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Addition, Multiplication, Subtraction, Where
@@ -153,7 +152,7 @@ def _dequantized(node: Node, quantized: Value, scales: Value, zero_points: Value
             return _dequantized_with_float_zeros(node, quantized, scales, zero_points, block_size)
         zero_points = node.constant(integer_points)
     elif zero_points.known.dtype is not quantized.known.dtype:
-        zero_points = as_type(node, zero_points, quantized.known.dtype)
+        zero_points = node.cast(zero_points, quantized.known.dtype)
     return node.step(BlockDequantize(block_size, 1, dtype), quantized, scales, zero_points)
 
 
@@ -185,16 +184,16 @@ def _dequantized_with_float_zeros(
     floats = node.step(BlockDequantize(block_size, 1), quantized, ones)
     block_indices = node.constant(np.arange(floats.known.shape[1]) // block_size)
     spread = [
-        node.step(Gather(1), as_type(node, per_block, DataType.FLOAT32), block_indices)
+        node.step(Gather(1), node.cast(per_block, DataType.FLOAT32), block_indices)
         for per_block in (zero_points, scales)
     ]
     weights = node.step(Multiplication(), node.step(Subtraction(), floats, spread[0]), spread[1])
-    return as_type(node, weights, scales.known.dtype)
+    return node.cast(weights, scales.known.dtype)
 
 
 def _product(node: Node, a: Value, weights: Value, *, transposed: bool) -> Value:
     """Return the product of `a` and a matrix, which is transposed before if `transposed`."""
-    weights = as_type(node, weights, a.known.dtype)
+    weights = node.cast(weights, a.known.dtype)
     if a.known.rank < 2:
         return node.result(BatchMatMul(transpose_y=transposed), a, weights)
     return node.result(FullyConnected(transpose_weight_matrix=transposed, keep_dims=a.known.rank > 2), a, weights)
@@ -222,9 +221,7 @@ def matmul_of_four_bit_floats(node: Node) -> Value:
     packed, count, blocks = _sized(node, 1, (-(-n * k // 2),)), n * k, -(-n * k // block_size)
     unscaled = _by_table(node, reshaped(node, packed, [-1]), _TABLES[kind], count)
     absmax = reshaped(node, _sized(node, 2, (blocks,)), [-1])
-    scales = node.step(
-        Gather(0), as_type(node, absmax, DataType.FLOAT32), node.constant(np.arange(count) // block_size)
-    )
+    scales = node.step(Gather(0), node.cast(absmax, DataType.FLOAT32), node.constant(np.arange(count) // block_size))
     weights = reshaped(node, node.step(Multiplication(), unscaled, scales), [n, k])
     return _product(node, a, weights, transposed=transposed)
 
@@ -232,7 +229,7 @@ def matmul_of_four_bit_floats(node: Node) -> Value:
 def _by_table(node: Node, packed: Value, table: Sequence[float], count: int) -> Value:
     """Return the first `count` numbers of a table by 4-bit indices, of which each byte has two, the high bits first."""
     pairs = node.constant(np.array([(table[i >> 4], table[i & 15]) for i in range(256)], np.float32))
-    entries = reshaped(node, node.step(Gather(0), pairs, as_type(node, packed, DataType.INT32)), [-1])
+    entries = reshaped(node, node.step(Gather(0), pairs, node.cast(packed, DataType.INT32)), [-1])
     return entries if entries.known.shape[0] == count else node.step(Slice((0,), (count,)), entries)
 
 
@@ -317,7 +314,7 @@ def _dequantized_table(node: Node, quantized: Value, bits: int) -> Value:
         shape = node.concrete(scales.known.shape, "scales")
         zero_points = _constant_of_bits(node, np.full(shape, 1 << bits - 1, np.uint8), bits)
     if zero_points is not None:
-        zero_points = as_type(node, zero_points, quantized.known.dtype)
+        zero_points = node.cast(zero_points, quantized.known.dtype)
     return node.step(BlockDequantize(block_size, axis, scales.known.dtype), quantized, scales, zero_points)
 
 
@@ -338,10 +335,10 @@ def _scaled_floats(node: Node) -> Value:
         raise ParseError("it has zero points, but its data are floats")
     shape = node.concrete(data.known.shape, "data")
     axis = checked_axis(node.integer("quantize_axis", 1), len(shape))
-    floats = as_type(node, data, DataType.FLOAT32)
+    floats = node.cast(data, DataType.FLOAT32)
     block_indices = np.arange(shape[axis]) // (block_size_of(node) if block_size else max(1, shape[axis]))
-    scale_per_element = node.step(Gather(axis), as_type(node, scales, DataType.FLOAT32), node.constant(block_indices))
-    return as_type(node, node.step(Multiplication(), floats, scale_per_element), scales.known.dtype)
+    scale_per_element = node.step(Gather(axis), node.cast(scales, DataType.FLOAT32), node.constant(block_indices))
+    return node.cast(node.step(Multiplication(), floats, scale_per_element), scales.known.dtype)
 
 
 def _gathered_or_zero(node: Node, table: Value, indices: Value, axis: int) -> Value:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from interposer.core.schema import Op
-from interposer.core.types import Array, DataType, Quantization, TensorInfo
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.frontends.node import Node as SharedNode
 from interposer.frontends.onnx.attributes import Attributes
 from interposer.frontends.onnx.proto import Message
@@ -163,26 +162,6 @@ class Node(SharedNode, Attributes):
         shapes = [self.importer.declared.get(name) for name in (self._inputs[index], self._outputs[output])]
         first_size, second_size = (shape[axis] if shape is not None and len(shape) > axis else None for shape in shapes)
         return first_size is not None and first_size == second_size
-
-    def add(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
-        """Add the layer that computes the node's output; converters of users call `result` so."""
-        return self.result(op, *operands, quantization=quantization)
-
-    def add_many(self, op: Op, *operands: Value | None) -> list[Value]:
-        """Add the layer that computes all outputs of the node; converters of users call `results` so."""
-        return self.results(op, *operands)
-
-    def extents(self, index: int, title: str) -> tuple[int, ...]:
-        """Return the dimensions that an input has as elements; converters of users call `dimensions_of` so."""
-        return self.dimensions_of(index, title)
-
-    def array_integers(self, index: int, title: str) -> tuple[int, ...]:
-        """Return the integers of a constant input; converters of users call `integers_of` so."""
-        return self.integers_of(index, title)
-
-    def array_scalar(self, index: int, title: str) -> float:
-        """Return the only element of a constant input; converters of users call `number_of` so."""
-        return self.number_of(index, title)
 
     def give_up(self) -> list[Value]:
         """Mark the node's outputs as missing because a subgraph is not supported, and return placeholders for them.

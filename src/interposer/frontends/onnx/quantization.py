@@ -40,7 +40,7 @@ from interposer.ops.quantization import (
     RoundingMethod,
 )
 
-__all__ = ["along", "as_type", "centered", "quantization", "real", "requantized", "with_quantization"]
+__all__ = ["along", "centered", "quantization", "real", "requantized", "with_quantization"]
 
 _SATURATING: Final = {
     DataType.FLOAT8_E4M3FN: 448.0,
@@ -80,9 +80,9 @@ def _cast(node: Node, dtype: DataType) -> Value:
     if DataType.STRING in (dtype, source_dtype):
         return node.result(Cast(dtype), x)
     if dtype is DataType.FLOAT8_E8M0FNU:
-        x = _powers_of_two(node, as_type(node, x, DataType.FLOAT32))
+        x = _powers_of_two(node, node.cast(x, DataType.FLOAT32))
     elif dtype in _SATURATING and node.flag("saturate", True):
-        x = _clamped(node, x if source_dtype in FLOATS else as_type(node, x, DataType.FLOAT32), dtype)
+        x = _clamped(node, x if source_dtype in FLOATS else node.cast(x, DataType.FLOAT32), dtype)
     elif dtype.is_integer and dtype.bits < 8 and source_dtype.is_float:  # out of range, only the lowest bits count
         x = node.step(Cast(DataType.INT32), x)
     return node.result(Cast(dtype), x)
@@ -189,8 +189,8 @@ def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
     x, scale, zero_point = _float_operands(node, _division_type(node))
     scaled = node.step(Division(), x, scale)
     if dtype in QUANTIZABLE:  # float16 does not represent every 16-bit integer
-        scaled = as_type(node, node.step(ROUND, scaled), DataType.FLOAT32)
-        zero_point = zero_point and as_type(node, zero_point, DataType.FLOAT32)
+        scaled = node.cast(node.step(ROUND, scaled), DataType.FLOAT32)
+        zero_point = zero_point and node.cast(zero_point, DataType.FLOAT32)
     scaled = scaled if zero_point is None else node.step(Addition(), scaled, zero_point)
     if dtype in _SATURATING:
         scaled = _clamped(node, scaled, dtype) if node.flag("saturate", True) else scaled
@@ -221,8 +221,8 @@ def _float_operands(node: Node, dtype: DataType) -> tuple[Value, Value, Value | 
 
     With block scales, the tensor is reshaped so that each block has an axis of its own.
     """
-    x, scale = (as_type(node, node.plain(node.value(i)), dtype) for i in (0, 1))
-    zero_point = as_type(node, node.value(2), dtype) if node.has(2) else None
+    x, scale = (node.cast(node.plain(node.value(i)), dtype) for i in (0, 1))
+    zero_point = node.cast(node.value(2), dtype) if node.has(2) else None
     axis = _axis_of_blocks(node)
     if axis is None:
         return x, _spread(node, scale), zero_point and _spread(node, zero_point)
@@ -254,11 +254,6 @@ def _merged(node: Node, op: Op, *operands: Value) -> Value:
     if operands[0].known.rank == node.info(0).rank:
         return node.result(op, *operands)
     return final_reshape(node, node.step(op, *operands), node.info(0).shape)
-
-
-def as_type(node: Node, value: Value, dtype: DataType) -> Value:
-    """Return the value cast to `dtype`, or unchanged if it has this type."""
-    return value if value.known.dtype is dtype else node.step(Cast(dtype), value)
 
 
 def _spread(node: Node, numbers: Value) -> Value:

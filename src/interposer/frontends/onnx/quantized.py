@@ -22,7 +22,6 @@ from interposer.frontends.onnx.onnx_windows import windows_along
 from interposer.frontends.onnx.operator_names import NHWC
 from interposer.frontends.onnx.pooling import pooled
 from interposer.frontends.onnx.quantization import (
-    as_type,
     dequantize_linear,
     quantization,
     quantize_linear,
@@ -188,7 +187,7 @@ def _with_bias(node: Node, op: FullyConnected, operands: tuple[Value, Value], sc
     shape = stored_bias.known.shape
     if per_column and not differ(shape[-1] if shape else 1, 1):
         factors = node.constant(np.array(scales, np.float32))
-        bias = node.step(Multiplication(), as_type(node, stored_bias, DataType.FLOAT32), factors)
+        bias = node.step(Multiplication(), node.cast(stored_bias, DataType.FLOAT32), factors)
     else:
         bias = real(node, stored_bias, Quantization(scales, 0, stored_bias.known.rank - 1 if per_column else None))
     if len(shape) == 1 and not differ(shape[0], operands[1].known.shape[op.output_axis]):

@@ -59,7 +59,7 @@ def bernoulli(node: Node) -> Value:
     """Convert Bernoulli: 1 if a random number between 0 and 1 is less than the probability."""
     probability, type_number = node.value(0), node.integer("dtype", 0)
     random_numbers = node.step(RandomFill(seed=_seed(node), dtype=DataType.FLOAT64), _shape_of(node, probability))
-    is_one = node.step(LESS, random_numbers, _as_type(node, probability, DataType.FLOAT64))
+    is_one = node.step(LESS, random_numbers, node.cast(probability, DataType.FLOAT64))
     return node.result(Cast(data_type(type_number) if type_number else probability.known.dtype), is_one)
 
 
@@ -98,9 +98,9 @@ def dropout(node: Node) -> Sequence[Value | None]:
     ratio = node.value(1) if node.has(1) else node.constant(np.array(0.5, np.float32))
     seed = node.integer("seed") % _SEEDS if node.has_attribute("seed") else None
     random_numbers = node.step(RandomFill(seed=seed, dtype=DataType.FLOAT64), _shape_of(node, x))
-    is_kept = node.step(GREATER_OR_EQUAL, random_numbers, _as_type(node, ratio, DataType.FLOAT64))
-    kept_fraction = node.step(Subtraction(), node.scalar_like(1, x), _as_type(node, ratio, x.known.dtype))
-    kept_elements = node.step(Multiplication(), _as_type(node, is_kept, x.known.dtype), x)
+    is_kept = node.step(GREATER_OR_EQUAL, random_numbers, node.cast(ratio, DataType.FLOAT64))
+    kept_fraction = node.step(Subtraction(), node.scalar_like(1, x), node.cast(ratio, x.known.dtype))
+    kept_elements = node.step(Multiplication(), node.cast(is_kept, x.known.dtype), x)
     return [node.result(Division(), kept_elements, kept_fraction), is_kept]
 
 
@@ -127,7 +127,3 @@ def _seed(node: Node) -> int | None:
     if not node.has_attribute("seed") or not math.isfinite(node.number("seed")):
         return None
     return int(node.number("seed")) % _SEEDS
-
-
-def _as_type(node: Node, value: Value, dtype: DataType) -> Value:
-    return value if value.known.dtype is dtype else node.step(Cast(dtype), value)

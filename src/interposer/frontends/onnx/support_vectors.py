@@ -15,7 +15,6 @@ from interposer.frontends.elementwise import GREATER, SIGMOID
 from interposer.frontends.onnx.learners import kernel_values
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.onnx.scores import complements, features, label, labels, opposites, transformed
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Addition, Maximum, Minimum, Multiplication, Subtraction
@@ -48,7 +47,7 @@ def support_vector_classifier(node: Node) -> Sequence[Value]:
     similarities = kernel_values(node, x, vectors)
     scores = node.step(FullyConnected(), similarities, node.constant(weights), node.constant(offsets))
     winner = label(node, class_labels, _votes(node, scores, len(vector_counts)))
-    return [winner, as_type(node, _final_scores(node, scores, len(vector_counts)), DataType.FLOAT32)]
+    return [winner, node.cast(_final_scores(node, scores, len(vector_counts)), DataType.FLOAT32)]
 
 
 def _linear_classifier(node: Node, class_labels: Array, x: Value) -> Sequence[Value]:
@@ -70,7 +69,7 @@ def _linear_classifier(node: Node, class_labels: Array, x: Value) -> Sequence[Va
         found = node.result(Gather(0), node.constant(class_labels), best)
     else:
         found = label(node, class_labels, scores)
-    return [found, as_type(node, transformed(node, scores, transform), DataType.FLOAT32)]
+    return [found, node.cast(transformed(node, scores, transform), DataType.FLOAT32)]
 
 
 def _second_if_above(node: Node, scores: Value, threshold: float) -> Value:

@@ -122,7 +122,7 @@ def unsorted_segments(node: Node) -> Value:
     if not 0 <= count < 1 << 31:
         raise ParseError(f"its num_segments is {count}; expected 0 or more")
     function, dtype = _UNSORTED[node.kind], data.known.dtype
-    start = node.constant(np.full((), _neutral(function, dtype), dtype.numpy))
+    start = node.constant(np.full((), function.neutral(dtype), dtype.numpy))
     base = node.step(BroadcastTo((count + 1, *shape)), start)
     positions = _column(node, _nonnegative(node, reshaped(node, segment_numbers, [-1]), count))
     scattered = node.step(ScatterNd(function), base, positions, _rows(node, data, segment_numbers))
@@ -133,14 +133,6 @@ def _nonnegative(node: Node, numbers: Value, count: int) -> Value:
     """Return the numbers with `count` in place of the negative ones."""
     is_negative = node.step(LESS, numbers, node.scalar_like(0, numbers))
     return node.step(Where(), is_negative, node.scalar_like(count, numbers), numbers)
-
-
-def _neutral(function: ScatterFunction, dtype: DataType) -> float | int:
-    """Return the result of a segment without rows."""
-    if function in {ScatterFunction.ADD, ScatterFunction.MUL}:
-        return int(function is ScatterFunction.MUL)
-    limits = np.finfo(dtype.numpy) if dtype.is_float else np.iinfo(dtype.numpy)
-    return limits.min if function is ScatterFunction.MAX else limits.max
 
 
 # --- sets -------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from interposer.core.types import DataType, Dim
+from interposer.core.types import Dim
 from interposer.frontends.elementwise import LESS
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
@@ -56,7 +56,7 @@ def unsorted_segments(node: Node) -> Value:
     if count < 0:
         node.fail(f"the number of segments is {count}; expected 0 or more")
     function = _FUNCTIONS[node.kind]
-    start = node.constant(np.full((), _neutral(function, data.known.dtype), data.known.dtype.numpy))
+    start = node.constant(np.full((), function.neutral(data.known.dtype), data.known.dtype.numpy))
     base = node.step(BroadcastTo((count + 1, *shape)), start)
     rows = _as_column(node, _kept(node, segment_numbers, count))
     scattered = node.step(ScatterNd(function), base, rows, node.step(Reshape((-1, *shape)), data))
@@ -72,11 +72,3 @@ def _kept(node: Node, numbers: Value, count: int) -> Value:
 
 def _as_column(node: Node, numbers: Value) -> Value:
     return node.step(Reshape((-1, 1)), numbers)
-
-
-def _neutral(function: ScatterFunction, dtype: DataType) -> float | int:
-    """Return the result of a segment without rows."""
-    if function in {ScatterFunction.ADD, ScatterFunction.MUL}:
-        return int(function is ScatterFunction.MUL)
-    limits = np.finfo(dtype.numpy) if dtype.is_float else np.iinfo(dtype.numpy)
-    return limits.min if function is ScatterFunction.MAX else limits.max
