@@ -17,7 +17,7 @@ from interposer.ops import (
     SpaceToDepth,
 )
 from interposer.testing.sample import Sample, given, of, samples
-from interposer.testing.samples.common import f32, quantized, typed
+from interposer.testing.samples.common import f32, image_shape, quantized, typed
 
 __all__: list[str] = []
 
@@ -25,21 +25,17 @@ NHWC, NCHW = DataLayout.NHWC, DataLayout.NCHW
 LAYOUTS: Final = {"nhwc": NHWC, "nchw": NCHW}
 
 
-def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...]:
-    return (n, h, w, c) if layout is NHWC else (n, c, h, w)
-
-
 @samples(SpaceToDepth)
 def space_to_depth() -> Iterator[Sample]:
     """Yield SpaceToDepth samples: blocks of several sizes, in both layouts and all types."""
     for label, layout in LAYOUTS.items():
         for size in (1, 2, 3):
-            shape = _shape(layout, 2, 6, 6, 2)
+            shape = image_shape(layout, 2, 6, 6, 2)
             yield Sample(SpaceToDepth(size, layout), [given(shape)], name=f"{size}-{label}")
             yield Sample(
                 SpaceToDepth(size, layout), [quantized(shape, DataType.INT8)], name=f"{size}-{label}-quantized"
             )
-        for title, operand in typed(_shape(layout, 1, 2, 4, 3)):
+        for title, operand in typed(image_shape(layout, 1, 2, 4, 3)):
             yield Sample(SpaceToDepth(2, layout), [operand], name=f"type-{title}-{label}")
     yield Sample(SpaceToDepth(2), [given((0, 2, 2, 1))], name="empty")
     image = of(np.arange(1, 9).reshape(1, 2, 2, 2))
@@ -53,12 +49,12 @@ def depth_to_space() -> Iterator[Sample]:
     for label, layout in LAYOUTS.items():
         for mode in DepthToSpaceMode:
             for size in (1, 2, 3):
-                shape = _shape(layout, 2, 2, 3, 2 * size**2)
+                shape = image_shape(layout, 2, 2, 3, 2 * size**2)
                 title = f"{size}-{mode.name.lower()}-{label}"
                 yield Sample(DepthToSpace(size, layout, mode), [given(shape)], name=title)
                 operand = quantized(shape, DataType.UINT8)
                 yield Sample(DepthToSpace(size, layout, mode), [operand], name=f"{title}-quantized")
-        for title, operand in typed(_shape(layout, 1, 2, 1, 8)):
+        for title, operand in typed(image_shape(layout, 1, 2, 1, 8)):
             yield Sample(DepthToSpace(2, layout), [operand], name=f"type-{title}-{label}")
     yield Sample(DepthToSpace(2), [given((0, 2, 2, 4))], name="empty")
     pixel = of(np.arange(1, 9).reshape(1, 1, 1, 8))
@@ -76,13 +72,13 @@ def space_to_batch() -> Iterator[Sample]:
     for label, layout in LAYOUTS.items():
         for block, paddings in [((2, 2), ((0, 0), (0, 0))), ((2, 3), ((1, 1), (0, 2))), ((1, 2), ((3, 0), (0, 0)))]:
             op = SpaceToBatchNd(block, paddings, layout)
-            shape = _shape(layout, 2, 4, 4, 3)
+            shape = image_shape(layout, 2, 4, 4, 3)
             title = f"{block[0]}x{block[1]}-{label}"
             yield Sample(op, [given(shape)], name=title)
             yield Sample(op, [quantized(shape, DataType.UINT8)], name=f"{title}-quantized")
-        for title, operand in typed(_shape(layout, 1, 3, 4, 2), [DataType.STRING]):
+        for title, operand in typed(image_shape(layout, 1, 3, 4, 2), [DataType.STRING]):
             yield Sample(SpaceToBatchNd((2, 2), ((1, 0), (0, 0)), layout), [operand], name=f"type-{title}-{label}")
-        string = given(_shape(layout, 1, 2, 2, 1), DataType.STRING)
+        string = given(image_shape(layout, 1, 2, 2, 1), DataType.STRING)
         yield Sample(SpaceToBatchNd((2, 2), data_layout=layout), [string], name=f"type-string-{label}")
     yield Sample(SpaceToBatchNd((2,), ((1, 1),), NHWC), [given((2, 4, 3))], name="one-axis")
     yield Sample(SpaceToBatchNd((2, 1, 2), ((0, 0),) * 3, NHWC), [given((1, 2, 3, 4, 2))], name="three-axes")
@@ -97,11 +93,11 @@ def batch_to_space() -> Iterator[Sample]:
     for label, layout in LAYOUTS.items():
         for block, crops in [((2, 2), ((0, 0), (0, 0))), ((2, 3), ((1, 0), (2, 1))), ((1, 2), ((0, 0), (1, 1)))]:
             op = BatchToSpaceNd(block, crops, layout)
-            shape = _shape(layout, 2 * block[0] * block[1], 2, 3, 2)
+            shape = image_shape(layout, 2 * block[0] * block[1], 2, 3, 2)
             title = f"{block[0]}x{block[1]}-{label}"
             yield Sample(op, [given(shape)], name=title)
             yield Sample(op, [quantized(shape, DataType.INT8)], name=f"{title}-quantized")
-        for title, operand in typed(_shape(layout, 4, 2, 1, 2)):
+        for title, operand in typed(image_shape(layout, 4, 2, 1, 2)):
             yield Sample(BatchToSpaceNd((2, 2), ((1, 0), (0, 0)), layout), [operand], name=f"type-{title}-{label}")
     yield Sample(BatchToSpaceNd((2,), ((1, 1),), NHWC), [given((4, 3, 2))], name="one-axis")
     yield Sample(BatchToSpaceNd((2, 1, 2), ((0, 0),) * 3, NHWC), [given((4, 2, 3, 1, 2))], name="three-axes")

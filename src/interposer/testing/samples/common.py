@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.schema import Op
-from interposer.core.types import Array, DataType, Quantization, ShapeLike, TensorInfo
+from interposer.core.types import Array, DataLayout, DataType, Quantization, ShapeLike, TensorInfo
 from interposer.testing.sample import Given
 
 __all__ = [
@@ -21,11 +21,13 @@ __all__ = [
     "STORED_FLOATS",
     "TINY_INTEGERS",
     "TINY_QUANTIZED",
+    "bytes_of",
     "declared",
     "f16",
     "f32",
     "i8",
     "i32",
+    "image_shape",
     "like",
     "plain",
     "quantized",
@@ -122,6 +124,17 @@ def typed(
     yield from ((str(dtype), plain(shape, dtype)) for dtype in types)
     for dtype, q in {**QUANTIZED, **(TINY_QUANTIZED if tiny_quantized else {})}.items():
         yield f"quantized-{dtype}", Given(TensorInfo(shape, dtype, q))
+
+
+def bytes_of(shape: ShapeLike, dtype: DataType, *, constant: bool = False) -> Given:
+    """Return an operand of 8-bit integers that are not quantized, from most of their range."""
+    low, high = (-120.0, 120.0) if dtype is DataType.INT8 else (0.0, 250.0)
+    return Given(TensorInfo(shape, dtype), low=low, high=high, constant=constant)
+
+
+def image_shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...]:
+    """Return the shape of images in the layout NHWC or NCHW."""
+    return (n, h, w, c) if layout is DataLayout.NHWC else (n, c, h, w)
 
 
 def like(operand: Given, shape: ShapeLike, q: Quantization | None = None) -> TensorInfo:

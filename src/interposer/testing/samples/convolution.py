@@ -21,10 +21,12 @@ from interposer.testing.samples.common import (
     INTEGERS,
     SMALL_FLOATS,
     TINY_INTEGERS,
+    bytes_of,
     declared,
     f32,
     i8,
     i32,
+    image_shape,
     plain,
 )
 
@@ -49,10 +51,6 @@ OUTPUT: Final = {UINT8: Quantization(1 / 8, 130), INT8: Quantization(1 / 8, 7), 
 WEIGHTS: Final = {UINT8: Quantization(1 / 100, 128), INT8: Quantization(1 / 120)}
 
 
-def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...]:
-    return (n, h, w, c) if layout is NHWC else (n, c, h, w)
-
-
 def _filters(op: Any, channels: int, outputs: int, size: tuple[int, int] = (3, 2)) -> tuple[int, ...]:
     """Return the shape of the weights of a convolution in its layout.
 
@@ -62,8 +60,8 @@ def _filters(op: Any, channels: int, outputs: int, size: tuple[int, int] = (3, 2
     if isinstance(op, DepthwiseConvolution2d):
         return (1, *size, outputs)
     if isinstance(op, TransposeConvolution2d):
-        return _shape(op.data_layout, outputs // op.groups, *size, channels)
-    return _shape(op.data_layout, outputs, *size, channels // op.groups)
+        return image_shape(op.data_layout, outputs // op.groups, *size, channels)
+    return image_shape(op.data_layout, outputs, *size, channels // op.groups)
 
 
 def _ops(**attributes: Any) -> Iterator[Any]:
@@ -79,7 +77,7 @@ def windows() -> Iterator[Sample]:
     for label, layout in LAYOUTS.items():
         for title, window in WINDOWS.items():
             for op in _ops(data_layout=layout, **window):
-                image, filters = _shape(layout, 2, 7, 6, 2), _filters(op, 2, 4)
+                image, filters = image_shape(layout, 2, 7, 6, 2), _filters(op, 2, 4)
                 bias = weights((4,))
                 yield Sample(op, [given(image), weights(filters), bias], name=f"{title}-{label}-float32")
                 yield Sample(op, [given(image), weights(filters)], name=f"{title}-{label}-no-bias")
@@ -110,7 +108,7 @@ def quantized_types() -> Iterator[Sample]:
     """
     for label, layout in LAYOUTS.items():
         for op in _ops(data_layout=layout, pad_left=1, pad_top=1):
-            image, filters = _shape(layout, 1, 5, 4, 2), _filters(op, 2, 4)
+            image, filters = image_shape(layout, 1, 5, 4, 2), _filters(op, 2, 4)
             for dtype in INPUT:
                 for bias in (None, INT32, INT64) if dtype is INT16 else (None, INT32):
                     for per_axis in (False, True):
@@ -144,7 +142,7 @@ def groups() -> Iterator[Sample]:
         for count in (2, 4):
             for op_class in (Convolution2d, TransposeConvolution2d):
                 op = op_class(groups=count, data_layout=layout, pad_left=1)
-                image, filters = _shape(layout, 2, 4, 5, 4), _filters(op, 4, 8)
+                image, filters = image_shape(layout, 2, 4, 5, 4), _filters(op, 4, 8)
                 bias = weights((8,))
                 yield Sample(op, [given(image), weights(filters), bias], name=f"groups-{count}-{label}")
 
@@ -155,7 +153,7 @@ def multipliers() -> Iterator[Sample]:
     for label, layout in LAYOUTS.items():
         for times in (1, 2, 3):
             op = DepthwiseConvolution2d(data_layout=layout, pad_right=1)
-            operands = [given(_shape(layout, 2, 5, 4, 3)), weights((1, 2, 2, 3 * times)), weights((3 * times,))]
+            operands = [given(image_shape(layout, 2, 5, 4, 3)), weights((1, 2, 2, 3 * times)), weights((3 * times,))]
             yield Sample(op, operands, name=f"multiplier-{times}-{label}")
 
 
@@ -173,10 +171,10 @@ def unusual_shapes() -> Iterator[Sample]:
             ("whole", (1, 4, 3), (4, 3)),
         ]:
             for op in _ops(data_layout=layout):
-                operands = [given(_shape(layout, n, h, w, 2)), weights(_filters(op, 2, 4, size)), weights((4,))]
+                operands = [given(image_shape(layout, n, h, w, 2)), weights(_filters(op, 2, 4, size)), weights((4,))]
                 yield Sample(op, operands, name=f"{title}-{label}")
         for op in _ops(data_layout=layout):
-            operands = [given(_shape(layout, 1, 4, 4, 2)), given(_filters(op, 2, 4)), given((4,))]
+            operands = [given(image_shape(layout, 1, 4, 4, 2)), given(_filters(op, 2, 4)), given((4,))]
             yield Sample(op, operands, name=f"given-weights-{label}")
 
 
@@ -186,9 +184,9 @@ def output_shapes() -> Iterator[Sample]:
     for label, layout in LAYOUTS.items():
         for title, (h, w) in {"larger": (9, 8), "smaller": (6, 6)}.items():
             op = TransposeConvolution2d(
-                data_layout=layout, stride_x=2, stride_y=2, pad_top=1, output_shape=_shape(layout, 1, h, w, 4)
+                data_layout=layout, stride_x=2, stride_y=2, pad_top=1, output_shape=image_shape(layout, 1, h, w, 4)
             )
-            operands = [given(_shape(layout, 1, 3, 3, 2)), weights(_filters(op, 2, 4))]
+            operands = [given(image_shape(layout, 1, 3, 3, 2)), weights(_filters(op, 2, 4))]
             yield Sample(op, operands, name=f"{title}-{label}")
 
 
@@ -229,25 +227,23 @@ def integer_windows() -> Iterator[Sample]:
     for label, layout in LAYOUTS.items():
         for title, window in WINDOWS.items():
             op = IntegerConvolution2d(data_layout=layout, **window)
-            operands = [_bytes(_shape(layout, 2, 7, 6, 5), UINT8), _bytes(_filters(op, 5, 7), INT8, constant=True)]
-            yield Sample(op, [*operands, _bytes((), UINT8)], name=f"integers-{label}-{title}")
+            operands = [
+                bytes_of(image_shape(layout, 2, 7, 6, 5), UINT8),
+                bytes_of(_filters(op, 5, 7), INT8, constant=True),
+            ]
+            yield Sample(op, [*operands, bytes_of((), UINT8)], name=f"integers-{label}-{title}")
         for groups, channels, outputs in ((2, 6, 4), (5, 5, 5), (24, 24, 48)):
             op = IntegerConvolution2d(data_layout=layout, groups=groups, pad_left=1)
-            image = _bytes(_shape(layout, 1, 5, 6, channels), UINT8)
-            filters = _bytes(_filters(op, channels, outputs), INT8, constant=True)
-            yield Sample(op, [image, filters, _bytes((), UINT8)], name=f"integers-{label}-groups-{groups}")
+            image = bytes_of(image_shape(layout, 1, 5, 6, channels), UINT8)
+            filters = bytes_of(_filters(op, channels, outputs), INT8, constant=True)
+            yield Sample(op, [image, filters, bytes_of((), UINT8)], name=f"integers-{label}-groups-{groups}")
         for input_dtype, weights_dtype in ((UINT8, UINT8), (INT8, INT8), (INT8, UINT8)):
             op = IntegerConvolution2d(data_layout=layout, pad_bottom=1)
-            image = _bytes(_shape(layout, 1, 4, 5, 3), input_dtype)
+            image = bytes_of(image_shape(layout, 1, 4, 5, 3), input_dtype)
             for constant in (False, True):
-                filters = _bytes(_filters(op, 3, 4), weights_dtype, constant=constant)
-                zero_points = [_bytes((), input_dtype), _bytes((4, 1, 1, 1), weights_dtype, constant=constant)]
+                filters = bytes_of(_filters(op, 3, 4), weights_dtype, constant=constant)
+                zero_points = [bytes_of((), input_dtype), bytes_of((4, 1, 1, 1), weights_dtype, constant=constant)]
                 title = f"integers-{label}-{input_dtype}-{weights_dtype}{'-constant' if constant else ''}"
                 yield Sample(op, [image, filters, *zero_points], name=title)
     op = IntegerConvolution2d()
-    yield Sample(op, [_bytes((0, 2, 3, 3), UINT8), _bytes((3, 2, 1, 1), UINT8)], name="integers-empty")
-
-
-def _bytes(shape: tuple[int, ...], dtype: DataType, *, constant: bool = False) -> Given:
-    low, high = (-120.0, 120.0) if dtype is INT8 else (0.0, 250.0)
-    return weights(shape, dtype, low=low, high=high) if constant else plain(shape, dtype, low=low, high=high)
+    yield Sample(op, [bytes_of((0, 2, 3, 3), UINT8), bytes_of((3, 2, 1, 1), UINT8)], name="integers-empty")

@@ -10,7 +10,16 @@ import numpy as np
 from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops import BatchMatMul, FullyConnected, IntegerMatMul
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
-from interposer.testing.samples.common import FLOATS, INTEGERS, SMALL_FLOATS, TINY_INTEGERS, declared, f32, plain
+from interposer.testing.samples.common import (
+    FLOATS,
+    INTEGERS,
+    SMALL_FLOATS,
+    TINY_INTEGERS,
+    bytes_of,
+    declared,
+    f32,
+    plain,
+)
 
 __all__: list[str] = []
 
@@ -180,31 +189,26 @@ def worked_matmul() -> Iterator[Sample]:
 # --- IntegerMatMul ----------------------------------------------------------------------------------------------------
 
 
-def _bytes(shape: tuple[int, ...], dtype: DataType, *, constant: bool = False) -> Given:
-    low, high = (-120.0, 120.0) if dtype is INT8 else (0.0, 250.0)
-    return weights(shape, dtype, low=low, high=high) if constant else plain(shape, dtype, low=low, high=high)
-
-
 @samples(IntegerMatMul)
 def integer_matmul() -> Iterator[Sample]:
     """Yield IntegerMatMul samples: pairs of types, input and constant matrices, zero points, vectors and batches."""
     for type_a, type_b in ((UINT8, INT8), (UINT8, UINT8), (INT8, INT8), (INT8, UINT8)):
         for constant in (False, True):
-            operands = [_bytes((3, 5), type_a), _bytes((5, 4), type_b, constant=constant)]
+            operands = [bytes_of((3, 5), type_a), bytes_of((5, 4), type_b, constant=constant)]
             name = f"{type_a}-{type_b}{'-constant' if constant else ''}"
             yield Sample(IntegerMatMul(), operands, name=name)
-            zero_points = [_bytes((), type_a), _bytes((), type_b, constant=constant)]
+            zero_points = [bytes_of((), type_a), bytes_of((), type_b, constant=constant)]
             yield Sample(IntegerMatMul(), [*operands, *zero_points], name=f"{name}-zero-points")
-            column_zero_points = [None, _bytes((4,), type_b, constant=constant)]
+            column_zero_points = [None, bytes_of((4,), type_b, constant=constant)]
             yield Sample(IntegerMatMul(), [*operands, *column_zero_points], name=f"{name}-columns")
-            row_zero_points = [_bytes((3, 1), type_a), _bytes((), type_b)]
+            row_zero_points = [bytes_of((3, 1), type_a), bytes_of((), type_b)]
             yield Sample(IntegerMatMul(), [*operands, *row_zero_points], name=f"{name}-rows")
     for a, b in (
         ((6,), (6, 5)), ((2, 6), (6,)), ((6,), (6,)), ((2, 1, 3, 6), (4, 6, 5)), ((0, 6), (6, 5)), ((2, 0), (0, 3)),
     ):  # fmt: skip
         title = f"{'x'.join(map(str, a))}-by-{'x'.join(map(str, b))}"
-        matrices = [_bytes(a, UINT8), _bytes(b, INT8)]
-        yield Sample(IntegerMatMul(), [*matrices, _bytes((), UINT8)], name=title)
+        matrices = [bytes_of(a, UINT8), bytes_of(b, INT8)]
+        yield Sample(IntegerMatMul(), [*matrices, bytes_of((), UINT8)], name=title)
     for count, depth, width in ((1, 64, 70), (37, 130, 33), (2, 3, 1), (2, 0, 3)):
-        matrices = [_bytes((2, count, depth), UINT8), _bytes((depth, width), INT8, constant=True)]
-        yield Sample(IntegerMatMul(), [*matrices, _bytes((1,), UINT8)], name=f"constant-{count}x{depth}x{width}")
+        matrices = [bytes_of((2, count, depth), UINT8), bytes_of((depth, width), INT8, constant=True)]
+        yield Sample(IntegerMatMul(), [*matrices, bytes_of((1,), UINT8)], name=f"constant-{count}x{depth}x{width}")

@@ -19,7 +19,7 @@ from interposer.ops import (
     RmsNormalization,
 )
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
-from interposer.testing.samples.common import BYTES, FLOATS, QUANTIZED, SMALL_FLOATS, f32
+from interposer.testing.samples.common import BYTES, FLOATS, QUANTIZED, SMALL_FLOATS, f32, image_shape
 
 __all__: list[str] = []
 
@@ -27,10 +27,6 @@ NHWC, NCHW = DataLayout.NHWC, DataLayout.NCHW
 LAYOUTS: Final = {"nhwc": NHWC, "nchw": NCHW}
 ACROSS, WITHIN = NormalizationAlgorithmChannel.ACROSS, NormalizationAlgorithmChannel.WITHIN
 Bare = Callable[[Given], Sample]
-
-
-def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...]:
-    return (n, h, w, c) if layout is NHWC else (n, c, h, w)
 
 
 def _in_all_types(shape: tuple[int, ...], sample: Bare) -> Iterator[Sample]:
@@ -67,7 +63,7 @@ def batch_normalization() -> Iterator[Sample]:
             (variance, mean), (gamma, beta) = _parameters(x, 3), _parameters(x, 3)
             return Sample(op, [x, mean, variance, beta, gamma], name=label)
 
-        yield from _in_all_types(_shape(layout, 2, 3, 2, 3), one)
+        yield from _in_all_types(image_shape(layout, 2, 3, 2, 3), one)
         for shape in ((4, 3), (2, 3, 3), (2, 3, 2, 2, 3), (0, 3, 2, 3)):
             title = f"{label}-{'x'.join(map(str, shape))}"
             yield Sample(op, [given(shape), *_statistics(constant=True)], name=title)
@@ -96,11 +92,11 @@ def instance_normalization() -> Iterator[Sample]:
         def one(x: Given, op: Op = op, label: str = label) -> Sample:
             return Sample(op, [x, *_parameters(x, 3)], name=label)
 
-        yield from _in_all_types(_shape(layout, 2, 3, 4, 3), one)
+        yield from _in_all_types(image_shape(layout, 2, 3, 4, 3), one)
         for shape in ((2, 3, 3), (2, 3, 2, 2, 3)):
             title = f"{label}-{'x'.join(map(str, shape))}"
             yield Sample(op, [given(shape), weights((3,)), weights((3,))], name=title)
-        image = given(_shape(layout, 2, 3, 4, 3))
+        image = given(image_shape(layout, 2, 3, 4, 3))
         yield Sample(op, [image], name=f"{label}-bare")
         yield Sample(op, [image, weights((3,))], name=f"{label}-gamma")
         yield Sample(op, [image, None, weights((3,))], name=f"{label}-beta")
@@ -163,11 +159,11 @@ def group_normalization() -> Iterator[Sample]:
             def one(x: Given, op: GroupNormalization = op, label: str = label) -> Sample:
                 return Sample(op, [x, *_parameters(x, 4)], name=f"{label}-{op.num_groups}")
 
-            yield from _in_all_types(_shape(layout, 2, 3, 2, 4), one)
+            yield from _in_all_types(image_shape(layout, 2, 3, 2, 4), one)
         op = GroupNormalization(2, data_layout=layout)
         for shape in ((2, 4), (2, 4, 4), (2, 4, 2, 2, 4), (0, 4, 2, 4)):
             yield Sample(op, [given(shape), weights((4,)), weights((1,))], name=f"{label}-{'x'.join(map(str, shape))}")
-        yield Sample(op, [given(_shape(layout, 2, 3, 2, 4))], name=f"{label}-bare")
+        yield Sample(op, [given(image_shape(layout, 2, 3, 2, 4))], name=f"{label}-bare")
     worked = [of([[1, 3, 10, 30]])]
     yield Sample(GroupNormalization(2, eps=0), worked, name="worked", expected=[f32([[-1, 1, -1, 1]])])
 

@@ -10,7 +10,16 @@ import numpy as np
 from interposer.core.types import DataLayout, DataType, Quantization, TensorInfo
 from interposer.ops import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
 from interposer.testing.sample import Sample, given, of, samples
-from interposer.testing.samples.common import FLOATS, INTEGERS, SMALL_FLOATS, TINY_INTEGERS, declared, f32, plain
+from interposer.testing.samples.common import (
+    FLOATS,
+    INTEGERS,
+    SMALL_FLOATS,
+    TINY_INTEGERS,
+    declared,
+    f32,
+    image_shape,
+    plain,
+)
 
 __all__: list[str] = []
 
@@ -35,10 +44,6 @@ QUANTIZED: Final = {
 }
 
 
-def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...]:
-    return (n, h, w, c) if layout is NHWC else (n, c, h, w)
-
-
 @samples(Pooling2d)
 def windows() -> Iterator[Sample]:
     """Yield Pooling2d samples: every pooling type with every window, in both layouts, in floats and quantized."""
@@ -46,7 +51,9 @@ def windows() -> Iterator[Sample]:
         for pool_type in PoolingAlgorithm:
             for title, window in WINDOWS.items():
                 op = Pooling2d(pool_type, data_layout=layout, **window)
-                yield from _in_common_types(op, _shape(layout, 2, 6, 7, 3), f"{pool_type.name.lower()}-{title}-{label}")
+                yield from _in_common_types(
+                    op, image_shape(layout, 2, 6, 7, 3), f"{pool_type.name.lower()}-{title}-{label}"
+                )
 
 
 def _in_common_types(op: Pooling2d, shape: tuple[int, ...], title: str) -> Iterator[Sample]:

@@ -8,7 +8,7 @@ from typing import Final
 from interposer.core.types import DataLayout, DataType
 from interposer.ops import Resize, ResizeMethod
 from interposer.testing.sample import Sample, given, of, samples
-from interposer.testing.samples.common import f32, quantized, typed
+from interposer.testing.samples.common import f32, image_shape, quantized, typed
 
 __all__: list[str] = []
 
@@ -23,10 +23,6 @@ PLACES: Final = {
 SIZES: Final = ((4, 6), (2, 3), (1, 1), (3, 7), (8, 12), (5, 2))
 
 
-def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...]:
-    return (n, h, w, c) if layout is NHWC else (n, c, h, w)
-
-
 @samples(Resize)
 def sizes() -> Iterator[Sample]:
     """Yield Resize samples.
@@ -39,7 +35,7 @@ def sizes() -> Iterator[Sample]:
                 for height, width in SIZES:
                     op = Resize(width, height, method, layout, **options)
                     title = f"{method.name.lower()}-{convention}-{height}x{width}-{label}"
-                    yield Sample(op, [given(_shape(layout, 2, 4, 6, 2))], name=title)
+                    yield Sample(op, [given(image_shape(layout, 2, 4, 6, 2))], name=title)
                     if layout is NHWC:
                         for dtype in (DataType.INT8, DataType.UINT8):
                             image = quantized((1, 4, 6, 2), dtype)
