@@ -11,8 +11,7 @@ Layers that Arm NN cannot express are refused with a reason; `reasons` returns t
 file.
 """
 
-from interposer.writers.armnn.file import save
-from interposer.writers.armnn.model import Written, reasons, write, written
+from interposer.writers.armnn.model import Written, reasons, save, write, written
 from interposer.writers.armnn.releases import RELEASES
 
 __all__ = ["RELEASES", "Written", "reasons", "save", "write", "written"]

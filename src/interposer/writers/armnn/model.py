@@ -1,11 +1,13 @@
-"""The functions `write`, which converts a network to bytes, and `reasons`, which reports unsupported layers."""
+"""The functions `write` and `save`, which convert a network, and `reasons`, which reports unsupported layers."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import os
+from typing import Any, NamedTuple
 
-from interposer.core.errors import ExecutionError, UnwritableError, memory_to
+from interposer.core.errors import ExecutionError, UnwritableError, expect, memory_to
 from interposer.core.families import import_families
+from interposer.core.files import write_file
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
@@ -18,7 +20,7 @@ from interposer.writers.armnn.serial import serialized
 from interposer.writers.armnn.sheet import Sheet, Tensor
 from interposer.writers.borders import border_of, border_of_layer
 
-__all__ = ["Written", "reasons", "write", "written"]
+__all__ = ["Written", "reasons", "save", "write", "written"]
 
 
 def write(network: Network | Graph | SubgraphView, *, release: str | None = None, exact: bool = True) -> bytes:
@@ -41,6 +43,26 @@ def write(network: Network | Graph | SubgraphView, *, release: str | None = None
         MissingDependencyError: the package flatbuffers is not installed.
     """
     return written(network, release=release, exact=exact).content
+
+
+def save(network: Network | Graph | SubgraphView, path: str | os.PathLike[str], **options: Any) -> int:
+    """Write a network to a file, and return the number of bytes.
+
+    The file is replaced atomically: after an error, the old file is unchanged.
+
+    Args:
+        network: the network, graph or part of a graph to write.
+        path: the path of the file.
+        options: keyword arguments of `write`.
+
+    Raises:
+        FileWriteError: the file cannot be written.
+        UnwritableError: there are layers that Arm NN cannot express; other errors are those of `write`.
+    """
+    expect(path, str | os.PathLike, "the file must be named by a path")
+    content = write(network, **options)
+    write_file(path, content)
+    return len(content)
 
 
 class Written(NamedTuple):

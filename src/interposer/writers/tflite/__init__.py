@@ -13,7 +13,6 @@ last; the transposes that this requires are moved until they cancel out. Layers 
 with a reason; `reasons` returns the reasons for a layer without writing a file.
 """
 
-from interposer.writers.tflite.file import save
-from interposer.writers.tflite.model import Traced, reasons, traced, write
+from interposer.writers.tflite.model import Traced, reasons, save, traced, write
 
 __all__ = ["Traced", "reasons", "save", "traced", "write"]
