@@ -12,7 +12,15 @@ from typing import Any, Final, NamedTuple, Protocol
 from interposer.pages.profile import html
 from interposer.profiling.events import Category, Interval, Sample, Site, TracedNetwork
 from interposer.profiling.recorder import Recording
-from interposer.profiling.summary import LayerTimes, counter_totals, is_step, layer_times, site_key, step_times
+from interposer.profiling.summary import (
+    LayerTimes,
+    counter_totals,
+    is_layer,
+    is_step,
+    layer_times,
+    site_key,
+    step_times,
+)
 from interposer.profiling.tracks import THREADS, Timeline, Track, timeline
 
 __all__ = ["Explained", "profile_page"]
@@ -271,7 +279,7 @@ def _flame(intervals: Sequence[Interval]) -> list[Any]:
         network = interval.site.network
         if network is not None and interval.site.category is Category.RUN:
             root.child(network, network.name, "network").add(interval.duration)
-        elif network is not None and _is_layer(interval):
+        elif network is not None and is_layer(interval):
             _layer_node(root, interval).add(interval.duration)
         elif interval.site.category is Category.BACKEND and not interval.site.backend and interval.run in networks:
             network_of_run = networks[interval.run]
@@ -285,10 +293,6 @@ def _flame(intervals: Sequence[Interval]) -> list[Any]:
         for part in network_node.children.values():
             part.total = part.total or sum(layer.total for layer in part.children.values())
     return root.to_list()
-
-
-def _is_layer(interval: Interval) -> bool:
-    return interval.site.category in (Category.LAYER, Category.COPY) and bool(interval.site.layer)
 
 
 def _layer_node(root: _Node, interval: Interval) -> _Node:

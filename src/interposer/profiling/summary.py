@@ -16,6 +16,7 @@ __all__ = [
     "LayerTimes",
     "cell",
     "counter_totals",
+    "is_layer",
     "is_step",
     "layer_times",
     "site_key",
@@ -78,7 +79,7 @@ class CounterTotal:
 
 def layer_times(recording: Recording) -> list[LayerTimes]:
     """Return the times of the layers and copies of all networks, those with the largest total first."""
-    return _grouped(recording.intervals, _is_layer)
+    return _grouped(recording.intervals, is_layer)
 
 
 def step_times(recording: Recording) -> list[LayerTimes]:
@@ -86,7 +87,8 @@ def step_times(recording: Recording) -> list[LayerTimes]:
     return _grouped(recording.intervals, _is_shown)
 
 
-def _is_layer(interval: Interval) -> bool:
+def is_layer(interval: Interval) -> bool:
+    """Return True for an interval of a named layer or copy."""
     return interval.site.category in (Category.LAYER, Category.COPY) and bool(interval.site.layer)
 
 
