@@ -39,6 +39,7 @@ from interposer.core.errors import (
     as_int,
     culprit,
     did_you_mean,
+    error_text,
     expect,
     memory_to,
 )
@@ -82,6 +83,7 @@ __all__ = [
     "as_int",
     "culprit",
     "did_you_mean",
+    "error_text",
     "expect",
     "memory_to",
 ]

@@ -90,6 +90,7 @@ __all__ = [
     "as_int",
     "culprit",
     "did_you_mean",
+    "error_text",
     "expect",
     "memory_to",
 ]
@@ -602,6 +603,14 @@ class RunCancelledError(ExecutionError):
 
 class DeadlineExceededError(ExecutionError):
     """A run that missed its deadline; `layer` and `backend` say what was running at that time."""
+
+
+def error_text(error: BaseException) -> str:
+    """Return the message of an exception for use in another message.
+
+    The name of its type is put before it, unless it is an `InterposerError`.
+    """
+    return str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
 
 
 def _name_publicly() -> None:

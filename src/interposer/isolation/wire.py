@@ -21,6 +21,7 @@ from interposer.core.errors import (
     InvalidValueError,
     LimitExceededError,
     OptionError,
+    error_text,
 )
 from interposer.core.schema import Op, op_class, registered_ops
 from interposer.core.types import Array, TensorInfo
@@ -79,7 +80,7 @@ def problem_to_plain(error: BaseException) -> Plain:
     Errors that the caller has caused, by an option or by a value of the inputs, stay what they are; see
     `problem_from_plain`.
     """
-    text = str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
+    text = error_text(error)
     plain: Plain = {"text": text, "is_option": isinstance(error, OptionError)}
     if isinstance(error, InvalidValueError):
         value = error.value if isinstance(error.value, int | float | str | list) else None

@@ -15,7 +15,7 @@ from interposer.backend import (
     TensorHandleFactoryRegistry,
     own_factory_id,
 )
-from interposer.core.errors import BackendContractError, InterposerError
+from interposer.core.errors import BackendContractError, error_text
 from interposer.ir.graph import Layer
 from interposer.optimizer.routes import Kind
 
@@ -116,7 +116,7 @@ def _register(backend: Backend, registry: TensorHandleFactoryRegistry, options: 
     try:
         backend.register_tensor_handle_factories(registry, options)
     except Exception as error:
-        message = str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
+        message = error_text(error)
         text = f"backend {backend.id} could not register its tensor handle factories: {message}"
         raise BackendContractError(text, backend=backend.id) from error
 

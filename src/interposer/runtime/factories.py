@@ -34,8 +34,8 @@ from interposer.core.constants import aligned, share
 from interposer.core.errors import (
     BackendContractError,
     ExecutionError,
-    InterposerError,
     LoadError,
+    error_text,
 )
 from interposer.core.types import Array, DataLayout, TensorInfo
 from interposer.ir.graph import Layer, Value
@@ -48,7 +48,7 @@ from interposer.runtime.schedule import QueueKey
 from interposer.runtime.tracing import NetworkSites
 from interposer.runtime.workloads import CopyWorkload, DebugWorkload, DeviceCopyWorkload, ImportWorkload, TransferCounts
 
-__all__ = ["Factories", "backend_of", "constant_of", "error_text", "guarded"]
+__all__ = ["Factories", "backend_of", "constant_of", "guarded"]
 
 _T = TypeVar("_T")
 _HOST: Final = "the host"
@@ -549,14 +549,6 @@ def backend_of(layer: Layer) -> str:
     if layer.backend is None and isinstance(layer.op, Output):
         return str(layer.values[0].producer.backend)
     return str(layer.backend)
-
-
-def error_text(error: BaseException) -> str:
-    """Return the message of an exception for use in another message.
-
-    The name of its type is put before it, unless it is an `InterposerError`.
-    """
-    return str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
 
 
 def guarded(layer: Layer, failure_text: str, create: Callable[[], _T]) -> _T:

@@ -26,7 +26,7 @@ from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.asynchronous import DeviceHungError
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.direct import DirectRun, OnlyPart, StatefulCall, direct_call, only_part, recorded
-from interposer.runtime.factories import Factories, error_text
+from interposer.runtime.factories import Factories
 from interposer.runtime.flow import flow_of
 from interposer.runtime.imports import ImportedRun, Imports
 from interposer.runtime.memory import MemoryReport
@@ -41,7 +41,7 @@ from interposer.runtime.workloads import DebugCallback, TransferCounts, Transfer
 if TYPE_CHECKING:
     from interposer.plugins.capi.running._direct import DirectCall
 
-__all__ = ["DirectRun", "LoadedNetwork", "check_imports", "error_text"]
+__all__ = ["DirectRun", "LoadedNetwork", "check_imports"]
 
 LEAST_IN_PLACE: Final = 1 << 16
 """The least number of bytes of states that are updated in place."""

@@ -6,7 +6,7 @@ import logging
 import sys
 
 from interposer.backend import ArrayHandle, MemoryManager, Queue, TensorHandle
-from interposer.core.errors import InterposerError
+from interposer.core.errors import error_text
 
 __all__ = ["OwnedHandles"]
 
@@ -40,7 +40,7 @@ class OwnedHandles:
         try:
             resource.destroy()
         except Exception as error:
-            _log.warning("%s could not be destroyed: %s", type(resource).__name__, _text(error))
+            _log.warning("%s could not be destroyed: %s", type(resource).__name__, error_text(error))
 
     @property
     def need_interpreter(self) -> bool:
@@ -65,11 +65,7 @@ class OwnedHandles:
             try:
                 handle.destroy()
             except Exception as error:
-                _log.warning("the tensor handle of %s could not be destroyed: %s", handle.info, _text(error))
-
-
-def _text(error: Exception) -> str:
-    return str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
+                _log.warning("the tensor handle of %s could not be destroyed: %s", handle.info, error_text(error))
 
 
 def _destroyed_by_python(handle: TensorHandle) -> bool:

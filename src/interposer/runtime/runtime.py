@@ -24,6 +24,7 @@ from interposer.core.errors import (
     UnknownBackendError,
     UnknownNetworkError,
     did_you_mean,
+    error_text,
     expect,
     memory_to,
 )
@@ -43,7 +44,7 @@ from interposer.runtime.creation_options import CreationOptions
 from interposer.runtime.direct import OnlyPart
 from interposer.runtime.enqueue import run, run_imported, run_watched
 from interposer.runtime.imports import ImportedInputId, ImportedOutputId
-from interposer.runtime.loaded import DirectRun, LoadedNetwork, error_text
+from interposer.runtime.loaded import DirectRun, LoadedNetwork
 from interposer.runtime.memory import MemoryReport
 from interposer.runtime.reporting import Reporting
 from interposer.runtime.runs import PendingRun, RunControl, Workers

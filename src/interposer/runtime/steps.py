@@ -19,6 +19,7 @@ from interposer.core.errors import (
     LimitExceededError,
     LoadError,
     RunCancelledError,
+    error_text,
 )
 from interposer.core.room import current_room, temporarily
 from interposer.core.types import Array, TensorInfo
@@ -30,7 +31,7 @@ from interposer.profiling.events import Site
 from interposer.profiling.marks import active_marks, call_marked
 from interposer.profiling.recorder import Chain, RunTrace, on_this_thread
 from interposer.runtime.control import ControlWorkload, control_workload
-from interposer.runtime.factories import Factories, backend_of, constant_of, error_text, guarded
+from interposer.runtime.factories import Factories, backend_of, constant_of, guarded
 from interposer.runtime.late import LateHandles, LateStep
 from interposer.runtime.owned import OwnedHandles
 from interposer.runtime.program import Program
