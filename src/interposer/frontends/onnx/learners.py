@@ -13,7 +13,6 @@ from interposer.core.types import Array, DataType, differ
 from interposer.frontends.elementwise import EQUAL, EXP, GREATER, IS_NAN, POWER, TANH
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Refusal, operator
-from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.onnx.scores import (
     complements,
     features,
@@ -74,7 +73,7 @@ def linear_classifier(node: Node) -> Sequence[Value]:
         found, scores = label(node, class_labels, scores), transformed(node, scores, transform)
     else:
         found, scores = label_above(node, class_labels, scores, 0.0), _scores_of_two(node, scores, transform)
-    return [found, as_type(node, scores, DataType.FLOAT32)]
+    return [found, node.cast(scores, DataType.FLOAT32)]
 
 
 def _scores_of_two(node: Node, score: Value, transform: str) -> Value:

@@ -11,7 +11,6 @@ from interposer.core.errors import ParseError
 from interposer.core.types import Array, DataType
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.quantization import as_type
 from interposer.frontends.onnx.scores import (
     TRANSFORMS,
     complements,
@@ -177,7 +176,7 @@ def _scores_of_two(node: Node, score: Value, transform: str, *, are_probabilitie
 
 
 def _as_float32(node: Node, scores: Value) -> Value:
-    return as_type(node, scores, DataType.FLOAT32)
+    return node.cast(scores, DataType.FLOAT32)
 
 
 def _scores(node: Node, prefix: str, targets: Array, num_targets: int, aggregation: TreeAggregation) -> Value:
