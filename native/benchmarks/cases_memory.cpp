@@ -127,8 +127,8 @@ Case pool(const char* name, PoolKind kind, int32_t dtype, int64_t size, int64_t 
               pool.pad[axis] = pool.pad_after[axis] = is_window;
             }
             auto in = buffer<T>(size * size * inner, T(3)), out = buffer<T>(size * size * inner / 4);
-            auto scratch = buffer<int32_t>(size * inner);
-            const PoolKernels::Row row = pool_kernels_for(isa).row(kind, dtype, false);
+            auto scratch = buffer<int32_t>(scratch_items(pool));
+            const PoolKernels::Row row = pool_kernels_for(isa).row(kind, dtype, 9);
             return {Limit::copy, double(size * size * inner) * 1.25 * sizeof(T), [=] {
                       for (int64_t y = 0; y < size / 2; ++y)
                         row(pool, in.get(), out.get() + y * (size / 2) * inner, 0, y, scratch.get());

@@ -2,6 +2,8 @@
 
 #include "cpuacc/kernels/pool.hpp"
 
+#include <limits>
+
 #include "interposer/backend.h"
 #include "support.hpp"
 
@@ -24,6 +26,9 @@ int64_t places_of(const Window& w, int64_t extent) {
   return extent + w.pad + w.pad_after < span ? 0 : (extent + w.pad + w.pad_after - span) / w.stride + 1;
 }
 
+/// The window over all of an image.
+constexpr Window kWhole{0, 1, 1, 0, 0};
+
 /// A pool over (rows, columns, inner); the axis of planes has one place.
 Pool make_pool(PoolKind kind, const Window& w, int64_t height, int64_t width, int64_t inner, bool count_padding) {
   Pool pool{};
@@ -34,7 +39,7 @@ Pool make_pool(PoolKind kind, const Window& w, int64_t height, int64_t width, in
   pool.row_item = 8;
   const int64_t extents[3] = {1, height, width};
   for (int axis = 0; axis < 3; ++axis) {
-    const Window along = axis == 0 ? Window{1, 1, 1, 0, 0} : w;
+    const Window along = axis == 0 ? Window{1, 1, 1, 0, 0} : w.size ? w : Window{extents[axis], 1, 1, 0, 0};
     pool.extent[axis] = extents[axis];
     pool.places[axis] = places_of(along, extents[axis]);
     pool.size[axis] = along.size, pool.stride[axis] = along.stride, pool.dilation[axis] = along.dilation;
@@ -68,35 +73,79 @@ double expected_at(const Pool& pool, const std::vector<T>& image, int64_t row, i
     if (counted == 0) return 0;
     return pool.kind == PoolKind::l2 ? std::sqrt(total / double(counted)) : total / double(counted);
   }
-  return counted == 0 ? pool.zero : std::round((total + double(pool.zero * (counted - cells))) / double(counted));
+  if (counted == 0) return pool.to_even ? pool.zero_out : pool.zero;
+  if (!pool.to_even) return std::round((total + double(pool.zero * (counted - cells))) / double(counted));
+  const double sum = total - double(pool.zero * cells), low = double(std::numeric_limits<T>::min());
+  const double steps = std::nearbyint(sum * pool.scale / (double(counted) * pool.scale_out)) + pool.zero_out;
+  return std::clamp(steps, low, double(std::numeric_limits<T>::max()));
+}
+
+template <class T>
+void check_rows(const Pool& pool, PoolKernels::Row row_kernel, const std::vector<T>& image, double tolerance) {
+  const int64_t inner = pool.inner;
+  Guarded<T> in(image), out(pool.places[2] * inner);
+  Guarded<int64_t> scratch(scratch_items(pool));
+  for (int64_t row = 0; row < pool.places[1]; ++row) {
+    row_kernel(pool, in.data(), out.data(), 0, row, scratch.data());
+    std::vector<double> expected;
+    for (int64_t x = 0; x < pool.places[2]; ++x)
+      for (int64_t c = 0; c < inner; ++c) expected.push_back(expected_at(pool, image, row, x, c));
+    expect_near(out, expected, out.size(), tolerance,
+                describe("window", pool.size[2], "stride", pool.stride[2], "inner", inner, "width", pool.extent[2],
+                         "row", row, "to even", pool.to_even));
+  }
+}
+
+template <class T>
+std::vector<T> drawn_image(const Pool& pool, Random& random) {
+  std::vector<T> image(static_cast<size_t>(pool.extent[1] * pool.extent[2] * pool.inner));
+  for (T& x : image) x = std::is_same_v<T, float> ? T(random.real(-3, 3)) : T(random.integer(-128, 127));
+  return image;
 }
 
 template <class T>
 void check(native::Isa isa, PoolKind kind, int32_t dtype, double tolerance, bool with_nan = false) {
   Random random;
-  auto row_kernel = pool_kernels_for(isa).row(kind, dtype, false);
+  auto row_kernel = pool_kernels_for(isa).row(kind, dtype, 25);
   ASSERT_NE(row_kernel, nullptr);
   for (const Window& window : kWindows)
     for (int64_t inner : {1, 3, 15, 16, 17, 64, 65})
-      for (int64_t width : {5, 8, 17}) {
-        const int64_t height = 6;
-        Pool pool = make_pool(kind, window, height, width, inner, inner % 2 == 0);
-        std::vector<T> image(static_cast<size_t>(height * width * inner));
-        for (T& x : image) x = std::is_same_v<T, float> ? T(random.real(-3, 3)) : T(random.integer(-100, 100));
+      for (int64_t width : {5, 8, 17, 45}) {
+        Pool pool = make_pool(kind, window, 6, width, inner, inner % 2 == 0);
+        std::vector<T> image = drawn_image<T>(pool, random);
         if (with_nan) image[image.size() / 2] = T(kNan);
         if (std::is_same_v<T, float> && kind == PoolKind::max) pool.zero = 0;
-        Guarded<T> in(image), out(pool.places[2] * inner);
-        Guarded<int64_t> scratch(width * inner);
-        for (int64_t row = 0; row < pool.places[1]; ++row) {
-          row_kernel(pool, in.data(), out.data(), 0, row, scratch.data());
-          std::vector<double> expected;
-          for (int64_t x = 0; x < pool.places[2]; ++x)
-            for (int64_t c = 0; c < inner; ++c) expected.push_back(expected_at(pool, image, row, x, c));
-          expect_near(
-              out, expected, out.size(), tolerance,
-              describe("window", window.size, "stride", window.stride, "inner", inner, "width", width, "row", row));
-        }
+        check_rows(pool, row_kernel, image, tolerance);
       }
+}
+
+/// Windows over whole images, with fewer elements than 16-bit sums may have, and with more.
+template <class T>
+void check_whole_images(native::Isa isa, PoolKind kind, int32_t dtype, double tolerance) {
+  Random random;
+  for (int64_t height : {1, 7, 23})
+    for (int64_t width : {5, 16, 31})
+      for (int64_t inner : {1, 3, 16, 65}) {
+        Pool pool = make_pool(kind, kWhole, height, width, inner, false);
+        if (std::is_same_v<T, float>) pool.zero = 0;
+        auto row_kernel = pool_kernels_for(isa).row(kind, dtype, height * width);
+        check_rows(pool, row_kernel, drawn_image<T>(pool, random), tolerance);
+        check_rows(pool, row_kernel, std::vector<T>(size_t(height * width * inner), T(-128)), tolerance);
+      }
+}
+
+/// Averages that are rounded half to even, with factors and without.
+template <class T>
+void check_to_even(native::Isa isa, int32_t dtype, float factor) {
+  Random random;
+  auto row_kernel = pool_kernels_for(isa).row(PoolKind::average, dtype, 4);
+  for (int64_t inner : {1, 3, 16, 65})
+    for (int64_t width : {2, 9, 40}) {
+      Pool pool = make_pool(PoolKind::average, {2, 2, 1, 0, 0}, 4, width, inner, false);
+      const std::vector<float> factors(kMostWithFactor + 1, factor);
+      pool.to_even = true, pool.zero_out = -20, pool.scale = 2, pool.scale_out = 1, pool.factors = factors.data();
+      check_rows(pool, row_kernel, drawn_image<T>(pool, random), 0);
+    }
 }
 
 TEST_P(PoolKernel, takes_the_largest_float) { check<float>(isa(), PoolKind::max, IPR_DTYPE_FLOAT32, 0); }
@@ -117,9 +166,28 @@ TEST_P(PoolKernel, averages_uint8_rounded_half_away_from_zero) {
   check<uint8_t>(isa(), PoolKind::average, IPR_DTYPE_UINT8, 0);
 }
 
+TEST_P(PoolKernel, averages_int8_rounded_half_to_even) {
+  check_to_even<int8_t>(isa(), IPR_DTYPE_INT8, 0.5f);
+  check_to_even<int8_t>(isa(), IPR_DTYPE_INT8, 0);
+}
+TEST_P(PoolKernel, averages_uint8_rounded_half_to_even) {
+  check_to_even<uint8_t>(isa(), IPR_DTYPE_UINT8, 0.5f);
+  check_to_even<uint8_t>(isa(), IPR_DTYPE_UINT8, 0);
+}
+TEST_P(PoolKernel, averages_whole_images) {
+  check_whole_images<float>(isa(), PoolKind::average, IPR_DTYPE_FLOAT32, 1e-5);
+  check_whole_images<int8_t>(isa(), PoolKind::average, IPR_DTYPE_INT8, 0);
+  check_whole_images<uint8_t>(isa(), PoolKind::average, IPR_DTYPE_UINT8, 0);
+  check_whole_images<int16_t>(isa(), PoolKind::average, IPR_DTYPE_INT16, 0);
+}
+TEST_P(PoolKernel, takes_the_largest_of_whole_images) {
+  check_whole_images<float>(isa(), PoolKind::max, IPR_DTYPE_FLOAT32, 0);
+  check_whole_images<int8_t>(isa(), PoolKind::max, IPR_DTYPE_INT8, 0);
+}
+
 TEST_P(PoolKernel, has_no_quantized_l2_pooling) {
-  EXPECT_EQ(pool_kernels_for(isa()).row(PoolKind::l2, IPR_DTYPE_INT8, true), nullptr);
-  EXPECT_EQ(pool_kernels_for(isa()).row(PoolKind::l2, IPR_DTYPE_UINT8, false), nullptr);
+  EXPECT_EQ(pool_kernels_for(isa()).row(PoolKind::l2, IPR_DTYPE_INT8, 4), nullptr);
+  EXPECT_EQ(pool_kernels_for(isa()).row(PoolKind::l2, IPR_DTYPE_UINT8, 400), nullptr);
 }
 
 }  // namespace

@@ -674,5 +674,32 @@ TEST_P(Q8ElementwiseKernel, adds_rows_and_products) {
     }
 }
 
+TEST_P(Q8ElementwiseKernel, sums_a_row_and_takes_the_greatest_bytes) {
+  Random random;
+  const ElementwiseQ8Kernels& elementwise = elementwise_q8_kernels_for(isa());
+  for (int64_t count : {1, 15, 16, 63, 64, 200, 20000})
+    for (const bool flip : {false, true}) {
+      Guarded<uint8_t> in(random.integers<uint8_t>(count));
+      const uint8_t mask = flip ? 0x80 : 0xff;
+      uint32_t sum = 0;
+      uint8_t greatest = 0, most = 0;
+      for (int64_t n = 0; n < count; ++n) {
+        sum += in[n] ^ (flip ? 0x80 : 0);
+        greatest = std::max(greatest, uint8_t(in[n] ^ mask));
+      }
+      EXPECT_EQ(elementwise.sum(in.data(), count, flip), sum) << describe("count", count);
+      elementwise.raise(in.data(), count, 1, 1, mask, &most);
+      EXPECT_EQ(most, greatest) << describe("count", count);
+      const int64_t rows = 3, width = count / rows;
+      Guarded<uint8_t> columns(width, 7);
+      elementwise.raise(in.data(), rows, width, width, mask, columns.data());
+      for (int64_t n = 0; n < width; ++n) {
+        uint8_t expected = 7;
+        for (int64_t row = 0; row < rows; ++row) expected = std::max(expected, uint8_t(in[row * width + n] ^ mask));
+        ASSERT_EQ(columns[n], expected) << describe("width", width, "column", n);
+      }
+    }
+}
+
 }  // namespace
 }  // namespace cpuacc

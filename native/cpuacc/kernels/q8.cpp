@@ -810,6 +810,36 @@ static void add_rows(const uint8_t* from, int64_t rows, int64_t step, int64_t co
   }
 }
 
+static uint32_t sum(const uint8_t* from, int64_t count, bool flip) {
+  constexpr int64_t width = 64;
+  uint32_t sums[width] = {}, total = 0;
+  add_rows(from, count / width, width, width, flip, sums);
+  for (uint32_t each : sums) total += each;
+  for (int64_t n = count / width * width; n < count; ++n) total += static_cast<uint8_t>(from[n] ^ (flip ? 0x80 : 0));
+  return total;
+}
+
+/// The greatest byte of one row.
+static uint8_t greatest(const uint8_t* from, int64_t count, uint8_t mask, uint8_t most) {
+  for (int64_t n = 0; n < count; ++n) {
+    const uint8_t x = from[n] ^ mask;
+    most = x > most ? x : most;
+  }
+  return most;
+}
+
+static void raise(const uint8_t* from, int64_t rows, int64_t step, int64_t count, uint8_t mask, uint8_t* most) {
+  if (count == 1 && step == 1) {
+    *most = greatest(from, rows, mask, *most);
+    return;
+  }
+  for (int64_t row = 0; row < rows; ++row, from += step)
+    for (int64_t n = 0; n < count; ++n) {
+      const uint8_t x = from[n] ^ mask;
+      most[n] = x > most[n] ? x : most[n];
+    }
+}
+
 static void clamp(const uint8_t* from, uint8_t* to, int64_t count, uint32_t flip, int low, int high) {
   Ints mask = splat(flip), least = bytes(low), most = bytes(high);
   for (int64_t n = 0; n < count; n += 4 * kLanes) {
@@ -964,7 +994,7 @@ extern const GemmQ8Kernels gemm_q8_kernels = {kLanes,   kSignedDots, kWeightByte
                                               ROW_TILE, gemv_tile,   gemv,         requantize, convert};
 extern const DepthwiseQ8Kernels depthwise_q8_kernels = {kLanes, kSignedDots, depthwise};
 extern const ElementwiseQ8Kernels elementwise_q8_kernels = {
-    copy,       gather,   add_elements, multiply_elements, add_rows,    clamp, look_up,
-    find_range, quantize, add_product,  dequantize,        sum_squares, scale};
+    copy,    gather,     add_elements, multiply_elements, add_rows,   sum,         raise, clamp,
+    look_up, find_range, quantize,     add_product,       dequantize, sum_squares, scale};
 
 }  // namespace cpuacc::ISA_NS

@@ -193,6 +193,10 @@ struct ElementwiseQ8Kernels {
   void (*multiply)(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t bytes, const Q8Multiply& multiply);
   /// Add rows of bytes, with their highest bit inverted if `flip`, to `sums`. Rows are `step` bytes apart.
   void (*add_rows)(const uint8_t* from, int64_t rows, int64_t step, int64_t bytes, bool flip, uint32_t* sums);
+  /// The sum of at most 2**24 bytes, with their highest bit inverted if `flip`.
+  uint32_t (*sum)(const uint8_t* from, int64_t count, bool flip);
+  /// Replace elements of `most` by the bytes of rows, combined with `mask` by exclusive or, that are greater.
+  void (*raise)(const uint8_t* from, int64_t rows, int64_t step, int64_t bytes, uint8_t mask, uint8_t* most);
   void (*clamp)(const uint8_t* from, uint8_t* to, int64_t bytes, uint32_t flip, int low, int high);
   void (*look_up)(const uint8_t* from, uint8_t* to, int64_t bytes, const uint8_t* table);
   /// Write the least number, or 0 if that is less, and the greatest, or 0 if that is greater; NaN if any number is NaN.

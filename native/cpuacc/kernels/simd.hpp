@@ -123,6 +123,11 @@ CPUACC_INLINE Vec load_some(const float* from, int64_t count, float filling) {
   const IntVec first = first_lanes(count);
   const __m256 loaded = _mm256_maskload_ps(from, reinterpret_cast<__m256i>(first));
   return _mm256_blendv_ps(broadcast(filling), loaded, reinterpret_cast<__m256>(first));
+#elif defined(__aarch64__)
+  const float32x4_t others = broadcast(filling);
+  if (count < 2) return count == 1 ? vld1q_lane_f32(from, others, 0) : others;
+  const float32x4_t two = vcombine_f32(vld1_f32(from), vget_high_f32(others));
+  return count == 3 ? vld1q_lane_f32(from + 2, two, 2) : two;
 #else
   Vec v = broadcast(filling);
   for (int64_t n = 0; n < count; ++n) v[n] = from[n];
@@ -137,6 +142,10 @@ CPUACC_INLINE void store_some(float* to, Vec x, int64_t count) {
   _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1u << count) - 1), x);
 #elif defined(__AVX2__)
   _mm256_maskstore_ps(to, reinterpret_cast<__m256i>(first_lanes(count)), x);
+#elif defined(__aarch64__)
+  if (count == 1) return vst1q_lane_f32(to, x, 0);
+  if (count >= 2) vst1_f32(to, vget_low_f32(x));
+  if (count == 3) vst1q_lane_f32(to + 2, x, 2);
 #else
   for (int64_t n = 0; n < count; ++n) to[n] = x[n];
 #endif

@@ -65,9 +65,56 @@ Pool pool_of(const Node& node, const Tensor& in, const Tensor& out) {
   return pool;
 }
 
+int64_t taps_of(const Pool& pool) { return pool.size[0] * pool.size[1] * pool.size[2]; }
+
+/// The numbers by which averages along one axis are divided, as the kernel counts them.
+std::vector<int64_t> divisors(const Pool& pool, int axis) {
+  const int64_t size = pool.size[axis], last = pool.extent[axis] + (pool.count_padding ? pool.pad_after[axis] : 0);
+  std::vector<char> found(size_t(size) + 1, 0);
+  for (int64_t place = 0; place < pool.places[axis]; ++place) {
+    const int64_t start = place * pool.stride[axis] - pool.pad[axis];
+    int64_t count = 0;
+    for (int64_t tap = 0; tap < size; ++tap) {
+      const int64_t at = start + tap * pool.dilation[axis];
+      count += (at >= 0 || pool.count_padding) && at < last;
+    }
+    found[size_t(count)] = 1;
+  }
+  std::vector<int64_t> all;
+  for (size_t count = 1; count < found.size(); ++count)
+    if (found[count]) all.push_back(int64_t(count));
+  return all;
+}
+
+/// Return whether averages of `count` values that are multiplied in float32 are rounded like the reference rounds them.
+bool is_exact(const Pool& pool, int64_t count, float factor, double low) {
+  const double high = low + 255;
+  for (int64_t sum = -255 * count; sum <= 255 * count; ++sum) {
+    const double steps = std::nearbyint(double(sum) * pool.scale / (double(count) * pool.scale_out));
+    if (std::clamp(steps, low, high) != std::nearbyint(std::clamp(double(float(sum) * factor), low, high)))
+      return false;
+  }
+  return true;
+}
+
+/// The factors of averages of 8 bits; see Pool::factors.
+std::vector<float> exact_factors(const Pool& pool, bool is_signed) {
+  std::vector<float> factors(kMostWithFactor + 1, 0);
+  for (int64_t planes : divisors(pool, 0))
+    for (int64_t rows : divisors(pool, 1))
+      for (int64_t columns : divisors(pool, 2)) {
+        const int64_t count = planes * rows * columns;
+        if (count > kMostWithFactor || factors[size_t(count)] > 0) continue;
+        const float factor = float(pool.scale / (double(count) * pool.scale_out));
+        if (is_exact(pool, count, factor, (is_signed ? -128 : 0) - pool.zero_out)) factors[size_t(count)] = factor;
+      }
+  return factors;
+}
+
 struct Pooling {
   PoolKernels::Row row;
   Pool pool;
+  std::vector<float> factors;
   int64_t images, in_bytes, row_bytes;  // bytes of an input image, and of a row of the result
 
   static void run(const Step& step, const Run& run, int part, int parts) {
@@ -90,8 +137,7 @@ bool takes_scales(const Node& node, const Tensor& in, const Tensor& out) {
 
 /// Return whether sums of a window of int16 fit into 32 bits.
 bool has_narrow_sums(const Node& node, const Tensor& in, const Tensor& out) {
-  const Pool pool = pool_of(node, in, out);
-  return pool.size[0] * pool.size[1] * pool.size[2] <= 32767;
+  return taps_of(pool_of(node, in, out)) <= 32767;
 }
 
 Refusal support(const Graph& graph, const Node& node, const Settings& settings) {
@@ -106,7 +152,7 @@ Refusal support(const Graph& graph, const Node& node, const Settings& settings) 
     return refused("means of volumes are taken of float32 only", IPR_REASON_DATA_TYPE);
   if (in.dtype == IPR_DTYPE_INT16 && kind_of(node) == PoolKind::average && !has_narrow_sums(node, in, out))
     return refused("a window has more than 32767 elements of int16", IPR_REASON_SHAPE);
-  if (pool_kernels_for(settings.isa).row(kind_of(node), in.dtype, averages_to_even(node, in, out))) return taken();
+  if (pool_kernels_for(settings.isa).row(kind_of(node), in.dtype, 0)) return taken();
   return refused(std::string(node.text("pool_type")) + " of " + described(in) + " is not supported",
                  IPR_REASON_DATA_TYPE);
 }
@@ -119,7 +165,9 @@ void lower(const Node& node, Builder& builder) {
   int64_t channels = channels_last(node) ? in.shape.back() : in.shape[1];
   pool.inner = is_blocked(in.layout) ? kBlock : channels_last(node) ? channels : 1;
   pool.row_item = std::max<int64_t>(4, item_size);
-  state->row = pool_kernels_for(builder.settings.isa).row(pool.kind, in.dtype, pool.to_even);
+  state->row = pool_kernels_for(builder.settings.isa).row(pool.kind, in.dtype, taps_of(pool));
+  if (pool.to_even && item_size == 1) state->factors = exact_factors(pool, in.dtype == IPR_DTYPE_INT8);
+  pool.factors = state->factors.data();
   state->in_bytes = pool.extent[0] * pool.extent[1] * pool.extent[2] * pool.inner * item_size;
   state->row_bytes = pool.places[2] * pool.inner * item_size;
   state->images = in.elements() == 0 ? 0 : int64_t(in.bytes()) / state->in_bytes;
@@ -132,7 +180,7 @@ void lower(const Node& node, Builder& builder) {
                                          std::max<int64_t>(1, state->images * pool.places[0] * pool.places[1])));
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
-  step.scratch_per_part = uint64_t(pool.extent[2] * pool.inner * pool.row_item);
+  step.scratch_per_part = uint64_t(scratch_items(pool) * pool.row_item);
   step.state = std::move(state);
   builder.add(std::move(step));
 }

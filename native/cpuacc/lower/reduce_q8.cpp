@@ -55,7 +55,10 @@ native::FixedPoint factor_of(Kind kind, const Tensor& in, const Tensor& out, int
   return {(factor.multiplier << bits) / count, factor.shift - bits};
 }
 
-/// A reduction of adjacent axes before others: `rows` rows of `width` values, for each of `outer` results.
+constexpr int64_t kLeastWidth = 16;  // of columns that are reduced in vectors
+
+/// A reduction of adjacent axes before others: `rows` rows of `width` values, for each of `outer` results. A width of 1
+/// is a reduction of the last axes. The width is 0 if axes are not adjacent, or if rows are shorter than vectors.
 struct Columns {
   int64_t outer = 0, rows = 0, width = 0;
 
@@ -71,7 +74,7 @@ struct Columns {
       stage = own;
       sizes[own] *= shape[n];
     }
-    if (sizes[2] >= 16) outer = sizes[0], rows = sizes[1], width = sizes[2];
+    if (sizes[2] == 1 || sizes[2] >= kLeastWidth) outer = sizes[0], rows = sizes[1], width = sizes[2];
   }
 };
 
@@ -84,7 +87,7 @@ struct Reducing {
   bool to_even;
   double scale_in, scale_out;
   Places places;
-  Columns columns;  // of sums and means, if there are enough
+  Columns columns;
   const ElementwiseQ8Kernels* kernels;
 
   static void run(const Step& step, const Run& run, int part, int parts) {
@@ -104,7 +107,22 @@ struct Reducing {
       out[n] = self.wide_code(in + self.places.first_elements[size_t(n)]);
   }
 
-  /// Each part sums some of the columns.
+  /// Each part reduces some of the rows, which are contiguous.
+  static void run_rows(const Step& step, const Run& run, int part, int parts) {
+    const Reducing& self = step.as<Reducing>();
+    const int64_t count = self.columns.rows;
+    const Range range = split(self.columns.outer, part, parts, 64);
+    for (int64_t n = range.first; n < range.last; ++n) {
+      const uint8_t* in = run.at<uint8_t>(step.in[0]) + n * count;
+      uint8_t& out = run.at<uint8_t>(step.out[0])[n];
+      if (self.chooses())
+        self.choose(in, 1, count, 1, &out);
+      else
+        out = self.rescaled(self.kernels->sum(in, count, self.is_signed), count);
+    }
+  }
+
+  /// Each part reduces some of the columns.
   static void run_columns(const Step& step, const Run& run, int part, int parts) {
     const Reducing& self = step.as<Reducing>();
     const Columns& c = self.columns;
@@ -114,6 +132,10 @@ struct Reducing {
     for (int64_t n = 0; n < c.outer; ++n) {
       const uint8_t* in = run.at<uint8_t>(step.in[0]) + n * c.rows * c.width + range.first;
       uint8_t* out = run.at<uint8_t>(step.out[0]) + n * c.width + range.first;
+      if (self.chooses()) {
+        self.choose(in, width, c.rows, c.width, out);
+        continue;
+      }
       std::fill_n(sums, width, 0);
       self.kernels->add_rows(in, c.rows, c.width, width, self.is_signed, sums);
       for (int64_t place = 0; place < width; ++place) out[place] = self.rescaled(sums[place], c.rows);
@@ -121,6 +143,16 @@ struct Reducing {
   }
 
  private:
+  bool chooses() const { return kind == Kind::most || kind == Kind::least; }
+
+  /// The greatest or least values of columns. Inverted bits turn the least number into the greatest.
+  void choose(const uint8_t* in, int64_t width, int64_t rows, int64_t step, uint8_t* out) const {
+    const uint8_t mask = uint8_t((is_signed ? 0x80 : 0) ^ (kind == Kind::least ? 0xff : 0));
+    std::fill_n(out, width, uint8_t(0));
+    kernels->raise(in, rows, step, width, mask, out);
+    for (int64_t n = 0; n < width; ++n) out[n] ^= mask;
+  }
+
   /// The mean or sum of `count` unsigned values.
   uint8_t rescaled(int64_t sum, int64_t count) const {
     const int64_t total = sum - (is_signed ? 128 * count : 0);
@@ -213,7 +245,9 @@ void lower(const Node& node, Builder& builder) {
                Columns(in.shape, node.integers("axis")), &elementwise_q8_kernels_for(builder.settings.isa)});
   if (is_wide(in)) {
     step.fn = &Reducing::run_wide;
-  } else if (state->columns.width > 0 && (kind == Kind::mean || kind == Kind::sum)) {
+  } else if (state->columns.width == 1) {
+    step.fn = &Reducing::run_rows;
+  } else if (state->columns.width > 1) {
     step.fn = &Reducing::run_columns;
     step.max_parts = int(std::min<int64_t>(step.max_parts, (state->columns.width + 63) / 64));
     step.scratch_per_part = uint64_t(state->columns.width) * sizeof(uint32_t);
