@@ -13,7 +13,7 @@ from interposer.backend import Backend, Capabilities, KernelTable
 from interposer.core.errors import BackendUnavailableError, InvalidArgumentError
 from interposer.core.types import DataType
 from interposer.ops import Addition
-from interposer.plugins import BackendRegistry, DeviceSpec
+from interposer.plugins import BackendRegistry, DeviceSpec, process_registry
 from tests.backends.engines.adapters import PLACES, engine_class
 
 kernel = KernelTable()
@@ -81,3 +81,22 @@ def test_to_know_of_engines_nothing_of_them_is_imported():
     )
     result = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_what_is_used_where_no_backend_is_named_imports_neither_engines_nor_kernels():
+    code = (
+        "import sys, interposer as ip; ip.default_runtime().device_spec.default_backends;"
+        "unwanted = ('interposer.backends.engines', 'interposer.kernels.kernel_families', 'interposer.writers.tflite');"
+        "print([name for name in unwanted if name in sys.modules])"
+    )
+    result = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_backends_that_are_known_to_be_used_only_if_named_say_so_themselves():
+    registry = process_registry()
+    known = [name for name in registry.ids if registry.is_by_name_only(name)]
+    assert set(PLACES) <= set(known)
+    assert all(
+        registry.get(name).capabilities.has("OnlyByName") for name in known if registry.reason_absent(name) is None
+    )
