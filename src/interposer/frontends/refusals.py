@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from interposer.core.errors import UnboundInputError, UnsupportedOperatorError
+from interposer.core.errors import UnboundInputError, UnsupportedOperatorError, did_you_mean
 from interposer.frontends.unsupported import Needs
 
 __all__ = ["Refusals", "missing_operators", "places_text"]
@@ -87,14 +87,15 @@ class _Notes:
 _SHOWN: Final = 3
 
 
-def missing_operators(operators: Iterable[tuple[str, str]]) -> UnsupportedOperatorError:
+def missing_operators(operators: Iterable[tuple[str, str]], known: Iterable[str] = ()) -> UnsupportedOperatorError:
     """Return the error for unknown operators: pairs of an operator's name and its place in the model.
 
-    It has the count and the first places of each name.
+    It has the count and the first places of each name, and the most similar of the `known` names.
     """
     places = dict[str, list[tuple[str, str]]]()
+    known_names = list(known)
     for name, place in operators:
-        places.setdefault(name, []).append((place, ""))
+        places.setdefault(name, []).append((place, did_you_mean(name, known_names).removeprefix("; ")))
     counts = {name: len(places_of_name) for name, places_of_name in places.items()}
     return UnsupportedOperatorError(
         counts, notes={name: places_text(places_of_name) for name, places_of_name in places.items()}

@@ -92,6 +92,13 @@ def test_operations_that_are_not_known_are_listed_with_their_places():
     assert str(caught.value) == "operators that are not supported:\n  - 2 x MAGIC (operations[1], operations[3])"
 
 
+def test_operations_that_are_misspelt_are_listed_with_what_is_known():
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        nnapi.build(chain("SQRTT"))
+    message = "operators that are not supported:\n  - 1 x SQRTT (operations[0]: did you mean 'SQRT'?)"
+    assert str(caught.value) == message
+
+
 def strided(begin: int, end: int, stride: int, masks: tuple[int, int] = (0, 0)) -> dict[str, Any]:
     inputs = [tensor([6]), ints(begin), ints(end), ints(stride), *map(scalar, masks), scalar(1)]
     return one_operation("STRIDED_SLICE", inputs, [tensor([1])])

@@ -10,7 +10,7 @@ from interposer.core.errors import ParseError, memory_to
 from interposer.core.types import UNRANKED, TensorInfo, TensorShape
 from interposer.frontends.importer import input_of_region, keep_names
 from interposer.frontends.nnapi.document import Model, Operation, read_document
-from interposer.frontends.nnapi.nnapi_converters import Entry, find
+from interposer.frontends.nnapi.nnapi_converters import Entry, find, operators
 from interposer.frontends.nnapi.node import DocumentImporter, Node
 from interposer.frontends.refusals import missing_operators
 from interposer.frontends.resizing import Resizes, resized
@@ -131,7 +131,7 @@ class Importer(DocumentImporter):
         unknown_operations = [operation for operation in operations if find(operation.name) is None]
         if unknown_operations:
             raise missing_operators(
-                (operation.name, operation.where.partition(" ")[0]) for operation in unknown_operations
+                ((operation.name, operation.where.partition(" ")[0]) for operation in unknown_operations), operators()
             )
 
     def _add_inputs(self) -> None:
