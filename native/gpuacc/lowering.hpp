@@ -39,6 +39,7 @@ Lowerings row_lowerings();
 Lowerings quantized_lowerings();
 Lowerings gather_lowerings();
 Lowerings resize_lowerings();
+Lowerings attention_lowerings();
 
 // ---- Checks that lowerings share --------------------------------------------------------------------------------------
 

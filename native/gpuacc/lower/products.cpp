@@ -1,6 +1,6 @@
 // Products of matrices: FullyConnected, BatchMatMul.
 
-#include "gpuacc/pointwise.hpp"
+#include "gpuacc/products.hpp"
 #include "gpuacc/source.hpp"
 #include "gpuacc/windows.hpp"
 
@@ -9,19 +9,9 @@ namespace {
 
 int64_t divided_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
 
-/// The sizes of a product of matrices (M, K) and (K, N), `batches` times.
-struct Product {
-  int64_t m, n, k;
-  std::vector<int32_t> offsets_a, offsets_b;  // of each batch: elements of a, and matrices of the packed b
-};
-
-/// The number of vectors of B output columns of a work item.
-int64_t vectors_of(const Plan& plan, int64_t n) {
-  return std::min<int64_t>(plan.profile.vectors, std::max<int64_t>(divided_up(n, plan.profile.block), 1));
-}
-
-/// The kernel: each work item computes R rows of V vectors of columns, of one batch.
-std::string product_source(const Plan& plan, const Chain& chain, const char* type, int64_t rows, int64_t vectors) {
+/// The kernel: each work item computes R rows of V vectors of columns, of one batch. `skips`: as in `Product`.
+std::string product_source(const Plan& plan, const Chain& chain, const char* from, const char* to, int64_t rows,
+                           int64_t vectors, bool skips) {
   auto each = [](const char* name, int64_t count, const std::string& text) {
     std::string all;
     for (int64_t n = 0; n < count; ++n) all += Template(text).set(name, n).text();
@@ -34,7 +24,7 @@ std::string product_source(const Plan& plan, const Chain& chain, const char* typ
 #define R $ROWS
 #define vload_B CAT(vload, B)
 kernel void k(global const $T* restrict a, global const float* restrict b, global const float* restrict bias,
-              global $T* restrict y, global const int* restrict offsets, int M, int N, int K, int panel$PARAMETERS) {
+              global $Y* restrict y, global const int* restrict offsets, int M, int N, int K, int panel$PARAMETERS) {
   const int nb = get_global_id(0), m0 = get_global_id(1) * R, z = get_global_id(2);
   global const $T* az = a + offsets[2 * z];
   global const float* bz = b + (size_t)(offsets[2 * z + 1]) * panel + (size_t)nb * K * (V * B);
@@ -48,11 +38,11 @@ $STORE}
     const size_t at = ((size_t)z * M + m0 + $r) * N + n0;
     FB v = a$r$v;
     if (n0 + B <= N) {
-$FULL      STV_$T(v, 0, y + at);
+$FULL      STV_$Y(v, 0, y + at);
     } else {
 $PART      float t[B];
       CAT(vstore, B)(v, 0, t);
-      for (int c = 0; n0 + c < N; ++c) ST_$T(t[c], at + c, y);
+      for (int c = 0; n0 + c < N; ++c) ST_$Y(t[c], at + c, y);
     }
   }
 )")
@@ -84,76 +74,32 @@ $PART      float t[B];
   source.set("POINTERS", each("r", rows, "  global const $T* p$r = az + (size_t)min(m0 + $r, M - 1) * K;\n"));
   source.set("WEIGHTS", each("v", vectors, "    const FB w$v = vload_B(k * V + $v, bz);\n"));
   source.set("VALUES", each("r", rows, "    const float x$r = LD_$T(k, p$r);\n"));
-  source.set("PRODUCTS", sums("    a$r$v = MAD((FB)x$r, w$v, a$r$v);\n")).set("STORE", sums(stored.text()));
+  const std::string unless = skips ? "if (as_int(x$r) != INT_MIN) " : "";
+  source.set("PRODUCTS", sums("    " + unless + "a$r$v = MAD((FB)x$r, w$v, a$r$v);\n"));
+  source.set("STORE", sums(stored.text()));
   source.set("PARAMETERS", chain.parameters()).set("VECTORS", vectors).set("ROWS", rows);
-  source.set("T", type);
+  source.set("T", from).set("Y", to);
   return preamble(plan.profile, plan.device.info) + source.text();
 }
 
-/// Multiply row-major matrices `a` by packed ones, (matrices, N / (V * B), K, V * B).
-void multiply(Plan& plan, const Value& a, int packed, int bias, const Product& sizes, int64_t vectors, Chain& chain,
-              const Value& y) {
-  const int64_t step = vectors * plan.profile.block, panels = divided_up(sizes.n, step);
-  const int64_t rows = sizes.m == 1 ? 1 : sizes.m < plan.profile.rows ? 4 : plan.profile.rows;
-  std::vector<int32_t> offsets;
-  for (size_t z = 0; z < sizes.offsets_a.size(); ++z) {
-    offsets.push_back(sizes.offsets_a[z]);
-    offsets.push_back(sizes.offsets_b[z]);
-  }
-  std::vector<Argument> arguments = {reads(a),
-                                     reads(packed),
-                                     reads(bias),
-                                     writes(y),
-                                     reads(plan.integers(offsets)),
-                                     number(sizes.m),
-                                     number(sizes.n),
-                                     number(sizes.k),
-                                     number(panels * sizes.k * step)};
-  for (const Argument& argument : chain.arguments()) arguments.push_back(argument);
-  plan.launch("product", product_source(plan, chain, storage(a.dtype), rows, vectors), arguments,
-              {panels, divided_up(sizes.m, rows), int64_t(sizes.offsets_a.size())});
-}
-
-/// Pack computed matrices in a launch; `by_k` and `by_n` are distances of elements.
-int packed_by_kernel(Plan& plan, const Value& b, int64_t matrices, int64_t k, int64_t n, int64_t by_k, int64_t by_n,
-                     int64_t step) {
-  const int64_t panels = divided_up(n, step), count = matrices * panels * k * step;
-  const Value out = plan.create(IPR_DTYPE_FLOAT32, {count});
-  Template source(R"(
-kernel void k(global const $T* restrict x, global float* restrict y, int count, int K, int N, int byk, int byn, int step) {
-  const int i = get_global_id(0);
-  if (i >= count) return;
-  const int panels = (N + step - 1) / step, c = i / step % K, block = i / step / K;
-  const int n = block % panels * step + i % step, matrix = block / panels;
-  y[i] = n < N ? LD_$T(matrix * K * N + c * byk + n * byn, x) : 0.0f;
-}
-)");
-  source.set("T", storage(b.dtype));
-  plan.launch_elements(
-      "pack", preamble(plan.profile, plan.device.info) + source.text(),
-      {reads(b), writes(out), number(count), number(k), number(n), number(by_k), number(by_n), number(step)}, count);
-  return out.buffer;
-}
-
-int packed_constant(Plan& plan, const ipr::TensorInfo& info, int64_t matrices, int64_t k, int64_t n, int64_t by_k,
-                    int64_t by_n, int64_t step) {
-  const int64_t panels = divided_up(n, step);
-  const std::string packing = "product " + std::to_string(step) + "/" + std::to_string(by_k);
-  return plan.constant(plan.key(info, packing), uint64_t(matrices * panels * k * step) * 4, [&](char* bytes) {
+int packed_constant(Plan& plan, const ipr::TensorInfo& info, const Matrices& matrices, int64_t step) {
+  const int64_t panels = divided_up(matrices.n, step), k = matrices.k, n = matrices.n;
+  const std::string packing = "product " + std::to_string(step) + "/" + std::to_string(matrices.by_k);
+  return plan.constant(plan.key(info, packing), uint64_t(matrices.count * panels * k * step) * 4, [&](char* bytes) {
     const std::vector<float> values = constant_floats(info);
     float* to = reinterpret_cast<float*>(bytes);
-    for (int64_t matrix = 0; matrix < matrices; ++matrix)
+    for (int64_t matrix = 0; matrix < matrices.count; ++matrix)
       for (int64_t panel = 0; panel < panels; ++panel)
         for (int64_t c = 0; c < k; ++c)
           for (int64_t o = 0; o < step; ++o, ++to)
-            if (panel * step + o < n) *to = values[size_t(matrix * k * n + c * by_k + (panel * step + o) * by_n)];
+            if (panel * step + o < n)
+              *to = values[size_t(matrix * k * n + c * matrices.by_k + (panel * step + o) * matrices.by_n)];
   });
 }
 
-int packed(Plan& plan, const ipr::TensorInfo& info, int64_t matrices, int64_t k, int64_t n, int64_t by_k, int64_t by_n,
-           int64_t step) {
-  if (info.is_constant()) return packed_constant(plan, info, matrices, k, n, by_k, by_n, step);
-  return packed_by_kernel(plan, plan.plain(info.index()), matrices, k, n, by_k, by_n, step);
+int packed(Plan& plan, const ipr::TensorInfo& info, const Matrices& matrices, int64_t step) {
+  if (info.is_constant()) return packed_constant(plan, info, matrices, step);
+  return packed_by_kernel(plan, plan.plain(info.index()), matrices, step);
 }
 
 // ---- FullyConnected -----------------------------------------------------------------------------------------------------
@@ -174,11 +120,11 @@ void lower_connected(const ipr::Layer& layer, Plan& plan) {
   const int64_t vectors = vectors_of(plan, sizes.n), step = vectors * plan.profile.block;
   const Value a = plan.plain(layer.input(0).index());
   const int b =
-      packed(plan, layer.input(1), 1, sizes.k, sizes.n, transposed ? 1 : sizes.n, transposed ? sizes.k : 1, step);
+      packed(plan, layer.input(1), {1, sizes.k, sizes.n, transposed ? 1 : sizes.n, transposed ? sizes.k : 1}, step);
   const ipr::TensorInfo bias = layer.input(2);
   int offsets = 0;
   if (bias && !bias.is_constant())
-    offsets = packed_by_kernel(plan, plan.plain(bias.index()), 1, 1, sizes.n, sizes.n, 1, step);
+    offsets = packed_by_kernel(plan, plan.plain(bias.index()), {1, 1, sizes.n, sizes.n, 1}, step);
   else {
     std::vector<float> values = bias ? constant_floats(bias) : std::vector<float>();
     values.resize(size_t(divided_up(sizes.n, step) * step));
@@ -249,8 +195,8 @@ void lower_matrices(const ipr::Layer& layer, Plan& plan) {
   }
   const int64_t vectors = vectors_of(plan, sizes.n), step = vectors * plan.profile.block;
   const int right =
-      packed(plan, layer.input(1), product(batch_of(b)), sizes.k, sizes.n, ty ? 1 : sizes.n, ty ? sizes.k : 1, step);
-  const int zeros = plan.floats(std::vector<float>(size_t(divided_up(sizes.n, step) * step)));
+      packed(plan, layer.input(1), {product(batch_of(b)), sizes.k, sizes.n, ty ? 1 : sizes.n, ty ? sizes.k : 1}, step);
+  const int zeros = no_bias(plan, sizes.n, step);
   Chain chain(plan, layer.output(0).index(), layer.input(1).rank() > 1 ? int(layer.output(0).rank()) - 1 : -1);
   chain.channel_padding = int(plan.profile.block * plan.profile.vectors);
   chain.fuse(false);
@@ -259,6 +205,59 @@ void lower_matrices(const ipr::Layer& layer, Plan& plan) {
 }
 
 }  // namespace
+
+int64_t vectors_of(const Plan& plan, int64_t n) {
+  return std::min<int64_t>(plan.profile.vectors, std::max<int64_t>(divided_up(n, plan.profile.block), 1));
+}
+
+void multiply(Plan& plan, const Value& a, int packed, int bias, const Product& sizes, int64_t vectors,
+              const Chain& chain, const Value& y) {
+  const int64_t step = vectors * plan.profile.block, panels = divided_up(sizes.n, step);
+  const int64_t rows = sizes.m == 1 ? 1 : sizes.m < plan.profile.rows ? 4 : plan.profile.rows;
+  std::vector<int32_t> offsets;
+  for (size_t z = 0; z < sizes.offsets_a.size(); ++z) {
+    offsets.push_back(sizes.offsets_a[z]);
+    offsets.push_back(sizes.offsets_b[z]);
+  }
+  std::vector<Argument> arguments = {reads(a),
+                                     reads(packed),
+                                     reads(bias),
+                                     writes(y),
+                                     reads(plan.integers(offsets)),
+                                     number(sizes.m),
+                                     number(sizes.n),
+                                     number(sizes.k),
+                                     number(panels * sizes.k * step)};
+  for (const Argument& argument : chain.arguments()) arguments.push_back(argument);
+  plan.launch(
+      "product",
+      product_source(plan, chain, storage(a.dtype), storage(y.dtype), rows, vectors, sizes.skips_negative_zeros),
+      arguments, {panels, divided_up(sizes.m, rows), int64_t(sizes.offsets_a.size())});
+}
+
+int packed_by_kernel(Plan& plan, const Value& b, const Matrices& matrices, int64_t step) {
+  const int64_t panels = divided_up(matrices.n, step), count = matrices.count * panels * matrices.k * step;
+  const Value out = plan.create(IPR_DTYPE_FLOAT32, {count});
+  Template source(R"(
+kernel void k(global const $T* restrict x, global float* restrict y, int count, int K, int N, int byk, int byn, int step) {
+  const int i = get_global_id(0);
+  if (i >= count) return;
+  const int panels = (N + step - 1) / step, c = i / step % K, block = i / step / K;
+  const int n = block % panels * step + i % step, matrix = block / panels;
+  y[i] = n < N ? LD_$T(matrix * K * N + c * byk + n * byn, x) : 0.0f;
+}
+)");
+  source.set("T", storage(b.dtype));
+  plan.launch_elements("pack", preamble(plan.profile, plan.device.info) + source.text(),
+                       {reads(b), writes(out), number(count), number(matrices.k), number(matrices.n),
+                        number(matrices.by_k), number(matrices.by_n), number(step)},
+                       count);
+  return out.buffer;
+}
+
+int no_bias(Plan& plan, int64_t n, int64_t step) {
+  return plan.floats(std::vector<float>(size_t(divided_up(n, step) * step)));
+}
 
 Lowerings product_lowerings() {
   return {{"FullyConnected", connected_support, lower_connected}, {"BatchMatMul", matrices_support, lower_matrices}};

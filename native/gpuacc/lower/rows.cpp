@@ -1,17 +1,9 @@
 // Layers that reduce or normalize rows: softmax, reductions, normalizations, searches.
 
-#include "gpuacc/lowering.hpp"
+#include "gpuacc/rows.hpp"
 #include "gpuacc/source.hpp"
 
 namespace gpuacc {
-namespace {
-
-/// A tensor as rows of `count` elements that are `inner` elements apart; `outer * inner` rows.
-struct Rows {
-  Value value;
-  int64_t outer = 1, count = 1, inner = 1;
-  int64_t rows() const { return outer * inner; }
-};
 
 Rows along(const Value& value, int64_t axis) {
   Rows rows;
@@ -21,53 +13,8 @@ Rows along(const Value& value, int64_t axis) {
   return rows;
 }
 
-/// The axes that are not in `axes`, then those in `axes`.
-std::vector<size_t> last_axes(size_t rank, const std::vector<bool>& axes) {
-  std::vector<size_t> order;
-  for (bool wanted : {false, true})
-    for (size_t axis = 0; axis < rank; ++axis)
-      if (axes[axis] == wanted) order.push_back(axis);
-  return order;
-}
-
-Value permuted(Plan& plan, const Value& value, const std::vector<size_t>& order) {
-  const Shape strides = strides_of(value.shape);
-  Shape shape, by;
-  for (size_t axis : order) shape.push_back(value.shape[axis]), by.push_back(strides[axis]);
-  return plan.strided(value, 0, by, shape);
-}
-
-/// Rows over some axes; adjacent ones are read where they are, others are moved to the end.
-Rows over(Plan& plan, const Value& value, const std::vector<bool>& axes) {
-  Rows rows;
-  rows.value = value;
-  const size_t rank = axes.size();
-  size_t first = 0, last = rank;
-  while (first < rank && !axes[first]) ++first;
-  while (last > first && !axes[last - 1]) --last;
-  bool adjacent = true;
-  for (size_t axis = first; axis < last; ++axis) adjacent = adjacent && (axes[axis] || value.shape[axis] == 1);
-  if (!adjacent) {
-    rows.value = permuted(plan, value, last_axes(rank, axes));
-    for (size_t axis = 0; axis < rank; ++axis) (axes[axis] ? rows.count : rows.outer) *= value.shape[axis];
-    return rows;
-  }
-  for (size_t axis = 0; axis < rank; ++axis)
-    (axis < first ? rows.outer : axis < last ? rows.count : rows.inner) *= value.shape[axis];
-  return rows;
-}
-
-std::vector<bool> axes_of(const ipr::Layer& layer, const char* name) {
-  const int64_t rank = layer.input(0).rank();
-  std::vector<bool> axes(size_t(rank), layer.integers(name).empty());
-  for (int64_t axis : layer.integers(name)) axes[size_t(normal_axis(axis, rank))] = true;
-  return axes;
-}
-
-/// Launch a kernel with the body `code` for each row. In it, EACH loops over the elements r, X(r) is one, SUM_ALL,
-/// MAX_ALL and MIN_ALL combine a variable of the work items of a row, and `at(r)` is the index of an element.
 void launch_rows(Plan& plan, const std::string& name, const Rows& rows, const Value& out, const std::string& code,
-                 const std::string& declarations = "", const std::vector<Argument>& more = {}, bool alone = false) {
+                 const std::string& declarations, const std::vector<Argument>& more, bool alone) {
   const int64_t group = alone ? 1 : std::min<int64_t>(plan.profile.row_group, int64_t(plan.device.info.group_limit));
   Template source(R"(
 #define LS $GROUP
@@ -111,6 +58,51 @@ $CODE
   const int64_t local = group > 1 ? group : std::min<int64_t>(rows.rows(), 8);
   plan.launch(name, preamble(plan.profile, plan.device.info) + source.text(), arguments,
               {group > 1 ? rows.rows() * group : rows.rows(), 1, 1}, {std::max<int64_t>(local, 1), 1, 1});
+}
+
+namespace {
+
+/// The axes that are not in `axes`, then those in `axes`.
+std::vector<size_t> last_axes(size_t rank, const std::vector<bool>& axes) {
+  std::vector<size_t> order;
+  for (bool wanted : {false, true})
+    for (size_t axis = 0; axis < rank; ++axis)
+      if (axes[axis] == wanted) order.push_back(axis);
+  return order;
+}
+
+Value permuted(Plan& plan, const Value& value, const std::vector<size_t>& order) {
+  const Shape strides = strides_of(value.shape);
+  Shape shape, by;
+  for (size_t axis : order) shape.push_back(value.shape[axis]), by.push_back(strides[axis]);
+  return plan.strided(value, 0, by, shape);
+}
+
+/// Rows over some axes; adjacent ones are read where they are, others are moved to the end.
+Rows over(Plan& plan, const Value& value, const std::vector<bool>& axes) {
+  Rows rows;
+  rows.value = value;
+  const size_t rank = axes.size();
+  size_t first = 0, last = rank;
+  while (first < rank && !axes[first]) ++first;
+  while (last > first && !axes[last - 1]) --last;
+  bool adjacent = true;
+  for (size_t axis = first; axis < last; ++axis) adjacent = adjacent && (axes[axis] || value.shape[axis] == 1);
+  if (!adjacent) {
+    rows.value = permuted(plan, value, last_axes(rank, axes));
+    for (size_t axis = 0; axis < rank; ++axis) (axes[axis] ? rows.count : rows.outer) *= value.shape[axis];
+    return rows;
+  }
+  for (size_t axis = 0; axis < rank; ++axis)
+    (axis < first ? rows.outer : axis < last ? rows.count : rows.inner) *= value.shape[axis];
+  return rows;
+}
+
+std::vector<bool> axes_of(const ipr::Layer& layer, const char* name) {
+  const int64_t rank = layer.input(0).rank();
+  std::vector<bool> axes(size_t(rank), layer.integers(name).empty());
+  for (int64_t axis : layer.integers(name)) axes[size_t(normal_axis(axis, rank))] = true;
+  return axes;
 }
 
 ipr::Verdict float_support(const ipr::Layer& layer, const Target&) { return all_float(layer); }
