@@ -4,14 +4,14 @@
 #define CPUACC_LOWER_TABLE_Q8_HPP
 
 #include <algorithm>
-#include <array>
 
+#include "common/tables8.hpp"
 #include "cpuacc/lower/q8.hpp"
 
 namespace cpuacc {
 
 /// Results by the bits of the argument.
-using Table = std::array<uint8_t, 256>;
+using Table = native::Table8;
 
 inline float scale32(const Tensor& tensor) { return float(tensor.scale()); }
 
@@ -29,6 +29,10 @@ inline uint8_t clamped(double code, const Tensor& tensor) {
 
 inline bool both_quantized(const Tensor& in, const Tensor& out) {
   return has_one_scale(in) && has_one_scale(out) && scale32(in) > 0 && scale32(out) > 0;
+}
+
+inline native::Quantized8 quantized8(const Tensor& tensor) {
+  return {scale32(tensor), tensor.zero_point(), is_signed(tensor)};
 }
 
 /// Append the step that looks up the result of a node with one operand.
