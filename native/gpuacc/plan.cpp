@@ -291,21 +291,30 @@ void Plan::check_values(const Value& value, const ValueCheck& wanted) {
   if (status < 0) {
     Buffer buffer;
     buffer.kind = Buffer::status;
-    buffer.bytes = 4 * 4096;
+    buffer.bytes = uint64_t(kMostChecks) * (4 + 8);
     status = add(buffer);
   }
-  if (checks.size() == 4096) throw ipr::Error("too many operands have to be checked", IPR_UNSUPPORTED);
+  if (int64_t(checks.size()) == kMostChecks) throw ipr::Error("too many operands have to be checked", IPR_UNSUPPORTED);
   Template source(R"(
-kernel void k(global const $T* restrict x, global int* restrict wrong, int n, int slot, int low, int high) {
+kernel void k(global const $T* restrict x, global int* restrict wrong, int n, int slot, int low, int high, int first,
+              int step) {
   int i = get_global_id(0);
-  if (i < n && (x[i] < low || x[i] > high)) atomic_min(wrong + slot, i);
+  const int at = first + i * step;
+  if (i < n && (x[at] < low || x[at] > high)) atomic_min(wrong + slot, at);
 }
 )");
   source.set("T", storage(value.dtype));
   launch_elements("check", source.text(),
-                  {reads(value), reads(status), number(value.elements()), number(int64_t(checks.size())),
-                   number(wanted.lowest), number(wanted.highest)},
-                  value.elements());
+                  {reads(value), reads(status), number(value.elements() / wanted.step), number(int64_t(checks.size())),
+                   number(wanted.lowest), number(wanted.highest), number(wanted.first), number(wanted.step)},
+                  value.elements() / wanted.step);
+  Template reader(R"(
+kernel void k(global const $T* restrict x, global int* restrict wrong, int slot, int most) {
+  if (wrong[slot] != INT_MAX) ((global long*)(wrong + most))[slot] = x[wrong[slot]];
+}
+)");
+  launch("wrong value", reader.set("T", storage(value.dtype)).text(),
+         {reads(value), reads(status), number(int64_t(checks.size())), number(kMostChecks)}, {1, 1, 1});
   checks.push_back(wanted);
 }
 

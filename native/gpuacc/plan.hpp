@@ -87,7 +87,12 @@ struct ValueCheck {
   int operand;
   std::string name;
   int64_t lowest, highest;
+  int64_t first = 0, step = 1;  // of the elements that are checked
 };
+
+/// The status buffer has the first wrong element of each check, as an int, and then the values of these elements, as
+/// longs.
+constexpr int64_t kMostChecks = 4096;
 
 /// Lowers a network. Lowerings get values by `plain` or `image`, create values, and add launches.
 class Plan {
@@ -138,14 +143,14 @@ class Plan {
   /// Fill a value with one element.
   void fill(const Value& value, uint64_t bits);
   Value reshaped(Value value, const Shape& shape);
-  /// Let a run fail unless all elements of an integer operand are in a range.
+  /// Let a run fail unless all elements of an integer operand are in a range. Of tuples, only one number is checked.
   void check_values(const Value& value, const ValueCheck& wanted);
 
   /// After all layers: let results be computed in the outputs, and plan the arena.
   void finish();
   uint64_t arena_bytes = 0;
   std::vector<ValueCheck> checks;
-  int status = -1;  // the buffer with the first wrong element of each check
+  int status = -1;  // the status buffer
 
   int64_t layer = -1;                // the layer that is lowered
   std::vector<bool> lowered_before;  // layers that were lowered together with an earlier one

@@ -234,14 +234,22 @@ void Executable::warm_up() {
 
 /// Report the first element that a layer cannot use, such as an index out of range.
 void Executable::report_values() {
-  for (size_t n = 0; n < checks_.size(); ++n) {
-    if (first_wrong_[n] == std::numeric_limits<int32_t>::max()) continue;
-    const ValueCheck& check = checks_[n];
-    throw ipr::ValueError("element " + std::to_string(first_wrong_[n]) + " of " + check.name +
-                              " is out of range; it is " + std::to_string(check.lowest) + " to " +
-                              std::to_string(check.highest),
-                          check.layer, check.operand, first_wrong_[n], check.lowest - 1, check.lowest, check.highest);
-  }
+  constexpr int32_t right = std::numeric_limits<int32_t>::max();
+  size_t first = 0;
+  while (first < checks_.size() && first_wrong_[first] == right) ++first;
+  if (first == checks_.size()) return;
+  for (size_t n = first; n < checks_.size(); ++n)
+    if (checks_[n].layer == checks_[first].layer && first_wrong_[n] < first_wrong_[first]) first = n;
+  const ValueCheck& check = checks_[first];
+  const int64_t at = first_wrong_[first];
+  int64_t value = 0;
+  gpuacc::check(cl().clEnqueueReadBuffer(queue_.get(), memory_[size_t(status_)].get(), 1,
+                                         size_t(kMostChecks) * 4 + first * 8, 8, &value, 0, nullptr, nullptr),
+                "the device cannot be read");
+  const std::string range = std::to_string(check.lowest) + " to " + std::to_string(check.highest);
+  throw ipr::ValueError("element " + std::to_string(at) + " of " + check.name + " is " + std::to_string(value) +
+                            "; it is out of the range " + range,
+                        check.layer, check.operand, at, value, check.lowest, check.highest);
 }
 
 }  // namespace gpuacc

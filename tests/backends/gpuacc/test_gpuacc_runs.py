@@ -155,7 +155,7 @@ def test_an_index_out_of_range_is_reported_and_the_next_run_is_right(gpuacc):
     network.add_output_layer(0, network.add_layer(Gather(), params, indices))
     model = loaded(network, ["GpuAcc"])
     rows = np.arange(15, dtype=np.float32).reshape(5, 3)
-    with pytest.raises(InvalidValueError):
+    with pytest.raises(InvalidValueError, match=r"indices has 7 at \[2\]"):
         model.run([rows, np.int32([0, 1, 7, 2])])
     np.testing.assert_array_equal(model.run([rows, np.int32([4, -5, 1, 2])])[0], rows[[4, 0, 1, 2]])
 
