@@ -87,6 +87,7 @@ void add(Mixer& mixer, const ipr::Graph& graph, const ipr::Layer& layer) {
     mixer.add(ipr::view(attribute.text));
     if (attribute.ints) mixer.add(attribute.ints, attribute.count * sizeof(int64_t));
     if (attribute.floats) mixer.add(attribute.floats, attribute.count * sizeof(double));
+    for (uint64_t k = 0; attribute.texts && k < attribute.count; ++k) mixer.add(ipr::view(attribute.texts[k]));
   }
 }
 

@@ -40,6 +40,8 @@ Lowerings quantized_lowerings();
 Lowerings gather_lowerings();
 Lowerings resize_lowerings();
 Lowerings attention_lowerings();
+Lowerings recurrent_lowerings();
+Lowerings dynamic_lowerings();
 
 // ---- Checks that lowerings share --------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ ipr::Verdict verdict(const ipr::Layer& layer, const Target& target) {
   if (!lowering) return ipr::no("no kernel for " + std::string(layer.type()), IPR_REASON_LAYER_TYPE);
   ipr::Verdict found = shapes_of(layer);
   if (is_refused(found)) return found;
-  if (layer.text("requantization") == "HALF_TO_EVEN" && layer.output(0).is_quantized())
+  if (layer.text("requantization") == "HALF_TO_EVEN" && layer.output(0).is_quantized() && layer.type() != "Activation")
     return ipr::no("no kernel for " + std::string(layer.type()) + " that rounds half to even", IPR_REASON_ATTRIBUTE);
   return lowering->support(layer, target);
 }

@@ -25,10 +25,19 @@ struct Matrices {
 /// Pack computed matrices in a launch, in panels of `step` columns; return the buffer.
 int packed_by_kernel(Plan& plan, const Value& b, const Matrices& matrices, int64_t step);
 
+/// The same for an operand, which is packed once if it is constant.
+int packed(Plan& plan, const ipr::TensorInfo& info, const Matrices& matrices, int64_t step);
+
 /// Multiply row-major matrices `a` by packed ones, (matrices, N / (V * B), K, V * B), and add `bias`, a buffer of
 /// floats that are padded to whole panels.
 void multiply(Plan& plan, const Value& a, int packed, int bias, const Product& sizes, int64_t vectors,
               const Chain& chain, const Value& y);
+
+/// The batch to which two batches broadcast.
+Shape common_batch(const Shape& a, const Shape& b);
+
+/// The index of the matrix of an operand for each batch of the result, times `scale`.
+std::vector<int32_t> matrices_of(const Shape& own, const Shape& whole, int64_t scale);
 
 /// A buffer of zeros as the bias of `multiply`.
 int no_bias(Plan& plan, int64_t n, int64_t step);

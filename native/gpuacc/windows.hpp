@@ -53,19 +53,6 @@ struct PoolWindow {
   int64_t height, width, sy, sx, dy, dx, top, left, bottom, right;
 };
 
-// Layers of quantized tensors, in lower/quantized.cpp.
-ipr::Verdict quantized_window_support(const ipr::Layer& layer, const Target& target);
-void lower_quantized_window(const ipr::Layer& layer, Plan& plan);
-ipr::Verdict quantized_pooling_support(const ipr::Layer& layer, const Target& target);
-void lower_quantized_pooling(const ipr::Layer& layer, Plan& plan);
-ipr::Verdict quantized_product_support(const ipr::Layer& layer, const Target& target);
-void lower_quantized_product(const ipr::Layer& layer, Plan& plan);
-
-ipr::Verdict quantized_binary_support(const ipr::Layer& layer);
-void lower_quantized_binary(const ipr::Layer& layer, Plan& plan);
-ipr::Verdict quantized_activation_support(const ipr::Layer& layer);
-void lower_quantized_activation(const ipr::Layer& layer, Plan& plan);
-
 }  // namespace gpuacc
 
 #endif  // GPUACC_WINDOWS_HPP

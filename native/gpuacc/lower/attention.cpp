@@ -1,5 +1,7 @@
 // Attention, as two products of matrices with the softmax of the scores between them, and rotary embeddings.
 
+#include <cmath>
+
 #include "gpuacc/products.hpp"
 #include "gpuacc/rows.hpp"
 #include "gpuacc/source.hpp"
@@ -174,11 +176,13 @@ Value probabilities(const ipr::Layer& layer, Plan& plan, const Value& scores, in
         .set("K", storage(sink.dtype))
         .set("S", storage(returned.dtype));
   launch_rows(
-      plan, "softmax of scores", along(scores, 3), out, code.text(), declarations.text(),
-      {number(scores.shape[2]), number(scores.shape[1]), number(past), number(window(layer, "left_window_size")),
-       number(layer.flag("is_causal") ? std::min<int64_t>(right, 0) : right), number(place.keys),
-       numbers(place.strides, 0), real(layer.number("scale", 1 / std::sqrt(double(size)))),
-       real(layer.number("softcap")), reads(mask), reads(lengths), reads(sink), writes(returned)});
+      plan, "softmax of scores", along(scores, 3), out,
+      {code.text(),
+       declarations.text(),
+       {number(scores.shape[2]), number(scores.shape[1]), number(past), number(window(layer, "left_window_size")),
+        number(layer.flag("is_causal") ? std::min<int64_t>(right, 0) : right), number(place.keys),
+        numbers(place.strides, 0), real(layer.number("scale", 1 / std::sqrt(double(size)))),
+        real(layer.number("softcap")), reads(mask), reads(lengths), reads(sink), writes(returned)}});
   return out;
 }
 

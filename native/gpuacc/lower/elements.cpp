@@ -1,8 +1,8 @@
 // Operations on single elements, of floats, integers and truth values.
 
 #include "gpuacc/pointwise.hpp"
+#include "gpuacc/quantized.hpp"
 #include "gpuacc/source.hpp"
-#include "gpuacc/windows.hpp"
 
 namespace gpuacc {
 namespace {
@@ -168,7 +168,14 @@ void lower_binary(const ipr::Layer& layer, Plan& plan) {
   lower_chain(layer, plan, is_second ? 1 : 0);
 }
 
-void lower_unary_chain(const ipr::Layer& layer, Plan& plan) { lower_chain(layer, plan, 0); }
+ipr::Verdict floor_support(const ipr::Layer& layer, const Target&) {
+  return is_quantized8(layer.output(0)) ? quantized_unary_support(layer) : all_float(layer);
+}
+
+void lower_floor(const ipr::Layer& layer, Plan& plan) {
+  if (is_quantized8(layer.output(0))) return lower_quantized_unary(layer, plan);
+  lower_chain(layer, plan, 0);
+}
 
 ipr::Verdict activation_support(const ipr::Layer& layer, const Target&) {
   if (is_quantized8(layer.output(0))) return quantized_activation_support(layer);
@@ -187,6 +194,7 @@ void lower_activation(const ipr::Layer& layer, Plan& plan) {
 bool is_predicate(std::string_view operation) { return operation.substr(0, 3) == "IS_" || operation == "LOGICAL_NOT"; }
 
 ipr::Verdict unary_support(const ipr::Layer& layer, const Target&) {
+  if (is_quantized8(layer.output(0))) return quantized_unary_support(layer);
   const std::string operation(layer.text("operation"));
   const ipr::TensorInfo in = layer.input(0);
   if (operation == "LOGICAL_NOT") return in.dtype() == IPR_DTYPE_BOOL ? ipr::yes() : no_type("input", in);
@@ -201,6 +209,7 @@ ipr::Verdict unary_support(const ipr::Layer& layer, const Target&) {
 }
 
 void lower_unary(const ipr::Layer& layer, Plan& plan) {
+  if (is_quantized8(layer.output(0))) return lower_quantized_unary(layer, plan);
   const std::string operation(layer.text("operation"));
   const bool is_of_floats = is_float(layer.input(0));
   if (is_of_floats && !is_predicate(operation)) return lower_chain(layer, plan, 0);
@@ -340,7 +349,7 @@ void lower_normalization(const ipr::Layer& layer, Plan& plan) {
 Lowerings element_lowerings() {
   Lowerings all = {
       {"ElementwiseUnary", unary_support, lower_unary},
-      {"Floor", [](const ipr::Layer& layer, const Target&) { return all_float(layer); }, lower_unary_chain},
+      {"Floor", floor_support, lower_floor},
       {"Comparison", comparison_support, lower_comparison},
       {"LogicalBinary", logical_support, lower_comparison},
       {"Where", where_support, lower_where},

@@ -1,4 +1,4 @@
-// Gather and GatherElements: elements at indices that are data.
+// Gather, GatherNd and GatherElements: elements at indices that are data.
 
 #include "gpuacc/lowering.hpp"
 #include "gpuacc/source.hpp"
@@ -88,10 +88,52 @@ $CODE  index = clamp(index < 0 ? index + size : index, 0, size - 1);
   plan.set(layer.output(0).index(), out);
 }
 
+ipr::Verdict gather_nd_support(const ipr::Layer& layer, const Target& target) {
+  if (layer.input(1).extent(-1) > 8) return ipr::no("tuples have more than 8 indices", IPR_REASON_SHAPE);
+  return gather_support(layer, target);
+}
+
+/// params is (batch, sizes of a tuple, after), indices is (batch, count, tuple), the result (batch, count, after).
+void lower_gather_nd(const ipr::Layer& layer, Plan& plan) {
+  const Value params = plan.plain(layer.input(0).index()), indices = plan.plain(layer.input(1).index());
+  const int64_t rank = int64_t(params.shape.size()), batch_dims = layer.integer("batch_dims");
+  const int64_t depth = indices.shape.back(), last = int64_t(indices.shape.size()) - 1;
+  const Shape sizes(params.shape.begin() + batch_dims, params.shape.begin() + batch_dims + depth);
+  const int64_t after = product_of(params.shape, batch_dims + depth, rank);
+  const Value out = plan.create(params.dtype, shape_of(layer.output(0)));
+  std::string code;
+  for (int64_t n = 0; n < depth; ++n) {
+    const std::string s = std::to_string(n);
+    if (!layer.input(1).is_constant())
+      plan.check_values(indices, {layer.index(), 1, "indices", -sizes[size_t(n)], sizes[size_t(n)] - 1, n, depth});
+    code += "  { const int size = d.s" + s + "; int j = (int)tuple[" + s +
+            "]; at = at * size + clamp(j < 0 ? j + size : j, 0, size - 1); }\n";
+  }
+  Template source(R"(
+kernel void k(global const $T* restrict x, global const $I* restrict indices, global $T* restrict y, int n, int count,
+              int after, int depth, int8 d) {
+  int i = get_global_id(0);
+  if (i >= n) return;
+  int r = i / after, at = r / count;
+  global const $I* tuple = indices + r * depth;
+$CODE  y[i] = x[at * after + i % after];
+}
+)");
+  source.set("T", bits_type(ipr::item_size(params.dtype))).set("I", storage(indices.dtype)).set("CODE", code);
+  plan.launch_elements(
+      "gather tuples", source.text(),
+      {reads(params), reads(indices), writes(out), number(out.elements()),
+       number(product_of(indices.shape, batch_dims, last)), number(after), number(depth), numbers(sizes, 1)},
+      out.elements());
+  plan.set(layer.output(0).index(), out);
+}
+
 }  // namespace
 
 Lowerings gather_lowerings() {
-  return {{"Gather", gather_support, lower_gather}, {"GatherElements", gather_support, lower_elements}};
+  return {{"Gather", gather_support, lower_gather},
+          {"GatherNd", gather_nd_support, lower_gather_nd},
+          {"GatherElements", gather_support, lower_elements}};
 }
 
 }  // namespace gpuacc

@@ -1,6 +1,6 @@
 // Layers that only move elements: one copy with strides for each operand, or none.
 
-#include "gpuacc/lowering.hpp"
+#include "gpuacc/quantized.hpp"
 #include "gpuacc/source.hpp"
 
 namespace gpuacc {
@@ -26,6 +26,13 @@ ipr::Verdict move_support(const ipr::Layer& layer, const Target&) {
 
 void lower_reshape(const ipr::Layer& layer, Plan& plan) {
   plan.set(layer.output(0).index(), plan.reshaped(plan.plain(layer.input(0).index()), shape_of(layer.output(0))));
+}
+
+/// Operands of 8 bits with one scale each are requantized.
+ipr::Verdict concat_support(const ipr::Layer& layer, const Target& target) {
+  const ipr::Verdict verdict = move_support(layer, target);
+  if (is_refused(verdict) && is_quantized8(layer.output(0))) return one_scale(layer, layer.input_count());
+  return verdict;
 }
 
 /// The result reads the operand with these strides from `offset` on.
@@ -130,7 +137,8 @@ void lower_concat(const ipr::Layer& layer, Plan& plan) {
       at += part.c;
       continue;
     }
-    Value from = plan.plain(tensor);
+    const Value from =
+        is_quantized8(layer.output(0)) ? requantized(plan, layer.input(n), layer.output(0)) : plan.plain(tensor);
     Shape part = from.shape;
     if (stacks) part.insert(part.begin() + int64_t(axis), 1);
     plan.copy(from, 0, strides_of(part), out, at * to[axis], to, part);
@@ -237,7 +245,7 @@ Lowerings move_lowerings() {
   return {{"Reshape", move_support, lower_reshape},     {"Transpose", move_support, lower_transpose},
           {"Permute", move_support, lower_transpose},   {"BroadcastTo", move_support, lower_broadcast},
           {"Slice", move_support, lower_slice},         {"StridedSlice", move_support, lower_strided_slice},
-          {"ReverseV2", move_support, lower_reverse},   {"Concat", move_support, lower_concat},
+          {"ReverseV2", move_support, lower_reverse},   {"Concat", concat_support, lower_concat},
           {"Stack", move_support, lower_concat},        {"Splitter", move_support, lower_split},
           {"Tile", tile_support, lower_tile},           {"Pad", pad_support, lower_pad},
           {"SpaceToDepth", depth_support, lower_depth}, {"DepthToSpace", depth_support, lower_depth}};

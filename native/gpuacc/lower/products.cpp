@@ -1,8 +1,8 @@
 // Products of matrices: FullyConnected, BatchMatMul.
 
 #include "gpuacc/products.hpp"
+#include "gpuacc/quantized.hpp"
 #include "gpuacc/source.hpp"
-#include "gpuacc/windows.hpp"
 
 namespace gpuacc {
 namespace {
@@ -97,11 +97,6 @@ int packed_constant(Plan& plan, const ipr::TensorInfo& info, const Matrices& mat
   });
 }
 
-int packed(Plan& plan, const ipr::TensorInfo& info, const Matrices& matrices, int64_t step) {
-  if (info.is_constant()) return packed_constant(plan, info, matrices, step);
-  return packed_by_kernel(plan, plan.plain(info.index()), matrices, step);
-}
-
 // ---- FullyConnected -----------------------------------------------------------------------------------------------------
 
 ipr::Verdict connected_support(const ipr::Layer& layer, const Target& target) {
@@ -148,28 +143,6 @@ ipr::Verdict matrices_support(const ipr::Layer& layer, const Target&) {
 
 /// The batch axes of an operand.
 Shape batch_of(const Shape& shape) { return shape.size() < 3 ? Shape() : Shape(shape.begin(), shape.end() - 2); }
-
-/// The index of the matrix of an operand for each batch of the result.
-std::vector<int32_t> matrices_of(const Shape& own, const Shape& whole, int64_t scale) {
-  const Shape strides = broadcast_strides(own, whole);
-  std::vector<int32_t> found(size_t(product(whole)));
-  for (size_t n = 0; n < found.size(); ++n) {
-    int64_t rest = int64_t(n), index = 0;
-    for (size_t axis = whole.size(); axis-- > 0; rest /= whole[axis]) index += rest % whole[axis] * strides[axis];
-    found[n] = int32_t(index * scale);
-  }
-  return found;
-}
-
-Shape common_batch(const Shape& a, const Shape& b) {
-  Shape whole(std::max(a.size(), b.size()), 1);
-  for (const Shape& shape : {a, b})
-    for (size_t n = 0; n < shape.size(); ++n) {
-      int64_t& size = whole[whole.size() - shape.size() + n];
-      if (shape[n] != 1) size = shape[n];
-    }
-  return whole;
-}
 
 void lower_matrices(const ipr::Layer& layer, Plan& plan) {
   Shape a = shape_of(layer.input(0)), b = shape_of(layer.input(1));
@@ -253,6 +226,32 @@ kernel void k(global const $T* restrict x, global float* restrict y, int count, 
                         number(matrices.by_k), number(matrices.by_n), number(step)},
                        count);
   return out.buffer;
+}
+
+std::vector<int32_t> matrices_of(const Shape& own, const Shape& whole, int64_t scale) {
+  const Shape strides = broadcast_strides(own, whole);
+  std::vector<int32_t> found(size_t(product(whole)));
+  for (size_t n = 0; n < found.size(); ++n) {
+    int64_t rest = int64_t(n), index = 0;
+    for (size_t axis = whole.size(); axis-- > 0; rest /= whole[axis]) index += rest % whole[axis] * strides[axis];
+    found[n] = int32_t(index * scale);
+  }
+  return found;
+}
+
+Shape common_batch(const Shape& a, const Shape& b) {
+  Shape whole(std::max(a.size(), b.size()), 1);
+  for (const Shape& shape : {a, b})
+    for (size_t n = 0; n < shape.size(); ++n) {
+      int64_t& size = whole[whole.size() - shape.size() + n];
+      if (shape[n] != 1) size = shape[n];
+    }
+  return whole;
+}
+
+int packed(Plan& plan, const ipr::TensorInfo& info, const Matrices& matrices, int64_t step) {
+  if (info.is_constant()) return packed_constant(plan, info, matrices, step);
+  return packed_by_kernel(plan, plan.plain(info.index()), matrices, step);
 }
 
 int no_bias(Plan& plan, int64_t n, int64_t step) {

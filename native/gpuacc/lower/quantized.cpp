@@ -1,15 +1,13 @@
 // Layers of 8-bit quantized tensors, in the fixed-point arithmetic of the reference, bit for bit.
 
+#include "gpuacc/quantized.hpp"
 #include "common/fixed_point.hpp"
-#include "cpuref/pointwise.hpp"
 #include "gpuacc/pointwise.hpp"
 #include "gpuacc/source.hpp"
 #include "gpuacc/windows.hpp"
 
 namespace gpuacc {
-namespace {
 
-/// The functions of common/fixed_point.hpp in OpenCL C, and CLAMP to a type of 8 bits.
 std::string arithmetic(int32_t dtype) {
   return std::string(R"(
 #pragma OPENCL FP_CONTRACT OFF
@@ -21,9 +19,6 @@ inline long multiply(long x, int m, int s) {
 )") + (dtype == IPR_DTYPE_INT8 ? "#define CLAMP(v) clamp(v, -128L, 127L)\n" : "#define CLAMP(v) clamp(v, 0L, 255L)\n");
 }
 
-float scale32(const ipr::TensorInfo& info) { return float(info.scale()); }
-
-/// Refuse tensors that are not quantized to 8 bits, all of one type, with one scale each.
 ipr::Verdict one_scale(const ipr::Layer& layer, size_t inputs) {
   const ipr::TensorInfo out = layer.output(0);
   auto judged = [&](const std::string& name, const ipr::TensorInfo& info) {
@@ -40,6 +35,8 @@ ipr::Verdict one_scale(const ipr::Layer& layer, size_t inputs) {
       return verdict;
   return judged("the output", out);
 }
+
+namespace {
 
 /// The same for layers with weights, which may have a scale for each output channel, and a bias of int32.
 ipr::Verdict weighted(const ipr::Layer& layer) {
@@ -191,27 +188,6 @@ void lower_quantized_binary(const ipr::Layer& layer, Plan& plan) {
   const std::string_view operation = operation_of(layer);
   if (operation == "MUL") return lower_multiplication(layer, plan);
   lower_addition(layer, plan, operation == "SUB" ? -1 : 1);
-}
-
-ipr::Verdict quantized_activation_support(const ipr::Layer& layer) {
-  const int number = cpuref::number_of(layer.text("function"));
-  if (number < 0 || number >= cpuref::kFunctionsOfCodes)
-    return ipr::no("no kernel for the function " + std::string(layer.text("function")) + " of quantized tensors",
-                   IPR_REASON_ATTRIBUTE);
-  if (layer.input(0).dtype() != IPR_DTYPE_INT8)
-    return ipr::no("input is " + described(layer.input(0)) + "; takes int8", IPR_REASON_DATA_TYPE);
-  return one_scale(layer, 1);
-}
-
-/// A table of all quantized values, computed by the reference in C++.
-void lower_quantized_activation(const ipr::Layer& layer, Plan& plan) {
-  const int table = plan.constant("", 256, [&](char* to) {
-    for (int x = -128; x < 128; ++x) to[x + 128] = char(native::clamped(cpuref::code_of(layer, x)));
-  });
-  const Value out = plan.create(IPR_DTYPE_INT8, shape_of(layer.output(0)));
-  pointwise(plan, "table", {plan.plain(layer.input(0).index())}, {"int"}, out, "  char v = table[o0 + 128];",
-            ", global const char* restrict table", {reads(table)});
-  plan.set(layer.output(0).index(), out);
 }
 
 ipr::Verdict quantized_window_support(const ipr::Layer& layer, const Target&) { return weighted(layer); }

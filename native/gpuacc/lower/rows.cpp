@@ -1,6 +1,8 @@
 // Layers that reduce or normalize rows: softmax, reductions, normalizations, searches.
 
 #include "gpuacc/rows.hpp"
+
+#include "gpuacc/quantized.hpp"
 #include "gpuacc/source.hpp"
 
 namespace gpuacc {
@@ -13,9 +15,9 @@ Rows along(const Value& value, int64_t axis) {
   return rows;
 }
 
-void launch_rows(Plan& plan, const std::string& name, const Rows& rows, const Value& out, const std::string& code,
-                 const std::string& declarations, const std::vector<Argument>& more, bool alone) {
-  const int64_t group = alone ? 1 : std::min<int64_t>(plan.profile.row_group, int64_t(plan.device.info.group_limit));
+void launch_rows(Plan& plan, const std::string& name, const Rows& rows, const Value& out, const RowKernel& kernel) {
+  const int64_t group =
+      kernel.alone ? 1 : std::min<int64_t>(plan.profile.row_group, int64_t(plan.device.info.group_limit));
   Template source(R"(
 #define LS $GROUP
 #define EACH for (int r = lid; r < n; r += LS)
@@ -50,13 +52,13 @@ kernel void k(global const $T* restrict x, global $O* restrict y, int rows, int 
 $CODE
 }
 )");
-  source.set("CODE", code).set("GROUP", group).set("MORE", declarations);
+  source.set("CODE", kernel.code).set("GROUP", group).set("MORE", kernel.declarations);
   source.set("T", storage(rows.value.dtype)).set("O", storage(out.dtype));
   std::vector<Argument> arguments = {reads(rows.value), writes(out), number(rows.rows()), number(rows.inner),
                                      number(rows.count)};
-  arguments.insert(arguments.end(), more.begin(), more.end());
+  arguments.insert(arguments.end(), kernel.more.begin(), kernel.more.end());
   const int64_t local = group > 1 ? group : std::min<int64_t>(rows.rows(), 8);
-  plan.launch(name, preamble(plan.profile, plan.device.info) + source.text(), arguments,
+  plan.launch(name, preamble(plan.profile, plan.device.info) + kernel.functions + source.text(), arguments,
               {group > 1 ? rows.rows() * group : rows.rows(), 1, 1}, {std::max<int64_t>(local, 1), 1, 1});
 }
 
@@ -78,9 +80,11 @@ Value permuted(Plan& plan, const Value& value, const std::vector<size_t>& order)
   return plan.strided(value, 0, by, shape);
 }
 
-/// Rows over some axes; adjacent ones are read where they are, others are moved to the end.
-Rows over(Plan& plan, const Value& value, const std::vector<bool>& axes) {
-  Rows rows;
+}  // namespace
+
+ReducedRows over(Plan& plan, const Value& value, const std::vector<bool>& axes) {
+  ReducedRows found;
+  Rows& rows = found.rows;
   rows.value = value;
   const size_t rank = axes.size();
   size_t first = 0, last = rank;
@@ -89,13 +93,14 @@ Rows over(Plan& plan, const Value& value, const std::vector<bool>& axes) {
   bool adjacent = true;
   for (size_t axis = first; axis < last; ++axis) adjacent = adjacent && (axes[axis] || value.shape[axis] == 1);
   if (!adjacent) {
-    rows.value = permuted(plan, value, last_axes(rank, axes));
+    found.order = last_axes(rank, axes);
+    rows.value = permuted(plan, value, found.order);
     for (size_t axis = 0; axis < rank; ++axis) (axes[axis] ? rows.count : rows.outer) *= value.shape[axis];
-    return rows;
+    return found;
   }
   for (size_t axis = 0; axis < rank; ++axis)
     (axis < first ? rows.outer : axis < last ? rows.count : rows.inner) *= value.shape[axis];
-  return rows;
+  return found;
 }
 
 std::vector<bool> axes_of(const ipr::Layer& layer, const char* name) {
@@ -105,11 +110,25 @@ std::vector<bool> axes_of(const ipr::Layer& layer, const char* name) {
   return axes;
 }
 
+Value ReducedRows::restored(Plan& plan, const Value& value) const {
+  if (order.empty()) return value;
+  std::vector<size_t> back(order.size());
+  for (size_t n = 0; n < order.size(); ++n) back[order[n]] = n;
+  return permuted(plan, value, back);
+}
+
+namespace {
+
 ipr::Verdict float_support(const ipr::Layer& layer, const Target&) { return all_float(layer); }
 
 // ---- Softmax ------------------------------------------------------------------------------------------------------------
 
+ipr::Verdict softmax_support(const ipr::Layer& layer, const Target&) {
+  return is_quantized8(layer.output(0)) ? quantized_softmax_support(layer) : all_float(layer);
+}
+
 void lower_softmax(const ipr::Layer& layer, Plan& plan) {
+  if (is_quantized8(layer.output(0))) return lower_quantized_softmax(layer, plan);
   const Value in = plan.plain(layer.input(0).index());
   const Value out = plan.create(in.dtype, in.shape);
   const bool is_log = layer.type() == "LogSoftmax";
@@ -125,8 +144,8 @@ void lower_softmax(const ipr::Layer& layer, Plan& plan) {
 )" + std::string(
           is_log ? "  const float total = log((float)sum);\n  EACH ST_$O(X(r) * beta - top - total, AT(r), y);"
                  : "  const float scale = 1.0f / (float)sum;\n  EACH ST_$O(exp(X(r) * beta - top) * scale, AT(r), y);");
-  launch_rows(plan, "softmax", along(in, normal_axis(layer.integer("axis"), layer.input(0).rank())), out, code,
-              ", float beta", {real(layer.number("beta", 1))});
+  launch_rows(plan, "softmax", along(in, normal_axis(layer.integer("axis"), layer.input(0).rank())), out,
+              {code, ", float beta", {real(layer.number("beta", 1))}});
   plan.set(layer.output(0).index(), out);
 }
 
@@ -161,10 +180,10 @@ ipr::Verdict reduce_support(const ipr::Layer& layer, const Target&) {
 }
 
 void lower_reduce(const ipr::Layer& layer, Plan& plan) {
-  const Rows rows = over(plan, plan.plain(layer.input(0).index()), axes_of(layer, "axis"));
+  const Rows rows = over(plan, plan.plain(layer.input(0).index()), axes_of(layer, "axis")).rows;
   const Value out = plan.create(rows.value.dtype, shape_of(layer.output(0)));
   launch_rows(plan, "reduce", rows, out,
-              std::string("  ") + reduction_code(reduction_of(layer)) + "\n  if (lid == 0) ST_$O((float)v, row, y);");
+              {std::string("  ") + reduction_code(reduction_of(layer)) + "\n  if (lid == 0) ST_$O((float)v, row, y);"});
   plan.set(layer.output(0).index(), out);
 }
 
@@ -224,9 +243,10 @@ void lower_layer_norm(const ipr::Layer& layer, Plan& plan) {
                 gamma.code + "), AT(r), y);"
           : kMoments + ("  const ACC scale = 1 / sqrt(variance + eps);\n  EACH ST_$O((float)((X(r) - mean) * scale * " +
                         gamma.code + " + " + beta.code + "), AT(r), y);");
-  launch_rows(plan, "layer norm", rows, out, code,
-              ", float eps, global const $T* restrict gamma, global const $T* restrict beta",
-              {real(layer.number("eps")), reads(gamma.value), reads(beta.value)});
+  launch_rows(plan, "layer norm", rows, out,
+              {code,
+               ", float eps, global const $T* restrict gamma, global const $T* restrict beta",
+               {real(layer.number("eps")), reads(gamma.value), reads(beta.value)}});
   plan.set(layer.output(0).index(), out);
 }
 
@@ -263,11 +283,11 @@ void lower_group_norm(const ipr::Layer& layer, Plan& plan) {
   const Parameter beta = parameter(plan, layer, 2, "beta", channel, "0.0f", in);
   launch_rows(
       plan, "group norm", rows, out,
-      kMoments + ("  const ACC scale = 1 / sqrt(variance + eps);\n  EACH ST_$O((float)((X(r) - mean) * scale * " +
-                  gamma.code + " + " + beta.code + "), AT(r), y);"),
-      ", float eps, global const $T* restrict gamma, global const $T* restrict beta, int C, int G, int pixels",
-      {real(layer.number("eps")), reads(gamma.value), reads(beta.value), number(channels), number(groups),
-       number(std::max<int64_t>(pixels, 1))});
+      {kMoments + ("  const ACC scale = 1 / sqrt(variance + eps);\n  EACH ST_$O((float)((X(r) - mean) * scale * " +
+                   gamma.code + " + " + beta.code + "), AT(r), y);"),
+       ", float eps, global const $T* restrict gamma, global const $T* restrict beta, int C, int G, int pixels",
+       {real(layer.number("eps")), reads(gamma.value), reads(beta.value), number(channels), number(groups),
+        number(std::max<int64_t>(pixels, 1))}});
   if (order.empty()) return plan.set(layer.output(0).index(), out);
   std::vector<size_t> back = {0};
   for (size_t axis = 2; axis < rank; ++axis) back.push_back(axis);
@@ -283,26 +303,24 @@ void lower_l2(const ipr::Layer& layer, Plan& plan) {
   const int64_t channel = is_channels_last(layer) ? rank - 1 : std::min<int64_t>(1, rank - 1);
   const Value out = plan.create(in.dtype, in.shape);
   launch_rows(plan, "l2 norm", along(in, has_axis ? normal_axis(axis->i, rank) : channel), out,
-              "  ACC square = 0;\n  EACH square += (ACC)X(r) * X(r);\n  SUM_ALL(square)\n"
-              "  const ACC scale = 1 / sqrt(fmax(square, (ACC)eps));\n  EACH ST_$O((float)(X(r) * scale), AT(r), y);",
-              ", float eps", {real(layer.number("eps"))});
+              {"  ACC square = 0;\n  EACH square += (ACC)X(r) * X(r);\n  SUM_ALL(square)\n"
+               "  const ACC scale = 1 / sqrt(fmax(square, (ACC)eps));\n  EACH ST_$O((float)(X(r) * scale), AT(r), y);",
+               ", float eps",
+               {real(layer.number("eps"))}});
   plan.set(layer.output(0).index(), out);
 }
 
 void lower_moments(const ipr::Layer& layer, Plan& plan) {
-  const std::vector<bool> axes = axes_of(layer, "axis");
   const Value in = plan.plain(layer.input(0).index());
-  const Rows rows = over(plan, in, axes);
+  const ReducedRows reduced = over(plan, in, axes_of(layer, "axis"));
+  const Rows& rows = reduced.rows;
   const Value out = plan.create(in.dtype, rows.value.shape);
   launch_rows(plan, "mean variance", rows, out,
-              kMoments + std::string("  const ACC scale = 1 / (sqrt(variance) + eps);\n"
-                                     "  EACH ST_$O((float)((X(r) - mean) * scale), AT(r), y);"),
-              ", float eps", {real(layer.number("eps"))});
-  if (rows.value.buffer == in.buffer) return plan.set(layer.output(0).index(), out);
-  const std::vector<size_t> order = last_axes(axes.size(), axes);
-  std::vector<size_t> back(order.size());
-  for (size_t n = 0; n < order.size(); ++n) back[order[n]] = n;
-  plan.set(layer.output(0).index(), permuted(plan, out, back));
+              {kMoments + std::string("  const ACC scale = 1 / (sqrt(variance) + eps);\n"
+                                      "  EACH ST_$O((float)((X(r) - mean) * scale), AT(r), y);"),
+               ", float eps",
+               {real(layer.number("eps"))}});
+  plan.set(layer.output(0).index(), reduced.restored(plan, out));
 }
 
 // ---- Searches -------------------------------------------------------------------------------------------------------------------
@@ -326,16 +344,16 @@ void lower_search(const ipr::Layer& layer, Plan& plan) {
                                                      " : isnan(e) || e " + sign + last + " best"
                                                : "e " + sign + last + " best") +
                            ") best = e, v = r;\n  }\n  y[row] = v;";
-  launch_rows(plan, "search", along(in, normal_axis(layer.integer("axis"), layer.input(0).rank())), out, code, "", {},
-              true);
+  launch_rows(plan, "search", along(in, normal_axis(layer.integer("axis"), layer.input(0).rank())), out,
+              {code, "", {}, true});
   plan.set(layer.output(0).index(), out);
 }
 
 }  // namespace
 
 Lowerings row_lowerings() {
-  return {{"Softmax", float_support, lower_softmax},
-          {"LogSoftmax", float_support, lower_softmax},
+  return {{"Softmax", softmax_support, lower_softmax},
+          {"LogSoftmax", softmax_support, lower_softmax},
           {"Reduce", reduce_support, lower_reduce},
           {"Mean", reduce_support, lower_reduce},
           {"LayerNormalization", float_support, lower_layer_norm},

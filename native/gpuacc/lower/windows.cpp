@@ -2,6 +2,7 @@
 
 #include "gpuacc/windows.hpp"
 #include "gpuacc/pointwise.hpp"
+#include "gpuacc/quantized.hpp"
 #include "gpuacc/source.hpp"
 
 namespace gpuacc {

@@ -1,0 +1,40 @@
+// Layers of quantized tensors: the arithmetic of their kernels, and lowerings that other files call.
+
+#ifndef GPUACC_QUANTIZED_HPP
+#define GPUACC_QUANTIZED_HPP
+
+#include "gpuacc/lowering.hpp"
+
+namespace gpuacc {
+
+/// The functions of common/fixed_point.hpp in OpenCL C, and CLAMP to a type of 8 bits.
+std::string arithmetic(int32_t dtype);
+
+inline float scale32(const ipr::TensorInfo& info) { return float(info.scale()); }
+
+/// Refuse tensors that are not quantized to 8 bits, all of one type, with one scale each: the first `inputs` operands
+/// and the first result.
+ipr::Verdict one_scale(const ipr::Layer& layer, size_t inputs);
+
+ipr::Verdict quantized_window_support(const ipr::Layer& layer, const Target& target);
+void lower_quantized_window(const ipr::Layer& layer, Plan& plan);
+ipr::Verdict quantized_pooling_support(const ipr::Layer& layer, const Target& target);
+void lower_quantized_pooling(const ipr::Layer& layer, Plan& plan);
+ipr::Verdict quantized_product_support(const ipr::Layer& layer, const Target& target);
+void lower_quantized_product(const ipr::Layer& layer, Plan& plan);
+ipr::Verdict quantized_binary_support(const ipr::Layer& layer);
+void lower_quantized_binary(const ipr::Layer& layer, Plan& plan);
+// In lower/tables.cpp
+ipr::Verdict quantized_activation_support(const ipr::Layer& layer);
+void lower_quantized_activation(const ipr::Layer& layer, Plan& plan);
+ipr::Verdict quantized_unary_support(const ipr::Layer& layer);
+void lower_quantized_unary(const ipr::Layer& layer, Plan& plan);
+/// Requantize an operand of a Concat to the quantization of its result.
+Value requantized(Plan& plan, const ipr::TensorInfo& from, const ipr::TensorInfo& to);
+// In lower/quantized_softmax.cpp
+ipr::Verdict quantized_softmax_support(const ipr::Layer& layer);
+void lower_quantized_softmax(const ipr::Layer& layer, Plan& plan);
+
+}  // namespace gpuacc
+
+#endif  // GPUACC_QUANTIZED_HPP

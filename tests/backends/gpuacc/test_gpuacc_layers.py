@@ -1,0 +1,66 @@
+"""Layers of transformers, recurrent networks and dynamically quantized networks on GpuAcc, beside the reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.core.schema import registered_ops
+from interposer.errors import InvalidValueError
+from interposer.ops import Attention, GatherNd
+from interposer.testing import Settings, check_backend, samples_of
+from interposer.types import DataType
+from tests.backends.gpuacc.test_gpuacc_conformance import EXACT_INTEGERS
+from tests.backends.gpuacc.test_gpuacc_runs import loaded
+
+SAMPLED = {
+    "Activation": 151,
+    "Attention": 47,
+    "Concat": 19,
+    "DynamicFakeQuantization": 9,
+    "DynamicQuantize": 3,
+    "GatherNd": 17,
+    "GruSequence": 13,
+    "IntegerConvolution2d": 9,
+    "IntegerMatMul": 9,
+    "LstmSequence": 13,
+    "RnnSequence": 13,
+    "RotaryEmbedding": 17,
+    "Softmax": 29,
+}
+"""One of how many samples of an operator is tried."""
+
+
+@pytest.mark.parametrize("profile", ["cpu", pytest.param("desktop", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("operator", SAMPLED)
+def test_some_samples_of_an_operator_have_the_results_of_the_reference(gpuacc, operator, profile):
+    [op] = [op for op in registered_ops().values() if op.op_name() == operator]
+    samples = samples_of(op)[:: SAMPLED[operator]]
+    settings = Settings({"Profile": profile}, EXACT_INTEGERS)
+    report = check_backend("GpuAcc", only="results/*", samples=samples, settings=settings)
+    assert report.ok, report
+    assert report.counts["pass"]
+
+
+def test_keys_that_are_masked_out_may_hold_infinities_and_nan(gpuacc):
+    network = ip.Network("masked")
+    operands = [network.add_input_layer(n, ip.TensorInfo((1, 2, 3, 4))) for n in range(3)]
+    mask = network.add_constant_layer(np.array([True, False, True]))
+    network.add_output_layer(0, network.add_layer(Attention(), *operands, mask))
+    query, key, value = (np.random.default_rng(n).normal(size=(1, 2, 3, 4)).astype(np.float32) for n in range(3))
+    expected = loaded(network, ["GpuAcc"]).run([query, key, value])[0]
+    key[:, :, 1], value[:, :, 1] = np.nan, np.inf
+    np.testing.assert_array_equal(loaded(network, ["GpuAcc"]).run([query, key, value])[0], expected)
+
+
+def test_the_first_index_out_of_range_of_all_tuples_is_named_with_its_value(gpuacc):
+    network = ip.Network("tuples")
+    params = network.add_input_layer(0, ip.TensorInfo((5, 3)))
+    indices = network.add_input_layer(1, ip.TensorInfo((4, 2), DataType.INT32))
+    network.add_output_layer(0, network.add_layer(GatherNd(), params, indices))
+    model, rows = loaded(network, ["GpuAcc"]), np.arange(15, dtype=np.float32).reshape(5, 3)
+    with pytest.raises(InvalidValueError, match=r"indices has 3 at \[1, 1\]") as caught:
+        model.run([rows, np.int32([[0, 0], [1, 3], [7, 0], [2, 2]])])
+    assert caught.value.value == 3
+    np.testing.assert_array_equal(model.run([rows, np.int32([[4, 0], [-1, 2], [0, -3], [1, 1]])])[0], [12, 14, 0, 4])
