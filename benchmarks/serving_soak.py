@@ -189,7 +189,7 @@ class Soak:
             body, encoding = self.draw.choice(bodies)
             answer = await self.post(port, "/v2/models/plain/infer", body, False, encoding)
             self.counts[f"attacks: {None if answer is None else answer[0]}"] += 1
-            if answer is not None and answer[0] not in (400, 413, 429, 503):
+            if answer is not None and answer[0] not in (400, 408, 413, 429, 503):
                 self.wrong.append(f"attacks: {answer[0]}")
             with contextlib.suppress(OSError):
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
