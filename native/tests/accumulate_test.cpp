@@ -77,5 +77,27 @@ TEST_P(AccumulateKernel, reduces_integers) {
     }
 }
 
+TEST_P(AccumulateKernel, reduces_float64) {
+  Random random;
+  for (int64_t extent : {1, 7, 8, 65})
+    for (int64_t inner : {1, 5, 33}) {
+      const std::vector<float> numbers = random.reals(extent * inner, -100, 100);
+      const Guarded<double> in(std::vector<double>(numbers.begin(), numbers.end()));
+      Guarded<double> out(inner);
+      auto reduce = [&](Reduction operation) {
+        accumulate_kernels_for(isa()).reduce(operation, IPR_DTYPE_FLOAT64)(in.data(), out.data(), extent, inner, 0,
+                                                                           inner);
+      };
+      for (int64_t c = 0; c < inner; ++c) {
+        double sum = 0, most = in[c];
+        for (int64_t n = 0; n < extent; ++n) sum += in[n * inner + c], most = std::max(most, in[n * inner + c]);
+        reduce(Reduction::mean);
+        ASSERT_NEAR(out[c], sum / double(extent), 1e-12) << describe("extent", extent, "inner", inner);
+        reduce(Reduction::max);
+        ASSERT_EQ(out[c], most) << describe("extent", extent, "inner", inner);
+      }
+    }
+}
+
 }  // namespace
 }  // namespace cpuacc

@@ -9,6 +9,8 @@ namespace {
 template <class T> struct Wrapped { using U = T; };  // the type in which integers wrap around
 template <> struct Wrapped<int8_t> { using U = uint32_t; };
 template <> struct Wrapped<uint8_t> { using U = uint32_t; };
+template <> struct Wrapped<int16_t> { using U = uint32_t; };
+template <> struct Wrapped<uint16_t> { using U = uint32_t; };
 template <> struct Wrapped<int32_t> { using U = uint32_t; };
 template <> struct Wrapped<int64_t> { using U = uint64_t; };
 // clang-format on
@@ -90,7 +92,7 @@ AccumulateColumns accumulate(int32_t dtype) {
   }
 }
 
-// ---- Reductions of integers -----------------------------------------------------------------------------------------
+// ---- Reductions of integers and of float64 --------------------------------------------------------------------------
 
 template <class T>
 struct Limits {
@@ -98,6 +100,12 @@ struct Limits {
   static constexpr T most =
       T((uint64_t(1) << (8 * sizeof(T) - 1)) - 1 + (is_signed ? 0 : uint64_t(1) << (8 * sizeof(T) - 1)));
   static constexpr T least = is_signed ? T(-most - 1) : T(0);
+};
+
+template <>
+struct Limits<double> {
+  static constexpr bool is_signed = true;
+  static constexpr double most = __builtin_inf(), least = -most;
 };
 
 template <Reduction kOperation, class T>
@@ -110,8 +118,8 @@ constexpr T identity() {
 template <Reduction kOperation, class T>
 inline __attribute__((always_inline)) T reduced(T sum, T x) {
   using U = typename Wrapped<T>::U;
-  if constexpr (kOperation == Reduction::max) return x > sum ? x : sum;
-  if constexpr (kOperation == Reduction::min) return x < sum ? x : sum;
+  if constexpr (kOperation == Reduction::max) return x > sum || x != x ? x : sum;
+  if constexpr (kOperation == Reduction::min) return x < sum || x != x ? x : sum;
   if constexpr (kOperation == Reduction::prod) return T(U(sum) * U(x));
   if constexpr (kOperation == Reduction::l1) return T(U(sum) + (x < T(0) ? U(0) - U(x) : U(x)));
   if constexpr (kOperation == Reduction::sum_square) return T(U(sum) + U(x) * U(x));
@@ -119,13 +127,26 @@ inline __attribute__((always_inline)) T reduced(T sum, T x) {
 }
 
 template <Reduction kOperation, class T>
-void reduce_integers(const void* pi, void* po, int64_t extent, int64_t inner, int64_t first, int64_t last) {
+T reduced_row(const T* in, int64_t extent) {
+  constexpr int kSums = 8;  // independent sums, as each addition of floats waits for the one before
+  T sums[kSums];
+  for (T& sum : sums) sum = identity<kOperation, T>();
+  int64_t n = 0;
+  for (; n + kSums <= extent; n += kSums)
+    for (int k = 0; k < kSums; ++k) sums[k] = reduced<kOperation>(sums[k], in[n + k]);
+  for (; n < extent; ++n) sums[0] = reduced<kOperation>(sums[0], in[n]);
+  constexpr Reduction joins =
+      kOperation == Reduction::l1 || kOperation == Reduction::sum_square ? Reduction::sum : kOperation;
+  for (int k = 1; k < kSums; ++k) sums[0] = reduced<joins>(sums[0], sums[k]);
+  return sums[0];
+}
+
+template <Reduction kOperation, class T>
+void reduce_columns(const void* pi, void* po, int64_t extent, int64_t inner, int64_t first, int64_t last) {
   const T* in = static_cast<const T*>(pi);
   T* out = static_cast<T*>(po);
   if (inner == 1 && first < last) {
-    T sum = identity<kOperation, T>();
-    for (int64_t n = 0; n < extent; ++n) sum = reduced<kOperation>(sum, in[n]);
-    out[0] = sum;
+    out[0] = reduced_row<kOperation>(in, extent);
     return;
   }
   for (int64_t c = first; c < last; ++c) out[c] = identity<kOperation, T>();
@@ -139,26 +160,32 @@ void mean_of_integers(const void* pi, void* po, int64_t extent, int64_t inner, i
   for (int64_t c = first; c < last; ++c) {
     uint64_t sum = 0;
     for (int64_t n = 0; n < extent; ++n) sum += uint64_t(int64_t(in[n * inner + c]));
-    const uint64_t count = uint64_t(extent > 0 ? extent : 1), size = int64_t(sum) < 0 ? 0 - sum : sum;
-    static_cast<T*>(po)[c] = T(int64_t(sum) < 0 ? 0 - size / count : size / count);
+    const bool is_negative = Limits<T>::is_signed && int64_t(sum) < 0;
+    const uint64_t count = uint64_t(extent > 0 ? extent : 1), size = is_negative ? 0 - sum : sum;
+    static_cast<T*>(po)[c] = T(is_negative ? 0 - size / count : size / count);
   }
 }
 
+void mean_of_float64(const void* in, void* out, int64_t extent, int64_t inner, int64_t first, int64_t last) {
+  reduce_columns<Reduction::sum, double>(in, out, extent, inner, first, last);
+  for (int64_t c = first; c < last; ++c) static_cast<double*>(out)[c] /= double(extent);
+}
+
 template <class T>
-ReduceIntegers reduction_of(Reduction operation) {
+ReduceColumns reduction_of(Reduction operation) {
   switch (operation) {
     case Reduction::sum:
-      return reduce_integers<Reduction::sum, T>;
+      return reduce_columns<Reduction::sum, T>;
     case Reduction::prod:
-      return reduce_integers<Reduction::prod, T>;
+      return reduce_columns<Reduction::prod, T>;
     case Reduction::max:
-      return reduce_integers<Reduction::max, T>;
+      return reduce_columns<Reduction::max, T>;
     case Reduction::min:
-      return reduce_integers<Reduction::min, T>;
+      return reduce_columns<Reduction::min, T>;
     case Reduction::l1:
-      return reduce_integers<Reduction::l1, T>;
+      return reduce_columns<Reduction::l1, T>;
     case Reduction::sum_square:
-      return reduce_integers<Reduction::sum_square, T>;
+      return reduce_columns<Reduction::sum_square, T>;
     case Reduction::mean:
       return mean_of_integers<T>;
     default:
@@ -166,21 +193,31 @@ ReduceIntegers reduction_of(Reduction operation) {
   }
 }
 
-ReduceIntegers reduction_of_truth(Reduction operation) {
-  if (operation == Reduction::max) return reduce_integers<Reduction::max, uint8_t>;
-  return operation == Reduction::min ? reduce_integers<Reduction::min, uint8_t> : nullptr;
+ReduceColumns reduction_of_truth(Reduction operation) {
+  if (operation == Reduction::max) return reduce_columns<Reduction::max, uint8_t>;
+  return operation == Reduction::min ? reduce_columns<Reduction::min, uint8_t> : nullptr;
 }
 
-ReduceIntegers reduce(Reduction operation, int32_t dtype) {
+ReduceColumns reduce(Reduction operation, int32_t dtype) {
   switch (dtype) {
     case IPR_DTYPE_INT8:
       return reduction_of<int8_t>(operation);
     case IPR_DTYPE_UINT8:
       return reduction_of<uint8_t>(operation);
+    case IPR_DTYPE_INT16:
+      return reduction_of<int16_t>(operation);
+    case IPR_DTYPE_UINT16:
+      return reduction_of<uint16_t>(operation);
     case IPR_DTYPE_INT32:
       return reduction_of<int32_t>(operation);
+    case IPR_DTYPE_UINT32:
+      return reduction_of<uint32_t>(operation);
     case IPR_DTYPE_INT64:
       return reduction_of<int64_t>(operation);
+    case IPR_DTYPE_UINT64:
+      return reduction_of<uint64_t>(operation);
+    case IPR_DTYPE_FLOAT64:
+      return operation == Reduction::mean ? mean_of_float64 : reduction_of<double>(operation);
     case IPR_DTYPE_BOOL:
       return reduction_of_truth(operation);
     default:

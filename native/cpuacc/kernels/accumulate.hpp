@@ -1,4 +1,4 @@
-// Cumulative sums and products, and reductions of integers.
+// Cumulative sums and products, and reductions of integers and of float64.
 
 #ifndef CPUACC_KERNELS_ACCUMULATE_HPP
 #define CPUACC_KERNELS_ACCUMULATE_HPP
@@ -24,13 +24,14 @@ struct AccumulatedColumns {
 
 using AccumulateColumns = void (*)(const AccumulatedColumns& columns, Accumulate rules);
 
-/// Reduce the columns [first, last) of `extent` rows of `inner` integers. Sums and products wrap around; a mean is
-/// truncated. Of truth values, the maximum is "any" and the minimum is "all".
-using ReduceIntegers = void (*)(const void* in, void* out, int64_t extent, int64_t inner, int64_t first, int64_t last);
+/// Reduce the columns [first, last) of `extent` rows of `inner` integers or of float64. Sums and products of integers
+/// wrap around; their mean is truncated. Maxima and minima with NaN are NaN. Of truth values, the maximum is "any" and
+/// the minimum is "all".
+using ReduceColumns = void (*)(const void* in, void* out, int64_t extent, int64_t inner, int64_t first, int64_t last);
 
 struct AccumulateKernels {
   AccumulateColumns (*accumulate)(int32_t dtype);  // nullptr if the dtype is not supported
-  ReduceIntegers (*reduce)(Reduction operation, int32_t dtype);
+  ReduceColumns (*reduce)(Reduction operation, int32_t dtype);
 };
 CPUACC_TABLE(AccumulateKernels, accumulate_kernels)
 

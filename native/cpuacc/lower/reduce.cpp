@@ -99,17 +99,28 @@ Reduction reduction_of(const Node& node) {
   return Reduction::none;
 }
 
-/// The kernel for integers and truth values; nullptr if there is none.
-ReduceIntegers integer_reduction(const Node& node, const Tensor& in, const Settings& settings) {
+/// Return whether a reduction computes with the stored numbers: those of unquantized tensors, and the extremes of wide
+/// quantized values that keep their quantization.
+bool takes_stored_numbers(const Node& node, const Tensor& in, const Tensor& out) {
+  if (!in.is_quantized() && !out.is_quantized()) return true;
+  const Reduction operation = reduction_of(node);
+  return (operation == Reduction::max || operation == Reduction::min) && ipr::item_size(in.dtype) >= 4 &&
+         in.dtype == out.dtype && in.same_quantization(out);
+}
+
+/// The kernel for integers, truth values and float64; nullptr if there is none.
+ReduceColumns reduction_in_type(const Graph& graph, const Node& node, const Settings& settings) {
+  const Tensor& in = *graph.in(node, 0);
+  if (is_f32(in) || !takes_stored_numbers(node, in, graph.out(node))) return nullptr;
   Reduction operation = reduction_of(node);
   if (node.text("operation") == "ANY") operation = Reduction::max;
   if (node.text("operation") == "ALL") operation = Reduction::min;
-  return in.is_quantized() ? nullptr : accumulate_kernels_for(settings.isa).reduce(operation, in.dtype);
+  return accumulate_kernels_for(settings.isa).reduce(operation, in.dtype);
 }
 
 struct Reducing {
   const ReduceKernels* kernels;
-  ReduceIntegers integers;  // nullptr: float32
+  ReduceColumns columns;  // of the other types; nullptr: float32
   int64_t item_size;
   Reduction operation;
   Slices slices;
@@ -122,7 +133,7 @@ struct Reducing {
     at.each(part, parts, [&](int64_t n, int64_t first, int64_t last) {
       const char* from = in + n * at.extent * at.inner * self.item_size;
       char* to = out + n * at.inner * self.item_size;
-      if (self.integers) return self.integers(from, to, at.extent, at.inner, first, last);
+      if (self.columns) return self.columns(from, to, at.extent, at.inner, first, last);
       self.kernels->reduce(self.operation, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to),
                            at.extent, at.inner, first, last);
     });
@@ -130,9 +141,7 @@ struct Reducing {
 };
 
 Refusal reduce_support(const Graph& graph, const Node& node, const Settings& settings) {
-  const Tensor& in = *graph.in(node, 0);
-  const bool plain = node.posts.empty() && !graph.out(node).is_quantized();
-  if (plain && !is_f32(in) && integer_reduction(node, in, settings)) return taken();
+  if (node.posts.empty() && reduction_in_type(graph, node, settings)) return taken();
   Refusal why = plain_f32(graph, node, settings);
   if (why) return why;
   if (reduction_of(node) != Reduction::none) return taken();
@@ -186,7 +195,7 @@ void lower_reduce(const Node& node, Builder& builder) {
   auto state = std::make_shared<Reducing>();
   state->kernels = &reduce_kernels_for(builder.settings.isa);
   state->operation = reduction_of(node);
-  state->integers = is_f32(in) ? nullptr : integer_reduction(node, in, builder.settings);
+  state->columns = reduction_in_type(builder.graph, node, builder.settings);
   state->item_size = int64_t(ipr::item_size(in.dtype));
   state->slices = {num_results, count, 1};
   Buffer from = builder.buffer(node.inputs[0]);
