@@ -93,7 +93,7 @@ def test_the_reference_gives_what_worked_examples_say(op: type[Op]) -> None:
 
 def real(array: np.ndarray, info: TensorInfo) -> np.ndarray:
     if info.quantization is None:
-        return array
+        return array.astype(np.float64) if info.dtype.is_float else array
     scale, zero_point = along_axis(info.quantization, info.rank)
     return (array.astype(np.float64) - zero_point) * scale
 
