@@ -402,16 +402,15 @@ void pool_split(const Pool& pool, typename F::Total* joined, T* out, Windows win
 }
 
 #if defined(__aarch64__)
-constexpr bool kSplitsAll = true;  // instructions load pairs of vectors whose elements alternate
+constexpr bool kSplitsToEven = true;
 #else
-constexpr bool kSplitsAll = false;
+constexpr bool kSplitsToEven = false;  // vectors of float64 round as fast
 #endif
 
-/// Return whether rows are split by the stride, which is faster on x86 where sums have 16 bits and float32 divides
-/// them.
+/// Return whether rows are split by the stride, which is worthwhile where sums have 16 bits and float32 divides them.
 template <class F>
 bool splits_rows(const Pool& pool) {
-  return kSplitsAll || (F::kInShorts && !pool.to_even);
+  return F::kInShorts && (kSplitsToEven || !pool.to_even);
 }
 
 /// Compute one window of an image with one channel; `cells` and `all` are those of `Divisor` along the other axes.
@@ -437,7 +436,7 @@ void pool_one_channel(const Pool& pool, const T* in, T* out, const Seen& planes,
   if (whole.first < whole.end) {
     if (splits_rows<F>(pool))
       pool_split<T, F>(pool, joined, out, whole, divisor);
-    else if constexpr (!kSplitsAll)
+    else
       (pool.stride[2] == 1   ? pool_whole<T, F, 1>
        : pool.stride[2] == 2 ? pool_whole<T, F, 2>
                              : pool_whole<T, F, 0>)(pool, joined, out, whole, divisor);
