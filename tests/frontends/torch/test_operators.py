@@ -292,3 +292,13 @@ def test_integer_arithmetic_of_quantized_programs_is_that_of_pytorch() -> None:
     for backends in BACKENDS:
         for result, expected in zip(ip.load(program, backends)(x), module(x), strict=True):
             assert torch.equal(result, expected)
+
+
+def test_axes_come_and_go_where_several_dimensions_depend_on_values() -> None:
+    def outer(x: Any, y: Any) -> Any:
+        first, second = torch.nonzero(x)[:, 0].float(), torch.nonzero(y)[:, 0].float()
+        table = first.unsqueeze(1) * second.unsqueeze(0)
+        stacked = table.unsqueeze(0).unsqueeze(2) + 0 * torch.rand_like(table).unsqueeze(0).unsqueeze(2)
+        return stacked.squeeze(2).squeeze(0), stacked
+
+    agrees(outer, torch.tensor([0, 1, 1, 0, 1]), torch.tensor([1, 0, 1]))

@@ -23,7 +23,7 @@ from interposer.ops.dynamic import DynamicBroadcastTo, DynamicReshape
 from interposer.ops.elementwise import Where
 from interposer.ops.gather import Gather
 from interposer.ops.quantization import Cast
-from interposer.ops.rearrange import Concat, Slice, Transpose
+from interposer.ops.rearrange import Concat, Slice, Stack, Transpose
 from interposer.ops.reshape import BroadcastTo, Reshape, Shape
 
 __all__ = ["Call", "Number", "Operand", "Size", "SubgraphImport"]
@@ -209,10 +209,25 @@ class Call(Layers):
             op = reshape_to(shape, [size for size in sizes if not isinstance(size, Value)])
             if op is not None:
                 return self.step(op, value)
-            self.open_shape("the dimensions of its result depend on several unknown ones")
+        sizes = self._sizes_at_runtime(value, sizes)
         if any(isinstance(size, Dim) for size in sizes):
-            self.open_shape("its result has unknown dimensions")
+            self.open_shape("the dimensions of its result depend on several unknown ones")
         return self.step(DynamicReshape(), value, self.size_vector(sizes))
+
+    def _sizes_at_runtime(self, value: Value, sizes: Sequence[Size]) -> list[Size]:
+        """Return the sizes of a reshaped value, with those that are dimensions of the value read from its shape.
+
+        If a single unknown size is left, it is -1.
+        """
+        axes = {dim: axis for axis, dim in enumerate(value.known.shape) if isinstance(dim, Dim) and dim.name}
+        found: list[Size] = [
+            self.runtime_size(value, axes[size]) if isinstance(size, Dim) and size in axes else size for size in sizes
+        ]
+        unknown = [index for index, size in enumerate(found) if isinstance(size, Dim)]
+        has_rest = any(not isinstance(size, Dim | Value) and size == -1 for size in found)
+        if len(unknown) == 1 and not has_rest:
+            found[unknown[0]] = -1
+        return found
 
     def broadcast(self, value: Value, sizes: Sequence[Size]) -> Value:
         """Broadcast a value to a shape; a size may be a tensor."""
@@ -245,11 +260,20 @@ class Call(Layers):
         sizes = list(value.known.shape)
         for axis in axes:
             sizes.insert(axis, 1)
-        return self.reshape(value, sizes)
+        if value.known.shape.is_concrete or reshape_to(value.known.shape, sizes) is not None:
+            return self.reshape(value, sizes)
+        for axis in axes:
+            value = self.step(Stack(axis), value)
+        return value
 
     def squeezed(self, value: Value, *axes: int) -> Value:
         """Remove axes, which have size 1."""
-        return self.reshape(value, [size for axis, size in enumerate(value.known.shape) if axis not in axes])
+        sizes = [size for axis, size in enumerate(value.known.shape) if axis not in axes]
+        if value.known.shape.is_concrete or reshape_to(value.known.shape, sizes) is not None:
+            return self.reshape(value, sizes)
+        for axis in sorted(axes, reverse=True):
+            value = self.gather(value, 0, axis)
+        return value
 
     def cut(self, value: Value, axis: int, start: int, length: int) -> Value:
         """Return `length` elements along an axis from `start` on; a length of -1 takes all that follow."""

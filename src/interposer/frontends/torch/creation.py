@@ -95,7 +95,7 @@ def triangle_indices(c: Call, rows: int, columns: int, offset: int = 0, **_: Any
 @aten("rand", "randn", "rand_like", "randn_like")
 def random(c: Call, first: Any, **_: Any) -> Value:
     """Convert rand and randn, whose numbers differ from PyTorch's and from run to run."""
-    sizes = list(c.shape(first)) if isinstance(first, Value) else first
+    sizes = c.sizes(first) if isinstance(first, Value) else first
     normal = "randn" in str(c.node.target)
     kind = Distribution.NORMAL if normal else Distribution.UNIFORM
     return c.step(RandomFill(kind, 0.0, 1.0, dtype=c.dtype), c.size_vector(sizes))
