@@ -154,6 +154,7 @@ class _Limits(_Protocol):  # type: ignore[misc] # uvicorn's class is added by `p
             return
         self._parse(data)
         if self._unparsed:
+            self.flow.read_paused = False  # the application must not resume reading before all of these are parsed
             self.loop.call_soon(self._parse_next)
         elif not self.flow.read_paused and not self.transport.is_closing():
             self.transport.resume_reading()
