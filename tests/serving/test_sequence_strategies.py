@@ -253,13 +253,33 @@ def test_a_sequence_of_the_strategy_direct_has_one_row(direct):
         )
 
 
-def test_without_batches_direct_has_a_place_for_each_instance_of_a_network_with_states(tmp_path):
+def loaded_counter(folder: Path, more: str) -> Any:
     with model(counter()) as stateful:
-        stateful.save(tmp_path / "counter.ipn")
-    (tmp_path / "counter.toml").write_text('backends = ["CpuRef"]\ninstances = 2\n[sequences]\nstrategy = "direct"\n')
-    (source,) = found_in(str(tmp_path))
-    runner = Loader(2)(source).runner
-    assert isinstance(runner.inner, Sequences)
+        stateful.save(folder / "counter.ipn")
+    (folder / "counter.toml").write_text(f'backends = ["CpuRef"]\n{more}\n[sequences]\nstrategy = "direct"\n')
+    (source,) = found_in(str(folder))
+    return Loader(2)(source).runner
+
+
+@pytest.mark.parametrize("more", ["priority = 1", "priority_levels = 3"])
+def test_sequences_that_wait_for_a_place_let_the_others_run_if_there_are_priorities(tmp_path, more):
+    runner = loaded_counter(tmp_path, more)
+
+    async def main() -> None:
+        await ask(runner, 1, start=True)
+        waiting = [asyncio.ensure_future(ask(runner, number, start=True)) for number in (2, 3, 4)]
+        await settled()
+        await ask(runner, 1, end=True)
+        assert (await waiting[0])[0].tolist() == [[11, 11]]
+        for task in waiting:
+            task.cancel()
+
+    asyncio.run(main())
+
+
+def test_without_batches_direct_has_a_place_for_each_instance_of_a_network_with_states(tmp_path):
+    runner = loaded_counter(tmp_path, "instances = 2")
+    assert isinstance(runner, Sequences)
 
     async def main() -> None:
         for number in (1, 2):

@@ -129,8 +129,9 @@ class Loader:
             if rows is not None:
                 return rows
         copies = [self._model(source, settings.shapes) for _ in range(instances - 1)]
-        runner = Sequences(model, idle, most, copies, sequences.places(instances, most * instances))
-        return model, self._in_turns(runner, model, settings), sequences
+        turns = self._in_turns(Plain(model), model, settings, instances)
+        places = sequences.places(instances, most * instances)
+        return model, Sequences(model, idle, most, copies, places, turns), sequences
 
     def _with_rows(
         self, model: Model, source: ModelSource, sequences: SequenceSettings, idle: float, most: int

@@ -16,9 +16,9 @@ from interposer.core.errors import DeadlineExceededError
 from interposer.core.types import Array
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.messages import Parameters
-from interposer.serving.runs import Runner, awaited_to_the_end
+from interposer.serving.runs import Plain, Runner, awaited_to_the_end
 from interposer.serving.statistics import Timing
-from interposer.serving.turns import Gate
+from interposer.serving.turns import Gate, InTurns
 from interposer.session import Model
 
 __all__ = ["Names", "Places", "Sequence", "SequenceId", "SequenceRunner", "Sequences", "Step"]
@@ -249,6 +249,7 @@ class Sequences(SequenceRunner):
         most: the number of sequences that may exist at the same time.
         copies: further instances of the model, which `close` closes.
         places: see `SequenceRunner`.
+        turns: limits the runs to the instances, once their sequences have places; None orders them by arrival.
     """
 
     def __init__(
@@ -258,15 +259,16 @@ class Sequences(SequenceRunner):
         most: int = 256,
         copies: Iterable[Model] = (),
         places: Places | None = None,
+        turns: InTurns | None = None,
     ) -> None:
         super().__init__(idle, most, places)
         self.model, self._copies = model, tuple(copies)
         self._free = [model, *self._copies]
-        self._gate = Gate(len(self._free))
+        self._in_turns = InTurns(Plain(model), instances=len(self._free)) if turns is None else turns
 
     @property
     def concurrency(self) -> int:
-        return self._gate.limit
+        return 1 + len(self._copies)
 
     def warm_up(self, inputs: Mapping[str, Array]) -> None:
         for model in (self.model, *self._copies):
@@ -274,8 +276,7 @@ class Sequences(SequenceRunner):
             model.reset_state()
 
     def describe(self) -> str:
-        instances = f", {self._gate.limit} instances" if self._copies else ""
-        return f"{len(self._sequences)} sequences with states of their own{instances}"
+        return f"{len(self._sequences)} sequences with states of their own, {self._in_turns.describe()}"
 
     def close(self) -> None:
         super().close()
@@ -293,22 +294,21 @@ class Sequences(SequenceRunner):
         timing: Timing,
     ) -> list[Array]:
         arrived = time.monotonic()
-        async with self._instance(seconds) as model:
+        async with self._instance(seconds, parameters) as model:
             waited = time.monotonic() - arrived
             arrays = await self._run_with(model, sequence, inputs, outputs, seconds - waited, timing)
             timing.queue += waited
             return arrays
 
     @asynccontextmanager
-    async def _instance(self, seconds: float) -> AsyncIterator[Model]:
+    async def _instance(self, seconds: float, parameters: Parameters | None = None) -> AsyncIterator[Model]:
         """Wait for an instance of the model, which is yielded."""
-        await self._gate.enter((0, 0), seconds)
-        model = self._free.pop()
-        try:
-            yield model
-        finally:
-            self._free.append(model)
-            self._gate.leave()
+        async with self._in_turns.turn(seconds, parameters):
+            model = self._free.pop()
+            try:
+                yield model
+            finally:
+                self._free.append(model)
 
     async def _run_with(
         self,

@@ -162,9 +162,14 @@ class InTurns(Runner):
             timing.queue += waited
             return result
 
-    def turn(self, seconds: float) -> AbstractAsyncContextManager[float]:
-        """Wait for the turn of a run that several requests share, and yield the seconds of the wait."""
-        return self._turn(self._gates(), 0, seconds)
+    def turn(self, seconds: float, parameters: Parameters | None = None) -> AbstractAsyncContextManager[float]:
+        """Wait for the turn of a run, and yield the seconds of the wait.
+
+        Args:
+            seconds: the time until the deadline.
+            parameters: the parameters of the request; None for a run that several requests share, which goes first.
+        """
+        return self._turn(self._gates(), 0 if parameters is None else self._level(parameters), seconds)
 
     def _gates(self) -> list[Gate]:
         return [gate for gate in (self._own, self._shared.gate) if gate is not None]
