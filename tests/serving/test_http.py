@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import gzip
 import json
 import socket
@@ -18,6 +20,7 @@ import pytest
 from interposer import Network, TensorInfo, __version__
 from interposer.ops import UnaryOperation
 from interposer.serving import connections
+from interposer.serving.connections import Connections, protocol_class
 from interposer.serving.options import ServeOptions
 from tests.runtime.test_concurrency import OpenGates
 from tests.serving.running import (
@@ -285,6 +288,43 @@ def test_bodies_in_very_small_chunks_are_whole_and_in_their_order(client):
         answers = b"".join(iter(lambda: connection.recv(1 << 16), b"")).split(b"HTTP/1.1 200 OK")
     assert [answer.count(b"2.0") for answer in answers] == [0, 1200, 0, 0]
     assert [answer.count(b"4.0") for answer in answers] == [0, 0, 1200, 0]
+
+
+def test_no_more_of_a_body_in_chunks_arrives_before_what_has_arrived_is_parsed():
+    uvicorn = pytest.importorskip("uvicorn", reason="the package uvicorn is not installed")
+    implementation = pytest.importorskip("uvicorn.protocols.http.httptools_impl", reason="httptools is not installed")
+    waiting = []
+
+    class Connection(protocol_class(implementation.HttpToolsProtocol, Connections(1))):
+        def data_received(self, data):
+            super().data_received(data)
+            waiting.append(len(self._unparsed))
+
+    async def read_slowly(scope, receive, send):
+        while (await receive())["more_body"]:
+            for _ in range(6):
+                await asyncio.sleep(0)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    async def main():
+        config = uvicorn.Config(read_slowly, http=Connection, lifespan="off")
+        config.load()
+        state = uvicorn.server.ServerState()
+        create = functools.partial(Connection, config=config, server_state=state, app_state={})
+        server = await asyncio.get_running_loop().create_server(create, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for _ in range(16):
+            writer.write((b"400\r\n" + b"x" * 1024 + b"\r\n") * 1024)
+            await writer.drain()
+        writer.write(b"0\r\n\r\n")
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        writer.close()
+        server.close()
+
+    asyncio.run(main())
+    assert 0 < max(waiting) <= 1 << 18  # what a loop reads at once
 
 
 def test_requests_are_counted(client, server):
