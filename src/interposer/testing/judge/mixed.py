@@ -46,7 +46,7 @@ def mixed_problems(
         call: calls the model, for example through a server; None calls `Model.run`.
 
     Returns:
-        A sentence for each problem.
+        A sentence for each problem; none if the model has no inputs.
     """
     run = model.run if call is None else call
     bindings = decisive_inputs(model.network.graph)
@@ -54,6 +54,8 @@ def mixed_problems(
     generator = np.random.default_rng(seed)
     kinds = with_bad_values(feeds, names, generator), with_extreme_floats(feeds), with_bad_arrays(feeds)
     bad_feeds = list(itertools.islice(_in_turn(*kinds), threads * calls))
+    if not bad_feeds:
+        return []
     expected, problems = run(feeds), list[str]()
     caller = partial(_call, model, run, feeds, bad_feeds, expected, calls, problems)
     workers = [threading.Thread(target=caller, args=(number,)) for number in range(threads)]
@@ -68,7 +70,7 @@ def mixed_problems(
 def _in_turn(*kinds: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield an element of each iterator in turn, until all have ended."""
     for round_of_kinds in itertools.zip_longest(*kinds):
-        yield from filter(None, round_of_kinds)
+        yield from (feeds for feeds in round_of_kinds if feeds is not None)  # feeds may be empty
 
 
 def _call(
