@@ -284,7 +284,7 @@ def test_a_support_vector_classifier_without_vectors_is_linear(num_classes, tran
 
 
 @pytest.mark.parametrize("transform", ["SOFTMAX", "SOFTMAX_ZERO", "LOGISTIC"])
-def test_two_classes_without_probabilities_have_opposite_scores(transform):
+def test_two_classes_without_probabilities_have_the_scores_of_onnxruntime(transform):
     attributes = machine(2, kernel_type="LINEAR", post_transform=transform)
     agree_with_onnxruntime(learner("SVMClassifier", X, outputs=2, **attributes), X)
 

@@ -34,7 +34,8 @@ def support_vector_classifier(node: Node) -> Sequence[Value]:
     """Convert SVMClassifier: a score for each pair of classes; the class that wins most pairs is the label.
 
     The scores are those of the pairs, or the probabilities of the classes. For two classes without probabilities, they
-    are a score and its opposite. Without support vectors, it is a linear model with a score for each class.
+    are a score and its opposite, or with SOFTMAX and SOFTMAX_ZERO 1 minus the score and the score. Without support
+    vectors, it is a linear model with a score for each class.
     """
     vector_counts, class_labels, x = node.integers("vectors_per_class", ()), labels(node), features(node)
     if not vector_counts:
@@ -53,8 +54,8 @@ def support_vector_classifier(node: Node) -> Sequence[Value]:
 def _linear_classifier(node: Node, class_labels: Array, x: Value) -> Sequence[Value]:
     """Return the labels and scores of a linear model, to whose scores the first number in rho is added.
 
-    For two classes, the label is the second one if any score is above a threshold, as in ONNX
-    Runtime, and otherwise that of the highest score.
+    For two classes, the label is the second one if any score is above a threshold, as in ONNX Runtime, and otherwise
+    that of the highest score.
     """
     dtype, rho = x.known.dtype.numpy, node.numbers("rho")
     coefficients = np.array(node.numbers("coefficients"), dtype)
