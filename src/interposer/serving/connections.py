@@ -115,7 +115,8 @@ class _Limits(_Protocol):  # type: ignore[misc] # uvicorn's class is added by `p
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.app_state = {**self.app_state, STATE: connection_state(transport)}
+        of_connection = connection_state(transport) | {"abort": transport.abort}
+        self.app_state = {**self.app_state, STATE: of_connection}
         self._head = 0 if hasattr(self, "parser") else None
         self._timer = self.loop.call_later(HEAD_SECONDS, self._close_if_idle)
         self.registry.opened(self)

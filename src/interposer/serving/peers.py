@@ -14,7 +14,7 @@ from typing import Any, Final
 __all__ = ["STATE", "Peer", "abort_of_scope", "connection_state", "peer_of_call", "peer_of_scope", "user_of_connection"]
 
 STATE: Final = "interposer.peer"
-"""The key in the ASGI state of a connection whose value is what the connection says about its client."""
+"""The key in the ASGI state of a connection whose value is that of `connection_state`, and `abort`, which closes it."""
 _CREDENTIALS: Final = struct.Struct("iII")
 
 
@@ -45,9 +45,9 @@ class Peer:
 
 
 def connection_state(transport: Any) -> dict[str, Any]:
-    """Return what a connection says about its client: its names in TLS and its user on a Unix socket; and its end."""
+    """Return what a connection says about its client: its names in TLS, and its user on a Unix socket."""
     connection = transport.get_extra_info("socket")
-    state: dict[str, Any] = {"names": _names(transport.get_extra_info("peercert") or {}), "abort": transport.abort}
+    state: dict[str, Any] = {"names": _names(transport.get_extra_info("peercert") or {})}
     if connection is not None and connection.family == getattr(socket, "AF_UNIX", None):
         state["socket_user"] = _socket_user(connection)
     return state
