@@ -131,3 +131,18 @@ def test_scattering_on_zeros_has_the_shape_that_it_is_told():
 def test_scattering_names_what_does_not_fit(op, x, indices, updates, fault):
     [problem] = op.violations(x, indices, updates)
     assert problem.startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype", "number"),
+    [
+        (ScatterFunction.ADD, DataType.INT8, 0),
+        (ScatterFunction.MUL, DataType.BFLOAT16, 1),
+        (ScatterFunction.MAX, DataType.INT8, -128),
+        (ScatterFunction.MIN, DataType.UINT16, 65535),
+        (ScatterFunction.MAX, DataType.FLOAT16, -65504),
+        (ScatterFunction.MIN, DataType.BFLOAT16, 255 * 2.0**120),
+    ],
+)
+def test_a_neutral_number_is_the_limit_of_the_type_or_zero_or_one(function, dtype, number):
+    assert function.neutral(dtype) == number

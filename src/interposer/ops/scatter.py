@@ -6,11 +6,19 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
 
-import numpy as np
-
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import Role, Trait
-from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
+from interposer.core.types import (
+    MAX_RANK,
+    UNKNOWN,
+    DataType,
+    Dim,
+    TensorInfo,
+    TensorShape,
+    differ,
+    integer_range,
+    largest_float,
+)
 from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems, same_shapes
 from interposer.ops.gather import elements_problems
 
@@ -36,11 +44,12 @@ class ScatterFunction(Enum):
     """The product of element and updates."""
 
     def neutral(self, dtype: DataType) -> float | int:
-        """Return the number of a type that changes no element by ADD, MUL, MAX or MIN."""
+        """Return the number of a type that changes no finite element by ADD, MUL, MAX or MIN."""
         if self in {ScatterFunction.ADD, ScatterFunction.MUL}:
             return int(self is ScatterFunction.MUL)
-        limits = np.finfo(dtype.numpy) if dtype.is_float else np.iinfo(dtype.numpy)
-        return limits.min if self is ScatterFunction.MAX else limits.max
+        if dtype.is_float:
+            return -largest_float(dtype) if self is ScatterFunction.MAX else largest_float(dtype)
+        return integer_range(dtype)[0 if self is ScatterFunction.MAX else 1]
 
 
 @op
