@@ -153,7 +153,7 @@ class PairwiseCoupling(Op):
     The result minimizes the sum of (r_ji p_i - r_ij p_j)^2 over all pairs, where r_ij is the probability of the class i
     against the class j, under the condition that the probabilities p add up to 1. It is found by iteration from equal
     probabilities, which ends if the condition of optimality holds within 0.005 / C, or after max(100, C) rounds. So a
-    small difference of the input can change the number of rounds.
+    small difference of the input can change the number of rounds. Inputs of exactly 0 and 1 can lead to NaN.
 
     Shapes:
         input: (N, P) for P = C (C - 1) / 2 pairs, between 0 and 1
