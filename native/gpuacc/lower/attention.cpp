@@ -227,7 +227,7 @@ void lower_rotary(const ipr::Layer& layer, Plan& plan) {
   if (ids) plan.check_values(positions, {layer.index(), 3, "position_ids", 0, cosine.shape[0] - 1});
   const Value out = plan.create(x.dtype, x.shape);
   Template source(R"(
-kernel void k(global const $T* restrict x, global const $C* restrict cosine, global const $C* restrict sine,
+kernel void k(global const $T* restrict x, global const $C* restrict cosine, global const $N* restrict sine,
               global const $P* restrict ids, global $T* restrict y, int count, int H, int S, int D, int R, int rows) {
   const int i = get_global_id(0);
   if (i >= count) return;
@@ -236,7 +236,7 @@ kernel void k(global const $T* restrict x, global const $C* restrict cosine, glo
   if (d < 2 * R) {
     const int pair = $PAIR, second = $SECOND, row = $ROW;
     const float other = LD_$T(i + (second ? -($STEP) : ($STEP)), x);
-    const float c = LD_$C(row * R + pair, cosine), t = LD_$C(row * R + pair, sine);
+    const float c = LD_$C(row * R + pair, cosine), t = LD_$N(row * R + pair, sine);
     v = second ? t * other + c * v : c * v - t * other;
   }
   ST_$T(v, i, y);
@@ -247,7 +247,8 @@ kernel void k(global const $T* restrict x, global const $C* restrict cosine, glo
   source.set("PAIR", interleaved ? "d / 2" : "d % R").set("SECOND", interleaved ? "d % 2" : "d / R");
   source.set("STEP", interleaved ? "1" : "R");
   source.set("ROW", ids ? "clamp((int)ids[sample * S + s], 0, rows - 1)" : "sample * S + s");
-  source.set("T", storage(x.dtype)).set("C", storage(cosine.dtype)).set("P", storage(positions.dtype));
+  source.set("T", storage(x.dtype)).set("C", storage(cosine.dtype)).set("N", storage(sine.dtype));
+  source.set("P", storage(positions.dtype));
   plan.launch_elements(
       "rotary embedding", preamble(plan.profile, plan.device.info) + source.text(),
       {reads(x), reads(cosine), reads(sine), reads(positions), writes(out), number(out.elements()), number(heads.heads),

@@ -8,7 +8,8 @@ import pytest
 import interposer as ip
 from interposer.core.schema import registered_ops
 from interposer.errors import InvalidValueError
-from interposer.ops import Attention, GatherNd
+from interposer.kernels import compute
+from interposer.ops import Attention, GatherNd, RotaryEmbedding
 from interposer.testing import Settings, check_backend, samples_of
 from interposer.types import DataType
 from tests.backends.gpuacc.test_gpuacc_conformance import EXACT_INTEGERS
@@ -52,6 +53,17 @@ def test_keys_that_are_masked_out_may_hold_infinities_and_nan(gpuacc):
     expected = loaded(network, ["GpuAcc"]).run([query, key, value])[0]
     key[:, :, 1], value[:, :, 1] = np.nan, np.inf
     np.testing.assert_array_equal(loaded(network, ["GpuAcc"]).run([query, key, value])[0], expected)
+
+
+@pytest.mark.parametrize("types", [(np.float32, np.float16), (np.float16, np.float32)])
+def test_the_caches_of_rotary_embeddings_may_have_different_types(gpuacc, types):
+    angles, rows = np.arange(6).reshape(1, 3, 2), np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4)
+    operands = [rows, np.cos(angles).astype(types[0]), np.sin(angles).astype(types[1])]
+    network = ip.Network("rotated")
+    values = [network.add_input_layer(n, ip.TensorInfo(one.shape, one.dtype)) for n, one in enumerate(operands)]
+    network.add_output_layer(0, network.add_layer(RotaryEmbedding(), *values))
+    expected = compute(RotaryEmbedding(), *operands)
+    np.testing.assert_allclose(loaded(network, ["GpuAcc"]).run(operands)[0], expected, 1e-3, 1e-3)
 
 
 def test_the_first_index_out_of_range_of_all_tuples_is_named_with_its_value(gpuacc):
