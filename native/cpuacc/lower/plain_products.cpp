@@ -73,7 +73,7 @@ void add_step(const Node& node, Products products, Builder& builder) {
   const double operations = 2 * double(products.a_places.size()) * double(products.rows) *
                             double(products.product.columns) * double(products.product.depth);
   auto state = std::make_shared<Products>(std::move(products));
-  state->size = int64_t(b.bytes()) / std::max<int64_t>(b.elements(), 1);
+  state->size = int64_t(ipr::item_size(b.dtype));
   state->multiply = plain_product_kernels_for(builder.settings.isa).multiply(b.dtype);
   state->is_b_packed = state->is_b_turned && b.is_constant() && b.rank() == 2;
   if (state->is_b_packed)

@@ -13,7 +13,14 @@ pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 
 RNG = np.random.default_rng(5)
 INTEGERS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
-SHAPES = [((9, 33), (33, 70)), ((2, 1, 6, 4), (3, 4, 17)), ((5,), (5, 3)), ((2, 3, 8), (8,)), ((4, 0), (0, 3))]
+SHAPES = [
+    ((9, 33), (33, 70)),
+    ((2, 1, 6, 4), (3, 4, 17)),
+    ((5,), (5, 3)),
+    ((2, 3, 8), (8,)),
+    ((4, 0), (0, 3)),
+    ((3, 2, 0), (3, 0, 4)),
+]
 
 
 def drawn(dtype: type, *shape: int) -> Array:
