@@ -9,7 +9,7 @@
 namespace gpuacc {
 namespace {
 
-constexpr int64_t kLongestRow = 8191;  // exponentials of up to 19 bits are summed in 32 bits
+constexpr int64_t kLongestRow = 8191;  // exponentials of up to 2**19 are summed in an unsigned number of 32 bits
 
 /// 1 / x for x > 0, as in common/fixed_point.hpp: a fraction, to be divided by a power of 2.
 std::string reciprocal() {
@@ -60,9 +60,9 @@ void lower_quantized_softmax(const ipr::Layer& layer, Plan& plan) {
   const std::string code = R"(
   int most = X(0);
   for (int r = 1; r < n; ++r) most = max(most, (int)X(r));
-  int total = 0;
+  uint total = 0;
   for (int r = 0; r < n; ++r) total += summands[most - X(r)];
-  const int zeros = clz(total);
+  const int zeros = (int)clz(total);
   const long inverse = one_over_one_plus(((long)total << zeros) - 2147483648L);
   for (int r = 0; r < n; ++r) {
     const long e = exponentials[most - X(r)];
