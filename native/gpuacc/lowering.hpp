@@ -59,7 +59,7 @@ std::string described(const ipr::TensorInfo& info);
 ipr::Verdict all_float(const ipr::Layer& layer);
 inline bool is_refused(const ipr::Verdict& verdict) { return verdict.verdict == IPR_NO; }
 
-/// The input, counting from the end if `axis` is negative.
+/// The number of an axis from 0 on; a negative one counts from the end.
 inline int64_t normal_axis(int64_t axis, int64_t rank) { return axis < 0 ? axis + rank : axis; }
 
 inline bool channels_last(const ipr::Layer& layer) { return layer.text("data_layout") == "NHWC"; }
