@@ -176,8 +176,10 @@ static void give_back(bridge_direct* direct, Tables* tables) {
 }
 
 /* Let runs take the way through Python until they are resumed, and wait for direct runs in progress. So a run through
- * Python is alone with a part that does not allow concurrent runs. One thread at a time may pause a part. */
+ * Python is alone with a part that does not allow concurrent runs. One thread at a time may pause a part. A forked
+ * process has no direct runs, and would wait forever for those that were in progress. */
 BRIDGE_EXPORT void interposer_bridge_direct_pause(bridge_direct* direct, bool paused) {
+  if (direct->forks != bridge_forks()) return;
   pthread_mutex_lock(&direct->lock);
   direct->paused = paused;
   pthread_cond_broadcast(&direct->changed);
