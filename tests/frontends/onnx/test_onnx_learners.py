@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from interposer.core.errors import InvalidValueError, ParseError
+from interposer.core.errors import InvalidValueError, ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load
 from tests.frontends.onnx.models import model, ours, theirs
 
@@ -206,6 +206,23 @@ def test_one_row_of_coefficients_is_for_the_second_class(transform):
     for x in (X, FLOAT64, X[0]):
         value = learner("LinearClassifier", x, outputs=2, classlabels_strings=["a", "b"], **numbers)
         agree_with_onnxruntime(value, x)
+
+
+def test_one_row_of_coefficients_needs_two_labels():
+    numbers = {"coefficients": [1.5, -0.7, 0.2], "intercepts": [0.2], "classlabels_ints": [3, 5, 7]}
+    with pytest.raises(ParseError, match="it has coefficients for one score, but 3 labels; expected 2"):
+        load(learner("LinearClassifier", X, outputs=2, **numbers))
+
+
+@pytest.mark.parametrize("kind", ["LinearClassifier", "TreeEnsembleClassifier", "SVMClassifier"])
+def test_probit_of_two_classes_is_refused(kind):
+    attributes = {
+        "LinearClassifier": {"coefficients": [1.5, -0.7, 0.2], "intercepts": [0.2]},
+        "TreeEnsembleClassifier": {**NODES, **leaves("class", [0] * 5, WEIGHTS)},
+        "SVMClassifier": machine(2, kernel_type="LINEAR"),
+    }
+    with pytest.raises(UnsupportedOperatorError, match="its post_transform is PROBIT for two classes"):
+        load(learner(kind, X, outputs=2, post_transform="PROBIT", **attributes[kind]))
 
 
 @pytest.mark.parametrize("norm", ["MAX", "L1", "L2"])

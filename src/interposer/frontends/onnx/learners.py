@@ -14,13 +14,12 @@ from interposer.frontends.elementwise import EQUAL, EXP, GREATER, IS_NAN, POWER,
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Refusal, operator
 from interposer.frontends.onnx.scores import (
-    complements,
     features,
     integers,
     label,
     label_above,
     labels,
-    opposites,
+    scores_of_two,
     transformed,
 )
 from interposer.frontends.reshaping import inserted_axes, reshaped
@@ -68,21 +67,14 @@ def linear_classifier(node: Node) -> Sequence[Value]:
     num_scores = len(node.numbers("intercepts", ())) or len(coefficients) // max(1, width)
     if len(coefficients) < num_scores * width:
         raise ParseError(f"it has {len(coefficients)} coefficients; expected {num_scores} x {width}")
+    if num_scores == 1 and len(class_labels) != 2:
+        raise ParseError(f"it has coefficients for one score, but {len(class_labels)} labels; expected 2")
     scores = _linear(node, num_scores, coefficients[: num_scores * width])
     if num_scores > 1:
         found, scores = label(node, class_labels, scores), transformed(node, scores, transform)
     else:
-        found, scores = label_above(node, class_labels, scores, 0.0), _scores_of_two(node, scores, transform)
+        found, scores = label_above(node, class_labels, scores, 0.0), scores_of_two(node, scores, transform)
     return [found, node.cast(scores, DataType.FLOAT32)]
-
-
-def _scores_of_two(node: Node, score: Value, transform: str) -> Value:
-    """Return the scores of two classes by that of the second one, as ONNX Runtime does."""
-    if transform == "LOGISTIC":
-        return transformed(node, opposites(node, score), transform)
-    if transform == "PROBIT":
-        node.unsupported("its post_transform is PROBIT for two classes, whose second score is undefined")
-    return complements(node, score)
 
 
 @operator("SVMRegressor", domain=_ML)

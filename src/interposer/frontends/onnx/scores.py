@@ -29,6 +29,7 @@ __all__ = [
     "labels",
     "numbers",
     "opposites",
+    "scores_of_two",
     "transformed",
 ]
 
@@ -149,6 +150,18 @@ def label_above(node: Node, class_labels: Array, score: Value, threshold: float)
 def opposites(node: Node, score: Value) -> Value:
     """Return scores [rows, 2] for two classes: the negated score for the first, the given one for the second."""
     return node.step(Concat(1), node.step(NEG, score), score)
+
+
+def scores_of_two(node: Node, score: Value, transform: str, *, are_probabilities: bool = True) -> Value:
+    """Return the scores of two classes by that of the second one, as ONNX Runtime does.
+
+    Of the functions that post_transform names, only LOGISTIC has an effect, and PROBIT is not supported.
+    """
+    if transform == "LOGISTIC":
+        return transformed(node, opposites(node, score), transform)
+    if transform == "PROBIT":
+        node.unsupported("its post_transform is PROBIT for two classes, whose second score is undefined")
+    return complements(node, score) if are_probabilities else opposites(node, score)
 
 
 def complements(node: Node, score: Value) -> Value:

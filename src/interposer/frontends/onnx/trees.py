@@ -13,14 +13,13 @@ from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.scores import (
     TRANSFORMS,
-    complements,
     features,
     integers,
     label,
     label_above,
     labels,
     numbers,
-    opposites,
+    scores_of_two,
     transformed,
 )
 from interposer.ir.graph import Value
@@ -165,14 +164,7 @@ def tree_classifier(node: Node) -> Sequence[Value]:
         return [found, _as_float32(node, transformed(node, scores, transform))]
     score = _scores(node, "class", class_ids, 1, TreeAggregation.SUM)
     found = label_above(node, class_labels, score, threshold)
-    return [found, _as_float32(node, _scores_of_two(node, score, transform, are_probabilities=are_probabilities))]
-
-
-def _scores_of_two(node: Node, score: Value, transform: str, *, are_probabilities: bool) -> Value:
-    """Return the scores of two classes by that of the second one; of the functions, only LOGISTIC has an effect."""
-    if transform == "LOGISTIC":
-        return transformed(node, opposites(node, score), transform)
-    return complements(node, score) if are_probabilities else opposites(node, score)
+    return [found, _as_float32(node, scores_of_two(node, score, transform, are_probabilities=are_probabilities))]
 
 
 def _as_float32(node: Node, scores: Value) -> Value:
