@@ -7,7 +7,7 @@
 
 namespace gpuacc {
 
-/// The sizes of a product of matrices (M, K) and (K, N), `batches` times.
+/// The sizes of products of matrices (M, K) and (K, N), one for each batch.
 struct Product {
   int64_t m, n, k;
   std::vector<int32_t> offsets_a, offsets_b;  // of each batch: elements of a, and matrices of the packed b

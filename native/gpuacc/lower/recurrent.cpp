@@ -104,6 +104,7 @@ struct Recurrent {
   Shape by_state;
   Value products;     // of all inputs: (directions, steps and sequences, gates, units)
   int recurrent = 0;  // packed: (directions, gates, panels, units, B)
+  Value lengths;      // of the sequences
   Value output;       // of the first result
 };
 
@@ -238,8 +239,7 @@ Value row_of(const Recurrent& all, size_t position, int64_t direction, int64_t w
 Value lengths_of(const Recurrent& all) {
   if (all.layer.input(4)) {
     const Value lengths = all.plan.plain(all.layer.input(4).index());
-    if (!all.layer.input(4).is_constant())
-      all.plan.check_values(lengths, {all.layer.index(), 4, "sequence_lengths", 0, all.steps});
+    all.plan.check_values(lengths, {all.layer.index(), 4, "sequence_lengths", 0, all.steps});
     return lengths;
   }
   Value lengths;
@@ -267,7 +267,7 @@ std::array<Value, 2> run_direction(const Recurrent& all, int64_t direction) {
   const Value products = part_of(plan, all.products.buffer, direction * of_products, of_products);
   const Value recurrent = part_of(plan, all.recurrent, direction * of_weights, of_weights);
   const Value bias = row_of(all, 3, direction, 2 * all.gates * all.units);
-  const Value peephole = row_of(all, 7, direction, 3 * all.units), lengths = lengths_of(all);
+  const Value peephole = row_of(all, 7, direction, 3 * all.units);
   Value hidden = initial_state(all, 5, direction), next = made(), reset = resets ? made() : next;
   Value cell = made();
   if (is_lstm(all.layer)) {
@@ -281,12 +281,12 @@ std::array<Value, 2> run_direction(const Recurrent& all, int64_t direction) {
   auto launch = [&](const std::string& source, const Value& state, const Value& before, const Value& to, int64_t step) {
     plan.launch("step", source,
                 {reads(products), reads(recurrent), reads(bias), reads(peephole), reads(state), reads(before),
-                 writes(cell), writes(to), reads(lengths), writes(all.output), number(step), number(all.steps),
+                 writes(cell), writes(to), reads(all.lengths), writes(all.output), number(step), number(all.steps),
                  number(all.units), number(all.panels), number(all.time_major ? all.batch : 1),
                  number(all.time_major ? 1 : all.steps), number(y0), number(yt), number(yn)},
                 {all.panels, all.batch, 1});
   };
-  const char* type = storage(lengths.dtype);
+  const char* type = storage(all.lengths.dtype);
   const std::string first =
       step_source(all, direction, resets ? reset_code(all, direction) : step_code(all, direction), type);
   const std::string second = resets ? step_source(all, direction, hidden_code(all, direction), type) : "";
@@ -301,6 +301,7 @@ std::array<Value, 2> run_direction(const Recurrent& all, int64_t direction) {
 
 void lower(const ipr::Layer& layer, Plan& plan) {
   Recurrent all(layer, plan);
+  all.lengths = lengths_of(all);
   all.output = plan.create(layer.output(0).dtype(), shape_of(layer.output(0)));
   const int64_t columns = all.gates * all.units, rows = all.steps * all.batch;
   const int64_t vectors = vectors_of(plan, columns), step = vectors * plan.profile.block;

@@ -9,7 +9,7 @@ import interposer as ip
 from interposer.core.schema import registered_ops
 from interposer.errors import InvalidValueError
 from interposer.kernels import compute
-from interposer.ops import Attention, GatherNd, RotaryEmbedding
+from interposer.ops import Attention, GatherNd, RecurrentDirection, RnnSequence, RotaryEmbedding
 from interposer.testing import Settings, check_backend, samples_of
 from interposer.types import DataType
 from tests.backends.gpuacc.test_gpuacc_conformance import EXACT_INTEGERS
@@ -64,6 +64,19 @@ def test_the_caches_of_rotary_embeddings_may_have_different_types(gpuacc, types)
     network.add_output_layer(0, network.add_layer(RotaryEmbedding(), *values))
     expected = compute(RotaryEmbedding(), *operands)
     np.testing.assert_allclose(loaded(network, ["GpuAcc"]).run(operands)[0], expected, 1e-3, 1e-3)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_a_sequence_that_is_longer_than_the_input_is_refused(gpuacc, constant):
+    op, lengths = RnnSequence(direction=RecurrentDirection.BIDIRECTIONAL), np.int32([2, 4])
+    network = ip.Network("sequences")
+    values = [network.add_input_layer(n, ip.TensorInfo(shape)) for n, shape in enumerate([(3, 2, 1), (2, 1, 1)])]
+    values += [network.add_constant_layer(np.ones((2, 1, 1), np.float32)), None]
+    last = network.add_constant_layer(lengths) if constant else network.add_input_layer(2, ip.TensorInfo((2,), "int32"))
+    network.add_output_layer(0, network.add_layer(op, *values, last).outputs[0])
+    given = [np.ones((3, 2, 1), np.float32), np.ones((2, 1, 1), np.float32), lengths]
+    with pytest.raises(InvalidValueError, match=r"sequence_lengths has 4 at \[1\]; expected 0 to 3"):
+        loaded(network, ["GpuAcc"]).run(given[: 2 if constant else 3])
 
 
 def test_the_first_index_out_of_range_of_all_tuples_is_named_with_its_value(gpuacc):
