@@ -26,6 +26,17 @@ def saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return str(target)
 
 
+@pytest.mark.parametrize("name", ["net.onnx", "NET.TFLITE"])
+def test_a_saved_network_does_not_get_the_suffix_of_another_format(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "folder" / name
+    target.parent.mkdir()
+    assert main(["compile", doubler(tmp_path), "--backends", "CpuRef", "-o", str(target)]) == 2
+    assert "has the suffix of another format; use .ipn" in capsys.readouterr().err
+    assert not target.exists()
+
+
 @pytest.mark.parametrize(
     "words",
     [

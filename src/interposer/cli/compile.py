@@ -33,7 +33,7 @@ _OTHER_FORMATS: Final = (".armnn", ".caffemodel", ".onnx", ".pb", ".prototxt", "
 def execute(args: argparse.Namespace) -> None:
     """Optimize the network for all targets, write the file, and print a summary."""
     check_writable("--output", args.output, sources_of(args))
-    if str(args.output).endswith(_OTHER_FORMATS):
+    if Path(args.output).suffix.lower() in _OTHER_FORMATS:
         raise InvalidArgumentError(
             f"--output is a saved network, which no other program reads, and {str(args.output)!r} has the suffix of "
             "another format; use .ipn, or write other formats with interposer convert"
