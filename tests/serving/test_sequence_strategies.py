@@ -320,5 +320,7 @@ def test_the_fields_of_triton_for_strategies_are_read(tmp_path):
     assert (config.sequences.strategy, config.sequences.most) == ("oldest", 7)
     states = sequences_of(tmp_path, 'state { input_name: "a" output_name: "b" dims: [ 2, -1 ] }').sequences.states
     assert states["a"].shape == (1, 2, 1)
-    with pytest.raises(ConfigError, match="minimum_slot_utilization is not a number from 0 to 1"):
+    with pytest.raises(
+        ConfigError, match=r"sequence_batching\.direct\.minimum_slot_utilization is not a number from 0 to 1"
+    ):
         sequences_of(tmp_path, "direct { minimum_slot_utilization: 1.5 }")

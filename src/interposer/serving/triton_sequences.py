@@ -60,7 +60,9 @@ def sequence_batching(
         dict(_state(state, rows) for state in fields.get("state", [])),
         dict(_control(control) for control in fields.get("control_input", [])),
         strategy,
-        _part("minimum_slot_utilization", of_strategy.get("minimum_slot_utilization", ["0"])[-1]),
+        _part(
+            "sequence_batching.direct.minimum_slot_utilization", of_strategy.get("minimum_slot_utilization", ["0"])[-1]
+        ),
     )
     ignored = [f"sequence_batching.{strategy}.{name}" for name in of_strategy if name not in _READ_OF_STRATEGY]
     if "iterative_sequence" in fields:
