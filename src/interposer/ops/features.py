@@ -160,7 +160,7 @@ class PairwiseCoupling(Op):
         output: (N, C)
 
     Example:
-        >>> compute(PairwiseCoupling(), [[0.75, 0.75, 0.5]]).round(2).tolist()
+        >>> compute(PairwiseCoupling(), [[0.75, 0.75, 0.5]]).astype(float).round(2).tolist()
         [[0.6, 0.2, 0.2]]
 
     Source:
