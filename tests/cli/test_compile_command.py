@@ -26,7 +26,7 @@ def saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return str(target)
 
 
-@pytest.mark.parametrize("name", ["net.onnx", "NET.TFLITE"])
+@pytest.mark.parametrize("name", ["net.onnx", "NET.TFLITE", "net.pb", "net.xml", "net.pt2"])
 def test_a_saved_network_does_not_get_the_suffix_of_another_format(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,20 +20,20 @@ from interposer.cli.running import Running, running
 from interposer.cli.sources import sources_of
 from interposer.cli.tables import counted, say
 from interposer.core.errors import InterposerError, InvalidArgumentError
+from interposer.file_formats import process_formats
 from interposer.saved import describe
 from interposer.saved.documents import SavedFile
 from interposer.saved.writing import combine
 from interposer.session import Model
+from interposer.session.saved_format import Saved
 
 __all__ = ["configure", "execute"]
-
-_OTHER_FORMATS: Final = (".armnn", ".caffemodel", ".onnx", ".pb", ".prototxt", ".pt2", ".tflite")
 
 
 def execute(args: argparse.Namespace) -> None:
     """Optimize the network for all targets, write the file, and print a summary."""
     check_writable("--output", args.output, sources_of(args))
-    if Path(args.output).suffix.lower() in _OTHER_FORMATS:
+    if _is_of_another_format(Path(args.output).suffix.lower()):
         raise InvalidArgumentError(
             f"--output is a saved network, which no other program reads, and {str(args.output)!r} has the suffix of "
             "another format; use .ipn, or write other formats with interposer convert"
@@ -47,6 +47,12 @@ def execute(args: argparse.Namespace) -> None:
         else:
             _save_all(args, setup, lists)
     _report(args.output)
+
+
+def _is_of_another_format(suffix: str) -> bool:
+    """Return True if files with this suffix are read as another format than saved networks."""
+    others = ((name, format) for name, format in process_formats() if not isinstance(format, Saved))
+    return any(suffix in (*format.suffixes, *format.served_suffixes, f".{name}") for name, format in others)
 
 
 def _save(
