@@ -16,6 +16,19 @@ inline float scale32(const ipr::TensorInfo& info) { return float(info.scale()); 
 /// and the first result.
 ipr::Verdict one_scale(const ipr::Layer& layer, size_t inputs);
 
+/// How a kernel makes an element of a convolution of integers, in OpenCL C.
+struct IntegerConvolution {
+  std::string parameters;           // of the kernel, beside those of every such convolution; each after a comma
+  std::vector<Argument> arguments;  // their values
+  std::string start;                // of the sum for the channel `o`
+  std::string product;              // of the elements `a` and `b`
+  std::string result;               // of `sum` for the channel `o`
+  std::string functions = "";
+};
+/// Launch a convolution of the values `x` and `w` to `y`: one work item for each element of the result.
+void launch_integer_convolution(const ipr::Layer& layer, Plan& plan, const char* name, bool depthwise, Value x, Value w,
+                                Value y, const IntegerConvolution& element);
+
 ipr::Verdict quantized_window_support(const ipr::Layer& layer, const Target& target);
 void lower_quantized_window(const ipr::Layer& layer, Plan& plan);
 ipr::Verdict quantized_pooling_support(const ipr::Layer& layer, const Target& target);

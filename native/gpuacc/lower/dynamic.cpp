@@ -2,9 +2,9 @@
 // products and convolutions of integers with zero points.
 
 #include "gpuacc/products.hpp"
+#include "gpuacc/quantized.hpp"
 #include "gpuacc/rows.hpp"
 #include "gpuacc/source.hpp"
-#include "gpuacc/windows.hpp"
 
 namespace gpuacc {
 namespace {
@@ -176,47 +176,10 @@ kernel void k(global const short* restrict a, global const short* restrict b, gl
               {(n + plan.profile.block - 1) / plan.profile.block, m, product(batch)});
 }
 
-/// One work item for each element.
 void lower_convolution(const ipr::Layer& layer, Plan& plan) {
-  const bool last = channels_last(layer);
-  const Weights weights(layer, false);
   const Value x = shifted(layer, plan, 0), w = shifted(layer, plan, 1);
-  const Image in(x.shape, last), out(shape_of(layer.output(0)), last);
   const Value y = plan.create(IPR_DTYPE_INT32, shape_of(layer.output(0)));
-  Template source(R"(
-kernel void k(global const short* restrict x, global const short* restrict w, global int* restrict y, int count, int C,
-              int H, int W, int O, int OH, int OW, int I, int KH, int KW, $WINDOW, int OG, int xc, int xx, int wo, int wi,
-              int wy, int wx) {
-  const int at = get_global_id(0);
-  if (at >= count) return;
-  const int o = $CHANNEL, ox = $COLUMN, oy = $ROW, n = at / (O * OH * OW), c0 = o / OG * I;
-  int sum = 0;
-  for (int ky = 0; ky < KH; ++ky) {
-    const int iy = oy * SY - PT + ky * DY;
-    if (iy < 0 || iy >= H) continue;
-    for (int kx = 0; kx < KW; ++kx) {
-      const int ix = ox * SX - PL + kx * DX;
-      if (ix < 0 || ix >= W) continue;
-      global const short* xp = x + n * C * H * W + c0 * xc + (iy * W + ix) * xx;
-      global const short* wp = w + o * wo + ky * wy + kx * wx;
-      for (int c = 0; c < I; ++c) sum += xp[c * xc] * wp[c * wi];
-    }
-  }
-  y[at] = sum;
-}
-)");
-  source.set("CHANNEL", last ? "at % O" : "at / (OH * OW) % O").set("COLUMN", last ? "at / O % OW" : "at % OW");
-  source.set("ROW", last ? "at / (O * OW) % OH" : "at / OW % OH").set("WINDOW", kWindow);
-  std::vector<Argument> arguments = {reads(x),         reads(w),      writes(y),         number(y.elements()),
-                                     number(in.c),     number(in.h),  number(in.w),      number(out.c),
-                                     number(out.h),    number(out.w), number(weights.i), number(weights.h),
-                                     number(weights.w)};
-  for (const Argument& argument : window_arguments(layer)) arguments.push_back(argument);
-  const int64_t groups = std::max<int64_t>(layer.integer("groups", 1), 1);
-  for (int64_t value :
-       {std::max<int64_t>(out.c / groups, 1), in.by_c, in.by_x, weights.by_o, weights.by_i, weights.by_y, weights.by_x})
-    arguments.push_back(number(value));
-  plan.launch_elements("integer convolution", source.text(), arguments, y.elements());
+  launch_integer_convolution(layer, plan, "integer convolution", false, x, w, y, {"", {}, "0", "a * b", "sum"});
   plan.set(layer.output(0).index(), y);
 }
 

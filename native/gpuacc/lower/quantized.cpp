@@ -192,26 +192,20 @@ void lower_quantized_binary(const ipr::Layer& layer, Plan& plan) {
 
 ipr::Verdict quantized_window_support(const ipr::Layer& layer, const Target&) { return weighted(layer); }
 
-/// Convolutions: one work item for each element of the result.
-void lower_quantized_window(const ipr::Layer& layer, Plan& plan) {
-  const bool last = channels_last(layer), depthwise = layer.type() == "DepthwiseConvolution2d";
+void launch_integer_convolution(const ipr::Layer& layer, Plan& plan, const char* name, bool depthwise, Value x, Value w,
+                                Value y, const IntegerConvolution& element) {
+  const bool last = channels_last(layer);
   const Weights weights(layer, depthwise);
-  const Value x = plan.plain(layer.input(0).index()), w = plan.plain(layer.input(1).index());
   const Image in(x.shape, last), out(shape_of(layer.output(0)), last);
-  const int64_t groups = depthwise ? in.c : layer.integer("groups", 1);
-  const bool has_bias = bool(layer.input(2));
-  const Value bias = bias_of(layer, plan, w);
-  const auto [multipliers, shifts] = factors_of(layer, plan, out.c);
-  const Value y = plan.create(x.dtype, shape_of(layer.output(0)));
+  const int64_t groups = depthwise ? in.c : std::max<int64_t>(layer.integer("groups", 1), 1);
   Template source(R"(
-kernel void k(global const $T* restrict x, global const $T* restrict w, global const $B* restrict bias,
-              global $T* restrict y, global const int* restrict m, global const int* restrict s, int count, int C, int H,
-              int W, int O, int OH, int OW, int I, int KH, int KW, $WINDOW, int OG, int xc, int xx, int wo, int wi, int wy,
-              int wx, int zx, int zw, int zy) {
+kernel void k(global const $T* restrict x, global const $T* restrict w, global $Y* restrict y$PARAMETERS, int count, int C,
+              int H, int W, int O, int OH, int OW, int I, int KH, int KW, $WINDOW, int OG, int xc, int xx, int wo, int wi,
+              int wy, int wx) {
   const int at = get_global_id(0);
   if (at >= count) return;
   const int o = $CHANNEL, ox = $COLUMN, oy = $ROW, n = at / (O * OH * OW), c0 = o / OG * I;
-  int sum = $BIAS;
+  int sum = $START;
   for (int ky = 0; ky < KH; ++ky) {
     const int iy = oy * SY - PT + ky * DY;
     if (iy < 0 || iy >= H) continue;
@@ -220,26 +214,48 @@ kernel void k(global const $T* restrict x, global const $T* restrict w, global c
       if (ix < 0 || ix >= W) continue;
       global const $T* xp = x + n * C * H * W + c0 * xc + (iy * W + ix) * xx;
       global const $T* wp = w + o * wo + ky * wy + kx * wx;
-      for (int c = 0; c < I; ++c) sum += (xp[c * xc] - zx) * (wp[c * wi] - zw);
+      for (int c = 0; c < I; ++c) {
+        const int a = xp[c * xc], b = wp[c * wi];
+        sum += $PRODUCT;
+      }
     }
   }
-  y[at] = ($T)CLAMP(multiply(sum, m[o], s[o]) + zy);
+  y[at] = $RESULT;
 }
 )");
   source.set("CHANNEL", last ? "at % O" : "at / (OH * OW) % O").set("COLUMN", last ? "at / O % OW" : "at % OW");
-  source.set("ROW", last ? "at / (O * OW) % OH" : "at / OW % OH").set("BIAS", has_bias ? "bias[o]" : "0");
-  source.set("T", storage(x.dtype)).set("B", storage(bias.dtype)).set("WINDOW", kWindow);
+  source.set("ROW", last ? "at / (O * OW) % OH" : "at / OW % OH").set("WINDOW", kWindow);
+  source.set("PARAMETERS", element.parameters).set("START", element.start);
+  source.set("PRODUCT", element.product).set("RESULT", element.result);
+  source.set("T", storage(x.dtype)).set("Y", storage(y.dtype));
   const int64_t count = y.elements();
-  std::vector<Argument> arguments = {reads(x),           reads(w),          reads(bias),       writes(y),
-                                     reads(multipliers), reads(shifts),     number(count),     number(in.c),
-                                     number(in.h),       number(in.w),      number(out.c),     number(out.h),
-                                     number(out.w),      number(weights.i), number(weights.h), number(weights.w)};
+  std::vector<Argument> arguments = {reads(x), reads(w), writes(y)};
+  append(arguments, element.arguments);
+  append(arguments, {number(count), number(in.c), number(in.h), number(in.w), number(out.c), number(out.h),
+                     number(out.w), number(weights.i), number(weights.h), number(weights.w)});
   append(arguments, window_arguments(layer));
-  append(arguments, {number(std::max<int64_t>(out.c / std::max<int64_t>(groups, 1), 1)), number(in.by_c),
-                     number(in.by_x), number(weights.by_o), number(weights.by_i), number(weights.by_y),
-                     number(weights.by_x), number(layer.input(0).zero_point()), number(layer.input(1).zero_point()),
-                     number(layer.output(0).zero_point())});
-  plan.launch_elements("convolution", arithmetic(x.dtype) + source.text(), arguments, count);
+  append(arguments,
+         {number(std::max<int64_t>(out.c / std::max<int64_t>(groups, 1), 1)), number(in.by_c), number(in.by_x),
+          number(weights.by_o), number(weights.by_i), number(weights.by_y), number(weights.by_x)});
+  plan.launch_elements(name, element.functions + source.text(), arguments, count);
+}
+
+void lower_quantized_window(const ipr::Layer& layer, Plan& plan) {
+  const bool depthwise = layer.type() == "DepthwiseConvolution2d", has_bias = bool(layer.input(2));
+  const Value x = plan.plain(layer.input(0).index()), w = plan.plain(layer.input(1).index());
+  const Value bias = bias_of(layer, plan, w);
+  const auto [multipliers, shifts] = factors_of(layer, plan, Image(shape_of(layer.output(0)), channels_last(layer)).c);
+  const Value y = plan.create(x.dtype, shape_of(layer.output(0)));
+  launch_integer_convolution(
+      layer, plan, "convolution", depthwise, x, w, y,
+      {std::string(", global const ") + storage(bias.dtype) +
+           "* restrict bias, global const int* restrict m, global const int* restrict s, int zx, int zw, int zy",
+       {reads(bias), reads(multipliers), reads(shifts), number(layer.input(0).zero_point()),
+        number(layer.input(1).zero_point()), number(layer.output(0).zero_point())},
+       has_bias ? "bias[o]" : "0",
+       "(a - zx) * (b - zw)",
+       std::string("(") + storage(x.dtype) + ")CLAMP(multiply(sum, m[o], s[o]) + zy)",
+       arithmetic(x.dtype)});
   plan.set(layer.output(0).index(), y);
 }
 
