@@ -168,7 +168,7 @@ def slow(gates: OpenGates) -> Model:
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    """Wait until a condition holds; fail after half a minute."""
+    """Wait until a condition holds; fail after five minutes."""
     end = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < end

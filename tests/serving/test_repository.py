@@ -12,7 +12,7 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -386,6 +386,26 @@ def test_the_memory_of_a_model_that_is_replaced_is_released(server):
         wait_until(lambda: graph() is None)
     finally:
         gc.enable()
+
+
+def test_the_memory_of_a_model_is_released_soon_after_an_earlier_event_loop_has_ended(folder):
+    async def replaced() -> Callable[[], object]:
+        repository = Repository(lambda: found_in(str(folder), DEFAULTS), Loader(1))
+        await repository.load("flat")
+        graph = weakref.ref(repository.find("flat").model.optimized.graph)
+        await repository.load("flat")
+        return graph
+
+    async def released() -> None:
+        graph = await replaced()
+        gc.disable()
+        try:
+            await asyncio.to_thread(wait_until, lambda: graph() is None)
+        finally:
+            gc.enable()
+
+    asyncio.run(replaced())  # ends before it collects
+    asyncio.run(released())
 
 
 def test_no_request_is_lost_while_a_model_is_replaced(server):

@@ -11,7 +11,8 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, ClassVar, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -264,19 +265,18 @@ class ServedModel:
 
 
 class _Garbage:
-    """When garbage is collected next, so that models that are closed at about the same time share the collection."""
+    """When each event loop collects garbage next, so that models closed at about the same time share the collection."""
 
-    due = 0.0
+    due: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, float]] = WeakKeyDictionary()
 
     @classmethod
     def collect_soon(cls) -> None:
         """Collect in a second: the layers of a closed model refer to each other, and keep its compiled kernels."""
-        now = time.monotonic()
-        if now < cls.due:
-            return
         with suppress(RuntimeError):  # no event loop runs, because the server has ended
-            asyncio.get_running_loop().call_later(1.0, gc.collect)
-            cls.due = now + 1.0
+            loop = asyncio.get_running_loop()
+            if loop.time() >= cls.due.get(loop, 0.0):
+                loop.call_later(1.0, gc.collect)
+                cls.due[loop] = loop.time() + 1.0
 
 
 def metadata_shape(info: TensorInfo) -> list[int]:
