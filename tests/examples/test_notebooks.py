@@ -25,6 +25,7 @@ def test_there_are_four_notebooks():
 
 
 @pytest.mark.needs_cpuref
+@pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_prints_what_it_shows(path):
     shown = json.loads(path.read_text(encoding="utf-8"))

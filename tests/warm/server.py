@@ -123,7 +123,8 @@ class Server:
 def become(connection: socket.socket) -> list[str]:
     """Take the environment, the folder and the descriptors of a client; return the words of its program."""
     words, environment, numbers, parent, received = request_of(connection)
-    os.getppid = lambda: parent  # programs that end with their parent ask who that is
+    own, real_parent = os.getpid(), os.getppid
+    os.getppid = lambda: parent if os.getpid() == own else real_parent()  # programs end with their parents
     os.environb.clear()
     os.environb.update(environment)
     high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 512) for descriptor in (*received, connection.detach())]
