@@ -45,6 +45,28 @@ def test_a_class_can_be_checked_that_is_not_installed(shown):
     assert "Tiny conforms" in shown("examples.compute_backend:TinyBackend", *ADDITIONS)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mine.py", "'mine.py' names a file; expected MODULE:CLASS, such as mine:CLASS"),
+        ("mine.py:Sums", "'mine.py:Sums' names a file; expected MODULE:CLASS, such as mine:Sums"),
+        (
+            "./parts/mine.py:Sums",
+            "'./parts/mine.py:Sums' names a file; expected MODULE:CLASS, such as mine:Sums "
+            "where the folder ./parts is searched (PYTHONPATH)",
+        ),
+        (
+            "tests.testing.wrong:WrongSum",
+            "'tests.testing.wrong:WrongSum' cannot be imported: module 'tests.testing.wrong' has no attribute "
+            "'WrongSum'; did you mean 'WrongSums'?",
+        ),
+    ],
+)
+def test_a_name_that_is_almost_right_is_refused_with_the_right_one(name, message, capsys):
+    assert main(["check-backend", name]) == 2
+    assert capsys.readouterr().err == f"interposer: {message}\n"
+
+
 def test_a_failure_is_told_and_is_status_1(shown):
     out = shown("tests.testing.wrong:WrongSums", "--only", "results/Addition-float32", status=1)
     assert "\nfail: results/Addition-float32\n  output 0: 24 of 24 elements are wrong by more than" in out

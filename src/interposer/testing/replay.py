@@ -11,7 +11,7 @@ from typing import Any
 
 from interposer.backend import Backend
 from interposer.backend.devices import is_address
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.plugins.capi.loading.open_libraries import backend_of_file
 from interposer.runtime import Runtime
 from interposer.session import default_runtime
@@ -45,7 +45,9 @@ def backend_of(text: str | Factory, runtime: Runtime | None = None) -> Backend:
 
 
 def _is_known(text: str, runtime: Runtime) -> bool:
-    """Return True for an id, or the address of a device; False for ``module:Class``."""
+    """Return True for an id, or the address of a device; False for ``module:Class`` and for a file of Python."""
+    if text.endswith(".py"):
+        return False
     return ":" not in text or is_address(text) or text.partition(":")[0] in runtime.registry
 
 
@@ -61,11 +63,19 @@ def imported(name: str) -> Any:
         InvalidArgumentError: the text has another form, or cannot be imported.
     """
     module, _, attribute = name.partition(":")
+    if os.sep in module or module.endswith(".py"):
+        folder, file = os.path.split(module)
+        where = f" where the folder {folder} is searched (PYTHONPATH)" if folder else ""
+        suggested = f"{file.removesuffix('.py')}:{attribute or 'CLASS'}"
+        raise InvalidArgumentError(f"{name!r} names a file; expected MODULE:CLASS, such as {suggested}{where}")
     if not module or not attribute:
         raise InvalidArgumentError(f"{name!r} names no class; expected MODULE:CLASS")
     try:
         return reduce(getattr, attribute.split("."), import_module(module))
-    except (ImportError, AttributeError) as error:
+    except AttributeError as error:
+        hint = did_you_mean(str(error.name), dir(error.obj)) if error.name else ""
+        raise InvalidArgumentError(f"{name!r} cannot be imported: {error}{hint}") from error
+    except ImportError as error:
         raise InvalidArgumentError(f"{name!r} cannot be imported: {error}") from error
     except (Exception, SystemExit) as error:
         raise InvalidArgumentError(f"{name!r} cannot be imported: {type(error).__name__}: {error}") from error
