@@ -97,6 +97,15 @@ def test_a_graph_is_written_in_the_language_dot(tmp_path):
     assert (tmp_path / "net.dot").read_text().startswith("digraph")
 
 
+def test_a_graph_that_cannot_be_written_is_reported_and_the_program_runs(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, "interposer.bridges"):
+        host = interpreter(
+            perceptron(), [delegate(backends="CpuAcc", serialize_to_dot=str(tmp_path / "no" / "net.dot"))]
+        )
+    host.invoke()
+    assert caplog.messages[0].startswith("serialize-to-dot has no effect: ")
+
+
 def test_disabling_the_fallback_is_strict():
     with registered("Tiny", TinyBackend):
         taker = delegate(backends="Tiny", disable_tflite_runtime_fallback="true")

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from interposer.bridges.claims import Claims
 from interposer.bridges.options import OPTIONS, BridgeOptions, Option, bridge_options
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import FileWriteError, InvalidArgumentError
 from interposer.optimizer import OptimizerOptions, check_choice
 from interposer.profiling.external.options import ExternalProfilingOptions
 from interposer.runtime import CreationOptions, Runtime
@@ -119,10 +119,17 @@ class DelegateOptions(BridgeOptions):
         return super(DelegateOptions, replace(self, dot="", network_file="", saves_network=False)).essence()
 
     def write_dot(self, claimed: Claims) -> None:
-        """Write the optimized networks of claims to the file that `dot` names, if it names one."""
+        """Write the optimized networks of claims to the file that `dot` names, if it names one.
+
+        A file that cannot be written is reported in the log: the host's program runs without it.
+        """
         for number, group in enumerate(claimed.groups if self.dot else (), 1):
             path = Path(self.dot)
-            group.optimized.to_dot(path if number == 1 else path.with_stem(f"{path.stem}_{number}"))
+            try:
+                group.optimized.to_dot(path if number == 1 else path.with_stem(f"{path.stem}_{number}"))
+            except FileWriteError as error:
+                _log.warning("serialize-to-dot has no effect: %s", error)
+                return
 
 
 @cache
