@@ -18,6 +18,7 @@ from interposer.profiling.marks import active_marks, call_marked, marked
 from interposer.profiling.recorder import RunTrace, on_this_thread
 from interposer.runtime.factories import Factories
 from interposer.runtime.late import LateHandles
+from interposer.runtime.patience import Patience
 from interposer.runtime.program import Program
 from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.schedule import QueueKey, Schedule
@@ -28,7 +29,8 @@ from interposer.runtime.workloads import DeviceCopyWorkload
 __all__ = ["AsynchronousSteps", "DeviceHungError", "each_alone", "steps_of"]
 
 GRACE: Final = 2.0
-"""Seconds after a cancellation in which the queues must end their work; a run is given up afterwards."""
+"""Seconds after a cancellation in which the queues must end their work; a run is given up afterwards. A machine that is
+too busy to run the threads of the process extends them, as `Patience` describes."""
 _GLANCE: Final = 0.1
 """Seconds between two looks at the control of a run while it waits."""
 _measuring: Final[set[int]] = set()
@@ -178,7 +180,7 @@ class _Run:
         self._last: dict[QueueKey, tuple[Queue, int]] = {}
         remaining = None if control is None else control.remaining
         self._deadline = None if remaining is None else time.monotonic() + remaining
-        self._give_up_time: float | None = None
+        self._patience: Patience | None = None  # after a cancellation
         self._is_waiting = False
         self._submitting = threading.Lock()  # branches on the host may be on several threads
         if control is not None:
@@ -255,7 +257,7 @@ class _Run:
         self._is_waiting = True
         while not event.done():
             with suppress(InterposerError):
-                event.wait(_GLANCE if self._control is not None or self._give_up_time is not None else None)
+                event.wait(_GLANCE if self._control is not None or self._patience is not None else None)
             if not event.done():
                 self._check_time(layer)
         self._is_waiting = False
@@ -270,12 +272,12 @@ class _Run:
 
     def _stop_if_late(self) -> None:
         is_late = self._deadline is not None and time.monotonic() > self._deadline
-        if self._give_up_time is None and (is_late or (self._control is not None and self._control.is_stopped)):
+        if self._patience is None and (is_late or (self._control is not None and self._control.is_stopped)):
             self._cancel()
 
     def _check_time(self, layer: Layer) -> None:
         self._stop_if_late()
-        if self._give_up_time is not None and time.monotonic() > self._give_up_time:
+        if self._patience is not None and self._patience.is_over:
             layer, place = self._awaited() or (layer, layer.name)
             text = f"its device did not end its work within {GRACE:g} seconds after it was cancelled"
             raise DeviceHungError(
@@ -284,8 +286,8 @@ class _Run:
 
     def _cancel(self) -> None:
         """Let all queues cancel what has not begun; called by any thread."""
-        if self._give_up_time is None:
-            self._give_up_time = time.monotonic() + GRACE
+        if self._patience is None:
+            self._patience = Patience(GRACE)
         for queue, _ in list(self._last.values()):
             with suppress(Exception):  # the device may be lost, or the plug-in closed
                 queue.cancel()
@@ -370,12 +372,12 @@ class _Run:
     def _observe(self, numbers: Sequence[int]) -> None:
         """Note when layers of one queue end, in their order; give up after a cancellation."""
         for number in numbers:
-            while not self._events[number].done() and self._give_up_time is None:
+            while not self._events[number].done() and self._patience is None:
                 with suppress(InterposerError):
                     self._events[number].wait(_GLANCE)
                 if not self._events[number].done():
                     self._stop_if_late()
-            if self._give_up_time is not None:
+            if self._patience is not None:
                 return
             self._ends[number] = perf_counter_ns()
 
