@@ -3,14 +3,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "gpuacc/recorder.hpp"
 
 namespace gpuacc {
 namespace {
 
-constexpr size_t kMarked = 16;  // one of so many launches has an event, so that a run can wait for it
+constexpr size_t kMostAhead = 16;                      // launches between two marks of a run
+constexpr int64_t kShort = 1000000, kLong = 20000000;  // nanoseconds between two marks
 
 pid_t opened_by = 0;
 
@@ -136,15 +139,18 @@ void Executable::bind(Border& border, const ipr::Tensor& tensor, std::vector<Mem
     check(cl().clSetKernelArg(steps_[step].kernel.get(), index, sizeof handle, &handle), "an argument cannot be set");
 }
 
-/// Wait until the device has only a few launches to do, so that a cancellation or deadline has an effect soon.
-void Executable::keep_close(const ipr::Run& run) const {
-  const size_t back = is_recorded_ ? 2 * kMarked : 2;
-  if (events_.size() >= back) {
-    const cl_event earlier = events_[events_.size() - back].second.get();
+/// Wait until the device has at most the launches after the last mark but one to do, so that a cancellation or deadline
+/// has an effect soon. Marks are as far apart as the launches are short.
+void Executable::keep_close(const ipr::Run& run) {
+  if (marks_.size() >= 2) {
+    const cl_event earlier = events_[marks_[marks_.size() - 2]].second.get();
     check(cl().clWaitForEvents(1, &earlier), "a kernel failed on the device");
   }
+  const int64_t now = now_ns(), passed = now - std::exchange(marked_at_, now);
+  if (marks_.size() >= 2 && passed < kShort) ahead_ = std::min(2 * ahead_, kMostAhead);
+  if (marks_.size() >= 2 && passed > kLong) ahead_ = std::max<size_t>(ahead_ / 2, 1);
   if (run.cancelled()) throw ipr::Error("the run was cancelled", IPR_CANCELLED);
-  if (run.raw().deadline_ns != 0 && now_ns() > run.raw().deadline_ns)
+  if (run.raw().deadline_ns != 0 && now > run.raw().deadline_ns)
     throw ipr::Error("the deadline of the run has passed", IPR_DEADLINE);
 }
 
@@ -156,15 +162,18 @@ void Executable::start(const ipr::Run* run) {
           "the device cannot be written to");
   }
   events_.clear();
+  marks_.clear();
+  size_t next = 0;  // the launch before which the run is checked
   for (size_t n = 0; n < steps_.size(); ++n) {
-    if (run && n % kMarked == 0) keep_close(*run);
+    if (run && n == next) keep_close(*run), next += ahead_;
     const Step& step = steps_[n];
-    const bool has_event = is_recorded_ || n % kMarked == kMarked - 1;
+    const bool is_mark = n + 1 == next, has_event = is_recorded_ || is_mark;
     cl_event event = nullptr;
     check(cl().clEnqueueNDRangeKernel(queue_.get(), step.kernel.get(), 3, nullptr, step.global.data(),
                                       step.local.data(), 0, nullptr, has_event ? &event : nullptr),
           "a kernel cannot be started");
     if (event) events_.emplace_back(n, Event(event));
+    if (is_mark) marks_.push_back(events_.size() - 1);
   }
   if (!checks_.empty())
     check(cl().clEnqueueReadBuffer(queue_.get(), memory_[size_t(status_)].get(), 0, 0, 4 * first_wrong_.size(),

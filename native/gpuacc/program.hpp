@@ -54,7 +54,7 @@ class Executable : public ipr::Executable {
   bool can_import(const void* data) const;
   void bind(Border& border, const ipr::Tensor& tensor, std::vector<Memory>& imported);
   void start(const ipr::Run* run);
-  void keep_close(const ipr::Run& run) const;
+  void keep_close(const ipr::Run& run);
   void record();
   void report_values();
 
@@ -69,7 +69,10 @@ class Executable : public ipr::Executable {
   std::vector<ValueCheck> checks_;
   std::vector<int32_t> first_wrong_;
   int status_ = -1;
-  std::vector<std::pair<size_t, Event>> events_;  // of launches of the run: all if it is recorded, else some
+  std::vector<std::pair<size_t, Event>> events_;  // of launches of the run: all if it is recorded, else marks
+  std::vector<size_t> marks_;                     // events that the run waits for
+  size_t ahead_ = 1;                              // launches between two marks
+  int64_t marked_at_ = 0;                         // when the run was checked last
   std::vector<Copy> copies_;                      // of the run, if it is recorded
   bool is_recorded_ = false;
 };
