@@ -42,6 +42,10 @@ Lowerings resize_lowerings();
 Lowerings attention_lowerings();
 Lowerings recurrent_lowerings();
 Lowerings dynamic_lowerings();
+Lowerings volume_lowerings();
+Lowerings scan_lowerings();
+Lowerings scatter_lowerings();
+Lowerings block_lowerings();
 
 // ---- Checks that lowerings share --------------------------------------------------------------------------------------
 

@@ -39,6 +39,9 @@ Shape common_batch(const Shape& a, const Shape& b);
 /// The index of the matrix of an operand for each batch of the result, times `scale`.
 std::vector<int32_t> matrices_of(const Shape& own, const Shape& whole, int64_t scale);
 
+/// Products of matrices of int16, with sums in int32: `a` is (..., M, K), `b` is (..., K, N).
+Value integer_product(Plan& plan, const Value& a, const Value& b, const Shape& out);
+
 /// A buffer of zeros as the bias of `multiply`.
 int no_bias(Plan& plan, int64_t n, int64_t step);
 

@@ -3,12 +3,18 @@
 #ifndef GPUACC_QUANTIZED_HPP
 #define GPUACC_QUANTIZED_HPP
 
+#include <utility>
+
 #include "gpuacc/lowering.hpp"
 
 namespace gpuacc {
 
 /// The functions of common/fixed_point.hpp in OpenCL C, and CLAMP to a type of 8 bits.
 std::string arithmetic(int32_t dtype);
+
+/// Buffers with the multipliers and the shifts of the output channels of a layer with weights. `of_singles`: the
+/// product of the scales of input and weights is rounded to float32.
+std::pair<int, int> channel_factors(const ipr::Layer& layer, Plan& plan, int64_t channels, bool of_singles);
 
 inline float scale32(const ipr::TensorInfo& info) { return float(info.scale()); }
 
@@ -28,6 +34,8 @@ struct IntegerConvolution {
 /// Launch a convolution of the values `x` and `w` to `y`: one work item for each element of the result.
 void launch_integer_convolution(const ipr::Layer& layer, Plan& plan, const char* name, bool depthwise, Value x, Value w,
                                 Value y, const IntegerConvolution& element);
+/// A bias, or another value where there is none.
+Value bias_of(const ipr::Layer& layer, Plan& plan, const Value& absent);
 
 ipr::Verdict quantized_window_support(const ipr::Layer& layer, const Target& target);
 void lower_quantized_window(const ipr::Layer& layer, Plan& plan);
@@ -44,6 +52,14 @@ ipr::Verdict quantized_unary_support(const ipr::Layer& layer);
 void lower_quantized_unary(const ipr::Layer& layer, Plan& plan);
 /// Requantize an operand of a Concat to the quantization of its result.
 Value requantized(Plan& plan, const ipr::TensorInfo& from, const ipr::TensorInfo& to);
+// In lower/quantized_rows.cpp; the latter two for integers without a scale
+ipr::Verdict quantized_reduce_support(const ipr::Layer& layer);
+void lower_quantized_reduce(const ipr::Layer& layer, Plan& plan);
+ipr::Verdict integer_reduce_support(const ipr::Layer& layer);
+void lower_integer_reduce(const ipr::Layer& layer, Plan& plan);
+// In lower/quantized_products.cpp
+ipr::Verdict quantized_matrices_support(const ipr::Layer& layer);
+void lower_quantized_matrices(const ipr::Layer& layer, Plan& plan);
 // In lower/quantized_softmax.cpp
 ipr::Verdict quantized_softmax_support(const ipr::Layer& layer);
 void lower_quantized_softmax(const ipr::Layer& layer, Plan& plan);

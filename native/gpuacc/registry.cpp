@@ -7,9 +7,10 @@ namespace {
 
 std::map<std::string_view, Lowering> all_lowerings() {
   std::map<std::string_view, Lowering> all;
-  for (const Lowerings& family : {element_lowerings(), move_lowerings(), window_lowerings(), product_lowerings(),
-                                  row_lowerings(), quantized_lowerings(), gather_lowerings(), resize_lowerings(),
-                                  attention_lowerings(), recurrent_lowerings(), dynamic_lowerings()})
+  for (const Lowerings& family :
+       {element_lowerings(), move_lowerings(), window_lowerings(), product_lowerings(), row_lowerings(),
+        quantized_lowerings(), gather_lowerings(), resize_lowerings(), attention_lowerings(), recurrent_lowerings(),
+        dynamic_lowerings(), volume_lowerings(), scan_lowerings(), scatter_lowerings(), block_lowerings()})
     for (const Lowering& lowering : family) all.emplace(lowering.type, lowering);
   return all;
 }

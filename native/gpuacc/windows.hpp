@@ -32,6 +32,24 @@ struct Weights {
   int64_t by_o, by_i, by_y, by_x;
 };
 
+/// Which elements of the input, and which weights, meet in a result of one work item; parts of the kernel below.
+struct Meeting {
+  const char* row;     // declares iy, and leaves rows outside of the image out
+  const char* column;  // the same for ix
+  const char* weight;  // the index of the weight of the first channel
+};
+
+constexpr Meeting kForward = {R"(const int iy = oy * SY - PT + ky * DY;
+    if (iy < 0 || iy >= H) continue;)",
+                              R"(const int ix = ox * SX - PL + kx * DX;
+      if (ix < 0 || ix >= W) continue;)",
+                              "o * wo"};
+constexpr Meeting kTransposed = {R"(const int ty = oy + PT - ky * DY, iy = ty / SY;
+    if (ty < 0 || iy * SY != ty || iy >= H) continue;)",
+                                 R"(const int tx = ox + PL - kx * DX, ix = tx / SX;
+      if (tx < 0 || ix * SX != tx || ix >= W) continue;)",
+                                 "o % OG * wo + c0 * wi"};
+
 /// The window of a pooling: its sizes, then as `window_arguments`, then the padding at the end.
 struct PoolWindow {
   PoolWindow(const ipr::Layer& layer, const Image& in)

@@ -139,11 +139,24 @@ Value shifted(const ipr::Layer& layer, Plan& plan, size_t position) {
   return out;
 }
 
-/// One work item for B columns of a row of the result.
 void lower_product(const ipr::Layer& layer, Plan& plan) {
-  Value a = shifted(layer, plan, 0), b = shifted(layer, plan, 1);
+  const Value a = shifted(layer, plan, 0), b = shifted(layer, plan, 1);
+  plan.set(layer.output(0).index(), integer_product(plan, a, b, shape_of(layer.output(0))));
+}
+
+void lower_convolution(const ipr::Layer& layer, Plan& plan) {
+  const Value x = shifted(layer, plan, 0), w = shifted(layer, plan, 1);
   const Value y = plan.create(IPR_DTYPE_INT32, shape_of(layer.output(0)));
+  launch_integer_convolution(layer, plan, "integer convolution", false, x, w, y, {"", {}, "0", "a * b", "sum"});
   plan.set(layer.output(0).index(), y);
+}
+
+}  // namespace
+
+/// One work item for B columns of a row of the result.
+Value integer_product(Plan& plan, const Value& left, const Value& right, const Shape& shape) {
+  Value a = left, b = right;
+  const Value y = plan.create(IPR_DTYPE_INT32, shape);
   if (a.shape.size() == 1) a.shape.insert(a.shape.begin(), 1);
   if (b.shape.size() == 1) b.shape.push_back(1);
   const int64_t m = a.shape[a.shape.size() - 2], k = a.shape.back(), n = b.shape.back();
@@ -174,16 +187,8 @@ kernel void k(global const short* restrict a, global const short* restrict b, gl
   plan.launch("integer product", preamble(plan.profile, plan.device.info) + source.text(),
               {reads(a), reads(b), writes(y), reads(places_a), reads(places_b), number(m), number(n), number(k)},
               {(n + plan.profile.block - 1) / plan.profile.block, m, product(batch)});
+  return y;
 }
-
-void lower_convolution(const ipr::Layer& layer, Plan& plan) {
-  const Value x = shifted(layer, plan, 0), w = shifted(layer, plan, 1);
-  const Value y = plan.create(IPR_DTYPE_INT32, shape_of(layer.output(0)));
-  launch_integer_convolution(layer, plan, "integer convolution", false, x, w, y, {"", {}, "0", "a * b", "sum"});
-  plan.set(layer.output(0).index(), y);
-}
-
-}  // namespace
 
 Lowerings dynamic_lowerings() {
   return {{"DynamicQuantize", quantize_support, lower_quantize},

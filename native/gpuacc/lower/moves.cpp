@@ -1,5 +1,8 @@
 // Layers that only move elements: one copy with strides for each operand, or none.
 
+#include <cmath>
+
+#include "common/fixed_point.hpp"
 #include "gpuacc/quantized.hpp"
 #include "gpuacc/source.hpp"
 
@@ -179,41 +182,97 @@ ipr::Verdict tile_support(const ipr::Layer& layer, const Target& target) {
   return move_support(layer, target);
 }
 
+// ---- Pad ----------------------------------------------------------------------------------------------------------------
+
+/// The code of integers that are filled with `value`; quantized ones have the nearest value of their type.
+int64_t integer_of(const ipr::TensorInfo& info, double value) {
+  const int64_t bits = int64_t(8 * ipr::item_size(info.dtype())), wide = std::min<int64_t>(bits, 32);
+  const bool is_signed = info.dtype() <= IPR_DTYPE_INT64;
+  const double low = is_signed ? -std::ldexp(1.0, int(wide) - 1) : 0,
+               high = std::ldexp(1.0, int(is_signed ? wide - 1 : wide)) - 1;
+  if (!info.is_quantized()) return int64_t(value);
+  const double steps = native::round_half_away(value / double(float(info.scale()))) + double(info.zero_point());
+  return int64_t(std::clamp(steps, low, high));
+}
+
 ipr::Verdict pad_support(const ipr::Layer& layer, const Target& target) {
-  if (layer.text("padding_mode") != "CONSTANT")
-    return ipr::no("no kernel for the mode " + std::string(layer.text("padding_mode")), IPR_REASON_ATTRIBUTE);
   const ipr::TensorInfo in = layer.input(0);
-  if (!is_float(in) && !(is_quantized8(in) && layer.number("pad_value") == 0))
-    return ipr::no("input is " + described(in) + "; takes float32, float16, and int8 and uint8 padded with 0",
-                   IPR_REASON_DATA_TYPE);
+  const double value = layer.number("pad_value");
+  const bool is_constant = layer.text("padding_mode") == "CONSTANT", is_whole = value == std::trunc(value);
+  if (is_constant && !in.is_quantized() && !is_float(in) && !(is_whole && value >= 0 && value <= 127))
+    return ipr::no("no kernel for integers padded with other values than 0 to 127", IPR_REASON_ATTRIBUTE);
+  if (is_constant && in.is_quantized() && ipr::item_size(in.dtype()) > 2 && value != 0)
+    return ipr::no("input is " + described(in) + "; takes 8 and 16 bits for other values than 0", IPR_REASON_DATA_TYPE);
   return move_support(layer, target);
 }
 
 uint64_t bits_of(const ipr::TensorInfo& info, double value) {
-  if (info.is_quantized()) return uint64_t(uint8_t(info.zero_point()));
+  if (!is_float(info)) return uint64_t(integer_of(info, value));
   const float real = float(value);
   uint32_t bits = 0;
   std::memcpy(&bits, &real, 4);
   return bits;
 }
 
-void lower_pad(const ipr::Layer& layer, Plan& plan) {
-  const Value from = plan.plain(layer.input(0).index());
-  const Shape shape = shape_of(layer.output(0)), to = strides_of(shape);
+void fill_with(const ipr::Layer& layer, Plan& plan, const Value& out) {
+  const double value = layer.number("pad_value");
+  if (out.dtype != IPR_DTYPE_FLOAT16) return plan.fill(out, bits_of(layer.input(0), value));
+  Template source(
+      "kernel void k(global half* y, int n, float value) {\n"
+      "  int i = get_global_id(0);\n  if (i < n) vstore_half_rte(value, i, y);\n}\n");
+  plan.launch_elements("fill", source.text(), {writes(out), number(out.elements()), real(value)}, out.elements());
+}
+
+/// The elements at `places` of an axis, in this order.
+Value taken(Plan& plan, const Value& from, size_t axis, const std::vector<int32_t>& places) {
+  Shape shape = from.shape;
+  shape[axis] = int64_t(places.size());
   const Value out = plan.create(from.dtype, shape);
-  if (from.dtype == IPR_DTYPE_FLOAT16) {
-    Template source(
-        "kernel void k(global half* y, int n, float value) {\n"
-        "  int i = get_global_id(0);\n  if (i < n) vstore_half_rte(value, i, y);\n}\n");
-    plan.launch_elements("fill", source.text(), {writes(out), number(out.elements()), real(layer.number("pad_value"))},
-                         out.elements());
-  } else {
-    plan.fill(out, bits_of(layer.input(0), layer.number("pad_value")));
+  Template source(R"(
+kernel void k(global const $T* restrict x, global const int* restrict places, global $T* restrict y, int n, int count,
+              int size, int inner) {
+  const int i = get_global_id(0);
+  if (i >= n) return;
+  y[i] = x[(i / inner / count * size + places[i / inner % count]) * inner + i % inner];
+}
+)");
+  source.set("T", bits_type(ipr::item_size(from.dtype)));
+  plan.launch_elements("take", source.text(),
+                       {reads(from), reads(plan.integers(places)), writes(out), number(out.elements()),
+                        number(shape[axis]), number(from.shape[axis]), number(strides_of(shape)[axis])},
+                       out.elements());
+  return out;
+}
+
+/// The place that position `at` of a padded axis repeats; `at` is negative before the elements of the axis.
+int64_t repeated_place(std::string_view mode, int64_t at, int64_t size) {
+  if (mode == "EDGE") return std::clamp<int64_t>(at, 0, size - 1);
+  if (mode == "WRAP") return (at + size) % size;
+  const int64_t shared = mode == "REFLECT" ? 0 : 1;  // SYMMETRIC repeats the elements at the borders
+  return at < 0 ? -at - shared : at < size ? at : 2 * size - 2 + shared - at;
+}
+
+void lower_pad(const ipr::Layer& layer, Plan& plan) {
+  Value from = plan.plain(layer.input(0).index());
+  const Shape shape = shape_of(layer.output(0)), to = strides_of(shape);
+  const ipr::Span<const int64_t> pads = layer.integers("pad_list");
+  const std::string_view mode = layer.text("padding_mode");
+  if (mode == "CONSTANT") {
+    const Value out = plan.create(from.dtype, shape);
+    fill_with(layer, plan, out);
+    int64_t offset = 0;
+    for (size_t axis = 0; axis < shape.size(); ++axis) offset += pads[2 * axis] * to[axis];
+    plan.copy(from, 0, strides_of(from.shape), out, offset, to, from.shape);
+    return plan.set(layer.output(0).index(), out);
   }
-  int64_t offset = 0;
-  for (size_t axis = 0; axis < shape.size(); ++axis) offset += layer.integers("pad_list")[2 * axis] * to[axis];
-  plan.copy(from, 0, strides_of(from.shape), out, offset, to, from.shape);
-  plan.set(layer.output(0).index(), out);
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    if (pads[2 * axis] == 0 && pads[2 * axis + 1] == 0) continue;
+    std::vector<int32_t> places;
+    for (int64_t at = 0; at < shape[axis]; ++at)
+      places.push_back(int32_t(repeated_place(mode, at - pads[2 * axis], from.shape[axis])));
+    from = taken(plan, from, axis, places);
+  }
+  plan.set(layer.output(0).index(), from);
 }
 
 // ---- Blocks of pixels ---------------------------------------------------------------------------------------------------

@@ -136,6 +136,7 @@ void lower_connected(const ipr::Layer& layer, Plan& plan) {
 // ---- BatchMatMul ----------------------------------------------------------------------------------------------------------
 
 ipr::Verdict matrices_support(const ipr::Layer& layer, const Target&) {
+  if (is_quantized8(layer.input(0))) return quantized_matrices_support(layer);
   if (layer.flag("adjoint_x") || layer.flag("adjoint_y"))
     return ipr::no("no kernel for adjugate matrices", IPR_REASON_ATTRIBUTE);
   return all_float(layer);
@@ -145,6 +146,7 @@ ipr::Verdict matrices_support(const ipr::Layer& layer, const Target&) {
 Shape batch_of(const Shape& shape) { return shape.size() < 3 ? Shape() : Shape(shape.begin(), shape.end() - 2); }
 
 void lower_matrices(const ipr::Layer& layer, Plan& plan) {
+  if (is_quantized8(layer.input(0))) return lower_quantized_matrices(layer, plan);
   Shape a = shape_of(layer.input(0)), b = shape_of(layer.input(1));
   const bool tx = layer.flag("transpose_x") && a.size() > 1, ty = layer.flag("transpose_y") && b.size() > 1;
   Value left = plan.plain(layer.input(0).index());

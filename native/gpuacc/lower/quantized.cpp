@@ -19,6 +19,19 @@ inline long multiply(long x, int m, int s) {
 )") + (dtype == IPR_DTYPE_INT8 ? "#define CLAMP(v) clamp(v, -128L, 127L)\n" : "#define CLAMP(v) clamp(v, 0L, 255L)\n");
 }
 
+std::pair<int, int> channel_factors(const ipr::Layer& layer, Plan& plan, int64_t channels, bool of_singles) {
+  std::vector<int32_t> multipliers, shifts;
+  const ipr::Span<const double> scales = layer.input(1).scales();
+  for (size_t c = 0; c < size_t(channels); ++c) {
+    double product = double(float(scales[c % scales.size()])) * double(scale32(layer.input(0)));
+    if (of_singles) product = double(float(product));
+    const native::FixedPoint factor = native::quantize_multiplier(product / double(scale32(layer.output(0))));
+    multipliers.push_back(int32_t(factor.multiplier));
+    shifts.push_back(factor.shift);
+  }
+  return {plan.integers(multipliers), plan.integers(shifts)};
+}
+
 ipr::Verdict one_scale(const ipr::Layer& layer, size_t inputs) {
   const ipr::TensorInfo out = layer.output(0);
   auto judged = [&](const std::string& name, const ipr::TensorInfo& info) {
@@ -52,25 +65,6 @@ ipr::Verdict weighted(const ipr::Layer& layer) {
   if (bias && bias.dtype() != IPR_DTYPE_INT32)
     return ipr::no("bias is " + described(bias) + "; takes int32", IPR_REASON_DATA_TYPE);
   return ipr::yes();
-}
-
-/// Multipliers and shifts of each output channel.
-std::pair<int, int> factors_of(const ipr::Layer& layer, Plan& plan, int64_t channels) {
-  std::vector<int32_t> multipliers, shifts;
-  const ipr::Span<const double> scales = layer.input(1).scales();
-  for (int64_t c = 0; c < channels; ++c) {
-    const double scale = scales[scales.size() == 1 ? 0 : size_t(c)];
-    double product = double(float(scale)) * double(scale32(layer.input(0)));
-    if (layer.input(1).dtype() == IPR_DTYPE_UINT8) product = double(float(product));  // as TFLite's kernels for uint8
-    const native::FixedPoint factor = native::quantize_multiplier(product / double(scale32(layer.output(0))));
-    multipliers.push_back(int32_t(factor.multiplier));
-    shifts.push_back(factor.shift);
-  }
-  return {plan.integers(multipliers), plan.integers(shifts)};
-}
-
-Value bias_of(const ipr::Layer& layer, Plan& plan, const Value& absent) {
-  return layer.input(2) ? plan.plain(layer.input(2).index()) : absent;
 }
 
 void append(std::vector<Argument>& all, const std::vector<Argument>& more) {
@@ -112,15 +106,57 @@ void lower_multiplication(const ipr::Layer& layer, Plan& plan) {
   plan.set(layer.output(0).index(), out);
 }
 
+void lower_choice(const ipr::Layer& layer, Plan& plan) {
+  const Value out = plan.create(layer.output(0).dtype(), shape_of(layer.output(0)));
+  const std::string type = storage(out.dtype), function = operation_of(layer) == "MAXIMUM" ? "max" : "min";
+  pointwise(plan, "choose", {plan.plain(layer.input(0).index()), plan.plain(layer.input(1).index())}, {type, type}, out,
+            "  " + type + " v = " + function + "(o0, o1);");
+  plan.set(layer.output(0).index(), out);
+}
+
+/// Scales or zero points of a tensor that is quantized along an axis, as an operand that broadcasts to it.
+Value along_axis(const ipr::TensorInfo& info, const Value& value) {
+  Shape shape(size_t(info.rank()), 1);
+  shape[size_t(normal_axis(info.axis(), info.rank()))] = value.elements();
+  Value broadcast = value;
+  broadcast.shape = shape;
+  return broadcast;
+}
+
+Value scales_of(const ipr::TensorInfo& info, Plan& plan) {
+  Value value;
+  value.shape = {int64_t(info.scales().size())};
+  value.buffer = plan.floats({info.scales().begin(), info.scales().end()});
+  return along_axis(info, value);
+}
+
+Value zeros_of(const ipr::TensorInfo& info, Plan& plan) {
+  std::vector<int32_t> zeros(info.scales().size());
+  for (size_t n = 0; n < zeros.size() && info.zero_points().size() > 0; ++n)
+    zeros[n] = int32_t(info.zero_points()[n % info.zero_points().size()]);
+  Value value;
+  value.dtype = IPR_DTYPE_INT32;
+  value.shape = {int64_t(zeros.size())};
+  value.buffer = plan.integers(zeros);
+  return along_axis(info, value);
+}
+
+/// Quantized to 8 or 16 bits, so that float32 holds the difference of a value and its zero point.
+bool is_quantized16(const ipr::TensorInfo& info) {
+  return is_quantized8(info) ||
+         (info.is_quantized() && (info.dtype() == IPR_DTYPE_INT16 || info.dtype() == IPR_DTYPE_UINT16));
+}
+
 // ---- Quantize and Dequantize ------------------------------------------------------------------------------------------------
 
 ipr::Verdict quantize_support(const ipr::Layer& layer, const Target& target) {
   const ipr::TensorInfo in = layer.input(0), out = layer.output(0);
-  if (!is_quantized8(out))
-    return ipr::no("the output is " + described(out) + "; gives int8 and uint8", IPR_REASON_DATA_TYPE);
-  if (out.axis() >= 0 || in.axis() >= 0)
+  if (!is_quantized16(out))
+    return ipr::no("the output is " + described(out) + "; gives integers of 8 and 16 bits", IPR_REASON_DATA_TYPE);
+  if (is_quantized8(in) && is_quantized8(out)) {
+    if (out.axis() < 0 && in.axis() < 0) return ipr::yes();
     return ipr::no("a tensor is quantized along an axis; takes one scale", IPR_REASON_QUANTIZATION);
-  if (is_quantized8(in)) return ipr::yes();
+  }
   if (in.dtype() != IPR_DTYPE_FLOAT32)
     return ipr::no("input is " + described(in) + "; takes float32, int8 and uint8", IPR_REASON_DATA_TYPE);
   if (!target.device.exact_division)
@@ -144,21 +180,30 @@ void lower_quantize(const ipr::Layer& layer, Plan& plan) {
   } else {
     const bool to_even = layer.text("rounding") == "HALF_TO_EVEN";
     const std::string whole = to_even ? "rint(w)" : "copysign(floor(fabs(w) + 0.5f), w)";
-    const std::string bounds =
-        out.dtype == IPR_DTYPE_INT8 ? "-128.0f - zero, 127.0f - zero" : "0.0f - zero, 255.0f - zero";
+    const int bits = int(8 * ipr::item_size(out.dtype));
+    const bool is_signed = type[0] != 'u', per_axis = to.axis() >= 0;
+    const std::string least = std::to_string(is_signed ? -(1 << (bits - 1)) : 0),
+                      most = std::to_string((1 << (is_signed ? bits - 1 : bits)) - 1);
+    const std::string bounds = least + ".0f - zero, " + most + ".0f - zero";
+    std::vector<Value> operands = {in};
+    if (per_axis) operands.insert(operands.end(), {scales_of(to, plan), zeros_of(to, plan)});
+    const std::string of_axis = per_axis ? "  const float scale = o1, zero = o2;\n" : "";
     // whole numbers of 2**23 and more need no rounding, which would add 0.5 inexactly
-    pointwise(plan, "quantize", {in}, {"float"}, out,
-              "  float w = o0 / scale;\n  if (isnan(w)) w = 0;\n  if (fabs(w) < 4194304.0f) w = " + whole + ";\n  " +
-                  type + " v = (" + type + ")((int)clamp(w, " + bounds + ") + (int)zero);",
-              ", float scale, float zero", {real(scale32(to)), real(double(to.zero_point()))}, arithmetic(out.dtype));
+    pointwise(
+        plan, "quantize", operands, std::vector<std::string>(operands.size(), "float"), out,
+        of_axis + "  float w = o0 / scale;\n  if (isnan(w)) w = 0;\n  if (fabs(w) < 4194304.0f) w = " + whole +
+            ";\n  " + type + " v = (" + type + ")((int)clamp(w, " + bounds + ") + (int)zero);",
+        per_axis ? "" : ", float scale, float zero",
+        per_axis ? std::vector<Argument>() : std::vector<Argument>{real(scale32(to)), real(double(to.zero_point()))},
+        "#pragma OPENCL FP_CONTRACT OFF\n");
   }
   plan.set(layer.output(0).index(), out);
 }
 
 ipr::Verdict dequantize_support(const ipr::Layer& layer, const Target&) {
   const ipr::TensorInfo in = layer.input(0), out = layer.output(0);
-  if (!is_quantized8(in)) return ipr::no("input is " + described(in) + "; takes int8 and uint8", IPR_REASON_DATA_TYPE);
-  if (in.axis() >= 0) return ipr::no("input is quantized along an axis; takes one scale", IPR_REASON_QUANTIZATION);
+  if (!is_quantized16(in))
+    return ipr::no("input is " + described(in) + "; takes integers of 8 and 16 bits", IPR_REASON_DATA_TYPE);
   if (!is_float(out))
     return ipr::no("the output is " + described(out) + "; gives float32 and float16", IPR_REASON_DATA_TYPE);
   return ipr::yes();
@@ -167,6 +212,11 @@ ipr::Verdict dequantize_support(const ipr::Layer& layer, const Target&) {
 void lower_dequantize(const ipr::Layer& layer, Plan& plan) {
   const Value in = plan.plain(layer.input(0).index());
   const Value out = plan.create(layer.output(0).dtype(), shape_of(layer.output(0)));
+  if (layer.input(0).axis() >= 0) {
+    pointwise(plan, "dequantize", {in, zeros_of(layer.input(0), plan), scales_of(layer.input(0), plan)},
+              {"int", "int", "float"}, out, "  float v = (float)(o0 - o1) * o2;");
+    return plan.set(layer.output(0).index(), out);
+  }
   pointwise(plan, "dequantize", {in}, {"int"}, out, "  float v = (float)(o0 - zero) * scale;",
             ", int zero, float scale", {number(layer.input(0).zero_point()), real(scale32(layer.input(0)))},
             arithmetic(in.dtype));
@@ -179,18 +229,28 @@ void lower_dequantize(const ipr::Layer& layer, Plan& plan) {
 
 ipr::Verdict quantized_binary_support(const ipr::Layer& layer) {
   const std::string operation(operation_of(layer));
-  if (operation != "ADD" && operation != "SUB" && operation != "MUL")
+  const bool chooses = operation == "MAXIMUM" || operation == "MINIMUM";
+  if (!chooses && operation != "ADD" && operation != "SUB" && operation != "MUL")
     return ipr::no("no kernel for " + operation + " of quantized tensors", IPR_REASON_ATTRIBUTE);
+  for (size_t n = 0; chooses && n < 2; ++n)
+    if (!same_quantization(layer.input(n), layer.output(0)))
+      return ipr::no("input " + std::to_string(n) + " and the output are quantized differently",
+                     IPR_REASON_QUANTIZATION);
   return one_scale(layer, 2);
 }
 
 void lower_quantized_binary(const ipr::Layer& layer, Plan& plan) {
   const std::string_view operation = operation_of(layer);
   if (operation == "MUL") return lower_multiplication(layer, plan);
+  if (operation == "MAXIMUM" || operation == "MINIMUM") return lower_choice(layer, plan);
   lower_addition(layer, plan, operation == "SUB" ? -1 : 1);
 }
 
 ipr::Verdict quantized_window_support(const ipr::Layer& layer, const Target&) { return weighted(layer); }
+
+Value bias_of(const ipr::Layer& layer, Plan& plan, const Value& absent) {
+  return layer.input(2) ? plan.plain(layer.input(2).index()) : absent;
+}
 
 void launch_integer_convolution(const ipr::Layer& layer, Plan& plan, const char* name, bool depthwise, Value x, Value w,
                                 Value y, const IntegerConvolution& element) {
@@ -207,13 +267,11 @@ kernel void k(global const $T* restrict x, global const $T* restrict w, global $
   const int o = $CHANNEL, ox = $COLUMN, oy = $ROW, n = at / (O * OH * OW), c0 = o / OG * I;
   int sum = $START;
   for (int ky = 0; ky < KH; ++ky) {
-    const int iy = oy * SY - PT + ky * DY;
-    if (iy < 0 || iy >= H) continue;
+    $INPUTROW
     for (int kx = 0; kx < KW; ++kx) {
-      const int ix = ox * SX - PL + kx * DX;
-      if (ix < 0 || ix >= W) continue;
+      $INPUTCOLUMN
       global const $T* xp = x + n * C * H * W + c0 * xc + (iy * W + ix) * xx;
-      global const $T* wp = w + o * wo + ky * wy + kx * wx;
+      global const $T* wp = w + $WEIGHT + ky * wy + kx * wx;
       for (int c = 0; c < I; ++c) {
         const int a = xp[c * xc], b = wp[c * wi];
         sum += $PRODUCT;
@@ -223,6 +281,9 @@ kernel void k(global const $T* restrict x, global const $T* restrict w, global $
   y[at] = $RESULT;
 }
 )");
+  const bool is_transposed = layer.type() == "TransposeConvolution2d";
+  const Meeting& meeting = is_transposed ? kTransposed : kForward;
+  source.set("INPUTROW", meeting.row).set("INPUTCOLUMN", meeting.column).set("WEIGHT", meeting.weight);
   source.set("CHANNEL", last ? "at % O" : "at / (OH * OW) % O").set("COLUMN", last ? "at / O % OW" : "at % OW");
   source.set("ROW", last ? "at / (O * OW) % OH" : "at / OW % OH").set("WINDOW", kWindow);
   source.set("PARAMETERS", element.parameters).set("START", element.start);
@@ -231,8 +292,9 @@ kernel void k(global const $T* restrict x, global const $T* restrict w, global $
   const int64_t count = y.elements();
   std::vector<Argument> arguments = {reads(x), reads(w), writes(y)};
   append(arguments, element.arguments);
-  append(arguments, {number(count), number(in.c), number(in.h), number(in.w), number(out.c), number(out.h),
-                     number(out.w), number(weights.i), number(weights.h), number(weights.w)});
+  append(arguments,
+         {number(count), number(in.c), number(in.h), number(in.w), number(out.c), number(out.h), number(out.w),
+          number(is_transposed ? in.c / groups : weights.i), number(weights.h), number(weights.w)});
   append(arguments, window_arguments(layer));
   append(arguments,
          {number(std::max<int64_t>(out.c / std::max<int64_t>(groups, 1), 1)), number(in.by_c), number(in.by_x),
@@ -244,7 +306,9 @@ void lower_quantized_window(const ipr::Layer& layer, Plan& plan) {
   const bool depthwise = layer.type() == "DepthwiseConvolution2d", has_bias = bool(layer.input(2));
   const Value x = plan.plain(layer.input(0).index()), w = plan.plain(layer.input(1).index());
   const Value bias = bias_of(layer, plan, w);
-  const auto [multipliers, shifts] = factors_of(layer, plan, Image(shape_of(layer.output(0)), channels_last(layer)).c);
+  // TFLite's kernels for uint8 round the product of the scales to float32
+  const auto [multipliers, shifts] = channel_factors(
+      layer, plan, Image(shape_of(layer.output(0)), channels_last(layer)).c, layer.input(1).dtype() == IPR_DTYPE_UINT8);
   const Value y = plan.create(x.dtype, shape_of(layer.output(0)));
   launch_integer_convolution(
       layer, plan, "convolution", depthwise, x, w, y,

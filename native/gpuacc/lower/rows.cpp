@@ -149,6 +149,10 @@ void lower_softmax(const ipr::Layer& layer, Plan& plan) {
   plan.set(layer.output(0).index(), out);
 }
 
+bool is_plain_integer(const ipr::TensorInfo& info) {
+  return !info.is_quantized() && info.dtype() != IPR_DTYPE_BOOL && !is_float(info) && storage(info.dtype());
+}
+
 // ---- Reductions -----------------------------------------------------------------------------------------------------------
 
 const char* reduction_code(std::string_view operation) {
@@ -174,12 +178,16 @@ std::string_view reduction_of(const ipr::Layer& layer) {
 }
 
 ipr::Verdict reduce_support(const ipr::Layer& layer, const Target&) {
+  if (is_quantized8(layer.input(0))) return quantized_reduce_support(layer);
+  if (is_plain_integer(layer.input(0))) return integer_reduce_support(layer);
   if (!reduction_code(reduction_of(layer)))
     return ipr::no("no kernel for " + std::string(reduction_of(layer)), IPR_REASON_ATTRIBUTE);
   return all_float(layer);
 }
 
 void lower_reduce(const ipr::Layer& layer, Plan& plan) {
+  if (is_quantized8(layer.input(0))) return lower_quantized_reduce(layer, plan);
+  if (is_plain_integer(layer.input(0))) return lower_integer_reduce(layer, plan);
   const Rows rows = over(plan, plan.plain(layer.input(0).index()), axes_of(layer, "axis")).rows;
   const Value out = plan.create(rows.value.dtype, shape_of(layer.output(0)));
   launch_rows(plan, "reduce", rows, out,

@@ -306,24 +306,6 @@ $EPILOGUE    STV_$T(v, at, y);
 
 // ---- All other convolutions ----------------------------------------------------------------------------------------------------
 
-/// Which elements of the input, and which weights, meet in a result of one work item; parts of the kernel below.
-struct Meeting {
-  const char* row;     // declares iy, and leaves rows outside of the image out
-  const char* column;  // the same for ix
-  const char* weight;  // the index of the weight of the first channel
-};
-
-constexpr Meeting kForward = {R"(const int iy = oy * SY - PT + ky * DY;
-    if (iy < 0 || iy >= H) continue;)",
-                              R"(const int ix = ox * SX - PL + kx * DX;
-      if (ix < 0 || ix >= W) continue;)",
-                              "o * wo"};
-constexpr Meeting kTransposed = {R"(const int ty = oy + PT - ky * DY, iy = ty / SY;
-    if (ty < 0 || iy * SY != ty || iy >= H) continue;)",
-                                 R"(const int tx = ox + PL - kx * DX, ix = tx / SX;
-      if (tx < 0 || ix * SX != tx || ix >= W) continue;)",
-                                 "o % OG * wo + c0 * wi"};
-
 /// One work item for each element; weights and bias need not be constant. `channels` are those of the input in a group.
 void convolve_elements(const ipr::Layer& layer, Plan& plan, const Weights& weights, const Meeting& meeting,
                        int64_t groups, int64_t channels, const std::string& name) {
@@ -422,17 +404,13 @@ void lower_depthwise(const ipr::Layer& layer, Plan& plan) {
 
 /// One work item for each element: the sum of the pixels whose windows contain it.
 void lower_transposed(const ipr::Layer& layer, Plan& plan) {
+  if (is_quantized8(layer.input(0))) return lower_quantized_window(layer, plan);
   const Weights weights(layer, false);  // (O / groups, KH, KW, I)
   const bool last = channels_last(layer);
   const Image in(shape_of(layer.input(0)), last), out(shape_of(layer.output(0)), last);
   const int64_t groups = layer.integer("groups", 1);
   convolve_elements(layer, plan, weights, kTransposed, groups, in.c / groups,
                     named("transposed", weights.h, weights.w, in, out));
-}
-
-ipr::Verdict transposed_support(const ipr::Layer& layer, const Target&) {
-  ipr::Verdict verdict = window_support(layer);
-  return is_refused(verdict) ? verdict : all_float(layer);
 }
 
 // ---- Pooling -----------------------------------------------------------------------------------------------------------------------
@@ -500,7 +478,7 @@ kernel void k(global const $T* restrict x, global $T* restrict y, int count, int
 Lowerings window_lowerings() {
   return {{"Convolution2d", convolution_support, lower_convolution},
           {"DepthwiseConvolution2d", convolution_support, lower_depthwise},
-          {"TransposeConvolution2d", transposed_support, lower_transposed},
+          {"TransposeConvolution2d", convolution_support, lower_transposed},
           {"Pooling2d", pooling_support, lower_pooling}};
 }
 
