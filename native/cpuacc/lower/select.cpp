@@ -257,7 +257,7 @@ Top top_of(const Node& node, const Builder& builder) {
   top.next_before = select_kernels_for(builder.settings.isa).next_before(in.dtype);
   top.dtype = in.dtype;
   top.least = !node.flag("largest", true);
-  top.wide = node.text("index_dtype") == "INT64";
+  top.wide = builder.graph.out(node, 1).dtype == IPR_DTYPE_INT64;
   top.at = around(in.shape, axis_of(node.integer("axis", -1), in.rank()));
   top.item_size = int64_t(ipr::item_size(in.dtype));
   return top;
@@ -266,7 +266,6 @@ Top top_of(const Node& node, const Builder& builder) {
 void lower_top(const Node& node, Builder& builder) {
   const Tensor& in = *builder.graph.in(node, 0);
   auto state = std::make_shared<Top>(top_of(node, builder));
-  state->wide = builder.graph.out(node, 1).dtype == IPR_DTYPE_INT64;
   state->choose(node.integer("k"));
   const bool sorts = state->k > 64;
   Step step;
