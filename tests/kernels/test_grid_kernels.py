@@ -24,13 +24,20 @@ def test_the_grid_of_the_identity_gives_the_image_itself(image, mode, padding, c
     np.testing.assert_allclose(result, image, atol=1e-4)
 
 
-@given(IMAGES, PLACES, st.sampled_from(GridSampleMode), st.booleans())
+@given(IMAGES, PLACES, st.sampled_from([LINEAR, CUBIC]), st.booleans())
 @settings(max_examples=30)
-def test_places_beyond_the_border_are_those_on_it(image, places, mode, corners):
-    op = GridSample(mode, GridPadding.BORDER, corners)
-    limit = F32([1, 1]) if corners else F32([3 / 4, 2 / 3])
-    clipped = compute(op, image, np.clip(places, -limit, limit))
-    np.testing.assert_allclose(compute(op, image, places), clipped, atol=1e-3)
+def test_beyond_the_border_the_image_continues_with_its_outer_pixels(image, places, mode, corners):
+    extended = np.pad(image, ((0, 0), (0, 0), (8, 8), (8, 8)), mode="edge")
+    small, large = (F32(shape[:1:-1]) - corners for shape in (image.shape, extended.shape))
+    result = compute(GridSample(mode, GridPadding.BORDER, corners), image, places)
+    expected = compute(GridSample(mode, GridPadding.BORDER, corners), extended, places * small / large)
+    np.testing.assert_allclose(result, expected, atol=1e-3)
+
+
+def test_a_cubic_curve_at_the_border_mixes_the_outer_pixel_several_times():
+    line, places = F32([[[[1, 2, 4]]]]), F32([[[[-1.5, 0], [-9, 0], [9, 0], [np.inf, 0]]]])
+    result = compute(GridSample(CUBIC, GridPadding.BORDER, align_corners=True), line, places)
+    np.testing.assert_allclose(result.ravel(), [0.90625, 1, 4, 4])
 
 
 @given(IMAGES, PLACES, st.sampled_from([LINEAR, CUBIC]), st.sampled_from(GridPadding), st.booleans())

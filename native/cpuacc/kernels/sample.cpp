@@ -33,7 +33,7 @@ float reflected(float at, int64_t extent, bool align_corners) {
 }
 
 /// Clip a position; NaN stays NaN.
-inline float clip(float at, float high) { return at < 0 ? 0 : at > high ? high : at; }
+inline float clip(float at, float low, float high) { return at < low ? low : at > high ? high : at; }
 
 /// Convert coordinates from -1 to 1 along an axis to positions in pixels.
 void locate(const GridRules& rules, int64_t axis, const float* grid, int64_t count, float* at) {
@@ -47,8 +47,9 @@ void locate(const GridRules& rules, int64_t axis, const float* grid, int64_t cou
     for (int64_t n = 0; n < kSamplePositions; ++n) at[n] = ((at[n] + 1) * size - 1) / 2;
   if (rules.mode == SampleMode::nearest)
     for (int64_t n = 0; n < kSamplePositions; ++n) at[n] = rintf(at[n]);
+  const float margin = rules.mode == SampleMode::cubic ? 2 : 0;  // where all four taps are the pixel of the border
   if (rules.padding == SamplePadding::border)
-    for (int64_t n = 0; n < kSamplePositions; ++n) at[n] = clip(at[n], last);
+    for (int64_t n = 0; n < kSamplePositions; ++n) at[n] = clip(at[n], -margin, last + margin);
   if (rules.padding == SamplePadding::reflection)
     for (int64_t n = 0; n < kSamplePositions; ++n) at[n] = reflected(at[n], extent, rules.align_corners);
 }

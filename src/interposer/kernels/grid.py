@@ -91,7 +91,8 @@ def _axis_neighbours(op: GridSample, coordinates: Array, size: int) -> list[_Pix
     positions = (coordinates + one) / 2 * (size - 1) if op.align_corners else ((coordinates + one) * size - one) / 2
     positions = np.rint(positions) if op.mode is GridSampleMode.NEAREST else positions
     if op.padding_mode is GridPadding.BORDER:
-        positions = np.clip(positions, 0, size - 1)
+        margin = 2 if op.mode is GridSampleMode.CUBIC else 0  # where all four taps are the pixel of the border
+        positions = np.clip(positions, -margin, size - 1 + margin)
     elif op.padding_mode is GridPadding.REFLECTION:
         positions = _reflected(positions, size, op.align_corners)
     left_pixels = np.floor(positions)

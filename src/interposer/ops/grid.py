@@ -34,7 +34,7 @@ class GridPadding(Enum):
     ZEROS = 0
     """Zeros."""
     BORDER = 1
-    """The nearest pixel of the border."""
+    """The nearest pixel of the border, for each of the pixels that are mixed."""
     REFLECTION = 2
     """The image mirrored at its edges, repeatedly."""
 

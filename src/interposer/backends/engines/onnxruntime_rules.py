@@ -19,7 +19,6 @@ from interposer.ops import (
     Dft,
     ElementwiseBinary,
     ElementwiseUnary,
-    GridPadding,
     GridSample,
     GridSampleMode,
     GruSequence,
@@ -132,8 +131,6 @@ def _grid(op: GridSample, inputs: Infos, outputs: Outputs) -> str | None:
         return "ONNX Runtime does not sample empty images"
     if rank not in (4, 5) or (rank == 5 and op.mode is GridSampleMode.CUBIC):
         return "ONNX Runtime samples only 2-D and 3-D images, and cubic only 2-D ones"
-    if op.mode is GridSampleMode.CUBIC and op.padding_mode is not GridPadding.ZEROS:
-        return "ONNX Runtime pads differently for cubic sampling"
     return None
 
 

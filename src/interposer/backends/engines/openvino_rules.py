@@ -18,9 +18,6 @@ from interposer.ops import (
     Dft,
     ElementwiseBinary,
     ElementwiseUnary,
-    GridPadding,
-    GridSample,
-    GridSampleMode,
     LstmSequence,
     MaxPoolingWithIndices,
     Multiplication,
@@ -112,12 +109,6 @@ def _padded_means(op: Pooling2d, inputs: Infos, outputs: Outputs) -> str | None:
     pads = max(op.pad_left, op.pad_right, op.pad_top, op.pad_bottom) or op.output_shape_rounding is _CEILING
     padded = outputs[0].is_quantized and op.pool_type is PoolingAlgorithm.AVERAGE and pads
     return "OpenVINO pads quantized images with values other than 0 in average pooling" if padded else None
-
-
-@RULES(GridSample)
-def _cubic(op: GridSample, inputs: Infos, outputs: Outputs) -> str | None:
-    differs = op.mode is GridSampleMode.CUBIC and op.padding_mode is not GridPadding.ZEROS
-    return "OpenVINO pads differently for cubic sampling" if differs else None
 
 
 @RULES(Quantize)

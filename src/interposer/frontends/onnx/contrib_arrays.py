@@ -34,8 +34,6 @@ operator("GatherND", domain=MICROSOFT)(gather_nd)
 @operator("GridSample", domain=MICROSOFT)
 def grid_sample(node: Node) -> Value:
     """Convert GridSample of images, whose modes are bilinear, nearest and bicubic."""
-    if node.text("mode", "bilinear") == "bicubic" and node.text("padding_mode", "zeros") == "border":
-        node.unsupported("ONNX Runtime repeats the border otherwise than ONNX in mode bicubic")
     return sampled(node, "bilinear")
 
 
