@@ -264,5 +264,8 @@ class Node(Layers, ABC):
 
     def is_from_data(self, value: Value) -> bool:
         """Return True if a value is only known at run time, whatever shapes and values of inputs the caller gives."""
-        is_known = value.constant is not None or self.importer.dimensions_of(value) is not None
+        if value.constant is not None:
+            return False
+        dimensions = self.importer.dimensions_of(value)
+        is_known = dimensions is not None and not any(isinstance(dim, Dim) for dim in dimensions.flat)
         return not is_known and self.importer.needs(value) is None

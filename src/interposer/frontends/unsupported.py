@@ -80,9 +80,33 @@ def needs_of(
                 return None
             values.add(layer.name)
         elif isinstance(layer.op, Shape):
+            if _has_shape_from_data(layer.values[0], inputs, folds, around):
+                return None
             shapes = True
         elif folds(layer.op) and layer.values:
             pending += layer.values
         else:
             return None
     return Needs(frozenset(values), shapes)
+
+
+def _has_shape_from_data(
+    value: Value, inputs: Container[Layer], folds: Callable[[Op], bool], around: Mapping[Layer, Value]
+) -> bool:
+    """Return True if a value's shape depends on elements of tensors, as that of NonZero's result does."""
+    pending, seen = [value], set[Value]()
+    while pending:
+        shaped_value = pending.pop()
+        if shaped_value in seen or shaped_value.known.is_concrete:
+            continue
+        seen.add(shaped_value)
+        layer = shaped_value.producer
+        if layer in around:
+            pending.append(around[layer])
+        elif any(result.dynamic for result in layer.op.results):
+            needs = [needs_of(operand, inputs, folds, around) for operand in layer.values]
+            if any(need is None or need.values for need in needs):
+                return True
+        else:
+            pending += layer.values
+    return False

@@ -10,6 +10,7 @@ from interposer.core.errors import InterposerError
 from interposer.core.types import Dim
 from interposer.frontends.onnx import load
 from interposer.frontends.onnx.tensors import data_type
+from tests.frontends.onnx import models
 
 EVERY = 17
 """One of how many cases is looked at unless all are."""
@@ -228,3 +229,63 @@ def test_an_empty_batch_without_a_name_keeps_its_other_dimensions(node, constant
     graph = helper.make_graph([node], "g", [x], [helper.make_empty_tensor_value_info("y")], axes)
     model = ip.load(helper.make_model(graph).SerializeToString())
     assert model.run({"x": np.zeros(before, np.float32)})[0].shape == after
+
+
+LINE = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+FROM_DATA = [
+    ("Slice", LINE, [[0, 1], [2, -1], [0, 2]], {}),
+    ("Slice", LINE, [[0], [2]], {}),
+    ("Slice", LINE, [[2], [-100], [1], [-1]], {}),
+    ("Pad", LINE, [[0, 1, 2, 1, 0, 0]], {}),
+    ("Pad", LINE, [[0, -1, 2, 1, 0, -2]], {}),
+    ("Pad", LINE, [[0, 1, 2, 1, 0, 0]], {"mode": "reflect"}),
+    ("Expand", LINE[:1], [[3, 4, 5]], {}),
+    ("Tile", LINE, [[2, 1, 3]], {}),
+    ("TopK", LINE, [[2]], {}),
+    ("Split", LINE, [[1, 3]], {"axis": 1}),
+    ("OneHot", np.array([[0, 2], [-1, 7]]), [4, [2, 5]], {"axis": 1}),
+]
+AXES_OF = {"Slice": "k2"}  # operands that must be constants
+
+
+@pytest.mark.parametrize("backends", [["CpuRef"], ["CpuAcc", "CpuRef"]])
+@pytest.mark.parametrize(("op", "x", "operands", "attributes"), FROM_DATA)
+def test_operands_that_are_computed_from_data_have_the_effect_of_constants(op, x, operands, attributes, backends):
+    names = [f"k{i}" for i in range(len(operands))]
+    outputs = ["y", "z"] if op in ("TopK", "Split") else ["y"]
+    zero = [
+        helper.make_node("NonZero", ["m"], ["places"]),
+        helper.make_node("ReduceSum", ["places"], ["zero"], keepdims=0),
+    ]
+    names = [f"c{i}" if name == AXES_OF.get(op) else name for i, name in enumerate(names)]
+    sums = [helper.make_node("Add", [f"c{i}", "zero"], [f"k{i}"]) for i in range(len(operands))]
+    constants = {f"c{i}": np.array(operand) for i, operand in enumerate(operands)}
+    node = helper.make_node(op, ["x", *names], outputs, name="node", **attributes)
+    only_first = np.array([True, False])  # at position 0, so that the sum of all positions is 0
+    given = models.model([*zero, *sums, node], {"x": x, "m": only_first}, outputs, constants)
+    results = ip.load(given.SerializeToString(), backends).run({"x": x, "m": only_first})
+    with_constants = models.single(op, x, *operands, outputs=len(outputs), **attributes)
+    for result, expected in zip(results, models.ours(with_constants, x), strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("op", ["Slice", "Expand", "Tile", "TopK"])
+def test_counts_of_true_elements_are_operands(op):
+    x, mask = np.arange(4, dtype=np.float32)[: 1 if op == "Expand" else 4], np.array([True, False, True])
+    count = [helper.make_node("NonZero", ["m"], ["places"]), helper.make_node("Shape", ["places"], ["k"], start=1)]
+    operands, outputs = ["zero", "k"] if op == "Slice" else ["k"], ["y", "z"] if op == "TopK" else ["y"]
+    node = helper.make_node(op, ["x", *operands], outputs)
+    given = models.model([*count, node], {"x": x, "m": mask}, outputs, {"zero": np.array([0])})
+    for result, expected in zip(models.ours(given, x, mask), models.theirs(given, x, mask), strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_even_the_number_of_sliced_axes_may_be_computed():
+    cut = [helper.make_node("NonZero", ["m"], ["p"]), helper.make_node("Squeeze", ["p", "zero"], ["starts"])]
+    node = helper.make_node("Slice", ["x", "starts", "ends"], ["y"])
+    ends = helper.make_node("Add", ["starts", "one"], ["ends"])
+    constants = {"zero": np.array([0]), "one": np.array([1])}
+    mask = np.array([False, True, True])
+    given = models.model([*cut, ends, node], {"x": LINE, "m": mask}, ["y"], constants)
+    [result] = models.ours(given, LINE, mask)
+    np.testing.assert_array_equal(result, LINE[1:2, 2:3])

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType, differ
+from interposer.frontends.axes import checked_axis
+from interposer.frontends.elementwise import ADD, EQUAL, LESS
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.reshaping import reshaped
@@ -14,11 +18,13 @@ from interposer.ir.graph import Value
 from interposer.ops.choice import TopK
 from interposer.ops.detection import NonMaxSuppression
 from interposer.ops.dynamic import DynamicTopK
+from interposer.ops.elementwise import Where
 from interposer.ops.embedding import OneHot
 from interposer.ops.quantization import Cast
-from interposer.ops.rearrange import Slice
+from interposer.ops.rearrange import Slice, Splitter, Stack
 from interposer.ops.regions import RoiAlign, RoiAlignMode, RoiPooling
 from interposer.ops.selection import Compress, NonZero, Unique
+from interposer.ops.sequence import Range
 
 __all__: list[str] = []
 
@@ -50,6 +56,8 @@ def _top_k(node: Node, k: int) -> Sequence[Value]:
 @operator("OneHot", since=9)
 def one_hot(node: Node) -> Value:
     """Convert OneHot; negative indices count from the end since opset 11."""
+    if any(map(node.is_from_data, (node.value(1), node.value(2)))):
+        return _one_hot_at_run_time(node)
     indices, values = node.value(0), node.array(2, "values").reshape(-1)
     if values.size != 2 or values.dtype.kind == "O":
         node.unsupported(f"its values are {values.dtype}{list(values.shape)}; two numbers are supported")
@@ -65,6 +73,21 @@ def one_hot(node: Node) -> Value:
         from_end=node.version >= 11,
     )
     return node.result(op, indices)
+
+
+def _one_hot_at_run_time(node: Node) -> Value:
+    """Return the one-hot vectors of a depth or of values that are computed, by comparison with all indices."""
+    indices = node.step(Cast(DataType.INT64), node.value(0))
+    depth = node.step(Cast(DataType.INT64), reshaped(node, node.value(1), []))
+    zero, one = (node.constant(np.array(number, np.int64)) for number in (0, 1))
+    if node.version >= 11:
+        indices = node.step(Where(), node.step(LESS, indices, zero), node.step(ADD, indices, depth), indices)
+    axis = checked_axis(node.integer("axis", -1), indices.known.rank + 1, "the result")
+    line = [-1 if i == axis else 1 for i in range(indices.known.rank + 1)]
+    every_index = reshaped(node, node.step(Range(), zero, depth, one), line)
+    off, on = node.steps(Splitter(0, (1, 1)), reshaped(node, node.value(2), [2]))
+    is_on = node.step(EQUAL, node.step(Stack(axis), indices), every_index)
+    return node.result(Where(), is_on, on, off)
 
 
 @operator("NonMaxSuppression", since=10)

@@ -10,13 +10,15 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import DataLayout, Dim
 from interposer.frontends.axes import checked_axes, checked_axis
+from interposer.frontends.elementwise import LESS, MAXIMUM, NEG, SUB
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, operator
 from interposer.ir.graph import Value
 from interposer.ops.blocks import DepthToSpace, DepthToSpaceMode, SpaceToDepth
-from interposer.ops.dynamic import DynamicSlice
+from interposer.ops.dynamic import DynamicPad, DynamicSlice
+from interposer.ops.elementwise import Where
 from interposer.ops.gather import Gather, GatherElements, GatherNd
-from interposer.ops.rearrange import Concat, Pad, PaddingMode, Slice, Splitter, StridedSlice, Transpose
+from interposer.ops.rearrange import Concat, Pad, PaddingMode, Slice, Splitter, Stack, StridedSlice, Transpose
 from interposer.ops.scatter import ScatterElements, ScatterFunction, ScatterNd, TensorScatter
 from interposer.ops.sequence import CumProd, CumSum, ReverseSequence
 
@@ -52,7 +54,16 @@ def concat(node: Node) -> Value:
 def split(node: Node) -> Sequence[Value]:
     """Convert Split; sizes are an attribute or an operand (opset 1 and since 13), or else equal."""
     axis = checked_axis(node.integer("axis", 0), node.info(0).rank)
+    if node.is_computed(1):
+        return _split_at_run_time(node, axis)
     return node.results(Splitter(axis, _sizes(node, axis)), node.value(0))
+
+
+def _split_at_run_time(node: Node, axis: int) -> list[Value]:
+    ends = node.step(CumSum(), node.value(1))
+    starts = node.step(SUB, ends, node.value(1))
+    bounds = [node.steps(Splitter(0, (1,) * node.num_outputs), numbers) for numbers in (starts, ends)]
+    return [node.step(DynamicSlice((axis,)), node.value(0), *pair) for pair in zip(*bounds, strict=True)]
 
 
 def _sizes(node: Node, axis: int) -> tuple[int, ...]:
@@ -85,14 +96,33 @@ def slice_by_attributes(node: Node) -> Value:
 @operator("Slice", since=10)
 def slice_by_operands(node: Node) -> Value:
     """Convert Slice with starts, ends, axes and steps as operands."""
-    if node.is_computed(1, 2, 4):
-        count = node.info(1).shape[0]
-        cut_axes = node.integers_of(3, "axes") if node.has(3) else range(count)
-        return node.result(DynamicSlice(tuple(cut_axes)), node.value(0), node.value(1), node.value(2), node.optional(4))
+    if any(node.has(index) and node.is_from_data(node.value(index)) for index in (1, 2, 4)):
+        return _sliced_at_run_time(node)
     starts, ends = node.integers_of(1, "starts"), node.integers_of(2, "ends")
     axes = node.integers_of(3, "axes") if node.has(3) else range(len(starts))
     steps = node.integers_of(4, "steps") if node.has(4) else [1] * len(starts)
     return _sliced(node, starts, ends, axes, steps)
+
+
+def _sliced_at_run_time(node: Node) -> Value:
+    """Return slices whose bounds are computed; where even their number is, all other axes are taken whole."""
+    axes = node.integers_of(3, "axes") if node.has(3) else range(_count_of_bounds(node))
+    bounds = (node.value(1), 0), (node.value(2), _FARTHEST), (node.optional(4), 1)
+    vectors = [None if value is None else _extended(node, value, len(axes), filler) for value, filler in bounds]
+    return node.result(DynamicSlice(tuple(axes)), node.value(0), *vectors)
+
+
+def _count_of_bounds(node: Node) -> int:
+    infos = [node.value(index).known for index in (1, 2, 4) if node.has(index)]
+    return next((info.num_elements for info in infos if info.is_ranked and info.is_concrete), node.info(0).rank)
+
+
+def _extended(node: Node, vector: Value, size: int, filler: int) -> Value:
+    """Return a vector of a known size, to which elements are added if the given one may be shorter."""
+    if vector.known.is_ranked and vector.known.is_concrete:
+        return vector
+    fillers = node.constant(np.full(size, filler, vector.known.dtype.numpy))
+    return node.step(Gather(0), node.step(Concat(0), vector, fillers), node.constant(np.arange(size)))
 
 
 def _sliced(node: Node, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]) -> Value:
@@ -162,8 +192,28 @@ def pad_by_operands(node: Node) -> Value:
     """Convert Pad with pads, value and axes as operands."""
     rank = node.info(0).rank
     value = node.number_of(2, "constant_value") if node.has(2) and node.array(2, "constant_value").size else 0
-    axes = node.integers_of(3, "axes") if node.has(3) else range(rank)
-    return padded(node, node.integers_of(1, "pads"), checked_axes(axes, rank), float(value))
+    axes = checked_axes(node.integers_of(3, "axes") if node.has(3) else range(rank), rank)
+    if node.is_computed(1):
+        return _padded_at_run_time(node, axes, float(value))
+    return padded(node, node.integers_of(1, "pads"), axes, float(value))
+
+
+def _padded_at_run_time(node: Node, axes: Sequence[int], value: float) -> Value:
+    """Return the input padded along `axes` by pads that are computed; negative ones crop the input first."""
+    dtype, rank = node.info(1).dtype.numpy, node.info(0).rank
+    zero, end = node.constant(np.zeros(1, dtype)), node.constant(np.full(1, _FARTHEST, dtype))
+    before, after = node.steps(Splitter(0, (len(axes),) * 2), node.value(1))
+    cropped_end = node.step(Where(), node.step(LESS, after, zero), after, end)
+    cropped_start = node.step(MAXIMUM, node.step(NEG, before), zero)
+    x = node.step(DynamicSlice(tuple(axes)), node.value(0), cropped_start, cropped_end)
+    pairs = node.step(Stack(1), *(node.step(MAXIMUM, pads, zero) for pads in (before, after)))
+    rows = node.step(Concat(0), pairs, node.constant(np.zeros((1, 2), dtype)))
+    row_of_axis = [axes.index(axis) if axis in axes else len(axes) for axis in range(rank)]
+    pairs = node.step(Gather(0), rows, node.constant(np.array(row_of_axis, np.int64)))
+    mode = node.text("mode", "constant")
+    if mode not in _PADDING_MODES:
+        raise ParseError(f"its mode is {mode!r}; expected one of {', '.join(_PADDING_MODES)}")
+    return node.result(DynamicPad(value, _PADDING_MODES[mode]), x, pairs)
 
 
 def padded(node: Node, pads: Sequence[int], axes: Sequence[int], value: float) -> Value:

@@ -36,7 +36,7 @@ def reshape_by_attribute(node: Node) -> Value:
 def reshape(node: Node) -> Value:
     """Convert Reshape; the shape may contain dimensions of the input that are known by name only."""
     allow_zero = node.version >= 14 and node.flag("allowzero")
-    if node.is_computed(1):
+    if node.importer.dimensions_of(node.value(1)) is None and node.is_computed(1):
         return node.result(DynamicReshape(copy_zeros=not allow_zero), node.value(0), node.value(1))
     return _reshaped(node, node.dimensions_of(1, "shape"), allow_zero)
 
