@@ -171,6 +171,13 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     ),
     "branches": (lambda x: torch.cond(x.sum() > 0, lambda y: y * 2, lambda y: y - 1, (x,)), (floats(3, 4),)),
     "sizes from data": (lambda x: (x[x > 0].reshape(-1, 1).expand(-1, 3), torch.nonzero(x)), (floats(3, 4),)),
+    "products of int8": (lambda x, y: torch._int_mm((x * 9).to(torch.int8), (y * 9).to(torch.int8)),
+                         (floats(32, 16), floats(16, 24))),
+    "int8 weights": (
+        lambda x, w: torch._weight_int8pack_mm(x.bfloat16(), (w * 9).to(torch.int8), w[:, 0].bfloat16()).float(),
+        (floats(4, 32), floats(32, 32)),
+    ),
+    "frequencies": (lambda x: (x[:, :5] * torch.fft.rfftfreq(8), x * torch.fft.fftfreq(8, 0.5)), (floats(2, 8),)),
     "products": (lambda x, y: (torch.einsum("bij,kj->bik", x, y), torch.baddbmm(x @ x.mT, x, x.mT, beta=0.5)),
                  (floats(2, 3, 4), floats(5, 4))),
 }  # fmt: skip

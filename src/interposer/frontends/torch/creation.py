@@ -92,6 +92,13 @@ def triangle_indices(c: Call, rows: int, columns: int, offset: int = 0, **_: Any
     return c.constant(np.stack(function(rows, offset, columns)).astype(c.dtype.numpy))
 
 
+@aten("fft_fftfreq", "fft_rfftfreq")
+def frequencies(c: Call, size: int, spacing: float = 1.0, **_: Any) -> Value:
+    """Convert fft_fftfreq and fft_rfftfreq, the frequencies of a discrete Fourier transform."""
+    function = np.fft.rfftfreq if "rfftfreq" in str(c.node.target) else np.fft.fftfreq
+    return c.constant(function(size, spacing).astype(c.dtype.numpy))
+
+
 @aten("rand", "randn", "rand_like", "randn_like")
 def random(c: Call, first: Any, **_: Any) -> Value:
     """Convert rand and randn, whose numbers differ from PyTorch's and from run to run."""

@@ -37,10 +37,17 @@ def linear(c: Call, x: Value, weight: Value, bias: Value | None = None) -> Value
     return projected if bias is None else c.plus(projected, bias)
 
 
-@aten("mm", "bmm", "matmul", "mv", "dot", open_sizes=True)
+@aten("mm", "bmm", "matmul", "mv", "dot", "_int_mm", open_sizes=True)
 def matmul(c: Call, a: Value, b: Value) -> Value:
-    """Convert products of matrices and vectors."""
+    """Convert products of matrices and vectors; that of int8 matrices is int32."""
     return product(c, c.cast(a, c.dtype), c.cast(b, c.dtype))
+
+
+@aten("_weight_int8pack_mm", open_sizes=True)
+def product_with_int8_weights(c: Call, x: Value, weight: Value, scales: Value) -> Value:
+    """Convert products with int8 weights, whose rows are the outputs and have a scale each; sums are float32."""
+    floats = [c.cast(value, DataType.FLOAT32) for value in (x, weight, scales)]
+    return c.cast(c.times(product(c, floats[0], floats[1], transpose_b=True), floats[2]), c.dtype)
 
 
 @aten("_grouped_mm", "transformers.grouped_mm_fallback.default")
