@@ -137,12 +137,20 @@ def test_an_asynchronous_project_in_c_has_its_queues_in_a_file(project):
     assert "src/queues.h" in (folder / "README.md").read_text()
 
 
-@pytest.mark.parametrize("language", ["python", "rust"])
-def test_queues_are_added_to_a_project_in_c_or_cpp_only(language, tmp_path, capsys):
+def test_an_asynchronous_project_in_rust_has_its_queues_in_a_file(project):
+    folder = project("rust", "--async")
+    assert {*files_in(folder)} - {*FILES["rust"]} == {"src/queues.rs"}
+    assert "queues::table(name)" in (folder / "src" / "lib.rs").read_text()
+    assert "src/queues.rs" in (folder / "Makefile").read_text()
+    assert "src/queues.rs" in (folder / "README.md").read_text()
+
+
+def test_queues_are_added_to_a_native_project_only(tmp_path, capsys):
     folder = tmp_path / "project"
-    assert main(["new-backend", "Npu", "--lang", language, "--async", "--folder", str(folder)]) == 2
+    assert main(["new-backend", "Npu", "--lang", "python", "--async", "--folder", str(folder)]) == 2
     assert capsys.readouterr().err == (
-        f"interposer: --async adds queues to a backend in C or C++, and not to --lang {language}; use --lang cpp or c\n"
+        "interposer: --async adds queues to a backend in C, C++ or Rust, and not to --lang python; "
+        "use --lang cpp, c or rust\n"
     )
     assert not folder.exists()
 
@@ -267,7 +275,7 @@ def test_cmake_builds_the_same(language, project):
 
 @pytest.mark.slow
 @needs_linux
-@pytest.mark.parametrize("language", ["c", "cpp"])
+@pytest.mark.parametrize("language", ["c", "cpp", "rust"])
 def test_an_asynchronous_project_conforms_and_its_queues_are_checked(language, project):
     compiler_for(COMPILERS[language])
     folder = project(language, "--vendor", "Acme", "--async")

@@ -53,7 +53,21 @@ QUEUES_IN_C: Final = {
 """,
 }
 """What an asynchronous backend in C has besides the file of its queues."""
-TEXTS: Final = {"cpp": QUEUES, "c": QUEUES_IN_C}
+QUEUES_IN_RUST: Final = {
+    "queue_header": "mod queues;\n",
+    "queue_extension": """
+    /// Runs are submitted to queues. The thread of a queue executes them; `Run::cancelled` says when one should end.
+    fn extension(&self, name: &str) -> Option<ExtensionTable> {
+        queues::table(name)
+    }
+""",
+    "queue_file": " src/queues.rs",
+    "queue_advice": """- Runs are submitted to queues, each with a thread of its own: see `src/queues.rs`. For a
+  device with queues of its own, replace `serve` and `run_task`. The extension is experimental.
+""",
+}
+"""What an asynchronous backend in Rust has besides the file of its queues."""
+TEXTS: Final = {"cpp": QUEUES, "c": QUEUES_IN_C, "rust": QUEUES_IN_RUST}
 """For each language of asynchronous backends, the texts that replace ``{{queue_...}}`` in its templates."""
 LONGEST: Final = 64
 FILE_NAME: Final = "<vendor>_<name>_backend.so"
@@ -69,8 +83,8 @@ def execute(args: argparse.Namespace) -> None:
     _check_word("vendor", args.vendor)
     if args.asynchronous and args.lang not in TEXTS:
         raise InvalidArgumentError(
-            f"--async adds queues to a backend in C or C++, and not to --lang {args.lang}; "
-            f"use --lang {' or '.join(TEXTS)}"
+            f"--async adds queues to a backend in C, C++ or Rust, and not to --lang {args.lang}; "
+            f"use --lang {', '.join([*TEXTS][:-1])} or {[*TEXTS][-1]}"
         )
     folder = Path(f"{args.name.lower()}-backend") if args.folder is None else args.folder
     _check_folder(folder)

@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--async", action="store_true", dest="asynchronous",
-        help="with --lang c or cpp: let runs be submitted to queues and complete later",
+        help="with --lang c, cpp or rust: let runs be submitted to queues and complete later",
     )  # fmt: skip
     parser.add_argument(
         "--bridge", choices=BRIDGES, action="append", default=[],

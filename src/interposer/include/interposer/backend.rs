@@ -2132,8 +2132,11 @@ fn quietly<T>(absent: T, function: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Run a function of a backend; what it returns or panics with goes into the error.
-unsafe fn guarded(error: *mut ipr_error, function: impl FnOnce() -> Result<()>) -> i32 {
+/// Run a function of a backend; what it returns or panics with goes into the error. For tables of extensions.
+///
+/// # Safety
+/// `error` is one that the host gave for this call, or null.
+pub unsafe fn guarded(error: *mut ipr_error, function: impl FnOnce() -> Result<()>) -> i32 {
     let failed = match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(())) => return OK,
         Ok(Err(failed)) => failed,
@@ -2159,6 +2162,15 @@ unsafe fn guarded(error: *mut ipr_error, function: impl FnOnce() -> Result<()>) 
     }
     // An error is an error, whatever its status says.
     if failed.status == OK { FAILED } else { failed.status }
+}
+
+/// Run an executable on a thread of the backend, as the queues of "ipr.async/1" do; a panic is an error.
+///
+/// # Safety
+/// `executable` is that of a submission, and `run` is as for `Run::from_raw`.
+pub unsafe fn run_executable(executable: *mut c_void, run: &ipr_run) -> Result<()> {
+    let run = || (*executable.cast::<Box<dyn Executable>>()).execute(&Run::from_raw(run));
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(Error::new(message_of(panic), FAILED)))
 }
 
 unsafe extern "C" fn drop_box<T>(owner: *mut c_void) {
