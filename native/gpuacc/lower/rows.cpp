@@ -318,9 +318,12 @@ void lower_l2(const ipr::Layer& layer, Plan& plan) {
   plan.set(layer.output(0).index(), out);
 }
 
+/// Without axes, each element is normalized by itself.
 void lower_moments(const ipr::Layer& layer, Plan& plan) {
   const Value in = plan.plain(layer.input(0).index());
-  const ReducedRows reduced = over(plan, in, axes_of(layer, "axis"));
+  const bool has_axes = !layer.integers("axis").empty();
+  const ReducedRows reduced =
+      over(plan, in, has_axes ? axes_of(layer, "axis") : std::vector<bool>(in.shape.size(), false));
   const Rows& rows = reduced.rows;
   const Value out = plan.create(in.dtype, rows.value.shape);
   launch_rows(plan, "mean variance", rows, out,
