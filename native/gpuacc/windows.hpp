@@ -50,6 +50,12 @@ constexpr Meeting kTransposed = {R"(const int ty = oy + PT - ky * DY, iy = ty / 
       if (tx < 0 || ix * SX != tx || ix >= W) continue;)",
                                  "o % OG * wo + c0 * wi"};
 
+// In lower/winograd.cpp
+/// Whether a convolution is faster by Winograd's algorithm.
+bool suits_winograd(const ipr::Layer& layer, const Plan& plan);
+/// Compute a convolution that suits it; `bias` is a buffer of floats.
+void convolve_by_winograd(const ipr::Layer& layer, Plan& plan, int bias);
+
 /// The window of a pooling: its sizes, then as `window_arguments`, then the padding at the end.
 struct PoolWindow {
   PoolWindow(const ipr::Layer& layer, const Image& in)

@@ -379,6 +379,7 @@ void lower_convolution(const ipr::Layer& layer, Plan& plan) {
   const int64_t groups = layer.integer("groups", 1), b = plan.profile.block;
   if (!has_constant_weights(layer) || layer.output(0).elements() == 0 || layer.input(0).elements() == 0)
     return convolve_plain(layer, plan, false);
+  if (suits_winograd(layer, plan)) return convolve_by_winograd(layer, plan, packed_bias(layer, plan, weights.o, b));
   if (groups == 1 || (weights.i % b == 0 && weights.o / groups % b == 0)) return convolve_in_blocks(layer, plan);
   if (weights.i != 1 || weights.o != groups) return convolve_plain(layer, plan, false);
   const std::vector<float> values = constant_floats(layer.input(1));

@@ -9,9 +9,20 @@ import interposer as ip
 from interposer.core.schema import registered_ops
 from interposer.errors import InvalidValueError
 from interposer.kernels import compute
-from interposer.ops import Attention, GatherNd, RecurrentDirection, RnnSequence, RotaryEmbedding
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Addition,
+    Attention,
+    Convolution2d,
+    GatherNd,
+    MeanVarianceNormalization,
+    RecurrentDirection,
+    RnnSequence,
+    RotaryEmbedding,
+)
 from interposer.testing import Settings, check_backend, samples_of
-from interposer.types import DataType
+from interposer.types import DataLayout, DataType
 from tests.backends.gpuacc.test_gpuacc_conformance import EXACT_INTEGERS
 from tests.backends.gpuacc.test_gpuacc_runs import loaded
 
@@ -62,6 +73,54 @@ def test_some_samples_of_an_operator_have_the_results_of_the_reference(gpuacc, o
     report = check_backend("GpuAcc", only="results/*", samples=samples, settings=settings)
     assert report.ok, report
     assert report.counts["pass"]
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_convolutions_of_3x3_with_many_channels_have_the_results_of_the_reference(gpuacc, layout):
+    """They are computed by Winograd's algorithm on processors."""
+    random, last = np.random.default_rng(3), layout == "NHWC"
+    shape, filters = ((2, 9, 7, 130), (144, 3, 3, 130)) if last else ((2, 130, 9, 7), (144, 130, 3, 3))
+    network = ip.Network("wide")
+    x = network.add_input_layer(0, ip.TensorInfo(shape))
+    weights = network.add_constant_layer(random.normal(0, 0.03, filters).astype(np.float32))
+    bias = network.add_constant_layer(random.normal(size=144).astype(np.float32))
+    op = Convolution2d(pad_left=1, pad_top=2, pad_bottom=1, data_layout=DataLayout[layout])
+    curved = network.add_layer(Activation(function=ActivationFunction.SIGMOID), network.add_layer(op, x, weights, bias))
+    network.add_output_layer(0, network.add_layer(Addition(), curved, curved))
+    image = random.normal(size=shape).astype(np.float32)
+    expected = loaded(network, ["CpuRef"]).run([image])[0]
+    np.testing.assert_allclose(loaded(network, ["GpuAcc"]).run([image])[0], expected, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+@pytest.mark.parametrize("place", [(0, 0), (2, 3), (3, 3)])
+def test_only_windows_with_an_infinity_or_nan_are_not_finite(gpuacc, value, place):
+    network = ip.Network("infinite")
+    x = network.add_input_layer(0, ip.TensorInfo((1, 128, 6, 6)))
+    weights = network.add_constant_layer(np.ones((128, 128, 3, 3), np.float32))
+    network.add_output_layer(0, network.add_layer(Convolution2d(), x, weights))
+    image = np.ones((1, 128, 6, 6), np.float32)
+    image[(0, 5, *place)] = value
+    expected = np.full((1, 128, 4, 4), 1152, np.float32)
+    expected[:, :, max(place[0] - 2, 0) : place[0] + 1, max(place[1] - 2, 0) : place[1] + 1] = value
+    np.testing.assert_allclose(loaded(network, ["GpuAcc"]).run([image])[0], expected, 1e-5)
+
+
+def test_results_that_are_float32_numbers_do_not_overflow_on_the_way(gpuacc):
+    functions = ActivationFunction.HARD_SWISH, ActivationFunction.GELU
+    network, large = ip.Network("large"), np.float32([3e38, 1e38, -3e38])
+    x = network.add_input_layer(0, ip.TensorInfo((3,)))
+    for number, function in enumerate(functions):
+        network.add_output_layer(number, network.add_layer(Activation(function=function), x))
+    for result in loaded(network, ["GpuAcc"]).run([large]):
+        np.testing.assert_allclose(result, [3e38, 1e38, 0], 1e-6)
+
+
+def test_without_axes_each_element_is_normalized_by_itself(gpuacc):
+    network = ip.Network("no axes")
+    x = network.add_input_layer(0, ip.TensorInfo((2, 3)))
+    network.add_output_layer(0, network.add_layer(MeanVarianceNormalization(axis=()), x))
+    np.testing.assert_array_equal(loaded(network, ["GpuAcc"]).run([np.ones((2, 3), np.float32)])[0], np.zeros((2, 3)))
 
 
 def test_keys_that_are_masked_out_may_hold_infinities_and_nan(gpuacc):
