@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -207,20 +208,21 @@ def svdf_of_integers() -> tuple[bytes, list[Any]]:
 
 
 def float_models() -> Iterator[Any]:
+    """Yield functions that return a model and its inputs; a model is built when its test runs."""
     for features in FEATURES:
         title = "-".join(sorted(features)) or "plain"
-        yield pytest.param(*sequence_lstm(features), id=f"sequence LSTM {title}")
-        yield pytest.param(*sequence_lstm(features, time_major=False), id=f"sequence LSTM {title} batch major")
-        yield pytest.param(*step_lstm(features), id=f"LSTM {title}")
+        yield pytest.param(partial(sequence_lstm, features), id=f"sequence LSTM {title}")
+        yield pytest.param(partial(sequence_lstm, features, time_major=False), id=f"sequence LSTM {title} batch major")
+        yield pytest.param(partial(step_lstm, features), id=f"LSTM {title}")
     for mode in ("", "aux", "other"):
-        yield pytest.param(*both_lstms(mode, merged=True), id=f"bidirectional LSTM {mode} merged")
-        yield pytest.param(*both_lstms(mode, merged=False), id=f"bidirectional LSTM {mode}")
+        yield pytest.param(partial(both_lstms, mode, merged=True), id=f"bidirectional LSTM {mode} merged")
+        yield pytest.param(partial(both_lstms, mode, merged=False), id=f"bidirectional LSTM {mode}")
     for name in ("RNN", "UNIDIRECTIONAL_SEQUENCE_RNN"):
-        yield pytest.param(*rnn(name), id=name)
+        yield pytest.param(partial(rnn, name), id=name)
     for merged in (False, True):
-        yield pytest.param(*both_rnns(merged), id=f"bidirectional RNN merged {merged}")
-    yield pytest.param(*svdf(), id="SVDF")
-    yield pytest.param(*basic_lstm(), id="basic LSTM")
+        yield pytest.param(partial(both_rnns, merged), id=f"bidirectional RNN merged {merged}")
+    yield pytest.param(svdf, id="SVDF")
+    yield pytest.param(basic_lstm, id="basic LSTM")
 
 
 def hybrid_models() -> Iterator[Any]:
@@ -228,21 +230,22 @@ def hybrid_models() -> Iterator[Any]:
         rounding, title = {"asymmetric_quantize_inputs": asymmetric}, " asymmetric" if asymmetric else ""
         for features in FEATURES:
             name = "-".join(sorted(features)) or "plain"
-            yield pytest.param(*sequence_lstm(features, "int8", **rounding), id=f"sequence LSTM {name}{title}")
-        yield pytest.param(*step_lstm({"projection"}, "uint8", **rounding), id=f"LSTM uint8{title}")
-        yield pytest.param(*both_lstms("aux", merged=False, hybrid="int8", **rounding), id=f"bidirectional LSTM{title}")
+            yield pytest.param(partial(sequence_lstm, features, "int8", **rounding), id=f"sequence LSTM {name}{title}")
+        yield pytest.param(partial(step_lstm, {"projection"}, "uint8", **rounding), id=f"LSTM uint8{title}")
+        both = partial(both_lstms, "aux", merged=False, hybrid="int8", **rounding)
+        yield pytest.param(both, id=f"bidirectional LSTM{title}")
         for name in ("RNN", "UNIDIRECTIONAL_SEQUENCE_RNN"):
-            yield pytest.param(*rnn(name, "int8", **rounding), id=f"{name}{title}")
-        yield pytest.param(*svdf("int8", **rounding), id=f"SVDF{title}")
+            yield pytest.param(partial(rnn, name, "int8", **rounding), id=f"{name}{title}")
+        yield pytest.param(partial(svdf, "int8", **rounding), id=f"SVDF{title}")
 
 
 def integer_models() -> Iterator[Any]:
     for name in ("LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM"):
         for features in (set(), {"cifg"}, {"peephole"}, {"projection"}, {"norm"}, {"cifg", "projection", "norm"}):
             title = "-".join(sorted(features)) or "plain"
-            yield pytest.param(*lstm_of_integers(name, features), id=f"{name} {title}")
-    yield pytest.param(*svdf_of_integers(), id="SVDF")
-    yield pytest.param(*basic_lstm_of_integers(), id="basic LSTM")
+            yield pytest.param(partial(lstm_of_integers, name, features), id=f"{name} {title}")
+    yield pytest.param(svdf_of_integers, id="SVDF")
+    yield pytest.param(basic_lstm_of_integers, id="basic LSTM")
 
 
 def results(data: bytes, feeds: list[Any]) -> list[Any]:
@@ -265,14 +268,16 @@ def results_of_litert(data: bytes, feeds: list[Any]) -> list[Any]:
     return outputs
 
 
-@pytest.mark.parametrize(("data", "feeds"), [*float_models(), *hybrid_models()])
-def test_litert_gives_the_same_floats_in_every_run(data, feeds):
+@pytest.mark.parametrize("model", [*float_models(), *hybrid_models()])
+def test_litert_gives_the_same_floats_in_every_run(model):
+    data, feeds = model()
     for result, expected in zip(results(data, feeds), results_of_litert(data, feeds), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("data", "feeds"), list(integer_models()))
-def test_litert_gives_the_same_integers_in_every_run(data, feeds):
+@pytest.mark.parametrize("model", list(integer_models()))
+def test_litert_gives_the_same_integers_in_every_run(model):
+    data, feeds = model()
     for result, expected in zip(results(data, feeds), results_of_litert(data, feeds), strict=True):
         np.testing.assert_array_equal(result, expected)
 

@@ -34,8 +34,9 @@ def written(data: bytes) -> bytes:
     return tflite.write(reader.load(data))
 
 
-@pytest.mark.parametrize(("data", "feeds"), MODELS)
-def test_a_recurrent_layer_that_was_read_is_written_with_its_states(data, feeds) -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_a_recurrent_layer_that_was_read_is_written_with_its_states(model) -> None:
+    data, feeds = model()
     content, [original] = written(data), read_model(data).subgraphs[0].operators
     if not original.attributes.get("kernel_type"):
         [operator] = read_model(content).subgraphs[0].operators
@@ -44,8 +45,9 @@ def test_a_recurrent_layer_that_was_read_is_written_with_its_states(data, feeds)
         np.testing.assert_array_equal(result, expected)
 
 
-@pytest.mark.parametrize(("data", "feeds"), MODELS)
-def test_litert_gives_the_same_for_the_written_file_in_every_run(data, feeds) -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_litert_gives_the_same_for_the_written_file_in_every_run(model) -> None:
+    data, feeds = model()
     for result, expected in zip(results_of_litert(written(data), feeds), results_of_litert(data, feeds), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-6)
 
