@@ -496,8 +496,11 @@ class Recording:
         original = getattr(watched_object, name)
 
         def watched(*arguments: Any, **keywords: Any) -> Any:
-            with self._inside(name, number), self._noting_errors(number, name):
+            if self._innermost_call() == "kit":
                 returned = original(*arguments, **keywords)
+            else:
+                with self._inside(name, number), self._noting_errors(number, name):
+                    returned = original(*arguments, **keywords)
             after()
             return returned
 
