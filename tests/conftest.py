@@ -95,6 +95,12 @@ def warm_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def new_interpreter(warm_python: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undoes `warm_python` for a test of a module that uses it: programs are new interpreters, which signals reach."""
+    monkeypatch.setattr(sys, "executable", warm.NEW_INTERPRETER)
+
+
+@pytest.fixture
 def cpuacc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Lets the native backend of the package be used; skips the test where it was not built."""
     yield from _enabled("CpuAcc", monkeypatch)

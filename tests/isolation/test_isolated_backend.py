@@ -42,6 +42,8 @@ from tests.isolating import C, X, expected, faulty_runtime, needs_linux, no_trac
 from tests.sketchy import Flooding, Nesting, Replacing, Talking, Wavering, Writing
 
 pytestmark = needs_linux
+as_forks = pytest.mark.usefixtures("warm_python")
+"""For tests that look at answers and results; the others are about processes that are started."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -66,6 +68,7 @@ def doubling() -> ip.Network:
 # --- what it says and makes -------------------------------------------------------------------------------------------
 
 
+@as_forks
 def test_it_says_of_itself_what_it_says_here() -> None:
     with faulty_runtime() as runtime:
         result = runtime.registry.get("Faulty")
@@ -75,6 +78,7 @@ def test_it_says_of_itself_what_it_says_here() -> None:
         assert (record.available, record.version) == (True, "2.1")
 
 
+@as_forks
 def test_its_answers_about_support_are_those_that_it_gives_here() -> None:
     graph = sums_and_relu().graph
     view = SubgraphView(graph, graph)
@@ -86,6 +90,7 @@ def test_its_answers_about_support_are_those_that_it_gives_here() -> None:
         assert not runtime.registry.get("Sums").layer_support({}).is_layer_supported(item)
 
 
+@as_forks
 def test_layers_that_cannot_cross_are_refused_with_the_reason() -> None:
     network = ip.Network()
     x = network.add_input_layer(0, ip.TensorInfo((2,), DataType.STRING), name="words")
@@ -96,6 +101,7 @@ def test_layers_that_cannot_cross_are_refused_with_the_reason() -> None:
         assert verdict == Support.no("'words' holds string, which cannot be stored in shared memory")
 
 
+@as_forks
 @pytest.mark.parametrize(("by", "kind"), [("operator", "PreCompiled"), ("graph", "Multiplication")])
 def test_what_it_puts_in_place_of_a_part_comes_through(by: str, kind: str) -> None:
     options = ip.OptimizerOptions(model_options={"Replacing": {"by": by}})
@@ -109,6 +115,7 @@ def test_what_it_puts_in_place_of_a_part_comes_through(by: str, kind: str) -> No
         np.testing.assert_array_equal(model.run([x])[0], 2 * x * x)
 
 
+@as_forks
 @pytest.mark.needs_cpuref
 def test_what_it_gives_back_goes_to_the_next_backend() -> None:
     options = ip.OptimizerOptions(model_options={"Replacing": {"by": "failure"}})
@@ -119,6 +126,7 @@ def test_what_it_gives_back_goes_to_the_next_backend() -> None:
         assert model.run([[[1, 2], [3, 4]]])[0].tolist() == [[2, 8], [18, 32]]
 
 
+@as_forks
 def test_one_that_compiles_another_thing_in_a_fresh_process_is_put_aside(tmp_path: Path) -> None:
     with isolating(("Wavering", partial(Wavering, str(tmp_path)))) as runtime:
         model = ip.load(doubling(), ["Wavering"], runtime=runtime)
@@ -127,6 +135,7 @@ def test_one_that_compiles_another_thing_in_a_fresh_process_is_put_aside(tmp_pat
             model.run([np.ones((2, 2), np.float32)])
 
 
+@as_forks
 def test_its_context_is_told_and_may_refuse() -> None:
     with isolating(("Device", partial(Device, ["before_load"]))) as runtime:
         network = ip.Network()
@@ -137,6 +146,7 @@ def test_its_context_is_told_and_may_refuse() -> None:
             ip.load(network, ["Device"], runtime=runtime)
 
 
+@as_forks
 def test_tensors_whose_shapes_depend_on_data_cross_too() -> None:
     network = ip.Network()
     x = network.add_input_layer(0, ip.TensorInfo((6,)), name="x")
@@ -170,6 +180,7 @@ def runtime_with_reference() -> Any:
         yield runtime
 
 
+@as_forks
 @pytest.mark.parametrize(("backend", "op"), [(Sums, ip.ops.Addition), (Device, ip.ops.Activation)])
 def test_the_conformance_kit_passes(backend: type[Backend], op: Any) -> None:
     with no_trace_left(), isolating(backend) as runtime:
@@ -210,6 +221,7 @@ def test_where_no_process_can_be_started_the_backend_is_not_available(monkeypatc
         isolated_backend("Sums", Sums)
 
 
+@as_forks
 def test_one_that_calls_itself_otherwise_is_not_available() -> None:
     with pytest.raises(BackendUnavailableError, match="its id is 'Sums'"):
         isolated_backend("Other", Sums)
@@ -299,6 +311,7 @@ def test_a_misspelt_id_is_refused() -> None:
         ip.Runtime(ip.CreationOptions(isolate="CpuReff"))
 
 
+@as_forks
 def test_inputs_are_only_for_reading() -> None:
     with isolating(Writing) as runtime:
         network = ip.Network()
@@ -339,6 +352,7 @@ def test_an_interrupt_ends_the_process_and_the_next_run_works(tmp_path: Path) ->
         assert runtime.events == ()
 
 
+@as_forks
 def test_networks_run_from_several_threads() -> None:
     with faulty_runtime() as runtime:
         models = [ip.load(sums_and_relu(), ["Faulty", "CpuRef"], runtime=runtime) for _ in range(3)]
@@ -482,6 +496,7 @@ def test_a_host_that_ends_without_closing_anything_leaves_no_process() -> None:
     assert _ends(int(python(code)))
 
 
+@as_forks
 def test_a_backend_that_outlives_its_runtime_starts_again_where_it_is_used() -> None:
     with no_trace_left(), faulty_runtime() as runtime:
         optimized = ip.optimize(sums_and_relu(), ["Faulty", "CpuRef"], runtime.device_spec)
@@ -493,6 +508,7 @@ def test_a_backend_that_outlives_its_runtime_starts_again_where_it_is_used() -> 
         optimized.backends["Faulty"].close()
 
 
+@as_forks
 def test_an_answer_that_makes_no_sense_is_a_broken_contract() -> None:
     from interposer.isolation.wire import Reader, WireError, reading
 
@@ -517,6 +533,7 @@ def test_loading_and_unloading_leaves_nothing_in_the_child() -> None:
         assert max(cycle() for _ in range(20)) <= max(first)
 
 
+@as_forks
 def test_the_constants_of_a_network_are_handed_over_once() -> None:
     with faulty_runtime() as runtime:
         model = ip.load(sums_and_relu(), ["Faulty", "CpuRef"], runtime=runtime)
@@ -530,6 +547,7 @@ def test_the_constants_of_a_network_are_handed_over_once() -> None:
 # --- concurrent branches ----------------------------------------------------------------------------------------------
 
 
+@as_forks
 @pytest.mark.needs_cpuref
 def test_branches_of_a_run_that_change_its_tensors_concurrently_are_computed_right() -> None:
     network = ip.Network()

@@ -28,7 +28,7 @@ from tests.isolating import (
 from tests.parameters import one_in, slow_unless
 from tests.sketchy import Corrupting, Falling
 
-pytestmark = needs_linux
+pytestmark = [needs_linux, pytest.mark.usefixtures("warm_python")]
 BACKENDS = ["Faulty", "CpuRef"]
 AT_THE_END = ("release", "before_unload", "after_unload")
 
@@ -233,6 +233,7 @@ def test_where_no_other_backend_is_left_the_error_is_raised() -> None:
             model.run([[1, 2]])
 
 
+@pytest.mark.usefixtures("new_interpreter")
 def test_a_process_that_is_killed_between_runs_is_replaced() -> None:
     with faulty_runtime() as runtime:
         model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime)

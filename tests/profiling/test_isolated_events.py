@@ -28,7 +28,7 @@ from interposer.runtime import CreationOptions
 from tests.counting import Counting, Selected
 from tests.isolating import needs_linux
 
-pytestmark = needs_linux
+pytestmark = [needs_linux, pytest.mark.usefixtures("warm_python")]
 X = np.ones((2, 3), np.float32)
 
 
@@ -262,6 +262,7 @@ def test_a_profile_is_freed_after_its_block(model: ip.Model) -> None:
     assert reference() is None
 
 
+@pytest.mark.usefixtures("new_interpreter")
 def test_a_child_that_stands_still_is_waited_for_once(
     model: ip.Model, runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
