@@ -65,6 +65,7 @@ def test_it_computes_and_the_host_never_opens_it(natives: Natives, tmp_path: Pat
         assert not [path for path in mapped_files() if str(tmp_path) in path]
 
 
+@pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize(
     ("where", "fault"),
     [
@@ -100,6 +101,7 @@ def test_the_error_tells_the_signal_and_the_layer(natives: Natives, tmp_path: Pa
         assert "first" in crash.layer
 
 
+@pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize("runs", [9, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("restarts", [None, 3])
 def test_with_a_fault_in_every_third_run_every_answer_is_right(

@@ -132,20 +132,23 @@ def test_an_error_in_the_profiling_of_a_plugin_is_found(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("shifts", "message"),
     [
         (
-            "{}, end + 1, begin,",
+            (1_000_000_000, 0),
             "^report_intervals raised BackendContractError: .*the interval 'add' ends before it begins",
         ),
-        ("{}, begin - 5000000000, end - 5000000000,", "^the interval 'add', on the host's clock, is not inside a run"),
-        ("{}, begin - 100000, end + 50000000,", "^the interval 'add', on the host's clock, is not inside a run"),
+        ((-5_000_000_000, -5_000_000_000), "^the interval 'add', on the host's clock, is not inside a run"),
+        ((-100_000, 50_000_000), "^the interval 'add', on the host's clock, is not inside a run"),
     ],
     ids=["backwards", "early", "long"],
 )
-def test_an_error_in_intervals_of_the_host_is_found(wrong: str, message: str, natives: Natives, tmp_path: Path) -> None:
-    text = (SOURCES / "measured.cpp").read_text(encoding="utf-8").replace("{}, begin, end,", wrong)
-    path = natives.install(tmp_path, "Tests_Measured_backend.so", text, language="c++")
+def test_an_error_in_intervals_of_the_host_is_found(
+    shifts: tuple[int, int], message: str, natives: Natives, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, shift in zip(("SHIFT_OF_BEGIN", "SHIFT_OF_END"), shifts, strict=True):
+        monkeypatch.setenv(name, str(shift))
+    path = natives.install(tmp_path, "Tests_Measured_backend.so", Path("measured.cpp"))
     failures = check_backend(str(path), only="profiling/intervals", families=["elementwise"]).failures
     assert any(re.search(message, failure.text) for failure in failures), [str(failed) for failed in failures]
 

@@ -80,11 +80,12 @@ class Net:
 @pytest.mark.parametrize("rows", [1, 3, 8, 9, 40])
 def test_every_type_with_and_without_zero_points(rows: int, kind: str, zeros: bool, rewrite: bool) -> None:
     for depth, columns, block in ((64, 96, 32), (100, 70, 16), (33, 130, 64), (40, 17, 5)):
+        net, products = Net(rows, depth), []
         for axis in (0, 1):
-            net = Net(rows, depth)
             shape = (depth, columns) if axis == 0 else (columns, depth)
             weights = net.blocks(kind, shape, block, axis, zeros=zeros)
-            net.assert_close(net.add(BatchMatMul(transpose_y=axis == 1), net.x, weights), rewrite=rewrite)
+            products.append(net.add(BatchMatMul(transpose_y=axis == 1), net.x, weights))
+        net.assert_close(*products, rewrite=rewrite)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

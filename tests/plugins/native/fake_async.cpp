@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -23,11 +24,10 @@
 
 #include "interposer/backend.hpp"
 
-#ifndef FAKE_ID
-#define FAKE_ID "Fake"
-#endif
-
 namespace {
+
+// The id of the backend: the value of FAKE_ID when the file is loaded, so that two copies can be two backends.
+const std::string kId = std::getenv("FAKE_ID") ? std::getenv("FAKE_ID") : "Fake";
 
 constexpr int kDevices = 2;
 constexpr int64_t kOffset[kDevices] = {7'000'000'000'000, -3'000'000'000};  // of the clocks of the devices
@@ -643,7 +643,7 @@ class Fake : public ipr::Backend {
 
   bool has_handles() const override { return !lacks("handles"); }
   ipr::Factories describe(const ipr::Options& options) override {
-    std::string id = device_of(options) && !twins ? "Tests/" FAKE_ID ".1/Heap" : "Tests/" FAKE_ID ".0/Heap";
+    std::string id = device_of(options) && !twins ? "Tests/" + kId + ".1/Heap" : "Tests/" + kId + ".0/Heap";
     return {{{id, IPR_FACTORY_DEVICE_COPIES | IPR_FACTORY_PEER_COPIES, 0, 0}}, {id}};
   }
   std::unique_ptr<ipr::Pool> create_pool(const ipr::Options&) override { return std::make_unique<Pool>(); }
@@ -704,7 +704,7 @@ static const void* extension(void* self, const char* name) {
 }
 
 extern "C" {
-const char* GetBackendId(void) { return FAKE_ID; }
+const char* GetBackendId(void) { return kId.c_str(); }
 void GetVersion(uint32_t* out_major, uint32_t* out_minor) { *out_major = IPR_API_MAJOR, *out_minor = IPR_API_MINOR; }
 void* BackendFactory(void) {
   auto* table = static_cast<ipr_backend*>(ipr::detail::factory<Fake>());

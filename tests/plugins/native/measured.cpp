@@ -4,6 +4,7 @@
 #include <time.h>
 #include <pthread.h>
 
+#include <cstdlib>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -18,6 +19,12 @@ int64_t now() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return int64_t(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+// Returns the number of nanoseconds in an environment variable, by which a test shifts an end of an interval.
+int64_t shift(const char* name) {
+  const char* text = std::getenv(name);
+  return text ? std::atoll(text) : 0;
 }
 
 class Measures : public ipr::Profiler {
@@ -65,7 +72,8 @@ class Measures : public ipr::Profiler {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!on_) return;
     ++added_;
-    intervals_.push_back({ipr::string("add"), {}, begin, end, uint64_t(pthread_self()), 72, 6, IPR_INTERVAL_KERNEL, 0});
+    intervals_.push_back({ipr::string("add"), {}, begin + shift("SHIFT_OF_BEGIN"), end + shift("SHIFT_OF_END"),
+                          uint64_t(pthread_self()), 72, 6, IPR_INTERVAL_KERNEL, 0});
     intervals_.push_back({ipr::string("add on the device"), ipr::string("unit 0"), begin + kAhead, end + kAhead, 0, 0, 0,
                           IPR_INTERVAL_KERNEL, 0});
   }

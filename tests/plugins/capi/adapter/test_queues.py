@@ -60,11 +60,12 @@ class Fake:
 
 
 @pytest.fixture
-def fake(opened):
-    """Opens the plug-in; keyword arguments are its options."""
+def fake(opened, monkeypatch):
+    """Opens the plug-in, with another id than "Fake" if one is given; keyword arguments are its options."""
 
-    def fake(*flags, **options):
-        return Fake(opened("fake_async.cpp", *flags, options=options), options)
+    def fake(backend_id="Fake", **options):
+        monkeypatch.setenv("FAKE_ID", backend_id)
+        return Fake(opened("fake_async.cpp", options=options), options)
 
     return fake
 
@@ -129,7 +130,7 @@ def test_what_is_optional_may_be_absent(lacks, fake, runtime_with):
 @pytest.mark.parametrize("lacks", ["", "handles", "handles timelines", "handles timelines gates"])
 def test_two_plug_ins_wait_for_each_other(lacks, fake, runtime_with):
     """By the timeline of the other one, by gates, or by this process."""
-    one, two = fake(Lacks=lacks, Work=1_000_000), fake('-DFAKE_ID="Other"', Lacks=lacks, Work=1_000_000)
+    one, two = fake(Lacks=lacks, Work=1_000_000), fake("Other", Lacks=lacks, Work=1_000_000)
     runtime = runtime_with(one.backend, two.backend)
     hints = {f"layer {number}": "Other" for number in (1, 3)}
     options = OptimizerOptions(rewrite=False, hints=hints)
@@ -577,7 +578,7 @@ def test_intervals_of_devices_belong_to_the_runs_in_which_they_were_measured(fak
 
 def test_an_explanation_measures_each_part_alone_and_shows_the_overlap(fake, runtime_with):
     device = fake(Lacks="copies", Work=20_000_000)
-    other = fake('-DFAKE_ID="Other"', Lacks="copies", Work=20_000_000)
+    other = fake("Other", Lacks="copies", Work=20_000_000)
     runtime = runtime_with(device.backend, other.backend)
     network = Network("two")
     x = network.add_input_layer(0, INFO, name="x")
