@@ -65,6 +65,7 @@ def test_with_strict_readiness_all_models_must_run(folder):
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.usefixtures("warm_python")
 def test_exit_on_error_ends_a_server_with_a_broken_model(folder, workers):
     with started(str(folder), "--exit-on-error", "--workers", workers) as (process, line):
         assert process.wait(300) == 2
@@ -72,6 +73,7 @@ def test_exit_on_error_ends_a_server_with_a_broken_model(folder, workers):
         assert "broken.tflite: " in process.stderr.read()
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_a_server_without_any_model_that_can_be_loaded_ends(folder):
     (folder / "good.tflite").unlink()
     with started(str(folder)) as (process, line):

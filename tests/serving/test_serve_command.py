@@ -83,6 +83,7 @@ def test_a_signal_ends_the_server_in_order(file, number):
         (["s3://models/a.onnx", "--timeout", "0s"], "--timeout must be more than 0 seconds"),
     ],
 )
+@pytest.mark.usefixtures("warm_python")
 def test_wrong_options_end_the_command_before_it_loads_models(file, words, text):
     with started(file, *words) as (process, line):
         assert process.wait(300) == 2
@@ -159,6 +160,7 @@ def has_ipv6() -> bool:
         ],
     ),
 )
+@pytest.mark.usefixtures("warm_python")
 def test_a_server_that_cannot_start_says_why(file, tmp_path, words, text):
     (tmp_path / "damaged.tflite").write_bytes(b"damaged")
     (tmp_path / "empty").mkdir()
@@ -214,6 +216,7 @@ def test_only_files_of_a_trusted_key_are_served(signed):
         ],
     ),
 )
+@pytest.mark.usefixtures("warm_python")
 def test_a_server_that_trusts_keys_refuses_other_files(signed, file, words, text):
     with started(
         "--trusted-key", str(signed / "key.pub"), *(word.format(signed=signed, file=file) for word in words)
