@@ -16,6 +16,8 @@ from benchmarks.engines.measure import Plan, deviation, measure  # noqa: E402
 from benchmarks.engines.process import EngineError, Process  # noqa: E402
 from interposer.writers import onnx as writer  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
@@ -39,6 +41,7 @@ def figures(models, folder, engines, loads=0):
 
 
 @pytest.mark.needs_cpuref
+@pytest.mark.usefixtures("new_interpreter")
 def test_one_command_writes_figures_a_table_and_a_plot(models, tmp_path, capsys):
     words = ["--models", models, "--networks", "small", "--engines", "CpuRef", "--threads", "1", "--rounds", "2"]
     words += ["--seconds", "0.01", "--cache", tmp_path / "cache", "--output", tmp_path / "results"]
