@@ -85,6 +85,7 @@ class Attribute:
         self.by, self.defaults = by, defaults
         self.name = ""
         self.is_limited: Final = bool(self.bounds) or self.choices is not None
+        self._least: Final = self.bounds.get("ge") if len(self.bounds) == 1 and choices is None else None
 
     def default_with(self, values: Mapping[str, Any]) -> Any:
         """Return the default of this attribute if attributes declared before it have these values, by name."""
@@ -94,6 +95,10 @@ class Attribute:
     def required(self) -> bool:
         """True if there is no default."""
         return self.default is MISSING
+
+    def surely_accepts(self, value: Any) -> bool:
+        """Return True if `problems` is certain to yield nothing; a fast path for integers with a lower bound."""
+        return self._least is not None and type(value) is int and value >= self._least
 
     def problems(self, value: Any) -> Iterator[str]:
         """Yield an error message for each bound or choice that a value of the right type violates."""

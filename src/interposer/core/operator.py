@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, TypeVar, cast
 from interposer.core.codec import Codec, codec_of
 from interposer.core.declarations import MISSING, Attribute, Operand, Result
 from interposer.core.errors import InvalidArgumentError, did_you_mean
-from interposer.core.ranks import is_ranked, of_every_rank, true_of_all
+from interposer.core.ranks import are_ranked, of_every_rank, true_of_all
 from interposer.core.traits import ResultQuantization, Role, Trait
 from interposer.core.types import DataType, TensorInfo
 
@@ -69,8 +69,7 @@ class Op:
     _defaults: ClassVar[dict[str, Any] | None] = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        for name, value in self._bound(args, kwargs).items():
-            object.__setattr__(self, name, value)
+        self.__dict__.update(self._bound(args, kwargs))
         self._check_attributes(self.attributes)
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -108,9 +107,11 @@ class Op:
 
     def _check_attributes(self, names: Iterable[str]) -> None:
         """Raise `InvalidArgumentError` if one of these attributes is out of its bounds, or if attributes do not fit."""
-        limited = (name for name in names if self.attributes[name].is_limited)
-        errors = (error for name in limited for error in self.attributes[name].problems(getattr(self, name)))
-        for error in chain(errors, self._attribute_problems()):
+        attributes = self.attributes
+        limited = [name for name in names if attributes[name].is_limited]
+        doubtful = [name for name in limited if not attributes[name].surely_accepts(getattr(self, name))]
+        errors = (error for name in doubtful for error in self.attributes[name].problems(getattr(self, name)))
+        for error in chain(errors if doubtful else (), self._attribute_problems()):
             raise InvalidArgumentError(f"{type(self).__name__}: {error}")
 
     def _attribute_problems(self) -> Iterator[str]:
@@ -203,7 +204,7 @@ class Op:
 
         Operators that do more override this method. The limits of a network are compared to the sum over its layers.
         """
-        return sum(int(info.num_elements) for info in (*inputs, *outputs) if info is not None)
+        return sum([int(info.shape.num_elements) for info in (*inputs, *outputs) if info is not None])
 
     @property
     def traits(self) -> Trait:
@@ -252,11 +253,12 @@ class Op:
 
         The argument is None if an optional operand is absent, and a tuple of all remaining inputs for a variadic one.
         """
-        fixed = [declared for declared in self.operands if not declared.variadic]
-        padded = [*inputs, *[None] * (len(fixed) - len(inputs))]
-        if len(fixed) < len(self.operands):
-            return [*padded[: len(fixed)], tuple(inputs[len(fixed) :])]
-        return padded
+        operands, arguments = self.operands, [*inputs]
+        arguments += [None] * (len(operands) - len(arguments))
+        if operands and operands[-1].variadic:
+            fixed = len(operands) - 1
+            arguments[fixed:] = [tuple(inputs[fixed:])]  # type: ignore[list-item]
+        return arguments
 
     def operand_name(self, index: int) -> str:
         """Return the name of the operand that takes the input at `index`.
@@ -283,12 +285,13 @@ class Op:
             return [error]
         if not self.operands:
             return list(self.check())
-        if not all(map(is_ranked, infos)):
+        if not are_ranked(infos):
             return min((self.violations(*ranked) for ranked in of_every_rank(infos)), key=len)
         arguments = self.arguments(infos)
         by_operand = zip(self.operands, arguments, strict=True)
         problems = [problem for declared, argument in by_operand for problem in _operand_problems(declared, argument)]
-        problems += () if problems else self._dtype_problems(arguments)
+        if not problems and any([declared.same_dtype_as for declared in self.operands]):
+            problems += self._dtype_problems(arguments)
         return problems or list(self.check(*arguments))
 
     def _by_name(self, arguments: Sequence[Any]) -> dict[str, Any]:
@@ -310,7 +313,7 @@ class Op:
 
         If the rank of an operand is unknown, each info is what the results for all valid ranks have in common.
         """
-        if not all(map(is_ranked, infos)):
+        if not are_ranked(infos):
             return true_of_all(self._inferred_for(ranked) for ranked in of_every_rank(infos))
         inferred = self.infer(*self.arguments(infos))
         results = inferred if isinstance(inferred, tuple) else (inferred,)
@@ -365,13 +368,17 @@ class Op:
         if type(other) is not type(self):
             return NotImplemented
         codecs = self.codecs()
-        return all(codecs[name].equal(getattr(self, name), getattr(other, name)) for name in self.attributes)
+        for name in self.attributes:
+            own_value, other_value = getattr(self, name), getattr(other, name)
+            if own_value is not other_value and not codecs[name].equal(own_value, other_value):
+                return False
+        return True
 
     def __hash__(self) -> int:
         cached: int | None = self.__dict__.get("_hash")
         if cached is None:
             codecs = self.codecs()
-            cached = hash((type(self), *(codecs[name].hash(getattr(self, name)) for name in self.attributes)))
+            cached = hash((type(self), *[codecs[name].hash(getattr(self, name)) for name in self.attributes]))
             object.__setattr__(self, "_hash", cached)  # attributes never change
         return cached
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from interposer.core.shape import MAX_RANK, UNKNOWN
 from interposer.core.types import TensorInfo
 
-__all__ = ["is_ranked", "of_every_rank", "true_of_all"]
+__all__ = ["are_ranked", "is_ranked", "of_every_rank", "true_of_all"]
 
 Infos = Sequence[TensorInfo | None]
 
@@ -16,6 +16,11 @@ Infos = Sequence[TensorInfo | None]
 def is_ranked(info: TensorInfo | None) -> bool:
     """Return True if the rank of a tensor is known; also for an absent operand (None)."""
     return info is None or info.is_ranked
+
+
+def are_ranked(infos: Infos) -> bool:
+    """Return True if the ranks of all these tensors are known; None is an absent operand."""
+    return all([info is None or info.shape.is_ranked for info in infos])
 
 
 def of_every_rank(infos: Infos) -> Iterator[list[TensorInfo | None]]:

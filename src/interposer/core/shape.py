@@ -98,7 +98,7 @@ class TensorShape(tuple[int, ...]):
         is_plain = type(dims) in _PLAIN  # a fast path, since networks have thousands of shapes
         if not is_plain and (isinstance(dims, (str, bytes)) or not isinstance(dims, Iterable)):
             raise InvalidArgumentError(f"a shape must be a sequence of dimensions, not {dims!r}")
-        checked_dims = tuple(map(_dim, dims))
+        checked_dims = tuple([dim if type(dim) is int and dim >= 0 else _dim(dim) for dim in dims])
         if len(checked_dims) > MAX_RANK:
             raise InvalidArgumentError(f"a tensor has rank {len(checked_dims)}; ranks 0 to {MAX_RANK} are supported")
         return super().__new__(cls, checked_dims)
@@ -121,7 +121,7 @@ class TensorShape(tuple[int, ...]):
     @property
     def num_elements(self) -> int:
         """The product of the dimensions (1 for a scalar); `UNKNOWN` if a dimension is unknown."""
-        return math.prod(self) if self.is_concrete else UNKNOWN
+        return UNKNOWN if Dim in map(type, self) else math.prod(self)
 
     def accepts(self, other: TensorShape) -> bool:
         """Return True if a tensor of shape `other` may have this shape.

@@ -108,6 +108,8 @@ class DataType(Enum):
         """Bytes of one element of the NumPy array; types of fewer than 8 bits take a whole byte there."""
         return self.numpy.itemsize
 
+    __hash__ = object.__hash__  # an enum's own hashes the name in Python; every description of a tensor has a type
+
     @property
     def is_float(self) -> bool:
         """True for the floating-point types of any width."""
@@ -130,11 +132,9 @@ class DataType(Enum):
         Raises:
             InvalidArgumentError: there is no such type.
         """
-        if isinstance(what, DataType):
-            return what
         if isinstance(what, np.dtype):
             return _of_dtype(what)
-        return cls._named(what)
+        return what if isinstance(what, DataType) else cls._named(what)
 
     @classmethod
     def _named(cls, name_or_dtype: str | np.dtype[Any] | type) -> DataType:
@@ -356,13 +356,15 @@ class Quantization:
         return f"q({self.scale:.6g}, {self.zero_point})"
 
 
-_PLAIN: Final = {float: {float}, operator.index: {int}}
+_PLAIN: Final[dict[Any, set[type]]] = {float: {float}, operator.index: {int}}
 """The types of numbers that need no conversion."""
 
 
 def _numbers(value: Any, convert: Callable[[Any], Any], requirement: str) -> tuple[Any, ...]:
+    if type(value) in _PLAIN[convert]:  # fast paths, since large networks have thousands of scales
+        return (value,)
     if type(value) in {tuple, list} and set(map(type, value)) == _PLAIN[convert]:
-        return tuple(value)  # a fast path, since large networks have thousands of scales
+        return tuple(value)
     is_sequence = isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and getattr(value, "ndim", True)
     return tuple(_number(number, convert, requirement) for number in (value if is_sequence else (value,)))
 
@@ -426,7 +428,7 @@ class TensorInfo:
         constant: Array | None = None,
         element: TensorInfo | None = None,
     ) -> None:
-        object.__setattr__(self, "shape", TensorShape(shape))
+        object.__setattr__(self, "shape", shape if type(shape) is TensorShape else TensorShape(shape))
         object.__setattr__(self, "dtype", dtype if type(dtype) is DataType else DataType.of(dtype))
         object.__setattr__(self, "quantization", quantization)
         object.__setattr__(self, "constant", constant)
@@ -523,7 +525,7 @@ class TensorInfo:
     @property
     def num_bytes(self) -> int:
         """Size in bytes of the NumPy array, or of all arrays in a collection; `UNKNOWN` if a dimension is unknown."""
-        return self.num_elements * (
+        return self.shape.num_elements * (
             self.dtype.itemsize if self.element is None else _ARRAY_OVERHEAD + self.element.num_bytes
         )
 
@@ -611,6 +613,8 @@ class TensorInfo:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorInfo):
             return NotImplemented
+        if self is other:
+            return True
         own_fields, other_fields = (
             (self.shape, self.dtype, self.quantization),
             (other.shape, other.dtype, other.quantization),
