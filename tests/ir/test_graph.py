@@ -231,6 +231,16 @@ def test_a_copy_is_the_same_and_shares_no_layer(graph):
     assert "new" not in [layer.name for layer in graph]
 
 
+def test_a_graph_is_restored_from_a_copy_that_was_made_before_a_change():
+    graph, [x, relu] = chain(Activation())
+    text, copy = str(graph), graph.clone()
+    graph.erase(relu)
+    graph.rename(x, "other")
+    graph.restore(copy)
+    assert str(graph) == text
+    assert graph.free_name("other") == "other"
+
+
 def test_layers_are_absorbed_with_stand_ins_for_what_is_outside():
     graph, [x, relu] = chain(Activation())
     other = Graph()

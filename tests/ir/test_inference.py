@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from interposer.core.errors import InvalidNetworkError
-from interposer.core.types import Quantization, TensorInfo
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ir.graph import Graph
-from interposer.ir.inference import infer_graph, infer_layer
+from interposer.ir.inference import declare_quantization, infer_graph, infer_layer, inferences_remembered
 from interposer.ir.text import parse_graph, print_graph
-from interposer.ops import Activation, Addition, Input, Reshape, Splitter, StandIn, Transpose
+from interposer.ops import Activation, Addition, DynamicReshape, Input, Quantize, Reshape, Splitter, StandIn, Transpose
 
 
 def add(graph, op, *inputs, info=None, outputs=()):
@@ -128,3 +128,23 @@ def test_all_faults_of_a_graph_are_raised_together():
     assert len(caught.value.problems) == 2
     assert str(caught.value).startswith("network 'net' has 2 errors:\n  - layer 'reshape' (Reshape): ")
     assert caught.value.problems[1] == "layer 'addition' (Addition): b is not connected"
+
+
+def test_constants_of_the_same_type_and_shape_are_not_confused_while_inferences_are_remembered():
+    graph = Graph()
+    x = graph.constant(np.zeros((2, 3), "float32")).producer
+    with inferences_remembered():
+        for dims in ([3, 2], [6, 1], [3, 2]):
+            layer = add(graph, DynamicReshape(), x, graph.constant(np.array(dims)).producer)
+            assert infer_layer(layer) == []
+            assert layer.output.known == TensorInfo(dims)
+
+
+def test_a_declared_quantization_is_that_of_later_inferences():
+    graph = Graph()
+    x = add(graph, Input(), info=TensorInfo((2, 3)))
+    layer = add(graph, Quantize(DataType.INT8), x)
+    infer_layer(layer)
+    declare_quantization(layer.output, Quantization(0.5, 1))
+    assert infer_layer(layer) == []
+    assert layer.output.known == TensorInfo((2, 3), "int8", Quantization(0.5, 1))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from interposer.core.errors import InvalidArgumentError, VerificationError
@@ -31,6 +32,10 @@ class Use(NamedTuple):
     position: int
 
 
+_use: Final = partial(tuple.__new__, Use)
+"""Makes a `Use` of a pair; a fast path, as every layer of a network makes some."""
+
+
 class Uses(Collection[Use]):
     """All uses of one value by layers, in order of creation.
 
@@ -41,10 +46,10 @@ class Uses(Collection[Use]):
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, uses: Iterable[Use] = ()) -> None:
-        self._uses = dict.fromkeys(uses)
+        self._uses: dict[tuple[Layer, int], None] = dict.fromkeys(uses)  # the keys are instances of `Use`
 
     def __iter__(self) -> Iterator[Use]:
-        return iter(self._uses)
+        return iter(self._uses)  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         return len(self._uses)
@@ -111,7 +116,7 @@ class Value:
     @property
     def consumers(self) -> list[Layer]:
         """The layers that use the value, each once, in order of first use."""
-        return list(dict.fromkeys(use.layer for use in self.uses))
+        return list(dict.fromkeys([layer for layer, _ in self.uses._uses]))
 
     @property
     def name(self) -> str:
@@ -254,7 +259,7 @@ class Graph:
         return len(self._layers)
 
     def __contains__(self, layer: object) -> bool:
-        return isinstance(layer, Layer) and self._layers.get(layer.guid) is layer
+        return isinstance(layer, Layer) and layer.guid in self._layers
 
     def add(
         self,
@@ -298,7 +303,7 @@ class Graph:
     def _check_all_own(self, values: Iterable[Value | None]) -> None:
         layers = self._layers
         for value in values:
-            if type(value) is not Value or layers.get(value.producer.guid) is not value.producer:
+            if type(value) is not Value or value.producer.guid not in layers:
                 self._check_own(value)
 
     def _check_own(self, value: Value | None) -> None:
@@ -310,7 +315,7 @@ class Graph:
             raise InvalidArgumentError(f"the value {value.name!r} belongs to another network")
 
     def _check_member(self, layer: Layer) -> None:
-        if layer not in self:
+        if layer.guid not in self._layers:
             raise InvalidArgumentError(f"layer {layer} belongs to another network")
 
     def free_name(self, requested: str) -> str:
@@ -330,7 +335,7 @@ class Graph:
 
     def set_input(self, layer: Layer, index: int, value: Value | None) -> None:
         """Replace operand number `index` of a layer by `value`."""
-        self._check_own(value)
+        self._check_all_own((value,))
         self._check_member(layer)
         if index < 0:
             raise InvalidArgumentError(f"an operand's number must not be negative, but {index} was given")
@@ -338,11 +343,11 @@ class Graph:
         inputs.extend([None] * (index + 1 - len(inputs)))
         old_value = inputs[index]
         if old_value is not None:
-            old_value.uses.remove(Use(layer, index))
+            del old_value.uses._uses[layer, index]
         inputs[index] = value
         self._scheduled = None
         if value is not None:
-            value.uses.add(Use(layer, index))
+            value.uses._uses[_use((layer, index))] = None
 
     def set_inputs(self, layer: Layer, values: Sequence[Value | None]) -> None:
         """Replace all operands of a layer by `values`, in order; None is an absent operand."""
@@ -354,7 +359,7 @@ class Graph:
 
     def replace_uses(self, old: Value, new: Value, where: Callable[[Use], bool] = lambda _: True) -> None:
         """Replace `old` by `new` in every use for which `where` returns True."""
-        for use in [use for use in old.uses if where(use)]:
+        for use in list(filter(where, old.uses)):
             self.set_input(use.layer, use.position, new)
 
     def erase(self, layer: Layer) -> None:
@@ -365,7 +370,7 @@ class Graph:
             raise InvalidArgumentError(f"layer {layer} cannot be removed; it is used by {', '.join(users)}")
         for index, value in enumerate(layer._inputs):
             if value is not None:
-                value.uses.remove(Use(layer, index))
+                del value.uses._uses[layer, index]
         layer._inputs = [None] * len(layer._inputs)
         del self._layers[layer.guid]
         self._scheduled = None
@@ -380,12 +385,11 @@ class Graph:
         pending_layers = list(self if start is None else start)
         while pending_layers:
             layer = pending_layers.pop()
-            if layer not in self or not _is_dead(layer):
+            if layer.guid not in self._layers or not _is_dead(layer):
                 continue
-            producers = [value.producer for value in layer.values]
+            pending_layers += [value.producer for value in layer.values]
             self.erase(layer)
             removed_layers.append(layer)
-            pending_layers += producers
         return removed_layers
 
     def constant(self, value: Array, *, like: TensorInfo | None = None, name: str = "constant") -> Value:
@@ -462,7 +466,7 @@ class Graph:
         while ready_indices:
             layer = layers[heapq.heappop(ready_indices)]
             order.append(layer)
-            for consumer in dict.fromkeys([use.layer for value in layer.outputs for use in value.uses._uses]):
+            for consumer in dict.fromkeys([user for value in layer.outputs for user, _ in value.uses._uses]):
                 unmet_counts[consumer.guid] -= 1
                 if unmet_counts[consumer.guid] == 0:
                     heapq.heappush(ready_indices, index_of_guid[consumer.guid])
@@ -486,6 +490,11 @@ class Graph:
             copy._add_copy(layer, [copies[value] for value in layer._inputs], copy.free_name(layer.name), copies)
         copy.folded = self.folded
         return copy
+
+    def restore(self, copy: Graph) -> None:
+        """Give the graph the layers of a clone that was made before it was changed; the clone must not be used then."""
+        self._layers, self._names, self._numbers = copy._layers, copy._names, copy._numbers
+        self._scheduled, self.folded = copy._scheduled, copy.folded
 
     def _add_copy(self, layer: Layer, inputs: list[Value | None], name: str, copies: dict[Any, Any]) -> None:
         """Append a copy of a layer of another graph with valid inputs; add its outputs to `copies`."""
@@ -540,7 +549,7 @@ def _connect(layer: Layer, inputs: Sequence[Value | None]) -> None:
     layer._inputs = connected
     for index, value in enumerate(connected):
         if value is not None:
-            value.uses.add(Use(layer, index))
+            value.uses._uses[_use((layer, index))] = None
 
 
 def binding_id(layer: Layer) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import Any, Final
 
 from interposer.core.errors import InvalidArgumentError, InvalidNetworkError
 from interposer.core.schema import Op
-from interposer.core.types import TensorInfo
+from interposer.core.types import Quantization, TensorInfo
 from interposer.ir.graph import Graph, Inference, Layer, Value, cycle_problem
 from interposer.ir.regions import border_problems, bound_info, region_title
 from interposer.ops.control import Input
@@ -19,11 +19,13 @@ from interposer.ops.control_flow import ControlFlow, If, Infos, merged_carried
 _declared: Final = attrgetter("declared")
 
 __all__ = [
+    "declare_quantization",
     "empty_branch",
     "failing_branches_emptied",
     "infer_graph",
     "infer_layer",
     "inferences_remembered",
+    "inferred_for",
     "infos_for",
     "known_inference",
     "layer_problems",
@@ -42,37 +44,57 @@ def infer_layer(layer: Layer) -> list[str]:
         for value, info in zip(layer.outputs, last.outputs, strict=True):
             value.info = info
         return []
-    remembered = _memory.get()
-    inference_key = None if remembered is None else _inference_key(layer)
-    if remembered is not None and inference_key is not None and inference_key in remembered:
-        _set_inferred(layer, inference_key[1], remembered[inference_key])
-        return []
-    errors = layer_problems(layer)
-    if errors or any([value.info is None for value in layer.values]):
-        _clear_infos(layer.outputs)
-        return errors
-    try:
-        inferred = _inferred(layer)
-    except InvalidNetworkError as error:
-        _clear_infos(layer.outputs)
-        return list(error.problems)
-    except InvalidArgumentError as error:
-        _clear_infos(layer.outputs)
-        return [str(error)]
+    infos = layer.input_infos
+    key = None if layer.regions else _inference_key(layer.op, infos)
+    inferred = _remembered(key)
+    errors: list[str] = []
+    if inferred is None:
+        errors = layer_problems(layer)
+        if errors or any([value.info is None for value in layer.values]):
+            _clear_infos(layer.outputs)
+            return errors
+        try:
+            inferred = _inferred(layer)
+        except InvalidNetworkError as error:
+            _clear_infos(layer.outputs)
+            return list(error.problems)
+        except InvalidArgumentError as error:
+            _clear_infos(layer.outputs)
+            return [str(error)]
+        _remember(key, inferred)
     for value, info in zip(layer.outputs, inferred, strict=True):
         merged = _merged(info, value.declared, _title(value))
         errors += [merged] if isinstance(merged, str) else []
         value.info = None if isinstance(merged, str) else merged
     if not errors and not layer.regions:
-        infos = tuple([output.info for output in layer.outputs])
-        _set_inferred(layer, layer.input_infos, infos)
-        if remembered is not None and inference_key is not None and all(map(_is_plain, infos)):
-            remembered[inference_key] = infos
+        _set_inferred(layer, infos, tuple([output.info for output in layer.outputs]))
     return errors
 
 
+def inferred_for(op: Op, inputs: Sequence[TensorInfo | None]) -> Sequence[TensorInfo | None] | None:
+    """Return the infos of an operator's results for operands with these infos; None if it does not accept them."""
+    key = _inference_key(op, inputs)
+    inferred = _remembered(key)
+    if inferred is None and not op.violations(*inputs):
+        inferred = op.infer_infos(*inputs)
+        _remember(key, inferred)
+    return inferred
+
+
+def declare_quantization(value: Value, quantization: Quantization) -> None:
+    """Declare that an output of a new layer has its inferred type and shape, but this quantization.
+
+    Raises:
+        InvalidArgumentError: the quantization does not fit the type or the shape.
+    """
+    layer, inferred = value.producer, value.known
+    value.info = value.declared = TensorInfo(inferred.shape, inferred.dtype, quantization)
+    if layer.inferred is not None:
+        _set_inferred(layer, layer.input_infos, tuple([output.info for output in layer.outputs]))
+
+
 _Infos = tuple[TensorInfo | None, ...]
-_Memory = dict[Any, _Infos]
+_Memory = dict[Any, Sequence[TensorInfo | None]]
 _memory: ContextVar[_Memory | None] = ContextVar("interposer_inferences", default=None)
 
 
@@ -89,15 +111,31 @@ def inferences_remembered() -> Iterator[None]:
         _memory.reset(token)
 
 
-def _inference_key(layer: Layer) -> tuple[Op, tuple[TensorInfo, ...]] | None:
-    """Return operator and input infos of a layer, or None if its inference depends on anything else."""
-    infos = layer.input_infos
-    if not infos or layer.regions or not layer.op.executable or not all(map(_is_plain, infos)):
+def _inference_key(op: Op, inputs: Sequence[TensorInfo | None]) -> tuple[Any, ...] | None:
+    """Return a key of an operator and the infos of its inputs; None if equal keys may not have equal results.
+
+    The result is also None if nothing is remembered. Constants are identified by their arrays, which the infos in the
+    key refer to.
+    """
+    if _memory.get() is None or not inputs or not op.executable:
         return None
-    for value in layer.outputs:
-        if value.declared is not None:
+    constants = []
+    for info in inputs:
+        if info is None or info.element is not None or not info.shape.is_concrete:
             return None
-    return layer.op, infos  # type: ignore[return-value] # none of them is None
+        constants.append(id(info.constant))
+    return op, *inputs, *constants
+
+
+def _remembered(key: tuple[Any, ...] | None) -> Sequence[TensorInfo | None] | None:
+    memory = None if key is None else _memory.get()
+    return None if memory is None else memory.get(key)
+
+
+def _remember(key: tuple[Any, ...] | None, inferred: Sequence[TensorInfo | None]) -> None:
+    memory = _memory.get()
+    if memory is not None and key is not None and all(map(_is_plain, inferred)):
+        memory[key] = inferred
 
 
 def _is_plain(info: TensorInfo | None) -> bool:
@@ -116,18 +154,18 @@ def known_inference(layer: Layer) -> Inference | None:
 
     Operators and infos are immutable, so the inference need not be repeated.
     """
-    last_inference, outputs = layer.inferred, layer.outputs
-    if (
-        last_inference is None
-        or last_inference.op is not layer.op
-        or len(last_inference.outputs) != len(outputs)
-        or layer.regions
-    ):
+    last_inference, outputs, inputs = layer.inferred, layer.outputs, layer._inputs
+    if last_inference is None or last_inference.op is not layer.op or layer._regions:
         return None
-    inputs = layer.input_infos
-    if len(last_inference.inputs) != len(inputs) or not all(map(is_, last_inference.inputs, inputs)):
+    if len(last_inference.inputs) != len(inputs) or len(last_inference.outputs) != len(outputs):
         return None
-    return last_inference if all(map(is_, last_inference.declared, map(_declared, outputs))) else None
+    for value, info in zip(inputs, last_inference.inputs, strict=True):
+        if info is not (None if value is None else value.info):
+            return None
+    for output, declared in zip(outputs, last_inference.declared, strict=True):
+        if output.declared is not declared:
+            return None
+    return last_inference
 
 
 def layer_problems(layer: Layer) -> list[str]:

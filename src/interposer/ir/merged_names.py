@@ -22,9 +22,9 @@ class MergedNames:
     __slots__ = ("_parts",)
 
     def __init__(self, parts: Iterable[str | MergedNames] = ()) -> None:
-        part_tuples = (
+        part_tuples = [
             part._parts if isinstance(part, MergedNames) and len(part._parts) < 2 else (part,) for part in parts
-        )
+        ]
         self._parts: tuple[str | MergedNames, ...] = tuple(dict.fromkeys(chain.from_iterable(part_tuples)))
 
     def __bool__(self) -> bool:

@@ -192,7 +192,8 @@ class Network(Builders):
         if stuck:
             yield cycle_problem(stuck)
         for layer in order:
-            yield from (f"layer {layer}: {error}" for error in infer_layer(layer))
+            for error in infer_layer(layer):
+                yield f"layer {layer}: {error}"
         yield from _border_problems(self.graph)
         yield from state_problems(self.graph)
 

@@ -48,7 +48,7 @@ class SubgraphView:
         self.outputs = tuple([value for layer in self.layers for value in layer.outputs if self._leaves(value)])
 
     def _leaves(self, value: Value) -> bool:
-        return any([use.layer.guid not in self._guids for use in value.uses._uses])
+        return any([user.guid not in self._guids for user, _ in value.uses._uses])
 
     def __iter__(self) -> Iterator[Layer]:
         return iter(self.layers)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from interposer.core.errors import InvalidArgumentError, VerificationError
 from interposer.core.types import TensorInfo
-from interposer.ir.graph import Graph, Inference, Layer, Value
+from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import known_inference, layer_problems
 from interposer.ir.regions import region_title
 from interposer.ir.states import state_problems
@@ -44,12 +44,12 @@ def _graph_problems(graph: Graph, placed: bool) -> Iterator[str]:
         )
         if local_problems:
             structure += [f"layer {layer}: {error}" for error in local_problems]
-        else:
+        elif not _has_inferred_infos(layer):
             for error in _info_problems(layer):
                 yield f"layer {layer}: {error}"
         if placed:
             yield from (f"layer {layer}: {error}" for error in _placement_problems(layer))
-        for index, region in enumerate(layer.regions):
+        for index, region in enumerate(layer._regions):
             title = f"region {region_title(layer, index)} of layer {layer}"
             yield from (f"{title}: {error}" for error in _region_problems(layer, region, placed))
     yield from structure or _cycle_problems(graph)
@@ -59,18 +59,17 @@ def _graph_problems(graph: Graph, placed: bool) -> Iterator[str]:
 
 def _is_sound(graph: Graph, layer: Layer) -> bool:
     """Return True if the inputs and outputs of a layer without optional operands are certain to have no errors."""
-    op, outputs = layer.op, layer.outputs
-    inputs = layer.inputs
-    if len(inputs) != len(op.operands) or None in inputs or len(outputs) != op.num_results():
+    op, outputs, inputs = layer.op, layer.outputs, layer._inputs
+    if len(inputs) != len(op.operands) or len(outputs) != op.num_results():
         return False
     for index, output in enumerate(outputs):
         if output.producer is not layer or output.index != index:
             return False
     for value in inputs:
-        producer_outputs = value.producer.outputs if value is not None else ()
-        if value is None or value.producer not in graph or value.index >= len(producer_outputs):
+        if value is None or value.producer.guid not in graph._layers:
             return False
-        if producer_outputs[value.index] is not value:
+        producer_outputs = value.producer.outputs
+        if value.index >= len(producer_outputs) or producer_outputs[value.index] is not value:
             return False
     return True
 
@@ -82,7 +81,7 @@ def _region_problems(layer: Layer, region: Graph, placed: bool) -> Iterator[str]
 
 
 def _name_problems(graph: Graph) -> Iterator[str]:
-    counts = Counter(layer.name for layer in graph)
+    counts = Counter([layer.name for layer in graph])
     yield from (f"{count} layers are called {name!r}" for name, count in counts.items() if count > 1)
     yield from (f"the name {name!r} is not among the graph's names" for name in sorted(counts.keys() - graph._names))
     yield from (f"the name {name!r} is taken, but no layer has it" for name in sorted(graph._names - counts.keys()))
@@ -90,13 +89,20 @@ def _name_problems(graph: Graph) -> Iterator[str]:
 
 def _use_problems(graph: Graph) -> Iterator[str]:
     actual_uses = Counter(
-        (id(tensor), layer.guid, position)
-        for layer in graph
-        for position, tensor in enumerate(layer.inputs)
-        if tensor is not None
+        [
+            (id(tensor), layer.guid, position)
+            for layer in graph
+            for position, tensor in enumerate(layer._inputs)
+            if tensor is not None
+        ]
     )
     recorded_uses = Counter(
-        (id(tensor), use.layer.guid, use.position) for layer in graph for tensor in layer.outputs for use in tensor.uses
+        [
+            (id(tensor), user.guid, position)
+            for layer in graph
+            for tensor in layer.outputs
+            for user, position in tensor.uses._uses
+        ]
     )
     if actual_uses == recorded_uses:
         return
@@ -149,25 +155,25 @@ def _output_problems(layer: Layer) -> Iterator[str]:
             yield f"output {index} says that it is output {value.index}"
 
 
+def _has_inferred_infos(layer: Layer) -> bool:
+    """Return True if all outputs of a layer have the infos of its last inference, which is still valid."""
+    last = known_inference(layer)
+    if last is None:
+        return False
+    for value, info in zip(layer.outputs, last.outputs, strict=True):
+        if info is None or value.info is not info:
+            return False
+    return True
+
+
 def _info_problems(layer: Layer) -> Iterator[str]:
     """Yield errors in the infos of a layer, without errors that only follow from a missing info of an input."""
-    last = known_inference(layer)
-    if last is not None and _are_as_inferred(layer, last):
-        return
     yield from (f"output {value.name!r} has no info" for value in layer.outputs if value.info is None)
     if any(value.info is None for value in layer.values):
         return
     errors = layer_problems(layer)
     yield from errors or (_crossing_problems(layer, layer.op) if isinstance(layer.op, ControlFlow) else ())
     yield from () if errors else _inference_problems(layer)
-
-
-def _are_as_inferred(layer: Layer, last: Inference) -> bool:
-    """Return True if all outputs of a layer have the infos of its last inference."""
-    for value, info in zip(layer.outputs, last.outputs, strict=True):
-        if info is None or value.info is not info:
-            return False
-    return True
 
 
 def _crossing_problems(layer: Layer, op: ControlFlow) -> Iterator[str]:

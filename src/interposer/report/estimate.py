@@ -45,7 +45,7 @@ def estimate(graph: Graph) -> Estimate:
         layer: max(region_estimate.peak_bytes - region_estimate.constant_bytes for region_estimate in estimates)
         for layer, estimates in region_estimates.items()
     }
-    num_operations = sum(operations(layer) for layer in order if layer not in region_estimates)
+    num_operations = sum([operations(layer) for layer in order if layer not in region_estimates])
     num_operations += sum(
         _of_regions(layer, (region_estimate.operations for region_estimate in estimates))
         for layer, estimates in region_estimates.items()
@@ -62,7 +62,7 @@ def operations(layer: Layer) -> int:
         return 0
     inputs, outputs = layer.input_infos, layer.output_infos
     for info in (*inputs, *outputs):
-        if info is not None and not info.is_concrete:
+        if info is not None and not info.shape.is_concrete:
             return 0
     return int(layer.op.operations(inputs, outputs))
 
@@ -100,7 +100,8 @@ def _peak(order: list[Layer], region_peaks: dict[Layer, int]) -> int:
     live_bytes = peak_bytes = 0
     for layer in computed:
         live_bytes += sum([sizes[value] for value in layer.outputs])
-        peak_bytes = max(peak_bytes, live_bytes + region_peaks.get(layer, 0) + _scratch(layer))
+        scratch = _scratch(layer) if "data_layout" in layer.op.attributes else 0
+        peak_bytes = max(peak_bytes, live_bytes + region_peaks.get(layer, 0) + scratch)
         live_bytes -= freed_bytes[layer]
     return peak_bytes
 
@@ -109,12 +110,10 @@ _PADS: Final = {"H": ("pad_top", "pad_bottom"), "W": ("pad_left", "pad_right"), 
 
 
 def _scratch(layer: Layer) -> int:
-    """Return the bytes of temporary memory that a kernel may need for a layer with padding; 0 without padding.
+    """Return the bytes of temporary memory that a kernel may need for a layer on images; 0 without padding.
 
     These are a padded copy of the image, and the windows of one output row.
     """
-    if "data_layout" not in layer.op.attributes:
-        return 0
     layout = layer.op.data_layout  # type: ignore[attr-defined]
     pads = {axis: sum(getattr(layer.op, name, 0) for name in names) for axis, names in _PADS.items()}
     if not any(pads.values()):
