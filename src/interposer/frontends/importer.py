@@ -6,9 +6,7 @@ converts each node inside `Importer.conversion`, which gives errors their place 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Final, NoReturn
 
 import numpy as np
@@ -27,13 +25,51 @@ from interposer.frontends.folding import Folder, fold_dimensions
 from interposer.frontends.refusals import Refusals
 from interposer.frontends.unsupported import Needs, UnboundFormError, UnsupportedFormError, needs_of
 from interposer.ir.graph import Graph, Layer, Value
-from interposer.ir.inference import infer_layer
+from interposer.ir.inference import declare_quantization, infer_layer
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input
 from interposer.ops.control_flow import ControlFlow
 from interposer.ops.reshape import Shape
 
 __all__ = ["Importer", "input_of_region", "keep_names"]
+
+
+class Conversion:
+    """The context of `Importer.conversion`; a class, since every node of a network enters it."""
+
+    def __init__(
+        self, where: str, refuse: Callable[[UnsupportedFormError], None] | None, slips: tuple[type[Exception], ...]
+    ) -> None:
+        self._where, self._refuse, self._slips = where, refuse, slips
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is None:
+            return False
+        if isinstance(error, UnsupportedFormError | UnknownRankError):
+            self._refuse_form(error)
+            return True
+        if isinstance(error, InterposerError):
+            self._locate(error)
+        elif isinstance(error, self._slips):
+            text = f"it cannot be converted ({type(error).__name__}: {error})"
+            raise ParseError(text, where=self._where) from error
+        return False
+
+    def _refuse_form(self, error: UnsupportedFormError | UnknownRankError) -> None:
+        if self._refuse is None:
+            raise ParseError(str(error), where=self._where) from error
+        reason = "the rank of a tensor is not known before running"
+        self._refuse(error if isinstance(error, UnsupportedFormError) else UnsupportedFormError(reason))
+
+    def _locate(self, error: InterposerError) -> None:
+        """Raise the error with the place of the node, unless it has one or is not about a node."""
+        has_place = isinstance(error, ParseError) and bool(error.where)
+        if not has_place and not isinstance(error, DamagedFileError | UnsupportedOperatorError):
+            text, path = (error.message, error.path) if isinstance(error, ParseError) else (str(error), None)
+            raise ParseError(text, where=self._where, path=path) from error
 
 
 class Importer:
@@ -62,7 +98,7 @@ class Importer:
             {} if same_network_importer is None else same_network_importer._dimensions
         )
         self._reserved: set[str] = set() if same_network_importer is None else same_network_importer._reserved
-        self._used: Counter[str] = Counter() if same_network_importer is None else same_network_importer._used
+        self._used: dict[str, int] = {} if same_network_importer is None else same_network_importer._used
 
     def reserve(self, names: set[str]) -> None:
         """Reserve names for layers that are added later; another layer that asks for one of them gets a suffix."""
@@ -126,33 +162,14 @@ class Importer:
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def conversion(self, where: str, refuse: Callable[[UnsupportedFormError], None] | None = None) -> Iterator[None]:
+    def conversion(self, where: str, refuse: Callable[[UnsupportedFormError], None] | None = None) -> Conversion:
         """Convert a node in the body of this context: `refuse` is called if its form is not supported.
 
         Raises:
             ParseError: the node violates the format, or its form is not supported and `refuse` is None; `where` says
                 in the error which node it is.
         """
-        try:
-            yield
-        except UnsupportedFormError as error:
-            if refuse is None:
-                raise ParseError(str(error), where=where) from error
-            refuse(error)
-        except UnknownRankError as error:
-            if refuse is None:
-                raise ParseError(str(error), where=where) from error
-            refuse(UnsupportedFormError("the rank of a tensor is not known before running"))
-        except InterposerError as error:
-            if isinstance(error, DamagedFileError | UnsupportedOperatorError):
-                raise
-            if isinstance(error, ParseError) and error.where:
-                raise
-            text, path = (error.message, error.path) if isinstance(error, ParseError) else (str(error), None)
-            raise ParseError(text, where=where, path=path) from error
-        except self.slips as error:
-            raise ParseError(f"it cannot be converted ({type(error).__name__}: {error})", where=where) from error
+        return Conversion(where, refuse, self.slips)
 
     def refuse(self, title: str, place: str, error: UnsupportedFormError, *, detail: str = "", hint: str = "") -> None:
         """Record that an operator cannot be converted, so that the final error lists it.
@@ -219,7 +236,9 @@ class Importer:
         folded = None if quantization else self._folder.fold(op, operands)
         if folded is not None and all(info.is_tensor for info, _ in folded):
             return [self.constant(array, name, source, info.quantization) for info, array in folded]
-        layer = self.add_layer(op, operands, name, source, self._declared(op, operands, quantization))
+        layer = self.add_layer(op, operands, name, source)
+        if quantization is not None:
+            declare_quantization(layer.outputs[0], quantization)
         self._note_dimensions(layer)
         for value, (info, array) in zip(layer.outputs, folded or (), strict=False):
             self._note_collection(value, info, array)
@@ -238,8 +257,8 @@ class Importer:
         `declared` are the infos of outputs that the file declares, None for those that are inferred. `ParseError` is
         raised if the operator does not accept the operands, or infers other infos.
         """
-        layer = self.network.add_layer(op, *operands, name=self._name(name), outputs=declared, source=source)
-        for error in () if layer.inferred is not None else infer_layer(layer):
+        layer = self.network.graph.add(op.canonical(), operands, name=self._name(name), outputs=declared, source=source)
+        for error in infer_layer(layer):
             raise ParseError(error)
         return layer
 
@@ -263,26 +282,15 @@ class Importer:
         value.info = info
         self._folder.note(value, array)
 
-    def _declared(
-        self, op: Op, operands: Sequence[Value | None], quantization: Quantization | None
-    ) -> list[TensorInfo | None]:
-        """Return the infos to declare for the outputs of a layer, so that the first one has this quantization."""
-        if quantization is None:
-            return []
-        infos = [value.info if value is not None else None for value in operands]
-        for error in op.violations(*infos):
-            raise ParseError(error)
-        inferred = op.infer_infos(*infos)[0]
-        return [None if inferred is None else TensorInfo(inferred.shape, inferred.dtype, quantization)]
-
     def _name(self, requested: str) -> str:
         """Return the requested name of a layer, with a number appended from its second use on.
 
         A reserved name gets the suffix ``/layer``.
         """
         name = f"{requested}/layer" if requested in self._reserved else requested
-        self._used[name] += 1
-        return name if self._used[name] == 1 else f"{name}_{self._used[name] - 1}"
+        number = self._used.get(name, 0)
+        self._used[name] = number + 1
+        return f"{name}_{number}" if number else name
 
     def _settled(self, value: Value) -> Value:
         """Return a new constant for a value that inference determines (such as a shape), else the value itself."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from interposer.core.errors import InvalidArgumentError, ParseError, memory_to
 from interposer.core.families import import_families
-from interposer.core.types import Array, Quantization, TensorInfo
+from interposer.core.types import QUANTIZABLE, Array, Quantization, TensorInfo
 from interposer.frontends.onnx.bindings import Bindings, declared_info, declared_shapes
 from interposer.frontends.onnx.claims import annotated_quantizations, claimed_quantizations
 from interposer.frontends.onnx.custom import overrides
@@ -184,9 +184,12 @@ def _infos(model: _Read, shapes: Shapes, values: Values) -> Iterator[tuple[str, 
     An input gets the quantization of an annotation, or the one that all nodes that use it imply.
     """
     graph, arrays = model.message.graph, model.arrays(values)
-    claims = claimed_quantizations(graph.node, arrays) | annotated_quantizations(graph, arrays)
     settled = {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}
-    for name, info in Bindings(shapes, settled).infos(_inputs(graph, values)):
+    infos = dict(Bindings(shapes, settled).infos(_inputs(graph, values)))
+    claims: dict[str, Quantization] = {}
+    if any(info.dtype in QUANTIZABLE for info in infos.values()):
+        claims = claimed_quantizations(graph.node, arrays) | annotated_quantizations(graph, arrays)
+    for name, info in infos.items():
         yield name, _quantized(info, claims.get(name))
 
 

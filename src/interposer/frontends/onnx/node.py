@@ -107,7 +107,7 @@ class Node(SharedNode, Attributes):
 
         Reading them does not add a constant to the network.
         """
-        if index in self._operands or not self.has(index):
+        if index in self._operands or index >= len(self._inputs):
             return None
         return self.importer.unused_initializer(self._inputs[index])
 
@@ -118,8 +118,9 @@ class Node(SharedNode, Attributes):
 
     def dtype(self, index: int) -> DataType:
         """Return the data type of a required input."""
-        array = self.unused_initializer(index)
-        return self.info(index).dtype if array is None else DataType.of(array.dtype)
+        is_listed = index not in self._operands and index < len(self._inputs)
+        info = self.importer.unused_info(self._inputs[index]) if is_listed else None
+        return self.info(index).dtype if info is None else info.dtype
 
     def array(self, index: int, title: str) -> Array:
         """Return the elements of an input that must be a constant; refuse the node otherwise."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -123,9 +124,9 @@ def quantize_linear(node: Node) -> Value:
     """Convert QuantizeLinear, which rounds half to even."""
     type_number = node.integer("output_dtype", 0)
     dtype = node.dtype(2) if node.has(2) else data_type(type_number) if type_number else DataType.UINT8
-    if dtype in QUANTIZABLE and _has_constant_scale(node) and _division_type(node) is DataType.FLOAT32:
-        return requantized(node, node.value(0), dtype, quantization(node, 1, node.info(0).rank))
-    return _quantized_by_arithmetic(node, dtype)
+    is_divided = dtype in QUANTIZABLE and _division_type(node) is DataType.FLOAT32
+    q = _constant_quantization(node) if is_divided else None
+    return _quantized_by_arithmetic(node, dtype) if q is None else requantized(node, node.value(0), dtype, q)
 
 
 @operator("DequantizeLinear", since=10)
@@ -135,23 +136,23 @@ def dequantize_linear(node: Node) -> Value:
         raise ParseError(f"its zero point is {node.dtype(2)}, but it takes {node.dtype(0)}")
     type_number = node.integer("output_dtype", 0)
     dtype = data_type(type_number) if type_number else node.dtype(1)
-    if _has_constant_scale(node):
-        return _dequantized_by_constants(node, dtype)
+    q = _constant_quantization(node)
+    if q is not None:
+        return _dequantized_by_constants(node, q, dtype)
     op = _block_dequantize(node, dtype)
     if op is not None and not op.violations(*_integers_with_scales(node)):
         return node.result(op, node.plain(node.value(0)), node.value(1), node.optional(2))
     return _dequantized_by_arithmetic(node, dtype)
 
 
-def _dequantized_by_constants(node: Node, dtype: DataType) -> Value:
-    """Return the input dequantized to floats of type `dtype` with a constant scale and zero point.
+def _dequantized_by_constants(node: Node, q: Quantization, dtype: DataType) -> Value:
+    """Return the input dequantized to floats of type `dtype` with the quantization `q`.
 
     An initializer becomes a constant with this quantization at once.
     """
     array = node.unused_initializer(0)
     if array is None or DataType.of(array.dtype) not in QUANTIZABLE:
-        return dequantized(node, node.value(0), quantization(node, 1, node.info(0).rank), dtype)
-    q = quantization(node, 1, array.ndim)
+        return dequantized(node, node.value(0), q, dtype)
     return dequantized(node, node.constant(array, q), q, dtype)
 
 
@@ -167,15 +168,35 @@ def _integers_with_scales(node: Node) -> tuple[TensorInfo, TensorInfo, TensorInf
     return node.info(0).with_quantization(None), node.info(1), node.info(2) if node.has(2) else None
 
 
-def _has_constant_scale(node: Node) -> bool:
-    """Return True if scale and zero point are known constants, per tensor or per channel.
+def _constant_quantization(node: Node) -> Quantization | None:
+    """Return the quantization of which the node has scale and zero point as constants, per tensor or per channel.
 
-    Scales of 0, which some tools write for channels of zeros, return False: arithmetic handles them.
+    The result is None if they are not known or have blocks. Scales of 0, which some tools write for channels of zeros,
+    give None too: arithmetic handles them. Equal operands of several nodes give the same object.
     """
-    scale, zero_point = node.known_array(1), node.known_array(2) if node.has(2) else 0
-    if node.integer("block_size", 0) or scale is None or zero_point is None:
-        return False
-    scales = scale.astype(np.float64)
+    scale, zero_point = node.known_array(1), node.known_array(2) if node.has(2) else None
+    if scale is None or (zero_point is None and node.has(2)) or node.integer("block_size", 0):
+        return None
+    rank = _known_rank(node)
+    key = id(scale), id(zero_point), node.integer("axis", 1), rank
+    known = node.importer.quantizations
+    if key not in known:
+        is_positive = _are_positive(scale.astype(np.float64))
+        q = quantization(node, 1, node.info(0).rank if rank is None else rank) if is_positive else None
+        known[key] = scale, zero_point, q
+    return known[key][-1]
+
+
+def _known_rank(node: Node) -> int | None:
+    """Return the rank of the node's first input, or None if it is only known at run time."""
+    array = node.unused_initializer(0)
+    if array is not None:
+        return array.ndim
+    return node.info(0).rank if node.info(0).is_ranked else None
+
+
+def _are_positive(scales: Array) -> bool:
+    """Return True if scales are positive, or if one is not finite, which a `Quantization` refuses."""
     return bool((scales > 0).all() or not np.isfinite(scales).all())
 
 
@@ -302,7 +323,17 @@ def requantized(node: Node, floats: Value, dtype: DataType, q: Quantization) -> 
     """Return float values quantized to `dtype` with the quantization `q`, ties to even, as the node's own result."""
     if not floats.known.dtype.is_float:
         floats = node.step(Cast(DataType.FLOAT32), floats)
-    return node.result(Quantize(dtype, RoundingMethod.HALF_TO_EVEN), floats, quantization=q)
+    return node.result(_quantize(dtype), floats, quantization=q)
+
+
+@cache
+def _quantize(dtype: DataType) -> Quantize:
+    return Quantize(dtype, RoundingMethod.HALF_TO_EVEN)
+
+
+@cache
+def _dequantize(dtype: DataType) -> Dequantize:
+    return Dequantize(dtype)
 
 
 def with_quantization(node: Node, stored: Value, q: Quantization) -> Value:
@@ -321,7 +352,7 @@ def dequantized(node: Node, stored: Value, q: Quantization, dtype: DataType, *, 
     if stored.constant is not None and stored.known.dtype in QUANTIZABLE:
         stored = with_quantization(node, stored, q)
     if stored.known.quantization == q:
-        return add_layer(Dequantize(dtype), stored)
+        return add_layer(_dequantize(dtype), stored)
     if stored.known.dtype in QUANTIZABLE:
         stored = node.step(Cast(DataType.INT32), stored)
     if any(q.zero_points):

@@ -42,6 +42,11 @@ class ImportState(Importer):
         self._values: dict[str, Value] = {}
         self._arrays: dict[str, Array] = {}
         self._annotations: dict[str, Quantization] = {}
+        self.quantizations: dict[tuple[int, int, int, int | None], tuple[Array, Array | None, Quantization | None]] = {}
+        """Quantizations that were made of constant scales and zero points, by the ids of both, the axis and the rank.
+
+        The arrays are in the values too, so that their ids remain theirs.
+        """
         self._read_arrays: dict[str, TensorInfo] = {}
         """The infos of initializers that were read without adding a constant, by name."""
         self._missing: set[str] = set()
@@ -94,12 +99,21 @@ class ImportState(Importer):
 
         The result is None for other names, for texts, and for initializers with a quantization annotation.
         """
-        array = self._arrays.get(name)
-        if array is None or array.dtype.kind == "O" or name in self._values or name in self._annotations:
+        info = self.unused_info(name)
+        return None if info is None else info.constant
+
+    def unused_info(self, name: str) -> TensorInfo | None:
+        """Return the info of an initializer whose elements `unused_initializer` returns, or None."""
+        if name in self._values:
             return None
-        if name not in self._read_arrays:
-            self._read_arrays[name] = TensorInfo.of(array)
-        return array
+        info = self._read_arrays.get(name)
+        if info is not None:
+            return info
+        array = self._arrays.get(name)
+        if array is None or array.dtype.kind == "O" or name in self._annotations:
+            return None
+        self._read_arrays[name] = info = TensorInfo.of(array)
+        return info
 
     def _initializer(self, name: str) -> Value:
         array, annotation = self._arrays[name], self._annotations.get(name)
