@@ -5,6 +5,8 @@ import pytest
 
 from interposer.backend import Backend, BackendId, Capabilities, LayerSupport, Support
 from interposer.core.types import TensorInfo
+from interposer.ir.graph import Graph
+from interposer.ir.inference import infer_graph
 from interposer.ops import Activation, Addition, ElementwiseUnary, Softmax, UnaryOperation
 from interposer.optimizer.preference import Candidate, Preference
 
@@ -75,3 +77,15 @@ def test_a_constant_and_another_tensor_of_the_same_info_are_two_questions(consta
     layers = [Candidate(Addition(), (INFO, other), (INFO,)) for other in (INFO, constant)]
     answers = [preference.rank(*layer) for layer in (reversed(layers) if constant_first else layers)]
     assert answers == ([0, 1] if constant_first else [1, 0])
+
+
+@pytest.mark.parametrize(("supported", "expected"), [({"Activation", "Softmax"}, True), ({"Softmax"}, False)])
+def test_one_query_says_whether_the_first_backend_supports_all_layers(supported, expected):
+    first, second = Counting(supported), Counting({"Activation", "Softmax"})
+    graph = Graph()
+    x = graph.constant(np.zeros((2, 3), "float32"))
+    layers = [graph.add(op, [x]) for op in (Activation(), Softmax())]
+    infer_graph(graph)
+    assert Preference([first, second], {}).is_first_for(graph, layers) is expected
+    assert first.support.queries == [["Activation", "Softmax"]]
+    assert second.support.queries == []

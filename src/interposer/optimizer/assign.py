@@ -73,8 +73,10 @@ def _late_layers(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
 
     Empty if the backend has the capability DynamicShapes.
     """
-    shapes = {id(value.known.shape): value.known.shape for layer in view for value in _inputs_and_outputs(layer)}
-    if all([shape.is_concrete for shape in shapes.values()]) or backend.capabilities.has("DynamicShapes"):
+    if backend.capabilities.has("DynamicShapes"):
+        return {}
+    infos = {id(value.info): value.known for layer in view for value in _inputs_and_outputs(layer)}
+    if all([info.shape.is_concrete for info in infos.values()]):
         return {}
     late = shaped_by_data(view.graph)
     first_late = {layer: next(filter(late.__contains__, (*layer.values, *layer.outputs)), None) for layer in view}

@@ -9,7 +9,8 @@ from typing import Any
 from interposer.core.schema import Op
 from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Layer
-from interposer.ops import Constant, Quantize
+from interposer.ir.subgraph import is_placed_by_a_backend
+from interposer.ops import Constant, Dequantize, Quantize
 from interposer.optimizer.preference import Candidate, Preference
 from interposer.optimizer.rewrites.quantized import INTEGERS, computing_layer, dequantize_later, integer_candidates
 from interposer.rewriting.driver import Rewritten, apply_rewrites
@@ -23,7 +24,9 @@ class ComputeInIntegers:
     """Applies the rewrites `INTEGERS` if no layer is moved to a less preferred backend.
 
     A rewrite is applied only if, for every new layer, a backend supports it that is preferred at least as much as the
-    backend that supports the float layer.
+    backend that supports the float layer. Usually, the first backend supports all new layers. So all rewrites are
+    applied at first, and a single query is about their results. If a layer is refused, the rewrites are undone, and
+    applied again with a check of each.
     """
 
     preference: Preference
@@ -31,6 +34,17 @@ class ComputeInIntegers:
 
     def apply(self, graph: Graph) -> Rewritten:
         """Apply the rewrites to a graph, and return how often each was applied."""
+        if not any(isinstance(layer.op, Dequantize) for layer in graph):
+            return Rewritten()
+        before, guids = graph.clone(), {layer.guid for layer in graph}
+        rewritten = apply_rewrites(graph, INTEGERS)
+        new_layers = [layer for layer in graph if layer.guid not in guids and is_placed_by_a_backend(layer)]
+        if self.preference.is_first_for(graph, new_layers):
+            return rewritten
+        graph.restore(before)
+        return self._apply_checked(graph)
+
+    def _apply_checked(self, graph: Graph) -> Rewritten:
         self.preference.prepare(_candidates(graph))
         return apply_rewrites(graph, [replace(rewrite, function=self._checked(rewrite)) for rewrite in INTEGERS])
 

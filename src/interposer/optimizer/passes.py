@@ -196,7 +196,7 @@ class PassRecord:
 
 
 def run_passes(graph: Graph, passes: Iterable[Pass], rounds: int = 8) -> list[PassRecord]:
-    """Run passes in order on a graph and its regions, and repeat all of them while they change anything.
+    """Run passes in order on a graph and its regions, and repeat this until none of them changes anything any more.
 
     The graph is verified after every pass that changed it. There are at most `rounds` rounds. In later rounds, only
     passes that changed something are recorded.
@@ -205,13 +205,17 @@ def run_passes(graph: Graph, passes: Iterable[Pass], rounds: int = 8) -> list[Pa
         VerificationError: a pass violated an invariant of the graph; names the pass and the violations.
     """
     ordered_passes = tuple(passes)
-    latest_records = [_run(pass_, graph) for pass_ in ordered_passes]
-    records = list(latest_records)
-    for _ in range(rounds - 1):
-        if not any(pass_.changed for pass_ in latest_records) or not all(pass_.finished for pass_ in latest_records):
+    records = list[PassRecord]()
+    runs_since_change = 0
+    for number in range(rounds):
+        for pass_ in ordered_passes:
+            record = _run(pass_, graph)
+            records += [record] if number == 0 or record.changed else []
+            runs_since_change = 0 if record.changed else runs_since_change + 1
+            if runs_since_change == len(ordered_passes):
+                return records
+        if not all(record.finished for record in records):
             break
-        latest_records = [_run(pass_, graph) for pass_ in ordered_passes]
-        records += [pass_ for pass_ in latest_records if pass_.changed]
     return records
 
 

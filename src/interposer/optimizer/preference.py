@@ -53,6 +53,11 @@ class Preference:
             self.prepare([candidate])
         return self._ranks[key]
 
+    def is_first_for(self, graph: Graph, layers: Sequence[Layer]) -> bool:
+        """Return True if the first backend supports all these layers of a graph, which it is asked about at once."""
+        first, options = self.backends[0], self.options.get(self.backends[0].id, {})
+        return not layers or all(query(first, SubgraphView(graph, layers), options))
+
     def prepare(self, candidates: Iterable[Candidate]) -> None:
         """Query the backends about several layers at once, so that `rank` finds its answers in the cache.
 

@@ -24,6 +24,7 @@ from interposer.core.schema import Op
 from interposer.core.traits import Trait
 from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.ir.graph import Layer, Value
+from interposer.ir.inference import inferred_for
 from interposer.ops.control import Constant
 from interposer.ops.rearrange import Transpose
 
@@ -175,9 +176,10 @@ def info_of(source: Value | New | None) -> TensorInfo | None:
 def gives(op: Op, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
     """Return the info of the operator's only output for these inputs; None if it does not accept them."""
     infos = [info_of(source) for source in inputs]
-    if any(info is None and source is not None for info, source in zip(infos, inputs, strict=True)):
+    if None in infos and any([info is None and source is not None for info, source in zip(infos, inputs, strict=True)]):
         return None
-    return None if op.violations(*infos) else op.infer_infos(*infos)[0]
+    inferred = inferred_for(op, infos)
+    return None if inferred is None else inferred[0]
 
 
 def keeps_codes(layer: Layer) -> bool:
