@@ -70,17 +70,17 @@ Argument reads(int buffer) {
 Argument reads(const Value& value) { return reads(value.buffer); }
 
 Argument writes(const Value& value) {
-  Argument made = reads(value);
-  made.written = true;
-  return made;
+  Argument argument = reads(value);
+  argument.written = true;
+  return argument;
 }
 
 template <class T>
 Argument of_bytes(const T& value) {
-  Argument made;
-  made.size = sizeof value;
-  std::memcpy(made.bytes.data(), &value, sizeof value);
-  return made;
+  Argument argument;
+  argument.size = sizeof value;
+  std::memcpy(argument.bytes.data(), &value, sizeof value);
+  return argument;
 }
 
 Argument number(int64_t value) { return of_bytes(int32_t(value)); }

@@ -23,11 +23,11 @@ struct Lengths {
   const ElementwiseQ8Kernels* kernels;
   Around at;
   uint32_t flip;
-  int32_t zero;
+  int32_t zero_point;
 
   void row(const uint8_t* from, uint8_t* to) const {
-    const Q8Factor factor = factor_of(kernels->sum_squares(from, at.extent, flip, zero), flip != 0);
-    kernels->scale(from, to, at.extent, flip, zero, factor);
+    const Q8Factor factor = factor_of(kernels->sum_squares(from, at.extent, flip, zero_point), flip != 0);
+    kernels->scale(from, to, at.extent, flip, zero_point, factor);
   }
 
   /// Normalize elements that are `at.inner` bytes apart.
@@ -70,7 +70,7 @@ void lower(const Node& node, Builder& builder) {
   auto state = std::make_shared<Lengths>();
   state->kernels = &elementwise_q8_kernels_for(builder.settings.isa);
   state->at = around(in.shape, axis_or_channels(node, in.rank()));
-  state->flip = flip_of(in), state->zero = unsigned_zero(in);
+  state->flip = flip_of(in), state->zero_point = unsigned_zero(in);
   Step step;
   step.name = "L2Normalization " + node.name;
   step.fn = &Lengths::run;

@@ -43,7 +43,7 @@ struct Heads {
     return step.in[operand] ? run.at<T>(step.in[operand]) : nullptr;
   }
 
-  void one(const Step& step, const Run& run, int64_t image, int64_t group, T* scratch) const {
+  void run_head(const Step& step, const Run& run, int64_t image, int64_t group, T* scratch) const {
     const int64_t state_at = (image * groups + group) * keys * values;
     T *state = scratch, *memory = state + keys * values, *factors = memory + values;
     const T *past = at(step, run, kPast), *decay = at(step, run, kDecay), *beta = at(step, run, kBeta);
@@ -71,7 +71,7 @@ struct Heads {
     const Heads& self = step.as<Heads>();
     const Range range = split(self.batch * self.groups, part, parts);
     for (int64_t n = range.first; n < range.last; ++n)
-      self.one(step, run, n / self.groups, n % self.groups, run.part_scratch<T>(part));
+      self.run_head(step, run, n / self.groups, n % self.groups, run.part_scratch<T>(part));
   }
 };
 
