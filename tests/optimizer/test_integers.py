@@ -311,6 +311,30 @@ def _add(op, a, b):
     return a + b
 
 
+class FloatAdderAndMultiplier(Backend):
+    """Adds float values, and multiplies float or quantized values."""
+
+    id = BackendId("FloatAdderAndMultiplier")
+    kernels = KernelTable()
+    capabilities = Capabilities()
+
+
+FloatAdderAndMultiplier.kernels(ip.ops.Addition, dtypes={DataType.FLOAT32})(_add)
+FloatAdderAndMultiplier.kernels(ip.ops.Multiplication)(_add)
+
+
+def test_layers_are_decided_one_by_one_if_the_preferred_backend_refuses_one_of_the_quantized_layers():
+    net = Net()
+    total = net.network.add_addition_layer(net.input((3,)), net.input((3,)))
+    product = net.network.add_multiplication_layer(net.input((3,)), net.input((3,)))
+    net.network.add_output_layer(1, net.quantize(total))
+    network = net.output(net.quantize(product))
+    with Runtime() as runtime:
+        runtime.registry.register("FloatAdderAndMultiplier", FloatAdderAndMultiplier)
+        optimized = optimize(network, ["FloatAdderAndMultiplier", "CpuRef"], runtime.device_spec)
+    assert sorted(kinds(optimized)) == ["Addition", "Dequantize", "Dequantize", "Multiplication", "Quantize"]
+
+
 def test_a_layer_stays_with_the_preferred_backend_that_takes_only_real_numbers():
     net = Net()
     total = net.network.add_addition_layer(net.input((3,)), net.input((3,)))
