@@ -95,3 +95,35 @@ def test_exact_gives_the_integers_of_the_reference(runtime, name):
 def test_every_level_of_optimization_can_be_chosen(runtime, level):
     options = options_for("OnnxRuntime", graph_optimization=level)
     assert ip.load(small_network(), ["OnnxRuntime"], runtime=runtime, options=options)
+
+
+NOT_ROUNDED = {
+    "a product with dequantized weights": """
+        %x = Input : int16[1, 2] q(0.000244140625, 0)
+        %weights = Constant(value=int8[2, 1]{-93, 0}, quantization=q([0.01], [0], axis=1))
+        %y = FullyConnected %x, %weights : int16[1, 1] q(0.0009765625, 0) declared
+        Output %y as "result"
+    """,
+    "a convolution between quantized layers": """
+        %x = Input : int8[1, 1, 2, 2] q(0.075581394135952, 1)
+        %floats = Dequantize %x : float32[1, 1, 2, 2]
+        %weights = Constant(value=float32[1, 1, 1, 2]{1.0, 0.3333})
+        %bias = Constant(value=float32[1]{-0.84008145}) : float32[1]
+        %y = Convolution2d %floats, %weights, %bias : float32[1, 1, 2, 1]
+        %quantized = Quantize(dtype=int8) %y : int8[1, 1, 2, 1] q(0.04798386991024017, -28) declared
+        Output %y as "result"
+        Output(binding_id=1) %quantized as "integers"
+    """,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layers", NOT_ROUNDED.values(), ids=NOT_ROUNDED.keys())
+def test_no_optimizer_rounds_operands_to_8_bits(runtime, layers):
+    network = ip.Network.parse(f'graph "net" {{{layers}}}')
+    [info] = [layer.output.known for layer in network.graph.inputs]
+    largest = np.iinfo(info.dtype.numpy).max
+    x = np.linspace(largest / 3, largest, info.num_elements).reshape(info.shape).astype(info.dtype.numpy)
+    result, expected = (
+        ip.load(network, [backend], runtime=runtime).run([x])[0].astype(float) for backend in ("OnnxRuntime", "CpuRef")
+    )
+    np.testing.assert_allclose(result, expected, rtol=1e-5)

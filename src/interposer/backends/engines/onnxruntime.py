@@ -35,6 +35,10 @@ from interposer.ops.embedding import EmbeddingLookup
 __all__ = ["OnnxRuntime"]
 
 _ON_PROCESSOR: Final = "CPUExecutionProvider"
+_DISABLED_OPTIMIZERS: Final = ["WeightBiasQuantization"]
+"""Optimizers that change results: this one rounds float weights and biases of layers between quantized ones."""
+_FLOAT32_PRODUCTS: Final = "1"
+"""Products with dequantized weights are computed in float32; by default, their operands are rounded to 8 bits."""
 _OPTIONS: Final = (
     Option("threads", 0, "threads for one subgraph; 0 for the thread budget", most=MOST_THREADS),
     Option(
@@ -186,7 +190,9 @@ class _Session(Executable):
         provider, number = self._options["provider"], self._options["device_number"]
         own = (provider, {"device_id": str(number)}) if number else provider
         providers = [own, _ON_PROCESSOR] if provider != _ON_PROCESSOR else [provider]
-        return _package().InferenceSession(self._model, settings, providers=providers)
+        return _package().InferenceSession(
+            self._model, settings, providers=providers, disabled_optimizers=_DISABLED_OPTIMIZERS
+        )
 
     def exported(self) -> Sequence[bytes] | None:
         """Return the inputs and outputs of the model, and the optimized model; None if it cannot be written."""
@@ -301,6 +307,7 @@ def _settings(options: dict[str, Any]) -> Any:
     levels = _package().GraphOptimizationLevel
     session_options.graph_optimization_level = getattr(levels, f"ORT_{_LEVELS[options['graph_optimization']]}")
     session_options.add_session_config_entry("session.intra_op.allow_spinning", str(int(options["spinning"])))
+    session_options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", _FLOAT32_PRODUCTS)
     return session_options
 
 

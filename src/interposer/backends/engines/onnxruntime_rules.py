@@ -17,6 +17,7 @@ from interposer.ops import (
     Cast,
     Col2Im,
     Dft,
+    DynamicQuantize,
     ElementwiseBinary,
     ElementwiseUnary,
     GridSample,
@@ -109,6 +110,12 @@ def _gaps(op: Col2Im, inputs: Infos, outputs: Outputs) -> str | None:
 @RULES(Dft)
 def _real_signals(op: Dft, inputs: Infos, outputs: Outputs) -> str | None:
     return "ONNX Runtime has no inverse of one-sided spectra" if op.inverse and op.onesided else None
+
+
+@RULES(DynamicQuantize)
+def _nothing_to_scale(op: DynamicQuantize, inputs: Infos, outputs: Outputs) -> str | None:
+    is_empty = inputs[0] is not None and inputs[0].num_elements == 0
+    return "ONNX Runtime returns the scale 1 for an empty tensor" if is_empty else None
 
 
 @RULES(ElementwiseBinary)
