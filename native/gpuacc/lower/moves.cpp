@@ -184,12 +184,13 @@ ipr::Verdict tile_support(const ipr::Layer& layer, const Target& target) {
 
 // ---- Pad ----------------------------------------------------------------------------------------------------------------
 
-/// The code of integers that are filled with `value`; quantized ones have the nearest value of their type.
+/// The integer that stands for the real number `value`: for quantized tensors, the nearest quantized value.
 int64_t integer_of(const ipr::TensorInfo& info, double value) {
   const int64_t bits = int64_t(8 * ipr::item_size(info.dtype())), wide = std::min<int64_t>(bits, 32);
   const bool is_signed = info.dtype() <= IPR_DTYPE_INT64;
   const double low = is_signed ? -std::ldexp(1.0, int(wide) - 1) : 0,
                high = std::ldexp(1.0, int(is_signed ? wide - 1 : wide)) - 1;
+  if (info.dtype() == IPR_DTYPE_BOOL) return value != 0;
   if (!info.is_quantized()) return int64_t(value);
   const double steps = native::round_half_away(value / double(float(info.scale()))) + double(info.zero_point());
   return int64_t(std::clamp(steps, low, high));
