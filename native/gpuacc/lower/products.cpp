@@ -136,9 +136,9 @@ void lower_connected(const ipr::Layer& layer, Plan& plan) {
 // ---- BatchMatMul ----------------------------------------------------------------------------------------------------------
 
 ipr::Verdict matrices_support(const ipr::Layer& layer, const Target&) {
-  if (is_quantized8(layer.input(0))) return quantized_matrices_support(layer);
   if (layer.flag("adjoint_x") || layer.flag("adjoint_y"))
     return ipr::no("no kernel for adjugate matrices", IPR_REASON_ATTRIBUTE);
+  if (is_quantized8(layer.input(0))) return quantized_matrices_support(layer);
   return all_float(layer);
 }
 

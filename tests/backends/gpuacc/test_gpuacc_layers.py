@@ -1,4 +1,4 @@
-"""Layers of transformers, recurrent networks and dynamically quantized networks on GpuAcc, beside the reference."""
+"""Layers of all kinds on GpuAcc, beside the reference."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ import pytest
 
 import interposer as ip
 from interposer.core.schema import registered_ops
-from interposer.errors import InvalidValueError
+from interposer.errors import InvalidValueError, UnsupportedLayerError
 from interposer.kernels import compute
 from interposer.ops import (
     Activation,
     ActivationFunction,
     Addition,
     Attention,
+    BatchMatMul,
     Convolution2d,
     GatherNd,
     MeanVarianceNormalization,
+    Pad,
     RecurrentDirection,
     RnnSequence,
     RotaryEmbedding,
 )
 from interposer.testing import Settings, check_backend, samples_of
-from interposer.types import DataLayout, DataType
+from interposer.types import DataLayout, DataType, Quantization
 from tests.backends.gpuacc.test_gpuacc_conformance import EXACT_INTEGERS
 from tests.backends.gpuacc.test_gpuacc_runs import loaded
 
@@ -132,6 +134,23 @@ def test_keys_that_are_masked_out_may_hold_infinities_and_nan(gpuacc):
     expected = loaded(network, ["GpuAcc"]).run([query, key, value])[0]
     key[:, :, 1], value[:, :, 1] = np.nan, np.inf
     np.testing.assert_array_equal(loaded(network, ["GpuAcc"]).run([query, key, value])[0], expected)
+
+
+def test_truth_values_that_are_padded_with_any_number_hold_true(gpuacc):
+    network = ip.Network("padded")
+    truths = network.add_input_layer(0, ip.TensorInfo((2,), DataType.BOOL))
+    network.add_output_layer(0, network.add_layer(Pad(pad_list=((1, 2),), pad_value=5.0), truths))
+    [padded] = loaded(network, ["GpuAcc"]).run([np.array([False, True])])
+    assert padded.view(np.uint8).tolist() == [1, 0, 1, 1, 1]
+
+
+def test_adjugate_matrices_of_quantized_tensors_are_refused(gpuacc):
+    network = ip.Network("adjugate")
+    matrices = ip.TensorInfo((2, 2), DataType.INT8, Quantization(0.5, 3))
+    operands = [network.add_input_layer(n, matrices) for n in range(2)]
+    network.add_output_layer(0, network.add_layer(BatchMatMul(adjoint_x=True), *operands, outputs=matrices))
+    with pytest.raises(UnsupportedLayerError, match="GpuAcc says: no kernel for adjugate matrices"):
+        loaded(network, ["GpuAcc"])
 
 
 @pytest.mark.parametrize("types", [(np.float32, np.float16), (np.float16, np.float32)])
