@@ -34,7 +34,7 @@ struct IntegerConvolution {
 /// Launch a convolution of the values `x` and `w` to `y`: one work item for each element of the result.
 void launch_integer_convolution(const ipr::Layer& layer, Plan& plan, const char* name, bool depthwise, Value x, Value w,
                                 Value y, const IntegerConvolution& element);
-/// A bias, or another value where there is none.
+/// The bias of a layer with weights, or `absent` if it has none.
 Value bias_of(const ipr::Layer& layer, Plan& plan, const Value& absent);
 
 ipr::Verdict quantized_window_support(const ipr::Layer& layer, const Target& target);

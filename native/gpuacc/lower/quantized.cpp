@@ -142,7 +142,7 @@ Value zeros_of(const ipr::TensorInfo& info, Plan& plan) {
 }
 
 /// Quantized to 8 or 16 bits, so that float32 holds the difference of a value and its zero point.
-bool is_quantized16(const ipr::TensorInfo& info) {
+bool is_quantized_8_or_16(const ipr::TensorInfo& info) {
   return is_quantized8(info) ||
          (info.is_quantized() && (info.dtype() == IPR_DTYPE_INT16 || info.dtype() == IPR_DTYPE_UINT16));
 }
@@ -151,7 +151,7 @@ bool is_quantized16(const ipr::TensorInfo& info) {
 
 ipr::Verdict quantize_support(const ipr::Layer& layer, const Target& target) {
   const ipr::TensorInfo in = layer.input(0), out = layer.output(0);
-  if (!is_quantized16(out))
+  if (!is_quantized_8_or_16(out))
     return ipr::no("the output is " + described(out) + "; gives integers of 8 and 16 bits", IPR_REASON_DATA_TYPE);
   if (is_quantized8(in) && is_quantized8(out)) {
     if (out.axis() < 0 && in.axis() < 0) return ipr::yes();
@@ -202,7 +202,7 @@ void lower_quantize(const ipr::Layer& layer, Plan& plan) {
 
 ipr::Verdict dequantize_support(const ipr::Layer& layer, const Target&) {
   const ipr::TensorInfo in = layer.input(0), out = layer.output(0);
-  if (!is_quantized16(in))
+  if (!is_quantized_8_or_16(in))
     return ipr::no("input is " + described(in) + "; takes integers of 8 and 16 bits", IPR_REASON_DATA_TYPE);
   if (!is_float(out))
     return ipr::no("the output is " + described(out) + "; gives float32 and float16", IPR_REASON_DATA_TYPE);

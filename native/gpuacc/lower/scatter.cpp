@@ -6,7 +6,7 @@
 namespace gpuacc {
 namespace {
 
-constexpr int64_t kMostUpdates = 1 << 20;  // of one element of a row: a work item applies them one after the other
+constexpr int64_t kMostIndices = 1 << 20;  // a work item applies its updates one after the other
 
 bool is_update(const ipr::Layer& layer) { return layer.text("function") == "UPDATE"; }
 
@@ -41,15 +41,16 @@ ipr::Verdict scatter_support(const ipr::Layer& layer, const Target&) {
   const bool has_input = layer.type() == "ScatterElements" || layer.flag("input_enabled", true);
   if (indices.dtype() != IPR_DTYPE_INT32 && indices.dtype() != IPR_DTYPE_INT64)
     return ipr::no("indices is " + described(indices) + "; takes int32 and int64", IPR_REASON_DATA_TYPE);
-  if (!storage(out.dtype()) || updates.dtype() != out.dtype() || (has_input && layer.input(0).dtype() != out.dtype()))
+  if (!storage(out.dtype())) return ipr::no("no kernel writes " + described(out), IPR_REASON_DATA_TYPE);
+  if (updates.dtype() != out.dtype() || (has_input && layer.input(0).dtype() != out.dtype()))
     return ipr::no("updates is " + described(updates) + ", but the output is " + described(out), IPR_REASON_DATA_TYPE);
   if (out.axis() >= 0 || !same_quantization(updates, out) || (has_input && !same_quantization(layer.input(0), out)))
     return ipr::no("tensors are quantized differently, or along an axis", IPR_REASON_QUANTIZATION);
   if (!is_update(layer) && (out.is_quantized() || out.dtype() == IPR_DTYPE_BOOL))
     return ipr::no("no kernel for " + std::string(layer.text("function")) + " of " + described(out),
                    IPR_REASON_DATA_TYPE);
-  if (indices.elements() > kMostUpdates)
-    return ipr::no("there are more than " + std::to_string(kMostUpdates) + " indices", IPR_REASON_SHAPE);
+  if (indices.elements() > kMostIndices)
+    return ipr::no("there are more than " + std::to_string(kMostIndices) + " indices", IPR_REASON_SHAPE);
   return ipr::yes();
 }
 

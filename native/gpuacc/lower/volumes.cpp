@@ -39,7 +39,7 @@ struct Window {
     }
   }
 
-  /// Let windows of size 0 be the whole volume.
+  /// Replace each size of 0 by that of the volume, as for global pooling.
   void cover(const std::array<int64_t, 3>& volume) {
     for (size_t axis = 0; axis < 3; ++axis)
       if (sizes[axis] == 0)
