@@ -184,7 +184,7 @@ ipr::Verdict tile_support(const ipr::Layer& layer, const Target& target) {
 
 // ---- Pad ----------------------------------------------------------------------------------------------------------------
 
-/// The integer that stands for the real number `value`: for quantized tensors, the nearest quantized value.
+/// The integer that stands for a float value: for quantized tensors, the nearest quantized value.
 int64_t integer_of(const ipr::TensorInfo& info, double value) {
   const int64_t bits = int64_t(8 * ipr::item_size(info.dtype())), wide = std::min<int64_t>(bits, 32);
   const bool is_signed = info.dtype() <= IPR_DTYPE_INT64;
