@@ -87,3 +87,9 @@ def test_mean_and_variance_go_over_axes_that_are_there():
     assert MeanVarianceNormalization().violations(TensorInfo((2, 3))) == [
         "axis is 2, but the input has rank 2; expected -2 to 1"
     ]
+
+
+def test_a_window_within_a_channel_is_that_of_an_image():
+    volume = Normalization(NormalizationAlgorithmChannel.WITHIN, data_layout=DataLayout.NDHWC)
+    [error] = volume.violations(IMAGE)
+    assert error == "data_layout is NDHWC; expected NCHW or NHWC for WITHIN"

@@ -202,8 +202,11 @@ class Normalization(Op):
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         yield from axes_problems([] if self.axis is None else [self.axis], input.rank)
-        if self.channel_type is NormalizationAlgorithmChannel.WITHIN and input.rank != 4:
+        is_within = self.channel_type is NormalizationAlgorithmChannel.WITHIN
+        if is_within and input.rank != 4:
             yield f"input has rank {input.rank}, shape {input.shape}; expected rank 4 for WITHIN"
+        elif is_within and self.data_layout not in (DataLayout.NCHW, DataLayout.NHWC):
+            yield f"data_layout is {self.data_layout}; expected NCHW or NHWC for WITHIN"
 
 
 @op
