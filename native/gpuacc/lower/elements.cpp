@@ -1,5 +1,6 @@
 // Operations on single elements, of floats, integers and truth values.
 
+#include "common/fixed_point.hpp"
 #include "gpuacc/pointwise.hpp"
 #include "gpuacc/quantized.hpp"
 #include "gpuacc/source.hpp"
@@ -141,7 +142,7 @@ ipr::Verdict binary_support(const ipr::Layer& layer, const Target&) {
   const ipr::TensorInfo out = layer.output(0);
   const bool is_prelu = layer.type() == "Prelu";
   const std::string operation(is_prelu ? "PRELU" : operation_of(layer));
-  if (is_quantized8(out) && !is_prelu) return quantized_binary_support(layer);
+  if (is_quantized8(out)) return is_prelu ? one_scale(layer, 2) : quantized_binary_support(layer);
   if (is_float(out) && is_float(layer.input(0)) && is_float(layer.input(1))) {
     if (layer.input(0).dtype() != layer.input(1).dtype() || layer.input(0).dtype() != out.dtype())
       return ipr::no("the operands have different types", IPR_REASON_DATA_TYPE);
@@ -159,7 +160,26 @@ ipr::Verdict binary_support(const ipr::Layer& layer, const Target&) {
   return ipr::no("no kernel for " + operation + " of integers", IPR_REASON_ATTRIBUTE);
 }
 
+/// Operands of 8 bits with one scale each, which multiply differently above and below 0.
+void lower_quantized_prelu(const ipr::Layer& layer, Plan& plan) {
+  const ipr::TensorInfo in = layer.input(0), slope = layer.input(1), to = layer.output(0);
+  const native::FixedPoint above = native::quantize_multiplier(double(scale32(in) / scale32(to)));
+  const native::FixedPoint below = native::quantize_multiplier(double(scale32(in) * scale32(slope) / scale32(to)));
+  const Value out = plan.create(to.dtype(), shape_of(to));
+  const std::string type = storage(out.dtype);
+  pointwise(plan, "prelu", {plan.plain(in.index()), plan.plain(slope.index())}, {"int", "int"}, out,
+            "  const int distance = o0 - za;\n  const long s = distance >= 0 ? multiply(distance, ma, sa) : "
+            "multiply(distance * (o1 - zb), mb, sb);\n  " +
+                type + " v = (" + type + ")CLAMP(s + zc);",
+            ", int za, int ma, int sa, int zb, int mb, int sb, int zc",
+            {number(in.zero_point()), number(above.multiplier), number(above.shift), number(slope.zero_point()),
+             number(below.multiplier), number(below.shift), number(to.zero_point())},
+            arithmetic(out.dtype));
+  plan.set(to.index(), out);
+}
+
 void lower_binary(const ipr::Layer& layer, Plan& plan) {
+  if (is_quantized8(layer.output(0)) && layer.type() == "Prelu") return lower_quantized_prelu(layer, plan);
   if (is_quantized8(layer.output(0))) return lower_quantized_binary(layer, plan);
   if (!is_float(layer.output(0))) return lower_integers(layer, plan);
   // v is the operand in blocks, if there is one of the shape of the result
@@ -230,7 +250,10 @@ void lower_unary(const ipr::Layer& layer, Plan& plan) {
 
 // ---- Comparisons, logic, selection ----------------------------------------------------------------------------------------
 
+bool has_one_scale(const ipr::TensorInfo& info) { return is_quantized8(info) && info.axis() < 0; }
+
 ipr::Verdict comparison_support(const ipr::Layer& layer, const Target&) {
+  if (has_one_scale(layer.input(0)) && has_one_scale(layer.input(1))) return ipr::yes();
   for (size_t n = 0; n < 2; ++n)
     if (!is_plain(layer.input(n))) return no_type("an input", layer.input(n));
   if (layer.input(0).dtype() != layer.input(1).dtype())
@@ -251,9 +274,21 @@ void lower_comparison(const ipr::Layer& layer, Plan& plan) {
                                                        : "^";
   const Value a = plan.plain(layer.input(0).index()), b = plan.plain(layer.input(1).index());
   const Value out = plan.create(layer.output(0).dtype(), shape_of(layer.output(0)));
+  plan.set(layer.output(0).index(), out);
+  if (layer.input(0).is_quantized()) {  // in steps of 1/256, as in TFLite
+    std::vector<Argument> more;
+    for (const ipr::TensorInfo& info : {layer.input(0), layer.input(1)}) {
+      const native::FixedPoint factor = native::quantize_multiplier(double(scale32(info)));
+      for (int64_t value : {info.zero_point(), int64_t(factor.multiplier), int64_t(factor.shift)})
+        more.push_back(number(value));
+    }
+    return pointwise(
+        plan, "comparison", {a, b}, {"int", "int"}, out,
+        std::string("  uchar v = multiply((o0 - za) * 256, ma, sa) ") + sign + " multiply((o1 - zb) * 256, mb, sb);",
+        ", int za, int ma, int sa, int zb, int mb, int sb", more, arithmetic(a.dtype));
+  }
   const std::string type = is_float(a.dtype) ? "float" : storage(a.dtype);
   pointwise(plan, "comparison", {a, b}, {type, type}, out, std::string("  uchar v = o0 ") + sign + " o1;");
-  plan.set(layer.output(0).index(), out);
 }
 
 ipr::Verdict logical_support(const ipr::Layer& layer, const Target&) {
