@@ -258,6 +258,7 @@ void lower_pad(const ipr::Layer& layer, Plan& plan) {
   const Shape shape = shape_of(layer.output(0)), to = strides_of(shape);
   const ipr::Span<const int64_t> pads = layer.integers("pad_list");
   const std::string_view mode = layer.text("padding_mode");
+  if (product(shape) == 0) return plan.set(layer.output(0).index(), plan.create(from.dtype, shape));
   if (mode == "CONSTANT") {
     const Value out = plan.create(from.dtype, shape);
     fill_with(layer, plan, out);
