@@ -68,6 +68,9 @@ inline int64_t normal_axis(int64_t axis, int64_t rank) { return axis < 0 ? axis 
 
 inline bool channels_last(const ipr::Layer& layer) { return layer.text("data_layout") == "NHWC"; }
 
+/// A division that is rounded up, of numbers that are not negative.
+inline int64_t divided_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
+
 /// The elements of a constant of float32 or float16 as floats.
 std::vector<float> constant_floats(const ipr::TensorInfo& info);
 

@@ -3,7 +3,7 @@
 #ifndef GPUACC_WINDOWS_HPP
 #define GPUACC_WINDOWS_HPP
 
-#include "gpuacc/lowering.hpp"
+#include "gpuacc/pointwise.hpp"
 
 namespace gpuacc {
 
@@ -49,6 +49,11 @@ constexpr Meeting kTransposed = {R"(const int ty = oy + PT - ky * DY, iy = ty / 
                                  R"(const int tx = ox + PL - kx * DX, ix = tx / SX;
       if (tx < 0 || ix * SX != tx || ix >= W) continue;)",
                                  "o % OG * wo + c0 * wi"};
+
+/// Refuse paddings, strides and dilations of images and volumes whose products may exceed 32 bits.
+ipr::Verdict window_support(const ipr::Layer& layer);
+/// Loads of the operands of a chain for a block of channels `cb` of the pixel `at`.
+std::string loads_in_blocks(const Chain& chain);
 
 // In lower/winograd.cpp
 /// Whether a convolution is faster by Winograd's algorithm.

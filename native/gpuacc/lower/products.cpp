@@ -7,8 +7,6 @@
 namespace gpuacc {
 namespace {
 
-int64_t divided_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
-
 /// The kernel: each work item computes R rows of V vectors of columns, of one batch. `skips`: as in `Product`.
 std::string product_source(const Plan& plan, const Chain& chain, const char* from, const char* to, int64_t rows,
                            int64_t vectors, bool skips) {

@@ -119,6 +119,7 @@ void lower_hardmax(const ipr::Layer& layer, Plan& plan) {
 ipr::Verdict response_support(const ipr::Layer& layer, const Target&) {
   if (layer.text("method_type") != "LOCAL_BRIGHTNESS")
     return ipr::no("no kernel for the method " + std::string(layer.text("method_type")), IPR_REASON_ATTRIBUTE);
+  if (layer.integer("norm_size") > 1 << 20) return ipr::no("norm_size is greater than 2**20", IPR_REASON_RESOURCE);
   return all_float(layer);
 }
 

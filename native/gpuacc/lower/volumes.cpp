@@ -2,6 +2,7 @@
 
 #include "gpuacc/quantized.hpp"
 #include "gpuacc/source.hpp"
+#include "gpuacc/windows.hpp"
 
 namespace gpuacc {
 namespace {
@@ -24,7 +25,7 @@ void append(std::vector<Argument>& all, const std::array<int64_t, 3>& values) {
 }
 
 /// Parameters of kernels for the movement of a window, in the order of `Window::arguments`.
-constexpr char kWindow[] =
+constexpr char kVolumeWindow[] =
     "int KD, int KH, int KW, int SZ, int SY, int SX, int EZ, int EY, int EX, int PF, int PT, int PL";
 
 /// A window that slides through a volume: for each axis its size, stride, dilation and padding at both ends.
@@ -65,6 +66,8 @@ std::string places(bool last) {
 // ---- Convolution3d ------------------------------------------------------------------------------------------------------
 
 ipr::Verdict convolution_support(const ipr::Layer& layer, const Target& target) {
+  ipr::Verdict verdict = window_support(layer);
+  if (is_refused(verdict)) return verdict;
   if (is_quantized8(layer.input(0))) return quantized_window_support(layer, target);
   return all_float(layer);
 }
@@ -132,7 +135,7 @@ $PLACES  const int c0 = o / OG * I;
   $RESULT
 }
 )");
-  source.set("WINDOW", kWindow).set("PARAMETERS", sum.parameters).set("PLACES", places(last));
+  source.set("WINDOW", kVolumeWindow).set("PARAMETERS", sum.parameters).set("PLACES", places(last));
   source.set("SUM", sum.type).set("START", sum.start).set("PRODUCT", sum.product).set("RESULT", sum.result);
   source.set("T", storage(x.dtype)).set("B", storage(bias.dtype));
   std::vector<Argument> arguments = {reads(x), reads(w), reads(bias), writes(y), number(y.elements()), number(in.c)};
@@ -153,6 +156,8 @@ $PLACES  const int c0 = o / OG * I;
 // ---- Pooling3d ------------------------------------------------------------------------------------------------------------
 
 ipr::Verdict pooling_support(const ipr::Layer& layer, const Target&) {
+  ipr::Verdict verdict = window_support(layer);
+  if (is_refused(verdict)) return verdict;
   if (!is_quantized8(layer.input(0))) return all_float(layer);
   if (layer.text("pool_type") != "MAX")
     return ipr::no("no kernel for the pooling " + std::string(layer.text("pool_type")) + " of quantized tensors",
@@ -205,7 +210,7 @@ $PLACES  int seen = 0, counted = 0;
     source.set("START", "ACC sum = 0;").set("STEP", type == "L2" ? "sum += (ACC)e * e;" : "sum += e;");
     source.set("END", "const float v = (float)" + (type == "L2" ? "sqrt(" + mean + ");" : "(" + mean + ");"));
   }
-  source.set("WINDOW", kWindow).set("PLACES", places(last)).set("E", element).set("T", storage(x.dtype));
+  source.set("WINDOW", kVolumeWindow).set("PLACES", places(last)).set("E", element).set("T", storage(x.dtype));
   std::vector<Argument> arguments = {reads(x), writes(y), number(y.elements())};
   append(arguments, in.sizes);
   arguments.push_back(number(out.c));

@@ -6,17 +6,22 @@
 #include "gpuacc/source.hpp"
 
 namespace gpuacc {
-namespace {
-
-int64_t divided_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
 
 ipr::Verdict window_support(const ipr::Layer& layer) {
-  for (const char* name :
-       {"pad_top", "pad_bottom", "pad_left", "pad_right", "stride_x", "stride_y", "dilation_x", "dilation_y"})
+  for (const char* name : {"pad_front", "pad_back", "pad_top", "pad_bottom", "pad_left", "pad_right", "stride_x",
+                           "stride_y", "stride_z", "dilation_x", "dilation_y", "dilation_z"})
     if (layer.integer(name) > 1 << 20)
       return ipr::no(std::string(name) + " is greater than 2**20", IPR_REASON_RESOURCE);
   return ipr::yes();
 }
+
+std::string loads_in_blocks(const Chain& chain) {
+  return chain.loads([](const Chain::Operand& operand, size_t n) {
+    return load_of(operand, n, operand.kind == Chain::Operand::channel ? "cb" : "at");
+  });
+}
+
+namespace {
 
 /// The name of a launch: "convolution 3x3 64-128 56x56", the channels and the size of the result.
 std::string named(const char* kind, int64_t kh, int64_t kw, const Image& in, const Image& out) {
@@ -36,12 +41,6 @@ int packed_bias(const ipr::Layer& layer, Plan& plan, int64_t channels, int64_t s
     std::copy(bias_values.begin(), bias_values.end(), values.begin());
   }
   return plan.floats(values);
-}
-
-std::string loads_in_blocks(const Chain& chain) {
-  return chain.loads([](const Chain::Operand& operand, size_t n) {
-    return operand.kind == Chain::Operand::channel ? load_of(operand, n, "cb") : load_of(operand, n, "at");
-  });
 }
 
 /// Loads of single elements, for kernels with a work item for each element.

@@ -8,12 +8,6 @@
 namespace gpuacc {
 namespace {
 
-std::string loads_in_blocks(const Chain& chain) {
-  return chain.loads([](const Chain::Operand& operand, size_t n) {
-    return load_of(operand, n, operand.kind == Chain::Operand::channel ? "cb" : "at");
-  });
-}
-
 using Matrix = std::vector<std::vector<double>>;
 
 constexpr int64_t kTile = 2, kSide = kTile + 2;  // of the tiles of the result, and of those of the image
@@ -24,21 +18,18 @@ const Matrix kImage = {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}
 const Matrix kWeights = {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
 const Matrix kResult = {{1, 1, 1, 0}, {0, 1, -1, -1}};
 
-int64_t divided_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
-
 std::string name_of(const char* letter, size_t row, size_t column) {
   return letter + std::to_string(row) + "_" + std::to_string(column);
 }
 
-/// The sum of the elements of a column of `from`, times a row of the matrix; along rows of `from` if `transposed`.
+/// The sum of the elements of a column of `from`, times a row of the matrix, whose elements are 0, 1 and -1; of a row
+/// of `from` if `transposed`.
 std::string sum_of(const std::vector<double>& row, const char* from, size_t line, bool transposed) {
   std::string text;
   for (size_t n = 0; n < row.size(); ++n) {
     if (row[n] == 0) continue;
-    const std::string element = transposed ? name_of(from, line, n) : name_of(from, n, line);
-    const double factor = std::abs(row[n]);
     text += text.empty() ? (row[n] < 0 ? "-" : "") : (row[n] < 0 ? " - " : " + ");
-    text += factor == 1 ? element : std::to_string(factor) + "f * " + element;
+    text += transposed ? name_of(from, line, n) : name_of(from, n, line);
   }
   return text;
 }

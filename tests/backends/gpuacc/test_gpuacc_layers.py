@@ -16,9 +16,12 @@ from interposer.ops import (
     Attention,
     BatchMatMul,
     Convolution2d,
+    Convolution3d,
     GatherNd,
     MeanVarianceNormalization,
+    Normalization,
     Pad,
+    Pooling3d,
     RecurrentDirection,
     RnnSequence,
     RotaryEmbedding,
@@ -152,6 +155,24 @@ def test_adjugate_matrices_of_quantized_tensors_are_refused(gpuacc):
     operands = [network.add_input_layer(n, matrices) for n in range(2)]
     network.add_output_layer(0, network.add_layer(BatchMatMul(adjoint_x=True), *operands, outputs=matrices))
     with pytest.raises(UnsupportedLayerError, match="GpuAcc says: no kernel for adjugate matrices"):
+        loaded(network, ["GpuAcc"])
+
+
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [
+        (Pooling3d(dilation_y=2**32), "dilation_y"),
+        (Convolution3d(stride_z=2**32), "stride_z"),
+        (Normalization(norm_size=2**32 + 3), "norm_size"),
+    ],
+)
+def test_windows_that_exceed_32_bits_are_refused(gpuacc, op, name):
+    network = ip.Network("wide")
+    volume = network.add_input_layer(0, ip.TensorInfo((1, 1, 2, 2, 1)))
+    filters = network.add_constant_layer(np.ones((1, 1, 1, 1, 1), np.float32))
+    operands = (volume, filters) if isinstance(op, Convolution3d) else (volume,)
+    network.add_output_layer(0, network.add_layer(op, *operands))
+    with pytest.raises(UnsupportedLayerError, match=rf"GpuAcc says: {name} is greater than 2\*\*20"):
         loaded(network, ["GpuAcc"])
 
 
