@@ -30,6 +30,9 @@ ReducedRows over(Plan& plan, const Value& value, const std::vector<bool>& axes);
 /// Which axes of the first operand an attribute names; all if it is empty.
 std::vector<bool> axes_of(const ipr::Layer& layer, const char* name);
 
+/// The operation of a Reduce or Mean layer: "SUM".
+std::string_view reduction_of(const ipr::Layer& layer);
+
 /// The body of a kernel for each row. In it, EACH loops over the elements r, X(r) is one, SUM_ALL, MAX_ALL and MIN_ALL
 /// combine a variable of the work items of a row, and AT(r) is the index of an element.
 struct RowKernel {

@@ -1,7 +1,7 @@
 // Layers that move elements to places that follow from their coordinates: blocks of pixels in the batch, shuffled
 // channels, reversed sequences, triangles of matrices.
 
-#include "gpuacc/quantized.hpp"
+#include "gpuacc/lowering.hpp"
 #include "gpuacc/source.hpp"
 
 namespace gpuacc {

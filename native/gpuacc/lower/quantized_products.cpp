@@ -1,6 +1,5 @@
 // BatchMatMul of quantized tensors of 8 bits: a product of int16 without zero points, rescaled as in the reference.
 
-#include "common/fixed_point.hpp"
 #include "gpuacc/products.hpp"
 #include "gpuacc/quantized.hpp"
 #include "gpuacc/source.hpp"

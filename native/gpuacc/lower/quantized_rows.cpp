@@ -11,10 +11,6 @@ namespace {
 
 constexpr int64_t kMostReduced = 1 << 22;  // elements whose sum has 32 bits
 
-std::string_view operation_of(const ipr::Layer& layer) {
-  return layer.type() == "Mean" ? std::string_view("MEAN") : layer.text("operation");
-}
-
 bool chooses(std::string_view operation) { return operation == "MAX" || operation == "MIN"; }
 
 int64_t reduced_count(const ipr::Layer& layer) {
@@ -26,7 +22,7 @@ int64_t reduced_count(const ipr::Layer& layer) {
 }
 
 ipr::Verdict no_kernel(const ipr::Layer& layer, const char* tensors) {
-  return ipr::no("no kernel for " + std::string(operation_of(layer)) + " of " + tensors, IPR_REASON_ATTRIBUTE);
+  return ipr::no("no kernel for " + std::string(reduction_of(layer)) + " of " + tensors, IPR_REASON_ATTRIBUTE);
 }
 
 /// The greatest or least of the elements.
@@ -39,7 +35,7 @@ std::string choice(std::string_view operation, const std::string& type) {
 native::FixedPoint factor_of(const ipr::Layer& layer, int64_t count) {
   const native::FixedPoint factor =
       native::quantize_multiplier(double(scale32(layer.input(0))) / double(scale32(layer.output(0))));
-  if (operation_of(layer) != "MEAN") return factor;
+  if (reduction_of(layer) != "MEAN") return factor;
   const int bits = std::min(31 - native::leading_zeros(count), 31 + factor.shift);
   return {(factor.multiplier << bits) / count, factor.shift - bits};
 }
@@ -48,7 +44,7 @@ native::FixedPoint factor_of(const ipr::Layer& layer, int64_t count) {
 RowKernel rescaled_sum(const ipr::Layer& layer, int64_t count) {
   const ipr::TensorInfo in = layer.input(0), out = layer.output(0);
   const std::string store = std::string("  y[row] = (") + storage(out.dtype()) + ")CLAMP(v + zy);";
-  if (operation_of(layer) == "SUM" && in.dtype() == IPR_DTYPE_INT8)
+  if (reduction_of(layer) == "SUM" && in.dtype() == IPR_DTYPE_INT8)
     return {
         "  int sum = 0;\n  for (int r = 0; r < n; ++r) sum += X(r);\n"
         "  const float w = (float)sum * scale + (float)-zx * scale * (float)n, whole = copysign(floor(fabs(w) + 0.5f), "
@@ -74,7 +70,7 @@ RowKernel rescaled_sum(const ipr::Layer& layer, int64_t count) {
 ipr::Verdict quantized_reduce_support(const ipr::Layer& layer) {
   const ipr::Verdict verdict = one_scale(layer, 1);
   if (is_refused(verdict)) return verdict;
-  const std::string_view operation = operation_of(layer);
+  const std::string_view operation = reduction_of(layer);
   const int64_t count = reduced_count(layer);
   if (count == 0 || count > kMostReduced)
     return ipr::no("a result is of no elements or of more than " + std::to_string(kMostReduced), IPR_REASON_SHAPE);
@@ -87,7 +83,7 @@ ipr::Verdict quantized_reduce_support(const ipr::Layer& layer) {
 void lower_quantized_reduce(const ipr::Layer& layer, Plan& plan) {
   const Rows rows = over(plan, plan.plain(layer.input(0).index()), axes_of(layer, "axis")).rows;
   const Value out = plan.create(rows.value.dtype, shape_of(layer.output(0)));
-  const std::string_view operation = operation_of(layer);
+  const std::string_view operation = reduction_of(layer);
   launch_rows(plan, "reduce", rows, out,
               chooses(operation) ? RowKernel(choice(operation, "int"), "", {}, true)
                                  : rescaled_sum(layer, reduced_count(layer)));
@@ -95,7 +91,7 @@ void lower_quantized_reduce(const ipr::Layer& layer, Plan& plan) {
 }
 
 ipr::Verdict integer_reduce_support(const ipr::Layer& layer) {
-  const std::string_view operation = operation_of(layer);
+  const std::string_view operation = reduction_of(layer);
   if (layer.input(0).is_quantized() || layer.input(0).dtype() != layer.output(0).dtype())
     return ipr::no("input is " + described(layer.input(0)) + ", but the output is " + described(layer.output(0)),
                    IPR_REASON_DATA_TYPE);
@@ -107,7 +103,7 @@ ipr::Verdict integer_reduce_support(const ipr::Layer& layer) {
 void lower_integer_reduce(const ipr::Layer& layer, Plan& plan) {
   const Rows rows = over(plan, plan.plain(layer.input(0).index()), axes_of(layer, "axis")).rows;
   const Value out = plan.create(rows.value.dtype, shape_of(layer.output(0)));
-  const std::string_view operation = operation_of(layer);
+  const std::string_view operation = reduction_of(layer);
   const std::string type = storage(out.dtype), wide = type[0] == 'u' ? "ulong" : "long";
   const std::string code = "  " + wide + " v = " + (operation == "PROD" ? "1" : "0") +
                            ";\n  for (int r = 0; r < n; ++r) v " + (operation == "PROD" ? "*= " : "+= ") + "X(r);\n" +

@@ -110,6 +110,10 @@ std::vector<bool> axes_of(const ipr::Layer& layer, const char* name) {
   return axes;
 }
 
+std::string_view reduction_of(const ipr::Layer& layer) {
+  return layer.type() == "Mean" ? std::string_view("MEAN") : layer.text("operation");
+}
+
 Value ReducedRows::restored(Plan& plan, const Value& value) const {
   if (order.empty()) return value;
   std::vector<size_t> back(order.size());
@@ -171,10 +175,6 @@ const char* reduction_code(std::string_view operation) {
     return "ACC m = -INFINITY; EACH m = fmax(m, (ACC)X(r)); MAX_ALL(m) ACC v = 0;"
            "EACH v += isinf(m) && X(r) == m ? (ACC)1 : exp((ACC)X(r) - m); SUM_ALL(v) v = log(v) + m;";
   return nullptr;
-}
-
-std::string_view reduction_of(const ipr::Layer& layer) {
-  return layer.type() == "Mean" ? std::string_view("MEAN") : layer.text("operation");
 }
 
 ipr::Verdict reduce_support(const ipr::Layer& layer, const Target&) {

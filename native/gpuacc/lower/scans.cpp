@@ -1,7 +1,6 @@
 // Layers along an axis whose results depend on the order of elements: cumulative sums and products, sorting, and the
 // layers that select elements by their place.
 
-#include "gpuacc/quantized.hpp"
 #include "gpuacc/rows.hpp"
 #include "gpuacc/source.hpp"
 

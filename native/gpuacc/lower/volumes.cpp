@@ -11,12 +11,12 @@ bool has_channels_last(const ipr::Layer& layer) { return layer.text("data_layout
 
 /// The sizes of a volume of either order of axes, and distances of its elements.
 struct Volume {
-  Volume(const Shape& shape, bool last) : n(shape[0]), c(shape[last ? 4 : 1]) {
+  Volume(const Shape& shape, bool last) : c(shape[last ? 4 : 1]) {
     for (size_t axis = 0; axis < 3; ++axis) sizes[axis] = shape[axis + (last ? 1 : 2)];
     by_c = last ? 1 : sizes[0] * sizes[1] * sizes[2];
     by_x = last ? c : 1;
   }
-  int64_t n, c, by_c, by_x;
+  int64_t c, by_c, by_x;
   std::array<int64_t, 3> sizes{};  // depth, height, width
 };
 
