@@ -46,11 +46,16 @@ void lower_accumulation(const ipr::Layer& layer, Plan& plan) {
 // ---- TopK ---------------------------------------------------------------------------------------------------------------
 
 constexpr int64_t kLongestSortedRow = 1 << 15;
+constexpr int64_t kMostCompared = int64_t(1) << 34;  // pairs of elements, which take seconds on a processor
 
 ipr::Verdict sort_support(const ipr::Layer& layer, const Target& target) {
   const ipr::TensorInfo in = layer.input(0);
-  if (in.extent(int32_t(normal_axis(layer.integer("axis"), in.rank()))) > kLongestSortedRow)
+  const int64_t size = in.extent(int32_t(normal_axis(layer.integer("axis"), in.rank())));
+  if (size > kLongestSortedRow)
     return ipr::no("rows have more than " + std::to_string(kLongestSortedRow) + " elements", IPR_REASON_SHAPE);
+  if (in.elements() * size > kMostCompared)
+    return ipr::no("more than " + std::to_string(kMostCompared) + " pairs of elements would be compared",
+                   IPR_REASON_SHAPE);
   const int32_t indices = layer.output(1).dtype();
   if (indices != IPR_DTYPE_INT32 && indices != IPR_DTYPE_INT64)
     return ipr::no("the indices are " + described(layer.output(1)) + "; gives int32 and int64", IPR_REASON_DATA_TYPE);

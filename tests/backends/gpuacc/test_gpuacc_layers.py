@@ -25,6 +25,7 @@ from interposer.ops import (
     RecurrentDirection,
     RnnSequence,
     RotaryEmbedding,
+    TopK,
 )
 from interposer.testing import Settings, check_backend, samples_of
 from interposer.types import DataLayout, DataType, Quantization
@@ -173,6 +174,14 @@ def test_windows_that_exceed_32_bits_are_refused(gpuacc, op, name):
     operands = (volume, filters) if isinstance(op, Convolution3d) else (volume,)
     network.add_output_layer(0, network.add_layer(op, *operands))
     with pytest.raises(UnsupportedLayerError, match=rf"GpuAcc says: {name} is greater than 2\*\*20"):
+        loaded(network, ["GpuAcc"])
+
+
+def test_many_long_rows_are_not_sorted(gpuacc):
+    network = ip.Network("rows")
+    rows = network.add_input_layer(0, ip.TensorInfo((64, 32768)))
+    network.add_output_layer(0, network.add_layer(TopK(k=1), rows).outputs[0])
+    with pytest.raises(UnsupportedLayerError, match="GpuAcc says: more than 17179869184 pairs of elements"):
         loaded(network, ["GpuAcc"])
 
 
