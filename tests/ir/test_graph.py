@@ -102,6 +102,7 @@ def test_what_belongs_to_another_network_is_refused():
     assert refused(other.add, Activation(), [x.output]) == "the value 'x' belongs to another network"
     for call in (lambda: other.set_input(relu, 0, None), lambda: other.erase(relu), lambda: other.rename(relu, "a")):
         assert refused(call) == "layer 'activation' (Activation) belongs to another network"
+    assert refused(graph.erase, "relu") == "layer relu belongs to another network"
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

@@ -315,7 +315,7 @@ class Graph:
             raise InvalidArgumentError(f"the value {value.name!r} belongs to another network")
 
     def _check_member(self, layer: Layer) -> None:
-        if layer.guid not in self._layers:
+        if layer not in self:
             raise InvalidArgumentError(f"layer {layer} belongs to another network")
 
     def free_name(self, requested: str) -> str:
