@@ -289,3 +289,19 @@ def test_even_the_number_of_sliced_axes_may_be_computed():
     given = models.model([*cut, ends, node], {"x": LINE, "m": mask}, ["y"], constants)
     [result] = models.ours(given, LINE, mask)
     np.testing.assert_array_equal(result, LINE[1:2, 2:3])
+
+
+@pytest.mark.parametrize(
+    ("node", "count", "text"),
+    [
+        (helper.make_node("Split", ["x", "k"], ["y", "z"]), 3, "it has 2 outputs, but 3 sizes"),
+        (helper.make_node("Pad", ["x", "k"], ["y"]), 4, "it has 4 pads for 3 axes; expected two for each"),
+    ],
+)
+def test_operands_that_are_computed_have_an_element_for_each_output_or_axis(node, count, text):
+    sizes = [helper.make_node("NonZero", ["m"], ["p"]), helper.make_node("ReduceSum", ["p", "one"], ["n"], keepdims=0)]
+    sizes.append(helper.make_node("Expand", ["n", "count"], ["k"]))
+    constants = {"one": np.array([1]), "count": np.array([count])}
+    given = models.model([*sizes, node], {"x": LINE, "m": np.array([True])}, node.output, constants)
+    with pytest.raises(InterposerError, match=text):
+        ip.load(given.SerializeToString())

@@ -60,6 +60,8 @@ def split(node: Node) -> Sequence[Value]:
 
 
 def _split_at_run_time(node: Node, axis: int) -> list[Value]:
+    """Return slices between the running sums of the sizes, which are not compared to the size of the input."""
+    _check_one_size_per_output(node, node.info(1).num_elements)
     ends = node.step(CumSum(), node.value(1))
     starts = node.step(SUB, ends, node.value(1))
     bounds = [node.steps(Splitter(0, (1,) * node.num_outputs), numbers) for numbers in (starts, ends)]
@@ -81,9 +83,13 @@ def _sizes(node: Node, axis: int) -> tuple[int, ...]:
 
 
 def _one_size_per_output(node: Node, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    if len(sizes) != node.num_outputs:
-        raise ParseError(f"it has {node.num_outputs} outputs, but {len(sizes)} sizes")
+    _check_one_size_per_output(node, len(sizes))
     return sizes
+
+
+def _check_one_size_per_output(node: Node, count: int) -> None:
+    if count != node.num_outputs:
+        raise ParseError(f"it has {node.num_outputs} outputs, but {count} sizes")
 
 
 @operator("Slice")
@@ -201,6 +207,7 @@ def pad_by_operands(node: Node) -> Value:
 def _padded_at_run_time(node: Node, axes: Sequence[int], value: float) -> Value:
     """Return the input padded along `axes` by pads that are computed; negative ones crop the input first."""
     dtype, rank = node.info(1).dtype.numpy, node.info(0).rank
+    mode = _padding_mode(node, axes, node.info(1).num_elements)
     zero, end = node.constant(np.zeros(1, dtype)), node.constant(np.full(1, _FARTHEST, dtype))
     before, after = node.steps(Splitter(0, (len(axes),) * 2), node.value(1))
     cropped_end = node.step(Where(), node.step(LESS, after, zero), after, end)
@@ -210,10 +217,17 @@ def _padded_at_run_time(node: Node, axes: Sequence[int], value: float) -> Value:
     rows = node.step(Concat(0), pairs, node.constant(np.zeros((1, 2), dtype)))
     row_of_axis = [axes.index(axis) if axis in axes else len(axes) for axis in range(rank)]
     pairs = node.step(Gather(0), rows, node.constant(np.array(row_of_axis, np.int64)))
+    return node.result(DynamicPad(value, mode), x, pairs)
+
+
+def _padding_mode(node: Node, axes: Sequence[int], num_pads: int) -> PaddingMode:
+    """Return the mode of a Pad; raise `ParseError` if it is unknown, or if the axes do not have two pads each."""
     mode = node.text("mode", "constant")
     if mode not in _PADDING_MODES:
         raise ParseError(f"its mode is {mode!r}; expected one of {', '.join(_PADDING_MODES)}")
-    return node.result(DynamicPad(value, _PADDING_MODES[mode]), x, pairs)
+    if num_pads != 2 * len(axes):
+        raise ParseError(f"it has {num_pads} pads for {len(axes)} axes; expected two for each")
+    return _PADDING_MODES[mode]
 
 
 def padded(node: Node, pads: Sequence[int], axes: Sequence[int], value: float) -> Value:
@@ -221,15 +235,13 @@ def padded(node: Node, pads: Sequence[int], axes: Sequence[int], value: float) -
 
     Negative pads crop the input first. `value` is the padding value in mode constant.
     """
-    mode, rank = node.text("mode", "constant"), node.info(0).rank
-    if len(pads) != 2 * len(axes) or mode not in _PADDING_MODES:
-        raise ParseError(f"it has {len(pads)} pads for {len(axes)} axes, in mode {mode!r}")
+    mode, rank = _padding_mode(node, axes, len(pads)), node.info(0).rank
     pairs = [(0, 0)] * rank
     for axis, before, after in zip(axes, pads, pads[len(axes) :], strict=False):
         pairs[axis] = (before, after)
     positive_pads = tuple((max(0, before), max(0, after)) for before, after in pairs)
     data = node.value(0) if min(pads, default=0) >= 0 else _cropped(node, pairs)
-    return node.result(Pad(positive_pads, value, _PADDING_MODES[mode]), data)
+    return node.result(Pad(positive_pads, value, mode), data)
 
 
 def _cropped(node: Node, pairs: Sequence[tuple[int, int]]) -> Value:
