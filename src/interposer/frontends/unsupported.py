@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
+from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -65,48 +66,48 @@ def needs_of(
         folds: whether the importer evaluates an operator as soon as its operands are known.
         around: for each input layer of a region, the value outside the region that it captures.
     """
-    values: set[str] = set()
-    shapes = False
-    pending, seen = [value], set[Layer]()
+    pending, seen = [(value, _Aspect.ELEMENTS)], set[tuple[Value, _Aspect]]()
     while pending:
-        layer = pending.pop().producer
-        if layer in seen or isinstance(layer.op, Constant):
+        wanted = pending.pop()
+        if wanted in seen:
             continue
-        seen.add(layer)
-        if layer in around:
-            pending.append(around[layer])
-        elif layer in inputs:
-            if not layer.output.known.is_tensor:
-                return None
-            values.add(layer.name)
-        elif isinstance(layer.op, Shape):
-            if _has_shape_from_data(layer.values[0], inputs, folds, around):
-                return None
-            shapes = True
-        elif folds(layer.op) and layer.values:
-            pending += layer.values
-        else:
+        seen.add(wanted)
+        determining = _determining(*wanted, inputs, folds, around)
+        if determining is None:
             return None
-    return Needs(frozenset(values), shapes)
+        pending += determining
+    sources = [found.producer for found, aspect in seen if aspect is _Aspect.ELEMENTS]
+    values = frozenset([layer.name for layer in sources if layer in inputs and layer not in around])
+    return Needs(values, any(aspect is _Aspect.SHAPE for _, aspect in seen))
 
 
-def _has_shape_from_data(
-    value: Value, inputs: Container[Layer], folds: Callable[[Op], bool], around: Mapping[Layer, Value]
-) -> bool:
-    """Return True if a value's shape depends on elements of tensors, as that of NonZero's result does."""
-    pending, seen = [value], set[Value]()
-    while pending:
-        shaped_value = pending.pop()
-        if shaped_value in seen or shaped_value.known.is_concrete:
-            continue
-        seen.add(shaped_value)
-        layer = shaped_value.producer
-        if layer in around:
-            pending.append(around[layer])
-        elif any(result.dynamic for result in layer.op.results):
-            needs = [needs_of(operand, inputs, folds, around) for operand in layer.values]
-            if any(need is None or need.values for need in needs):
-                return True
-        else:
-            pending += layer.values
-    return False
+class _Aspect(Enum):
+    """What must be known of a value."""
+
+    ELEMENTS = 0
+    SHAPE = 1
+    ELEMENTS_FOR_SHAPE = 2
+    """Elements on which the shape of another value depends; those of an input count as known only at run time."""
+
+
+def _determining(
+    value: Value,
+    aspect: _Aspect,
+    inputs: Container[Layer],
+    folds: Callable[[Op], bool],
+    around: Mapping[Layer, Value],
+) -> list[tuple[Value, _Aspect]] | None:
+    """Return what determines an aspect of a value; None if it is only known at run time."""
+    layer = value.producer
+    if isinstance(layer.op, Constant) or (aspect is _Aspect.SHAPE and value.known.is_concrete):
+        return []
+    if layer in around:
+        return [(around[layer], aspect)]
+    if aspect is _Aspect.SHAPE:
+        is_dynamic = any(result.dynamic for result in layer.op.results)
+        return [(operand, _Aspect.ELEMENTS_FOR_SHAPE if is_dynamic else aspect) for operand in layer.values]
+    if layer in inputs:
+        return [] if aspect is _Aspect.ELEMENTS and layer.output.known.is_tensor else None
+    if isinstance(layer.op, Shape):
+        return [(layer.values[0], _Aspect.SHAPE)]
+    return [(operand, aspect) for operand in layer.values] if layer.values and folds(layer.op) else None

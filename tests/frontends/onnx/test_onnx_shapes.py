@@ -305,3 +305,19 @@ def test_operands_that_are_computed_have_an_element_for_each_output_or_axis(node
     given = models.model([*sizes, node], {"x": LINE, "m": np.array([True])}, node.output, constants)
     with pytest.raises(InterposerError, match=text):
         ip.load(given.SerializeToString())
+
+
+def test_many_sizes_that_each_follow_from_the_one_before_are_an_operand():
+    nodes = []
+    for i in range(30):
+        nodes += [
+            helper.make_node("Shape", [f"x{i}"], [f"shape{i}"]),
+            helper.make_node("Squeeze", [f"shape{i}", "axis"], [f"size{i}"]),
+            helper.make_node("Div", [f"size{i}", f"size{i}"], [f"one{i}"]),
+            helper.make_node("Sub", [f"size{i}", f"size{i}"], [f"zero{i}"]),
+            helper.make_node("Range", [f"zero{i}", f"size{i}", f"one{i}"], [f"x{i + 1}"]),
+        ]
+    nodes += [helper.make_node("Shape", ["x30"], ["k"]), helper.make_node("Slice", ["x0", "axis", "k"], ["y"])]
+    given = models.model(nodes, {"x0": ["n"]}, ["y"], {"axis": np.array([0])})
+    x = np.arange(5, dtype=np.float32)
+    np.testing.assert_array_equal(ip.load(given.SerializeToString()).run({"x0": x})[0], x)
