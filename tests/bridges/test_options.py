@@ -95,3 +95,19 @@ def test_networks_with_the_same_options_share_a_runtime():
     first, second = (bridge_options({"backends": "CpuRef", "threads": text}) for text in ("1", "1"))
     assert first.runtime() is second.runtime()
     assert first.runtime().options.num_threads == 1
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_the_number_of_threads_is_the_option_of_backends_that_have_it(cpuacc, threads):
+    options = bridge_options({"backends": "CpuAcc,CpuRef", "threads": str(threads)})
+    assert options.optimizer_options().model_options == {"CpuAcc": {"NumberOfThreads": threads}}
+
+
+def test_a_number_of_threads_that_a_backend_has_of_its_own_prevails(cpuacc):
+    texts = {"backends": "CpuAcc", "threads": "2", "options.CpuAcc.NumberOfThreads": "1"}
+    assert bridge_options(texts).optimizer_options().model_options == {"CpuAcc": {"NumberOfThreads": 1}}
+
+
+def test_many_threads_are_as_many_as_a_backend_takes(cpuacc):
+    texts = {"backends": "CpuAcc", "threads": "4096"}
+    assert bridge_options(texts).optimizer_options().model_options == {"CpuAcc": {"NumberOfThreads": 256}}

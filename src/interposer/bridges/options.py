@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from interposer.core.errors import InvalidArgumentError, UnknownBackendError, did_you_mean
+from interposer.backend import OptionValue
+from interposer.core.errors import BackendError, InvalidArgumentError, UnknownBackendError, did_you_mean
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import CreationOptions, Runtime
 from interposer.session import default_runtime
-from interposer.session.option_texts import sorted_options, truth
+from interposer.session.option_texts import has_option, sorted_options, truth
 from interposer.session.placement.plan import Plan
 
 __all__ = ["OPTIONS", "REFERENCE", "BridgeOptions", "Option", "bridge_options"]
@@ -22,6 +24,10 @@ REFERENCE: Final = "CpuRef"
 _MOST_THREADS: Final = 4096
 _PREFIX: Final = "options."
 """The beginning of the name of a backend's own option: ``options.CpuAcc.NumberOfThreads``."""
+_THREADS: Final = ("NumberOfThreads", "threads")
+"""The names of the option for the number of threads of a run: that of Arm NN's backends, and that of engines."""
+_MOST_OF_A_RUN: Final = 256
+"""The maximum of that option in CpuAcc; more threads never help."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,20 @@ class BridgeOptions:
     def optimizer_options(self) -> OptimizerOptions:
         """Return the options of the optimizer, with the options of backends for networks."""
         _, of_networks = sorted_options(self.backend_options, default_runtime(), "the option")
-        return OptimizerOptions(model_options=of_networks, reduce_fp32_to_fp16=self.float16)
+        return OptimizerOptions(model_options=self._with_threads(of_networks), reduce_fp32_to_fp16=self.float16)
+
+    def _with_threads(self, options: Mapping[str, Mapping[str, OptionValue]]) -> dict[str, Mapping[str, OptionValue]]:
+        """Add the number of threads for each backend that has an option for it, unless that is set."""
+        extended = dict(options)
+        if self.threads is None or self.plan is not None:  # a plan has the options of its backends
+            return extended
+        for name in self.backends:
+            with suppress(BackendError):  # unknown or unavailable backends are reported where they are used
+                backend = self.runtime().registry.get(name)
+                count = min(self.threads, _MOST_OF_A_RUN)
+                defaults = {option: count for option in _THREADS if has_option(backend, option)}
+                extended |= {name: {**defaults, **options.get(name, {})}} if defaults else {}
+        return extended
 
     @property
     def stores(self) -> bool:

@@ -43,8 +43,8 @@ class CreationOptions:
             deadlines and limits. None uses the ids in ``INTERPOSER_ISOLATE`` or ``interposer.toml``. Unknown ids are
             refused as those in `backend_options` are.
         num_threads: the number of submitted runs that may run concurrently. None uses ``INTERPOSER_NUM_THREADS`` or
-            ``interposer.toml``, otherwise the number of processors. It is also the default number of threads of
-            backends, unless their own options say otherwise.
+            ``interposer.toml``, otherwise the number of processors. The number of threads in one run is an option of
+            backends, such as CpuAcc's ``NumberOfThreads``, whose default ``INTERPOSER_NUM_THREADS`` sets too.
         custom_allocators: by backend id, the allocator of memory for tensors.
         memory_strategies: by backend id, the strategy that packs its tensors into memory, or the name of one in
             `interposer.backend.MEMORY_STRATEGIES`.

@@ -10,7 +10,7 @@ from interposer.backend import OptionValue
 from interposer.core.errors import InvalidArgumentError
 from interposer.runtime import Runtime
 
-__all__ = ["option_value", "sorted_options", "truth"]
+__all__ = ["has_option", "option_value", "sorted_options", "truth"]
 
 _TRUE: Final = ("true", "yes", "on", "1")
 _FALSE: Final = ("false", "no", "off", "0")
@@ -70,6 +70,11 @@ def truth(text: str) -> bool:
     if text.lower() not in (*_TRUE, *_FALSE):
         raise ValueError
     return text.lower() in _TRUE
+
+
+def has_option(backend: Any, name: str) -> bool:
+    """Return True if a backend declares an option of this name."""
+    return _kind_of(backend, name) is not None
 
 
 def _kind_of(backend: Any, name: str) -> Any:
