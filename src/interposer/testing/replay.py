@@ -73,7 +73,8 @@ def imported(name: str) -> Any:
     try:
         return reduce(getattr, attribute.split("."), import_module(module))
     except AttributeError as error:
-        hint = did_you_mean(str(error.name), dir(error.obj)) if error.name else ""
+        names = [known for known in dir(error.obj) if callable(getattr(error.obj, known, None))]
+        hint = did_you_mean(str(error.name), names) if error.name else ""
         raise InvalidArgumentError(f"{name!r} cannot be imported: {error}{hint}") from error
     except ImportError as error:
         raise InvalidArgumentError(f"{name!r} cannot be imported: {error}") from error
