@@ -176,7 +176,9 @@ def test_what_was_written_and_what_comes_next_is_told(tmp_path, monkeypatch, cap
 
 def test_the_templates_are_files_of_the_package():
     bridges = [f"bridge-{host}" for host in ("litert", "onnxruntime")]
-    assert sorted(path.name for path in TEMPLATES.iterdir()) == sorted([*COPIED, "c-async", "native-package", *bridges])
+    assert sorted(path.name for path in TEMPLATES.iterdir()) == sorted(
+        [*COPIED, "c-async", "rust-async", "native-package", *bridges]
+    )
     assert all(path.suffix == ".in" for path in TEMPLATES.rglob("*") if path.is_file())
 
 
