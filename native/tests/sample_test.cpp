@@ -40,7 +40,6 @@ double sampled(const GridRules& rules, const Floats& image, const float* grid) {
   for (int axis = 0; axis < 2; ++axis) {
     const double size = double(rules.sizes[axis]), place = grid[1 - axis];
     at[axis] = rules.align_corners ? (place + 1) / 2 * (size - 1) : ((place + 1) * size - 1) / 2;
-    if (rules.padding == SamplePadding::border) at[axis] = std::clamp(at[axis], 0.0, size - 1);
     if (rules.padding == SamplePadding::reflection) at[axis] = mirrored(at[axis], size, rules.align_corners);
   }
   double sum = 0;
