@@ -28,6 +28,7 @@ _THREADS: Final = ("NumberOfThreads", "threads")
 """The names of the option for the number of threads of a run: that of Arm NN's backends, and that of engines."""
 _MOST_OF_A_RUN: Final = 256
 """The maximum of that option in CpuAcc; more threads never help."""
+_ModelOptions = Mapping[str, Mapping[str, OptionValue]]
 
 
 @dataclass(frozen=True)
@@ -78,19 +79,19 @@ class BridgeOptions:
     def optimizer_options(self) -> OptimizerOptions:
         """Return the options of the optimizer, with the options of backends for networks."""
         _, of_networks = sorted_options(self.backend_options, default_runtime(), "the option")
-        return OptimizerOptions(model_options=self._with_threads(of_networks), reduce_fp32_to_fp16=self.float16)
+        model_options: _ModelOptions = of_networks
+        if self.threads is not None and self.plan is None:  # a plan has the options of its backends
+            model_options = self.with_default(of_networks, _THREADS, min(self.threads, _MOST_OF_A_RUN))
+        return OptimizerOptions(model_options=model_options, reduce_fp32_to_fp16=self.float16)
 
-    def _with_threads(self, options: Mapping[str, Mapping[str, OptionValue]]) -> dict[str, Mapping[str, OptionValue]]:
-        """Add the number of threads for each backend that has an option for it, unless that is set."""
+    def with_default(self, options: _ModelOptions, names: Iterable[str], value: OptionValue) -> _ModelOptions:
+        """Set the options with these names in each backend that declares them, unless `options` has them already."""
         extended = dict(options)
-        if self.threads is None or self.plan is not None:  # a plan has the options of its backends
-            return extended
-        for name in self.backends:
+        for backend_id in self.backends:
             with suppress(BackendError):  # unknown or unavailable backends are reported where they are used
-                backend = self.runtime().registry.get(name)
-                count = min(self.threads, _MOST_OF_A_RUN)
-                defaults = {option: count for option in _THREADS if has_option(backend, option)}
-                extended |= {name: {**defaults, **options.get(name, {})}} if defaults else {}
+                backend = self.runtime().registry.get(backend_id)
+                defaults = {name: value for name in names if has_option(backend, name)}
+                extended |= {backend_id: {**defaults, **options.get(backend_id, {})}} if defaults else {}
         return extended
 
     @property

@@ -195,3 +195,9 @@ def test_a_stored_part_can_be_resized(tmp_path):
         hosted.resize_tensor_input(hosted.get_input_details()[0]["index"], [3, 8])
         hosted.allocate_tensors()
         assert run(hosted, random_feeds(hosted))[0].shape == (3, 4)
+
+
+def test_fast_math_passes_over_backends_that_are_not_available(monkeypatch):
+    monkeypatch.setenv("INTERPOSER_DISABLED_BACKENDS", "GpuAcc")
+    options = delegate_options({"backends": "GpuAcc,CpuAcc", "enable-fast-math": "true", "number-of-threads": "5"})
+    assert options.optimizer_options().model_options == {"CpuAcc": {"NumberOfThreads": 5, "FastMathEnabled": True}}

@@ -73,25 +73,15 @@ class DelegateOptions(BridgeOptions):
     def optimizer_options(self) -> OptimizerOptions:
         """Return the options of the optimizer, with the options of backends for networks."""
         options = super().optimizer_options()
+        model_options = options.model_options
         return replace(
             options,
-            model_options=self._with_fast_math(options.model_options),
+            model_options=self.with_default(model_options, [_FAST_MATH], True) if self.fast_math else model_options,
             allow_expanded_dims=self.expands_dims,
             debug=self.prints_tensors,
             import_enabled=self.imports,
             export_enabled=self.imports,
         )
-
-    def _with_fast_math(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        if not self.fast_math:
-            return options
-        registry = self.runtime().registry
-        having = [
-            name
-            for name in self.backends
-            if _FAST_MATH in {option.name for option in getattr(registry.get(name), "declared_options", ())}
-        ]
-        return {**options, **{name: {_FAST_MATH: True, **options.get(name, {})} for name in having}}
 
     def for_threads(self, count: int) -> DelegateOptions:
         """Return the options for an interpreter with `count` threads, unless the user sets another number."""
