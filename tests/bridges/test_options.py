@@ -92,9 +92,14 @@ def test_an_unknown_backend_is_named_with_the_nearest():
 
 
 def test_networks_with_the_same_options_share_a_runtime():
-    first, second = (bridge_options({"backends": "CpuRef", "threads": text}) for text in ("1", "1"))
+    first, second = (bridge_options({"backends": "CpuRef", "isolate": "CpuRef"}) for _ in range(2))
     assert first.runtime() is second.runtime()
-    assert first.runtime().options.num_threads == 1
+    assert first.runtime().options.isolate == ("CpuRef",)
+
+
+def test_networks_with_different_numbers_of_threads_share_a_runtime():
+    first, second = (bridge_options({"backends": "CpuRef", "threads": text}) for text in ("1", "2"))
+    assert first.runtime() is second.runtime()
 
 
 @pytest.mark.parametrize("threads", [2, 3])

@@ -66,8 +66,8 @@ class BridgeOptions:
         Raises:
             InterposerError: a backend is unknown, or has no such option.
         """
-        texts = _frozen(self.backend_options)
-        return _runtime(self.threads, self.isolate, texts)
+        of_runtime = _of_runtime(_frozen(self.backend_options))
+        return _runtime(self.isolate, of_runtime) if of_runtime or self.isolate is not None else default_runtime()
 
     def check_isolated(self) -> None:
         """Raise `UnknownBackendError` if `isolate` names a backend that the runtime does not know."""
@@ -258,16 +258,21 @@ def _with_backend_option(chosen: BridgeOptions, name: str, text: str) -> BridgeO
     return replace(chosen, backend_options={**chosen.backend_options, backend: of_backend})
 
 
-_Frozen = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+_Frozen = tuple[tuple[str, tuple[tuple[str, OptionValue], ...]], ...]
 
 
-def _frozen(texts: Mapping[str, Mapping[str, str]]) -> _Frozen:
-    return tuple((backend, tuple(options.items())) for backend, options in texts.items())
+def _frozen(options: _ModelOptions) -> _Frozen:
+    return tuple((backend, tuple(of_backend.items())) for backend, of_backend in options.items())
 
 
 @cache
-def _runtime(threads: int | None, isolate: tuple[str, ...] | None, texts: _Frozen) -> Runtime:
-    of_runtime, _ = sorted_options({name: dict(options) for name, options in texts}, default_runtime(), "the option")
-    if threads is None and isolate is None and not of_runtime:
-        return default_runtime()
-    return Runtime(CreationOptions(backend_options=of_runtime, num_threads=threads, isolate=isolate))
+def _of_runtime(texts: _Frozen) -> _Frozen:
+    """Return those options of backends that are for a runtime, not for a network."""
+    by_backend = {backend: {name: str(text) for name, text in pairs} for backend, pairs in texts}
+    return _frozen(sorted_options(by_backend, default_runtime(), "the option")[0])
+
+
+@cache
+def _runtime(isolate: tuple[str, ...] | None, of_runtime: _Frozen) -> Runtime:
+    options = {backend: dict(pairs) for backend, pairs in of_runtime}
+    return Runtime(CreationOptions(backend_options=options, isolate=isolate))

@@ -201,3 +201,11 @@ def test_fast_math_passes_over_backends_that_are_not_available(monkeypatch):
     monkeypatch.setenv("INTERPOSER_DISABLED_BACKENDS", "GpuAcc")
     options = delegate_options({"backends": "GpuAcc,CpuAcc", "enable-fast-math": "true", "number-of-threads": "5"})
     assert options.optimizer_options().model_options == {"CpuAcc": {"NumberOfThreads": 5, "FastMathEnabled": True}}
+
+
+def test_external_profiles_of_interpreters_with_other_numbers_of_threads_are_of_one_runtime(tmp_path):
+    texts = {"backends": "CpuAcc", "options.CpuAcc.TuningLevel": "0", "enable-external-profiling": "true"}
+    files = {"file-only-external-profiling": "true", "outgoing-capture-file": str(tmp_path / "profile.bin")}
+    options = delegate_options({**texts, **files})
+    assert options.for_threads(3).runtime() is options.runtime()
+    assert [path.name for path in tmp_path.iterdir()] == ["profile.bin"]

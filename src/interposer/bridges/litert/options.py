@@ -68,7 +68,7 @@ class DelegateOptions(BridgeOptions):
         if not self.backends_path and not self.external:
             return super().runtime()
         texts = tuple((backend, tuple(options.items())) for backend, options in self.backend_options.items())
-        return _runtime(self.threads, self.isolate, texts, self.backends_path, tuple(self.external.items()))
+        return _runtime(self.isolate, texts, self.backends_path, tuple(self.external.items()))
 
     def optimizer_options(self) -> OptimizerOptions:
         """Return the options of the optimizer, with the options of backends for networks."""
@@ -124,20 +124,17 @@ class DelegateOptions(BridgeOptions):
 
 @cache
 def _runtime(
-    threads: int | None,
     isolate: tuple[str, ...] | None,
     texts: tuple[tuple[str, tuple[tuple[str, str], ...]], ...],
     path: str,
     external: tuple[tuple[str, Any], ...],
 ) -> Runtime:
     profiling = ExternalProfilingOptions(**dict(external)) if external else None
-    options = CreationOptions(
-        num_threads=threads, isolate=isolate, dynamic_backends_path=path or None, profiling=profiling
-    )
-    if not texts:
-        return Runtime(options)
-    of_runtime, _ = sorted_options({name: dict(pairs) for name, pairs in texts}, Runtime(options), "the option")
-    return Runtime(replace(options, backend_options=of_runtime))
+    options = CreationOptions(isolate=isolate, dynamic_backends_path=path or None)
+    of_runtime: Mapping[str, Mapping[str, Any]] = {}
+    if texts:
+        of_runtime, _ = sorted_options({name: dict(pairs) for name, pairs in texts}, Runtime(options), "the option")
+    return Runtime(replace(options, backend_options=of_runtime, profiling=profiling))
 
 
 def delegate_options(texts: Mapping[str, str]) -> DelegateOptions:
