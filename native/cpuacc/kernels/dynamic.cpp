@@ -8,16 +8,21 @@
 namespace cpuacc::ISA_NS {
 namespace {
 
+/// The nearest integers of numbers within int32; halves are rounded away from zero. The float32 number just below a
+/// half is added, since a half itself would round that number up to 1. Sums with other halves round up.
+CPUACC_INLINE Vec nearest_integers(Vec x) {
+  const BitVec sign = reinterpret_cast<BitVec>(x) & (BitVec{} + 0x80000000u);
+  const Vec half = reinterpret_cast<Vec>(reinterpret_cast<BitVec>(broadcast(0x1.fffffep-2f)) | sign);
+  return __builtin_convertvector(__builtin_convertvector(x + half, IntVec), Vec);
+}
+
 /// The vector of multiples of the scale that are nearest to the elements; halves are rounded away from zero.
 CPUACC_INLINE Vec nearest_steps(Vec x, const DynamicSteps& steps) {
   const Vec zero = broadcast(steps.zero), low = broadcast(steps.low), high = broadcast(127.0f);
   Vec step = zero + x * broadcast(steps.inverse);
   step = step < low ? low : step;
-  step = step > high ? high : step;
-  const Vec whole = __builtin_convertvector(__builtin_convertvector(step, IntVec), Vec), rest = step - whole;
-  const Vec up = rest >= broadcast(0.5f) ? broadcast(1) : broadcast(0);
-  const Vec down = rest <= broadcast(-0.5f) ? broadcast(1) : broadcast(0);
-  return (whole + up - down - zero) * broadcast(steps.scale);
+  step = high < step ? high : step;
+  return (nearest_integers(step) - zero) * broadcast(steps.scale);
 }
 
 void round(const float* from, float* to, int64_t count, const DynamicSteps& steps) {

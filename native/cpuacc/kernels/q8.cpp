@@ -848,20 +848,35 @@ static void clamp(const uint8_t* from, uint8_t* to, int64_t count, uint32_t flip
   }
 }
 
-static void find_range(const float* from, int64_t count, float* range) {
+/// The least and the greatest of 0 and the numbers of each lane, and the lanes in which a number was NaN.
+struct Extremes {
   Vec low = broadcast(0), high = broadcast(0);
   IntVec unordered = {};
-  int64_t n = 0;
-  for (; n + kLanes <= count; n += kLanes) {
-    Vec x = load(from + n);
+
+  void include(Vec x) {
     low = x < low ? x : low, high = x > high ? x : high;
     unordered |= x != x;
   }
+
+  void include(const Extremes& others) {
+    include(others.low), include(others.high);
+    unordered |= others.unordered;
+  }
+};
+
+static void find_range(const float* from, int64_t count, float* range) {
+  constexpr int kChains = 4;  // a minimum waits for the one before it
+  Extremes chains[kChains], &all = chains[0];
+  int64_t n = 0;
+  for (; n + kChains * kLanes <= count; n += kChains * kLanes)
+    for (int chain = 0; chain < kChains; ++chain) chains[chain].include(load(from + n + chain * kLanes));
+  for (; n + kLanes <= count; n += kLanes) all.include(load(from + n));
+  for (int chain = 1; chain < kChains; ++chain) all.include(chains[chain]);
   float least = 0, most = 0;
-  bool is_nan = any_lane(unordered);
+  bool is_nan = any_lane(all.unordered);
   for (int lane = 0; lane < kLanes; ++lane) {
-    if (low[lane] < least) least = low[lane];
-    if (high[lane] > most) most = high[lane];
+    if (all.low[lane] < least) least = all.low[lane];
+    if (all.high[lane] > most) most = all.high[lane];
   }
   for (; n < count; ++n) {
     if (from[n] < least) least = from[n];

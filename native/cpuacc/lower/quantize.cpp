@@ -258,6 +258,14 @@ Refusal rounding_support(const Graph& graph, const Node& node, const Settings&) 
   return no_posts(node);
 }
 
+/// Rows that are whole images may be blocked if all blocks are full, since a range must not include the padding.
+Layouts rounding_layouts(const Graph& graph, const Node& node, const Settings& settings) {
+  const Tensor& in = *graph.in(node, 0);
+  if (!is_blocked(in.layout) || trailing_axes(node.integers("axes"), in.rank()) < in.rank() - 1) return {};
+  if (in.extent(channel_axis_of(in.layout, int(in.rank()))) % kBlock != 0) return {};
+  return follow_blocked(graph, node, settings);
+}
+
 void lower_rounding(const Node& node, Builder& builder) {
   const Tensor& in = *builder.graph.in(node, 0);
   if (in.elements() == 0) return;
@@ -296,7 +304,7 @@ Family quantize_family() {
   return {{{"Quantize", "plain", quantize_support, lower_quantize, nullptr},
            {"Dequantize", "plain", dequantize_support, lower_dequantize, nullptr},
            {"DynamicQuantize", "plain", dynamic_support, lower_dynamic, nullptr},
-           {"DynamicFakeQuantization", "plain", rounding_support, lower_rounding, nullptr}},
+           {"DynamicFakeQuantization", "plain", rounding_support, lower_rounding, rounding_layouts}},
           {}};
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from interposer.ops import (
     Concat,
     Convolution2d,
     DepthwiseConvolution2d,
+    DynamicFakeQuantization,
     ElementwiseBinary,
     ElementwiseUnary,
     Pooling2d,
@@ -40,6 +43,10 @@ def numbers(*shape: int) -> Array:
     return np.random.default_rng(sum(shape)).uniform(0.1, 1, shape).astype(np.float32)
 
 
+def whole_numbers(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).integers(-4, 5, shape).astype(np.float32)
+
+
 class Net:
     """A network that begins with one image, in NHWC or NCHW, of 6 x 5 pixels."""
 
@@ -48,10 +55,12 @@ class Net:
         self.shape = (2, channels, 6, 5) if layout is FIRST else (2, 6, 5, channels)
         self.image = self.network.add_input_layer(0, TensorInfo(self.shape), name="x")
 
-    def convolved(self, x: Layer, outputs: int, layout: DataLayout, size: int = 3) -> Layer:
+    def convolved(
+        self, x: Layer, outputs: int, layout: DataLayout, size: int = 3, draw: Callable[..., Array] = numbers
+    ) -> Layer:
         inputs = tuple(x.output.known.shape)[1 if layout is FIRST else 3]
         shape = (outputs, inputs, size, size) if layout is FIRST else (outputs, size, size, inputs)
-        weights, bias = (self.network.add_constant_layer(numbers(*item)) for item in (shape, (outputs,)))
+        weights, bias = (self.network.add_constant_layer(draw(*item)) for item in (shape, (outputs,)))
         return self.network.add_layer(Convolution2d(data_layout=layout), x, weights, bias)
 
     def assert_alike(self, *results: Layer) -> None:
@@ -172,3 +181,18 @@ def test_weights_may_also_be_an_operand_of_an_elementwise_layer_before(layout: D
     network.add_output_layer(0, network.add_layer(Convolution2d(data_layout=layout), least, weights), name="y")
     results = [ip.load(network, [backend])(numbers(*one)) for backend in ("CpuAcc", "CpuRef")]
     np.testing.assert_allclose(*results, rtol=1e-5)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("outputs", [16, 17, 32])
+@pytest.mark.parametrize("axes", [(), (1, 2, 3), (2, 3), (-1,)])
+@pytest.mark.parametrize("asymmetric", [False, True])
+def test_images_between_convolutions_are_rounded_to_8_bits_as_a_whole_or_in_rows(
+    layout: DataLayout, outputs: int, axes: tuple[int, ...], asymmetric: bool
+) -> None:
+    net = Net(8, layout)
+    whole = net.network.add_layer(ElementwiseUnary(UnaryOperation.CEIL), net.image)
+    exact = net.convolved(whole, outputs, layout, draw=whole_numbers)  # no sum depends on the order of its terms
+    rounded = net.network.add_layer(DynamicFakeQuantization(axes, asymmetric), exact)
+
+    net.assert_alike(net.convolved(rounded, 24, layout), rounded)
