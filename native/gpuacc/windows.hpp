@@ -37,18 +37,22 @@ struct Meeting {
   const char* row;     // declares iy, and leaves rows outside of the image out
   const char* column;  // the same for ix
   const char* weight;  // the index of the weight of the first channel
+  const char* inside;  // whether the element is in the image; all others are 0
 };
 
 constexpr Meeting kForward = {R"(const int iy = oy * SY - PT + ky * DY;
     if (iy < 0 || iy >= H) continue;)",
                               R"(const int ix = ox * SX - PL + kx * DX;
       if (ix < 0 || ix >= W) continue;)",
-                              "o * wo"};
+                              "o * wo", "1"};
+/// The same with padding, for weights that may be infinite or NaN, whose products with 0 are NaN.
+constexpr Meeting kWithPadding = {"const int iy = oy * SY - PT + ky * DY;", "const int ix = ox * SX - PL + kx * DX;",
+                                  "o * wo", "iy >= 0 && iy < H && ix >= 0 && ix < W"};
 constexpr Meeting kTransposed = {R"(const int ty = oy + PT - ky * DY, iy = ty / SY;
     if (ty < 0 || iy * SY != ty || iy >= H) continue;)",
                                  R"(const int tx = ox + PL - kx * DX, ix = tx / SX;
       if (tx < 0 || ix * SX != tx || ix >= W) continue;)",
-                                 "o % OG * wo + c0 * wi"};
+                                 "o % OG * wo + c0 * wi", "1"};
 
 /// Refuse paddings, strides and dilations of images and volumes whose products may exceed 32 bits.
 ipr::Verdict window_support(const ipr::Layer& layer);

@@ -64,9 +64,10 @@ int64_t pixels_of(int64_t width, const Profile& profile) {
   return best;
 }
 
-/// The kernel: each work item computes `pixels` pixels of a row for `vectors` blocks of output channels.
+/// The kernel: each work item computes `pixels` pixels of a row for `vectors` blocks of output channels. Unless these
+/// are `whole_blocks`, the padding of the last one becomes 0: an infinite pixel times a weight of 0 is NaN.
 std::string convolution_source(const Plan& plan, const Chain& chain, const char* in, const char* out, int64_t pixels,
-                               int64_t vectors, int64_t channels, int64_t stride, bool inside) {
+                               int64_t vectors, int64_t channels, int64_t stride, bool inside, bool whole_blocks) {
   auto each = [](int64_t count, const std::string& text) {
     std::string all;
     for (int64_t n = 0; n < count; ++n) all += Template(text).set("p", n).text();
@@ -149,17 +150,17 @@ $STORE}
   source.set("SUM", inside ? "{\n$FAST        }\n"
                            : "        if (base >= 0 && base + (P - 1) * SX < W) {\n$FAST        $EDGE} else {\n"
                              "$SLOW        }\n");
-  const std::string store =
-      Template(R"(
+  const std::string store = Template(R"(
   if (ob + $v < OBS && ox + $p < OW) {
     const int cb = ob + $v, at = ((n * OBS + cb) * OH + oy) * OW + ox + $p;
     FB v = a$p$v;
 $EPILOGUE    STV_$TY(v, at, y);
   }
 )")
-          .set("EPILOGUE",
-               chain.empty() ? "" : loads_in_blocks(chain) + chain.code() + "    v = KEEP(v, O - cb * B);\n")
-          .text();
+                                .set("EPILOGUE", chain.empty() && whole_blocks ? ""
+                                                                               : loads_in_blocks(chain) + chain.code() +
+                                                                                     "    v = KEEP(v, O - cb * B);\n")
+                                .text();
   source.set("START", sums("  FB a$p$v = vload_B(ob + $v, bias);\n")).set("FAST", fast).set("EDGE", edge);
   source.set("SLOW", slow).set("STORE", sums(store)).set("PARAMETERS", chain.parameters()).set("WINDOW", kWindow);
   source.set("PIXELS", pixels).set("VECTORS", vectors).set("STRIDE", stride);
@@ -226,7 +227,7 @@ void convolve_in_blocks(const ipr::Layer& layer, Plan& plan) {
   append(arguments, chain.arguments());
   plan.launch(named("convolution", weights.h, weights.w, in, out),
               convolution_source(plan, chain, storage(x.dtype), storage(y.dtype), pixels, vectors, weights.i,
-                                 layer.integer("stride_x"), inside),
+                                 layer.integer("stride_x"), inside, out.c % b == 0),
               arguments, {divided_up(ow, pixels), divided_up(out_blocks, vectors), out.n * oh});
   plan.set(chain.tensor(), y);
 }
@@ -330,7 +331,7 @@ kernel void k(global const $T* restrict x, global const $T* restrict w, global c
     for (int kx = 0; kx < KW; ++kx) {
       $INPUTCOLUMN
       const int xi = n * C * H * W + c0 * xc + (iy * W + ix) * xx, wp = $WEIGHT + ky * wy + kx * wx;
-      for (int c = 0; c < I; ++c) sum += (ACC)LD_$T(xi + c * xc, x) * (ACC)LD_$T(wp + c * wi, w);
+      for (int c = 0; c < I; ++c) sum += ($INSIDE ? (ACC)LD_$T(xi + c * xc, x) : 0) * (ACC)LD_$T(wp + c * wi, w);
     }
   }
   float v = (float)sum;
@@ -338,6 +339,7 @@ $EPILOGUE  ST_$T(v, at, y);
 }
 )");
   source.set("INPUTROW", meeting.row).set("INPUTCOLUMN", meeting.column).set("WEIGHT", meeting.weight);
+  source.set("INSIDE", meeting.inside);
   source.set("CHANNEL", last ? "at % O" : "at / (OH * OW) % O").set("COLUMN", last ? "at / O % OW" : "at % OW");
   source.set("ROW", last ? "at / (O * OW) % OH" : "at / OW % OH").set("BIAS", has_bias ? "LD_$T(o, bias)" : "0");
   source.set("EPILOGUE", plain_loads(chain) + chain.code());
@@ -359,7 +361,7 @@ void convolve_plain(const ipr::Layer& layer, Plan& plan, bool depthwise) {
   const Weights weights(layer, depthwise);
   const Image in(shape_of(layer.input(0)), channels_last(layer));
   const int64_t groups = depthwise ? in.c : layer.integer("groups", 1);
-  convolve_elements(layer, plan, weights, kForward, groups, weights.i, "convolution");
+  convolve_elements(layer, plan, weights, kWithPadding, groups, weights.i, "convolution");
 }
 
 ipr::Verdict convolution_support(const ipr::Layer& layer, const Target& target) {
@@ -368,15 +370,22 @@ ipr::Verdict convolution_support(const ipr::Layer& layer, const Target& target) 
   return is_quantized8(layer.input(0)) ? quantized_window_support(layer, target) : all_float(layer);
 }
 
-bool has_constant_weights(const ipr::Layer& layer) {
-  return layer.input(1).is_constant() && (!layer.input(2) || layer.input(2).is_constant());
+/// Weights and bias are constant, and no product of a weight with padding is NaN.
+bool has_simple_weights(const ipr::Layer& layer) {
+  if (!layer.input(1).is_constant() || (layer.input(2) && !layer.input(2).is_constant())) return false;
+  bool has_padding = false;
+  for (const char* name : {"pad_top", "pad_bottom", "pad_left", "pad_right"})
+    has_padding = has_padding || layer.integer(name) > 0;
+  if (!has_padding) return true;
+  const std::vector<float> weights = constant_floats(layer.input(1));
+  return std::all_of(weights.begin(), weights.end(), [](float weight) { return std::isfinite(weight); });
 }
 
 void lower_convolution(const ipr::Layer& layer, Plan& plan) {
   if (is_quantized8(layer.input(0))) return lower_quantized_window(layer, plan);
   const Weights weights(layer, false);
   const int64_t groups = layer.integer("groups", 1), b = plan.profile.block;
-  if (!has_constant_weights(layer) || layer.output(0).elements() == 0 || layer.input(0).elements() == 0)
+  if (!has_simple_weights(layer) || layer.output(0).elements() == 0 || layer.input(0).elements() == 0)
     return convolve_plain(layer, plan, false);
   if (suits_winograd(layer, plan)) return convolve_by_winograd(layer, plan, packed_bias(layer, plan, weights.o, b));
   if (groups == 1 || (weights.i % b == 0 && weights.o / groups % b == 0)) return convolve_in_blocks(layer, plan);
@@ -395,7 +404,7 @@ void lower_depthwise(const ipr::Layer& layer, Plan& plan) {
   if (is_quantized8(layer.input(0))) return lower_quantized_window(layer, plan);
   const Weights weights(layer, true);
   const Image in(shape_of(layer.input(0)), channels_last(layer));
-  if (!has_constant_weights(layer) || in.c != weights.o || layer.output(0).elements() == 0)
+  if (!has_simple_weights(layer) || in.c != weights.o || layer.output(0).elements() == 0)
     return convolve_plain(layer, plan, true);
   convolve_depthwise(layer, plan, constant_floats(layer.input(1)), weights.h, weights.w);
 }

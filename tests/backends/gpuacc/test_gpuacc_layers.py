@@ -30,7 +30,7 @@ from interposer.ops import (
 from interposer.testing import Settings, check_backend, samples_of
 from interposer.types import DataLayout, DataType, Quantization
 from tests.backends.gpuacc.test_gpuacc_conformance import EXACT_INTEGERS
-from tests.backends.gpuacc.test_gpuacc_runs import loaded
+from tests.backends.gpuacc.test_gpuacc_runs import PROFILES, loaded
 
 SAMPLED = {
     "Activation": 151,
@@ -112,6 +112,33 @@ def test_only_windows_with_an_infinity_or_nan_are_not_finite(gpuacc, value, plac
     expected = np.full((1, 128, 4, 4), 1152, np.float32)
     expected[:, :, max(place[0] - 2, 0) : place[0] + 1, max(place[1] - 2, 0) : place[1] + 1] = value
     np.testing.assert_allclose(loaded(network, ["GpuAcc"]).run([image])[0], expected, 1e-5)
+
+
+@pytest.mark.parametrize("groups", [1, 5])
+def test_infinite_weights_times_padding_are_nan(gpuacc, groups):
+    network = ip.Network("infinite weights")
+    x = network.add_input_layer(0, ip.TensorInfo((1, 5, 3, 1)))
+    weights = np.ones((5, 5 // groups, 2, 1), np.float32)
+    weights[4, 0, 0, 0] = np.inf
+    op = Convolution2d(pad_top=1, groups=groups)
+    network.add_output_layer(0, network.add_layer(op, x, network.add_constant_layer(weights)))
+    image = np.ones((1, 5, 3, 1), np.float32)
+    [result], [expected] = (loaded(network, [name]).run([image]) for name in ("GpuAcc", "CpuRef"))
+    np.testing.assert_array_equal(result, expected)
+    assert np.isnan(result[0, 4, 0, 0])
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_an_infinite_pixel_stays_infinite_in_two_convolutions(gpuacc, profile):
+    """The channels fill no whole block, and the product of infinity and a weight of 0 is NaN."""
+    network = ip.Network("infinite pixel")
+    x = network.add_input_layer(0, ip.TensorInfo((1, 1, 2, 2)))
+    for shape in ((17, 1, 1, 1), (3, 17, 1, 1)):
+        x = network.add_layer(Convolution2d(), x, network.add_constant_layer(np.ones(shape, np.float32)))
+    network.add_output_layer(0, x)
+    image = np.float32([[[[1, np.inf], [2, 3]]]])
+    expected = np.broadcast_to(17 * image, (1, 3, 2, 2))
+    np.testing.assert_array_equal(loaded(network, ["GpuAcc"], Profile=profile).run([image])[0], expected)
 
 
 def test_results_that_are_float32_numbers_do_not_overflow_on_the_way(gpuacc):
