@@ -5,8 +5,8 @@
 namespace gpuacc {
 namespace {
 
-constexpr uint64_t kMagic = 0x3142636341757047;  // "GpuAccB1"
-constexpr uint64_t kMostPrograms = 1 << 16;
+constexpr uint64_t kMagic = 0x3242636341757047;  // "GpuAccB2"
+constexpr uint64_t kMostPrograms = 1 << 16, kMostChoices = 1 << 16;
 
 void put(std::vector<unsigned char>& bytes, const void* data, uint64_t size) {
   const auto* from = static_cast<const unsigned char*>(data);
@@ -107,6 +107,11 @@ std::vector<unsigned char> blob_of(Executable& executable) {
   std::vector<unsigned char> bytes;
   put(bytes, kMagic);
   put(bytes, executable.signature);
+  put(bytes, uint64_t(executable.choices.size()));
+  for (const auto& [key, choice] : executable.choices) {
+    put(bytes, key);
+    put(bytes, uint64_t(choice));
+  }
   put(bytes, uint64_t(executable.sources().size()));
   for (const std::string& source : executable.sources()) {
     put(bytes, source);
@@ -125,6 +130,12 @@ BlobContent content_of(const void* data, uint64_t size) {
   if (reader.number() != kMagic) throw Reader::damaged();
   BlobContent content;
   content.signature = reader.number();
+  const uint64_t choices = reader.number();
+  if (choices > kMostChoices) throw Reader::damaged();
+  for (uint64_t n = 0; n < choices; ++n) {
+    const std::string key = reader.text();
+    content.choices[key] = int(reader.number());
+  }
   const uint64_t count = reader.number();
   if (count > kMostPrograms) throw Reader::damaged();
   for (uint64_t n = 0; n < count; ++n) {

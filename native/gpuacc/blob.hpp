@@ -1,4 +1,4 @@
-// Compiled networks as bytes: the binaries of their programs, each with a checksum.
+// Compiled networks as bytes: the binaries of their programs, each with a checksum, and what was measured.
 
 #ifndef GPUACC_BLOB_HPP
 #define GPUACC_BLOB_HPP
@@ -13,6 +13,7 @@ namespace gpuacc {
 
 struct BlobContent {
   uint64_t signature = 0;
+  Choices choices;
   std::vector<std::pair<std::string, std::string>> binaries;  // by source
 };
 

@@ -271,6 +271,13 @@ std::string Device::binary(const std::string& source) {
   return bytes;
 }
 
+int Device::measured(const std::string& key, const std::function<int()>& measure) {
+  std::lock_guard<std::mutex> lock(measuring_);
+  auto entry = measured_.find(key);
+  if (entry == measured_.end()) entry = measured_.emplace(key, measure()).first;
+  return entry->second;
+}
+
 std::shared_ptr<Memory> Device::shared(const std::string& key, const std::function<Memory()>& make) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (std::shared_ptr<Memory> found = constants_[key].lock()) return found;

@@ -122,6 +122,9 @@ class Device {
   void add_binary(const std::string& source, const std::string& binary);
   std::string binary(const std::string& source);
 
+  /// What `measure` returned at the first call with this key.
+  int measured(const std::string& key, const std::function<int()>& measure);
+
   /// Constants by their content and packing, shared by executables as long as one uses them.
   std::shared_ptr<Memory> shared(const std::string& key, const std::function<Memory()>& make);
 
@@ -132,6 +135,8 @@ class Device {
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Program>> programs_;
   std::map<std::string, std::weak_ptr<Memory>> constants_;
+  std::mutex measuring_;  // one measurement at a time, so that none disturbs another
+  std::map<std::string, int> measured_;
 };
 
 }  // namespace gpuacc

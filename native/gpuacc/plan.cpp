@@ -93,9 +93,9 @@ Argument numbers(const std::vector<int64_t>& values, int64_t rest) {
   return of_bytes(all);
 }
 
-Plan::Plan(const ipr::Graph& graph, Device& device, const Profile& profile)
-    : graph(graph), device(device), profile(profile), lowered_before(graph.size()), readers(graph.tensor_count()),
-      only_reader(graph.tensor_count(), -1), values_(graph.tensor_count()) {
+Plan::Plan(const ipr::Graph& graph, Device& device, const Profile& profile, Choices choices)
+    : graph(graph), device(device), profile(profile), choices(std::move(choices)), lowered_before(graph.size()),
+      readers(graph.tensor_count()), only_reader(graph.tensor_count(), -1), values_(graph.tensor_count()) {
   for (ipr::Layer reader : graph)
     for (int64_t tensor : reader.inputs())
       if (tensor >= 0) ++readers[size_t(tensor)], only_reader[size_t(tensor)] = reader.index();
@@ -384,7 +384,6 @@ void Plan::finish() {
   place();
 }
 
-/// Place each buffer in the lowest gap of the arena among those that are alive, in the order of the launches.
 void Plan::place() {
   std::vector<size_t> order;
   for (size_t n = 0; n < buffers.size(); ++n)

@@ -90,6 +90,9 @@ struct ValueCheck {
   int64_t first = 0, step = 1;  // of the elements that are checked
 };
 
+/// Ways in which layers are computed, by what they depend on: the one that was fastest when it was measured.
+using Choices = std::map<std::string, int>;
+
 /// The status buffer has the first wrong element of each check, as an int, and then the values of these elements, as
 /// longs.
 constexpr int64_t kMostChecks = 4096;
@@ -97,7 +100,7 @@ constexpr int64_t kMostChecks = 4096;
 /// Lowers a network. Lowerings get values by `plain` or `image`, create values, and add launches.
 class Plan {
  public:
-  Plan(const ipr::Graph& graph, Device& device, const Profile& profile);
+  Plan(const ipr::Graph& graph, Device& device, const Profile& profile, Choices choices = {});
 
   const ipr::Graph graph;
   Device& device;
@@ -105,6 +108,8 @@ class Plan {
   std::vector<Launch> launches;
   std::vector<Buffer> buffers;
   std::vector<std::string> sources;  // of all programs, each once
+  Choices choices;                   // made by `fastest`, or known before
+  bool measures = true;              // whether `fastest` may be used
 
   /// The value of a tensor, row-major. Converts it with a launch where it is in blocks.
   Value plain(int64_t tensor);
@@ -146,8 +151,14 @@ class Plan {
   /// Let a run fail unless all elements of an integer operand are in a range. Of tuples, only one number is checked.
   void check_values(const Value& value, const ValueCheck& wanted);
 
+  /// The number of the fastest of `count` ways to lower the current layer, which `lower` does. It is measured at the
+  /// first time for each `key` and device. Inputs that are not constant are images in blocks.
+  int fastest(const std::string& key, int count, const std::function<void(Plan&, int)>& lower);
+
   /// After all layers: let results be computed in the outputs, and plan the arena.
   void finish();
+  /// Plan the arena: place each buffer in the lowest gap among those that are alive, in the order of the launches.
+  void place();
   uint64_t arena_bytes = 0;
   std::vector<ValueCheck> checks;
   int status = -1;  // the status buffer
@@ -162,7 +173,6 @@ class Plan {
   Value unblocked(const Value& value);
   Value as_blocks(const Value& value);
   int add(Buffer buffer);
-  void place();
 
   struct Forms {
     Value plain, blocked;

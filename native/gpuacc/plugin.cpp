@@ -86,6 +86,7 @@ class GpuAcc : public ipr::Backend {
         {"Device", "the OpenCL device, by its number among those of all drivers, GPUs first", 0, kEverywhere},
         {"Profile", "what kernels are generated for: cpu, mobile or desktop; auto: what the device is", "auto",
          kEverywhere},
+        {"TuningLevel", "0: choose kernels by rules; 1: measure alternatives when a network is loaded", 1, kEverywhere},
         {"CacheDirectory",
          "the folder where the host keeps what is compiled; empty: the one that it keeps everything in", "",
          kEverywhere},
@@ -111,6 +112,7 @@ class GpuAcc : public ipr::Backend {
     running_ = this;
     default_device_ = device_number(options);
     default_profile_ = profile_name(options);
+    default_level_ = tuning_level(options);
   }
 
   void shutdown() override {
@@ -125,9 +127,14 @@ class GpuAcc : public ipr::Backend {
   }
 
   std::unique_ptr<ipr::Executable> compile(const ipr::Graph& graph, const ipr::Options& options) override {
+    return compiled(graph, options, {});
+  }
+
+  std::unique_ptr<Executable> compiled(const ipr::Graph& graph, const ipr::Options& options, Choices choices) {
     check_process();
     const Target wanted = target(options);
-    Plan plan(graph, device(options), wanted.profile);
+    Plan plan(graph, device(options), wanted.profile, std::move(choices));
+    plan.measures = tuning_level(options) > 0;
     for (ipr::Layer layer : graph) {
       if (plan.lowered_before[size_t(layer.index())]) continue;
       plan.layer = layer.index();
@@ -157,7 +164,8 @@ class GpuAcc : public ipr::Backend {
     const Target wanted = target(options);
     const DeviceInfo& device = wanted.device;
     return "GpuAcc " + native::build_id() + " on " + device.platform_name + " " + device.platform_version + " " +
-           device.name + " " + device.version + " " + device.driver + " profile " + Profile::name(wanted.profile.kind);
+           device.name + " " + device.version + " " + device.driver + " profile " + Profile::name(wanted.profile.kind) +
+           " tuning " + std::to_string(tuning_level(options));
   }
 
   ipr::Blob save(const ipr::Executable& executable) override {
@@ -173,7 +181,7 @@ class GpuAcc : public ipr::Backend {
     if (content.signature != signature_of(*graph))
       throw ipr::Error("the compiled subgraph does not belong to this network", IPR_STALE);
     for (const auto& [source, binary] : content.binaries) device(options).add_binary(source, binary);
-    return compile(*graph, options);
+    return compiled(*graph, options, content.choices);
   }
 
  private:
@@ -196,6 +204,12 @@ class GpuAcc : public ipr::Backend {
     for (const char* known : {"auto", "cpu", "mobile", "desktop"})
       if (wanted == known) return wanted;
     throw ipr::Error("Profile is '" + wanted + "'; expected auto, cpu, mobile or desktop", IPR_INVALID_ARGUMENT);
+  }
+
+  int64_t tuning_level(const ipr::Options& options) const {
+    const int64_t wanted = options.integer("TuningLevel", default_level_);
+    if (wanted == 0 || wanted == 1) return wanted;
+    throw ipr::Error("TuningLevel is " + std::to_string(wanted) + "; expected 0 or 1", IPR_INVALID_ARGUMENT);
   }
 
   static Profile::Kind profile(const std::string& name, const DeviceInfo& device) {
@@ -222,6 +236,7 @@ class GpuAcc : public ipr::Backend {
   std::unique_ptr<DeviceTable> table_;
   int64_t default_device_ = 0;
   std::string default_profile_ = "auto";
+  int64_t default_level_ = 1;
   std::mutex mutex_;
   std::map<int64_t, std::unique_ptr<Device>> opened_;
 };

@@ -26,6 +26,10 @@ class Executable : public ipr::Executable {
   /// Run once on zeros, so that the driver compiles what it compiles at the first launch.
   void warm_up();
 
+  /// The least seconds of some runs on memory of zeros, with nothing bound to the network's inputs and outputs.
+  double seconds();
+
+  const Choices choices;  // with which it was compiled
   const std::vector<std::string>& sources() const { return sources_; }
   Device& device() const { return device_; }
   const uint64_t signature;  // of the graph that it was compiled from
@@ -60,6 +64,7 @@ class Executable : public ipr::Executable {
 
   Device& device_;
   Queue queue_;
+  const uint64_t arena_bytes_;
   Memory arena_;
   std::vector<Buffer> buffers_;
   std::vector<Memory> memory_;  // of the buffers in the arena

@@ -60,9 +60,11 @@ ipr::Verdict window_support(const ipr::Layer& layer);
 std::string loads_in_blocks(const Chain& chain);
 
 // In lower/winograd.cpp
-/// Whether a convolution is faster by Winograd's algorithm.
+/// Whether a convolution can be computed by Winograd's algorithm, and has enough channels for it.
+bool has_winograd_form(const ipr::Layer& layer, const Plan& plan);
+/// Whether it is faster that way, by a rule that was found on processors.
 bool suits_winograd(const ipr::Layer& layer, const Plan& plan);
-/// Compute a convolution that suits it; `bias` is a buffer of floats.
+/// Compute a convolution of this form; `bias` is a buffer of floats.
 void convolve_by_winograd(const ipr::Layer& layer, Plan& plan, int bias);
 
 /// The window of a pooling: its sizes, then as `window_arguments`, then the padding at the end.

@@ -381,13 +381,30 @@ bool has_simple_weights(const ipr::Layer& layer) {
   return std::all_of(weights.begin(), weights.end(), [](float weight) { return std::isfinite(weight); });
 }
 
+constexpr int64_t kLeastMeasured = 1 << 23;  // multiplications of a convolution
+
+/// Compute a convolution of Winograd's form by direct sums, or by Winograd's algorithm, whichever is faster.
+void convolve_faster(const ipr::Layer& layer, Plan& plan) {
+  const Weights weights(layer, false);
+  const Image out(shape_of(layer.output(0)), channels_last(layer));
+  auto lower = [&](Plan& to, int way) {
+    if (way == 0) return convolve_in_blocks(layer, to);
+    convolve_by_winograd(layer, to, packed_bias(layer, to, weights.o, to.profile.block));
+  };
+  if (!plan.measures) return lower(plan, suits_winograd(layer, plan));
+  if (out.n * out.h * out.w * out.c * weights.i * 9 < kLeastMeasured) return lower(plan, 0);
+  std::string key = "winograd";
+  for (int64_t size : {out.n, weights.i, weights.o, out.h, out.w}) key += " " + std::to_string(size);
+  lower(plan, plan.fastest(key + " " + storage(layer.input(0).dtype()), 2, lower));
+}
+
 void lower_convolution(const ipr::Layer& layer, Plan& plan) {
   if (is_quantized8(layer.input(0))) return lower_quantized_window(layer, plan);
   const Weights weights(layer, false);
   const int64_t groups = layer.integer("groups", 1), b = plan.profile.block;
   if (!has_simple_weights(layer) || layer.output(0).elements() == 0 || layer.input(0).elements() == 0)
     return convolve_plain(layer, plan, false);
-  if (suits_winograd(layer, plan)) return convolve_by_winograd(layer, plan, packed_bias(layer, plan, weights.o, b));
+  if (has_winograd_form(layer, plan)) return convolve_faster(layer, plan);
   if (groups == 1 || (weights.i % b == 0 && weights.o / groups % b == 0)) return convolve_in_blocks(layer, plan);
   if (weights.i != 1 || weights.o != groups) return convolve_plain(layer, plan, false);
   const std::vector<float> values = constant_floats(layer.input(1));

@@ -11,7 +11,8 @@ namespace {
 using Matrix = std::vector<std::vector<double>>;
 
 constexpr int64_t kTile = 2, kSide = kTile + 2;  // of the tiles of the result, and of those of the image
-constexpr int64_t kLeastChannels = 128;          // with which it is faster on processors
+constexpr int64_t kLeastChannels = 32;           // with which it is ever faster
+constexpr int64_t kManyChannels = 128;           // with which it is faster on processors
 constexpr int64_t kMostElements = 1 << 28;       // of transformed images
 
 const Matrix kImage = {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}};
@@ -188,7 +189,12 @@ $EPILOGUE    STV_$T(v, at, y);
 
 bool suits_winograd(const ipr::Layer& layer, const Plan& plan) {
   const Weights weights(layer, false);
-  if (plan.profile.kind != Profile::cpu || weights.h != 3 || weights.w != 3) return false;
+  return plan.profile.kind == Profile::cpu && std::min(weights.i, weights.o) >= kManyChannels;
+}
+
+bool has_winograd_form(const ipr::Layer& layer, const Plan& plan) {
+  const Weights weights(layer, false);
+  if (weights.h != 3 || weights.w != 3) return false;
   if (std::min(weights.i, weights.o) < kLeastChannels || weights.o % plan.profile.block != 0) return false;
   for (const char* name : {"stride_x", "stride_y", "dilation_x", "dilation_y", "groups"})
     if (layer.integer(name, 1) != 1) return false;

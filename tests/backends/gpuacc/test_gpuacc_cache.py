@@ -82,6 +82,27 @@ def test_a_file_that_cannot_be_used_is_logged_compiled_again_and_replaced(damage
         check(np.load(tmp_path / f"{number}.npy"))
 
 
+MEASURED = """
+import numpy as np, interposer as ip
+from interposer.ops import Convolution2d
+network = ip.Network("measured")
+x = network.add_input_layer(0, ip.TensorInfo((1, 64, 20, 20)))
+network.add_output_layer(0, network.add_layer(
+    Convolution2d(), x, network.add_constant_layer(np.ones((64, 64, 3, 3), np.float32))))
+with ip.profile() as profile:
+    ip.load(network, ["GpuAcc"])
+[built] = [total for total in profile.counters() if total.counter.name == "Programs built"]
+print("built", int(built.value))
+"""
+
+
+def test_what_was_measured_is_cached(folder):
+    """A measurement builds the programs of both ways to compute a convolution."""
+    builds = [int(in_a_process(MEASURED).stdout.split()[-1]) for _ in range(2)]
+    assert builds[0] > 3
+    assert builds[1] == 0
+
+
 @pytest.mark.needs_cpuref
 def test_a_cache_folder_that_cannot_be_written_to_is_logged_and_results_are_right(folder, tmp_path):
     (tmp_path / "file").write_text("not a folder")
