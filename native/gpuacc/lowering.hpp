@@ -46,6 +46,8 @@ Lowerings volume_lowerings();
 Lowerings scan_lowerings();
 Lowerings scatter_lowerings();
 Lowerings block_lowerings();
+Lowerings sampling_lowerings();
+Lowerings lookup_lowerings();
 
 // ---- Checks that lowerings share --------------------------------------------------------------------------------------
 

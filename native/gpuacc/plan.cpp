@@ -85,6 +85,13 @@ Argument of_bytes(const T& value) {
 
 Argument number(int64_t value) { return of_bytes(int32_t(value)); }
 Argument real(double value) { return of_bytes(float(value)); }
+Argument wide(double value) { return of_bytes(value); }
+
+Argument element(uint64_t bits, uint64_t bytes) {
+  Argument argument = of_bytes(bits);
+  argument.size = uint32_t(bytes);
+  return argument;
+}
 
 Argument numbers(const std::vector<int64_t>& values, int64_t rest) {
   std::array<int32_t, 8> all;
@@ -276,9 +283,8 @@ kernel void k(global $T* restrict y, int n, $T value) {
 )");
   const uint64_t size = ipr::item_size(value.dtype);
   source.set("T", bits_type(size));
-  Argument element = of_bytes(bits);
-  element.size = uint32_t(size);
-  launch_elements("fill", source.text(), {writes(value), number(value.elements()), element}, value.elements());
+  launch_elements("fill", source.text(), {writes(value), number(value.elements()), element(bits, size)},
+                  value.elements());
 }
 
 Value Plan::reshaped(Value value, const Shape& shape) {

@@ -59,6 +59,10 @@ Argument writes(const Value& value);
 Argument reads(int buffer);
 Argument number(int64_t value);
 Argument real(double value);
+/// A number of float64.
+Argument wide(double value);
+/// The element with these bits, of this number of bytes.
+Argument element(uint64_t bits, uint64_t bytes);
 /// Eight numbers, the missing ones being `rest`: the vector `int8`.
 Argument numbers(const std::vector<int64_t>& values, int64_t rest);
 

@@ -10,7 +10,8 @@ std::map<std::string_view, Lowering> all_lowerings() {
   for (const Lowerings& family :
        {element_lowerings(), move_lowerings(), window_lowerings(), product_lowerings(), row_lowerings(),
         quantized_lowerings(), gather_lowerings(), resize_lowerings(), attention_lowerings(), recurrent_lowerings(),
-        dynamic_lowerings(), volume_lowerings(), scan_lowerings(), scatter_lowerings(), block_lowerings()})
+        dynamic_lowerings(), volume_lowerings(), scan_lowerings(), scatter_lowerings(), block_lowerings(),
+        sampling_lowerings(), lookup_lowerings()})
     for (const Lowering& lowering : family) all.emplace(lowering.type, lowering);
   return all;
 }
