@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "gpuacc/lowering.hpp"
+#include "gpuacc/rows.hpp"
 
 namespace gpuacc {
 
@@ -57,6 +57,8 @@ ipr::Verdict quantized_reduce_support(const ipr::Layer& layer);
 void lower_quantized_reduce(const ipr::Layer& layer, Plan& plan);
 ipr::Verdict integer_reduce_support(const ipr::Layer& layer);
 void lower_integer_reduce(const ipr::Layer& layer, Plan& plan);
+ipr::Verdict quantized_length_support(const ipr::Layer& layer);
+void lower_quantized_length(const ipr::Layer& layer, Plan& plan, const Rows& rows);
 // In lower/quantized_products.cpp
 ipr::Verdict quantized_matrices_support(const ipr::Layer& layer);
 void lower_quantized_matrices(const ipr::Layer& layer, Plan& plan);

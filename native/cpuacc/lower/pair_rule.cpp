@@ -3,20 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/quotient.hpp"
+
 namespace cpuacc {
 namespace {
 
 using native::FixedPoint;
-
-/// Divide by the reciprocal of the divisor; a quotient by zero is zero.
-int64_t quotient(int64_t a, int64_t b, const FixedPoint& factor) {
-  int64_t dividend = b < 0 ? -a : b == 0 ? 0 : a, divisor = std::max<int64_t>(std::abs(b), 1);
-  auto [inverse, exponent] = native::reciprocal(divisor, 31);
-  int64_t size = dividend < 0 ? -2 * dividend - 1 : dividend;
-  int headroom = dividend == 0 ? 31 : native::leading_zeros(size) - 1;
-  int64_t quotient = native::multiply(dividend, {inverse, std::min(headroom, 30)});
-  return native::multiply(quotient, {factor.multiplier, factor.shift - exponent - headroom});
-}
 
 FixedPoint factor(double real) { return native::quantize_multiplier(real); }
 
@@ -80,7 +72,7 @@ int64_t PairRule::combined(int64_t a, int64_t b) const {
     case Binary::mul:
       return multiply(a * b, of_result);
     case Binary::div:
-      return quotient(a, b, of_result);
+      return native::quotient(a, b, of_result);
     default:
       return a >= 0 ? multiply(a, of_a) : multiply(a * b, of_b);  // prelu
   }

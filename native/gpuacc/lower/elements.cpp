@@ -114,6 +114,14 @@ void lower_chain(const ipr::Layer& layer, Plan& plan, size_t main) {
 
 // ---- Integers and truth values ------------------------------------------------------------------------------------------
 
+// A quotient by 0 is 0. That of the least number and -1 wraps around, where processors would trap.
+constexpr char kQuotient[] = "v = o1 == 0 ? (T)0 : NEGATES ? (T)(0 - (U)o0) : (T)(o0 / o1);";
+constexpr char kRemainder[] = "v = o1 == 0 || NEGATES ? (T)0 : (T)(o0 % o1);";
+constexpr char kFlooredQuotient[] =
+    "v = o1 == 0 ? (T)0 : NEGATES ? (T)(0 - (U)o0) : (T)(o0 / o1 - (o0 % o1 != 0 && (o0 < 0) != (o1 < 0)));";
+constexpr char kModulus[] =
+    "v = o1 == 0 || NEGATES ? (T)0 : (T)(o0 % o1); if (v != 0 && (v < 0) != (o1 < 0)) v = (T)(v + o1);";
+
 const char* integer_code(std::string_view operation) {
   if (operation == "ADD") return "v = (T)((U)o0 + (U)o1);";
   if (operation == "SUB") return "v = (T)((U)o0 - (U)o1);";
@@ -123,6 +131,14 @@ const char* integer_code(std::string_view operation) {
   if (operation == "BITWISE_AND") return "v = o0 & o1;";
   if (operation == "BITWISE_OR") return "v = o0 | o1;";
   if (operation == "BITWISE_XOR") return "v = o0 ^ o1;";
+  if (operation == "SQ_DIFF") return "v = (T)(((U)o0 - (U)o1) * ((U)o0 - (U)o1));";
+  if (operation == "DIV") return kQuotient;
+  if (operation == "FLOOR_DIV") return kFlooredQuotient;
+  if (operation == "MOD") return kModulus;
+  if (operation == "FMOD") return kRemainder;
+  if (operation == "SHIFT_LEFT") return "v = o1 < 0 || o1 >= BITS ? (T)0 : (T)((U)o0 << o1);";
+  if (operation == "SHIFT_RIGHT")
+    return "v = o0 >> (o1 < 0 || o1 >= BITS ? BITS - 1 : o1), v = o0 < 0 || (o1 >= 0 && o1 < BITS) ? v : (T)0;";
   return nullptr;
 }
 
@@ -133,8 +149,10 @@ void lower_integers(const ipr::Layer& layer, Plan& plan) {
   std::string text = code.text();
   for (size_t at = 0; (at = text.find("(T)", at)) != std::string::npos;) text.replace(at, 3, "(" + type + ")");
   for (size_t at = 0; (at = text.find("(U)", at)) != std::string::npos;) text.replace(at, 3, "(" + wide + ")");
+  const std::string definitions = std::string("#define NEGATES ") + (type[0] == 'u' ? "0" : "(o1 == -1)") +
+                                  "\n#define BITS " + std::to_string(8 * ipr::item_size(out.dtype)) + "\n";
   pointwise(plan, "integers", {plan.plain(layer.input(0).index()), plan.plain(layer.input(1).index())}, {type, type},
-            out, text);
+            out, text, "", {}, definitions);
   plan.set(layer.output(0).index(), out);
 }
 

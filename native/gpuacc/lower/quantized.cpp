@@ -2,6 +2,7 @@
 
 #include "gpuacc/quantized.hpp"
 #include "common/fixed_point.hpp"
+#include "common/quotient.hpp"
 #include "gpuacc/pointwise.hpp"
 #include "gpuacc/source.hpp"
 #include "gpuacc/windows.hpp"
@@ -104,6 +105,43 @@ void lower_multiplication(const ipr::Layer& layer, Plan& plan) {
              number(layer.output(0).zero_point()), number(factor.multiplier), number(factor.shift)},
             arithmetic(out.dtype));
   plan.set(layer.output(0).index(), out);
+}
+
+/// A function of two quantized values without their zero points, whose results are looked up for all pairs.
+void lower_pairs(const ipr::Layer& layer, Plan& plan, const std::function<int64_t(int64_t, int64_t)>& function) {
+  const ipr::TensorInfo a = layer.input(0), b = layer.input(1), to = layer.output(0);
+  const bool is_signed = to.dtype() == IPR_DTYPE_INT8;
+  const int64_t lowest = is_signed ? -128 : 0;
+  auto value = [&](int bits) { return is_signed ? int64_t(int8_t(bits)) : int64_t(bits); };
+  const int results = plan.constant("", 1 << 16, [&](char* table) {
+    for (int pair = 0; pair < 1 << 16; ++pair) {
+      const int64_t result = function(value(pair >> 8) - a.zero_point(), value(pair & 255) - b.zero_point());
+      table[pair] = char(std::clamp(result + to.zero_point(), lowest, lowest + 255));
+    }
+  });
+  const Value out = plan.create(to.dtype(), shape_of(to));
+  pointwise(plan, "pairs", {plan.plain(a.index()), plan.plain(b.index())}, {"uchar", "uchar"}, out,
+            "  uchar v = table[(int)o0 << 8 | o1];", ", global const uchar* restrict table", {reads(results)});
+  plan.set(to.index(), out);
+}
+
+void lower_quotient(const ipr::Layer& layer, Plan& plan) {
+  const float divisor = scale32(layer.input(1)) * scale32(layer.output(0));
+  const native::FixedPoint factor = native::quantize_multiplier(double(scale32(layer.input(0)) / divisor));
+  lower_pairs(layer, plan, [&](int64_t a, int64_t b) { return native::quotient(a, b, factor); });
+}
+
+void lower_squared_difference(const ipr::Layer& layer, Plan& plan) {
+  const double a = scale32(layer.input(0)), b = scale32(layer.input(1)), common = 2 * std::max(a, b);
+  const native::FixedPoint first = native::quantize_multiplier(a / common);
+  const native::FixedPoint second = native::quantize_multiplier(b / common);
+  const native::FixedPoint back =
+      native::quantize_multiplier(common * common / (16384.0 * double(scale32(layer.output(0)))));
+  lower_pairs(layer, plan, [&](int64_t left, int64_t right) {
+    const int64_t difference = native::multiply(native::shifted_left(left, 7), first) -
+                               native::multiply(native::shifted_left(right, 7), second);
+    return native::multiply(difference * difference, back);
+  });
 }
 
 void lower_choice(const ipr::Layer& layer, Plan& plan) {
@@ -230,7 +268,8 @@ void lower_dequantize(const ipr::Layer& layer, Plan& plan) {
 ipr::Verdict quantized_binary_support(const ipr::Layer& layer) {
   const std::string operation(operation_of(layer));
   const bool chooses = operation == "MAXIMUM" || operation == "MINIMUM";
-  if (!chooses && operation != "ADD" && operation != "SUB" && operation != "MUL")
+  if (!chooses && operation != "ADD" && operation != "SUB" && operation != "MUL" && operation != "DIV" &&
+      operation != "SQ_DIFF")
     return ipr::no("no kernel for " + operation + " of quantized tensors", IPR_REASON_ATTRIBUTE);
   for (size_t n = 0; chooses && n < 2; ++n)
     if (!same_quantization(layer.input(n), layer.output(0)))
@@ -242,6 +281,8 @@ ipr::Verdict quantized_binary_support(const ipr::Layer& layer) {
 void lower_quantized_binary(const ipr::Layer& layer, Plan& plan) {
   const std::string_view operation = operation_of(layer);
   if (operation == "MUL") return lower_multiplication(layer, plan);
+  if (operation == "DIV") return lower_quotient(layer, plan);
+  if (operation == "SQ_DIFF") return lower_squared_difference(layer, plan);
   if (operation == "MAXIMUM" || operation == "MINIMUM") return lower_choice(layer, plan);
   lower_addition(layer, plan, operation == "SUB" ? -1 : 1);
 }
@@ -371,13 +412,20 @@ kernel void k(global const $T* restrict x, global const $T* restrict w, global c
   plan.set(layer.output(0).index(), y);
 }
 
-ipr::Verdict quantized_pooling_support(const ipr::Layer& layer, const Target&) {
+/// Means of squares, and means whose result has another scale, are computed of dequantized values.
+bool pools_reals(const ipr::Layer& layer) {
+  const std::string_view type = layer.text("pool_type");
+  return type == "L2" || (type == "AVERAGE" && !same_quantization(layer.input(0), layer.output(0)));
+}
+
+ipr::Verdict quantized_pooling_support(const ipr::Layer& layer, const Target& target) {
   ipr::Verdict verdict = one_scale(layer, 1);
   if (is_refused(verdict)) return verdict;
-  const bool same = same_quantization(layer.input(0), layer.output(0));
-  if (layer.text("pool_type") == "L2") return ipr::no("no kernel for L2 of quantized tensors", IPR_REASON_ATTRIBUTE);
-  if (!same && layer.text("pool_type") != "MAX")
-    return ipr::no("input and output of an average are quantized differently", IPR_REASON_QUANTIZATION);
+  if (!pools_reals(layer)) return ipr::yes();
+  if (!target.device.has_double)
+    return ipr::no("the device has no float64, in which reals are pooled", IPR_REASON_RESOURCE);
+  if (!target.device.exact_division)
+    return ipr::no("the device does not divide float32 with exact rounding", IPR_REASON_RESOURCE);
   return ipr::yes();
 }
 
@@ -391,10 +439,11 @@ void lower_quantized_pooling(const ipr::Layer& layer, Plan& plan) {
   const Value y = plan.create(x.dtype, shape_of(to));
   Template source(R"(
 kernel void k(global const $T* restrict x, global $T* restrict y, int count, int C, int H, int W, int OH, int OW, int xc,
-              int xx, int zx, int zy, int m, int s, int KH, int KW, $WINDOW, int PB, int PR) {
+              int xx, int zx, int zy, int m, int s, int KH, int KW, $WINDOW, int PB, int PR$SCALES) {
   const int at = get_global_id(0);
   if (at >= count) return;
   const int c = $CHANNEL, ox = $COLUMN, oy = $ROW, n = at / (C * OH * OW);
+  $SUM
   int seen = 0, counted = 0, most = 0;
   long sum = 0;
   for (int ky = 0; ky < KH; ++ky) {
@@ -406,6 +455,7 @@ kernel void k(global const $T* restrict x, global $T* restrict y, int count, int
       const int e = x[(n * C * H * W) + c * xc + (iy * W + ix) * xx];
       most = seen == 0 || e > most ? e : most;
       sum += e - zx;
+      $REAL
       ++seen;
     }
   }
@@ -416,7 +466,20 @@ kernel void k(global const $T* restrict x, global $T* restrict y, int count, int
   source.set("CHANNEL", last ? "at % C" : "at / (OH * OW) % C").set("COLUMN", last ? "at / C % OW" : "at % OW");
   source.set("ROW", last ? "at / (C * OW) % OH" : "at / OW % OH").set("WINDOW", kWindow).set("T", storage(x.dtype));
   const bool same = same_quantization(from, to);
-  if (is_max)
+  const bool of_reals = pools_reals(layer), is_l2 = layer.text("pool_type") == "L2";
+  source.set("SCALES", of_reals ? ", double scale, float out_scale" : "")
+      .set("SUM", of_reals ? "double reals = 0;" : "");
+  source.set("REAL", !of_reals ? ""
+                     : is_l2   ? "{ const double real = (e - zx) * scale; reals += real * real; }"
+                               : "reals += (e - zx) * scale;");
+  if (of_reals)
+    source.set(
+        "END",
+        std::string("const double mean = reals / max(") + (window.counts_padding ? "counted" : "seen") +
+            ", 1);\n  const float steps = (float)" + (is_l2 ? "sqrt(mean)" : "mean") +
+            " / out_scale, whole = fabs(steps) < 4194304.0f ? copysign(floor(fabs(steps) + 0.5f), steps)"
+            " : steps;\n  const long v = (long)clamp(isnan(whole) ? 0.0f : whole, -1048576.0f, 1048576.0f) + zy;");
+  else if (is_max)
     source.set("END", std::string("long v = seen ? most : zx;") + (same ? "" : " v = multiply(v - zx, m, s) + zy;"));
   else
     source.set(
@@ -439,7 +502,9 @@ kernel void k(global const $T* restrict x, global $T* restrict y, int count, int
                                      number(factor.multiplier),
                                      number(factor.shift)};
   append(arguments, window.arguments());
-  plan.launch_elements("pooling", arithmetic(x.dtype) + source.text(), arguments, y.elements());
+  if (of_reals) append(arguments, {wide(from.scale()), real(scale32(to))});
+  const std::string pragma = of_reals ? "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" : "";
+  plan.launch_elements("pooling", pragma + arithmetic(x.dtype) + source.text(), arguments, y.elements());
   plan.set(to.index(), y);
 }
 

@@ -90,6 +90,67 @@ void lower_quantized_reduce(const ipr::Layer& layer, Plan& plan) {
   plan.set(layer.output(0).index(), out);
 }
 
+// ---- L2Normalization --------------------------------------------------------------------------------------------------------
+
+constexpr int64_t kLongestLength = 1 << 15;  // squares of up to 16 bits, whose sum has 31 bits
+
+ipr::Verdict quantized_length_support(const ipr::Layer& layer) {
+  const ipr::Verdict verdict = one_scale(layer, 1);
+  if (is_refused(verdict)) return verdict;
+  const ipr::TensorInfo in = layer.input(0), out = layer.output(0);
+  if (out.scale() != 1.0 / 128 || out.zero_point() != (out.dtype() == IPR_DTYPE_INT8 ? 0 : 128))
+    return ipr::no("the scale of the result is not 1/128, or its zero point is not the middle value",
+                   IPR_REASON_QUANTIZATION);
+  for (int64_t size : shape_of(in))
+    if (size > kLongestLength)
+      return ipr::no("an axis has more than " + std::to_string(kLongestLength) + " elements", IPR_REASON_SHAPE);
+  return ipr::yes();
+}
+
+/// Integers divided by their length: the scale of the operand cancels in the quotient.
+void lower_quantized_length(const ipr::Layer& layer, Plan& plan, const Rows& rows) {
+  const ipr::TensorInfo in = layer.input(0);
+  const Value out = plan.create(rows.value.dtype, rows.value.shape);
+  Template functions(R"(
+inline long times(long a, long b) { return min(high_mul(a, b), 2147483647L); }
+inline long moved(long x, int s) { return clamp(x << s, -2147483648L, 2147483647L); }
+)");
+  Template code(R"(
+  int squares = 0;
+  for (int r = 0; r < n; ++r) squares += (X(r) - zx) * (X(r) - zx);
+  long m = 2147483647L;
+  int s = 0;
+  if (squares > 1) {
+    const int quarters = max(0, (32 - (int)clz((uint)squares) - 28) / 2);
+    const int reduced = squares >> (2 * quarters);
+    const int pairs = ((int)clz((uint)max(reduced, 2)) - 1) / 2 - 1, shift = 11 + quarters - pairs;
+    const long halved = divide_by_pot(((long)reduced << (2 * pairs)) >> 1, 1);
+    long root = $ONE;
+    for (int step = 0; step < 5; ++step) {
+      const long cube = moved(times(times(root, root), root), 6);
+      root = moved(times($MORE, root) - times(halved, cube), 3);
+    }
+    m = times(root, $HALF) << max(-shift, 0);
+    s = -max(shift, 0);
+  }
+  for (int r = 0; r < n; ++r) y[AT(r)] = ($T)CLAMP(multiply((X(r) - zx) * $BEFORE, (int)m, s + $AFTER) + zy);
+)");
+  const bool is_signed = in.dtype() == IPR_DTYPE_INT8;
+  code.set("ONE", std::to_string(native::constant(1, 3)) + "L").set("T", storage(out.dtype));
+  code.set("MORE", std::to_string(native::constant(1.5, 3)) + "L");
+  code.set("HALF", std::to_string(native::constant(std::sqrt(0.5))) + "L");
+  code.set("BEFORE", is_signed ? "1" : "128").set("AFTER", is_signed ? "7" : "0");
+  launch_rows(plan, "l2 norm", rows, out,
+              {code.text(),
+               ", int zx, int zy",
+               {number(in.zero_point()), number(layer.output(0).zero_point())},
+               true,
+               arithmetic(out.dtype) + functions.text()});
+  plan.set(layer.output(0).index(), out);
+}
+
+// ---- Integers without a scale -------------------------------------------------------------------------------------------------
+
 ipr::Verdict integer_reduce_support(const ipr::Layer& layer) {
   const std::string_view operation = reduction_of(layer);
   if (layer.input(0).is_quantized() || layer.input(0).dtype() != layer.output(0).dtype())

@@ -177,8 +177,26 @@ const char* reduction_code(std::string_view operation) {
   return nullptr;
 }
 
+/// Whether a layer reduces truth values; MAX is ANY, MIN is ALL.
+bool is_of_truth(const ipr::Layer& layer) {
+  const std::string_view operation = reduction_of(layer);
+  return layer.input(0).dtype() == IPR_DTYPE_BOOL && layer.output(0).dtype() == IPR_DTYPE_BOOL &&
+         (operation == "ANY" || operation == "ALL" || operation == "MAX" || operation == "MIN");
+}
+
+void lower_truth(const ipr::Layer& layer, Plan& plan) {
+  const bool is_any = reduction_of(layer) == "ANY" || reduction_of(layer) == "MAX";
+  const Rows rows = over(plan, plan.plain(layer.input(0).index()), axes_of(layer, "axis")).rows;
+  const Value out = plan.create(IPR_DTYPE_BOOL, shape_of(layer.output(0)));
+  const std::string code = std::string("  uchar v = ") + (is_any ? "0" : "1") + ";\n  for (int r = 0; r < n; ++r) v " +
+                           (is_any ? "|" : "&") + "= X(r) != 0;\n  y[row] = v;";
+  launch_rows(plan, "reduce", rows, out, {code, "", {}, true});
+  plan.set(layer.output(0).index(), out);
+}
+
 ipr::Verdict reduce_support(const ipr::Layer& layer, const Target&) {
   if (is_quantized8(layer.input(0))) return quantized_reduce_support(layer);
+  if (is_of_truth(layer)) return ipr::yes();
   if (is_plain_integer(layer.input(0))) return integer_reduce_support(layer);
   if (!reduction_code(reduction_of(layer)))
     return ipr::no("no kernel for " + std::string(reduction_of(layer)), IPR_REASON_ATTRIBUTE);
@@ -187,6 +205,7 @@ ipr::Verdict reduce_support(const ipr::Layer& layer, const Target&) {
 
 void lower_reduce(const ipr::Layer& layer, Plan& plan) {
   if (is_quantized8(layer.input(0))) return lower_quantized_reduce(layer, plan);
+  if (is_of_truth(layer)) return lower_truth(layer, plan);
   if (is_plain_integer(layer.input(0))) return lower_integer_reduce(layer, plan);
   const Rows rows = over(plan, plan.plain(layer.input(0).index()), axes_of(layer, "axis")).rows;
   const Value out = plan.create(rows.value.dtype, shape_of(layer.output(0)));
@@ -303,14 +322,20 @@ void lower_group_norm(const ipr::Layer& layer, Plan& plan) {
   plan.set(layer.output(0).index(), permuted(plan, out, back));
 }
 
+ipr::Verdict length_support(const ipr::Layer& layer, const Target&) {
+  return is_quantized8(layer.output(0)) ? quantized_length_support(layer) : all_float(layer);
+}
+
 void lower_l2(const ipr::Layer& layer, Plan& plan) {
   const Value in = plan.plain(layer.input(0).index());
   const int64_t rank = layer.input(0).rank();
   const ipr_attribute* axis = layer.find("axis");
   const bool has_axis = axis && axis->kind != IPR_KIND_NONE;
   const int64_t channel = is_channels_last(layer) ? rank - 1 : std::min<int64_t>(1, rank - 1);
+  const Rows rows = along(in, has_axis ? normal_axis(axis->i, rank) : channel);
+  if (is_quantized8(layer.output(0))) return lower_quantized_length(layer, plan, rows);
   const Value out = plan.create(in.dtype, in.shape);
-  launch_rows(plan, "l2 norm", along(in, has_axis ? normal_axis(axis->i, rank) : channel), out,
+  launch_rows(plan, "l2 norm", rows, out,
               {"  ACC square = 0;\n  EACH square += (ACC)X(r) * X(r);\n  SUM_ALL(square)\n"
                "  const ACC scale = 1 / sqrt(fmax(square, (ACC)eps));\n  EACH ST_$O((float)(X(r) * scale), AT(r), y);",
                ", float eps",
@@ -371,7 +396,7 @@ Lowerings row_lowerings() {
           {"RmsNormalization", float_support, lower_layer_norm},
           {"InstanceNormalization", float_support, lower_group_norm},
           {"GroupNormalization", float_support, lower_group_norm},
-          {"L2Normalization", float_support, lower_l2},
+          {"L2Normalization", length_support, lower_l2},
           {"MeanVarianceNormalization", float_support, lower_moments},
           {"ArgMinMax", search_support, lower_search}};
 }
