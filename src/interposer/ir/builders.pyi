@@ -705,6 +705,17 @@ class Builders(ABC):
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
         """Slice a tensor along axes, with starts, ends and steps that are tensors."""
+    def add_dynamic_splitter_layer(
+        self,
+        input: Value | Layer | None,
+        sizes: Value | Layer | None,
+        *,
+        axis: int,
+        num_outputs: int,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Split a tensor along an axis into pieces whose sizes are a tensor."""
     def add_dynamic_tile_layer(
         self,
         input: Value | Layer | None,

@@ -14,6 +14,7 @@ from interposer.ops.dynamic import (
     DynamicPad,
     DynamicReshape,
     DynamicSlice,
+    DynamicSplitter,
     DynamicTile,
     DynamicTopK,
 )
@@ -55,6 +56,12 @@ def dynamic_slice(
 ) -> Array:
     """Compute `DynamicSlice` by the kernel of `StridedSlice`, whose attributes are the values of the other operands."""
     return _settled(op, info, x, starts, ends, steps)[0]
+
+
+@kernel(DynamicSplitter)
+def dynamic_splitter(op: DynamicSplitter, x: Array, sizes: Array, *, info: KernelInfo) -> tuple[Array, ...]:
+    """Compute `DynamicSplitter` by the kernel of `Splitter`, whose attribute is the value of `sizes`."""
+    return tuple(_settled(op, info, x, sizes))
 
 
 @kernel(DynamicTopK, dtypes={"input": ANY_TYPE - STORED_FLOATS - {DataType.STRING}})

@@ -16,7 +16,7 @@ from interposer.core.traits import Role, Trait
 from interposer.core.types import MAX_RANK, UNKNOWN, Array, DataType, Dim, TensorInfo, TensorShape
 from interposer.ops.axes import axes_problems, broadcast_shapes, normal_axis, quantized_axis_problems
 from interposer.ops.choice import TopK
-from interposer.ops.rearrange import Pad, PaddingMode, StridedSlice, Tile
+from interposer.ops.rearrange import Pad, PaddingMode, Splitter, StridedSlice, Tile
 from interposer.ops.reshape import BroadcastTo, Reshape
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "DynamicPad",
     "DynamicReshape",
     "DynamicSlice",
+    "DynamicSplitter",
     "DynamicTile",
     "DynamicTopK",
 ]
@@ -282,6 +283,56 @@ def _first_index(start: int, step: int, size: int) -> int:
 def _clamped_index(number: int) -> int:
     """Clamp an index to the range of int32; no axis is that long, so an index farther out has the same effect."""
     return max(-_LARGEST_INDEX, min(number, _LARGEST_INDEX))
+
+
+@op(traits=Trait.MOVES)
+class DynamicSplitter(DynamicOp):
+    """Split a tensor along an axis into pieces whose sizes are a tensor.
+
+    Shapes:
+        input: any of rank 1 or more
+        sizes: (N,), one number of 0 or more for each output; their sum is the input's dimension along ``axis``
+        outputs: the input's shape with ``sizes[i]`` along ``axis``
+
+    Example:
+        >>> pieces = compute(DynamicSplitter(axis=1, num_outputs=2), [[1, 2, 3], [4, 5, 6]], [1, 2])
+        >>> [piece.tolist() for piece in pieces]
+        [[[1], [4]], [[2, 3], [5, 6]]]
+
+    Source:
+        ONNX Split-18 with sizes that are no constant.
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    sizes = operand(role=Role.SIZES, rank=1, dtypes=_INDEX_TYPES)
+    outputs = result(variadic=True, dtype_of="input", dynamic=True)
+
+    axis: int = attribute(doc="The axis that is split; negative ones count from the end.")
+    num_outputs: int = attribute(ge=1, doc="The number of pieces.")
+
+    def num_results(self) -> int:
+        return self.num_outputs
+
+    def settle(self, shape: TensorShape, *values: Array | None) -> Op:
+        [sizes] = values
+        assert sizes is not None
+        if (sizes < 0).any():
+            raise InvalidArgumentError(f"sizes is {sizes.tolist()}; expected 0 or more for each output")
+        return Splitter(self.axis, tuple(sizes.tolist()))
+
+    def check(self, input: TensorInfo, sizes: TensorInfo) -> Iterator[str]:
+        errors = list(axes_problems((self.axis,), input.rank))
+        if sizes.shape[0] != self.num_outputs:
+            errors.append(f"sizes holds {sizes.shape[0]} numbers for {self.num_outputs} outputs")
+        yield from errors
+        if not errors:
+            yield from quantized_axis_problems(input, (normal_axis(self.axis, input.rank),), "split")
+            yield from self._problems(input, sizes)
+
+    def unsettled(self, input: TensorInfo, *others: Any) -> tuple[TensorInfo | None, ...]:
+        shape = list(input.shape)
+        shape[normal_axis(self.axis, input.rank)] = UNKNOWN
+        return (input.with_shape(shape),) * self.num_outputs
 
 
 @op(traits=Trait.MOVES)

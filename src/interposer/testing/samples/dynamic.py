@@ -8,7 +8,15 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import STORED_FLOATS, DataType
-from interposer.ops import DynamicBroadcastTo, DynamicPad, DynamicReshape, DynamicSlice, DynamicTile, DynamicTopK
+from interposer.ops import (
+    DynamicBroadcastTo,
+    DynamicPad,
+    DynamicReshape,
+    DynamicSlice,
+    DynamicSplitter,
+    DynamicTile,
+    DynamicTopK,
+)
 from interposer.ops.rearrange import PaddingMode
 from interposer.testing.sample import Given, Sample, given, of, samples
 from interposer.testing.samples.common import f32, i32, typed
@@ -71,6 +79,19 @@ def dynamic_slice() -> Iterator[Sample]:
     expected = [f32([[2, 3], [5, 6]])]
     operands = [of([[1, 2, 3], [4, 5, 6]]), _numbers([1]), _numbers([100])]
     yield Sample(DynamicSlice((1,)), operands, name="worked", expected=expected)
+
+
+@samples(DynamicSplitter)
+def dynamic_splitter() -> Iterator[Sample]:
+    """Yield DynamicSplitter samples: all types, each axis, pieces of nothing, and both integer types of the sizes."""
+    for label, operand in typed((3, 4)):
+        yield Sample(DynamicSplitter(1, 2), [operand, _numbers([1, 3])], name=label)
+    for axis, sizes in [(0, [1, 0, 1]), (-1, [4]), (1, [3, 0])]:
+        op = DynamicSplitter(axis, len(sizes))
+        yield Sample(op, [given((2, 3, 4)), _numbers(sizes, INT32)], name=f"{axis}-{len(sizes)}")
+    expected = [f32([[1], [4]]), f32([[2, 3], [5, 6]])]
+    operands = [of([[1, 2, 3], [4, 5, 6]]), _numbers([1, 2])]
+    yield Sample(DynamicSplitter(1, 2), operands, name="worked", expected=expected)
 
 
 @samples(DynamicTile)

@@ -12,6 +12,7 @@ from interposer.ops.dynamic import (
     DynamicPad,
     DynamicReshape,
     DynamicSlice,
+    DynamicSplitter,
     DynamicTile,
     DynamicTopK,
 )
@@ -65,6 +66,13 @@ def dynamic_slice(draft: Draft, op: DynamicSlice) -> Tensor:
     if steps is not None and (known_steps is None or (known_steps < 0).any()):
         ends = draft.node("Min", ends, draft.ints([FARTHEST], "farthest"))
     return draft.node("Slice", draft.operand(0), _wide(draft, 1), ends, axes, steps)
+
+
+@writer(DynamicSplitter, moves=True)
+def dynamic_splitter(draft: Draft, op: DynamicSplitter) -> list[Tensor]:
+    """Write DynamicSplitter as Split."""
+    axis = normal_axis(op.axis, draft.rank)
+    return draft.nodes("Split", draft.operand(0), _wide(draft, 1), count=op.num_outputs, axis=axis)
 
 
 @writer(DynamicPad, moves=True)

@@ -122,6 +122,7 @@ LAYERS: Final[dict[str, tuple[int, dict[str, int], dict[str, tuple[str, int]]]]]
     "DynamicQuantize": (1, {"input": 1}, {}),
     "DynamicReshape": (0, {"input": 0, "shape": 0}, {"copy_zeros": ("bool", 0)}),
     "DynamicSlice": (0, {"input": 0, "starts": 0, "ends": 0, "steps": 0}, {"axes": ("ints", 0)}),
+    "DynamicSplitter": (1, {"input": 1, "sizes": 1}, {"axis": ("int", 1), "num_outputs": ("int", 1)}),
     "DynamicTile": (0, {"input": 0, "multiples": 0}, {}),
     "DynamicTopK": (0, {"input": 0, "k": 0}, {"axis": ("int", 0), "largest": ("bool", 0), "index_dtype": ("dtype", 0)}),
     "DynamicUpdateSlice": (0, {"input": 0, "update": 0, "start": 0}, {}),
