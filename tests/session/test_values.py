@@ -10,7 +10,7 @@ import pytest
 
 import interposer as ip
 from interposer import Network, TensorInfo
-from interposer.core.errors import InvalidArgumentError, UnboundInputError, UnsupportedOperatorError
+from interposer.core.errors import InvalidArgumentError, InvalidValueError, UnboundInputError
 
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 from onnx import helper  # noqa: E402
@@ -198,17 +198,22 @@ def test_values_that_an_input_cannot_have_are_refused(given: Any, text: str) -> 
     assert str(caught.value).startswith(text)
 
 
-def test_what_is_only_known_while_running_stays_refused() -> None:
+def test_an_operand_that_expensive_layers_compute_is_taken_from_every_call() -> None:
     nodes = [
         node("Conv", ["image", "image"], ["sum"]),
-        node("Cast", ["sum"], ["shape"], to=onnx.TensorProto.INT64),
-        node("Squeeze", ["shape"], ["flat"]),
-        node("Reshape", ["x", "flat"], ["y"]),
+        node("Cast", ["sum"], ["axis"], to=onnx.TensorProto.INT64),
+        node("Reshape", ["axis", "one"], ["axes"]),
+        node("ReduceSum", ["x", "axes"], ["y"], keepdims=0),
     ]
-    value = model(nodes, {"x": X, "image": np.zeros((1, 1, 2, 2), np.float32)})
-    with pytest.raises(UnsupportedOperatorError) as caught:
-        loaded(value.SerializeToString())
-    assert caught.value.notes["Reshape"].endswith("its operand 'shape' is computed from data")
+    inputs = {"x": X, "image": np.zeros((1, 1, 2, 2), np.float32)}
+    summing = loaded(model(nodes, inputs, constants={"one": np.array([1])}).SerializeToString())
+    assert summing.needed_values == ("image",)
+    for axis in (0, 1):
+        image = np.float32([[[[0, 0], [0, axis]]]])
+        np.testing.assert_array_equal(summing.run([X, image])[0], X.sum(axis))
+    with pytest.raises(InvalidValueError, match="^the network cannot be built for these values of 'image': "):
+        summing.run([X, np.full((1, 1, 2, 2), 5, np.float32)])
+    np.testing.assert_array_equal(summing.run([X, np.zeros((1, 1, 2, 2), np.float32)])[0], X.sum(0))
 
 
 def test_calls_with_other_values_from_several_threads_do_not_mix() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,8 +12,9 @@ from interposer.core.containers import refined
 from interposer.core.errors import InterposerError
 from interposer.core.schema import Op
 from interposer.core.types import Array, Dim, TensorInfo
-from interposer.ir.graph import Value
+from interposer.ir.graph import Layer, Value
 from interposer.kernels import evaluate
+from interposer.ops.control import Constant
 from interposer.ops.elementwise import BinaryOperation, ElementwiseBinary
 from interposer.ops.gather import Gather
 from interposer.ops.quantization import Cast
@@ -81,6 +82,46 @@ class Folder:
         if isinstance(op, Cast) and _unpacks_much(infos[0], outputs[0]):
             return None
         return self._evaluated(op, arrays, infos, outputs) if self._affordable(op, arrays, outputs) else None
+
+    def elements(self, value: Value, around: Mapping[Layer, Value]) -> Array | None:
+        """Return the elements of a value if constants determine them, whatever it costs to compute them; None if not.
+
+        All layers before the value are evaluated, also those of expensive families. `around` has, for each input layer
+        of a region, the value outside the region that it captures.
+        """
+        layers: list[Layer] = []
+        pending, seen = [(value.producer, False)], set[Layer]()
+        while pending:
+            layer, is_ready = pending.pop()
+            if is_ready:
+                layers.append(layer)
+            elif layer not in seen and not isinstance(layer.op, Constant):
+                seen.add(layer)
+                sources = [around[layer]] if layer in around else layer.values
+                if not sources or layer.regions or not layer.op.pure:
+                    return None
+                pending += [(layer, True), *((source.producer, False) for source in sources)]
+        return self._computed(value, layers, around)
+
+    def _computed(self, value: Value, layers: Sequence[Layer], around: Mapping[Layer, Value]) -> Array | None:
+        """Return the elements of `value`, the result of the last of these layers, which are in running order."""
+        arrays: dict[Value, Array | None] = {}
+        for layer in layers:
+            sources = [around[layer]] if layer in around else layer.inputs
+            operands = [None if source is None else arrays.get(source, self._known(source)) for source in sources]
+            if layer in around:
+                arrays[layer.output] = operands[0]
+                continue
+            infos = [
+                None if source is None or array is None else refined(source.known, array).with_constant(array)
+                for source, array in zip(sources, operands, strict=True)
+            ]
+            outputs = [info for info in layer.op.infer_infos(*infos) if info is not None]
+            folded = None if layer.op.violations(*infos) else self._evaluated(layer.op, operands, infos, outputs)
+            if folded is None:
+                return None
+            arrays.update((result, array) for result, (_, array) in zip(layer.outputs, folded, strict=True))
+        return arrays.get(value, value.constant)
 
     def _affordable(self, op: Op, arrays: Sequence[Array | None], outputs: Sequence[TensorInfo]) -> bool:
         cost = sum(_bytes(array) for array in arrays if array is not None)

@@ -7,7 +7,7 @@ converts each node inside `Importer.conversion`, which gives errors their place 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, Final, NoReturn
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -128,17 +128,26 @@ class Importer:
             return value.constant.astype(object) if value.constant.dtype.kind in "iu" else None
         return self._dimensions.get(value)
 
-    def ask_for(self, value: Value, title: str) -> NoReturn:
-        """Refuse a node, as its operand `title` is not known; the error names the inputs that determine it.
+    def elements_of(self, value: Value, title: str) -> Array:
+        """Return the elements of the operand `title` of a node, which must be known; refuse the node if they are not.
+
+        The layers that compute the operand are evaluated now if all that they depend on is known, however expensive
+        they are. The error names the inputs that determine the operand.
 
         Raises:
             UnboundFormError: the value is known once some inputs have values or shapes.
-            UnsupportedFormError: it is computed from data at run time.
+            UnsupportedFormError: it is computed at run time, as in the body of a loop.
         """
-        needs = needs_of(value, self._inputs, self._folder.takes, self._captured_by_input)
-        if needs is None:
-            raise UnsupportedFormError(f"its operand {title!r} is computed from data")
-        raise UnboundFormError(f"its operand {title!r} is no constant", needs)
+        elements = value.constant
+        if elements is None:
+            elements = self._folder.elements(value, self._captured_by_input)
+        if elements is not None:
+            return elements
+        for folds in (self._folder.takes, _is_pure):
+            needs = needs_of(value, self._inputs, folds, self._captured_by_input)
+            if needs is not None and (needs.values or self.has_open_inputs):
+                raise UnboundFormError(f"its operand {title!r} is no constant", needs)
+        raise UnsupportedFormError(f"its operand {title!r} is computed from data")
 
     def needs(self, value: Value) -> Needs | None:
         """Return which inputs must have known values or shapes so that a value is known during the import.
@@ -310,6 +319,10 @@ class Importer:
         elif self._dimensions and any(value in self._dimensions for value in layer.values):
             dimensions = fold_dimensions(layer.op, [self.dimensions_of(value) for value in layer.values])
             self._dimensions.update(zip(layer.outputs, dimensions or (), strict=False))
+
+
+def _is_pure(op: Op) -> bool:
+    return op.pure
 
 
 def input_of_region(graph: Graph, number: int, info: TensorInfo, name: str, source: str = "") -> Value:

@@ -204,10 +204,7 @@ class Node(Layers, ABC):
 
     def array(self, index: int, title: str) -> Array:
         """Return the elements of an operand that must be a constant; refuse the node otherwise."""
-        value = self.value(index)
-        if value.constant is None:
-            self.importer.ask_for(value, title)
-        return value.constant
+        return self.importer.elements_of(self.value(index), title)
 
     def integers_of(self, index: int, title: str) -> tuple[int, ...]:
         """Return the elements of a constant operand of integers, in order."""

@@ -33,26 +33,27 @@ def test_all_operators_that_are_not_supported_are_listed_at_once():
         node("Nonesuch", ["c"], ["d"], "second"),
         node("FusedSpecialMatMul", ["x", "x"], ["e"], "fused", domain="com.microsoft"),
         node("Odd", ["x"], ["f"], "odd", domain="com.example"),
-        node("Conv", ["image", "image"], ["h"]),
-        node("Cast", ["h"], ["pads"], to=onnx.TensorProto.INT64),
-        node("Pad", ["x", "pads"], ["g"], "pad"),
+        node("Bernoulli", ["x"], ["h"]),
+        node("Cast", ["h"], ["axes"], to=onnx.TensorProto.INT64),
+        node("Reshape", ["axes", "flat"], ["list"]),
+        node("ReduceSum", ["x", "list"], ["g"], "reduce"),
         node("Add", ["d", "g"], ["y"]),
     ]
-    inputs = {"x": (2, 3), "image": (1, 1, 2, 2)}
-    value = model(nodes, inputs, ["y", "e", "f"], domains=[helper.make_opsetid("com.microsoft", 1)])
+    constants, domains = {"flat": np.array([-1])}, [helper.make_opsetid("com.microsoft", 1)]
+    value = model(nodes, {"x": (2, 3)}, ["y", "e", "f"], constants, domains=domains)
     with pytest.raises(UnsupportedOperatorError) as caught:
         load(value)
     assert str(caught.value) == (
         "operators that are not supported:"
         "\n  - 2 x Nonesuch (opset 21; node 'first', node 'second')"
-        "\n  - 1 x Pad (opset 21; node 'pad': its operand 'pads' is computed from data)"
+        "\n  - 1 x ReduceSum (opset 21; node 'reduce': its operand 'axes' is computed from data)"
         "\n  - 1 x com.example.Odd (whose opset the model does not import; node 'odd')"
         "\n  - 1 x com.microsoft.FusedSpecialMatMul (opset 1; node 'fused': "
         "map it with interposer.frontends.onnx.operator)"
     )
     assert caught.value.operators == {
         "Nonesuch": 2,
-        "Pad": 1,
+        "ReduceSum": 1,
         "com.example.Odd": 1,
         "com.microsoft.FusedSpecialMatMul": 1,
     }
