@@ -6,7 +6,7 @@ import pytest
 from onnx import helper, shape_inference
 
 import interposer as ip
-from interposer.core.errors import InterposerError
+from interposer.core.errors import InterposerError, InvalidValueError
 from interposer.core.types import Dim
 from interposer.frontends.onnx import load
 from interposer.frontends.onnx.tensors import data_type
@@ -244,22 +244,32 @@ FROM_DATA = [
     ("TopK", LINE, [[2]], {}),
     ("Split", LINE, [[1, 3]], {"axis": 1}),
     ("OneHot", np.array([[0, 2], [-1, 7]]), [4, [2, 5]], {"axis": 1}),
+    ("Slice", LINE, [[-1], [2**63 - 1], [1], [-1]], {}),
+    ("Pad", LINE, [[-5, 0, 0, 3, 0, 0]], {}),
+    ("Pad", LINE, [[0, -1, 7, 1, 9, 0]], {"mode": "wrap"}),
+    ("Pad", LINE.astype(np.int64), [[0, 0, 1, 0, 0, 2], 2**60 + 1, [0, 2, 1]], {}),
+    ("ReduceSum", LINE, [[-1, 0]], {"keepdims": 0}),
+    ("ReduceMax", LINE, [[1]], {}),
+    ("Squeeze", LINE[:1], [[0]], {}),
+    ("Unsqueeze", LINE, [[0, -1]], {}),
+    ("CumSum", LINE, [-1], {"reverse": 1}),
+    ("Trilu", LINE, [-1], {"upper": 0}),
+    ("CenterCropPad", LINE, [[2, 5]], {"axes": [0, 1]}),
+    ("Resize", LINE[None], [None, None, [1, 3, 7, 9]], {"mode": "linear"}),
 ]
-AXES_OF = {"Slice": "k2"}  # operands that must be constants
 
 
 @pytest.mark.parametrize("backends", [["CpuRef"], ["CpuAcc", "CpuRef"]])
 @pytest.mark.parametrize(("op", "x", "operands", "attributes"), FROM_DATA)
 def test_operands_that_are_computed_from_data_have_the_effect_of_constants(op, x, operands, attributes, backends):
-    names = [f"k{i}" for i in range(len(operands))]
+    names = ["" if operand is None else f"k{i}" for i, operand in enumerate(operands)]
     outputs = ["y", "z"] if op in ("TopK", "Split") else ["y"]
     zero = [
         helper.make_node("NonZero", ["m"], ["places"]),
         helper.make_node("ReduceSum", ["places"], ["zero"], keepdims=0),
     ]
-    names = [f"c{i}" if name == AXES_OF.get(op) else name for i, name in enumerate(names)]
-    sums = [helper.make_node("Add", [f"c{i}", "zero"], [f"k{i}"]) for i in range(len(operands))]
-    constants = {f"c{i}": np.array(operand) for i, operand in enumerate(operands)}
+    sums = [helper.make_node("Add", [f"c{name[1:]}", "zero"], [name]) for name in names if name]
+    constants = {f"c{i}": np.array(operand) for i, operand in enumerate(operands) if operand is not None}
     node = helper.make_node(op, ["x", *names], outputs, name="node", **attributes)
     only_first = np.array([True, False])  # at position 0, so that the sum of all positions is 0
     given = models.model([*zero, *sums, node], {"x": x, "m": only_first}, outputs, constants)
@@ -267,6 +277,47 @@ def test_operands_that_are_computed_from_data_have_the_effect_of_constants(op, x
     with_constants = models.single(op, x, *operands, outputs=len(outputs), **attributes)
     for result, expected in zip(results, models.ours(with_constants, x), strict=True):
         np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("is_computed", [False, True])
+@pytest.mark.parametrize(
+    ("op", "x", "operands", "attributes", "expected"),
+    [
+        ("Slice", [1, 2, 3], [[1], [2**63 - 1], [0], [-1]], {}, [2, 1]),
+        ("Slice", [1, 2, 3], [[-1], [2**31 - 1], [0], [-2]], {}, [3, 1]),
+        ("Slice", [1, 2, 3], [[-1], [2**31], [0], [-1]], {}, []),
+        ("Pad", [1, 2, 3], [[-5, 4]], {}, [0, 0]),
+        ("Pad", [1, 2, 3], [[4, -5]], {}, [0, 0]),
+        ("Pad", [1, 2, 3], [[4, 7]], {"mode": "wrap"}, [3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1]),
+        ("Pad", [1, 2, 3], [[3, -1]], {"mode": "wrap"}, [2, 1, 2, 1, 2]),
+        ("Pad", [1, 2], [[1, 0], 2**60 + 1], {}, [2**60 + 1, 1, 2]),
+    ],
+)
+def test_slices_and_pads_are_those_of_onnx_runtime(op, x, operands, attributes, expected, is_computed):
+    array = np.array(x, np.int64)
+    given = models.single(op, array, *operands, **attributes)
+    if is_computed:
+        mask = np.array([True])
+        constants = {f"c{i}": np.array(operand) for i, operand in enumerate(operands)}
+        nodes = [helper.make_node("NonZero", ["m"], ["p"]), helper.make_node("ReduceSum", ["p"], ["zero"], keepdims=0)]
+        nodes += [helper.make_node("Add", [f"c{i}", "zero"], [f"k{i}"]) for i in range(len(operands))]
+        nodes.append(helper.make_node(op, ["x", *(f"k{i}" for i in range(len(operands)))], ["y"], **attributes))
+        given = models.model(nodes, {"x": array, "m": mask}, ["y"], constants)
+    inputs = [array, np.array([True])] if is_computed else [array]
+    assert ip.load(given.SerializeToString()).run(inputs)[0].tolist() == expected
+
+
+@pytest.mark.parametrize("sizes", [[1, 1], [-1, 4], [3, 1]])
+def test_computed_sizes_of_a_split_that_do_not_fit_are_the_callers_error(sizes):
+    nodes = [helper.make_node("NonZero", ["m"], ["p"]), helper.make_node("Reshape", ["p", "flat"], ["n"])]
+    nodes += [helper.make_node("Add", ["n", "sizes"], ["k"]), helper.make_node("Split", ["x", "k"], ["y", "z"])]
+    x, mask = np.arange(3, dtype=np.float32), np.array([True, False])
+    given = models.model(nodes, {"x": x, "m": mask, "sizes": np.array(sizes)}, ["y", "z"], {"flat": np.array([-1])})
+    loaded = ip.load(given.SerializeToString())
+    with pytest.raises(InvalidValueError, match="sizes is "):
+        loaded.run([x, mask, sizes])
+    assert [part.tolist() for part in loaded.run([x, mask, [1, 2]])] == [[0], [1, 2]]
+    assert not loaded.events
 
 
 @pytest.mark.parametrize("op", ["Slice", "Expand", "Tile", "TopK"])

@@ -14,7 +14,7 @@ from interposer.frontends.onnx.matmul import trilu
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.operator_names import MICROSOFT
-from interposer.frontends.onnx.rearrange import gather_nd, padded
+from interposer.frontends.onnx.rearrange import gather_nd
 from interposer.frontends.onnx.reshape import number_range
 from interposer.frontends.reshaping import inserted_axes, reshaped
 from interposer.ir.graph import Value
@@ -76,16 +76,6 @@ def range_of_numbers(node: Node) -> Value | Sequence[Value | None]:
     for index, operand in enumerate((start, node.value(1), node.scalar_like(1, start) if delta is None else delta)):
         scalar_node.replace(index, operand if operand.constant is not None else reshaped(node, operand, []))
     return number_range(scalar_node)
-
-
-@operator("Pad", domain=MICROSOFT)
-def pad(node: Node) -> Value:
-    """Convert Pad with pads as a constant operand of rank 1 or 2."""
-    pads = node.array(1, "pads")
-    if pads.dtype.kind != "i" or pads.ndim > 2 or (pads.ndim == 2 and pads.shape[0] != 1):
-        raise ParseError(f"its pads are {pads.dtype}{list(pads.shape)}; expected a list of integers")
-    padding_value = float(node.number_of(2, "value")) if node.has(2) else 0.0
-    return padded(node, pads.reshape(-1).tolist(), range(node.info(0).rank), padding_value)
 
 
 @operator("CDist", domain=MICROSOFT)

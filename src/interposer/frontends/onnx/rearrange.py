@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial, reduce
 from typing import Final
 
 import numpy as np
@@ -10,27 +11,23 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import DataLayout, Dim
 from interposer.frontends.axes import checked_axes, checked_axis
-from interposer.frontends.elementwise import LESS, MAXIMUM, NEG, SUB
+from interposer.frontends.elementwise import EQUAL, LESS, LOGICAL_AND, LOGICAL_OR
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, operator
 from interposer.ir.graph import Value
 from interposer.ops.blocks import DepthToSpace, DepthToSpaceMode, SpaceToDepth
-from interposer.ops.dynamic import DynamicPad, DynamicSlice
+from interposer.ops.dynamic import DynamicSlice, DynamicSplitter
 from interposer.ops.elementwise import Where
 from interposer.ops.gather import Gather, GatherElements, GatherNd
-from interposer.ops.rearrange import Concat, Pad, PaddingMode, Slice, Splitter, Stack, StridedSlice, Transpose
+from interposer.ops.rearrange import Concat, Pad, Slice, Splitter, StridedSlice, Transpose
 from interposer.ops.scatter import ScatterElements, ScatterFunction, ScatterNd, TensorScatter
 from interposer.ops.sequence import CumProd, CumSum, ReverseSequence
 
 __all__: list[str] = []
 
-_PADDING_MODES: Final = {
-    "constant": PaddingMode.CONSTANT,
-    "reflect": PaddingMode.REFLECT,
-    "edge": PaddingMode.EDGE,
-    "wrap": PaddingMode.WRAP,
-}
 _FARTHEST: Final = 2**31 - 1
+_TO_THE_START: Final = (2**31 - 1, 2**63 - 1)
+"""The ends with which a backward slice includes the first element, as in ONNX Runtime."""
 
 
 @operator("Transpose")
@@ -55,17 +52,9 @@ def split(node: Node) -> Sequence[Value]:
     """Convert Split; sizes are an attribute or an operand (opset 1 and since 13), or else equal."""
     axis = checked_axis(node.integer("axis", 0), node.info(0).rank)
     if node.is_computed(1):
-        return _split_at_run_time(node, axis)
+        _check_one_size_per_output(node, node.info(1).num_elements)
+        return node.results(DynamicSplitter(axis, node.num_outputs), node.value(0), node.value(1))
     return node.results(Splitter(axis, _sizes(node, axis)), node.value(0))
-
-
-def _split_at_run_time(node: Node, axis: int) -> list[Value]:
-    """Return slices between the running sums of the sizes, which are not compared to the size of the input."""
-    _check_one_size_per_output(node, node.info(1).num_elements)
-    ends = node.step(CumSum(), node.value(1))
-    starts = node.step(SUB, ends, node.value(1))
-    bounds = [node.steps(Splitter(0, (1,) * node.num_outputs), numbers) for numbers in (starts, ends)]
-    return [node.step(DynamicSlice((axis,)), node.value(0), *pair) for pair in zip(*bounds, strict=True)]
 
 
 def _sizes(node: Node, axis: int) -> tuple[int, ...]:
@@ -114,8 +103,21 @@ def _sliced_at_run_time(node: Node) -> Value:
     """Return slices whose bounds are computed; where even their number is, all other axes are taken whole."""
     axes = node.integers_of(3, "axes") if node.has(3) else range(_count_of_bounds(node))
     bounds = (node.value(1), 0), (node.value(2), _FARTHEST), (node.optional(4), 1)
-    vectors = [None if value is None else _extended(node, value, len(axes), filler) for value, filler in bounds]
-    return node.result(DynamicSlice(tuple(axes)), node.value(0), *vectors)
+    starts, ends, steps = (value and _extended(node, value, len(axes), filler) for value, filler in bounds)
+    ends = ends if ends is None or steps is None else _backward_to_the_start(node, ends, steps)
+    return node.result(DynamicSlice(tuple(axes)), node.value(0), starts, ends, steps)
+
+
+def _backward_to_the_start(node: Node, ends: Value, steps: Value) -> Value:
+    """Return the ends of slices, the smallest integer where a step is negative and the end is in `_TO_THE_START`."""
+    if steps.constant is not None and (steps.constant > 0).all():
+        return ends
+    dtype = ends.known.dtype.numpy
+    largest = [node.constant(np.array(number, dtype)) for number in _TO_THE_START if number <= np.iinfo(dtype).max]
+    is_largest = reduce(partial(node.step, LOGICAL_OR), [node.step(EQUAL, ends, number) for number in largest])
+    is_backward = node.step(LESS, steps, node.constant(np.zeros((), steps.known.dtype.numpy)))
+    smallest = node.constant(np.array(np.iinfo(dtype).min, dtype))
+    return node.step(Where(), node.step(LOGICAL_AND, is_largest, is_backward), smallest, ends)
 
 
 def _count_of_bounds(node: Node) -> int:
@@ -135,6 +137,7 @@ def _sliced(node: Node, starts: Sequence[int], ends: Sequence[int], axes: Sequen
     shape = node.info(0).shape
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
         raise ParseError("its starts, ends, axes and steps are not equally many, or a step is 0")
+    ends = [-_FARTHEST if step < 0 and end in _TO_THE_START else end for end, step in zip(ends, steps, strict=True)]
     indices = [slice(None, None, 1)] * len(shape)
     for axis, *index in zip(checked_axes(axes, len(shape)), starts, ends, steps, strict=True):
         indices[axis] = slice(*index)
@@ -184,73 +187,6 @@ def _within_int32(number: int) -> int:
 
 def _mask(flags: Sequence[bool]) -> int:
     return sum(1 << i for i, bit in enumerate(flags) if bit)
-
-
-@operator("Pad")
-def pad_by_attributes(node: Node) -> Value:
-    """Convert Pad with pads and value as attributes."""
-    name = "paddings" if node.version < 2 else "pads"
-    return padded(node, node.integers(name), range(node.info(0).rank), node.number("value", 0.0))
-
-
-@operator("Pad", since=11)
-def pad_by_operands(node: Node) -> Value:
-    """Convert Pad with pads, value and axes as operands."""
-    rank = node.info(0).rank
-    value = node.number_of(2, "constant_value") if node.has(2) and node.array(2, "constant_value").size else 0
-    axes = checked_axes(node.integers_of(3, "axes") if node.has(3) else range(rank), rank)
-    if node.is_computed(1):
-        return _padded_at_run_time(node, axes, float(value))
-    return padded(node, node.integers_of(1, "pads"), axes, float(value))
-
-
-def _padded_at_run_time(node: Node, axes: Sequence[int], value: float) -> Value:
-    """Return the input padded along `axes` by pads that are computed; negative ones crop the input first."""
-    dtype, rank = node.info(1).dtype.numpy, node.info(0).rank
-    mode = _padding_mode(node, axes, node.info(1).num_elements)
-    zero, end = node.constant(np.zeros(1, dtype)), node.constant(np.full(1, _FARTHEST, dtype))
-    before, after = node.steps(Splitter(0, (len(axes),) * 2), node.value(1))
-    cropped_end = node.step(Where(), node.step(LESS, after, zero), after, end)
-    cropped_start = node.step(MAXIMUM, node.step(NEG, before), zero)
-    x = node.step(DynamicSlice(tuple(axes)), node.value(0), cropped_start, cropped_end)
-    pairs = node.step(Stack(1), *(node.step(MAXIMUM, pads, zero) for pads in (before, after)))
-    rows = node.step(Concat(0), pairs, node.constant(np.zeros((1, 2), dtype)))
-    row_of_axis = [axes.index(axis) if axis in axes else len(axes) for axis in range(rank)]
-    pairs = node.step(Gather(0), rows, node.constant(np.array(row_of_axis, np.int64)))
-    return node.result(DynamicPad(value, mode), x, pairs)
-
-
-def _padding_mode(node: Node, axes: Sequence[int], num_pads: int) -> PaddingMode:
-    """Return the mode of a Pad; raise `ParseError` if it is unknown, or if the axes do not have two pads each."""
-    mode = node.text("mode", "constant")
-    if mode not in _PADDING_MODES:
-        raise ParseError(f"its mode is {mode!r}; expected one of {', '.join(_PADDING_MODES)}")
-    if num_pads != 2 * len(axes):
-        raise ParseError(f"it has {num_pads} pads for {len(axes)} axes; expected two for each")
-    return _PADDING_MODES[mode]
-
-
-def padded(node: Node, pads: Sequence[int], axes: Sequence[int], value: float) -> Value:
-    """Return the input padded along `axes`; `pads` lists the pads at all starts, then those at all ends.
-
-    Negative pads crop the input first. `value` is the padding value in mode constant.
-    """
-    mode, rank = _padding_mode(node, axes, len(pads)), node.info(0).rank
-    pairs = [(0, 0)] * rank
-    for axis, before, after in zip(axes, pads, pads[len(axes) :], strict=False):
-        pairs[axis] = (before, after)
-    positive_pads = tuple((max(0, before), max(0, after)) for before, after in pairs)
-    data = node.value(0) if min(pads, default=0) >= 0 else _cropped(node, pairs)
-    return node.result(Pad(positive_pads, value, mode), data)
-
-
-def _cropped(node: Node, pairs: Sequence[tuple[int, int]]) -> Value:
-    shape = node.concrete(node.info(0).shape, "input")
-    begin = tuple(max(0, -before) for before, _ in pairs)
-    size = tuple(dim - start - max(0, -after) for dim, start, (_, after) in zip(shape, begin, pairs, strict=True))
-    if min(size) < 0:
-        raise ParseError(f"its pads {list(pairs)} leave nothing of the shape {list(shape)}")
-    return node.step(Slice(begin, size), node.value(0))
 
 
 @operator("Gather")
