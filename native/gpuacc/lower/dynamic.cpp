@@ -5,6 +5,7 @@
 #include "gpuacc/quantized.hpp"
 #include "gpuacc/rows.hpp"
 #include "gpuacc/source.hpp"
+#include "gpuacc/windows.hpp"
 
 namespace gpuacc {
 namespace {
@@ -127,6 +128,11 @@ ipr::Verdict integer_support(const ipr::Layer& layer, const Target&) {
   return ipr::yes();
 }
 
+ipr::Verdict convolution_support(const ipr::Layer& layer, const Target& target) {
+  ipr::Verdict verdict = window_support(layer);
+  return is_refused(verdict) ? verdict : integer_support(layer, target);
+}
+
 /// An operand less its zero points, which broadcast to it.
 Value shifted(const ipr::Layer& layer, Plan& plan, size_t position) {
   const Value in = plan.plain(layer.input(position).index());
@@ -194,7 +200,7 @@ Lowerings dynamic_lowerings() {
   return {{"DynamicQuantize", quantize_support, lower_quantize},
           {"DynamicFakeQuantization", fake_support, lower_fake},
           {"IntegerMatMul", integer_support, lower_product},
-          {"IntegerConvolution2d", integer_support, lower_convolution}};
+          {"IntegerConvolution2d", convolution_support, lower_convolution}};
 }
 
 }  // namespace gpuacc
