@@ -279,7 +279,8 @@ class _Run:
         self._stop_if_late()
         if self._patience is not None and self._patience.is_over:
             layer, place = self._awaited() or (layer, layer.name)
-            text = f"its device did not end its work within {GRACE:g} seconds after it was cancelled"
+            seconds = f"{self._patience.elapsed:.1f}"
+            text = f"its device did not end its work within {seconds} seconds after it was cancelled"
             raise DeviceHungError(
                 f"layer {layer} on backend {layer.backend}: {text}", layer=place, backend=str(layer.backend)
             )

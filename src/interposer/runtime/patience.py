@@ -31,9 +31,14 @@ class Patience:
         self._seconds, self._begin, self._delays = seconds, monotonic(), _delays()
 
     @property
+    def elapsed(self) -> float:
+        """The seconds since the beginning."""
+        return monotonic() - self._begin
+
+    @property
     def is_over(self) -> bool:
         """Whether the time limit has passed."""
-        elapsed = monotonic() - self._begin
+        elapsed = self.elapsed
         if elapsed <= self._seconds or elapsed > _LONGEST * self._seconds:
             return elapsed > self._seconds
         return elapsed - self._delayed() > self._seconds
