@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from interposer.ops import (
     Softmax,
 )
 from interposer.types import DataType
+from tests.parameters import slow_unless
 
 FAULTY = Path(__file__).with_name("faulty_opencl.cpp")
 PROFILES = ("cpu", "mobile", "desktop")
@@ -368,6 +370,44 @@ def test_errors_late_runs_and_lost_devices_are_reported_and_later_runs_are_right
     done = in_a_process(FAULTS, **faulty_opencl(natives, tmp_path / "faulty"))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "True\nlate\n['GpuAcc'] True\n"
+
+
+CYCLES = """
+import ctypes, gc, sys
+import numpy as np, interposer as ip
+from tests.backends.gpuacc.test_gpuacc_runs import IMAGE, branches
+opencl = ctypes.CDLL("libOpenCL.so.1")
+network = branches()
+expected = ip.load(network, ["CpuRef"]).run([IMAGE])[0]
+
+def cycle(status, milliseconds):
+    with ip.load(network, ["GpuAcc", "CpuRef"]) as model:
+        np.testing.assert_allclose(model.run([IMAGE])[0], expected, rtol=1e-5)
+        opencl.plant(status, milliseconds)
+        try:
+            model.run([IMAGE], deadline=0.01 if milliseconds else None)
+        except ip.errors.DeadlineExceededError:
+            assert milliseconds
+        assert [event.backend for event in model.events] == ["GpuAcc"] * (status != 0)
+
+for count in (12, int(sys.argv[1])):
+    for n in range(count):
+        cycle(*((0, 30), (-5, 0), (-36, 0), (0, 0))[n % 4])  # late, failed, device lost, right
+    gc.collect()
+    print([opencl.living(kind) for kind in range(6)])
+"""
+
+
+@pytest.mark.needs_cpuref
+@pytest.mark.parametrize("cycles", slow_unless((40).__eq__, [40, 1000]))
+def test_no_object_of_opencl_remains_of_networks_that_ran_failed_and_were_closed(gpuacc, natives, tmp_path, cycles):
+    done = in_a_process(CYCLES, str(cycles), **faulty_opencl(natives, tmp_path / "faulty"))
+    assert done.returncode == 0, done.stderr
+    warm, end = done.stdout.splitlines()
+    assert warm == end
+    contexts, *objects = json.loads(end)
+    assert contexts == 1
+    assert objects == [0, 0, 5, 0, 0], "only programs are cached"
 
 
 def test_runs_that_are_submitted_together_have_their_own_results(gpuacc):
