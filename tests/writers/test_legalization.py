@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from interposer import Network
+from interposer.core.errors import UnwritableError
 from interposer.core.schema import registered_ops
+from interposer.core.types import DataLayout, Quantization, TensorInfo
+from interposer.frontends.elementwise import ABS, NEG
 from interposer.ir.inference import infer_layer
 from interposer.ir.regions import named_graphs
+from interposer.ops import Convolution2d, Dequantize, ElementwiseUnary
+from interposer.rewriting.pattern import New, rewrite
 from interposer.testing import samples_of
 from interposer.testing.random_networks import random_network
+from interposer.writers.legalization import Legalization
 from interposer.writers.onnx.legal import legalize as for_onnx
 from interposer.writers.tflite.legal import legalize as for_tflite
 from tests.optimizer.rewriting import assert_same_results, graph_of
@@ -68,3 +76,31 @@ def test_layers_keep_their_names_when_their_layout_changes(legalize):
     legalized = legalize(graph.clone())
     assert {"a", "b", "c"} <= {layer.name for layer in legalized}
     assert_same_results(graph, legalized)
+
+
+def test_dequantized_constants_before_several_convolutions_are_written():
+    network = Network("two convolutions")
+    weights = np.zeros((1, 1, 1, 2), np.int8)
+    for number, (channels, kernel) in enumerate([(2, weights), (1, weights.transpose(3, 0, 1, 2))]):
+        x = network.add_input_layer(number, TensorInfo((1, 1, 1, channels)), name=f"x{number}")
+        integers = network.add_constant_layer(kernel, quantization=Quantization(1.0), name=f"w{number}")
+        kernels = network.add_layer(Dequantize(), integers, name=f"dequantized{number}")
+        y = network.add_layer(Convolution2d(data_layout=DataLayout.NHWC), x, kernels, name=f"y{number}")
+        network.add_output_layer(number, y)
+    graph = for_onnx(network.graph.clone())
+    assert errors_of(graph) == []
+    layouts = [layer.op.data_layout for layer in graph if isinstance(layer.op, Convolution2d)]
+    assert layouts == [DataLayout.NCHW, DataLayout.NCHW]
+    assert_same_results(network.graph, graph)
+
+
+def test_rewrites_that_undo_each_other_are_an_error():
+    @rewrite(ElementwiseUnary)
+    def replaced_by_the_other(op, layer):
+        return New(NEG if op == ABS else ABS, layer.inputs)
+
+    network = Network("endless")
+    x = network.add_input_layer(0, TensorInfo((3,)), name="x")
+    network.add_output_layer(0, network.add_layer(ABS, x, name="y"))
+    with pytest.raises(UnwritableError, match="which make it expressible, do not end"):
+        Legalization([replaced_by_the_other])(network.graph.clone())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from interposer.core.errors import UnwritableError
 from interposer.core.schema import Op
 from interposer.core.types import Dim, TensorInfo, TensorShape
 from interposer.ir.graph import Graph, Layer, Value
@@ -78,13 +79,21 @@ class Legalization:
         """Return the graph in this form; the graph itself, which must be a copy, is changed.
 
         The regions of its layers are changed too.
+
+        Raises:
+            UnwritableError: the rewrites undo each other, so that the graph does not get the form.
         """
-        apply_rewrites(graph, self._rules)
+        if not apply_rewrites(graph, self._rules).finished:
+            raise UnwritableError("a file of this format", self._unfinished(graph), graph.name)
         graph = graph if self._sink is None else self._sink(graph)
         apply_rewrites(graph, self._last_rules)
         for layer in graph.layers_with_regions:
             layer.regions = tuple(map(self, layer.regions))
         return graph
+
+    def _unfinished(self, graph: Graph) -> dict[str, tuple[str, str]]:
+        reason = "the rewrites of the network, which make it expressible, do not end"
+        return {layer.name: (layer.kind, reason) for layer in graph if self.changes(layer)}
 
     def without_moving(self, graph: Graph) -> Graph:
         """Return the graph with expressible layers, but without moving transposes further; it has no regions."""
@@ -223,7 +232,8 @@ def transpose_constant(op: Transpose | Permute, layer: Layer) -> Replacement:
     if dequantized is None:
         return None
     if isinstance(dequantized.op, Dequantize):
-        return _dequantized_later(op, dequantized.layer) if dequantized.layer.values[0].is_constant else None
+        integers = dequantized.layer.values[0]
+        return New(dequantized.op, [_transposed(integers, op.permutation, layer)]) if integers.is_constant else None
     return _transposed_constant(dequantized.layer, op.permutation, layer.output.known)
 
 
