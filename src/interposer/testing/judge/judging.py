@@ -76,7 +76,8 @@ def judged_without_culprit(seat: Seat, subject: Subject, ids: Sequence[str]) -> 
     feeds = bound_again(subject.network, imported, subject.feeds)
     if isinstance(feeds, str):
         return Verdict(Outcome.UNWRITABLE, conditions, text=feeds)
-    problem = _translation_problem(seat, subject, imported, feeds) if route.is_exact else ""
+    is_exact = route.is_exact(subject.network)
+    problem = _translation_problem(seat, subject, imported, feeds) if is_exact else ""
     if problem:
         return Verdict(Outcome.FINDING, conditions, Sort.TRANSLATION, problem, INTERPOSER)
     return _as_built(seat, imported, feeds, conditions, ids)

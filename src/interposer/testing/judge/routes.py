@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from enum import Enum
 
 from interposer.core.errors import MissingDependencyError, UnboundInputError, UnwritableError
+from interposer.core.schema import Op
 from interposer.core.types import Array
 from interposer.frontends import onnx as onnx_frontend
 from interposer.frontends import tflite as tflite_frontend
 from interposer.ir.network import Network
+from interposer.ops.quantization import Requantization
 from interposer.writers import onnx as onnx_writer
 from interposer.writers import tflite as tflite_writer
 
@@ -26,10 +28,18 @@ class Route(Enum):
     ONNX_INEXACT = "onnx-inexact"
     TFLITE = "tflite"
 
-    @property
-    def is_exact(self) -> bool:
-        """True if the model file expresses exactly the computation of the network, also for quantized layers."""
+    def is_exact(self, network: Network) -> bool:
+        """Return True if the model file expresses exactly the computation of a network, also for quantized layers.
+
+        TFLite files round in fixed point, also what the network rounds half to even.
+        """
+        if self is Route.TFLITE:
+            return not any(_rounds_half_to_even(layer.op) for layer in network.graph)
         return self is not Route.ONNX_INEXACT
+
+
+def _rounds_half_to_even(op: Op) -> bool:
+    return getattr(op, "requantization", Requantization.FIXED_POINT) is not Requantization.FIXED_POINT
 
 
 def through(route: Route, network: Network) -> Network | str:
@@ -56,7 +66,7 @@ def through(route: Route, network: Network) -> Network | str:
 def _written(route: Route, network: Network) -> bytes:
     if route is Route.TFLITE:
         return tflite_writer.write(network)
-    model = onnx_writer.write(network, exact=route.is_exact)
+    model = onnx_writer.write(network, exact=route is not Route.ONNX_INEXACT)
     content: bytes = model.SerializeToString()
     return content
 
