@@ -44,7 +44,7 @@ constexpr double kRecurrentWeightNs = 0.05;
 constexpr double kElementNs = 0.2;                             // additions, comparisons, simple activation functions
 constexpr double kLibraryElementNs = 10, kUnaryLibraryNs = 8;  // functions of the C library: powf, fmodf; sinf, logf
 constexpr double kExponentialNs = 0.5, kActivationNs = 0.6, kCastNs = 0.3;
-constexpr double kQuantizeNs = 1, kDequantizeNs = 0.5;
+constexpr double kQuantizeNs = 1, kDequantizeNs = 0.5, kRoundToStepsNs = 0.25;
 constexpr double kChannelwiseNs = 0.5;  // one pixel of 16 channels, with a number for each channel
 constexpr double kSelectNs = 0.3;       // Where
 constexpr double kAddQuantizedNs = 0.5;

@@ -272,7 +272,7 @@ void lower_rounding(const Node& node, Builder& builder) {
   const int64_t axes = trailing_axes(node.integers("axes"), in.rank());
   int64_t size = 1;
   for (int64_t axis = in.rank() - axes; axis < in.rank(); ++axis) size *= in.shape[size_t(axis)];
-  const int parts = parts_for(builder.settings, double(in.elements()) * cost::kQuantizeNs);
+  const int parts = parts_for(builder.settings, double(in.elements()) * cost::kRoundToStepsNs);
   auto state = std::make_shared<Rounding>(
       Rounding{RowRounding(builder.settings.isa, node.flag("asymmetric")), in.elements() / size, size});
   Step step;
