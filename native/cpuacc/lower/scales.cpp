@@ -22,7 +22,8 @@ struct Scales {
     zeros.resize(scales.size(), 0.0);
     if (tensor.has_axis()) inner = around(tensor.shape, tensor.axis).inner;
   }
-  size_t of(int64_t element) const { return scales.size() == 1 ? 0 : size_t(element / inner) % scales.size(); }
+  bool is_one() const { return scales.size() == 1; }
+  size_t of(int64_t element) const { return is_one() ? 0 : size_t(element / inner) % scales.size(); }
 };
 
 /// Return whether a tensor has all scales that it needs, and none is zero.
@@ -37,38 +38,40 @@ bool is_integer(const Tensor& tensor, uint64_t widest) {
   return whole && ipr::item_size(tensor.dtype) <= widest;
 }
 
-template <class Element>
-double read(const void* data, int64_t n) {
-  return double(static_cast<const Element*>(data)[n]);
+template <class Element, class To>
+void read(const void* data, int64_t first, int64_t count, To* to) {
+  const Element* elements = static_cast<const Element*>(data) + first;
+  for (int64_t n = 0; n < count; ++n) to[n] = To(elements[n]);
 }
 template <class Element>
-void write(void* data, int64_t n, double value) {
-  static_cast<Element*>(data)[n] = Element(value);
+void write(const int64_t* from, void* data, int64_t first, int64_t count) {
+  Element* elements = static_cast<Element*>(data) + first;
+  for (int64_t n = 0; n < count; ++n) elements[n] = Element(from[n]);
 }
 
-using Read = double (*)(const void* data, int64_t n);
-using Write = void (*)(void* data, int64_t n, double value);
+template <class To>
+using Read = void (*)(const void* data, int64_t first, int64_t count, To* to);
+using Write = void (*)(const int64_t* from, void* data, int64_t first, int64_t count);
 
-Read read_of(int32_t dtype) {
+template <class To>
+Read<To> read_of(int32_t dtype) {
   switch (dtype) {
     case IPR_DTYPE_INT8:
-      return read<int8_t>;
+      return read<int8_t, To>;
     case IPR_DTYPE_INT16:
-      return read<int16_t>;
+      return read<int16_t, To>;
     case IPR_DTYPE_INT32:
-      return read<int32_t>;
+      return read<int32_t, To>;
     case IPR_DTYPE_INT64:
-      return read<int64_t>;
+      return read<int64_t, To>;
     case IPR_DTYPE_UINT8:
-      return read<uint8_t>;
+      return read<uint8_t, To>;
     case IPR_DTYPE_UINT16:
-      return read<uint16_t>;
+      return read<uint16_t, To>;
     case IPR_DTYPE_UINT32:
-      return read<uint32_t>;
-    case IPR_DTYPE_UINT64:
-      return read<uint64_t>;
+      return read<uint32_t, To>;
     default:
-      return read<float>;
+      return read<uint64_t, To>;
   }
 }
 
@@ -84,67 +87,108 @@ Write write_of(int32_t dtype) {
       return write<uint8_t>;
     case IPR_DTYPE_UINT16:
       return write<uint16_t>;
-    case IPR_DTYPE_UINT32:
-      return write<uint32_t>;
     default:
-      return write<float>;
+      return write<uint32_t>;
   }
 }
 
-/// Conversion of elements; `n` is the index of the element.
+constexpr int64_t kPiece = 256;  // elements that are converted together
+
+/// What all conversions have in common. `first` is the index of the first element of a piece.
 struct Conversion {
-  Read read;
-  Write write;
   Scales from, to;
   Limits limits;
-  bool to_even, same;
   int64_t count;
 
-  template <double (Conversion::*kConvert)(double, int64_t) const>
+  template <class State, class In, class Out>
   static void run(const Step& step, const Run& run, int part, int parts) {
-    const Conversion& self = step.as<Conversion>();
-    const void* in = run.at(step.in[0]);
-    void* out = run.at(step.out[0]);
-    Range range = split(self.count, part, parts, 64);
-    for (int64_t n = range.first; n < range.last; ++n) self.write(out, n, (self.*kConvert)(self.read(in, n), n));
-  }
-
-  double quantized(double real, int64_t n) const {
-    size_t at = to.of(n);
-    float steps = float(real) / float(to.scales[at]);
-    double whole = steps != steps ? 0
-                   : to_even      ? std::nearbyint(double(steps))
-                                  : native::round_half_away(double(steps));
-    return std::clamp(whole + to.zeros[at], limits.least, limits.most);
-  }
-
-  double requantized(double code, int64_t n) const {
-    size_t at = to.of(n), before = from.of(n);
-    if (same) return std::clamp(code, limits.least, limits.most);
-    native::FixedPoint factor = native::quantize_multiplier(from.scales[before] / to.scales[at]);
-    int64_t scaled = native::multiply(int64_t(code - from.zeros[before]), factor);
-    return std::clamp(double(scaled) + to.zeros[at], limits.least, limits.most);
-  }
-
-  double dequantized(double code, int64_t n) const {
-    size_t at = from.of(n);
-    return (code - from.zeros[at]) * from.scales[at];
+    const State& self = step.as<State>();
+    const Range range = split(self.count, part, parts, 64);
+    for (int64_t first = range.first; first < range.last; first += kPiece)
+      self.convert(run.at<In>(step.in[0]), run.at<Out>(step.out[0]), first, std::min(kPiece, range.last - first));
   }
 };
 
-void add_step(const Node& node, Builder& builder, Step::Function fn) {
-  const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
-  bool same = in.is_quantized() && out.is_quantized() && in.same_quantization(out);
+/// Floats become integers.
+struct Quantizing : Conversion {
+  Write write;
+  bool to_even;
+
+  void convert(const float* in, void* out, int64_t first, int64_t size) const {
+    int64_t codes[kPiece];
+    for (int64_t n = 0; n < size; ++n) {
+      const size_t at = to.of(first + n);
+      const float steps = in[first + n] / float(to.scales[at]);
+      const double whole = steps != steps ? 0
+                           : to_even      ? std::nearbyint(double(steps))
+                                          : native::round_half_away(double(steps));
+      codes[n] = int64_t(std::clamp(whole + to.zeros[at], limits.least, limits.most));
+    }
+    write(codes, out, first, size);
+  }
+};
+
+/// Integers become integers of another quantization.
+struct Requantizing : Conversion {
+  Read<int64_t> read;
+  Write write;
+  bool same;
+
+  void convert(const void* in, void* out, int64_t first, int64_t size) const {
+    int64_t codes[kPiece];
+    read(in, first, size, codes);
+    const auto clamp = [&](int64_t code) { return std::clamp(code, int64_t(limits.least), int64_t(limits.most)); };
+    size_t before = 0, after = 0;
+    native::FixedPoint factor = factor_of(before, after);
+    for (int64_t n = 0; n < size && !same; ++n) {
+      const size_t old = from.of(first + n), fresh = to.of(first + n);
+      if (old != before || fresh != after) before = old, after = fresh, factor = factor_of(old, fresh);
+      const int64_t steps = codes[n] - int64_t(from.zeros[old]);
+      codes[n] = native::multiply(steps, factor) + int64_t(to.zeros[fresh]);
+    }
+    for (int64_t n = 0; n < size; ++n) codes[n] = clamp(codes[n]);
+    write(codes, out, first, size);
+  }
+
+  native::FixedPoint factor_of(size_t before, size_t after) const {
+    return native::quantize_multiplier(from.scales[before] / to.scales[after]);
+  }
+};
+
+/// Integers become floats.
+struct Dequantizing : Conversion {
+  Read<double> read;
+
+  void convert(const void* in, float* out, int64_t first, int64_t size) const {
+    double codes[kPiece];
+    read(in, first, size, codes);
+    if (from.is_one()) {
+      const double zero = from.zeros[0], scale = from.scales[0];
+      for (int64_t n = 0; n < size; ++n) out[first + n] = float((codes[n] - zero) * scale);
+      return;
+    }
+    for (int64_t n = 0; n < size; ++n) {
+      const size_t at = from.of(first + n);
+      out[first + n] = float((codes[n] - from.zeros[at]) * from.scales[at]);
+    }
+  }
+};
+
+template <class In, class Out, class State>
+void add_step(const Node& node, Builder& builder, const State& state) {
   Step step;
   step.name = node.type + " " + node.name;
-  step.fn = fn;
-  step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kRescaleNs);
+  step.fn = &Conversion::run<State, In, Out>;
+  step.max_parts = parts_for(builder.settings, double(state.count) * cost::kRescaleNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
-  step.state = std::make_shared<Conversion>(Conversion{read_of(in.dtype), write_of(out.dtype), Scales(in), Scales(out),
-                                                       limits_of(out.dtype), node.text("rounding") == "HALF_TO_EVEN",
-                                                       same, in.elements()});
+  step.state = std::make_shared<State>(state);
   builder.add(std::move(step));
+}
+
+Conversion conversion_of(const Node& node, const Graph& graph) {
+  const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
+  return {Scales(in), Scales(out), limits_of(out.dtype), in.elements()};
 }
 
 Refusal quantize_support(const Graph& graph, const Node& node, const Settings&) {
@@ -152,16 +196,24 @@ Refusal quantize_support(const Graph& graph, const Node& node, const Settings&) 
   if (!out.is_quantized() || !is_integer(out, 4) || !has_scales(out))
     return refused("the result is " + described(out) + "; takes integers of 8 to 32 bits with scales",
                    IPR_REASON_DATA_TYPE);
-  bool codes = in.is_quantized() && is_integer(in, 2) && has_scales(in);
+  const bool codes = in.is_quantized() && is_integer(in, 4) && has_scales(in);
   if (!is_f32(in) && !codes)
-    return refused("the operand is " + described(in) + "; takes float32, or codes of 8 or 16 bits",
+    return refused("the operand is " + described(in) + "; takes float32, or integers of 8 to 32 bits with scales",
                    IPR_REASON_DATA_TYPE);
+  if (codes && !is_integer(in, 2) && (in.has_axis() || out.has_axis()))
+    return refused("takes one scale if the operand has more than 16 bits", IPR_REASON_QUANTIZATION);
   return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
 
 void lower_quantize(const Node& node, Builder& builder) {
-  bool real = is_f32(*builder.graph.in(node, 0));
-  add_step(node, builder, real ? &Conversion::run<&Conversion::quantized> : &Conversion::run<&Conversion::requantized>);
+  const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
+  const Conversion conversion = conversion_of(node, builder.graph);
+  if (is_f32(in))
+    return add_step<float, void>(node, builder,
+                                 Quantizing{conversion, write_of(out.dtype), node.text("rounding") == "HALF_TO_EVEN"});
+  add_step<void, void>(
+      node, builder,
+      Requantizing{conversion, read_of<int64_t>(in.dtype), write_of(out.dtype), in.same_quantization(out)});
 }
 
 Refusal dequantize_support(const Graph& graph, const Node& node, const Settings&) {
@@ -172,7 +224,8 @@ Refusal dequantize_support(const Graph& graph, const Node& node, const Settings&
 }
 
 void lower_dequantize(const Node& node, Builder& builder) {
-  add_step(node, builder, &Conversion::run<&Conversion::dequantized>);
+  const int32_t dtype = builder.graph.in(node, 0)->dtype;
+  add_step<void, float>(node, builder, Dequantizing{conversion_of(node, builder.graph), read_of<double>(dtype)});
 }
 
 }  // namespace

@@ -1,12 +1,13 @@
-// Layers on quantized tensors of 16 bits: Convolution2d, DepthwiseConvolution2d and FullyConnected. Windows are copied
-// to consecutive memory, and their sums are exact. Results equal those of TFLite's reference kernels, or the exact
-// value rounded half to even.
+// Layers on quantized tensors of 16 bits: Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d and
+// FullyConnected. Windows are copied to consecutive memory, and their sums are exact. Results equal those of TFLite's
+// reference kernels, or the exact value rounded half to even.
 
 #include "cpuacc/kernels/wide.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/requantize_wide.hpp"
@@ -75,6 +76,15 @@ ImageSteps steps_of_image(const Tensor& tensor, bool channels_first) {
                         : ImageSteps{steps[0], steps[1], steps[2], steps[3]};
 }
 
+/// The outputs of a step along an axis: `first`, `first + apart` and so on. A tap reads the input at its place for the
+/// first output, and `stride` further for each other one.
+struct Line {
+  int64_t extent = 1, count = 1, stride = 1, first = 0, apart = 1;
+  std::vector<int64_t> places = {0};
+
+  int64_t taps() const { return int64_t(places.size()); }
+};
+
 constexpr int64_t kPixels = 8;  // windows that are copied and multiplied together
 
 struct Wide {
@@ -82,11 +92,11 @@ struct Wide {
   WideRequantization requantization;
   const int16_t* weights;  // [output][padded depth]; depthwise: [tap][channel]
   bool narrow, depthwise;
-  int64_t batch, in_h, in_w, channels, out_h, out_w, outputs, groups;
-  int64_t kernel_h, kernel_w, stride_y, stride_x, dilation_y, dilation_x, top, left;
+  int64_t batch, channels, outputs, groups;
+  Line rows, columns;
   ImageSteps from, to;
 
-  int64_t depth() const { return kernel_h * kernel_w * channels / groups; }
+  int64_t depth() const { return rows.taps() * columns.taps() * channels / groups; }
   int64_t padded() const { return (depth() + kWideGrain - 1) / kWideGrain * kWideGrain; }
   uint64_t scratch() const {
     if (depthwise) return uint64_t(outputs) * 6 + 64;
@@ -95,16 +105,17 @@ struct Wide {
 
   /// The first channel of a pixel under a tap; nullptr in the padding.
   const int16_t* pixel(const int16_t* image, int64_t y, int64_t x, int64_t ky, int64_t kx) const {
-    const int64_t row = y * stride_y + ky * dilation_y - top, column = x * stride_x + kx * dilation_x - left;
-    if (row < 0 || row >= in_h || column < 0 || column >= in_w) return nullptr;
+    const int64_t row = y * rows.stride + rows.places[size_t(ky)];
+    const int64_t column = x * columns.stride + columns.places[size_t(kx)];
+    if (row < 0 || row >= rows.extent || column < 0 || column >= columns.extent) return nullptr;
     return image + row * from.h + column * from.w;
   }
 
   /// Copy the window of one group at a place.
   void gather(const int16_t* image, int64_t y, int64_t x, int64_t group, int16_t* out) const {
     const int64_t count = channels / groups;
-    for (int64_t ky = 0; ky < kernel_h; ++ky)
-      for (int64_t kx = 0; kx < kernel_w; ++kx, out += count) {
+    for (int64_t ky = 0; ky < rows.taps(); ++ky)
+      for (int64_t kx = 0; kx < columns.taps(); ++kx, out += count) {
         const int16_t* in = pixel(image, y, x, ky, kx);
         if (!in)
           std::memset(out, 0, size_t(count) * sizeof *out);
@@ -117,19 +128,21 @@ struct Wide {
   }
 
   void one_row(const int16_t* image, int64_t y, int16_t* out, char* scratch) const {
-    const int64_t size = padded(), rows = outputs / groups;
+    const int64_t size = padded(), filters = outputs / groups;
     int64_t* sums = reinterpret_cast<int64_t*>(scratch);
-    int16_t* windows = reinterpret_cast<int16_t*>(sums + kPixels * rows);
+    int16_t* windows = reinterpret_cast<int16_t*>(sums + kPixels * filters);
     for (int64_t group = 0; group < groups; ++group)
-      for (int64_t x = 0; x < out_w; x += kPixels) {
-        const int64_t count = std::min(kPixels, out_w - x);
+      for (int64_t x = 0; x < columns.count; x += kPixels) {
+        const int64_t count = std::min(kPixels, columns.count - x);
         for (int64_t n = 0; n < count; ++n) gather(image, y, x + n, group, windows + n * size);
-        kernels->multiply(weights + group * rows * size, windows, size, count, size, rows, narrow, sums, rows);
-        for (int64_t n = 0; n < count; ++n)
-          for (int64_t row = 0; row < rows; ++row) {
-            const int64_t channel = group * rows + row;
-            out[(x + n) * to.w + channel * to.c] = int16_t(requantization.code(sums[n * rows + row], channel));
+        kernels->multiply(weights + group * filters * size, windows, size, count, size, filters, narrow, sums, filters);
+        for (int64_t n = 0; n < count; ++n) {
+          int16_t* pixel = out + (columns.first + (x + n) * columns.apart) * to.w;
+          for (int64_t filter = 0; filter < filters; ++filter) {
+            const int64_t channel = group * filters + filter;
+            pixel[channel * to.c] = int16_t(requantization.code(sums[n * filters + filter], channel));
           }
+        }
       }
   }
 
@@ -138,17 +151,17 @@ struct Wide {
     int32_t* sums = reinterpret_cast<int32_t*>(scratch);
     int16_t* spread = reinterpret_cast<int16_t*>(sums + outputs);
     const int64_t filters = outputs / channels;
-    for (int64_t x = 0; x < out_w; ++x) {
+    for (int64_t x = 0; x < columns.count; ++x) {
       std::fill_n(sums, outputs, 0);
-      for (int64_t ky = 0; ky < kernel_h; ++ky)
-        for (int64_t kx = 0; kx < kernel_w; ++kx) {
+      for (int64_t ky = 0; ky < rows.taps(); ++ky)
+        for (int64_t kx = 0; kx < columns.taps(); ++kx) {
           const int16_t* in = pixel(image, y, x, ky, kx);
           if (!in) continue;
           if (filters != 1 || from.c != 1) {
             for (int64_t n = 0; n < outputs; ++n) spread[n] = in[n / filters * from.c];
             in = spread;
           }
-          kernels->add_products(sums, in, weights + (ky * kernel_w + kx) * outputs, outputs);
+          kernels->add_products(sums, in, weights + (ky * columns.taps() + kx) * outputs, outputs);
         }
       for (int64_t n = 0; n < outputs; ++n) out[x * to.w + n * to.c] = int16_t(requantization.code(sums[n], n));
     }
@@ -156,11 +169,12 @@ struct Wide {
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Wide& self = step.as<Wide>();
-    const Range range = split(self.batch * self.out_h, part, parts);
+    const Range range = split(self.batch * self.rows.count, part, parts);
     for (int64_t n = range.first; n < range.last; ++n) {
-      const int64_t image = n / self.out_h, y = n % self.out_h;
+      const int64_t image = n / self.rows.count, y = n % self.rows.count;
       const int16_t* in = run.at<int16_t>(step.in[0]) + image * self.from.n;
-      int16_t* out = run.at<int16_t>(step.out[0]) + image * self.to.n + y * self.to.h;
+      int16_t* out =
+          run.at<int16_t>(step.out[0]) + image * self.to.n + (self.rows.first + y * self.rows.apart) * self.to.h;
       self.depthwise ? self.one_depthwise_row(in, y, out, run.part_scratch<char>(part))
                      : self.one_row(in, y, out, run.part_scratch<char>(part));
     }
@@ -170,9 +184,8 @@ struct Wide {
 void add_step(const Node& node, Builder& builder, Wide wide) {
   wide.kernels = &wide_kernels_for(builder.settings.isa);
   wide.narrow = builder.graph.in(node, 1)->dtype != IPR_DTYPE_INT16;
-  wide.requantization = wide_requantization_of(node, builder, wide.outputs);
-  const double products = double(wide.batch * wide.out_h * wide.out_w * wide.outputs) *
-                          double(wide.depthwise ? wide.kernel_h * wide.kernel_w : wide.depth());
+  const double products = double(wide.batch * wide.rows.count * wide.columns.count * wide.outputs) *
+                          double(wide.depthwise ? wide.rows.taps() * wide.columns.taps() : wide.depth());
   Step step;
   step.name = node.type + " " + node.name;
   step.fn = &Wide::run;
@@ -185,46 +198,124 @@ void add_step(const Node& node, Builder& builder, Wide wide) {
   builder.add(std::move(step));
 }
 
-/// Geometry and memory of an image. The window is set by the caller.
-Wide wide_of_image(const Graph& graph, const Node& node) {
-  const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
+/// An axis of an image in a layer: its sizes in the operand, the result and the window, and how the window moves.
+struct Axis {
+  int64_t in, out, window, stride, dilation, pad;
+};
+
+Axis axis_of_image(const Graph& graph, const Node& node, bool vertical, int64_t window) {
+  const int at = (node.text("data_layout") == "NCHW" ? 2 : 1) + !vertical;
+  return {graph.in(node, 0)->extent(at),
+          graph.out(node).extent(at),
+          window,
+          node.integer(vertical ? "stride_y" : "stride_x", 1),
+          node.integer(vertical ? "dilation_y" : "dilation_x", 1),
+          node.integer(vertical ? "pad_top" : "pad_left")};
+}
+
+Line line_of(const Axis& axis) {
+  Line line{axis.in, axis.out, axis.stride, 0, 1, {}};
+  for (int64_t cell = 0; cell < axis.window; ++cell) line.places.push_back(cell * axis.dilation - axis.pad);
+  return line;
+}
+
+/// The outputs of a transposed convolution whose position is `phase` modulo the stride. Only the weights `cells` of the
+/// window contribute to them.
+struct Phase {
+  Line line;
+  std::vector<int64_t> cells;
+};
+
+Phase phase_of(const Axis& axis, int64_t phase) {
+  Phase found{{axis.in, (axis.out - phase + axis.stride - 1) / axis.stride, 1, phase, axis.stride, {}}, {}};
+  for (int64_t cell = 0; cell < axis.window; ++cell) {
+    const int64_t from = phase + axis.pad - cell * axis.dilation;
+    if (from % axis.stride != 0) continue;
+    found.cells.push_back(cell);
+    found.line.places.push_back(from / axis.stride);
+  }
+  return found;
+}
+
+/// Channels and memory of an image. The window is set by the caller.
+Wide wide_of_image(const Node& node, Builder& builder) {
+  const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
   const bool first = node.text("data_layout") == "NCHW";
-  const int h = first ? 2 : 1, w = first ? 3 : 2, c = first ? 1 : 3;
   Wide wide{};
-  wide.batch = in.shape[0], wide.in_h = in.extent(h), wide.in_w = in.extent(w), wide.channels = in.extent(c);
-  wide.out_h = out.extent(h), wide.out_w = out.extent(w), wide.outputs = out.extent(c), wide.groups = 1;
-  wide.stride_y = node.integer("stride_y", 1), wide.stride_x = node.integer("stride_x", 1);
-  wide.dilation_y = node.integer("dilation_y", 1), wide.dilation_x = node.integer("dilation_x", 1);
-  wide.top = node.integer("pad_top"), wide.left = node.integer("pad_left");
+  wide.batch = in.shape[0], wide.channels = in.extent(first ? 1 : 3), wide.outputs = out.extent(first ? 1 : 3);
+  wide.groups = 1;
   wide.from = steps_of_image(in, first), wide.to = steps_of_image(out, first);
+  wide.requantization = wide_requantization_of(node, builder, wide.outputs);
   return wide;
+}
+
+/// The weights of the cells of a window: those of each output, and in these those of each cell.
+struct Cells {
+  std::vector<int64_t> rows, columns;
+};
+
+std::vector<int64_t> all_of(int64_t count) {
+  std::vector<int64_t> all(size_t(count), 0);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+/// Pack the weights of some cells of a convolution's window. Output `o` begins at `first(o)` among the weights.
+template <class First>
+const int16_t* packed(const Wide& wide, const Tensor& weights, const ImageSteps& by, const Cells& cells,
+                      Builder& builder, const First& first) {
+  const int64_t depth = wide.padded();
+  return static_cast<const int16_t*>(builder.pack(uint64_t(wide.outputs * depth) * 2, [&](void* to) {
+    for (int64_t o = 0; o < wide.outputs; ++o) {
+      int16_t* out = static_cast<int16_t*>(to) + o * depth;
+      for (int64_t y : cells.rows)
+        for (int64_t x : cells.columns)
+          for (int64_t c = 0; c < wide.channels / wide.groups; ++c)
+            *out++ = int16_t(weight_at(weights, first(o) + y * by.h + x * by.w + c * by.c));
+    }
+  }));
 }
 
 void lower_convolution(const Node& node, Builder& builder) {
   const Tensor& weights = *builder.graph.in(node, 1);
   const bool first = node.text("data_layout") == "NCHW";
-  Wide wide = wide_of_image(builder.graph, node);
+  const int64_t height = weights.extent(first ? 2 : 1), width = weights.extent(first ? 3 : 2);
+  Wide wide = wide_of_image(node, builder);
   wide.groups = node.integer("groups", 1);
-  wide.kernel_h = weights.extent(first ? 2 : 1), wide.kernel_w = weights.extent(first ? 3 : 2);
+  wide.rows = line_of(axis_of_image(builder.graph, node, true, height));
+  wide.columns = line_of(axis_of_image(builder.graph, node, false, width));
   const ImageSteps by = steps_of_image(weights, first);
-  const int64_t depth = wide.padded();
-  wide.weights = static_cast<const int16_t*>(builder.pack(uint64_t(wide.outputs * depth) * 2, [&](void* to) {
-    for (int64_t o = 0; o < wide.outputs; ++o) {
-      int16_t* out = static_cast<int16_t*>(to) + o * depth;
-      for (int64_t y = 0; y < wide.kernel_h; ++y)
-        for (int64_t x = 0; x < wide.kernel_w; ++x)
-          for (int64_t c = 0; c < wide.channels / wide.groups; ++c)
-            *out++ = int16_t(weight_at(weights, o * by.n + y * by.h + x * by.w + c * by.c));
-    }
-  }));
+  wide.weights = packed(wide, weights, by, {all_of(height), all_of(width)}, builder,
+                        [&](int64_t output) { return output * by.n; });
   add_step(node, builder, wide);
+}
+
+/// Every phase of the stride is a convolution with the weights that contribute to it.
+void lower_transposed(const Node& node, Builder& builder) {
+  const Tensor& weights = *builder.graph.in(node, 1);
+  const bool first = node.text("data_layout") == "NCHW";
+  const ImageSteps by = steps_of_image(weights, first);
+  const Axis vertical = axis_of_image(builder.graph, node, true, weights.extent(first ? 2 : 1));
+  const Axis horizontal = axis_of_image(builder.graph, node, false, weights.extent(first ? 3 : 2));
+  Wide wide = wide_of_image(node, builder);
+  wide.groups = node.integer("groups", 1);
+  const int64_t filters = wide.outputs / wide.groups, depth = wide.channels / wide.groups;
+  for (int64_t y = 0; y < std::min(vertical.stride, vertical.out); ++y)
+    for (int64_t x = 0; x < std::min(horizontal.stride, horizontal.out); ++x) {
+      const Phase rows = phase_of(vertical, y), columns = phase_of(horizontal, x);
+      wide.rows = rows.line, wide.columns = columns.line;
+      wide.weights = packed(wide, weights, by, {rows.cells, columns.cells}, builder,
+                            [&](int64_t output) { return output % filters * by.n + output / filters * depth * by.c; });
+      add_step(node, builder, wide);
+    }
 }
 
 void lower_depthwise(const Node& node, Builder& builder) {
   const Tensor& weights = *builder.graph.in(node, 1);
-  Wide wide = wide_of_image(builder.graph, node);
+  Wide wide = wide_of_image(node, builder);
   wide.depthwise = true;
-  wide.kernel_h = weights.extent(1), wide.kernel_w = weights.extent(2);
+  wide.rows = line_of(axis_of_image(builder.graph, node, true, weights.extent(1)));
+  wide.columns = line_of(axis_of_image(builder.graph, node, false, weights.extent(2)));
   wide.weights = static_cast<const int16_t*>(builder.pack(uint64_t(weights.elements()) * 2, [&](void* to) {
     for (int64_t n = 0; n < weights.elements(); ++n) static_cast<int16_t*>(to)[n] = int16_t(weight_at(weights, n));
   }));
@@ -237,9 +328,9 @@ void lower_product(const Node& node, Builder& builder) {
   const bool transposed = node.flag("transpose_weight_matrix");
   Wide wide{};
   wide.channels = weights.extent(transposed ? 1 : 0), wide.outputs = weights.extent(transposed ? 0 : 1);
-  wide.batch = wide.groups = wide.kernel_h = wide.kernel_w = wide.stride_y = wide.stride_x = 1;
-  wide.in_h = wide.out_h = 1;
-  wide.in_w = wide.out_w = wide.outputs ? builder.graph.out(node).elements() / wide.outputs : 0;
+  wide.batch = wide.groups = 1;
+  wide.columns.extent = wide.columns.count = wide.outputs ? builder.graph.out(node).elements() / wide.outputs : 0;
+  wide.requantization = wide_requantization_of(node, builder, wide.outputs);
   wide.from = {0, 0, wide.channels, 1}, wide.to = {0, 0, wide.outputs, 1};
   const int64_t depth = wide.padded();
   wide.weights = static_cast<const int16_t*>(builder.pack(uint64_t(wide.outputs * depth) * 2, [&](void* to) {
@@ -255,6 +346,7 @@ void lower_product(const Node& node, Builder& builder) {
 
 Family wide_family() {
   return {{{"Convolution2d", "16 bits", support, lower_convolution, nullptr, true},
+           {"TransposeConvolution2d", "16 bits", support, lower_transposed, nullptr, true},
            {"DepthwiseConvolution2d", "16 bits", support_depthwise, lower_depthwise, nullptr, true},
            {"FullyConnected", "16 bits", support, lower_product, nullptr, true}},
           {}};

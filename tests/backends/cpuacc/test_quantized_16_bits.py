@@ -21,6 +21,7 @@ from interposer.ops import (
     Pooling2d,
     PoolingAlgorithm,
     Subtraction,
+    TransposeConvolution2d,
 )
 from interposer.ops.quantization import Requantization
 
@@ -101,6 +102,29 @@ def test_depthwise_convolutions(threads: int, requantization: Requantization, fi
     )
     operands = [x, layers.weights(1, 3, 3, outputs, axis=3, dtype=np.int8), layers.bias(outputs, np.int64)]
     output = result(2, 8, 7, outputs) if last else result(2, outputs, 8, 7)
+    layers.check(layers.network.add_layer(op, *operands, outputs=output), threads)
+
+
+@THREADS
+@ROUNDINGS
+@pytest.mark.parametrize("layout", [DataLayout.NHWC, DataLayout.NCHW])
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("bias", [np.int32, np.int64, None])
+@pytest.mark.parametrize("weights", [np.int8, np.int16])
+def test_transposed_convolutions(
+    threads: int, requantization: Requantization, layout: DataLayout, groups: int, bias: type | None, weights: type
+) -> None:
+    layers, last = Layers(), layout is DataLayout.NHWC
+    x = layers.data(*((2, 5, 4, 15) if last else (2, 15, 5, 4)))
+    filters = 21 // groups
+    op = TransposeConvolution2d(
+        stride_x=3, stride_y=2, dilation_y=2, pad_left=1, pad_top=2, groups=groups, data_layout=layout,
+        requantization=requantization,
+    )  # fmt: skip
+    output = result(2, 11, 10, 21) if last else result(2, 21, 11, 10)
+    shape = (filters, 3, 2, 15) if last else (filters, 15, 3, 2)
+    operands = [x, layers.weights(*shape, axis=0, dtype=weights)]
+    operands += [] if bias is None else [layers.bias(21, bias)]
     layers.check(layers.network.add_layer(op, *operands, outputs=output), threads)
 
 
