@@ -50,6 +50,7 @@ class Node(SharedNode, Attributes):
         self._inputs: tuple[str, ...] = tuple(message.input)
         self._outputs: tuple[str, ...] = tuple(message.output)
         self._operands: dict[int, Value] = {}
+        self._infos: dict[int, TensorInfo] = {}
         self._message = message
 
     def inside(self, importer: ImportState) -> Node:
@@ -78,6 +79,7 @@ class Node(SharedNode, Attributes):
     def replace(self, index: int, value: Value) -> None:
         """Use `value` as the input with this index, whether or not the node has this input."""
         self._operands[index] = value
+        self._infos.pop(index, None)
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
@@ -111,16 +113,22 @@ class Node(SharedNode, Attributes):
             return None
         return self.importer.unused_initializer(self._inputs[index])
 
+    def stored_info(self, index: int) -> TensorInfo:
+        """Return the info of a required input; that of an initializer does not add a constant to the network."""
+        info = self._infos.get(index)
+        if info is None:
+            is_listed = index not in self._operands and index < len(self._inputs)
+            info = self.importer.unused_info(self._inputs[index]) if is_listed else None
+            self._infos[index] = info = self.info(index) if info is None else info
+        return info
+
     def known_array(self, index: int) -> Array | None:
         """Return the elements of a required input, or None if they are only known at run time."""
-        array = self.unused_initializer(index)
-        return self.value(index).constant if array is None else array
+        return self.stored_info(index).constant
 
     def dtype(self, index: int) -> DataType:
         """Return the data type of a required input."""
-        is_listed = index not in self._operands and index < len(self._inputs)
-        info = self.importer.unused_info(self._inputs[index]) if is_listed else None
-        return self.info(index).dtype if info is None else info.dtype
+        return self.stored_info(index).dtype
 
     def array(self, index: int, title: str) -> Array:
         """Return the elements of an input that must be a constant; refuse the node otherwise."""

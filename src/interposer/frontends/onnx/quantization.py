@@ -177,22 +177,15 @@ def _constant_quantization(node: Node) -> Quantization | None:
     scale, zero_point = node.known_array(1), node.known_array(2) if node.has(2) else None
     if scale is None or (zero_point is None and node.has(2)) or node.integer("block_size", 0):
         return None
-    rank = _known_rank(node)
-    key = id(scale), id(zero_point), node.integer("axis", 1), rank
+    shape = node.stored_info(0).shape
+    key = id(scale), id(zero_point), node.integer("axis", 1), len(shape) if shape.is_ranked else None
     known = node.importer.quantizations
-    if key not in known:
+    found = known.get(key)
+    if found is None:
         is_positive = _are_positive(scale.astype(np.float64))
-        q = quantization(node, 1, node.info(0).rank if rank is None else rank) if is_positive else None
-        known[key] = scale, zero_point, q
-    return known[key][-1]
-
-
-def _known_rank(node: Node) -> int | None:
-    """Return the rank of the node's first input, or None if it is only known at run time."""
-    array = node.unused_initializer(0)
-    if array is not None:
-        return array.ndim
-    return node.info(0).rank if node.info(0).is_ranked else None
+        q = quantization(node, 1, shape.rank) if is_positive else None
+        found = known[key] = scale, zero_point, q
+    return found[-1]
 
 
 def _are_positive(scales: Array) -> bool:
@@ -306,14 +299,14 @@ def quantization(node: Node, index: int, rank: int, axis: int | None = None) -> 
     """
     scale = node.array(index, "scale")
     zero_point = node.array(index + 1, "zero point") if node.has(index + 1) else np.zeros(scale.shape, np.int64)
-    if scale.shape != zero_point.shape and not scale.size == zero_point.size == 1:
+    if scale.size == zero_point.size == 1:
+        return Quantization(float(scale.item()), int(zero_point.item()))
+    if scale.shape != zero_point.shape:
         raise ParseError(f"its scale has shape {list(scale.shape)}, its zero point {list(zero_point.shape)}")
     scales, zero_points = (
         scale.astype(np.float64).reshape(-1).tolist(),
         zero_point.astype(np.int64).reshape(-1).tolist(),
     )
-    if len(scales) == 1:
-        return Quantization(scales[0], zero_points[0])
     if scale.ndim != 1:
         raise ParseError(f"its scale has shape {list(scale.shape)}; expected one number, or one for each channel")
     return Quantization(scales, zero_points, checked_axis(node.integer("axis", 1) if axis is None else axis, rank))

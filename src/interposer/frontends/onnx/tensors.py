@@ -120,6 +120,8 @@ def dense_array_of(tensor: Message, files: ExternalFiles) -> Array:
 
 def _shape_of(tensor: Message) -> tuple[int, ...]:
     shape = tuple(tensor.dims)
+    if not shape:
+        return shape
     if len(shape) > MAX_RANK:
         raise ParseError(f"a tensor has rank {len(shape)}; ranks 0 to {MAX_RANK} are supported")
     if any(dim < 0 for dim in shape):
