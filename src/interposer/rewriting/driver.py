@@ -223,8 +223,10 @@ def _stood_for(layer: Layer) -> MergedNames:
 
     This is its own name if it has replaced no other layer. Inserted layers and constants stand for none.
     """
+    if layer.merged is not NO_NAMES and layer.merged:
+        return layer.merged
     original = not isinstance(layer.op, Constant) and layer.source != INSERTED
-    return layer.merged or (MergedNames([layer.name]) if original else NO_NAMES)
+    return MergedNames((layer.name,)) if original else NO_NAMES
 
 
 class _Maker:
@@ -291,6 +293,8 @@ def _same(new: TensorInfo | None, old: TensorInfo) -> bool:
     """Return True if both infos are the same, except that the new one may have more known dimensions."""
     if new is None or (new.dtype, new.quantization) != (old.dtype, old.quantization):
         return False
+    if new.element is None and old.element is None and new.shape == old.shape and old.is_ranked:
+        return True
     if not (new.is_ranked and old.is_ranked) or not new.is_tensor:
         return old.joined(new) == old
     return new.rank == old.rank and all(a == b or isinstance(b, Dim) for a, b in zip(new.shape, old.shape, strict=True))

@@ -14,6 +14,7 @@ layer means that the layer computes with float values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -339,7 +340,13 @@ def _weighted(op: Op, layer: Layer, output_info: TensorInfo) -> New | None:
 
 def _rounded(op: Op, operands: Sequence[Value | New | None]) -> New:
     """Return a layer of an operator on quantized values that rounds its results half to even."""
-    return New(op.replace(requantization=Requantization.HALF_TO_EVEN), operands)
+    return New(_half_to_even(op), operands)
+
+
+@lru_cache
+def _half_to_even(op: Op) -> Op:
+    """Return the operator with results that are rounded half to even; equal operators give the same object."""
+    return op.replace(requantization=Requantization.HALF_TO_EVEN)
 
 
 def _weights(value: Value | None) -> Constant | None:
