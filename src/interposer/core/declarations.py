@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from interposer.core.traits import Role
-from interposer.core.types import COLLECTIONS, DataType, TensorInfo
+from interposer.core.types import ANY_TYPE, COLLECTIONS, MAX_RANK, DataType, TensorInfo
 
 __all__ = ["MISSING", "Attribute", "Operand", "Result", "Slot", "attribute", "operand", "result"]
 
@@ -24,9 +24,22 @@ class Slot:
     def __init__(self, rank: Rank, dtypes: Iterable[DataType] | None, optional: bool, variadic: bool, doc: str) -> None:
         self.rank, self.optional, self.variadic, self.doc = rank, optional, variadic, doc
         self.dtypes = None if dtypes is None else frozenset(dtypes)
+        low, high = rank if isinstance(rank, tuple) else (rank, rank)
+        self._ranks: Final = (0, MAX_RANK) if low is None or high is None else (low, high)
+        self._types: Final = ANY_TYPE if self.dtypes is None else self.dtypes
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
+
+    def surely_accepts(self, argument: Any) -> bool:
+        """Return True if an argument of known rank is certain to have no `problems`; a fast path for valid operands.
+
+        False for the arguments of a variadic operand, which are a tuple.
+        """
+        if argument is None:
+            return self.optional
+        low, high = self._ranks
+        return type(argument) is TensorInfo and argument.dtype in self._types and low <= len(argument.shape) <= high
 
     def problems(self, info: TensorInfo, label: str) -> Iterator[str]:
         """Yield an error message, which begins with `label`, if the rank or the type of `info` is not allowed."""

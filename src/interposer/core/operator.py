@@ -288,8 +288,10 @@ class Op:
         if not are_ranked(infos):
             return min((self.violations(*ranked) for ranked in of_every_rank(infos)), key=len)
         arguments = self.arguments(infos)
-        by_operand = zip(self.operands, arguments, strict=True)
-        problems = [problem for declared, argument in by_operand for problem in _operand_problems(declared, argument)]
+        problems: list[str] = []
+        for declared, argument in zip(self.operands, arguments, strict=True):
+            if not declared.surely_accepts(argument):
+                problems += _operand_problems(declared, argument)
         if not problems and any([declared.same_dtype_as for declared in self.operands]):
             problems += self._dtype_problems(arguments)
         return problems or list(self.check(*arguments))

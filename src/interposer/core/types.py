@@ -106,9 +106,7 @@ class DataType(Enum):
     @property
     def itemsize(self) -> int:
         """Bytes of one element of the NumPy array; types of fewer than 8 bits take a whole byte there."""
-        return self.numpy.itemsize
-
-    __hash__ = object.__hash__  # an enum's own hashes the name in Python; every description of a tensor has a type
+        return _itemsize(self)
 
     @property
     def is_float(self) -> bool:
@@ -190,6 +188,11 @@ def _numpy_dtype(data_type: DataType) -> np.dtype[Any]:
 
         dtype = np.dtype(getattr(ml_dtypes, str(data_type.value)))
     return dtype
+
+
+@cache
+def _itemsize(data_type: DataType) -> int:
+    return _numpy_dtype(data_type).itemsize
 
 
 def _dtype_name(numpy_type: np.dtype[Any] | type) -> str:

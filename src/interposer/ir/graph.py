@@ -46,7 +46,8 @@ class Uses(Collection[Use]):
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, uses: Iterable[Use] = ()) -> None:
-        self._uses: dict[tuple[Layer, int], None] = dict.fromkeys(uses)  # the keys are instances of `Use`
+        # the keys are instances of `Use`
+        self._uses: dict[tuple[Layer, int], None] = dict.fromkeys(uses) if uses else {}
 
     def __iter__(self) -> Iterator[Use]:
         return iter(self._uses)  # type: ignore[arg-type]
@@ -219,7 +220,7 @@ class Layer:
     @property
     def output_infos(self) -> tuple[TensorInfo, ...]:
         """The infos of the outputs, all of which must be known."""
-        return tuple(value.known for value in self.outputs)
+        return tuple([value.known for value in self.outputs])
 
     def operand(self, name: str) -> Value | None:
         """Return the input with this name, or None if it is absent."""
@@ -315,7 +316,7 @@ class Graph:
             raise InvalidArgumentError(f"the value {value.name!r} belongs to another network")
 
     def _check_member(self, layer: Layer) -> None:
-        if layer not in self:
+        if type(layer) is not Layer or layer.guid not in self._layers:
             raise InvalidArgumentError(f"layer {layer} belongs to another network")
 
     def free_name(self, requested: str) -> str:
@@ -387,7 +388,7 @@ class Graph:
             layer = pending_layers.pop()
             if layer.guid not in self._layers or not _is_dead(layer):
                 continue
-            pending_layers += [value.producer for value in layer.values]
+            pending_layers += [value.producer for value in layer._inputs if value is not None]
             self.erase(layer)
             removed_layers.append(layer)
         return removed_layers
@@ -486,8 +487,13 @@ class Graph:
         """Return a copy of the graph; operators and constant arrays are shared, since they are immutable."""
         copy = Graph(self.name)
         copies: dict[Any, Any] = {None: None}
+        names = copy._names
         for layer in self.topological():
-            copy._add_copy(layer, [copies[value] for value in layer._inputs], copy.free_name(layer.name), copies)
+            name = layer.name
+            if name in names:
+                name = copy.free_name(name)
+            names.add(name)
+            copy._add_copy(layer, [copies[value] for value in layer._inputs], name, copies)
         copy.folded = self.folded
         return copy
 
@@ -500,11 +506,12 @@ class Graph:
         """Append a copy of a layer of another graph with valid inputs; add its outputs to `copies`."""
         copy = Layer(layer.op, name, layer.source)
         copy_attributes(layer, copy)
-        copy.outputs = tuple([Value(copy, value.index, value.declared) for value in layer.outputs])
-        for old, copied_value in zip(layer.outputs, copy.outputs, strict=True):
+        outputs = []
+        for old in layer.outputs:
+            copies[old] = copied_value = Value(copy, old.index, old.declared)
             copied_value.info, copied_value.factory, copied_value.aliases = old.info, old.factory, old.aliases
-            copies[old] = copied_value
-        copy.inferred = layer.inferred
+            outputs.append(copied_value)
+        copy.outputs, copy.inferred = tuple(outputs), layer.inferred
         self._layers[copy.guid] = copy
         self._scheduled = None
         _connect(copy, inputs)
@@ -609,4 +616,5 @@ def _is_dead(layer: Layer) -> bool:
 
 
 def _is_pure(layer: Layer) -> bool:
-    return layer.op.pure and all(_is_pure(inner) for region in layer._regions for inner in region)
+    is_pure = layer.op.pure
+    return is_pure and (not layer._regions or all(_is_pure(inner) for region in layer._regions for inner in region))

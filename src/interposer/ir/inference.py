@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
@@ -13,10 +14,12 @@ from interposer.core.schema import Op
 from interposer.core.types import Quantization, TensorInfo
 from interposer.ir.graph import Graph, Inference, Layer, Value, cycle_problem
 from interposer.ir.regions import border_problems, bound_info, region_title
-from interposer.ops.control import Input
+from interposer.ops.control import Constant, Input
 from interposer.ops.control_flow import ControlFlow, If, Infos, merged_carried
 
 _declared: Final = attrgetter("declared")
+_inference: Final = partial(tuple.__new__, Inference)
+"""Makes an `Inference` of its fields; a fast path, as every layer of a network has one."""
 
 __all__ = [
     "declare_quantization",
@@ -44,8 +47,10 @@ def infer_layer(layer: Layer) -> list[str]:
         for value, info in zip(layer.outputs, last.outputs, strict=True):
             value.info = info
         return []
+    if type(layer.op) is Constant and layer.outputs[0].declared is None:
+        return _infer_constant(layer, layer.op)
     infos = layer.input_infos
-    key = None if layer.regions else _inference_key(layer.op, infos)
+    key = None if layer._regions else _inference_key(layer.op, infos)
     inferred = _remembered(key)
     errors: list[str] = []
     if inferred is None:
@@ -63,12 +68,22 @@ def infer_layer(layer: Layer) -> list[str]:
             return [str(error)]
         _remember(key, inferred)
     for value, info in zip(layer.outputs, inferred, strict=True):
-        merged = _merged(info, value.declared, _title(value))
+        is_given = value.declared is None and info is not None
+        merged = info if is_given else _merged(info, value.declared, _title(value))
         errors += [merged] if isinstance(merged, str) else []
         value.info = None if isinstance(merged, str) else merged
-    if not errors and not layer.regions:
+    if not errors and not layer._regions:
         _set_inferred(layer, infos, tuple([output.info for output in layer.outputs]))
     return errors
+
+
+def _infer_constant(layer: Layer, op: Constant) -> list[str]:
+    try:
+        _set_inferred(layer, (), (op.info,))
+    except InvalidArgumentError as error:
+        _clear_infos(layer.outputs)
+        return [str(error)]
+    return []
 
 
 def inferred_for(op: Op, inputs: Sequence[TensorInfo | None]) -> Sequence[TensorInfo | None] | None:
@@ -133,8 +148,8 @@ def _remembered(key: tuple[Any, ...] | None) -> Sequence[TensorInfo | None] | No
 
 
 def _remember(key: tuple[Any, ...] | None, inferred: Sequence[TensorInfo | None]) -> None:
-    memory = _memory.get()
-    if memory is not None and key is not None and all(map(_is_plain, inferred)):
+    memory = None if key is None else _memory.get()
+    if memory is not None and all(map(_is_plain, inferred)):
         memory[key] = inferred
 
 
@@ -146,7 +161,7 @@ def _is_plain(info: TensorInfo | None) -> bool:
 def _set_inferred(layer: Layer, inputs: _Infos, infos: _Infos) -> None:
     for value, info in zip(layer.outputs, infos, strict=True):
         value.info = info
-    layer.inferred = Inference(layer.op, inputs, tuple(map(_declared, layer.outputs)), infos)
+    layer.inferred = _inference((layer.op, inputs, tuple(map(_declared, layer.outputs)), infos))
 
 
 def known_inference(layer: Layer) -> Inference | None:

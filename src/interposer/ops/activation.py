@@ -19,6 +19,8 @@ __all__ = ["Activation", "ActivationFunction", "Hardmax", "LogSoftmax", "Softmax
 class ActivationFunction(Enum):
     """The function that `Activation` applies to every element; the formulas are in its documentation."""
 
+    __hash__ = object.__hash__  # members are unique; that of `Enum` hashes the name in Python
+
     SIGMOID = "sigmoid"
     TANH = "tanh"
     LINEAR = "linear"
@@ -79,7 +81,13 @@ _B: Final = {
     ActivationFunction.HARD_SIGMOID: 0.5,
 }
 """The default of `b` for the functions for which it is not 0."""
-_DISCONTINUOUS: Final = frozenset({ActivationFunction.THRESHOLDED_RELU, ActivationFunction.SHRINK})
+_TRAITS: Final = {
+    ActivationFunction.RELU: Trait.POINTWISE | Trait.CHOOSES,
+    ActivationFunction.ABS: Trait.POINTWISE | Trait.EXACT,
+    ActivationFunction.THRESHOLDED_RELU: Trait.POINTWISE | Trait.DISCONTINUOUS,
+    ActivationFunction.SHRINK: Trait.POINTWISE | Trait.DISCONTINUOUS,
+}
+"""The traits of functions that are more than pointwise."""
 _STEEP: Final = frozenset({ActivationFunction.SQRT, ActivationFunction.SQUARE})
 _OF_16_BITS: Final = frozenset(
     {
@@ -174,11 +182,7 @@ class Activation(Op):
 
     @property
     def traits(self) -> Trait:
-        if self.function is ActivationFunction.RELU:
-            return Trait.POINTWISE | Trait.CHOOSES
-        if self.function is ActivationFunction.ABS:
-            return Trait.POINTWISE | Trait.EXACT
-        return Trait.POINTWISE | (Trait.DISCONTINUOUS if self.function in _DISCONTINUOUS else Trait.NONE)
+        return _TRAITS.get(self.function, Trait.POINTWISE)
 
     def result_quantization(self, dtype: DataType) -> ResultQuantization | str:
         if self.function in _STEEP:

@@ -74,10 +74,11 @@ class Constant(Op):
     )
 
     def infer(self) -> TensorInfo:
-        return self._info
+        return self.info
 
     @cached_property
-    def _info(self) -> TensorInfo:
+    def info(self) -> TensorInfo:
+        """The info of the output, with the value."""
         return TensorInfo.of(self.value, self.quantization)
 
 

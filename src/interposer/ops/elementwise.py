@@ -36,6 +36,8 @@ __all__ = [
 class BinaryOperation(Enum):
     """The operation that `ElementwiseBinary` applies to a and b."""
 
+    __hash__ = object.__hash__  # members are unique; that of `Enum` hashes the name in Python
+
     ADD = "add"
     DIV = "div"
     MAXIMUM = "maximum"

@@ -93,7 +93,7 @@ def _peak(order: list[Layer], region_peaks: dict[Layer, int]) -> int:
     """
     computed = [layer for layer in order if not isinstance(layer.op, Constant)]
     sizes = {value: _bytes(value.known) for layer in computed for value in layer.outputs}
-    last_reader = {value: layer for layer in computed for value in layer.values if value in sizes}
+    last_reader = {value: layer for layer in computed for value in layer.inputs if value in sizes}
     freed_bytes = dict.fromkeys(computed, 0)
     for value, size in sizes.items():
         freed_bytes[last_reader.get(value, value.producer)] += size
