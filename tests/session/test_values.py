@@ -39,6 +39,7 @@ def loaded(content: bytes, **options: Any) -> ip.Model:
 
 def test_an_operand_that_is_an_input_is_taken_from_every_call() -> None:
     summing = loaded(summed())
+    assert summing.state == {}
     assert list(summing.inputs) == ["x", "axes"]
     np.testing.assert_array_equal(summing.run([X, [0]])[0], X.sum(0))
     np.testing.assert_array_equal(summing({"axes": [1], "x": X}), X.sum(1))

@@ -35,6 +35,8 @@ class Template:
         signatures: for each signature of the file (a named way to call the model), a function that returns the template
             of the network that it calls.
         metadata: function that returns what the file says about itself; None if its format has no metadata.
+        has_states: False if no network of the model has states.
+        example: function that returns the network for shapes that the model allows; None if they are not known.
         cuts_at_shapes: True if a shape may also be given for a value inside the model, which then becomes an input.
     """
 
@@ -45,6 +47,8 @@ class Template:
     usual: Shapes = field(default_factory=dict)
     signatures: Mapping[str, Callable[[], Template]] = field(default_factory=dict)
     metadata: Callable[[], Metadata] | None = None
+    has_states: bool = True
+    example: Callable[[], Network] | None = None
     cuts_at_shapes: bool = False
 
     def network(self, shapes: Shapes | None = None, values: Values | None = None) -> Network:

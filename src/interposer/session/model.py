@@ -240,8 +240,8 @@ class Model:
         Raises:
             BindingError: (on assignment) the network has no such state, or a value has another shape or type; no state
                 is changed then.
-            InvalidArgumentError: the model is closed; or the layers depend on values of inputs, and the model has not
-                been called yet.
+            InvalidArgumentError: the model is closed; or the layers of a TensorFlow or TensorFlow Lite file depend on
+                values of inputs, and the model has not been called yet.
         """
         return self._states.snapshot(self._known_states())
 
@@ -264,8 +264,8 @@ class Model:
     def _known_states(self) -> list[State]:
         with self._loaded.lock:
             self._loaded.check_open()
-            network = self._blueprint.network if self._loaded.current is None else None
-            return states_of(self.optimized.graph if network is None else network.graph)
+            states = self._blueprint.states() if self._loaded.current is None else None
+            return states_of(self.optimized.graph) if states is None else states
 
     def explain(
         self,

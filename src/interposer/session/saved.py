@@ -23,6 +23,7 @@ from interposer.ir.graph import Graph
 from interposer.ir.inference import inferences_remembered
 from interposer.ir.network import Network
 from interposer.ir.regions import named_graphs, places
+from interposer.ir.states import State
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops.control import PreCompiled
 from interposer.optimizer import OptimizerOptions
@@ -291,6 +292,10 @@ class SavedBlueprint(Blueprint):
     def network(self) -> Network | None:  # type: ignore[override] # Blueprint sets it
         """The network before it was optimized; None if its layers depend on values of inputs."""
         return self._whole.network
+
+    def states(self) -> list[State] | None:
+        """Return the states of the network before it was optimized; see `Blueprint.states`."""
+        return self._whole.states()
 
     @property
     def templates(self) -> Mapping[str, Any]:  # type: ignore[override] # Blueprint sets it

@@ -10,10 +10,18 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
-from interposer.core.errors import InvalidArgumentError, InvalidNetworkError, LoadError, ParseError, UnboundInputError
+from interposer.core.errors import (
+    InterposerError,
+    InvalidArgumentError,
+    InvalidNetworkError,
+    LoadError,
+    ParseError,
+    UnboundInputError,
+)
 from interposer.core.types import Array, TensorInfo, TensorShape
 from interposer.frontends.template import Metadata, Template, Values
 from interposer.ir.network import Network
+from interposer.ir.states import State, states_of
 from interposer.report.optimized import OptimizedNetwork
 from interposer.session.requested import known_values, with_outputs
 from interposer.session.shapes import specialised
@@ -168,6 +176,16 @@ class Blueprint:
             raise InvalidArgumentError(f"{self.lacking} are not known yet; run the model once, or load it with values")
         return known_values(network)
 
+    def states(self) -> list[State] | None:
+        """Return the states of the network, which are the same for all shapes; None if they are not known yet."""
+        network, template = self.network or self._last_network, self._template
+        if network is None and template is not None and template.has_states and template.example is not None:
+            with suppress(InterposerError):
+                network = template.example()
+        if network is None:
+            return None if template is None or template.has_states else []
+        return states_of(network.graph)
+
     def with_outputs(self, names: tuple[str, ...]) -> Network | Template:
         """Return the network, or its template, with the values of these names as its only outputs.
 
@@ -282,6 +300,10 @@ class KnownBlueprint(Blueprint):
         if first is None:
             raise LoadError(f"the model {self.name!r} cannot be made for the shapes that it was cached for")
         return first.network()
+
+    def states(self) -> list[State] | None:
+        """Return the states of the network; see `Blueprint.states`."""
+        return self._whole.states()
 
     def values(self) -> dict[str, TensorInfo]:
         """Return the infos of all values by name; see `Blueprint.values`."""

@@ -332,3 +332,23 @@ def test_an_object_that_is_no_program_is_refused() -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         ip.load(torch.nn.Linear(2, 2))
     assert str(caught.value) == "a model must be a path, an open file, bytes or a Network, not Linear"
+
+
+def test_states_are_known_before_the_shapes_of_the_first_call() -> None:
+    class Summing(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(4))
+
+        def forward(self, x: Any) -> Any:
+            self.total.add_(x.sum(0))
+            return x + self.total
+
+    rows = {"x": {0: BATCH}}
+    summing = ip.load(torch.export.export(Summing(), (torch.zeros(3, 4),), dynamic_shapes=rows))
+    assert summing.state["total"].tolist() == [0, 0, 0, 0]
+    summing.state = {"total": [1, 2, 3, 4]}
+    assert summing.run([torch.ones(2, 4)])[0].tolist() == [[4, 5, 6, 7]] * 2
+    relu = ip.load(torch.export.export(torch.nn.ReLU(), (torch.zeros(3, 4),), dynamic_shapes=({0: BATCH},)))
+    assert relu.state == {}
+    assert not relu.is_prepared

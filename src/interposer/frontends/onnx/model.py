@@ -98,7 +98,7 @@ def template(
 
         infos = dict(_infos(model, given_shapes, {}))
         results = {output.name: _without_sizes(declared_info(output), given_shapes) for output in graph.output}
-        return Template(_name(graph), infos, results, build)
+        return Template(_name(graph), infos, results, build, has_states=False)
 
 
 def _without_sizes(info: TensorInfo | None, shapes: Shapes) -> TensorInfo | None:

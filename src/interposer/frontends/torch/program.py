@@ -285,9 +285,14 @@ def template(program: Any, shapes: Shapes | None = None, *, name: str = "") -> T
             raise UnboundInputError(dict.fromkeys(sorted(unknown), 1), (), shapes=True)
         return parsed_program.imported(sizes, arrays).network
 
+    def example() -> Network:
+        smallest = {name: max(low, 2) for name, (low, _) in parsed_program.ranges.items()}
+        return parsed_program.imported({**smallest, **sizes}, {}).network
+
     sizes = bound_sizes(parsed_program, given_shapes)
-    inputs = inputs_of(parsed_program, sizes)
-    return Template(parsed_program.name, inputs, dict.fromkeys(_network_outputs(parsed_program)), build)
+    inputs, outputs = inputs_of(parsed_program, sizes), dict.fromkeys(_network_outputs(parsed_program))
+    has_states = bool(parsed_program.states)
+    return Template(parsed_program.name, inputs, outputs, build, has_states=has_states, example=example)
 
 
 def _network_outputs(program: Program) -> list[str]:
