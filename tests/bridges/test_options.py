@@ -116,3 +116,9 @@ def test_a_number_of_threads_that_a_backend_has_of_its_own_prevails(cpuacc):
 def test_many_threads_are_as_many_as_a_backend_takes(cpuacc):
     texts = {"backends": "CpuAcc", "threads": "4096"}
     assert bridge_options(texts).optimizer_options().model_options == {"CpuAcc": {"NumberOfThreads": 256}}
+
+
+def test_the_number_of_threads_is_also_that_of_the_backends_of_a_plan(cpuacc, tmp_path):
+    ip.Plan("net", ["CpuAcc", "CpuRef"], {}).save(tmp_path / "plan.json")
+    options = bridge_options({"plan": str(tmp_path / "plan.json"), "threads": "3"})
+    assert options.optimizer_options().model_options == {"CpuAcc": {"NumberOfThreads": 3}}

@@ -80,7 +80,7 @@ class BridgeOptions:
         """Return the options of the optimizer, with the options of backends for networks."""
         _, of_networks = sorted_options(self.backend_options, default_runtime(), "the option")
         model_options: _ModelOptions = of_networks
-        if self.threads is not None and self.plan is None:  # a plan has the options of its backends
+        if self.threads is not None:
             model_options = self.with_default(of_networks, _THREADS, min(self.threads, _MOST_OF_A_RUN))
         return OptimizerOptions(model_options=model_options, reduce_fp32_to_fp16=self.float16)
 
