@@ -387,7 +387,7 @@ def cycle(status, milliseconds):
         try:
             model.run([IMAGE], deadline=0.01 if milliseconds else None)
         except ip.errors.DeadlineExceededError:
-            assert milliseconds
+            model.run([IMAGE])  # after the late one is over
         assert [event.backend for event in model.events] == ["GpuAcc"] * (status != 0)
 
 for count in (12, int(sys.argv[1])):
