@@ -3,11 +3,12 @@
 import itertools
 
 import numpy as np
+import onnx
 import pytest
 
 from interposer.core.errors import ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load
-from tests.frontends.onnx.models import agree, single
+from tests.frontends.onnx.models import agree, ours, single
 
 X = np.random.default_rng(9).uniform(-3, 3, (1, 2, 4, 6)).astype(np.float32)
 MODES = ["align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel"]
@@ -103,3 +104,24 @@ def test_a_part_has_a_start_and_an_end_along_each_axis():
     )  # fmt: skip
     with pytest.raises(ParseError, match="its roi has 2 numbers; expected 4, a start and an end for each axis"):
         load(value)
+
+
+@pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_integers_of_8_bits_are_sampled_and_truncated_as_in_onnx_runtime(dtype, coordinates):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    rng, limits = np.random.default_rng(5), np.iinfo(dtype)
+    for height, width in [(3, 7), (8, 1), (1, 9), (4, 5)]:
+        x = rng.integers(limits.min, limits.max + 1, (1, 2, 4, 5)).astype(dtype)
+        sizes, attributes = np.array([1, 2, height, width]), {"coordinate_transformation_mode": coordinates}
+        given = single("Resize", x, None, None, sizes, mode="linear", opset=19, **attributes)
+        given = onnx.shape_inference.infer_shapes(given)
+        session = onnxruntime.InferenceSession(given.SerializeToString(), providers=["CPUExecutionProvider"])
+        [expected] = session.run(None, {session.get_inputs()[0].name: x})
+        np.testing.assert_array_equal(ours(given, x)[0], expected)
+
+
+def test_integers_that_onnx_runtime_samples_otherwise_are_refused():
+    x = np.zeros((1, 4, 5, 2), np.uint8)
+    with pytest.raises(UnsupportedOperatorError, match="it mixes elements of type uint8"):
+        load(single("Resize", x, None, None, np.array([1, 8, 9, 2]), mode="linear"))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interposer.core.errors import ParseError
-from interposer.core.types import Dim
+from interposer.core.types import DataType, Dim
 from interposer.frontends.axes import checked_axes
+from interposer.frontends.elementwise import ADD, MUL
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.ir.graph import Value
@@ -19,12 +21,16 @@ from interposer.kernels.resize import nearest_pixels
 from interposer.ops.elementwise import Where
 from interposer.ops.gather import Gather
 from interposer.ops.matmul import BatchMatMul
+from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Transpose
 from interposer.ops.resize import Resize, ResizeMethod
 
 __all__: list[str] = []
 
 Floats = NDArray[np.float64]
+_TRUNCATED: Final = (DataType.INT8, DataType.UINT8)
+"""The integers between which pixels may be sampled linearly; the results are truncated, as in ONNX Runtime."""
+_IMAGE_AXES: Final = 2
 _MOST_WEIGHTS: Final = 1 << 24
 _FLAGS: Final = ((False, False), (True, False), (False, True))
 _COORDINATES: Final = frozenset(
@@ -188,10 +194,10 @@ def _applied(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
     for axis in axes:
         if axis.size < 1 or axis.target < 1 or axis.size * axis.target > _MOST_WEIGHTS:
             node.unsupported(f"it makes {axis.target} out of {axis.size} along axis {axis.number}")
-    if style.mode != "nearest" and not node.info(0).dtype.is_float:
-        node.unsupported(f"it mixes elements of type {node.info(0).dtype}")
     if style.antialias and style.mode == "nearest":
         node.unsupported("it smooths (antialias) in mode nearest")
+    if style.mode != "nearest" and not node.info(0).dtype.is_float:
+        return _truncated(node, axes, style)
     op = _same_operator(node, axes, style)
     if op is not None:
         return node.result(op, node.value(0))
@@ -199,12 +205,47 @@ def _applied(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
     *other_axes, last_axis = axes
     resized = node.value(0)
     for axis in other_axes:
-        resized = _resized_along(node, resized, axis, style, is_last=False)
-    resized = _resized_along(node, resized, last_axis, style, is_last=is_outside is None)
+        resized = _resized_along(node, resized, axis, style, node.step)
+    resized = _resized_along(node, resized, last_axis, style, node.result if is_outside is None else node.step)
     if is_outside is None:
         return resized
     extrapolated = node.scalar_like(node.number("extrapolation_value", 0.0), resized)
     return node.result(Where(), node.constant(is_outside), extrapolated, resized)
+
+
+def _truncated(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
+    """Return an image of integers of 8 bits resized along its last two axes, and truncated.
+
+    The four products with pixels are added in float32 in the order of ONNX Runtime, whose sums are truncated too.
+    """
+    shape, dtype = node.info(0).shape, node.info(0).dtype
+    rank = len(shape)
+    is_of_images = rank >= _IMAGE_AXES and all(axis.number >= rank - _IMAGE_AXES for axis in axes)
+    if dtype not in _TRUNCATED or style.mode != "linear" or style.antialias or style.crops or not is_of_images:
+        node.unsupported(f"it mixes elements of type {dtype}")
+    by_number = {axis.number: axis for axis in axes}
+    rows, columns = (
+        _neighbours(by_number.get(number) or _Axis(number, size, size, 1.0), style)
+        for number, size in ((number, node.known(shape[number], "size")) for number in (rank - 2, rank - 1))
+    )
+    pixels, terms = node.cast(node.value(0), DataType.FLOAT32), []
+    for row_indices, row_weights in rows:
+        in_rows = node.step(Gather(rank - 2), pixels, node.constant(row_indices))
+        for column_indices, column_weights in columns:
+            weights = node.constant(row_weights[:, None] * column_weights)
+            terms.append(node.step(MUL, node.step(Gather(rank - 1), in_rows, node.constant(column_indices)), weights))
+    return node.result(Cast(dtype), reduce(partial(node.step, ADD), terms))
+
+
+def _neighbours(axis: _Axis, style: _Style) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Return for each result pixel along an axis the two pixels between which it is, and their weights, in float32."""
+    number = np.float32
+    clipped = np.clip(_input_coordinates(axis, style.coordinates, number), number(0), number(axis.size - 1))
+    lower = clipped.astype(np.int64)
+    upper = np.minimum(lower + 1, axis.size - 1)
+    fractions = [np.abs(clipped - index.astype(number)) for index in (upper, lower)]
+    weights = [np.where(lower == upper, number(0.5), fraction) for fraction in fractions]
+    return list(zip((lower, upper), weights, strict=True))
 
 
 def _outside(node: Node, axes: Sequence[_Axis]) -> NDArray[np.bool_] | None:
@@ -251,8 +292,7 @@ def _agrees(op: Resize, axis: _Axis, style: _Style) -> bool:
     return bool(np.allclose(expected, sampled, rtol=0, atol=1e-6 * axis.size))
 
 
-def _resized_along(node: Node, value: Value, axis: _Axis, style: _Style, is_last: bool) -> Value:
-    make = node.result if is_last else node.step
+def _resized_along(node: Node, value: Value, axis: _Axis, style: _Style, make: Callable[..., Value]) -> Value:
     if style.mode == "nearest":
         return make(Gather(axis.number), value, node.constant(_nearest_indices(axis, style)))
     rank = value.known.rank
@@ -271,26 +311,27 @@ def _resized_along(node: Node, value: Value, axis: _Axis, style: _Style, is_last
 # --- where pixels come from -------------------------------------------------------------------------------------------
 
 
-def _input_coordinates(axis: _Axis, coordinates: str) -> Floats:
-    """Return the input coordinate of each result pixel along an axis, in pixels.
+def _input_coordinates(axis: _Axis, coordinates: str, dtype: type[np.floating[Any]] = np.float64) -> NDArray[Any]:
+    """Return the input coordinate of each result pixel along an axis, in pixels, computed in `dtype`.
 
     `coordinates` is the attribute coordinate_transformation_mode.
     """
-    pixels, scaled_size = np.arange(axis.target, dtype=np.float64), axis.scale * axis.size
+    pixels: NDArray[Any] = np.arange(axis.target, dtype=dtype)
+    size, target, scale = map(dtype, (axis.size, axis.target, axis.scale))
+    scaled_size = scale * size
     if coordinates == "align_corners":
-        return pixels * ((axis.size - 1) / (scaled_size - 1)) if scaled_size != 1 else pixels * 0
+        return np.divide(pixels * (size - 1), scaled_size - 1) if scaled_size != 1 else pixels * 0
     if coordinates == "asymmetric":
-        return pixels / axis.scale
+        from_corner: NDArray[Any] = pixels / scale
+        return from_corner
     if coordinates == "tf_crop_and_resize":
         start, end = axis.part
-        fraction = pixels / (axis.target - 1) if axis.target > 1 else pixels + 0.5
-        return (start + fraction * (end - start)) * (axis.size - 1)
+        fraction = pixels / (target - 1) if axis.target > 1 else pixels + 0.5
+        return (start + fraction * (end - start)) * (size - 1)
     if coordinates == "pytorch_half_pixel" and axis.target == 1:
         return pixels - 0.5
-    centers = (pixels + 0.5) / axis.scale - 0.5
-    return (
-        centers + axis.size / 2 * (1 - axis.target / scaled_size) if coordinates == "half_pixel_symmetric" else centers
-    )
+    centers = (pixels + 0.5) / scale - 0.5
+    return centers + size / 2 * (1 - target / scaled_size) if coordinates == "half_pixel_symmetric" else centers
 
 
 def _nearest_indices(axis: _Axis, style: _Style) -> NDArray[np.int64]:
@@ -303,7 +344,8 @@ def _nearest_indices(axis: _Axis, style: _Style) -> NDArray[np.int64]:
     }
     if style.nearest_mode not in rounded_positions:
         raise ParseError(f"its nearest_mode is {style.nearest_mode!r}")
-    return np.clip(rounded_positions[style.nearest_mode], 0, axis.size - 1).astype(np.int64)
+    positions: NDArray[np.float64] = rounded_positions[style.nearest_mode]
+    return positions.clip(0, axis.size - 1).astype(np.int64)
 
 
 def _weights(axis: _Axis, style: _Style) -> Floats:
