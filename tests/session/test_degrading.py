@@ -39,7 +39,7 @@ from tests.failing import NEVER, Failing
 from tests.isolating import needs_linux
 from tests.parameters import one_in
 
-pytestmark = pytest.mark.needs_cpuref
+pytestmark = [pytest.mark.needs_cpuref, pytest.mark.usefixtures("warm_python")]
 X = np.random.default_rng(0).standard_normal((2, 64)).astype(np.float32)
 RELU = ActivationFunction.RELU
 

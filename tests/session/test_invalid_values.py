@@ -32,7 +32,7 @@ from interposer.testing.sample import Sample
 from tests.failing import Failing
 from tests.isolating import needs_linux
 
-pytestmark = pytest.mark.needs_cpuref
+pytestmark = [pytest.mark.needs_cpuref, pytest.mark.usefixtures("warm_python")]
 INT64 = "int64"
 
 

@@ -182,10 +182,15 @@ class HoldingWorkload(Workload):
 
 
 @pytest.fixture
-def runtime(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
+def clock(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets placements be measured by `Clock`, and cached in a folder of the test."""
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
     for module in ("placement.measured", "placement.loaded", "timing"):
         monkeypatch.setattr(f"interposer.session.{module}.time", Clock())
+
+
+@pytest.fixture
+def runtime(clock: None) -> Iterator[Runtime]:
     with Runtime() as runtime:
         runtime.registry.register("Adds", Adds)
         runtime.registry.register("Multiplies", Multiplies)
@@ -261,8 +266,7 @@ def test_another_network_or_other_backends_are_measured_anew(runtime: Runtime, t
     assert len(list((tmp_path / "cache").glob("plan-*.json"))) == 3
 
 
-def test_other_options_of_backends_are_measured_anew(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+def test_other_options_of_backends_are_measured_anew(clock: None, tmp_path: Any) -> None:
     for threads in (1, 2, 2):
         with Runtime(ip.CreationOptions(backend_options={"Adds": {"threads": threads}})) as runtime:
             runtime.registry.register("Adds", Adds)

@@ -74,7 +74,8 @@ def test_measuring_does_not_change_states() -> None:
 
 
 def test_a_measured_placement_does_not_change_states() -> None:
-    with interposer.load(counter(), backends=["auto"]) as model:
+    options = interposer.OptimizerOptions(budget_seconds=0.1)
+    with interposer.load(counter(), backends=["auto"], options=options) as model:
         assert model.run([ONE])[0].tolist() == [1, 1]
 
 

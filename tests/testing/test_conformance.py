@@ -37,6 +37,8 @@ from interposer.testing.sample import Sample
 from tests.plugins.install import ROOT
 from tests.testing import wrong
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 SAMPLES = [*samples_of(Addition), *samples_of(Multiplication)]
 SOME_SAMPLES = [sample for op in (Addition, Multiplication, Activation, BatchMatMul) for sample in samples_of(op)]
 QUICK = Settings(examples=10, loads=20)
@@ -321,9 +323,9 @@ def one_in(step: int) -> list[Sample]:
 
 @pytest.mark.needs_cpuref
 def test_the_reference_passes_every_check_of_some_samples_of_every_operator() -> None:
-    report = check_backend("CpuRef", samples=one_in(9), only=OF_SAMPLES)
+    report = check_backend("CpuRef", samples=one_in(20), only=OF_SAMPLES)
     assert report.failures == []
-    assert report.counts["pass"] > 2000
+    assert report.counts["pass"] > 1000
 
 
 @pytest.mark.slow

@@ -11,7 +11,10 @@ from interposer.cli.main import main
 from interposer.testing import Status, check_backend
 from tests.native import SOURCES, Natives
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="dynamic backends are only for Linux")
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="dynamic backends are only for Linux"),
+    pytest.mark.usefixtures("warm_python"),
+]
 
 CASES = "support/Addition-float32,support/BlockDequantize-*,support/DynamicQuantize-*"
 SENTENCE = [

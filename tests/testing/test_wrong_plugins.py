@@ -14,7 +14,10 @@ from interposer.testing import Status, check_backend
 from tests.native import SOURCES, Natives, compiler_for
 from tests.parameters import one_in
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="dynamic backends are only for Linux")
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="dynamic backends are only for Linux"),
+    pytest.mark.usefixtures("warm_python"),
+]
 
 PLAIN = ("-Wno-error",)
 

@@ -47,6 +47,8 @@ from interposer.testing.sample import Sample
 
 __all__ = ["Case", "Conformance", "all_cases", "all_samples", "check_backend", "conformance_tests"]
 
+_WILDCARDS = frozenset("*?[")
+
 
 @cache
 def all_samples() -> tuple[Sample, ...]:
@@ -94,10 +96,16 @@ def all_cases(
     for family in families:
         if family not in known:
             raise InvalidArgumentError(f"unknown family {family!r}{did_you_mean(family, known)} ({', '.join(known)})")
-    cases = _every_case(families, samples)
     if "*" in patterns:
-        return list(cases)
+        return list(_every_case(families, samples, SAMPLE_CHECKS))
+    cases = _every_case(families, samples, [check for check in SAMPLE_CHECKS if _may_match(check, patterns)])
     return [case for case in cases if any(fnmatchcase(case.id, pattern) for pattern in patterns)]
+
+
+def _may_match(check: Check, patterns: Collection[str]) -> bool:
+    """Return False if no pattern matches any case of a check, as each names another check."""
+    heads = {pattern.partition("/")[0] for pattern in patterns}
+    return check.name in heads or any(not _WILDCARDS.isdisjoint(head) for head in heads)
 
 
 def patterns_of(only: str | Collection[str]) -> tuple[str, ...]:
@@ -106,10 +114,12 @@ def patterns_of(only: str | Collection[str]) -> tuple[str, ...]:
     return tuple(pattern.strip() for text in texts for pattern in text.split(",") if pattern.strip())
 
 
-def _every_case(families: Collection[str], samples: Sequence[Sample]) -> Iterator[Case]:
+def _every_case(
+    families: Collection[str], samples: Sequence[Sample], sample_checks: Collection[Check]
+) -> Iterator[Case]:
     for sample in samples:
         if not families or sample.op.family in families:
-            yield from (Case(check, sample) for check in SAMPLE_CHECKS)
+            yield from (Case(check, sample) for check in sample_checks)
     for check in BACKEND_CHECKS:
         yield from (Case(check, variant) for variant in check.variants)
 
@@ -198,7 +208,7 @@ class Conformance:
         check, _, subject = name.partition("/")
         op = registered_ops().get(subject.partition("-")[0])
         if all(check != sample_check.name for sample_check in SAMPLE_CHECKS):
-            return _every_case((), ())
+            return _every_case((), (), ())
         return all_cases(samples=self.samples if self._samples is not None or op is None else samples_of(op))
 
     @cached_property
