@@ -348,9 +348,9 @@ def test_the_reference_keeps_every_contract_of_a_backend(step: int) -> None:
 
 
 def test_the_example_of_a_backend_in_few_lines_conforms() -> None:
-    report = check_backend("examples.compute_backend:TinyBackend", samples=SOME_SAMPLES, settings=QUICK)
+    report = check_backend("examples.compute_backend:TinyBackend", samples=SOME_SAMPLES[::3], settings=QUICK)
     assert report.failures == []
-    assert report.counts["pass"] > 400
+    assert report.counts["pass"] > 150
 
 
 @pytest.mark.slow

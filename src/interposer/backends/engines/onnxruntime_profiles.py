@@ -21,6 +21,8 @@ from interposer.core.types import Array
 __all__ = ["MeasuredSession"]
 
 _SUFFIX: Final = "_kernel_time"
+_READINGS: Final = 8
+"""How often both clocks are read for one pair of times."""
 _MOST_RUNS: Final = 10_000
 """The number of runs that a session measures; ONNX Runtime keeps all of their nodes until its profile ends."""
 _log: Final = logging.getLogger("interposer.profiling")
@@ -61,11 +63,13 @@ class MeasuredSession(Generic[_S]):
         self._correlate()
 
     def _correlate(self) -> None:
-        before, time_of_day = (
-            perf_counter_ns(),
-            time.time_ns(),
-        )  # ONNX Runtime's times are on the clock of the time of day
-        self._clock.correlate(time_of_day, before, perf_counter_ns())
+        """Read both clocks several times, and use the reading that took least: others may have been interrupted.
+
+        ONNX Runtime's times are on the clock of the time of day.
+        """
+        readings = [(perf_counter_ns(), time.time_ns(), perf_counter_ns()) for _ in range(_READINGS)]
+        before, time_of_day, after = min(readings, key=lambda reading: reading[2] - reading[0])
+        self._clock.correlate(time_of_day, before, after)
 
     @property
     def is_full(self) -> bool:
