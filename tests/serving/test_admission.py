@@ -87,9 +87,11 @@ def test_unfinished_bodies_leave_room_for_others(monkeypatch):
     monkeypatch.setattr("interposer.serving.admission.time", clock)
     monkeypatch.setattr("interposer.serving.admission._GRACE", 600)
     with served(max_body=MIB, max_memory=8 * MIB, client_share=1.0) as server:
-        connections = [connected(server, head(Content_Length=MIB) + bytes(MIB - 1)) for _ in range(3)]
-        wait_until(lambda: server.core.admission.held == 3 * (MIB - 1))
-        clock.now += 10  # the rates of these senders are known
+        connections = []
+        for count in (1, 2, 3):
+            connections.append(connected(server, head(Content_Length=MIB) + bytes(MIB - 1)))
+            wait_until(lambda count=count: server.core.admission.held == count * (MIB - 1))
+            clock.now += 10  # the first sender is the slowest, and the second one is slower than the third
         connections += [connected(server, head(Content_Length=MIB) + bytes(MIB - 1)) for _ in range(3)]
         wait_until(lambda: server.core.admission.held > 3 * (MIB - 1))
         assert server.client.post(INFER, infer_body()).status == 200
