@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "common/fixed_point.hpp"
 #include "cpuacc/lower/cost_model.hpp"
@@ -22,8 +23,7 @@ struct Scales {
     zeros.resize(scales.size(), 0.0);
     if (tensor.has_axis()) inner = around(tensor.shape, tensor.axis).inner;
   }
-  bool is_one() const { return scales.size() == 1; }
-  size_t of(int64_t element) const { return is_one() ? 0 : size_t(element / inner) % scales.size(); }
+  size_t of(int64_t element) const { return scales.size() == 1 ? 0 : size_t(element / inner) % scales.size(); }
 };
 
 /// Return whether a tensor has all scales that it needs, and none is zero.
@@ -38,15 +38,26 @@ bool is_integer(const Tensor& tensor, uint64_t widest) {
   return whole && ipr::item_size(tensor.dtype) <= widest;
 }
 
+constexpr int64_t kPiece = 256;  // elements that are converted together
+
+/// Call `each` with the numbers below `count`. The compiler makes vectors of the loop over a whole piece.
+template <class Each>
+void for_piece(int64_t count, const Each& each) {
+  if (count == kPiece)
+    for (int64_t n = 0; n < kPiece; ++n) each(n);
+  else
+    for (int64_t n = 0; n < count; ++n) each(n);
+}
+
 template <class Element, class To>
-void read(const void* data, int64_t first, int64_t count, To* to) {
-  const Element* elements = static_cast<const Element*>(data) + first;
-  for (int64_t n = 0; n < count; ++n) to[n] = To(elements[n]);
+void read(const void* data, int64_t first, int64_t count, To* __restrict to) {
+  const Element* __restrict elements = static_cast<const Element*>(data) + first;
+  for_piece(count, [&](int64_t n) { to[n] = To(elements[n]); });
 }
 template <class Element>
-void write(const int64_t* from, void* data, int64_t first, int64_t count) {
-  Element* elements = static_cast<Element*>(data) + first;
-  for (int64_t n = 0; n < count; ++n) elements[n] = Element(from[n]);
+void write(const int64_t* __restrict from, void* data, int64_t first, int64_t count) {
+  Element* __restrict elements = static_cast<Element*>(data) + first;
+  for_piece(count, [&](int64_t n) { elements[n] = Element(from[n]); });
 }
 
 template <class To>
@@ -91,8 +102,6 @@ Write write_of(int32_t dtype) {
       return write<uint32_t>;
   }
 }
-
-constexpr int64_t kPiece = 256;  // elements that are converted together
 
 /// What all conversions have in common. `first` is the index of the first element of a piece.
 struct Conversion {
@@ -158,15 +167,22 @@ struct Requantizing : Conversion {
 /// Integers become floats.
 struct Dequantizing : Conversion {
   Read<double> read;
+  Read<int32_t> read_narrow;  // nullptr: the integers have more than 16 bits
+
+  /// The differences have at most 17 bits, so that float32 holds them, and rounds their products once.
+  void convert_narrow(const void* in, float* out, int64_t first, int64_t size) const {
+    int32_t codes[kPiece];
+    read_narrow(in, first, size, codes);
+    const int32_t zero = int32_t(from.zeros[0]);
+    const float scale = float(from.scales[0]);
+    float* __restrict to_real = out + first;
+    for_piece(size, [&](int64_t n) { to_real[n] = float(codes[n] - zero) * scale; });
+  }
 
   void convert(const void* in, float* out, int64_t first, int64_t size) const {
+    if (read_narrow && from.scales.size() == 1) return convert_narrow(in, out, first, size);
     double codes[kPiece];
     read(in, first, size, codes);
-    if (from.is_one()) {
-      const double zero = from.zeros[0], scale = from.scales[0];
-      for (int64_t n = 0; n < size; ++n) out[first + n] = float((codes[n] - zero) * scale);
-      return;
-    }
     for (int64_t n = 0; n < size; ++n) {
       const size_t at = from.of(first + n);
       out[first + n] = float((codes[n] - from.zeros[at]) * from.scales[at]);
@@ -224,8 +240,11 @@ Refusal dequantize_support(const Graph& graph, const Node& node, const Settings&
 }
 
 void lower_dequantize(const Node& node, Builder& builder) {
-  const int32_t dtype = builder.graph.in(node, 0)->dtype;
-  add_step<void, float>(node, builder, Dequantizing{conversion_of(node, builder.graph), read_of<double>(dtype)});
+  const Tensor& in = *builder.graph.in(node, 0);
+  const bool narrow = is_integer(in, 2) && float(in.scales[0]) >= std::numeric_limits<float>::min();
+  add_step<void, float>(node, builder,
+                        Dequantizing{conversion_of(node, builder.graph), read_of<double>(in.dtype),
+                                     narrow ? read_of<int32_t>(in.dtype) : nullptr});
 }
 
 }  // namespace
