@@ -171,6 +171,12 @@ def test_a_quantized_softmax_works_along_any_axis(x):
     np.testing.assert_array_equal(along_first, along_last.T)
 
 
+def test_quantized_values_times_zero_have_equal_shares():
+    op, quantization = LogSoftmax(beta=0.0), Quantization(1 / 16, 127)
+    logarithms = compute(op, np.int8([-128, 3, 5, 7, 127]), quantized=[Quantization(0.1, 4)], result=quantization)
+    assert logarithms.tolist() == [101] * 5  # log(1 / 5) is about -26 / 16
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
 @pytest.mark.parametrize("op", [Softmax(), LogSoftmax()])
 def test_a_result_in_other_steps_than_tflite_prescribes_is_rounded_from_real_numbers(op, dtype):

@@ -80,6 +80,7 @@ def test_a_factor_becomes_the_nearest_fixed_point_number(real):
         (2.0**-33, 0, 0),  # too small
         (2.0**-32, 2**30, -31),
         (2.0**40, 2**31 - 1, 30),  # too large
+        (np.inf, 2**31 - 1, 30),
     ],
 )
 def test_factors_at_the_borders(real, multiplier, shift):

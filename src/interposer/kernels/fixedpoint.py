@@ -45,7 +45,7 @@ class FixedPoint(NamedTuple):
 
 def quantize_multiplier(real: ArrayLike) -> FixedPoint:
     """Return the nearest fixed-point factor to each float: 0 below the range, the largest factor above it."""
-    mantissa, exponent = np.frexp(np.asarray(real, np.float64))
+    mantissa, exponent = np.frexp(np.minimum(np.asarray(real, np.float64), 2.0**31))
     multiplier = np.floor(mantissa * 2.0**31 + 0.5).astype(np.int64)
     carried = multiplier == 1 << 31
     multiplier, shift = np.where(carried, 1 << 30, multiplier), np.where(carried, exponent + 1, exponent)

@@ -60,7 +60,7 @@ def log_softmax8(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -
     factor, least = _factor(input, beta)
     difference = _minus_max(x)
     log_sum = log(rescale(_exps(difference, factor, least), 0, 12).sum(axis=-1, keepdims=True), 12, 5)
-    inverse_factor = quantize_multiplier(2.0 ** (31 - factor.shift) / factor.multiplier)
+    inverse_factor = quantize_multiplier(2.0 ** (31 - factor.shift) / np.maximum(factor.multiplier, 1))
     least_difference = np.maximum(least - 1, multiply_by_quantized_multiplier(log_sum - 2**31, inverse_factor))
     logarithms = rounding_divide_by_pot(multiply_by_quantized_multiplier(difference, factor) - log_sum, 31 - 5 - 4)
     limits = np.iinfo(x.dtype)
