@@ -1,5 +1,6 @@
 // EmbeddingLookup, OneHot and BlockDequantize: tables, codes, and weights of few bits.
 
+#include <algorithm>
 #include <cmath>
 
 #include "gpuacc/lowering.hpp"
@@ -125,6 +126,7 @@ void lower_block(const ipr::Layer& layer, Plan& plan) {
   const Value zeros = zero_point ? plan.plain(zero_point.index()) : in;
   const Value out = plan.create(layer.output(0).dtype(), in.shape);
   const size_t axis = size_t(normal_axis(layer.integer("axis", 1), int64_t(in.shape.size())));
+  const int64_t block = std::min(layer.integer("block_size"), in.shape[axis]);
   Template source(R"(
 inline int value(uchar e) { return $VALUE; }
 kernel void k(global const uchar* restrict x, global const $S* restrict scale, global const uchar* restrict zeros,
@@ -141,7 +143,7 @@ kernel void k(global const uchar* restrict x, global const $S* restrict scale, g
   plan.launch_elements(
       "dequantize blocks", preamble(plan.profile, plan.device.info) + source.text(),
       {reads(in), reads(scale), reads(zeros), writes(out), number(out.elements()), number(in.shape[axis]),
-       number(scale.shape[axis]), number(layer.integer("block_size")), number(strides_of(in.shape)[axis])},
+       number(scale.shape[axis]), number(block), number(strides_of(in.shape)[axis])},
       out.elements());
   plan.set(layer.output(0).index(), out);
 }

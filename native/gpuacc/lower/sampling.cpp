@@ -190,6 +190,7 @@ void launch_window(const ipr::Layer& layer, Plan& plan, const char* name, const 
 }
 
 ipr::Verdict norm_support(const ipr::Layer& layer, const Target&) {
+  if (layer.integer("p", 2) > kFarthest) return ipr::no("p is greater than 2**20", IPR_REASON_RESOURCE);
   const ipr::Verdict verdict = window_axes_support(layer);
   return is_refused(verdict) ? verdict : all_float(layer);
 }

@@ -15,9 +15,11 @@ from interposer.ops import (
     Addition,
     Attention,
     BatchMatMul,
+    BlockDequantize,
     Convolution2d,
     Convolution3d,
     GatherNd,
+    LpPooling,
     MeanVarianceNormalization,
     Normalization,
     Pad,
@@ -200,9 +202,10 @@ def test_adjugate_matrices_of_quantized_tensors_are_refused(gpuacc):
         (Pooling3d(dilation_y=2**32), "dilation_y"),
         (Convolution3d(stride_z=2**32), "stride_z"),
         (Normalization(norm_size=2**32 + 3), "norm_size"),
+        (LpPooling(window_shape=(1, 1, 1), p=2**32), "p"),
     ],
 )
-def test_windows_that_exceed_32_bits_are_refused(gpuacc, op, name):
+def test_attributes_that_exceed_32_bits_are_refused(gpuacc, op, name):
     network = ip.Network("wide")
     volume = network.add_input_layer(0, ip.TensorInfo((1, 1, 2, 2, 1)))
     filters = network.add_constant_layer(np.ones((1, 1, 1, 1, 1), np.float32))
@@ -210,6 +213,15 @@ def test_windows_that_exceed_32_bits_are_refused(gpuacc, op, name):
     network.add_output_layer(0, network.add_layer(op, *operands))
     with pytest.raises(UnsupportedLayerError, match=rf"GpuAcc says: {name} is greater than 2\*\*20"):
         loaded(network, ["GpuAcc"])
+
+
+@pytest.mark.parametrize("size", [3, 4, 2**31, 2**32, 2**40])
+def test_a_block_may_be_longer_than_its_axis(gpuacc, size):
+    codes, scales = np.arange(-6, 6, dtype=np.int8).reshape(4, 3), np.float32([[0.5], [2], [3], [10]])
+    network = ip.Network("blocks")
+    operands = [network.add_input_layer(0, ip.TensorInfo((4, 3), "int8")), network.add_constant_layer(scales)]
+    network.add_output_layer(0, network.add_layer(BlockDequantize(block_size=size), *operands))
+    np.testing.assert_array_equal(loaded(network, ["GpuAcc"]).run([codes])[0], codes * scales)
 
 
 def test_many_long_rows_are_not_sorted(gpuacc):

@@ -54,8 +54,8 @@ def test_log_softmax_of_quantized_rows_is_that_of_the_reference(gpuacc, dtype, p
     rows = np.random.default_rng(1).integers(0, 256, (40, 33))
     rows[0] = 7
     output = ip.TensorInfo(rows.shape, dtype, Quantization(1 / 16, 255 if dtype is DataType.UINT8 else 127))
-    for scale in (0.004, 0.1, 1.7):
-        check(LogSoftmax(), output, (rows.astype(TYPES[dtype]), Quantization(scale, 5)), profile=profile)
+    for scale, beta in [(0.004, 1.0), (0.1, 1.0), (1.7, 1.0), (0.1, 0.0)]:
+        check(LogSoftmax(beta=beta), output, (rows.astype(TYPES[dtype]), Quantization(scale, 5)), profile=profile)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
