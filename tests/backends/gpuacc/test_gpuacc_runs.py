@@ -98,6 +98,7 @@ def test_it_is_used_only_by_name(gpuacc):
     [
         ({"Profile": "tablet"}, "Profile is 'tablet'; expected auto, cpu, mobile or desktop"),
         ({"Device": 99}, "Device is 99; there are"),
+        ({"TuningLevel": 2}, "TuningLevel is 2; expected 0 or 1"),
     ],
 )
 def test_wrong_values_of_options_are_named(gpuacc, options, message):
