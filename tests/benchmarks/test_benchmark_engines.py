@@ -121,6 +121,7 @@ def test_an_engine_that_takes_too_long_is_given_up(tmp_path):
 
 
 @pytest.mark.needs_cpuref
+@pytest.mark.usefixtures("new_interpreter")
 def test_a_process_that_dies_is_told_with_its_status(tmp_path):
     with Process("CpuRef", 1, tmp_path) as process:
         process._child.kill()
