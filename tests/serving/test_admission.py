@@ -151,7 +151,7 @@ def test_a_client_that_holds_its_share_gets_429_and_when_to_try_again():
 
 def test_of_many_bodies_of_a_client_those_arrive_for_which_there_is_room(monkeypatch):
     monkeypatch.setattr("interposer.serving.admission._GRACE", 600)  # no body is too slow, however busy the machine is
-    with served(max_body=MIB, max_memory=8 * MIB) as server:
+    with served(max_body=MIB, max_memory=9 * MIB) as server:  # 4.5 MiB for each client: four bodies, and reading them
         connections = [connected(server, head(Content_Length=MIB)) for _ in range(12)]
         for _ in range(4):
             for connection in connections:
@@ -162,6 +162,37 @@ def test_of_many_bodies_of_a_client_those_arrive_for_which_there_is_room(monkeyp
         assert statuses[400] + statuses[429] == 12
         for connection in connections:
             connection.close()
+
+
+@pytest.mark.parametrize("size", [50_000, 150_000])  # read in the event loop, and in another thread
+def test_a_complete_body_goes_before_one_of_its_client_that_is_arriving(size):
+    values = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [0] * size}]}).encode()
+    with served(max_body=2 * MIB, max_memory=16 * MIB, client_share=0.25) as server:
+        free = len(values) + 10  # room for the body, but not for reading it
+        with connected(server, head(Content_Length=2 * MIB) + bytes(2 * MIB - 1)) as arriving:
+            wait_until(lambda: server.core.admission.held == 2 * MIB - 1)
+            other = server.core.admission.holding("127.0.0.1")
+            other.finish()
+            other.take(2 * MIB - free)
+            refused = server.client.post(INFER, values)
+            assert refused.status == 400
+            assert "[1, 4]" in refused.json["error"]
+            assert status_of(arriving) == 429
+            server.core.admission.release(other)
+
+
+def test_a_refused_body_holds_nothing_while_its_rest_is_read(monkeypatch):
+    monkeypatch.setattr("interposer.serving.bodies._LINGER", 600)
+    with served(max_body=MIB, max_memory=4 * MIB, client_share=0.25) as server:
+        part = MIB // 2 + 1
+        first = connected(server, head(Content_Length=MIB) + bytes(part))
+        wait_until(lambda: server.core.admission.held == part)
+        second = connected(server, head(Content_Length=MIB) + bytes(part))
+        assert status_of(second) == 429  # its rest may still arrive
+        assert server.core.admission.held == part
+        first.close()
+        second.close()
+        wait_until(lambda: server.core.admission.held == 0)
 
 
 @pytest.mark.parametrize("size", [2 * MIB, 40 * MIB])

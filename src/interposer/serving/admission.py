@@ -92,14 +92,19 @@ class Admission:
             self._count(holding, size)
 
     def _make_room_of_client(self, holding: Holding, size: int) -> None:
-        """Refuse the bodies of a client of which the least has arrived, so that the others can arrive completely."""
+        """Refuse the bodies of a client of which the least has arrived, so that the others can arrive completely.
+
+        A body that has arrived completely is refused only if no other body of its client is arriving.
+        """
         while self._of_client.get(holding.client, 0) + size > self._share:
-            senders = [sender for sender in self._senders if sender.client == holding.client and sender is not holding]
-            least = min([holding, *senders], key=lambda sender: (sender.size, -sender.began))
+            senders = {sender for sender in self._senders if sender.client == holding.client}
+            if holding.is_unfinished:
+                senders.add(holding)
+            least = min(senders, key=lambda sender: (sender.size, -sender.began), default=holding)
             reason = ServingError(
                 Status.TOO_MANY, f"the requests of this client hold {self._share:,} bytes already", _RETRY
             )
-            if least is holding or not holding.is_unfinished:
+            if least is holding:
                 raise reason
             self._release(least)
             least.refuse(reason)
@@ -146,7 +151,10 @@ class Admission:
                 self._senders.discard(holding)
 
     def release(self, holding: Holding) -> None:
-        """Forget what a request holds."""
+        """Forget what a request holds, at the latest when its answer has been sent.
+
+        A refused request is released before its error is sent, because the rest of its body may be read for seconds.
+        """
         is_large = holding.size >= _LARGE
         with self._lock:
             self._release(holding)
@@ -177,12 +185,22 @@ def give_back_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return True in the thread that runs this event loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
 def _full() -> ServingError:
     return ServingError(Status.FULL, "the server holds as many bytes of requests as it may", _RETRY)
 
 
 class Holding:
-    """The bytes that one request holds. `take` may be called in any thread, the others in that of the event loop.
+    """The bytes that one request holds.
+
+    `take` and `refuse` may be called in any thread, the others in that of the event loop.
 
     Attributes:
         began: when the request began to arrive, as `time.monotonic` says.
@@ -285,10 +303,20 @@ class Holding:
         self._timer = asyncio.get_running_loop().call_later(min(_WINDOW, self._seconds_left), self._look)
 
     def refuse(self, reason: ServingError) -> None:
-        """Refuse the request whose body is arriving, or close the connection whose answer is being read."""
+        """Refuse the request whose body is arriving, or close the connection whose answer is being read.
+
+        May be called in any thread. In another thread than that of the event loop, the body is refused soon after.
+        """
+        task = self._task
         if self._abort is not None:
             self._abort()
-        elif self.reason is None and self._task is not None:
+        elif task is not None and _is_running(task.get_loop()):
+            self._cancel(reason)
+        elif task is not None:
+            task.get_loop().call_soon_threadsafe(self._cancel, reason)
+
+    def _cancel(self, reason: ServingError) -> None:
+        if self.reason is None and self._task is not None:
             self.reason = reason
             self._task.cancel()
 

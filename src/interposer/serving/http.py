@@ -189,6 +189,7 @@ class _Infer:
             except ServingError as error:
                 refused = _bare(error)
             if refused is not None:
+                self.core.admission.release(holding)
                 await _send_error(send, refused, body_end, self.core.admission)
                 return
             fields = [(b"content-type", b"application/json" if length is None else b"application/octet-stream")]
@@ -273,6 +274,7 @@ class _InferStream(_Infer):
             except ServingError as error:
                 refused = _bare(error)
             if refused is not None and not events.has_begun:
+                self.core.admission.release(holding)
                 await _send_error(send, refused, body_end, self.core.admission)
                 return
             await events.end(refused)
