@@ -10,7 +10,7 @@ import pytest
 
 import interposer as ip
 from interposer import Network, TensorInfo
-from interposer.core.errors import InvalidArgumentError, InvalidValueError, UnboundInputError
+from interposer.core.errors import InvalidArgumentError, InvalidValueError, UnboundInputError, UnsupportedOperatorError
 
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 from onnx import helper  # noqa: E402
@@ -100,6 +100,20 @@ def test_shapes_that_an_operator_must_know_are_taken_from_the_call_as_well() -> 
     filled = loaded(value.SerializeToString())
     assert filled.run([X])[0].tolist() == np.ones((2, 3)).tolist()
     assert filled.run([X.T])[0].shape == (3, 2)
+
+
+@pytest.mark.parametrize("kind", ["ReduceMax", "NonZero"])  # NonZero's result has an unknown size
+def test_a_small_file_cannot_make_loading_need_much_memory(kind: str) -> None:
+    axes = ["places"] if kind == "NonZero" else ["axes"]
+    nodes = [
+        node("ConstantOfShape", ["n"], ["many"]),
+        node(kind, ["many"], axes, **({"keepdims": 1} if kind == "ReduceMax" else {})),
+        *([node("ReduceMax", ["places"], ["axes"], keepdims=0)] if kind == "NonZero" else []),
+        node("ReduceSum", ["x", "axes"], ["y"]),
+    ]
+    value = model(nodes, {"x": X}, constants={"n": np.int64([1 << 40])})
+    with pytest.raises(UnsupportedOperatorError, match="its operand 'axes' is computed from data"):
+        loaded(value.SerializeToString())
 
 
 def test_what_an_operator_behind_another_needs_is_learned_while_running() -> None:

@@ -34,6 +34,8 @@ _SMALL: Final = 1 << 16
 _ALLOWANCE: Final = 64 << 20
 _FEW_BITS: Final = 16
 _MANY: Final = 32 << 20
+_WIDEST: Final = 8
+"""Bytes of an element of the widest type of tensors whose size depends on data."""
 
 
 class Folder:
@@ -84,7 +86,7 @@ class Folder:
         return self._evaluated(op, arrays, infos, outputs) if self._affordable(op, arrays, outputs) else None
 
     def elements(self, value: Value, around: Mapping[Layer, Value]) -> Array | None:
-        """Return the elements of a value if constants determine them, whatever it costs to compute them; None if not.
+        """Return the elements of a value if constants determine them within the budget; None if not.
 
         All layers before the value are evaluated, also those of expensive families. `around` has, for each input layer
         of a region, the value outside the region that it captures.
@@ -116,21 +118,30 @@ class Folder:
                 None if source is None or array is None else refined(source.known, array).with_constant(array)
                 for source, array in zip(sources, operands, strict=True)
             ]
+            if layer.op.violations(*infos):
+                return None
             outputs = [info for info in layer.op.infer_infos(*infos) if info is not None]
-            folded = None if layer.op.violations(*infos) else self._evaluated(layer.op, operands, infos, outputs)
+            if not self._spend(layer.op, operands, outputs):
+                return None
+            folded = self._evaluated(layer.op, operands, infos, outputs)
             if folded is None:
                 return None
             arrays.update((result, array) for result, (_, array) in zip(layer.outputs, folded, strict=True))
         return arrays.get(value, value.constant)
 
     def _affordable(self, op: Op, arrays: Sequence[Array | None], outputs: Sequence[TensorInfo]) -> bool:
-        cost = sum(_bytes(array) for array in arrays if array is not None)
-        if all(info.is_tensor and info.is_concrete for info in outputs):
+        return (_are_sized(outputs) or op.family in _SIZED_BY_DATA) and self._spend(op, arrays, outputs)
+
+    def _spend(self, op: Op, arrays: Sequence[Array | None], outputs: Sequence[TensorInfo]) -> bool:
+        """Subtract the bytes of the operands and results of an operator from the budget; False if they exceed it."""
+        operands = [array for array in arrays if array is not None]
+        cost = sum(map(_bytes, operands))
+        if _are_sized(outputs):
             cost += sum(map(_bytes_of_result, outputs))
         elif op.family in _SIZED_BY_DATA:
             cost *= 2
-        else:
-            return False
+        else:  # such as the positions of elements, with a number for each axis
+            cost += sum(array.size * max(array.ndim, 1) for array in operands) * _WIDEST * len(outputs)
         if cost <= _SMALL:
             return True
         if cost > self._left:
@@ -164,6 +175,10 @@ def _bytes(array: Array) -> int:
         _bytes(element) if isinstance(element, np.ndarray) else array.size * len(element) for element in array.flat
     )
     return own_bytes + element_bytes
+
+
+def _are_sized(outputs: Sequence[TensorInfo]) -> bool:
+    return all(info.is_tensor and info.is_concrete for info in outputs)
 
 
 def _bytes_of_result(info: TensorInfo) -> int:
