@@ -15,6 +15,8 @@ from interposer.core.errors import InvalidArgumentError, InvalidValueError, Unbo
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 from onnx import helper  # noqa: E402
 
+from interposer.core.schema import Op  # noqa: E402
+from interposer.kernels import evaluate  # noqa: E402
 from tests.frontends.onnx.models import info, model  # noqa: E402
 
 pytestmark = pytest.mark.needs_cpuref
@@ -114,6 +116,27 @@ def test_a_small_file_cannot_make_loading_need_much_memory(kind: str) -> None:
     value = model(nodes, {"x": X}, constants={"n": np.int64([1 << 40])})
     with pytest.raises(UnsupportedOperatorError, match="its operand 'axes' is computed from data"):
         loaded(value.SerializeToString())
+
+
+def test_layers_that_compute_several_operands_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated = []
+
+    def noted(op: Op, *arguments: Any) -> Any:
+        evaluated.append(type(op).__name__)
+        return evaluate(op, *arguments)
+
+    monkeypatch.setattr("interposer.frontends.folding.evaluate", noted)
+    nodes = [
+        node("Conv", ["image", "weights"], ["pixel"]),
+        node("Cast", ["pixel"], ["whole"], to=onnx.TensorProto.INT64),
+        node("Reshape", ["whole", "one"], ["axes"]),
+        node("ReduceSum", ["x", "axes"], ["first"], keepdims=1),
+        node("ReduceMax", ["first", "axes"], ["y"], keepdims=0),
+    ]
+    one = np.ones((1, 1, 1, 1), np.float32)
+    value = model(nodes, {"x": X}, constants={"image": one, "weights": one, "one": np.int64([1])})
+    np.testing.assert_array_equal(loaded(value.SerializeToString())(X), X.sum(1))
+    assert sorted(evaluated) == ["Cast", "Convolution2d", "Reshape"]
 
 
 def test_what_an_operator_behind_another_needs_is_learned_while_running() -> None:

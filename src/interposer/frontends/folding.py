@@ -49,6 +49,7 @@ class Folder:
     def __init__(self, file_bytes: int) -> None:
         self._left = _ALLOWANCE + 4 * file_bytes
         self._collections: dict[Value, Array] = {}
+        self._elements: dict[Value, Array | None] = {}
 
     def note(self, value: Value, array: Array) -> None:
         """Record the contents of `value`, a sequence or an optional, so that its consumers can be folded.
@@ -97,37 +98,37 @@ class Folder:
             layer, is_ready = pending.pop()
             if is_ready:
                 layers.append(layer)
-            elif layer not in seen and not isinstance(layer.op, Constant):
+            elif layer not in seen and not (isinstance(layer.op, Constant) or self._elements.keys() & layer.outputs):
                 seen.add(layer)
                 sources = [around[layer]] if layer in around else layer.values
                 if not sources or layer.regions or not layer.op.pure:
                     return None
                 pending += [(layer, True), *((source.producer, False) for source in sources)]
-        return self._computed(value, layers, around)
+        return self._elements.get(value, value.constant) if self._compute(layers, around) else None
 
-    def _computed(self, value: Value, layers: Sequence[Layer], around: Mapping[Layer, Value]) -> Array | None:
-        """Return the elements of `value`, the result of the last of these layers, which are in running order."""
-        arrays: dict[Value, Array | None] = {}
+    def _compute(self, layers: Sequence[Layer], around: Mapping[Layer, Value]) -> bool:
+        """Add the results of these layers, which are in running order, to `_elements`; False if one has none."""
+        known = self._elements
         for layer in layers:
             sources = [around[layer]] if layer in around else layer.inputs
-            operands = [None if source is None else arrays.get(source, self._known(source)) for source in sources]
+            operands = [None if source is None else known.get(source, self._known(source)) for source in sources]
             if layer in around:
-                arrays[layer.output] = operands[0]
+                known[layer.output] = operands[0]
                 continue
             infos = [
                 None if source is None or array is None else refined(source.known, array).with_constant(array)
                 for source, array in zip(sources, operands, strict=True)
             ]
             if layer.op.violations(*infos):
-                return None
+                return False
             outputs = [info for info in layer.op.infer_infos(*infos) if info is not None]
             if not self._spend(layer.op, operands, outputs):
-                return None
+                return False
             folded = self._evaluated(layer.op, operands, infos, outputs)
             if folded is None:
-                return None
-            arrays.update((result, array) for result, (_, array) in zip(layer.outputs, folded, strict=True))
-        return arrays.get(value, value.constant)
+                return False
+            known.update((result, array) for result, (_, array) in zip(layer.outputs, folded, strict=True))
+        return True
 
     def _affordable(self, op: Op, arrays: Sequence[Array | None], outputs: Sequence[TensorInfo]) -> bool:
         return (_are_sized(outputs) or op.family in _SIZED_BY_DATA) and self._spend(op, arrays, outputs)
