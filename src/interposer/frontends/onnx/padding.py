@@ -48,7 +48,7 @@ def pad_by_operands(node: Node) -> Value:
     """Convert Pad with pads, value and axes as operands."""
     rank = node.info(0).rank
     axes = checked_axes(node.integers_of(3, "axes") if node.has(3) else range(rank), rank)
-    return _padded(node, node.value(1) if node.is_computed(1) else node.integers_of(1, "pads"), axes, _filler(node))
+    return _padded(node, _pads(node), axes, _filler(node))
 
 
 @operator("Pad", domain=MICROSOFT)
@@ -59,7 +59,12 @@ def contrib_pad(node: Node) -> Value:
     if not info.dtype.is_integer or info.rank not in (1, 2) or (info.rank == 2 and info.shape[0] != 1):
         raise ParseError(f"its pads are {info.dtype}{list(info.shape)}; expected a list of integers")
     node.replace(1, reshaped(node, node.value(1), [2 * len(axes)]) if info.rank == 2 else node.value(1))
-    return _padded(node, node.value(1) if node.is_computed(1) else node.integers_of(1, "pads"), axes, _filler(node))
+    return _padded(node, _pads(node), axes, _filler(node))
+
+
+def _pads(node: Node) -> Sequence[int] | Value:
+    """Return the pads of a node that has them as an operand, or their value if they are computed."""
+    return node.value(1) if node.is_computed(1) else node.integers_of(1, "pads")
 
 
 def _filler(node: Node) -> Value | float:
