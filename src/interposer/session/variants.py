@@ -179,12 +179,18 @@ class Blueprint:
     def states(self) -> list[State] | None:
         """Return the states of the network, which are the same for all shapes; None if they are not known yet."""
         network, template = self.network or self._last_network, self._template
-        if network is None and template is not None and template.has_states and template.example is not None:
+        if network is None and template is not None and not template.has_states:
+            return []
+        network = self._example if network is None else network
+        return None if network is None else states_of(network.graph)
+
+    @cached_property
+    def _example(self) -> Network | None:
+        """The network for some shapes that the model allows; None if none can be built."""
+        if self._template is not None and self._template.example is not None:
             with suppress(InterposerError):
-                network = template.example()
-        if network is None:
-            return None if template is None or template.has_states else []
-        return states_of(network.graph)
+                return self._template.example()
+        return None
 
     def with_outputs(self, names: tuple[str, ...]) -> Network | Template:
         """Return the network, or its template, with the values of these names as its only outputs.

@@ -286,8 +286,9 @@ def template(program: Any, shapes: Shapes | None = None, *, name: str = "") -> T
         return parsed_program.imported(sizes, arrays).network
 
     def example() -> Network:
-        smallest = {name: max(low, 2) for name, (low, _) in parsed_program.ranges.items()}
-        return parsed_program.imported({**smallest, **sizes}, {}).network
+        ranges = parsed_program.ranges.items()
+        small = {name: max(low, 2 if high is None else min(2, high)) for name, (low, high) in ranges}
+        return parsed_program.imported({**small, **sizes}, {}).network
 
     sizes = bound_sizes(parsed_program, given_shapes)
     inputs, outputs = inputs_of(parsed_program, sizes), dict.fromkeys(_network_outputs(parsed_program))
