@@ -18,12 +18,12 @@ TYPES = ("int8", "int16", "int32", "uint8", "uint16", "uint32")
 SHAPE = (3, 347)
 
 
-def every_code(dtype: str) -> Array:
+def whole_range(dtype: str) -> Array:
     """Return numbers of the whole range of an integer type, with both ends of it."""
     limits = np.iinfo(dtype)
-    codes = np.random.default_rng(3).integers(limits.min, limits.max, SHAPE, dtype=dtype, endpoint=True)
-    codes.flat[:2] = limits.min, limits.max
-    return codes
+    numbers = np.random.default_rng(3).integers(limits.min, limits.max, SHAPE, dtype=dtype, endpoint=True)
+    numbers.flat[:2] = limits.min, limits.max
+    return numbers
 
 
 def check(op: Quantize | Dequantize, given: Quantization | None, result: Quantization | None, x: Array) -> None:
@@ -43,21 +43,21 @@ def test_integers_become_integers_of_another_quantization(source: str, target: s
             Quantize(DataType(target)),
             Quantization(factor, int(zero)),
             Quantization(1.0, int(np.iinfo(target).max // 2)),
-            every_code(source),
+            whole_range(source),
         )
 
 
 @pytest.mark.parametrize(("source", "target"), [*itertools.product(("int8", "int16", "uint16"), TYPES)])
 def test_integers_with_scales_along_an_axis(source: str, target: str) -> None:
     scales = Quantization([0.1, 3.0, 0.02], 0, 0)
-    check(Quantize(DataType(target)), scales, Quantization(0.05), every_code(source))
-    check(Quantize(DataType(target)), Quantization(0.05), scales, every_code(source))
+    check(Quantize(DataType(target)), scales, Quantization(0.05), whole_range(source))
+    check(Quantize(DataType(target)), Quantization(0.05), scales, whole_range(source))
 
 
 @pytest.mark.parametrize("source", [*TYPES, "int64"])
 def test_integers_become_floats(source: str) -> None:
-    check(Dequantize(), Quantization(0.3, int(np.iinfo(source).max // 3)), None, every_code(source))
-    check(Dequantize(), Quantization([0.3, 7.0, 1e-4], 0, 0), None, every_code(source))
+    check(Dequantize(), Quantization(0.3, int(np.iinfo(source).max // 3)), None, whole_range(source))
+    check(Dequantize(), Quantization([0.3, 7.0, 1e-4], 0, 0), None, whole_range(source))
 
 
 @pytest.mark.parametrize("rounding", list(RoundingMethod))

@@ -217,11 +217,11 @@ def test_attributes_that_exceed_32_bits_are_refused(gpuacc, op, name):
 
 @pytest.mark.parametrize("size", [3, 4, 2**31, 2**32, 2**40])
 def test_a_block_may_be_longer_than_its_axis(gpuacc, size):
-    codes, scales = np.arange(-6, 6, dtype=np.int8).reshape(4, 3), np.float32([[0.5], [2], [3], [10]])
+    values, scales = np.arange(-6, 6, dtype=np.int8).reshape(4, 3), np.float32([[0.5], [2], [3], [10]])
     network = ip.Network("blocks")
     operands = [network.add_input_layer(0, ip.TensorInfo((4, 3), "int8")), network.add_constant_layer(scales)]
     network.add_output_layer(0, network.add_layer(BlockDequantize(block_size=size), *operands))
-    np.testing.assert_array_equal(loaded(network, ["GpuAcc"]).run([codes])[0], codes * scales)
+    np.testing.assert_array_equal(loaded(network, ["GpuAcc"]).run([values])[0], values * scales)
 
 
 def test_many_long_rows_are_not_sorted(gpuacc):
