@@ -323,9 +323,9 @@ def one_in(step: int) -> list[Sample]:
 
 @pytest.mark.needs_cpuref
 def test_the_reference_passes_every_check_of_some_samples_of_every_operator() -> None:
-    report = check_backend("CpuRef", samples=one_in(20), only=OF_SAMPLES)
+    report = check_backend("CpuRef", samples=one_in(9), only=OF_SAMPLES)
     assert report.failures == []
-    assert report.counts["pass"] > 1000
+    assert report.counts["pass"] > 2000
 
 
 @pytest.mark.slow
@@ -348,9 +348,9 @@ def test_the_reference_keeps_every_contract_of_a_backend(step: int) -> None:
 
 
 def test_the_example_of_a_backend_in_few_lines_conforms() -> None:
-    report = check_backend("examples.compute_backend:TinyBackend", samples=SOME_SAMPLES[::3], settings=QUICK)
+    report = check_backend("examples.compute_backend:TinyBackend", samples=SOME_SAMPLES, settings=QUICK)
     assert report.failures == []
-    assert report.counts["pass"] > 150
+    assert report.counts["pass"] > 400
 
 
 @pytest.mark.slow
