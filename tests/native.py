@@ -22,7 +22,9 @@ from pathlib import Path
 import pytest
 
 CACHE = Path(__file__).parents[1] / "build" / "tests"
-DAYS = 14  # a shared object that no test has used for so long is deleted
+OPENCL_CACHE = CACHE / "pocl"
+"""Where PoCL finds the kernels that it has compiled in earlier runs of the tests; they take minutes to compile."""
+DAYS = 14  # a shared object or an OpenCL program that no test has used for so long is deleted
 INCLUDE = Path(__file__).parents[1] / "src" / "interposer" / "include"
 SOURCES = Path(__file__).parent / "plugins" / "native"
 COMPILERS = {"c": ("cc", "gcc", "clang"), "c++": ("c++", "g++", "clang++"), "rust": ("rustc",)}
@@ -100,10 +102,15 @@ def _compile(text: str, target: Path, language: str, flags: Sequence[str], near:
 
 
 def _delete_unused() -> None:
-    for path in CACHE.glob("*.so"):
+    end = time.time() - DAYS * 24 * 60 * 60
+    for path in (*CACHE.glob("*.so"), *OPENCL_CACHE.glob("tempfile_*")):
         with contextlib.suppress(OSError):
-            if path.stat().st_mtime < time.time() - DAYS * 24 * 60 * 60:
+            if path.stat().st_mtime < end:
                 path.unlink()
+    for path in OPENCL_CACHE.glob("*/*/last_accessed"):  # PoCL writes it whenever it uses the program
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < end:
+                shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def _digest(text: str, language: str, flags: Sequence[str], near: Sequence[Path]) -> str:

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "cpuacc/kernels/elementwise.hpp"
+#include "cpuacc/lower/encoding.hpp"
 #include "cpuacc/lower/small_numbers.hpp"
 #include "cpuacc/pointwise.hpp"
 #include "cpuacc/rules.hpp"
@@ -11,11 +12,15 @@
 namespace cpuacc {
 namespace {
 
+OfOne cast_to_float32(int32_t dtype, const Settings& settings) {
+  OfOne cast = small_cast(dtype, IPR_DTYPE_FLOAT32);
+  return cast ? cast : element_kernels_for(settings.isa).cast(dtype, IPR_DTYPE_FLOAT32);
+}
+
 /// Convert a constant to float32.
 void widen_constant(Tensor& tensor, int32_t dtype, const Settings& settings) {
   auto values = std::make_shared<std::vector<float>>(size_t(tensor.elements()));
-  OfOne cast = small_cast(dtype, IPR_DTYPE_FLOAT32);
-  if (!cast) cast = element_kernels_for(settings.isa).cast(dtype, IPR_DTYPE_FLOAT32);
+  OfOne cast = cast_to_float32(dtype, settings);
   cast(tensor.aligned(ipr::item_size(dtype)), values->data(), tensor.elements());
   static const float nothing = 0;
   tensor.data = values->empty() ? &nothing : values->data();
@@ -91,6 +96,7 @@ class Widener {
         graph_.nodes.push_back(std::move(node));
         continue;
       }
+      round_numbers(node);
       round_results(node);
       if (reads_rounded(graph_, node)) round_operands(node);
       for (int& tensor : node.inputs) tensor = wide(tensor);
@@ -121,6 +127,20 @@ class Widener {
     if (result < 0 || !is_narrow(graph_[result])) return false;
     if (!is_half(graph_[result])) return true;
     return node.type == "Cast" && graph_.in(node, 0)->dtype != graph_[result].dtype;
+  }
+
+  /// Round the numbers that a node writes to its result, such as those of a border, to the type of the result. A number
+  /// that is rounded to float32 first may become its neighbor.
+  void round_numbers(Node& node) {
+    if (node.outputs.empty() || node.outputs[0] < 0 || !is_narrow(graph_.out(node))) return;
+    for (Value& attribute : node.attributes)
+      for (const char* name : {"on_value", "off_value", "pad_value", "value"}) {
+        char element[8] = {};
+        if (attribute.name != name || !encode(attribute.f, graph_.out(node), element)) continue;
+        float rounded = 0;
+        cast_to_float32(graph_.out(node).dtype, settings_)(element, &rounded, 1);
+        attribute.f = double(rounded);
+      }
   }
 
   /// Round results to their type by casting them there and back.

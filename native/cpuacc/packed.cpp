@@ -24,9 +24,17 @@ struct Known {
 
 struct Library {
   std::mutex mutex;
-  std::multimap<uint64_t, Known> pieces;  // by checksum
+  std::multimap<uint64_t, Known> pieces;  // by `sampled_sum`
   size_t limit = 64;                      // number of pieces at which pieces of destroyed programs are removed
 };
+
+/// A checksum of evenly spaced samples, as a whole piece takes long to read. Pieces with equal sums may still differ.
+uint64_t sampled_sum(const char* data, uint64_t bytes) {
+  constexpr uint64_t samples = 64, sample = 64;  // bytes of a sample
+  uint64_t sum = bytes;
+  for (uint64_t n = 0; n < samples; ++n) sum = checksum(data + (bytes - sample) / (samples - 1) * n, sample, sum);
+  return sum;
+}
 
 Library& library();
 
@@ -68,7 +76,7 @@ const char* Packed::add(char* data, uint64_t bytes) {
   total_ += bytes;
   pieces_.push_back({data, bytes});
   if (bytes < kLeastSharedBytes || has_allocator()) return data;
-  const uint64_t sum = checksum(data, bytes);
+  const uint64_t sum = sampled_sum(data, bytes);
   for (auto& [memory, same] : alike(sum, bytes)) {
     if (std::memcmp(data, same, bytes) != 0) continue;
     pieces_.back().data = same;

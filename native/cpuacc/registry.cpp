@@ -46,6 +46,7 @@ Family lookup_family();
 Family lengths_q8_family();
 Family lstm_family();
 Family matmul_f32_family();
+Family mix_family();
 Family moves_family();
 Family normalizations_family();
 Family normalize_family();
@@ -93,6 +94,7 @@ const Make kFamilies[] = {
     normalizations_family,
     rotary_family,
     attention_family,
+    mix_family,  // after attention_family
     patterns_family,
     integer_q8_family,     // before images get channels last
     channels_last_family,  // before the fusion of additions

@@ -112,10 +112,10 @@ std::vector<unsigned char> blob_of(Executable& executable) {
     put(bytes, key);
     put(bytes, uint64_t(choice));
   }
-  put(bytes, uint64_t(executable.sources().size()));
-  for (const std::string& source : executable.sources()) {
+  put(bytes, uint64_t(executable.programs().size()));
+  for (const auto& [source, program] : executable.programs()) {
     put(bytes, source);
-    put(bytes, executable.device().binary(source));
+    put(bytes, binary(*program));
   }
   put(bytes, cpuacc::checksum(bytes.data(), bytes.size()));
   return bytes;

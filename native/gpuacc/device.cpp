@@ -11,6 +11,13 @@
 namespace gpuacc {
 namespace {
 
+constexpr size_t kMostRecent = 256;  // programs that stay in memory for later networks
+
+template <class Objects>
+void erase_expired(Objects& objects) {
+  for (auto at = objects.begin(); at != objects.end();) at = at->second.expired() ? objects.erase(at) : std::next(at);
+}
+
 template <class T>
 T number(cl_device device, cl_uint property, T absent = {}) {
   T value = absent;
@@ -232,43 +239,60 @@ Program Device::built(const std::string& source) {
                     log.substr(0, 2000));
 }
 
-Kernel Device::kernel(const std::string& source) {
+std::shared_ptr<Program> Device::program(const std::string& source) {
   std::lock_guard<std::mutex> lock(mutex_);
-  std::shared_ptr<Program>& program = programs_[source];
+  std::shared_ptr<Program> program = known(source);
   if (!program) {
     program = std::make_shared<Program>(built(source));
     Recorder::all().count_program();
   }
-  cl_int status = kSuccess;
-  Kernel made(cl().clCreateKernel(program->get(), "k", &status));
-  check(status, "a kernel cannot be created");
-  return made;
+  keep(source, program);
+  return program;
 }
 
-void Device::add_binary(const std::string& source, const std::string& binary) {
+std::shared_ptr<Program> Device::restored(const std::string& source, const std::string& binary) {
   std::lock_guard<std::mutex> lock(mutex_);
-  std::shared_ptr<Program>& program = programs_[source];
-  if (program) return;
+  if (std::shared_ptr<Program> program = known(source)) return program;
   cl_int status = kSuccess, accepted = kSuccess;
   const size_t size = binary.size();
   const auto* bytes = reinterpret_cast<const unsigned char*>(binary.data());
   Program made(cl().clCreateProgramWithBinary(context_.get(), 1, &info.id, &size, &bytes, &accepted, &status));
-  if (status != kSuccess || accepted != kSuccess) return;
-  if (cl().clBuildProgram(made.get(), 1, &info.id, "", nullptr, nullptr) != kSuccess) return;
-  program = std::make_shared<Program>(std::move(made));
+  if (status != kSuccess || accepted != kSuccess) return nullptr;
+  if (cl().clBuildProgram(made.get(), 1, &info.id, "", nullptr, nullptr) != kSuccess) return nullptr;
+  const auto program = std::make_shared<Program>(std::move(made));
+  keep(source, program);
+  return program;
 }
 
-std::string Device::binary(const std::string& source) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  auto entry = programs_.find(source);
-  if (entry == programs_.end() || !entry->second) return "";
+std::shared_ptr<Program> Device::known(const std::string& source) const {
+  const auto at = programs_.find(source);
+  return at == programs_.end() ? nullptr : at->second.lock();
+}
+
+/// Make a program the one that was used last, and forget the least recently used one if there are too many.
+void Device::keep(const std::string& source, const std::shared_ptr<Program>& program) {
+  programs_[source] = program;
+  recent_.remove(program);
+  recent_.push_back(program);
+  if (recent_.size() <= kMostRecent) return;
+  recent_.pop_front();
+  erase_expired(programs_);
+}
+
+std::string binary(const Program& program) {
   size_t size = 0;
-  const cl_program program = entry->second->get();
-  check(cl().clGetProgramInfo(program, kProgramBinarySizes, sizeof size, &size, nullptr), "no binary size");
+  check(cl().clGetProgramInfo(program.get(), kProgramBinarySizes, sizeof size, &size, nullptr), "no binary size");
   std::string bytes(size, '\0');
   auto* data = reinterpret_cast<unsigned char*>(&bytes[0]);
-  check(cl().clGetProgramInfo(program, kProgramBinaries, sizeof data, &data, nullptr), "no binary");
+  check(cl().clGetProgramInfo(program.get(), kProgramBinaries, sizeof data, &data, nullptr), "no binary");
   return bytes;
+}
+
+Kernel kernel_of(const Program& program) {
+  cl_int status = kSuccess;
+  Kernel kernel(cl().clCreateKernel(program.get(), "k", &status));
+  check(status, "a kernel cannot be created");
+  return kernel;
 }
 
 int Device::measured(const std::string& key, const std::function<int()>& measure) {
@@ -283,8 +307,7 @@ std::shared_ptr<Memory> Device::shared(const std::string& key, const std::functi
   if (std::shared_ptr<Memory> found = constants_[key].lock()) return found;
   auto constant = std::make_shared<Memory>(make());
   constants_[key] = constant;
-  for (auto at = constants_.begin(); at != constants_.end();)
-    at = at->second.expired() ? constants_.erase(at) : std::next(at);
+  erase_expired(constants_);
   return constant;
 }
 

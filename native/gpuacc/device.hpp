@@ -5,6 +5,7 @@
 
 #include <array>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -115,12 +116,11 @@ class Device {
   /// A part of other memory; `offset` is a multiple of `info.alignment`.
   Memory part(const Memory& whole, uint64_t offset, uint64_t bytes) const;
 
-  /// A kernel `k` of a source text. The program is built at the first call, and shared by all executables. Throw
-  /// `NotCompiled` if the driver does not compile it.
-  Kernel kernel(const std::string& source);
-  /// Register the binary of a source, as `binary` returned it; ignored if the driver does not accept it.
-  void add_binary(const std::string& source, const std::string& binary);
-  std::string binary(const std::string& source);
+  /// The program of a source text, shared by executables. It is built if no executable has it and it is not among the
+  /// programs that were used last. Throw `NotCompiled` if the driver does not compile it.
+  std::shared_ptr<Program> program(const std::string& source);
+  /// The program of a source text, from the binary that `binary` returned. Null if the driver does not accept it.
+  std::shared_ptr<Program> restored(const std::string& source, const std::string& binary);
 
   /// What `measure` returned at the first call with this key.
   int measured(const std::string& key, const std::function<int()>& measure);
@@ -130,14 +130,22 @@ class Device {
 
  private:
   Program built(const std::string& source);
+  std::shared_ptr<Program> known(const std::string& source) const;
+  void keep(const std::string& source, const std::shared_ptr<Program>& program);
 
   Context context_;
   mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Program>> programs_;
+  std::map<std::string, std::weak_ptr<Program>> programs_;
+  std::list<std::shared_ptr<Program>> recent_;  // programs for later networks, the one that was used last at the end
   std::map<std::string, std::weak_ptr<Memory>> constants_;
   std::mutex measuring_;  // one measurement at a time, so that none disturbs another
   std::map<std::string, int> measured_;
 };
+
+/// The binary of a program for its only device.
+std::string binary(const Program& program);
+/// The kernel `k` of a program.
+Kernel kernel_of(const Program& program);
 
 }  // namespace gpuacc
 

@@ -234,7 +234,6 @@ void Plan::launch(std::string name, std::string source, std::vector<Argument> ar
     if (used.first < 0) used.first = int(launches.size());
     used.last = int(launches.size());
   }
-  if (std::find(sources.begin(), sources.end(), launch.source) == sources.end()) sources.push_back(launch.source);
   launches.push_back(std::move(launch));
 }
 

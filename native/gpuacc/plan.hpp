@@ -111,9 +111,8 @@ class Plan {
   const Profile profile;
   std::vector<Launch> launches;
   std::vector<Buffer> buffers;
-  std::vector<std::string> sources;  // of all programs, each once
-  Choices choices;                   // made by `fastest`, or known before
-  bool measures = true;              // whether `fastest` may be used
+  Choices choices;       // made by `fastest`, or known before
+  bool measures = true;  // whether `fastest` may be used
 
   /// The value of a tensor, row-major. Converts it with a launch where it is in blocks.
   Value plain(int64_t tensor);

@@ -180,7 +180,8 @@ class GpuAcc : public ipr::Backend {
     const BlobContent content = content_of(data, size);
     if (content.signature != signature_of(*graph))
       throw ipr::Error("the compiled subgraph does not belong to this network", IPR_STALE);
-    for (const auto& [source, binary] : content.binaries) device(options).add_binary(source, binary);
+    std::vector<std::shared_ptr<Program>> restored;  // so that `compiled` finds all of them
+    for (const auto& [source, binary] : content.binaries) restored.push_back(device(options).restored(source, binary));
     return compiled(*graph, options, content.choices);
   }
 

@@ -49,8 +49,7 @@ void check_process() {
 Executable::Executable(Plan& plan, uint64_t signature)
     : choices(plan.choices), signature(signature), device_(plan.device), queue_(device_.queue()),
       arena_bytes_(plan.arena_bytes), arena_(device_.buffer(arena_bytes_)), buffers_(std::move(plan.buffers)),
-      sources_(std::move(plan.sources)), checks_(std::move(plan.checks)), first_wrong_(checks_.size()),
-      status_(plan.status) {
+      checks_(std::move(plan.checks)), first_wrong_(checks_.size()), status_(plan.status) {
   flags = IPR_EXECUTABLE_KEEPS_CONSTANTS;
   memory = plan.arena_bytes;
   inputs_.resize(plan.graph.inputs().size());
@@ -75,7 +74,9 @@ Executable::~Executable() {
 
 Kernel Executable::kernel(const Launch& launch) {
   try {
-    return device_.kernel(launch.source);
+    std::shared_ptr<Program>& program = programs_[launch.source];
+    if (!program) program = device_.program(launch.source);
+    return kernel_of(*program);
   } catch (NotCompiled& error) {
     if (launch.layer >= 0) error.item_kind = IPR_ITEM_LAYER, error.item = launch.layer;
     error.log = launch.name + ": " + error.log;

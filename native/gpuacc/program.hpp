@@ -3,6 +3,7 @@
 #ifndef GPUACC_PROGRAM_HPP
 #define GPUACC_PROGRAM_HPP
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,8 +31,8 @@ class Executable : public ipr::Executable {
   double seconds();
 
   const Choices choices;  // with which it was compiled
-  const std::vector<std::string>& sources() const { return sources_; }
-  Device& device() const { return device_; }
+  /// All programs by their source.
+  const std::map<std::string, std::shared_ptr<Program>>& programs() const { return programs_; }
   const uint64_t signature;  // of the graph that it was compiled from
 
  private:
@@ -70,7 +71,7 @@ class Executable : public ipr::Executable {
   std::vector<Memory> memory_;  // of the buffers in the arena
   std::vector<Step> steps_;
   std::vector<Border> inputs_, outputs_;
-  std::vector<std::string> sources_;
+  std::map<std::string, std::shared_ptr<Program>> programs_;
   std::vector<ValueCheck> checks_;
   std::vector<int32_t> first_wrong_;
   int status_ = -1;

@@ -45,6 +45,15 @@ TEST_P(AccumulateKernel, accumulates_floats) {
   check_accumulation<double>(isa(), IPR_DTYPE_FLOAT64, 1e-12);
 }
 
+TEST_P(AccumulateKernel, accumulates_integers_that_wrap_around) {
+  check_accumulation<int8_t>(isa(), IPR_DTYPE_INT8, 0);
+  check_accumulation<uint8_t>(isa(), IPR_DTYPE_UINT8, 0);
+  check_accumulation<int16_t>(isa(), IPR_DTYPE_INT16, 0);
+  check_accumulation<uint16_t>(isa(), IPR_DTYPE_UINT16, 0);
+  check_accumulation<uint32_t>(isa(), IPR_DTYPE_UINT32, 0);
+  check_accumulation<uint64_t>(isa(), IPR_DTYPE_UINT64, 0);
+}
+
 TEST_P(AccumulateKernel, reduces_integers) {
   Random random;
   for (int64_t extent : {0, 1, 2, 65})

@@ -393,11 +393,70 @@ TEST_P(Q8ElementwiseKernel, adds_as_the_integers_of_the_reference) {
       }
 }
 
+/// A sum or a product of int16 as the kernels compute it in integers.
+Q16Pair make_pair(bool is_product, double scale_a, double scale_b) {
+  const double common = 2 * std::max(scale_a, std::fabs(scale_b));
+  const FixedPoint a(scale_a / common), b(scale_b / common), out(is_product ? scale_a * scale_b : common / (1 << 15));
+  Q16Pair pair{};
+  pair.a = {0, a.multiplier, a.shift}, pair.b = {0, b.multiplier, b.shift}, pair.out = {0, out.multiplier, out.shift};
+  pair.is_product = is_product;
+  return pair;
+}
+
+int16_t expected_combined(const Q16Pair& q, int16_t a, int16_t b) {
+  const auto rescaled = [](int64_t x, const Q8Add::Factor& f) { return fixed_point(x, f.multiplier, f.shift); };
+  const auto moved = [&](int16_t x, const Q8Add::Factor& f) { return rescaled(int64_t{x} * (1 << 15), f); };
+  const int64_t code = q.is_product ? rescaled(int64_t{a} * b, q.out) : rescaled(moved(a, q.a) + moved(b, q.b), q.out);
+  return int16_t(std::clamp<int64_t>(code, -32768, 32767));
+}
+
+int16_t expected_combined_in_float32(const Q16Pair& q, int16_t a, int16_t b) {
+  const volatile float x = q.scales.a * float(a - q.a.zero), y = q.scales.b * float(b - q.b.zero);
+  const volatile float real = q.is_product ? x * y : x + y;
+  const double steps = std::nearbyint(double(real / q.scales.out));
+  return int16_t(std::clamp(steps + q.out.zero, -32768.0, 32767.0));
+}
+
+std::vector<int16_t> shorts_with_limits(int64_t count, Random& random) {
+  std::vector<int16_t> values = random.integers<int16_t>(count);
+  for (size_t n = 0; n < values.size(); n += 5) values[n] = n % 2 ? 32767 : -32768;
+  return values;
+}
+
+TEST_P(Q8ElementwiseKernel, combines_values_of_16_bits) {
+  Random random;
+  for (bool is_product : {false, true})
+    for (auto [scale_a, scale_b] :
+         {std::pair<double, double>{0.5, 0.25}, {0.5, -0.5}, {0.7, 1e-5}, {3.1, -2.7}, {2e-4, 1e-5}})
+      for (int64_t count : {1, 15, 16, 17, 31, 33, 64, 3000})
+        for (bool one : {false, true}) {
+          Q16Pair pair = make_pair(is_product, scale_a, scale_b);
+          pair.one_b = one;
+          const Guarded<int16_t> a(shorts_with_limits(count, random)), b(shorts_with_limits(one ? 1 : count, random));
+          Guarded<int16_t> out(count);
+          elementwise_q8_kernels_for(isa()).combine_shorts(a.data(), b.data(), out.data(), count, pair);
+          for (int64_t n = 0; n < count; ++n)
+            ASSERT_EQ(out[n], expected_combined(pair, a[n], b[one ? 0 : n]))
+                << describe("product", is_product, "count", count, "element", n);
+          pair.to_even = true, pair.scales = {float(scale_a), float(scale_b), 0.5f};
+          pair.a.zero = 1000, pair.b.zero = -32768, pair.out.zero = 7;
+          elementwise_q8_kernels_for(isa()).combine_shorts(a.data(), b.data(), out.data(), count, pair);
+          for (int64_t n = 0; n < count; ++n)
+            ASSERT_EQ(out[n], expected_combined_in_float32(pair, a[n], b[one ? 0 : n]))
+                << describe("float32, product", is_product, "count", count, "element", n);
+        }
+}
+
+void make_exact(Q8Add& add) {
+  add.is_exact = true;
+  add.exact_a = add.scale_a, add.exact_b = add.scale_b, add.exact_shift = add.shift;
+}
+
 /// The result of the formula in float32; -1 where its rounding decides.
 int expected_sum(const Q8Add& q, uint8_t a, uint8_t b) {
-  const double sum = double(a) * q.scale_a + double(b) * q.scale_b + q.whole_shift;
+  const double sum = double(a) * q.exact_a + double(b) * q.exact_b + q.exact_shift;
   if (std::fabs(sum - std::floor(sum) - 0.5) < 1e-3) return -1;
-  return flipped(uint8_t(std::clamp(std::nearbyint(sum), double(q.low), double(q.high))), q.flip);
+  return flipped(uint8_t(std::clamp(std::nearbyint(sum) + q.out.zero, double(q.low), double(q.high))), q.flip);
 }
 
 TEST_P(Q8ElementwiseKernel, adds_by_an_exact_formula) {
@@ -405,7 +464,7 @@ TEST_P(Q8ElementwiseKernel, adds_by_an_exact_formula) {
   for (auto [scale_a, scale_b] : {std::pair<double, double>{0.5, 0.25}, {0.7, 1.3}, {0.011, 90}})
     for (int64_t count : {1, 63, 64, 65, 5000}) {
       Q8Add add = make_add(scale_a, scale_b, -1);
-      add.is_exact = true, add.whole_shift = add.shift + float(add.out.zero), add.flip_b = kFlip;
+      make_exact(add), add.flip_b = kFlip;
       Guarded<uint8_t> a(random.integers<uint8_t>(count)), b(random.integers<uint8_t>(count)), out(count);
       elementwise_q8_kernels_for(isa()).add(a.data(), b.data(), out.data(), count, 0, add);
       for (int64_t n = 0; n < count; ++n) {
@@ -424,7 +483,7 @@ TEST_P(Q8RequantizeKernel, adds_a_residual_by_an_exact_formula) {
       for (int channels : {vectors * lanes - 3, vectors * lanes}) {
         Factors factors(Q8Requantization::single, vectors * lanes, random);
         Q8Add add = make_add(0.7, 1.3, -1);
-        add.is_exact = true, add.whole_shift = add.shift + float(add.out.zero);
+        make_exact(add);
         Guarded<int32_t> sums(random.integers<int32_t>(rows * vectors * lanes, -30000, 30000));
         Guarded<uint8_t> out(rows * channels), residual(random.integers<uint8_t>(rows * channels + 64));
         kernels.requantize(rows, vectors, sums.data(), factors.requantization, 0, nullptr, out.data(), channels,

@@ -39,11 +39,11 @@ bool is_better(T v, T best, Search search) {
 template <class T>
 void check_search(native::Isa isa, int32_t dtype) {
   Random random;
-  for (int64_t extent : {1, 2, 21, 127, 128, 129, 300})
-    for (int64_t inner : {1, 3, 63, 64, 65, 130})
-      for (int kind = 0; kind < 4; ++kind) {
+  for (int64_t extent : {1, 2, 21, 127, 128, 129, 191, 192, 255, 256, 300})
+    for (int64_t inner : {1, 2, 3, 33, 63, 64, 65, 130})
+      for (int kind = 0; kind < 8; ++kind) {
         const Search search{(kind & 1) != 0, (kind & 2) != 0};
-        const int64_t columns = inner == 1 ? 70 : inner, count = extent * columns;
+        const int64_t columns = inner > 1 ? inner : kind < 4 ? 70 : 100, count = extent * columns;
         Guarded<T> in(few_values<T>(random, count));
         Guarded<int32_t> out(columns, -1);
         select_kernels_for(isa).search(dtype)({in.data(), extent, inner, 1, columns}, search, out.data());
@@ -61,6 +61,7 @@ TEST_P(SearchKernel, finds_the_index_of_the_largest_element) {
   check_search<float>(isa(), IPR_DTYPE_FLOAT32);
   check_search<int8_t>(isa(), IPR_DTYPE_INT8);
   check_search<uint8_t>(isa(), IPR_DTYPE_UINT8);
+  check_search<int16_t>(isa(), IPR_DTYPE_INT16);
   check_search<int32_t>(isa(), IPR_DTYPE_INT32);
   check_search<int64_t>(isa(), IPR_DTYPE_INT64);
 }

@@ -126,6 +126,14 @@ def test_sums_of_int8_are_rescaled_in_float32_and_those_of_uint8_in_fixed_point_
     assert total.tolist() == [expected + shift]
 
 
+def test_sums_of_int16_use_the_whole_range_and_saturate():
+    codes = np.int16([[9000, 8000, 3000], [-9000, -8000, -3000], [30000, 2000, 1000], [-30000, -2000, -1000]])
+    total = compute(
+        Reduce((1,), operation=ReduceOperation.SUM), codes, quantized=[Quantization(0.5)], result=Quantization(0.5)
+    )
+    assert total.tolist() == [20000, -20000, 32767, -32768]
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
 @pytest.mark.parametrize(
     "operation",

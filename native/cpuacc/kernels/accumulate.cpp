@@ -83,9 +83,18 @@ AccumulateColumns accumulate(int32_t dtype) {
       return accumulate_either<float>;
     case IPR_DTYPE_FLOAT64:
       return accumulate_either<double>;
+    // Signed and unsigned integers wrap around alike.
+    case IPR_DTYPE_INT8:
+    case IPR_DTYPE_UINT8:
+      return accumulate_either<int8_t>;
+    case IPR_DTYPE_INT16:
+    case IPR_DTYPE_UINT16:
+      return accumulate_either<int16_t>;
     case IPR_DTYPE_INT32:
+    case IPR_DTYPE_UINT32:
       return accumulate_either<int32_t>;
     case IPR_DTYPE_INT64:
+    case IPR_DTYPE_UINT64:
       return accumulate_either<int64_t>;
     default:
       return nullptr;
@@ -193,9 +202,15 @@ ReduceColumns reduction_of(Reduction operation) {
   }
 }
 
+/// The least of truth values is 1, which stands for true, if there are none.
+void all_of_truth(const void* in, void* out, int64_t extent, int64_t inner, int64_t first, int64_t last) {
+  reduce_columns<Reduction::min, uint8_t>(in, out, extent, inner, first, last);
+  for (int64_t c = first; extent == 0 && c < last; ++c) static_cast<uint8_t*>(out)[c] = 1;
+}
+
 ReduceColumns reduction_of_truth(Reduction operation) {
   if (operation == Reduction::max) return reduce_columns<Reduction::max, uint8_t>;
-  return operation == Reduction::min ? reduce_columns<Reduction::min, uint8_t> : nullptr;
+  return operation == Reduction::min ? all_of_truth : nullptr;
 }
 
 ReduceColumns reduce(Reduction operation, int32_t dtype) {

@@ -61,7 +61,10 @@ CPUACC_INLINE Vec only(Vec x, [[maybe_unused]] int count) {
 
 /// Store 16 numbers, of which the first `count` are valid, as words.
 CPUACC_INLINE void store_row(const float* from, int count, float* to) {
-  for (int v = 0; v < 16; v += kLanes) store_words(to + v, load_some(from + v, count > v ? count - v : 0, 0));
+  if (count == 16)
+    for (int v = 0; v < 16; v += kLanes) store_words(to + v, load(from + v));
+  else
+    for (int v = 0; v < 16; v += kLanes) store_words(to + v, load_some(from + v, count > v ? count - v : 0, 0));
 }
 
 #if defined(__AVX512BF16__)

@@ -11,17 +11,19 @@ namespace {
 /// The nearest integers of numbers within int32; halves are rounded away from zero. The float32 number just below a
 /// half is added, since a half itself would round that number up to 1. Sums with other halves round up.
 CPUACC_INLINE Vec nearest_integers(Vec x) {
+#if defined(__aarch64__)
+  return vrndaq_f32(x);
+#else
   const BitVec sign = reinterpret_cast<BitVec>(x) & (BitVec{} + 0x80000000u);
   const Vec half = reinterpret_cast<Vec>(reinterpret_cast<BitVec>(broadcast(0x1.fffffep-2f)) | sign);
   return __builtin_convertvector(__builtin_convertvector(x + half, IntVec), Vec);
+#endif
 }
 
 /// The vector of multiples of the scale that are nearest to the elements; halves are rounded away from zero.
 CPUACC_INLINE Vec nearest_steps(Vec x, const DynamicSteps& steps) {
-  const Vec zero = broadcast(steps.zero), low = broadcast(steps.low), high = broadcast(127.0f);
-  Vec step = zero + x * broadcast(steps.inverse);
-  step = step < low ? low : step;
-  step = high < step ? high : step;
+  const Vec zero = broadcast(steps.zero);
+  const Vec step = at_most(at_least(zero + x * broadcast(steps.inverse), broadcast(steps.low)), broadcast(127.0f));
   return (nearest_integers(step) - zero) * broadcast(steps.scale);
 }
 

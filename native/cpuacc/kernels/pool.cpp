@@ -476,11 +476,17 @@ void pool_row(const Pool& pool, const void* image, void* result, int64_t plane, 
   (pool.inner == 1 ? pool_one_channel<T, F> : pool_channels<T, F>)(pool, in, out, planes, rows, all, joined);
 }
 
-/// Accumulators of one window for a vector of channels. NaN is tracked separately from the maximum.
+#if defined(__aarch64__)
+constexpr bool kMaximaKeepNan = true;  // `at_least` is NaN if any operand is NaN
+#else
+constexpr bool kMaximaKeepNan = false;
+#endif
+
+/// Accumulators of one window for a vector of channels. NaN is tracked separately from maxima that drop it.
 struct MaxOfBlock : MaxOf<float> {
   void add(Vec x) {
     total = at_least(x, total);
-    unordered |= x != x;
+    if constexpr (!kMaximaKeepNan) unordered |= x != x;
   }
   Vec sum() const { return unordered ? broadcast(NAN) : total; }
 

@@ -116,9 +116,12 @@ CPUACC_INLINE Vec real_of(Ints code, int32_t zero, float scale) {
   return rounded(floats(subtract(code, splat(uint32_t(zero)))) * broadcast(scale));
 }
 
-/// The distance from the zero point of a float32 result in steps of `scale`, rounded half to even and saturated.
+/// The distance from the zero point of a float32 result in steps of `scale`, rounded half to even and saturated; 0 for
+/// NaN, which infinite products can give.
 CPUACC_INLINE Ints steps_of(Vec real, float scale) {
-  return nearest(at_most(at_least(real / broadcast(scale), broadcast(-65536)), broadcast(65536)));
+  const Vec steps = real / broadcast(scale);
+  const Vec number = reinterpret_cast<Vec>(reinterpret_cast<IntVec>(steps) & (steps == steps));
+  return nearest(at_most(at_least(number, broadcast(-65536)), broadcast(65536)));
 }
 
 /// Add quantized values with the float32 arithmetic of ONNX.
@@ -146,21 +149,21 @@ CPUACC_INLINE Ints added_in_float(Ints a, Ints b, const Q8Add& q, Vec& worst) {
 /// The parameters of an exact formula, in registers.
 struct ExactAdd {
   explicit __attribute__((always_inline)) ExactAdd(const Q8Add& q)
-      : scale_a(broadcast(q.scale_a)), scale_b(broadcast(q.scale_b)), shift(broadcast(q.whole_shift)),
-        low(bytes(q.low)), high(bytes(q.high)) {}
+      : scale_a(broadcast(q.exact_a)), scale_b(broadcast(q.exact_b)), shift(broadcast(q.exact_shift)),
+        zero(shorts(q.out.zero)), low(bytes(q.low)), high(bytes(q.high)) {}
 
   Vec scale_a, scale_b, shift;
-  Ints low, high;
+  Ints zero, low, high;
 };
 
-/// The integers nearest to the sums of four vectors of numbers and a vector of quantized values.
+/// Add four vectors of quantized values, as numbers, and a vector of quantized values.
 CPUACC_INLINE Ints added_exactly(const Vec* a, Ints b, const ExactAdd& q) {
   const Ints none = splat(0), b0 = low8(b, none), b1 = high8(b, none);
   const Ints wide[4] = {low16(b0, none), high16(b0, none), low16(b1, none), high16(b1, none)};
   Ints sum[4];
 #pragma GCC unroll 4
   for (int n = 0; n < 4; ++n) sum[n] = nearest(fused(a[n], q.scale_a, fused(floats(wide[n]), q.scale_b, q.shift)));
-  return clamp_bytes(to_bytes(to_shorts(sum[0], sum[1]), to_shorts(sum[2], sum[3])), q.low, q.high);
+  return saturated(sum[0], sum[1], sum[2], sum[3], q.zero, q.low, q.high);
 }
 
 CPUACC_INLINE Ints added_exactly(Ints a, Ints b, const ExactAdd& q) {
@@ -854,7 +857,7 @@ struct Extremes {
   IntVec unordered = {};
 
   void include(Vec x) {
-    low = x < low ? x : low, high = x > high ? x : high;
+    low = at_most(x, low), high = at_least(x, high);
     unordered |= x != x;
   }
 
@@ -1003,6 +1006,44 @@ static void look_up(const uint8_t* from, uint8_t* to, int64_t count, const uint8
   for (int64_t n = 0; n < count; ++n) to[n] = table[from[n]];
 }
 
+// ---- Values of 16 bits ----------------------------------------------------------------------------------------------
+
+template <bool PRODUCT, bool TO_EVEN>
+CPUACC_INLINE Ints combined(Ints a, Ints b, const Q16Pair& q) {
+  if (TO_EVEN) {
+    const Vec x = real_of(a, q.a.zero, q.scales.a), y = real_of(b, q.b.zero, q.scales.b);
+    return add(steps_of(PRODUCT ? rounded(x * y) : x + y, q.scales.out), splat(static_cast<uint32_t>(q.out.zero)));
+  }
+  const auto scaled = [](Ints x, const Q8Add::Factor& f) {
+    return fixed_point(x, splat(static_cast<uint32_t>(f.multiplier)), splat(static_cast<uint32_t>(f.shift)));
+  };
+  if (PRODUCT) return scaled(multiply(a, b), q.out);
+  return scaled(add(scaled(shift_left<15>(a), q.a), scaled(shift_left<15>(b), q.b)), q.out);
+}
+
+template <bool PRODUCT, bool TO_EVEN>
+static void combine_shorts_of(const int16_t* a, const int16_t* b, int16_t* out, int64_t count, const Q16Pair& q) {
+  const Ints none = splat(0), half = splat(0x8000), high_bit = shorts(-32768), only_a = shorts(*a), only_b = shorts(*b);
+  const auto loaded = [](const int16_t* from, int64_t n, int64_t bytes) {
+    return load_bytes(reinterpret_cast<const uint8_t*>(from + n), bytes);
+  };
+  for (int64_t n = 0; n < count; n += 2 * kLanes) {
+    const int64_t bytes = 2 * (count - n);
+    const Ints x = exclusive_or(q.one_a ? only_a : loaded(a, n, bytes), high_bit);
+    const Ints y = exclusive_or(q.one_b ? only_b : loaded(b, n, bytes), high_bit);
+    const Ints low = combined<PRODUCT, TO_EVEN>(subtract(low16(x, none), half), subtract(low16(y, none), half), q);
+    const Ints high = combined<PRODUCT, TO_EVEN>(subtract(high16(x, none), half), subtract(high16(y, none), half), q);
+    store_bytes(reinterpret_cast<uint8_t*>(out + n), to_shorts(low, high), bytes);
+  }
+}
+
+static void combine_shorts(const int16_t* a, const int16_t* b, int16_t* out, int64_t count, const Q16Pair& q) {
+  const auto combine = q.is_product ? q.to_even ? combine_shorts_of<true, true> : combine_shorts_of<true, false>
+                       : q.to_even ? combine_shorts_of<false, true>
+                                    : combine_shorts_of<false, false>;
+  combine(a, b, out, count, q);
+}
+
 }  // namespace
 
 extern const GemmQ8Kernels gemm_q8_kernels = {kLanes,   kSignedDots, kWeightBytes, kHasShifts, MAX_ROWS, tile,
@@ -1010,6 +1051,6 @@ extern const GemmQ8Kernels gemm_q8_kernels = {kLanes,   kSignedDots, kWeightByte
 extern const DepthwiseQ8Kernels depthwise_q8_kernels = {kLanes, kSignedDots, depthwise};
 extern const ElementwiseQ8Kernels elementwise_q8_kernels = {
     copy,    gather,     add_elements, multiply_elements, add_rows,   sum,         raise, clamp,
-    look_up, find_range, quantize,     add_product,       dequantize, sum_squares, scale};
+    look_up, find_range, quantize,     add_product,       dequantize, sum_squares, scale, combine_shorts};
 
 }  // namespace cpuacc::ISA_NS

@@ -75,10 +75,10 @@ struct Q8Add {
   // most `limit` away from an integer is rounded to it; other values are computed in integers. A negative `limit`
   // selects integers for all values.
   float scale_a, scale_b, shift, limit;
-  // If true, a * scale_a + b * scale_b + whole_shift, rounded to an integer, was shown to be the result for all values
-  // of a and b, before the clamp.
+  // If true, a * exact_a + b * exact_b + exact_shift, rounded to an integer, plus the zero point was shown to be the
+  // result for all values of a and b, before the clamp.
   bool is_exact;
-  float whole_shift;
+  float exact_a, exact_b, exact_shift;
   bool to_even;     // the arithmetic of the reference is that of `scales`, not of integers
   Q8Scales scales;  // as ONNX computes it
 };
@@ -89,6 +89,16 @@ struct Q8Multiply {
   uint32_t flip_a, flip_b, flip;
   bool one_a, one_b;  // one value for all elements
   bool to_even;       // the product is computed with `scales`, as ONNX does, not in integers
+  Q8Scales scales;
+};
+
+/// The sum or the product of two quantized values of int16. In integers, all zero points are 0: the operands of a sum
+/// are shifted left by 15 bits and rescaled to a common scale, and only the result of a product is rescaled.
+struct Q16Pair {
+  Q8Add::Factor a, b, out;
+  bool one_a, one_b;  // one value for all elements
+  bool is_product;
+  bool to_even;  // computed with `scales`, as ONNX does, not in integers
   Q8Scales scales;
 };
 
@@ -210,6 +220,7 @@ struct ElementwiseQ8Kernels {
   int32_t (*sum_squares)(const uint8_t* from, int64_t count, uint32_t flip, int32_t zero);
   /// Multiply the distances of unsigned bytes from their zero point by a factor.
   void (*scale)(const uint8_t* from, uint8_t* to, int64_t count, uint32_t flip, int32_t zero, const Q8Factor& factor);
+  void (*combine_shorts)(const int16_t* a, const int16_t* b, int16_t* out, int64_t count, const Q16Pair& pair);
 };
 CPUACC_Q8_TABLE(GemmQ8Kernels, gemm_q8_kernels)
 CPUACC_Q8_TABLE(DepthwiseQ8Kernels, depthwise_q8_kernels)

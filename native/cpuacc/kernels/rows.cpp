@@ -27,18 +27,18 @@ struct Least { static float of(float x) { return x; } static float both(float a,
 /// Accumulate a row in several totals, and combine these like a tree. Long rows are halved, so that the rounding error
 /// of a sum grows with the logarithm of its length.
 template <class F>
-float fold_row(const float* in, int64_t count, float start, F element = {}) {
+float fold_row(const float* in, int64_t count, float start) {
   constexpr int width = 4 * kLanes;
   if (count > 16 * width) {
     const int64_t half = count / 2 / width * width;
-    return F::both(fold_row(in, half, start, element), fold_row(in + half, count - half, start, element));
+    return F::both(fold_row<F>(in, half, start), fold_row<F>(in + half, count - half, start));
   }
   float totals[width];
   for (int n = 0; n < width; ++n) totals[n] = start;
   int64_t n = 0;
   for (; n + width <= count; n += width)
-    for (int k = 0; k < width; ++k) totals[k] = F::both(totals[k], element.of(in[n + k]));
-  for (int k = 0; n < count; ++n, ++k) totals[k] = F::both(totals[k], element.of(in[n]));
+    for (int k = 0; k < width; ++k) totals[k] = F::both(totals[k], F::of(in[n + k]));
+  for (int k = 0; n < count; ++n, ++k) totals[k] = F::both(totals[k], F::of(in[n]));
   for (int half = width / 2; half > 0; half /= 2)
     for (int k = 0; k < half; ++k) totals[k] = F::both(totals[k], totals[k + half]);
   return totals[0];
@@ -62,23 +62,40 @@ void fold(const float* in, float* out, int64_t extent, int64_t inner, int64_t fi
   }
 }
 
-struct Powers {
-  float top;
-  float of(float x) const { return expf(x - top); }
-  static float both(float a, float b) { return a + b; }
-};
+/// The greatest elements that are subtracted before exponentials, or 0 where they are infinite. NaN is ignored.
+CPUACC_INLINE Vec finite_top(Vec top) { return select(absolute(top) < INFINITY, top, Vec{}); }
+
+/// The sum of exp(x - top) of a row. Long rows are halved, as by `fold_row`.
+float sum_of_powers(const float* in, int64_t count, Vec top) {
+  if (count > 64 * kLanes) {
+    const int64_t half = count / 2 / kLanes * kLanes;
+    return sum_of_powers(in, half, top) + sum_of_powers(in + half, count - half, top);
+  }
+  Vec total = {};
+  for (int64_t n = 0; n < count; n += kLanes) total += exponential(load_some(in + n, count - n, -INFINITY) - top);
+  return sum_of_lanes(total);
+}
+
+void log_sum_exp_row(const float* in, float* out, int64_t count) {
+  Vec top = broadcast(-INFINITY);
+  for (int64_t n = 0; n < count; n += kLanes) top = at_least(load_some(in + n, count - n, -INFINITY), top);
+  top = finite_top(broadcast(greatest_lane(top)));
+  *out = logf(sum_of_powers(in, count, top)) + top[0];
+}
+
+/// The same of up to `kLanes` adjacent columns.
+void log_sum_exp_columns(const float* in, float* out, int64_t extent, int64_t inner, int64_t count) {
+  Vec top = broadcast(-INFINITY), total = {};
+  for (int64_t e = 0; e < extent; ++e) top = at_least(load_some(in + e * inner, count, 0), top);
+  top = finite_top(top);
+  for (int64_t e = 0; e < extent; ++e) total += exponential(load_some(in + e * inner, count, 0) - top);
+  for (int64_t c = 0; c < count; ++c) out[c] = logf(total[c]) + top[c];
+}
 
 void log_sum_exp(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last) {
-  for (int64_t c = first; c < last; ++c) {
-    float top = -INFINITY, total = 0;
-    for (int64_t e = 0; e < extent; ++e) top = larger(top, in[e * inner + c]);
-    if (!(fabsf(top) < INFINITY)) top = 0;
-    if (inner == 1)
-      total = fold_row(in, extent, 0, Powers{top});
-    else
-      for (int64_t e = 0; e < extent; ++e) total += expf(in[e * inner + c] - top);
-    out[c] = logf(total) + top;
-  }
+  if (inner == 1) return log_sum_exp_row(in, out, extent);
+  for (int64_t c = first; c < last; c += kLanes)
+    log_sum_exp_columns(in + c, out + c, extent, inner, last - c < kLanes ? last - c : kLanes);
 }
 
 constexpr float kTiny = 1e-30f;  // the squares of a float below this one's root may have lost bits

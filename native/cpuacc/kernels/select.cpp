@@ -93,29 +93,46 @@ void search_pieces(const T* in, int64_t length, int64_t inner, int64_t count, Fo
       search_full_block<kLeast, kLast>(in + first * inner, rows, inner, best);
     else
       search_block<kLeast, kLast>(in + first * inner, rows, inner, count, best);
-    for (int64_t c = 0; c < count; ++c) {
-      if (first > 0 && !replaces<kLeast, kLast>(best.value[c], found.value[c])) continue;
+    for (int64_t c = 0; c < count && first == 0; ++c)
+      found.value[c] = best.value[c], found.index[c] = int32_t(best.index[c]);
+    for (int64_t c = 0; c < count && first > 0; ++c) {
+      if (!replaces<kLeast, kLast>(best.value[c], found.value[c])) continue;
       found.value[c] = best.value[c], found.index[c] = int32_t(first + best.index[c]);
     }
   }
 }
 
-/// Search one contiguous row as if it were a matrix of `kWidth` columns, whose results are then compared.
+/// Let the elements at `by` replace those before them, if they are better, or as good and at a better place.
 template <bool kLeast, bool kLast, class T>
-int32_t search_long_row(const T* in, int64_t length) {
+inline __attribute__((always_inline)) void fold(Found<T>& found, int64_t count, int64_t by) {
+  for (int64_t c = 0; c < count; ++c) {
+    const T a = found.value[c], b = found.value[c + by];
+    const int32_t at = found.index[c], other = found.index[c + by];
+    const bool same = (a == b) | ((a != a) & (b != b)), preferred = kLast ? other > at : other < at;
+    const bool better = replaces<kLeast, false>(b, a) | (same & preferred);
+    found.value[c] = better ? b : a;
+    found.index[c] = better ? other : at;
+  }
+}
+
+/// Search up to `kWidth` columns of at least `2 * kWidth` elements in all, as if as many rows as possible were next to
+/// each other in one row of a matrix. Vectors then are full, but for the last columns, which are ignored.
+template <bool kLeast, bool kLast, class T>
+inline __attribute__((always_inline)) void search_narrow(const T* in, int64_t length, int64_t inner, int32_t* out) {
+  const int64_t beside = kWidth / inner, lanes = beside * inner, total = length * inner;
   Found<T> found;
-  const int64_t rows = length / kWidth;
-  search_pieces<kLeast, kLast>(in, rows, kWidth, kWidth, found);
-  int64_t best_index = found.index[0] * kWidth;
-  auto consider = [&](int64_t index) {
-    const T v = in[index], old = in[best_index];
-    const bool earlier = index < best_index;  // then it wins only if `best_index` would not have replaced it
-    const bool better = earlier ? !replaces<kLeast, kLast>(old, v) : replaces<kLeast, kLast>(v, old);
-    if (better) best_index = index;
-  };
-  for (int64_t c = 1; c < kWidth; ++c) consider(found.index[c] * kWidth + c);
-  for (int64_t n = rows * kWidth; n < length; ++n) consider(n);
-  return int32_t(best_index);
+  search_pieces<kLeast, kLast>(in, (total - kWidth) / lanes + 1, lanes, kWidth, found);
+  const T* rest = in + total - lanes;
+  for (int64_t c = 0; c < lanes; ++c) {
+    const bool better = replaces<kLeast, kLast>(rest[c], found.value[c]);
+    found.value[c] = better ? rest[c] : found.value[c];
+    found.index[c] = better ? int32_t(length - beside) : found.index[c] * int32_t(beside);
+  }
+  for (int64_t group = 1; group < beside; ++group)
+    for (int64_t column = 0; column < inner; ++column) found.index[group * inner + column] += int32_t(group);
+  for (int64_t groups = beside; groups > 1; groups -= groups / 2)
+    fold<kLeast, kLast>(found, groups / 2 * inner, (groups - groups / 2) * inner);
+  memcpy(out, found.index, size_t(inner) * sizeof *out);
 }
 
 /// Search one contiguous row of bytes: find the extreme value, and then its first or last place.
@@ -138,12 +155,25 @@ int32_t search_long_bytes(const T* in, int64_t length) {
   return int32_t(static_cast<const T*>(place) - in);
 }
 
-constexpr int64_t kLongestShortRow = 2 * kWidth;
+constexpr int64_t kLeastNarrow = 2 * kWidth;  // elements of columns that are searched in one vector
 
-/// Up to `kWidth` contiguous rows of at most `kLongestShortRow` elements, transposed, so that they become columns.
+constexpr int64_t kFewRows = 16;  // fewer rows are searched one by one, as transposing takes longer
+
+/// The length from which on even `kWidth` rows take less time one by one than transposed.
+template <class T>
+constexpr int64_t kLongRow = sizeof(T) == 2 || sizeof(T) == 4 ? 3 * kWidth : kLeastNarrow;
+
+template <bool kLeast, bool kLast, class T>
+void search_all_narrow(const Columns& columns, int32_t* out) {
+  int32_t found[kWidth];
+  search_narrow<kLeast, kLast>(static_cast<const T*>(columns.in), columns.length, columns.inner, found);
+  memcpy(out, found + columns.first, size_t(columns.last - columns.first) * sizeof *out);
+}
+
+/// Up to `kWidth` contiguous rows of less than `kLongRow` elements, transposed, so that they become columns.
 template <class T>
 struct TransposedRows {
-  T elements[kLongestShortRow * kWidth];
+  T elements[kLongRow<T> * kWidth];
 
   __attribute__((noinline)) TransposedRows(const T* in, int64_t length, int64_t count) {
     for (int64_t n = 0; n < length; ++n)
@@ -162,28 +192,53 @@ void search_all(const Columns& columns, int32_t* out) {
   }
 }
 
+/// Search one contiguous row.
+template <bool kLeast, bool kLast, class T>
+int32_t search_row(const T* in, int64_t length) {
+  if (length < kLeastNarrow) {
+    Best<T> best;
+    search_block<kLeast, kLast>(in, length, 1, 1, best);
+    return int32_t(best.index[0]);
+  }
+  if constexpr (sizeof(T) == 1) {
+    return search_long_bytes<kLeast, kLast>(in, length);
+  } else {
+    int32_t found;
+    search_narrow<kLeast, kLast>(in, length, 1, &found);
+    return found;
+  }
+}
+
+/// Search up to `kWidth` contiguous rows of less than `kLongRow` elements at once. This takes as long for one row as
+/// for `kWidth`.
+template <bool kLeast, bool kLast, class T>
+void search_transposed(const T* in, int64_t length, int64_t count, int32_t* out) {
+  Best<T> best;
+  const TransposedRows<T> rows(in, length, count);
+  search_full_block<kLeast, kLast>(rows.elements, length, kWidth, best);
+  for (int64_t c = 0; c < count; ++c) out[c] = int32_t(best.index[c]);
+}
+
 /// Rows of one column each: `first` and `last` count rows of `length` elements.
 template <bool kLeast, bool kLast, class T>
 void search_rows(const Columns& columns, int32_t* out) {
-  const T* in = static_cast<const T*>(columns.in);
-  if (columns.length >= kLongestShortRow) {
-    constexpr auto search = sizeof(T) == 1 ? search_long_bytes<kLeast, kLast, T> : search_long_row<kLeast, kLast, T>;
-    for (int64_t row = columns.first; row < columns.last; ++row)
-      *out++ = search(in + row * columns.length, columns.length);
-    return;
-  }
+  const int64_t length = columns.length;
   for (int64_t first = columns.first; first < columns.last; first += kWidth) {
     const int64_t left = columns.last - first, count = left < kWidth ? left : kWidth;
-    Best<T> best;
-    const TransposedRows<T> rows(in + first * columns.length, columns.length, count);
-    search_full_block<kLeast, kLast>(rows.elements, columns.length, kWidth, best);
-    for (int64_t c = 0; c < count; ++c) *out++ = int32_t(best.index[c]);
+    const T* in = static_cast<const T*>(columns.in) + first * length;
+    int32_t* found = out + (first - columns.first);
+    if (count >= kFewRows && length < (count == kWidth ? kLongRow<T> : kLeastNarrow))
+      search_transposed<kLeast, kLast>(in, length, count, found);
+    else
+      for (int64_t row = 0; row < count; ++row) found[row] = search_row<kLeast, kLast>(in + row * length, length);
   }
 }
 
 template <bool kLeast, bool kLast, class T>
 void search_either(const Columns& columns, int32_t* out) {
-  columns.inner == 1 ? search_rows<kLeast, kLast, T>(columns, out) : search_all<kLeast, kLast, T>(columns, out);
+  if (columns.inner == 1) return search_rows<kLeast, kLast, T>(columns, out);
+  const bool is_narrow = columns.inner <= kWidth && columns.length * columns.inner >= kLeastNarrow;
+  is_narrow ? search_all_narrow<kLeast, kLast, T>(columns, out) : search_all<kLeast, kLast, T>(columns, out);
 }
 
 template <class T>

@@ -51,6 +51,7 @@ constexpr double kAddQuantizedNs = 0.5;
 constexpr double kClampedPerNs = 30;                       // quantized values that are clamped in a nanosecond
 constexpr double kLookUpNs = 0.5;                          // a table of 256 bytes
 constexpr double kLookUpPairNs = 0.7, kCombinePairNs = 5;  // a table of 2**16 bytes, or integer arithmetic instead
+constexpr double kCombineShortsNs = 0.7;                   // sums and products of int16
 constexpr double kRescaleNs = 4;                           // Quantize and Dequantize of wide types
 constexpr double kReduceNs = 0.15, kReduceQuantizedNs = 1;
 constexpr double kSearchNs = 0.2, kSortNs = 10;      // ArgMinMax and TopK with few results; TopK with many

@@ -153,32 +153,36 @@ std::vector<int64_t> taps_of(const Depthwise& d, const Cells& cells, const std::
   return taps;
 }
 
-int32_t weight_at(const Tensor& weights, int64_t at) {
-  int32_t code = is_signed(weights) ? weights.values<int8_t>()[at] : weights.values<uint8_t>()[at];
-  return code - int32_t(weights.zero_point());
+/// The weights minus their zero point.
+std::vector<int32_t> weights_of(const Tensor& weights) {
+  std::vector<int32_t> all(static_cast<size_t>(weights.elements()));
+  const int32_t zero = int32_t(weights.zero_point());
+  auto shifted = [zero](int32_t code) { return code - zero; };
+  if (is_signed(weights))
+    std::transform(weights.values<int8_t>(), weights.values<int8_t>() + all.size(), all.begin(), shifted);
+  else
+    std::transform(weights.values<uint8_t>(), weights.values<uint8_t>() + all.size(), all.begin(), shifted);
+  return all;
 }
 
-Q8Sums sums_of(const Tensor& weights, const std::vector<int64_t>& biases, int64_t zero) {
-  std::vector<Q8Sums::Weights> all(size_t(weights.extent(3)));
-  for (int64_t at = 0; at < weights.elements(); ++at) all[size_t(at) % all.size()].add(weight_at(weights, at));
+Q8Sums sums_of(const std::vector<int32_t>& weights, const std::vector<int64_t>& biases, size_t channels, int64_t zero) {
+  std::vector<Q8Sums::Weights> all(channels);
+  for (size_t first = 0; first < weights.size(); first += channels)
+    for (size_t channel = 0; channel < channels; ++channel) all[channel].add(weights[first + channel]);
   Q8Sums sums;
-  for (size_t channel = 0; channel < all.size(); ++channel) sums.add(all[channel], biases[channel], zero, 0);
+  for (size_t channel = 0; channel < channels; ++channel) sums.add(all[channel], biases[channel], zero, 0);
   return sums;
 }
 
 /// The number of int8 weights whose sum is each weight minus its zero point, which is between -255 and 255.
-int64_t summands_of(const Tensor& weights) {
+int64_t summands_of(const std::vector<int32_t>& weights) {
   int32_t lowest = 0, highest = 0;
-  for (int64_t at = 0; at < weights.elements(); ++at) {
-    lowest = std::min(lowest, weight_at(weights, at));
-    highest = std::max(highest, weight_at(weights, at));
-  }
+  for (int32_t weight : weights) lowest = std::min(lowest, weight), highest = std::max(highest, weight);
   return std::max<int64_t>({1, (highest + 126) / 127, (-lowest + 127) / 128});
 }
 
 void pack_weights(const Q8Depthwise& d, const Q8Channels& lanes, const std::vector<Group>& groups,
-                  const Tensor& weights, int width, int8_t* to) {
-  int64_t channels = weights.extent(3);
+                  const std::vector<int32_t>& weights, int64_t channels, int width, int8_t* to) {
   for (int64_t phase = 0; phase < d.period; ++phase)
     for (const Group& group : groups)
       for (int64_t row = 0; row < d.rows; ++row)
@@ -187,7 +191,8 @@ void pack_weights(const Q8Depthwise& d, const Q8Channels& lanes, const std::vect
             for (int64_t n = 0; n < 4; ++n, ++to) {
               int64_t cell = group.cells[row][n];
               if (cell < 0) continue;
-              int32_t weight = weight_at(weights, cell * channels + lanes.of_lane[size_t(phase * 4 * width + lane)]);
+              const int64_t channel = lanes.of_lane[size_t(phase * 4 * width + lane)];
+              int32_t weight = weights[size_t(cell * channels + channel)];
               for (int64_t before = 0; before < set; ++before) weight -= std::clamp(weight, -128, 127);
               *to = int8_t(std::clamp(weight, -128, 127));
             }
@@ -244,18 +249,19 @@ void lower(const Node& node, Builder& builder) {
   int64_t most = (d.out_w * d.channels + 4 * width - 1) / (4 * width);
   int64_t period = std::min(std::lcm(d.channels, int64_t(4 * width)) / (4 * width), most);
   Q8Channels lanes = lanes_of(period, d.channels, width);
-  d.weights = {int64_t(groups.size()), summands_of(weights), period, shared ? 2 : 1, nullptr, nullptr};
+  const std::vector<int32_t> distances = weights_of(weights);
+  d.weights = {int64_t(groups.size()), summands_of(distances), period, shared ? 2 : 1, nullptr, nullptr};
   int64_t bytes = period * d.weights.groups * d.weights.rows * d.weights.sets * 16 * width;
   d.weights.weights = static_cast<const int8_t*>(builder.pack(uint64_t(bytes), [&](void* to) {
-    pack_weights(d.weights, lanes, groups, weights, width, static_cast<int8_t*>(to));
+    pack_weights(d.weights, lanes, groups, distances, d.channels, width, static_cast<int8_t*>(to));
   }));
 
   Q8Posts posts = q8_posts(graph, node);
   const Tensor& result = graph[posts.result];
   Q8Rounding rule = Q8Rounding::of(node, in, weights, result, Q8Rounding::fixed_point, !is_signed(weights), bias);
-  Q8Parameters parameters(Q8Parameters::pack(builder, lanes, rule, result, posts.limits,
-                                             sums_of(weights, q8_biases(rule, bias, d.channels), zero)),
-                          lanes.lanes(), result, posts.limits);
+  const Q8Sums sums = sums_of(distances, q8_biases(rule, bias, d.channels), size_t(d.channels), zero);
+  Q8Parameters parameters(Q8Parameters::pack(builder, lanes, rule, result, posts.limits, sums), lanes.lanes(), result,
+                          posts.limits);
   d.weights.bias = parameters.bias;
   d.requantization = parameters.requantization;
 

@@ -369,6 +369,48 @@ void lower_activation(const Node& node, Builder& builder) {
   lower_single(node, builder, nullptr, std::move(posts), cost::kActivationNs);
 }
 
+/// The larger of integers and 0.
+struct IntegerRelu {
+  OfTwo larger;
+  int64_t item_size, elements;
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const IntegerRelu& self = step.as<IntegerRelu>();
+    const Range range = split(self.elements, part, parts, 64);
+    const int64_t first = range.first * self.item_size, zero = 0;
+    self.larger(run.at<char>(step.in[0]) + first, &zero, run.at<char>(step.out[0]) + first, range.last - range.first,
+                false, true);
+  }
+};
+
+OfTwo larger_integer(const Tensor& in, const Settings& settings) {
+  const bool is_float = in.dtype == IPR_DTYPE_FLOAT32 || in.dtype == IPR_DTYPE_FLOAT64;
+  return is_float ? nullptr : element_kernels_for(settings.isa).binary(Binary::maximum, in.dtype);
+}
+
+Refusal integer_relu_support(const Graph& graph, const Node& node, const Settings& settings) {
+  const Tensor& in = *graph.in(node, 0);
+  if (node.text("function") == "RELU" && !in.is_quantized() && larger_integer(in, settings))
+    return without_posts(graph, node, settings);
+  return refused(std::string(node.text("function")) + " of " + described(in) + " is not supported",
+                 IPR_REASON_DATA_TYPE);
+}
+
+void lower_integer_relu(const Node& node, Builder& builder) {
+  const Tensor& in = *builder.graph.in(node, 0);
+  auto state = std::make_shared<IntegerRelu>();
+  state->larger = larger_integer(in, builder.settings);
+  state->item_size = int64_t(ipr::item_size(in.dtype)), state->elements = in.elements();
+  Step step;
+  step.name = node.type + " " + node.name;
+  step.fn = &IntegerRelu::run;
+  step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kCastNs);
+  step.in = {builder.buffer(node.inputs[0])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
 // ---- Conversion and choice ------------------------------------------------------------------------------------------
 
 Refusal cast_support(const Graph& graph, const Node& node, const Settings& settings) {
@@ -448,6 +490,7 @@ Family elementwise_family() {
     family.lowerings.push_back({type, "plain", binary_support, lower_binary, follow_blocked});
   for (const char* type : {"ElementwiseUnary", "Floor"})
     family.lowerings.push_back({type, "plain", unary_support, lower_unary, follow_blocked});
+  family.lowerings.push_back({"Activation", "integers", integer_relu_support, lower_integer_relu, nullptr});
   family.lowerings.push_back({"Activation", "plain", activation_support, lower_activation, follow_blocked});
   family.lowerings.push_back({"Cast", "plain", cast_support, lower_cast, nullptr});
   family.lowerings.push_back({"Where", "plain", where_support, lower_where, nullptr});

@@ -22,6 +22,8 @@ int16_t clamped16(int64_t code) { return int16_t(std::clamp<int64_t>(code, -3276
 struct Pairs {
   PairRule rule;
   Rows rows;
+  const ElementwiseQ8Kernels* kernels;  // of sums and products; or nullptr
+  Q16Pair pair;
 
   int16_t code(int64_t a, int64_t b) const {
     if (rule.to_even) return clamped16(rule.combined_as_onnx(a - rule.zero_a, b - rule.zero_b) + rule.zero_out);
@@ -39,11 +41,40 @@ struct Pairs {
       const int16_t* a = run.at<int16_t>(step.in[0]) + rows.begin(0, row) + column * next_a;
       const int16_t* b = run.at<int16_t>(step.in[1]) + rows.begin(1, row) + column * next_b;
       int16_t* out = run.at<int16_t>(step.out[0]) + n;
-      for (int64_t i = 0; i < count; ++i) out[i] = self.code(a[i * next_a], b[i * next_b]);
+      self.of_row(a, b, next_a, next_b, out, count);
       n += count;
     }
   }
+
+ private:
+  void of_row(const int16_t* a, const int16_t* b, int64_t next_a, int64_t next_b, int16_t* out, int64_t count) const {
+    if (kernels) return kernels->combine_shorts(a, b, out, count, pair);
+    for (int64_t i = 0; i < count; ++i) out[i] = code(a[i * next_a], b[i * next_b]);
+  }
 };
+
+/// Return whether vectors compute an operation like the rule: sums and products in float32, or in integers of 32 bits.
+bool is_vectorized(const PairRule& rule) {
+  if (rule.operation != Binary::add && rule.operation != Binary::sub && rule.operation != Binary::mul) return false;
+  if (rule.to_even) return true;
+  return rule.zero_a == 0 && rule.zero_b == 0 && rule.zero_out == 0 && rule.of_result.shift >= -30;
+}
+
+Q16Pair pair_of(const PairRule& rule, const Rows& rows) {
+  const auto factor = [](int64_t zero, const native::FixedPoint& by) {
+    return Q8Add::Factor{int32_t(zero), int32_t(by.multiplier), by.shift};
+  };
+  Q8Scales scales = rule.scales;
+  if (rule.operation == Binary::sub) scales.b = -scales.b;
+  return {factor(rule.zero_a, rule.of_a),
+          factor(rule.zero_b, rule.of_b),
+          factor(rule.zero_out, rule.of_result),
+          rows.one[0] != 0,
+          rows.one[1] != 0,
+          rule.operation == Binary::mul,
+          rule.to_even,
+          scales};
+}
 
 bool is_choice(Binary operation) { return operation == Binary::maximum || operation == Binary::minimum; }
 
@@ -80,11 +111,14 @@ void lower_pairs(const Node& node, Builder& builder) {
   auto pairs = std::make_shared<Pairs>();
   pairs->rule = PairRule::of(binary_of(node), a, b, out, rounds_to_even(node), 15);
   pairs->rows = rows_of(out.shape, {&a.shape, &b.shape});
+  if (is_vectorized(pairs->rule)) pairs->kernels = &elementwise_q8_kernels_for(builder.settings.isa);
+  pairs->pair = pair_of(pairs->rule, pairs->rows);
   if (out.elements() == 0) pairs->rows.rows = 0;
+  const double cost_ns = pairs->kernels ? cost::kCombineShortsNs : cost::kCombinePairNs;
   Step step;
   step.name = node.type + " " + node.name;
   step.fn = &Pairs::run;
-  step.max_parts = parts_for(builder.settings, double(out.elements()) * cost::kCombinePairNs);
+  step.max_parts = parts_for(builder.settings, double(out.elements()) * cost_ns);
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
   step.out = {builder.buffer(node.outputs[0])};
   step.in_place = a.shape == out.shape ? 0 : b.shape == out.shape ? 1 : -1;

@@ -75,18 +75,18 @@ struct NonZeros {
         reinterpret_cast<int64_t*>(result_of(step, run, declared, num_nonzero, {int64_t(shape.size()), num_nonzero}));
     if (!out) return;
     const int64_t length = shape.back();
-    for (int64_t first = 0; first < count; first += length)
-      for (int64_t n = 0; n < length; ++n) {
-        if (T(in[first + n] & mask) == expected) continue;
-        write_row(first / length, num_nonzero, out);
-        out[int64_t(shape.size() - 1) * num_nonzero] = n;
-        ++out;
-      }
+    int64_t *last_axis = out + int64_t(shape.size() - 1) * num_nonzero, *to = last_axis, *end = to + num_nonzero;
+    for (int64_t first = 0; to != end; first += length) {
+      int64_t* const begin = to;
+      for (int64_t n = 0; n < length && to != end; ++n) *to = n, to += T(in[first + n] & mask) != expected;
+      if (to != begin) fill_row(first / length, to - begin, num_nonzero, out + (begin - last_axis));
+    }
   }
 
-  /// Write the index along each axis but the last one, `step` elements from one to the next.
-  void write_row(int64_t row, int64_t step, int64_t* out) const {
-    for (size_t axis = shape.size() - 1; axis-- > 0; row /= shape[axis]) out[int64_t(axis) * step] = row % shape[axis];
+  /// Write `found` times the index of a row along each axis but the last one. Axes are `step` elements apart.
+  void fill_row(int64_t row, int64_t found, int64_t step, int64_t* out) const {
+    for (size_t axis = shape.size() - 1; axis-- > 0; row /= shape[axis])
+      std::fill_n(out + int64_t(axis) * step, found, row % shape[axis]);
   }
 
   static void run(const Step& step, const Run& run, int, int) {

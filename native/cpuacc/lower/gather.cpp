@@ -28,15 +28,39 @@ struct Gather {
     return index < 0 ? index + extent : index;
   }
 
+  /// Copy `count` elements or rows of `kBytes`, or of `bytes` if that is 0. `at` is the position of the first index.
+  template <int64_t kBytes>
+  void copy(const Step& step, const Run& run, const char* from, int64_t at, int64_t count, char* to) const {
+    const int64_t size = kBytes ? kBytes : bytes;
+    for (int64_t n = 0; n < count; ++n)
+      std::memcpy(to + n * size, from + index(step, run, at + n) * size, size_t(size));
+  }
+
+  /// A constant number of bytes needs no call of a function.
+  decltype(&Gather::copy<0>) copy_of_size() const {
+    if (bytes == 1) return &Gather::copy<1>;
+    if (bytes == 2) return &Gather::copy<2>;
+    if (bytes == 4) return &Gather::copy<4>;
+    if (bytes == 8) return &Gather::copy<8>;
+    return bytes == 16 ? &Gather::copy<16> : &Gather::copy<0>;
+  }
+
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Gather& self = step.as<Gather>();
-    Range range = split(self.batches * self.outer * self.indices, part, parts);
+    const Range range = split(self.batches * self.outer * self.indices, part, parts);
+    if (self.extent == 0) {  // each index is out of range, and there is nothing to copy
+      if (range.first < range.last) self.index(step, run, range.first / self.indices / self.outer * self.indices);
+      return;
+    }
     const char* in = run.at<char>(step.in[0]);
     char* out = run.at<char>(step.out[0]);
-    for (int64_t n = range.first; n < range.last; ++n) {
-      int64_t row = n / self.indices, batch = row / self.outer;
-      int64_t index = self.index(step, run, batch * self.indices + n % self.indices);
-      std::memcpy(out + n * self.bytes, in + (row * self.extent + index) * self.bytes, size_t(self.bytes));
+    const auto copy = self.copy_of_size();
+    for (int64_t n = range.first; n < range.last;) {
+      const int64_t row = n / self.indices, first = n % self.indices;
+      const int64_t count = std::min(self.indices - first, range.last - n);
+      (self.*copy)(step, run, in + row * self.extent * self.bytes, row / self.outer * self.indices + first, count,
+                   out + n * self.bytes);
+      n += count;
     }
   }
 };

@@ -1,4 +1,5 @@
 #include "cpuacc/lower/gemm_q8.hpp"
+#include "cpuacc/kernels/moves.hpp"
 #include "cpuacc/kernels/tiles_q8.hpp"
 #include "cpuacc/lower/cost_model.hpp"
 
@@ -453,7 +454,7 @@ struct Spread {
   int64_t sum = 0, size = 0;
   int32_t least = 0, most = 0;
 
-  /// Add weights that are `by` elements apart. Compilers vectorize loops of a constant length.
+  /// Add weights that are `by` elements apart. Compilers vectorize loops of a constant length, whose sums fit 16 bits.
   template <class T>
   void add(const T* from, int64_t by, int64_t count, int32_t zero) {
     constexpr int64_t block = 64;
@@ -465,11 +466,11 @@ struct Spread {
  private:
   template <int64_t count, class T>
   void add_block(const T* from, int32_t zero) {
-    int32_t sums = 0, sizes = 0, low = least, high = most;
+    int16_t sums = 0, sizes = 0, low = int16_t(least), high = int16_t(most);
     for (int64_t n = 0; n < count; ++n) {
-      const int32_t weight = int32_t(from[n]) - zero;
-      sums += weight;
-      sizes += weight < 0 ? -weight : weight;
+      const int16_t weight = int16_t(from[n] - int16_t(zero)), negated = int16_t(-weight);
+      sums = int16_t(sums + weight);
+      sizes = int16_t(sizes + std::max(weight, negated));
       low = std::min(low, weight);
       high = std::max(high, weight);
     }
@@ -477,22 +478,43 @@ struct Spread {
   }
 };
 
+/// Return whether the weights of a channel are consecutive elements, from the least offset of a tap on.
+bool is_contiguous(const Q8Window& w) {
+  std::vector<int64_t> taps = w.weight.taps;
+  std::sort(taps.begin(), taps.end());
+  const int64_t inputs = w.depth / w.groups, count = int64_t(taps.size());
+  const int64_t step = w.weight.by_input == 1 ? inputs : 1;
+  if (w.weight.by_input != (step == 1 ? count : 1)) return false;
+  for (int64_t n = 0; n < count; ++n)
+    if (taps[size_t(n)] != taps[0] + n * step) return false;
+  return count > 0;
+}
+
+template <class T>
+Spread spread_of(const Q8Window& w, int64_t channel, bool contiguous) {
+  Spread spread;
+  const T* data = static_cast<const T*>(w.weight.data);
+  const int64_t inputs = w.depth / w.groups, taps = int64_t(w.taps.size());
+  const int32_t zero = w.weight.zero(channel);
+  if (contiguous) {
+    const int64_t least = *std::min_element(w.weight.taps.begin(), w.weight.taps.end());
+    spread.add(data + w.weight.place(channel, 0) - w.weight.taps[0] + least, 1, inputs * taps, zero);
+    return spread;
+  }
+  for (int64_t tap = 0; tap < taps; ++tap)
+    spread.add(data + w.weight.place(channel, size_t(tap)), w.weight.by_input, inputs, zero);
+  return spread;
+}
+
 /// Compute the ranges of the sums. Weights that need 9 bits are shifted by an offset, so that they fit int8. `small`
 /// becomes whether none of them is -128 then.
 Q8Sums sums_of(const Q8Window& w, const std::vector<int64_t>& biases, int64_t zero, bool* small) {
   Q8Sums sums;
   *small = true;
-  int64_t inputs = w.depth / w.groups;
+  const bool contiguous = is_contiguous(w);
   for (int64_t channel = 0; channel < w.outputs; ++channel) {
-    Spread spread;
-    const int32_t zero_of_weights = w.weight.zero(channel);
-    for (size_t tap = 0; tap < w.taps.size(); ++tap) {
-      const int64_t place = w.weight.place(channel, tap), by = w.weight.by_input;
-      if (w.weight.is_signed)
-        spread.add(static_cast<const int8_t*>(w.weight.data) + place, by, inputs, zero_of_weights);
-      else
-        spread.add(static_cast<const uint8_t*>(w.weight.data) + place, by, inputs, zero_of_weights);
-    }
+    const Spread spread =
+        w.weight.is_signed ? spread_of<int8_t>(w, channel, contiguous) : spread_of<uint8_t>(w, channel, contiguous);
     int32_t offset = spread.least < -128 ? spread.least + 128 : spread.most > 127 ? spread.most - 127 : 0;
     *small = *small && spread.least - offset > -128 && offset <= 127;
     sums.add({spread.sum, spread.size}, biases[size_t(channel)], zero, offset);
@@ -500,20 +522,38 @@ Q8Sums sums_of(const Q8Window& w, const std::vector<int64_t>& biases, int64_t ze
   return sums;
 }
 
-/// Pack the weights of one lane of a panel for one segment, which begins at byte `begin` of the lane. Its pieces of
-/// `piece` bytes are `step` bytes apart.
-void pack_lane(const Q8Window& w, const Slices& slices, int64_t length, int64_t segment, int64_t channel,
-               int32_t offset, int64_t begin, int64_t piece, int64_t step, int8_t* to) {
-  int64_t inputs = w.depth / w.groups, outputs = w.outputs / w.groups;
-  auto at = [&](int64_t byte) -> int8_t& { return to[(begin + byte) / piece * step + (begin + byte) % piece]; };
-  if (slices.groups > 1)  // weights of other groups are zero
-    for (int64_t byte = 0; byte < slices.inputs; ++byte) at(byte) = int8_t(-offset);
-  for (int64_t n = 0; n < length; ++n) {
-    int64_t place = w.weight.place(channel, size_t(segment * length + n));
-    int64_t first = length > 1 ? n * w.depth : channel / outputs % slices.groups * inputs;
-    for (int64_t input = 0; input < inputs; ++input)
-      at(first + input) = int8_t(w.weight[place + input * w.weight.by_input] - w.weight.zero(channel) - offset);
+/// Write weights that are `by` elements apart, minus an offset, to consecutive bytes.
+template <class T>
+void shift_weights(const T* from, int64_t by, int64_t count, int32_t offset, int8_t* to) {
+  if (by == 1)
+    for (int64_t n = 0; n < count; ++n) to[n] = int8_t(from[n] - offset);
+  else
+    for (int64_t n = 0; n < count; ++n) to[n] = int8_t(from[n * by] - offset);
+}
+
+/// Write the weights of a channel as kernels multiply them, which consecutive segments are `pitch` bytes apart.
+void lay_out(const Q8Window& w, const Slices& slices, int64_t length, int64_t pitch, int64_t channel, int32_t offset,
+             int8_t* to) {
+  const int64_t inputs = w.depth / w.groups, outputs = w.outputs / w.groups;
+  const int64_t own = length > 1 ? 0 : channel / outputs % slices.groups * inputs;
+  const int32_t zero = w.weight.zero(channel) + offset;
+  for (size_t tap = 0; tap < w.taps.size(); ++tap) {
+    int8_t* segment = to + int64_t(tap) / length * pitch;
+    if (slices.groups > 1) memset(segment, -offset, size_t(slices.inputs));  // weights of other groups are zero
+    int8_t* place = segment + own + int64_t(tap) % length * w.depth;
+    const int64_t from = w.weight.place(channel, tap), by = w.weight.by_input;
+    if (w.weight.is_signed)
+      shift_weights(static_cast<const int8_t*>(w.weight.data) + from, by, inputs, zero, place);
+    else
+      shift_weights(static_cast<const uint8_t*>(w.weight.data) + from, by, inputs, zero, place);
   }
+}
+
+/// Let the pieces of rows alternate, each of `piece` bytes. Rows are `pitch` bytes apart, and `bytes` long.
+void interleave(const MoveKernels& kernels, int64_t piece, const int8_t* rows, int64_t count, int64_t pitch,
+                int64_t bytes, int8_t* to) {
+  const Box box{2, piece, {bytes / piece, count}, {piece, pitch}, {count * piece, piece}};
+  kernels.copy(box, reinterpret_cast<const char*>(rows), reinterpret_cast<char*>(to), 0, box.extent[0]);
 }
 
 /// Consecutive bytes of a channel in packed weights.
@@ -522,18 +562,26 @@ int64_t piece_of(const Gemm& p) { return p.tiles ? 4 : p.kernels->weight_bytes; 
 /// Bytes between the weights of consecutive segments.
 int64_t segment_pitch(const Gemm& p) { return p.gathers ? p.segment_bytes : p.words * 4; }
 
-void pack_weights(const Gemm& p, const Q8Window& w, const Slices& slices, int64_t length, const Q8Sums& sums,
-                  int8_t* to) {
-  const int64_t piece = piece_of(p);
-  for (const Q8Panel& panel : p.channels.panels) {
+/// Pack the weights of panels [first, last).
+void pack_panels(const MoveKernels& moves, const Gemm& p, const Q8Window& w, const Slices& slices, int64_t length,
+                 const Q8Sums& sums, Range panels, int8_t* to) {
+  const int64_t pitch = p.depth_bytes + 64;  // no power of two, which caches hold few rows of
+  const bool fills = p.segment_bytes == segment_pitch(p) && p.segment_count * p.segment_bytes == p.depth_bytes;
+  std::vector<int8_t> rows;
+  for (int64_t number = panels.first; number < panels.last; ++number) {
+    const Q8Panel& panel = p.channels.panels[size_t(number)];
     const int64_t lanes = panel.vectors * p.kernels->lanes;
     const int64_t together = p.tiles ? std::min<int64_t>(lanes, 2 * kTileRows) : lanes;  // lanes whose words alternate
-    for (int64_t lane = 0; lane < lanes; ++lane) {
-      int64_t channel = p.channels.of_lane[size_t(panel.lane + lane)];
-      int8_t* of_lane = to + panel.offset + lane / together * together * p.depth_bytes + lane % together * piece;
-      for (int64_t segment = 0; channel >= 0 && segment < p.segment_count; ++segment)
-        pack_lane(w, slices, length, segment, channel, sums.offset[size_t(channel)], segment * segment_pitch(p), piece,
-                  together * piece, of_lane);
+    for (int64_t first = 0; first < lanes; first += together) {
+      rows.resize(size_t(together * pitch));
+      for (int64_t lane = 0; lane < together; ++lane) {
+        const int64_t channel = p.channels.of_lane[size_t(panel.lane + first + lane)];
+        int8_t* row = rows.data() + lane * pitch;
+        if (!fills || channel < 0) memset(row, 0, size_t(p.depth_bytes));
+        if (channel >= 0) lay_out(w, slices, length, segment_pitch(p), channel, sums.offset[size_t(channel)], row);
+      }
+      int8_t* packed = to + panel.offset + first * p.depth_bytes;
+      interleave(moves, piece_of(p), rows.data(), together, pitch, p.depth_bytes, packed);
     }
   }
 }
@@ -665,9 +713,27 @@ void choose_tiles(Gemm& p, Isa isa, bool several_slices) {
   p.tile_rows = int(tile_rows_of(p.gathers ? rows * p.columns.places : p.columns.places));
 }
 
+/// Transpose weights whose consecutive elements are those of consecutive channels, so that the elements of a channel
+/// are, which takes less time than to read them with gaps. `memory` receives the elements.
+void transpose_weights(Q8Window& w, std::vector<int8_t>& memory) {
+  if (w.taps.size() != 1 || w.groups != 1 || w.weight.by_output != 1 || w.weight.by_input <= 1) return;
+  constexpr int64_t block = 64;
+  const int8_t* from = static_cast<const int8_t*>(w.weight.data) + w.weight.taps[0];
+  memory.resize(size_t(w.outputs * w.depth));
+  for (int64_t first = 0; first < w.depth; first += block)
+    for (int64_t start = 0; start < w.outputs; start += block)
+      for (int64_t channel = start; channel < std::min(start + block, w.outputs); ++channel)
+        for (int64_t input = first; input < std::min(first + block, w.depth); ++input)
+          memory[size_t(channel * w.depth + input)] = from[input * w.weight.by_input + channel];
+  w.weight.data = memory.data();
+  w.weight.taps[0] = 0, w.weight.by_output = w.depth, w.weight.by_group = 0, w.weight.by_input = 1;
+}
+
 /// Divide the channels into panels, and pack the weights. Return the ranges of the sums, and the bytes of the weights.
 std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Tensor& input,
                                 const std::vector<int64_t>& biases, int64_t zero, bool natural) {
+  std::vector<int8_t> transposed;
+  transpose_weights(w, transposed);
   p.flat = flatten(w);
   p.kernels = &gemm_q8_kernels_for(builder.settings.isa);
   p.elementwise = &elementwise_q8_kernels_for(builder.settings.isa);
@@ -710,7 +776,9 @@ std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Te
   int64_t ones_bytes = moved ? p.depth_bytes * p.kernels->lanes : 0;
   const void* packed = builder.pack(uint64_t(std::max<int64_t>(weight_bytes + ones_bytes, 64)), [&](void* memory) {
     int8_t* to = static_cast<int8_t*>(memory);
-    pack_weights(p, w, slices, length, sums, to);
+    builder.divide(int64_t(p.channels.panels.size()), 2 * uint64_t(weight_bytes), [&](int64_t first, int64_t last) {
+      pack_panels(move_kernels_for(builder.settings.isa), p, w, slices, length, sums, {first, last}, to);
+    });
     if (ones_bytes) pack_ones(p, to + weight_bytes);
   });
   p.weights = static_cast<const int8_t*>(packed);

@@ -4,6 +4,9 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <memory>
+
+#include "cpuacc/kernels/thresholds.hpp"
 
 namespace cpuacc {
 namespace {
@@ -134,6 +137,27 @@ void Q8Sums::add(const Weights& weights, int64_t bias, int64_t zero, int32_t off
 
 // ---- Requantization -------------------------------------------------------------------------------------------------
 
+namespace {
+
+/// The bound of a bias that can be added to the sums of products of a channel in 32 bits.
+int64_t room_for_bias(const Tensor& weights, int64_t channels) {
+  const int64_t products = weights.elements() / std::max<int64_t>(channels, 1) * 255 * 255;
+  return std::clamp<int64_t>(INT32_MAX - products, 0, int64_t(1) << 29);
+}
+
+/// Return whether an element of an int32 bias is not within a bound.
+bool exceeds(const Tensor& bias, int64_t bound) {
+  const int32_t* values = bias.values<int32_t>();
+  return std::any_of(values, values + bias.elements(), [=](int64_t value) { return std::abs(value) > bound; });
+}
+
+/// What is added to the real sum of a channel: a float, or an integer in steps of the product of the scales.
+double real_bias(const Tensor& bias, int64_t channel, double product) {
+  return is_f32(bias) ? double(bias.values<float>()[channel]) : double(bias.values<int32_t>()[channel]) * product;
+}
+
+}  // namespace
+
 Q8Rounding Q8Rounding::of(const Node& node, const Tensor& in, const Tensor& weights, const Tensor& result, Kind kind,
                           bool product_in_single, const Tensor* bias) {
   Q8Rounding rule{kind, {}, {}, {}, {}, {}};
@@ -145,10 +169,13 @@ Q8Rounding Q8Rounding::of(const Node& node, const Tensor& in, const Tensor& weig
     rule.ratios.push_back(product / rule.divisor);
     rule.factors.push_back(native::quantize_multiplier(rule.ratios.back()));
   }
-  for (int64_t channel = 0; bias && is_f32(*bias) && channel < bias->elements(); ++channel) {
-    const double real = double(bias->values<float>()[channel]), steps = std::nearbyint(real / rule.product(channel));
-    rule.whole.push_back(std::fabs(steps) < 0x1p29 ? int64_t(steps) : 0);
-    rule.offsets.push_back(real - double(rule.whole.back()) * rule.product(channel));
+  const int64_t room = bias ? room_for_bias(weights, bias->elements()) : 0;
+  if (!bias || !(is_f32(*bias) || (rule.kind == even && exceeds(*bias, room)))) return rule;
+  for (int64_t channel = 0; channel < bias->elements(); ++channel) {
+    const double product = rule.product(channel), real = real_bias(*bias, channel, product);
+    const double steps = std::nearbyint(real / product);
+    rule.whole.push_back(std::fabs(steps) < double(room) ? int64_t(steps) : 0);
+    rule.offsets.push_back(real - double(rule.whole.back()) * product);
   }
   return rule;
 }
@@ -185,8 +212,10 @@ double slope(const Q8Rounding& rule, int64_t channel) {
 /// The steps of the result that are added to all sums.
 double shift(const Q8Rounding& rule, int64_t channel) { return rule.offset(channel) / rule.divisor; }
 
-/// Return whether the quantized result increases with all possible sums, and distances from the zero point fit int32.
+/// Return whether the quantized result increases with all possible sums, and distances from the zero point fit int32,
+/// as well as thresholds.
 bool is_monotonic(const Q8Rounding& rule, int64_t channel, int64_t reach) {
+  if (reach == INT32_MAX) return false;
   double left = rule.kind == Q8Rounding::fixed_point ? std::ldexp(double(reach), rule.factor(channel).shift) : 0;
   return left < 0x1p31 && slope(rule, channel) * double(reach) + std::fabs(shift(rule, channel)) < 0x1p29;
 }
@@ -201,75 +230,64 @@ int64_t threshold(const Q8Rounding& rule, int64_t channel, double slope, int64_t
   return sum;
 }
 
-/// The sums at which the result reaches a distance, as float64 values. The next integer is the threshold.
-class RealThresholds {
- public:
-  RealThresholds(const Q8Rounding& rule, int64_t channel, double slope, int64_t reach)
-      : shift_(shift(rule, channel)), inverse_(1 / slope), reach_(double(reach)) {
-    const double farthest = reach_ + 1 + (512 + std::fabs(shift_)) * inverse_;
-    tolerance_ = farthest * 0x1p-44;  // hundreds of times the rounding errors here and of the rule
-    const int right = rule.kind == Q8Rounding::fixed_point ? -rule.factor(channel).shift : 0;
-    if (right > 0) rest_ = std::ldexp(0.5, -right);
-  }
-
-  /// Set `sum` to what `threshold` finds for a distance. Return false if the float64 value is too close to an integer.
-  bool find(int64_t distance, int64_t& sum) const {
-    // In fixed point, a product that is rounded before its last bits are shifted out is half of its last bit higher.
-    const double rest = distance > 0 ? -rest_ : rest_;
-    const double real = ((double(distance) - 0.5 - shift_) + rest) * inverse_;
-    const double within = std::min(std::max(real, -reach_ - 0.5), reach_ + 0.5);
-    const double nearest = (within + 0x1.8p52) - 0x1.8p52;  // rounded to an integer
-    sum = int64_t(nearest) + (within > nearest ? 1 : 0);
-    return std::fabs(within - nearest) > tolerance_;
-  }
-
- private:
-  double shift_, inverse_, reach_, tolerance_, rest_ = 0;
+/// A panel, and the thresholds of its channels in the order in which the kernel writes them.
+struct Checked {
+  const Q8Panel* panel;
+  int width;  // lanes
+  ThresholdRules rules;
+  std::unique_ptr<int32_t[]> thresholds;  // (distances, width)
 };
 
-/// Find the thresholds of a channel for the distances above `low`, as many as `thresholds` has elements.
-void find_thresholds(const Q8Rounding& rule, int64_t channel, int64_t reach, int64_t low,
-                     std::vector<int64_t>& thresholds) {
-  const double step = slope(rule, channel);
-  const RealThresholds real(rule, channel, step, reach);
-  for (int64_t& sum : thresholds)
-    if (!real.find(++low, sum)) sum = threshold(rule, channel, step, reach, low);
-}
-
-/// The range of the term that is added before truncation, so that all thresholds are exact. The range is empty if there
-/// is no such term.
-struct Half {
-  double low = 0, high = 1;
-};
-Half half_of(const std::vector<int64_t>& thresholds, double slope, int64_t reach, int64_t low) {
-  Half half;
-  int64_t distance = low;
-  for (int64_t sum : thresholds) {
-    ++distance;
-    if (sum <= -reach || sum > reach) continue;
-    double at = double(sum) * slope, before = double(sum - 1) * slope;
-    if (distance > 0) {
-      half.low = std::max(half.low, double(distance) - at);
-      half.high = std::min(half.high, double(distance) - before);
-    } else {
-      half.low = std::max(half.low, before - double(distance - 1));
-      half.high = std::min(half.high, at - double(distance - 1));
+/// The panels whose channels are not all in earlier panels, without thresholds.
+std::vector<Checked> checked_panels(const Q8Channels& channels, int64_t count, int lanes) {
+  std::vector<Checked> checked;
+  std::vector<bool> seen(static_cast<size_t>(count));
+  for (const Q8Panel& panel : channels.panels) {
+    bool is_new = false;
+    for (int64_t n = panel.first; n < panel.first + panel.channels; ++n) {
+      is_new = is_new || !seen[size_t(n % count)];
+      seen[size_t(n % count)] = true;
     }
+    if (is_new) checked.push_back({&panel, panel.vectors * lanes, {}, nullptr});
   }
-  return half;
+  return checked;
 }
 
-/// The range of the term that is added before rounding half to even, so that all thresholds are exact, ties included.
-Half even_half_of(const std::vector<int64_t>& thresholds, double slope, int64_t reach, int64_t low) {
-  Half half{-1e300, 1e300};
-  int64_t distance = low;
-  for (int64_t sum : thresholds) {
-    ++distance;
-    if (sum <= -reach || sum > reach) continue;
-    half.low = std::max(half.low, double(distance) - 0.5 - double(sum) * slope);
-    half.high = std::min(half.high, double(distance) - 0.5 - double(sum - 1) * slope);
+/// How close to an integer a real threshold may be for rounding errors to move it beyond: hundreds of times the errors
+/// of the kernel and of the rule.
+double tolerance(const ThresholdRules& rules, int column) {
+  return (rules.reach[column] + 1 + (512 + std::fabs(rules.shift[column])) * rules.inverse[column]) * 0x1p-44;
+}
+
+void set_rules(const Q8Rounding& rule, const Q8Sums& sums, Checked& checked) {
+  ThresholdRules& rules = checked.rules;
+  std::fill_n(rules.slope, kThresholdColumns, 1.0);
+  std::fill_n(rules.inverse, kThresholdColumns, 1.0);
+  for (int n = 0; n < checked.panel->channels; ++n) {
+    const int64_t channel = (checked.panel->first + n) % sums.count();
+    rules.slope[n] = slope(rule, channel);
+    rules.shift[n] = shift(rule, channel);
+    rules.inverse[n] = 1 / rules.slope[n];
+    rules.reach[n] = double(reach_of(sums, channel));
+    // In fixed point, a product that is rounded before its last bits are shifted out is half of its last bit higher.
+    const int right = rule.kind == Q8Rounding::fixed_point ? -rule.factor(channel).shift : 0;
+    if (right > 0) rules.rest[n] = std::ldexp(0.5, -right);
   }
-  return half;
+}
+
+void find_thresholds(const ThresholdKernels& kernels, const Q8Rounding& rule, const Q8Sums& sums, Distances distances,
+                     Checked& checked) {
+  double closest[kThresholdColumns];
+  set_rules(rule, sums, checked);
+  checked.thresholds.reset(new int32_t[size_t(distances.count * checked.width)]);
+  kernels.find(checked.rules, checked.width, distances, checked.thresholds.get(), closest);
+  for (int n = 0; n < checked.panel->channels; ++n) {
+    if (closest[n] > tolerance(checked.rules, n)) continue;
+    const int64_t channel = (checked.panel->first + n) % sums.count();
+    for (int64_t row = 0; row < distances.count; ++row)
+      checked.thresholds[size_t(row * checked.width + n)] =
+          int32_t(threshold(rule, channel, checked.rules.slope[n], reach_of(sums, channel), distances.first + row));
+  }
 }
 
 /// The packed parameters: a header, then arrays with one element for each lane.
@@ -316,91 +334,58 @@ struct Arrays {
   }
 };
 
-/// The thresholds of a lane of a panel, and the largest absolute sum of its channel.
-struct Lane {
-  const int64_t* thresholds;  // nullptr: no channel
-  int64_t reach;
-};
-
-std::vector<Lane> lanes_of(const Q8Channels& channels, const Q8Panel& panel, int count, const Q8Sums& sums,
-                           const std::vector<std::vector<int64_t>>& all) {
-  std::vector<Lane> lanes(size_t(count), Lane{nullptr, 0});
-  for (int lane = 0; lane < count; ++lane) {
-    const int64_t channel = channels.of_lane[size_t(panel.lane + lane)];
-    if (channel >= 0) lanes[size_t(lane)] = {all[size_t(channel)].data(), reach_of(sums, channel)};
-  }
-  return lanes;
-}
-
-/// The thresholds of the channels of a panel, in the order in which the kernel writes them.
-std::vector<Lane> written_by(const Q8Panel& panel, const Q8Sums& sums, const std::vector<std::vector<int64_t>>& all) {
-  std::vector<Lane> written;
-  for (int n = 0; n < panel.channels; ++n) {
-    const size_t channel = size_t(panel.first + n) % all.size();
-    written.push_back({all[channel].data(), reach_of(sums, int64_t(channel))});
-  }
-  return written;
+/// Move sums of consecutive channels to the lanes of a panel.
+void arrange(int vectors, int lanes, const int32_t* from, int32_t* to) {
+  for (int vector = 0; vector < vectors; ++vector)
+    for (int lane = 0; lane < lanes; lane += 4, to += 4)
+      std::memcpy(to, from + channel_of(vectors, vector, lane), 4 * sizeof(int32_t));
 }
 
 /// Return whether the kernel is exact just below and at all thresholds of a panel, and so for every sum.
-bool is_exact_panel(const GemmQ8Kernels& kernels, const Q8Panel& panel, const std::vector<Lane>& lanes,
-                    const std::vector<Lane>& written, const Q8Requantization& requantization, const Q8Limits& limits) {
-  int32_t sums[2 * 64] = {};
-  uint8_t codes[2 * 64];
-  const size_t count = lanes.size();
-  for (int64_t code = limits.low + 1; code <= limits.high; ++code) {
-    const int64_t at = code - limits.low - 1;
-    for (size_t lane = 0; lane < count; ++lane) {
-      const auto [thresholds, reach] = lanes[lane];
-      if (!thresholds) continue;
-      sums[lane] = int32_t(std::max(thresholds[at] - 1, -reach));
-      sums[count + lane] = int32_t(std::min(thresholds[at], reach));
+bool is_exact(const GemmQ8Kernels& kernels, const ThresholdKernels& of_thresholds, const Checked& checked,
+              const Q8Requantization& requantization, const Q8Limits& limits) {
+  constexpr int kTogether = 8, kRow = kThresholdColumns;
+  int32_t before[kRow], at[kRow], sums[2 * kTogether * kRow];
+  uint8_t most[kTogether * kRow], least[kTogether * kRow], codes[2 * kTogether * kRow];
+  const Q8Panel& panel = *checked.panel;
+  const int32_t* thresholds = checked.thresholds.get();
+  for (int32_t code = limits.low + 1; code <= limits.high; code += kTogether) {
+    const int count = std::min(kTogether, limits.high - code + 1);
+    for (int n = 0; n < count; ++n, thresholds += checked.width) {
+      of_thresholds.neighbours(checked.rules, checked.width, thresholds, uint8_t(code + n), before, at, most + n * kRow,
+                               least + n * kRow);
+      arrange(panel.vectors, kernels.lanes, before, sums + n * checked.width);
+      arrange(panel.vectors, kernels.lanes, at, sums + (count + n) * checked.width);
     }
-    kernels.requantize(2, panel.vectors, sums, requantization, panel.lane, nullptr, codes, 64, panel.channels,
+    kernels.requantize(2 * count, panel.vectors, sums, requantization, panel.lane, nullptr, codes, kRow, panel.channels,
                        {nullptr, nullptr, 0});
-    bool right = true;
-    for (size_t n = 0; n < written.size(); ++n) {
-      const auto [thresholds, reach] = written[n];
-      right &= thresholds[at] <= -reach || codes[n] < code;
-      right &= thresholds[at] > reach || codes[64 + n] >= code;
+    for (int n = 0; n < count; ++n)
+      if (!of_thresholds.is_within(codes + n * kRow, codes + (count + n) * kRow, most + n * kRow, least + n * kRow,
+                                   panel.channels))
+        return false;
+  }
+  return true;
+}
+
+/// The terms of all channels that are added before rounding, half to even or half away from zero; empty if a channel
+/// has none that makes it exact.
+std::vector<double> chosen_halves(const ThresholdKernels& kernels, const std::vector<Checked>& panels, int64_t count,
+                                  Distances distances, bool to_even) {
+  std::vector<double> halves(panels.empty() ? 0 : size_t(count));
+  double least[kThresholdColumns], most[kThresholdColumns];
+  for (const Checked& checked : panels) {
+    const ThresholdRules& rules = checked.rules;
+    std::fill_n(least, kThresholdColumns, to_even ? -1e300 : 0);
+    std::fill_n(most, kThresholdColumns, to_even ? 1e300 : 1);
+    kernels.narrow(rules, checked.width, distances, checked.thresholds.get(), to_even, least, most);
+    for (int n = 0; n < checked.panel->channels; ++n) {
+      if (to_even ? least[n] > most[n] : least[n] >= most[n]) return {};
+      const double own = rules.shift[n], step = rules.slope[n];
+      halves[size_t((checked.panel->first + n) % count)] =
+          to_even ? (std::max(least[n], own - step / 2) + std::min(most[n], own + step / 2)) / 2
+                  : least[n] + std::min((most[n] - least[n]) / 2, 0x1p-22);
     }
-    if (!right) return false;
   }
-  return true;
-}
-
-bool is_exact(const GemmQ8Kernels& kernels, const Q8Channels& channels, Range panels,
-              const Q8Requantization& requantization, const Q8Limits& limits, const Q8Sums& sums,
-              const std::vector<std::vector<int64_t>>& all) {
-  for (int64_t number = panels.first; number < panels.last; ++number) {
-    const Q8Panel& panel = channels.panels[size_t(number)];
-    const std::vector<Lane> lanes = lanes_of(channels, panel, panel.vectors * kernels.lanes, sums, all);
-    if (!is_exact_panel(kernels, panel, lanes, written_by(panel, sums, all), requantization, limits)) return false;
-  }
-  return true;
-}
-
-/// The term to add before rounding, half to even or half away from zero; false if there is none that makes a channel
-/// exact.
-bool choose_half(const Q8Rounding& rule, const std::vector<int64_t>& thresholds, int64_t channel, int64_t reach,
-                 int64_t low, bool to_even, double* chosen) {
-  const double step = slope(rule, channel), own = shift(rule, channel);
-  if (to_even) {
-    const Half half = even_half_of(thresholds, step, reach, low);
-    *chosen = (std::max(half.low, own - step / 2) + std::min(half.high, own + step / 2)) / 2;
-    return half.low <= half.high;
-  }
-  const Half half = half_of(thresholds, step, reach, low);
-  *chosen = half.low + std::min((half.high - half.low) / 2, 0x1p-22);
-  return half.low < half.high;
-}
-
-/// The terms of all channels that are added before rounding; empty if a channel has none that makes it exact.
-std::vector<double> chosen_halves(const Q8Rounding& rule, const Q8Sums& sums,
-                                  const std::vector<std::vector<int64_t>>& all, int64_t low, bool to_even) {
-  std::vector<double> halves(all.size());
-  for (size_t n = 0; n < all.size(); ++n)
-    if (!choose_half(rule, all[n], int64_t(n), reach_of(sums, int64_t(n)), low, to_even, &halves[n])) return {};
   return halves;
 }
 
@@ -420,20 +405,22 @@ void fill_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Round
 }
 
 constexpr uint64_t kThresholdBytes =
-    16384;  // cost of finding the thresholds of a channel, in bytes of a copy that takes as long
+    4096;  // cost of finding the thresholds of a channel, in bytes of a copy that takes as long
 
 Q8Requantization::Mode chosen_mode(Builder& builder, const Arrays& arrays, const Q8Channels& channels,
                                    const Q8Rounding& rule, const Tensor& result, const Q8Limits& limits,
                                    const Q8Sums& sums) {
   const GemmQ8Kernels& kernels = gemm_q8_kernels_for(builder.settings.isa);
-  int64_t low = limits.low - unsigned_zero(result), high = limits.high - unsigned_zero(result);
+  const ThresholdKernels& of_thresholds = threshold_kernels_for(builder.settings.isa);
+  const Distances distances{limits.low - unsigned_zero(result) + 1, std::max(0, limits.high - limits.low)};
   bool all_monotonic = true;
   for (int64_t channel = 0; all_monotonic && channel < sums.count(); ++channel)
     all_monotonic = is_monotonic(rule, channel, reach_of(sums, channel));
-  const std::vector<int64_t> empty(size_t(std::max<int64_t>(0, high - low)));
-  std::vector<std::vector<int64_t>> all(all_monotonic ? size_t(sums.count()) : 0, empty);
-  builder.divide(int64_t(all.size()), all.size() * kThresholdBytes, [&](int64_t first, int64_t last) {
-    for (int64_t n = first; n < last; ++n) find_thresholds(rule, n, reach_of(sums, n), low, all[size_t(n)]);
+  std::vector<Checked> panels;
+  if (all_monotonic) panels = checked_panels(channels, sums.count(), kernels.lanes);
+  const uint64_t bytes = uint64_t(sums.count()) * kThresholdBytes;
+  builder.divide(int64_t(panels.size()), bytes, [&](int64_t first, int64_t last) {
+    for (int64_t n = first; n < last; ++n) find_thresholds(of_thresholds, rule, sums, distances, panels[size_t(n)]);
   });
   // Without ties, truncation after half a step is exact more often than rounding, as it fails on one side only.
   const Q8Requantization::Mode modes[] = {Q8Requantization::single, Q8Requantization::single_even,
@@ -444,15 +431,16 @@ Q8Requantization::Mode chosen_mode(Builder& builder, const Arrays& arrays, const
     if (to_even && rule.kind != Q8Rounding::even) continue;
     if (mode == Q8Requantization::twofold && rule.kind == Q8Rounding::fixed_point && kernels.has_shifts) continue;
     if (mode == Q8Requantization::single || mode == Q8Requantization::single_even)
-      halves[to_even] = chosen_halves(rule, sums, all, low, to_even);
+      halves[to_even] = chosen_halves(of_thresholds, panels, sums.count(), distances, to_even);
     if (halves[to_even].empty()) continue;
     fill_scales(arrays, channels, rule, halves[to_even]);
     arrays.header->mode = mode;
     Q8Requantization requantization = arrays.requantization(result, limits);
     requantization.flip = 0;
     std::atomic<bool> right{true};
-    builder.divide(int64_t(channels.panels.size()), all.size() * kThresholdBytes, [&](int64_t first, int64_t last) {
-      if (right && !is_exact(kernels, channels, {first, last}, requantization, limits, sums, all)) right = false;
+    builder.divide(int64_t(panels.size()), bytes, [&](int64_t first, int64_t last) {
+      for (int64_t n = first; right && n < last; ++n)
+        if (!is_exact(kernels, of_thresholds, panels[size_t(n)], requantization, limits)) right = false;
     });
     if (right) return mode;
   }
@@ -512,40 +500,76 @@ namespace {
 
 constexpr size_t kPairs = 256 * 256;  // of quantized values
 
-/// All pairs of quantized values, and the results of adding them in the integer arithmetic of the reference.
+/// All pairs of quantized values.
+struct Pairs {
+  std::vector<uint8_t> a, b;
+
+  Pairs() : a(kPairs), b(kPairs) {
+    for (size_t n = 0; n < kPairs; ++n) a[n] = uint8_t(n / 256), b[n] = uint8_t(n % 256);
+  }
+};
+
+/// The results of adding all pairs of quantized values in the arithmetic of the reference.
 struct AllSums {
   const ElementwiseQ8Kernels& kernels;
-  std::vector<uint8_t> a, b, expected, result;
+  const Pairs& pairs;
+  std::vector<uint8_t> expected, result;
 
   AllSums(const ElementwiseQ8Kernels& kernels, Q8Add add)
-      : kernels(kernels), a(kPairs), b(kPairs), expected(kPairs), result(kPairs) {
-    for (size_t n = 0; n < kPairs; ++n) a[n] = uint8_t(n / 256), b[n] = uint8_t(n % 256);
+      : kernels(kernels), pairs(all_pairs()), expected(kPairs), result(kPairs) {
     add.limit = -1;
-    kernels.add(a.data(), b.data(), expected.data(), kPairs, 0, add);
+    kernels.add(pairs.a.data(), pairs.b.data(), expected.data(), kPairs, 0, add);
   }
+  /// Return whether all results are as expected. The block that was not is compared first the next time.
   bool equal(const Q8Add& add) {
-    kernels.add(a.data(), b.data(), result.data(), kPairs, 0, add);
-    return result == expected;
+    constexpr size_t block = 4096;
+    for (size_t n = 0; n < kPairs; n += block) {
+      const size_t first = (suspect + n) % kPairs;
+      kernels.add(pairs.a.data() + first, pairs.b.data() + first, result.data(), block, 0, add);
+      if (std::memcmp(result.data(), expected.data() + first, block) == 0) continue;
+      suspect = first;
+      return false;
+    }
+    return true;
+  }
+
+ private:
+  size_t suspect = 0;  // first pair of a block
+  static const Pairs& all_pairs() {
+    static const Pairs pairs;
+    return pairs;
   }
 };
 
-/// The shift with which the formula in float32 is exact.
-struct ExactShift {
+/// The scales and the shift with which the formula in float32 is exact.
+struct ExactFormula {
   int32_t is_exact;
-  float shift;
+  float a, b, shift;
 };
 
-/// Search for such a shift near the accurate one. The integer arithmetic has rounding errors of its own, so that
-/// results differ if a sum is close to the middle between two integers.
-ExactShift exact_shift(const ElementwiseQ8Kernels& kernels, Q8Add add, double shift, double error) {
+/// The real formula: a * `a` + b * `b` + `shift`.
+struct RealFormula {
+  double a, b, shift;
+};
+
+/// Search for such parameters near the accurate ones. The integer arithmetic has rounding errors of its own, so that
+/// results differ if a sum is close to the middle between two integers. It rounds middles away from zero, as slightly
+/// larger parameters do.
+ExactFormula exact_formula(const ElementwiseQ8Kernels& kernels, Q8Add add, const RealFormula& real, double error) {
+  constexpr std::pair<double, int> searches[] = {
+      {0, 48}, {0x1p-16, 8}, {0x1p-15, 8}, {0x1p-14, 8}, {0x1p-13, 8}};  // enlargements, and numbers of shifts
   add.flip_b = add.flip = 0;
   AllSums sums(kernels, add);
   add.is_exact = true;
-  for (int n = 0; n < 48; ++n) {  // 0, 1, -1, 2, -2 ...
-    add.whole_shift = float(shift + error / 8 * double(n % 2 ? n / 2 + 1 : -n / 2));
-    if (sums.equal(add)) return {1, add.whole_shift};
+  for (const auto& [enlargement, shifts] : searches) {
+    const double by = 1 + enlargement;
+    add.exact_a = float(real.a * by), add.exact_b = float(real.b * by);
+    for (int n = 0; n < shifts; ++n) {  // 0, 1, -1, 2, -2 ...
+      add.exact_shift = float(real.shift * by + error / 8 * double(n % 2 ? n / 2 + 1 : -n / 2));
+      if (sums.equal(add)) return {1, add.exact_a, add.exact_b, add.exact_shift};
+    }
   }
-  return {0, 0};
+  return {0, 0, 0, 0};
 }
 
 }  // namespace
@@ -562,6 +586,8 @@ Q8Add q8_addition(Builder& builder, const Tensor& a, const Tensor& b, const Tens
   // The result has six rounding errors of float32, of values up to this size; the reference rounds to 2**-20.
   double both = of_a + std::fabs(of_b), size = 255 * 2 * both, error = size * 3 * 0x1p-23 + both * 0x1p-17;
   const double shift = -of_a * unsigned_zero(a) - of_b * unsigned_zero(b);
+  // The reference saturates a sum that is infinite in float32, even if the scale of the result is as large.
+  const bool is_finite = !to_even || std::isfinite(255 * (float(a.scale()) + float(b.scale())));
   Q8Add add{factor(a, single(a.scale()) / common),
             factor(b, single(b.scale()) / common),
             factor(result, common / (1048576.0 * single(result.scale()))),
@@ -572,18 +598,21 @@ Q8Add q8_addition(Builder& builder, const Tensor& a, const Tensor& b, const Tens
             float(of_a),
             float(of_b),
             float(shift),
-            error < 0.02 ? float(0.5 - error) : -1.0f,
+            is_finite && error < 0.02 ? float(0.5 - error) : -1.0f,
             false,
+            0,
+            0,
             0,
             to_even,
             {float(a.scale()), float(sign * b.scale()), float(result.scale())}};
   add.b.multiplier *= sign;
   const void* packed = builder.pack(64, [&](void* memory) {
-    *static_cast<ExactShift*>(memory) = exact_shift(elementwise_q8_kernels_for(builder.settings.isa), add,
-                                                    shift + unsigned_zero(result), size * 0x1p-23);
+    *static_cast<ExactFormula*>(memory) =
+        exact_formula(elementwise_q8_kernels_for(builder.settings.isa), add, {of_a, of_b, shift}, size * 0x1p-23);
   });
-  const ExactShift& found = *static_cast<const ExactShift*>(packed);
-  add.is_exact = found.is_exact != 0, add.whole_shift = found.shift;
+  const ExactFormula& found = *static_cast<const ExactFormula*>(packed);
+  add.is_exact = found.is_exact != 0;
+  add.exact_a = found.a, add.exact_b = found.b, add.exact_shift = found.shift;
   return add;
 }
 

@@ -84,12 +84,13 @@ struct Q8Rounding {
   std::vector<double> ratios;  // one for all channels, or one for each
   std::vector<native::FixedPoint> factors;
   std::vector<double> products;  // even: scale of the input times scale of the weights, as many as ratios
-  std::vector<int64_t> whole;    // even: the part of a float bias that is added to the sums; empty: 0
-  std::vector<double> offsets;   // even: the rest of the float bias of each channel; empty: 0
+  std::vector<int64_t> whole;    // even: the part of a bias that is added to the sums; empty: all of it
+  std::vector<double> offsets;   // even: the rest of the bias of each channel, as a float; empty: 0
   double divisor = 1;            // even: the scale of the result
 
   /// The rule of a node whose weights or second operand are `weights`: `kind`, or `even` if the node asks for it. A
-  /// `bias` of floats is a part of the rule, and becomes integers as far as it is a multiple of the products.
+  /// `bias` of floats is a part of the rule, and becomes integers as far as it is a multiple of the products. If the
+  /// rule is `even`, integers that may not fit the sums of 32 bits are a part of it too.
   static Q8Rounding of(const Node& node, const Tensor& in, const Tensor& weights, const Tensor& result, Kind kind,
                        bool product_in_single, const Tensor* bias = nullptr);
   double ratio(int64_t channel) const { return ratios[ratios.size() == 1 ? 0 : size_t(channel)]; }

@@ -98,59 +98,78 @@ void lower_grid(const Node& node, Builder& builder) {
 // ---- AffineGrid -----------------------------------------------------------------------------------------------------
 
 /// The coordinates of the centers of the pixels along an axis.
-std::vector<float> middles(int64_t size, bool align_corners) {
-  std::vector<float> centers;
+template <class T>
+std::vector<T> middles(int64_t size, bool align_corners) {
+  std::vector<T> centers;
   for (int64_t n = 0; n < size; ++n) {
     const double place = double(2 * n + 1) / double(size) - 1, corner = size > 1 ? 2.0 / double(size - 1) : 0;
     const double aligned = size == 1 ? 0 : n + 1 == size ? 1 : corner * double(n) - 1;
-    centers.push_back(float(align_corners ? aligned : place));
+    centers.push_back(T(align_corners ? aligned : place));
   }
   return centers;
 }
 
+template <class T>
 struct Affine {
-  std::vector<std::vector<float>> places;  // along each axis
-  int64_t matrices, pixels;
+  std::vector<std::vector<T>> places;  // along each axis, the last one first
+  int64_t matrices, rows;
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Affine& self = step.as<Affine>();
-    const int64_t axes = int64_t(self.places.size());
-    const Range range = split(self.matrices * self.pixels, part, parts);
-    for (int64_t n = range.first; n < range.last; ++n) {
-      const float* theta = run.at<float>(step.in[0]) + n / self.pixels * axes * (axes + 1);
-      float at[3] = {};
-      for (int64_t axis = axes - 1, rest = n % self.pixels; axis >= 0; --axis) {
-        const std::vector<float>& along = self.places[size_t(axis)];
-        at[axes - 1 - axis] = along[size_t(rest % int64_t(along.size()))];
-        rest /= int64_t(along.size());
+    const Range range = split(self.matrices * self.rows, part, parts);
+    for (int64_t n = range.first; n < range.last; ++n)
+      self.places.size() == 2 ? self.row<2>(step, run, n) : self.row<3>(step, run, n);
+  }
+
+  /// Compute the positions of one row of pixels, in which only the coordinate along the last axis changes.
+  template <int kAxes>
+  void row(const Step& step, const Run& run, int64_t n) const {
+    const T* theta = run.at<T>(step.in[0]) + n / rows * kAxes * (kAxes + 1);
+    T change[kAxes], terms[kAxes][kAxes];
+    int64_t rest = n % rows;
+    for (int j = 1; j < kAxes; rest /= int64_t(places[size_t(j)].size()), ++j)
+      for (int i = 0; i < kAxes; ++i)
+        terms[i][j - 1] =
+            theta[i * (kAxes + 1) + j] * places[size_t(j)][size_t(rest % int64_t(places[size_t(j)].size()))];
+    for (int i = 0; i < kAxes; ++i)
+      change[i] = theta[i * (kAxes + 1)], terms[i][kAxes - 1] = theta[i * (kAxes + 1) + kAxes];
+    const std::vector<T>& along = places[0];
+    T* out = run.at<T>(step.out[0]) + n * int64_t(along.size()) * kAxes;
+    for (const T place : along)
+      for (int i = 0; i < kAxes; ++i, ++out) {
+        T sum = change[i] * place;
+        for (int j = 0; j < kAxes; ++j) sum += terms[i][j];
+        *out = sum;
       }
-      for (int64_t i = 0; i < axes; ++i) {
-        float sum = 0;
-        for (int64_t j = 0; j < axes; ++j) sum += theta[i * (axes + 1) + j] * at[j];
-        run.at<float>(step.out[0])[n * axes + i] = sum + theta[i * (axes + 1) + axes];
-      }
-    }
   }
 };
 
 Refusal support_affine(const Graph& graph, const Node& node, const Settings&) {
-  return node.posts.empty() ? all_f32(graph, node) : refused("takes no post-ops");
+  const int32_t dtype = graph.in(node, 0)->dtype;
+  if (!node.posts.empty()) return refused("takes no post-ops");
+  return dtype == IPR_DTYPE_FLOAT64 && graph.out(node).dtype == dtype ? taken() : all_f32(graph, node);
 }
 
-void lower_affine(const Node& node, Builder& builder) {
+template <class T>
+void add_affine(const Node& node, Builder& builder) {
   const Tensor& out = builder.graph.out(node);
-  auto state = std::make_shared<Affine>();
-  for (int64_t size : node.integers("extents")) state->places.push_back(middles(size, node.flag("align_corners")));
+  auto state = std::make_shared<Affine<T>>();
+  for (int64_t size : node.integers("extents"))
+    state->places.insert(state->places.begin(), middles<T>(size, node.flag("align_corners")));
   state->matrices = out.extent(0);
-  state->pixels = out.elements() ? out.elements() / (out.extent(0) * out.extent(-1)) : 0;
+  state->rows = out.elements() ? out.elements() / (out.extent(0) * out.extent(-1) * out.extent(-2)) : 0;
   Step step;
   step.name = label(node);
-  step.fn = &Affine::run;
+  step.fn = &Affine<T>::run;
   step.max_parts = parts_for(builder.settings, double(out.elements()) * cost::kIndexedNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(state);
   builder.add(std::move(step));
+}
+
+void lower_affine(const Node& node, Builder& builder) {
+  is_f32(builder.graph.out(node)) ? add_affine<float>(node, builder) : add_affine<double>(node, builder);
 }
 
 // ---- RoiAlign -------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "cpuacc/kernels/elementwise.hpp"
 #include "cpuacc/lower/cost_model.hpp"
@@ -56,6 +57,18 @@ struct Tuples {
       found += checked(indices[tuple * depth + n], tuple * depth + n, extents[size_t(n)], run) * steps[size_t(n)];
     return found;
   }
+
+  /// The same outside of runs; nothing if an index is out of range.
+  std::optional<int64_t> known_row(const Indices& indices, int64_t tuple) const {
+    int64_t found = 0;
+    const int64_t depth = int64_t(extents.size());
+    for (int64_t n = 0; n < depth; ++n) {
+      const int64_t index = indices[tuple * depth + n], extent = extents[size_t(n)];
+      if (index < -extent || index >= extent) return std::nullopt;
+      found += (index < 0 ? index + extent : index) * steps[size_t(n)];
+    }
+    return found;
+  }
 };
 
 Tuples tuples_of(const Tensor& indices, const Shape& shape, size_t batch) {
@@ -64,6 +77,32 @@ Tuples tuples_of(const Tensor& indices, const Shape& shape, size_t batch) {
   const size_t depth = size_t(indices.extent(-1));
   found.extents.assign(shape.begin() + long(batch), shape.begin() + long(batch + depth));
   found.steps = steps_of(found.extents);
+  return found;
+}
+
+/// Consecutive tuples, from `first` on, that refer to consecutive rows.
+struct Stretch {
+  int64_t first, row, count;
+};
+
+/// The stretches of `count` constant tuples, of which each batch has `per_batch` and refers to `batch_rows` rows. Empty
+/// if the indices are no constant, if most stretches are short, or if an index is out of range.
+std::vector<Stretch> stretches_of(const Tuples& tuples, const Tensor& indices, int64_t count, int64_t per_batch,
+                                  int64_t batch_rows) {
+  constexpr int64_t kLeastLength = 4;  // on average
+  if (!indices.is_constant()) return {};
+  const Indices all{indices.aligned(ipr::item_size(indices.dtype)), tuples.wide};
+  std::vector<Stretch> found;
+  for (int64_t n = 0; n < count; ++n) {
+    const std::optional<int64_t> row = tuples.known_row(all, n);
+    if (!row) return {};
+    const int64_t place = n / per_batch * batch_rows + *row;
+    if (!found.empty() && found.back().row + found.back().count == place)
+      ++found.back().count;
+    else
+      found.push_back({n, place, 1});
+    if (int64_t(found.size()) * kLeastLength > count + kLeastLength) return {};
+  }
   return found;
 }
 
@@ -80,6 +119,20 @@ Refusal plain(const Graph& graph, const Node& node) {
 struct GatherRows {
   Tuples tuples;
   int64_t count, per_batch, batch_rows, bytes;  // tuples, tuples and rows of one batch, bytes of a row
+  std::vector<Stretch> stretches;               // of constant indices, which the step does not read then
+
+  static void run_stretches(const Step& step, const Run& run, int part, int parts) {
+    const GatherRows& self = step.as<GatherRows>();
+    const Range own = split(self.count, part, parts);
+    for (const Stretch& stretch : self.stretches) {
+      const int64_t first = std::max(stretch.first, own.first);
+      const int64_t last = std::min(stretch.first + stretch.count, own.last);
+      if (first >= last) continue;
+      std::memcpy(run.at<char>(step.out[0]) + first * self.bytes,
+                  run.at<char>(step.in[0]) + (stretch.row + first - stretch.first) * self.bytes,
+                  size_t((last - first) * self.bytes));
+    }
+  }
 
   template <int64_t kBytes>
   void pick(const Step& step, const Run& run, Range range) const {
@@ -125,10 +178,13 @@ void lower_gather_nd(const Node& node, Builder& builder) {
   state->bytes = product(in.shape, batch + depth, in.shape.size()) * int64_t(ipr::item_size(in.dtype));
   Step step;
   step.name = label(node);
-  step.fn = &GatherRows::run;
-  step.max_parts = parts_for(builder.settings,
-                             double(out.bytes()) * cost::kGatheredByteNs + double(state->count) * cost::kIndexedNs);
-  step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
+  state->stretches = stretches_of(state->tuples, indices, state->count, state->per_batch, state->batch_rows);
+  const bool known = !state->stretches.empty();
+  const double moved = double(known ? state->stretches.size() : size_t(state->count));
+  step.fn = known ? &GatherRows::run_stretches : &GatherRows::run;
+  step.max_parts = parts_for(builder.settings, double(out.bytes()) * cost::kGatheredByteNs + moved * cost::kIndexedNs);
+  step.in = {builder.buffer(node.inputs[0])};
+  if (!known) step.in.push_back(builder.buffer(node.inputs[1]));
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(state);
   builder.add(std::move(step));
@@ -366,11 +422,22 @@ struct ScatterRows {
   OfTwo vectors;  // instead of `write`, unless it is nullptr
   bool copies;    // updates replace the elements
   int64_t count, rows, inner, item_size;
+  std::vector<Stretch> stretches;  // of constant indices, which the step does not read then
 
   static void check(const Step& step, const Run& run, int, int) {
     const ScatterRows& self = step.as<ScatterRows>();
     const Indices indices{run.at(step.in[0]), self.tuples.wide};
     for (int64_t n = 0; n < self.count; ++n) self.tuples.row(indices, n, run);
+  }
+
+  /// Combine adjacent elements of the result with updates.
+  void put(char* to, const char* updates, int64_t elements) const {
+    if (vectors)
+      vectors(to, updates, to, elements, false, false);
+    else if (copies)
+      std::memcpy(to, updates, size_t(elements * item_size));
+    else
+      write(to, updates, elements);
   }
 
   static void run(const Step& step, const Run& run, int part, int parts) {
@@ -382,13 +449,20 @@ struct ScatterRows {
     for (int64_t n = 0; n < self.count; ++n) {
       const int64_t row = self.tuples.row(indices, n, run);
       if (row < own.first || row >= own.last) continue;
-      char* to = run.at<char>(step.out[0]) + row * bytes;
-      if (self.vectors)
-        self.vectors(to, updates + n * bytes, to, self.inner, false, false);
-      else if (self.copies)
-        std::memcpy(to, updates + n * bytes, size_t(bytes));
-      else
-        self.write(to, updates + n * bytes, self.inner);
+      self.put(run.at<char>(step.out[0]) + row * bytes, updates + n * bytes, self.inner);
+    }
+  }
+
+  static void run_stretches(const Step& step, const Run& run, int part, int parts) {
+    const ScatterRows& self = step.as<ScatterRows>();
+    const Range own = split(self.rows, part, parts);
+    const int64_t bytes = self.inner * self.item_size;
+    for (const Stretch& stretch : self.stretches) {
+      const int64_t first = std::max(stretch.row, own.first), last = std::min(stretch.row + stretch.count, own.last);
+      if (first >= last) continue;
+      const int64_t update = stretch.first + first - stretch.row;
+      self.put(run.at<char>(step.out[0]) + first * bytes, run.at<char>(step.in[0]) + update * bytes,
+               (last - first) * self.inner);
     }
   }
 };
@@ -412,10 +486,14 @@ void lower_scatter_nd(const Node& node, Builder& builder) {
   state->item_size = int64_t(ipr::item_size(out.dtype));
   Step step;
   step.name = label(node);
-  step.fn = &ScatterRows::run;
-  step.check = &ScatterRows::check;
-  step.max_parts = state->inner < 32 ? 1 : parts_for(builder.settings, double(updates.elements()) * cost::kElementNs);
-  step.in = {builder.buffer(node.inputs[1]), builder.buffer(node.inputs[2])};
+  state->stretches = stretches_of(state->tuples, indices, state->count, std::max<int64_t>(state->count, 1), 0);
+  const bool known = !state->stretches.empty();
+  step.fn = known ? &ScatterRows::run_stretches : &ScatterRows::run;
+  if (!known) step.check = &ScatterRows::check;
+  const bool is_divided = state->inner >= 32 || known;
+  step.max_parts = is_divided ? parts_for(builder.settings, double(updates.elements()) * cost::kElementNs) : 1;
+  if (!known) step.in.push_back(builder.buffer(node.inputs[1]));
+  step.in.push_back(builder.buffer(node.inputs[2]));
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(state);
   builder.add(std::move(step));

@@ -158,7 +158,7 @@ struct Wide {
           const int16_t* in = pixel(image, y, x, ky, kx);
           if (!in) continue;
           if (filters != 1 || from.c != 1) {
-            for (int64_t n = 0; n < outputs; ++n) spread[n] = in[n / filters * from.c];
+            for (int64_t c = 0; c < channels; ++c) std::fill_n(spread + c * filters, filters, in[c * from.c]);
             in = spread;
           }
           kernels->add_products(sums, in, weights + (ky * columns.taps() + kx) * outputs, outputs);

@@ -8,7 +8,6 @@ addition.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -16,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.records import dataclass
 from interposer.core.types import ANY_TYPE, STORED_FLOATS, Array, DataType, Quantization, TensorInfo
 from interposer.kernels.fixedpoint import (
     clamp_to,

@@ -99,7 +99,7 @@ def concat_from_sequence(op: ConcatFromSequence, sequence: Array) -> Array:
 @kernel(SplitToSequence)
 def split_to_sequence(op: SplitToSequence, x: Array, split: Array | None) -> Array:
     axis = normal_axis(op.axis, x.ndim)
-    with values_decide():
+    with values_decide(("split", split)):
         sizes = op.piece_sizes(x.shape[axis], split)
     pieces = np.split(x, np.cumsum(sizes)[:-1], axis) if sizes else []
     if split is None and not op.keepdims:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interposer.core.errors import InvalidValueError
+from interposer.core.errors import InvalidArgumentError
 from interposer.core.room import check_room
 from interposer.core.types import ANY_TYPE, STORED_FLOATS, Array, DataType, TensorInfo
 from interposer.kernels.operand_values import values_decide
@@ -26,10 +26,10 @@ def _settled(op: DynamicOp, info: KernelInfo, x: Array, *values: Array | None) -
     input_info = info.inputs[0]
     assert input_info is not None
     input_info = input_info.with_shape(x.shape).with_constant(None)
-    with values_decide():
+    with values_decide(*zip((operand.name for operand in op.operands[1:]), values, strict=True)):
         static_op = op.settle(input_info.shape, *values)
-    if errors := static_op.violations(input_info):
-        raise InvalidValueError("; ".join(errors))
+        if errors := static_op.violations(input_info):
+            raise InvalidArgumentError("; ".join(errors))
     inferred_and_declared = zip(static_op.infer_infos(input_info), info.outputs, strict=True)
     outputs = [
         TensorInfo(inferred.shape, inferred.dtype, declared.quantization)

@@ -176,5 +176,5 @@ def along_axis(quantization: Quantization, rank: int) -> tuple[NDArray[np.float6
     shape = [1] * rank if quantization.per_axis else []
     if quantization.axis is not None:
         shape[quantization.axis] = -1
-    scales = np.asarray(quantization.scales, np.float32).astype(np.float64)
-    return scales.reshape(shape), np.asarray(quantization.zero_points, np.int64).reshape(shape)
+    scales, zero_points = quantization.arrays
+    return scales.astype(np.float32).astype(np.float64).reshape(shape), zero_points.reshape(shape)

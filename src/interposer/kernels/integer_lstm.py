@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.records import dataclass
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.kernels.fixedfunctions import inverse_sqrt
 from interposer.kernels.fixedpoint import (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError, InvalidValueError
+from interposer.core.errors import InvalidArgumentError, InvalidValueError, OutOfRangeError
 from interposer.core.room import check_room
 from interposer.core.types import Array
 
@@ -19,6 +20,7 @@ __all__ = [
     "checked_shape",
     "range_text",
     "refuse_value",
+    "value_error",
     "values_decide",
 ]
 
@@ -91,7 +93,7 @@ def checked_count(operand: str, value: Array, low: int = 0) -> int:
     """Return the only element of an operand as a number of elements; raise `InvalidValueError` if it is below `low`."""
     count = int(value.reshape(-1)[0])
     if count < low:
-        refuse_value(operand, count, f"expected {low} or more", allowed=(low, None))
+        refuse_value(operand, count, f"expected {low} or more", position=(0,) * value.ndim, allowed=(low, None))
     return count
 
 
@@ -109,14 +111,57 @@ def checked_shape(operand: str, dims: Array, itemsize: int) -> tuple[int, ...]:
 
 
 @contextmanager
-def values_decide() -> Iterator[None]:
+def values_decide(*operands: tuple[str, Array | None]) -> Iterator[None]:
     """Turn an `InvalidArgumentError` of the block into an `InvalidValueError`.
 
     For checks that are made before a run where it is possible, and during the run if they depend on values of inputs.
+    `operands` are the operands that have these values, with their names; None stands for an absent one.
     """
     try:
         yield
     except InvalidValueError:
         raise
     except InvalidArgumentError as error:
-        raise InvalidValueError(str(error)) from error
+        given = [(name, array) for name, array in operands if array is not None]
+        raise value_error(str(error), error, given) from error
+
+
+def value_error(reason: str, error: BaseException, operands: Sequence[tuple[str, Array]]) -> InvalidValueError:
+    """Return the error for the values of operands that caused `error`, which has another `reason` as its message.
+
+    It names the first element that is out of range if `error` or one of its causes says so. Otherwise, it has the only
+    element or all elements of the operand, provided that this is the only one, or the only one that the message names.
+
+    Args:
+        reason: the message.
+        error: the error that the values caused.
+        operands: the names and elements of the operands that may have caused it.
+    """
+    named = [operand for operand in operands if operand[0] in reason] or list(operands)
+    problem = _out_of_range(error)
+    for name, array in named:
+        position = None if problem is None else _position_of(problem.value, array)
+        if problem is not None and position is not None:
+            return InvalidValueError(
+                reason, operand=name, position=position, value=problem.value, allowed=problem.allowed
+            )
+    if len(named) != 1:
+        return InvalidValueError(reason)
+    [(name, array)] = named
+    position = (0,) * array.ndim if array.size == 1 else None
+    return InvalidValueError(
+        reason, operand=name, position=position, value=array.tolist() if position is None else array.item()
+    )
+
+
+def _out_of_range(error: BaseException | None) -> OutOfRangeError | None:
+    while error is not None and not isinstance(error, OutOfRangeError):
+        error = error.__cause__
+    return error
+
+
+def _position_of(number: float, array: Array) -> tuple[int, ...] | None:
+    """Return the index of the first element that is this number, which may be NaN; None if there is none."""
+    is_number = np.isnan(array) if math.isnan(number) else np.equal(array, number)
+    places = np.argwhere(is_number)
+    return tuple(places[0].tolist()) if len(places) else None

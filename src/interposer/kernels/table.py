@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from interposer.core.errors import InvalidArgumentError, UnknownRankError, did_you_mean
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, TensorInfo, TensorShape
 

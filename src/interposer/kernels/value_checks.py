@@ -8,12 +8,12 @@ from int64 to int32, and let the reference kernels of the layers look at them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from interposer.core.errors import InterposerError, InvalidValueError
+from interposer.core.records import dataclass
 from interposer.core.room import Room, within
 from interposer.core.schema import Op
 from interposer.core.traits import Role

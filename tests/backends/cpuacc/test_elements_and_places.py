@@ -142,6 +142,63 @@ def test_an_index_outside_of_the_axis_is_an_error(op, index):
     assert (found.value, found.allowed, found.operand) == (index, (-5, 4), "indices")
 
 
+@pytest.mark.parametrize("batch_dims", [0, 1])
+def test_rows_of_an_axis_without_elements_are_not_read(batch_dims):
+    shape = (2,) * batch_dims
+    arrays = [np.zeros((*shape, 0, 5_000_000), np.float32), np.zeros((*shape, 1), np.int64)]
+    op = Gather(axis=batch_dims, batch_dims=batch_dims)
+    assert str(refusal(op, arrays, "CpuAcc")) == str(refusal(op, arrays, "CpuRef"))
+
+
+def with_constant_indices(op, data, indices, updates, backend, threads=1):
+    network = ip.Network("known places")
+    values = [network.add_input_layer(0, TensorInfo(data.shape, DataType.of(data.dtype)), name="x")]
+    values.append(network.add_constant_layer(indices))
+    if updates is not None:
+        values.append(network.add_input_layer(1, TensorInfo(updates.shape, DataType.of(updates.dtype)), name="updates"))
+    network.add_output_layer(0, network.add_layer(op, *values).output, name="y")
+    options = {"CpuAcc": {"NumberOfThreads": threads}} if backend == "CpuAcc" else {}
+    model = ip.load(network, backends=[backend], options=ip.OptimizerOptions(model_options=options))
+    [result] = model.run([data] if updates is None else [data, updates])
+    return result
+
+
+def block_of_places(dtype=np.int64):
+    """Return the indices of a block: all rows of a tensor but the first, and in them the columns 2 to 8."""
+    return np.stack(np.meshgrid(np.arange(1, 6), np.arange(2, 9), indexing="ij"), -1).astype(dtype)
+
+
+@pytest.mark.parametrize("function", [ScatterFunction.UPDATE, ScatterFunction.ADD, ScatterFunction.MAX])
+@pytest.mark.parametrize("inner", [(), (3,)])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_updates_at_constant_places_are_like_those_of_the_reference(function, inner, dtype):
+    places = {
+        "a block": block_of_places(dtype),
+        "from the end": block_of_places(dtype) - np.array([6, 11], dtype),
+        "repeated": np.concatenate([block_of_places(dtype), block_of_places(dtype)[::-1]]),
+        "scattered": whole(6, 20, 2, dtype=dtype),
+        "rows": np.array([[1], [2], [3], [4], [0]], dtype),
+    }
+    for name, indices in places.items():
+        data = floats(6, 11, *inner)
+        updates = floats(*indices.shape[:-1], *data.shape[indices.shape[-1] :])
+        expected = with_constant_indices(ScatterNd(function=function), data, indices, updates, "CpuRef")
+        for threads in (1, 2):
+            result = with_constant_indices(ScatterNd(function=function), data, indices, updates, "CpuAcc", threads)
+            np.testing.assert_array_equal(result, expected, err_msg=name)
+
+
+@pytest.mark.parametrize("batch_dims", [0, 1])
+def test_rows_at_constant_places_are_like_those_of_the_reference(batch_dims):
+    data = floats(*[2] * batch_dims, 6, 11, 3)
+    for indices in (block_of_places(), block_of_places() - [6, 11], whole(6, 20, 2)):
+        batches = np.stack([indices, indices[::-1]]) if batch_dims else indices
+        expected = with_constant_indices(GatherNd(batch_dims), data, batches, None, "CpuRef")
+        for threads in (1, 2):
+            result = with_constant_indices(GatherNd(batch_dims), data, batches, None, "CpuAcc", threads)
+            np.testing.assert_array_equal(result, expected)
+
+
 def test_a_scattered_tensor_that_another_layer_reads_is_not_changed():
     network = ip.Network("two readers")
     x = network.add_input_layer(0, TensorInfo((8, 4)), name="x")

@@ -11,7 +11,18 @@ import pytest
 
 import interposer as ip
 from interposer.core.types import Array, DataLayout, DataType, TensorInfo
-from interposer.ops import ActivationFunction, ArgMinMaxFunction, BinaryOperation, ComparisonOperation, UnaryOperation
+from interposer.ops import (
+    ActivationFunction,
+    Addition,
+    ArgMinMaxFunction,
+    BinaryOperation,
+    ComparisonOperation,
+    OneHot,
+    Pad,
+    Slice,
+    Softmax,
+    UnaryOperation,
+)
 from tests import warm
 from tests.instruction_sets import needs_instruction_set
 
@@ -157,3 +168,23 @@ def test_conversions_of_types_are_casts(dtype: DataType) -> None:
     array = np.array([1.0, 257.0, 2049.0, 2051.0, 1e-9, -0.1], np.float32)
     [result] = ip.load(network, ["CpuAcc"]).run([array])
     assert (np.asarray(result) == 2 * array.astype(dtype.numpy).astype(np.float32)).all()
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [(DataType.FLOAT16, 11), (DataType.BFLOAT16, 8)])
+@pytest.mark.parametrize("layer", ["one-hot", "border"])
+def test_numbers_of_layers_are_rounded_to_their_type_once(dtype: DataType, bits: int, layer: str) -> None:
+    number = 1 + 2.0**-bits + 2.0**-40  # in float32, it is in the middle between two numbers of the type
+    network = ip.Network("numbers")
+    x = network.add_input_layer(0, TensorInfo((3, 4), dtype), name="x")
+    if layer == "border":
+        padded = network.add_layer(Pad(((1, 1), (0, 0)), pad_value=number), x).output
+        y = network.add_layer(Slice((0, 0), (3, 4)), padded).output
+    else:
+        indices = network.add_input_layer(1, TensorInfo((3,), "int64"), name="indices")
+        y = network.add_layer(OneHot(4, on_value=number, off_value=-number, dtype=dtype), indices).output
+    total = network.add_layer(Addition(), y, network.add_layer(Softmax(), x).output).output
+    network.add_output_layer(0, total, name="y")
+    operands: list[Array] = [np.array([[500, 0, 0, 0]] * 3).astype(dtype.numpy)]
+    operands += [np.array([0, 1, 5])] if layer == "one-hot" else []
+    results = [ip.load(network, [backend]).run(operands)[0] for backend in ("CpuAcc", "CpuRef")]
+    np.testing.assert_array_equal(results[0].astype(np.float64), results[1].astype(np.float64))

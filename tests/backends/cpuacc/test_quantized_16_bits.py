@@ -150,6 +150,21 @@ def test_arithmetic(threads: int, requantization: Requantization, op: type, othe
     layers.check(layer, threads)
 
 
+@ROUNDINGS
+@pytest.mark.parametrize("op", [Addition, Subtraction, Multiplication])
+@pytest.mark.parametrize("scale", [2.0**-24, 0.003, 1e36])
+@pytest.mark.parametrize("zero_point", [0, -32768, 5])
+def test_sums_and_products_with_any_scale_and_zero_point(
+    requantization: Requantization, op: type, scale: float, zero_point: int
+) -> None:
+    layers = Layers()
+    operands = [layers.data(5, 33), layers.data(5, 33)]
+    info = result(5, 33, quantization=Quantization(scale, zero_point))
+    total = layers.network.add_layer(op(requantization=requantization), *operands, outputs=info)
+    again = layers.network.add_layer(op(requantization=requantization), total, operands[0], outputs=result(5, 33))
+    layers.check(again)
+
+
 UNIT = Quantization(2.0**-15, 0)
 CURVES = [
     (function, quantization)

@@ -8,6 +8,7 @@ import pytest
 import interposer as ip
 from interposer.core.types import Quantization, TensorInfo
 from interposer.ops import Addition, FullyConnected, Multiplication, Pooling2d, PoolingAlgorithm, Subtraction
+from interposer.ops.quantization import Requantization
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 
@@ -100,3 +101,36 @@ def _values(rng, dtype, shape):
         return rng.normal(size=shape).astype(dtype)
     limits = np.iinfo(dtype)
     return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+
+
+@pytest.mark.parametrize("op", [Addition, Subtraction])
+@pytest.mark.parametrize("requantization", list(Requantization))
+@pytest.mark.parametrize("zero_point", [-3, 4])
+@pytest.mark.parametrize("scale", [0.125, 0.05])
+def test_sums_in_the_middle_between_two_quantized_values_are_rounded_like_the_reference(
+    op, requantization, zero_point, scale
+):
+    network = ip.Network("middles")
+    infos = [TensorInfo((256, 256), "int8", Quantization(scale * part, zero_point)) for part in (0.25, 0.1875)]
+    operands = [network.add_input_layer(n, info) for n, info in enumerate(infos)]
+    total = TensorInfo((256, 256), "int8", Quantization(scale, zero_point))
+    layer = network.add_layer(op(requantization=requantization), *operands, outputs=[total])
+    network.add_output_layer(0, layer)
+    values = np.broadcast_to(np.arange(-128, 128, dtype=np.int8), (256, 256))
+    ours, reference = outputs(network, [np.ascontiguousarray(values), np.ascontiguousarray(values.T)])
+    np.testing.assert_array_equal(ours, reference)
+
+
+@pytest.mark.parametrize("op", [Addition, Subtraction, Multiplication])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize("scales", [(1e-3, 1e-3, 1e-46), (3e38, 1e-3, 3e38), (3e38, 3e38, 3e38)])
+def test_numbers_that_are_infinite_or_nan_in_float32_are_quantized_like_those_of_the_reference(op, dtype, scales):
+    network, values = ip.Network("beyond float32"), np.arange(100).astype(dtype)
+    a, b, total = (TensorInfo((100, 100), dtype, Quantization(scale, 5)) for scale in scales)
+    operands = [network.add_input_layer(n, info) for n, info in enumerate((a, b))]
+    layer = network.add_layer(op(requantization=Requantization.HALF_TO_EVEN), *operands, outputs=[total])
+    network.add_output_layer(0, layer)
+    columns = np.ascontiguousarray(np.broadcast_to(values, (100, 100)))
+    with np.errstate(all="ignore"):
+        ours, reference = outputs(network, [columns, np.ascontiguousarray(columns.T)])
+    np.testing.assert_array_equal(ours, reference)

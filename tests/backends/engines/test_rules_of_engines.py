@@ -15,8 +15,9 @@ from interposer.backends.engines.engine_options import Option, chosen
 from interposer.backends.engines.memory import shareable
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import DataType
-from interposer.ops import Cast, Convolution2d, Floor, Reshape
+from interposer.ops import BidirectionalSequenceLstm, Cast, Convolution2d, Floor, OneHot, Reshape
 from interposer.testing.conformance import all_cases
+from interposer.testing.known_samples import samples_of
 from tests.backends.engines.adapters import PLACES
 
 EXPECTED = Path(__file__).parent / "expected"
@@ -35,6 +36,12 @@ def test_a_rule_gives_its_reason_where_it_holds_and_nothing_elsewhere():
     assert rules.reasons(layer_of(Cast(dtype=DataType.FLOAT16), ip.TensorInfo((2,)))) == []
 
 
+@pytest.mark.parametrize(("depth", "expected"), [(0, ["ONNX Runtime fails on a depth of 0"]), (1, [])])
+def test_onnx_runtime_is_not_asked_for_vectors_without_elements(depth, expected):
+    layer = layer_of(OneHot(depth=depth), ip.TensorInfo((2,), "int64"))
+    assert onnxruntime_rules.RULES.reasons(layer) == expected
+
+
 def test_a_rule_of_no_operator_holds_for_all():
     [reason] = openvino_rules.RULES.reasons(layer_of(Floor(), ip.TensorInfo((0, 2))))
     assert reason == "OpenVINO crashes on some empty tensors, so all of them are refused"
@@ -45,6 +52,13 @@ def test_openvino_is_not_asked_for_quantized_integers_of_64_bits():
         info = ip.TensorInfo((2,), dtype, ip.Quantization(0.5))
         layer = layer_of(Reshape((1, 2)), info)
         assert openvino_rules.RULES.reasons(layer) == expected
+
+
+def test_openvino_is_not_asked_for_bidirectional_layers_whose_states_it_keeps():
+    network, _ = samples_of(BidirectionalSequenceLstm)[0].network()
+    [layer] = [layer for layer in network if isinstance(layer.op, BidirectionalSequenceLstm)]
+    expected = "OpenVINO begins later runs of some layers BidirectionalSequenceLstm with the states of the run before"
+    assert openvino_rules.RULES.reasons(layer) == [expected]
 
 
 @pytest.mark.parametrize(("shape", "refused"), [((), True), ((1,), False)])

@@ -411,6 +411,43 @@ def test_no_object_of_opencl_remains_of_networks_that_ran_failed_and_were_closed
     assert objects == [0, 0, 5, 0, 0], "only programs are cached"
 
 
+MANY = """
+import ctypes, gc, itertools
+import numpy as np, interposer as ip
+from interposer.ops import ActivationFunction as Function
+opencl = ctypes.CDLL("libOpenCL.so.1")
+
+def load(functions, backend):
+    network = ip.Network("chain")
+    value = network.add_input_layer(0, ip.TensorInfo((4,)))
+    for function in functions:
+        value = network.add_activation_layer(value, function=function)
+    network.add_output_layer(0, value)
+    return ip.load(network, [backend])
+
+def check(model, functions):
+    x = np.array([-2, -0.5, 0.5, 2], np.float32)
+    np.testing.assert_allclose(model.run([x])[0], load(functions, "CpuRef").run([x])[0], rtol=1e-5)
+
+names = ["RELU", "ABS", "SQUARE", "TANH", "SIGMOID", "SOFTSIGN", "GELU"]
+earliest, *chains = itertools.islice(itertools.product([Function[name] for name in names], repeat=3), 280)
+first = load(earliest, "GpuAcc")
+for functions in chains:
+    with load(functions, "GpuAcc") as model:
+        check(model, functions)
+check(first, earliest)
+gc.collect()
+print(opencl.living(3))
+"""
+
+
+@pytest.mark.slow
+def test_256_programs_of_closed_networks_stay_in_memory(gpuacc, natives, tmp_path):
+    done = in_a_process(MANY, **faulty_opencl(natives, tmp_path / "faulty"))
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == 256 + 1, "the first network is open, and its program is not among the last 256"
+
+
 def test_runs_that_are_submitted_together_have_their_own_results(gpuacc):
     model, reference = loaded(branches(), ["GpuAcc"]), loaded(branches(), ["CpuRef"])
     images = [factor * IMAGE for factor in (1, -1, 2, 0.5)]
@@ -419,9 +456,10 @@ def test_runs_that_are_submitted_together_have_their_own_results(gpuacc):
 
 
 NOT_NAMED = """
-import os, re
+import os, re, threading
 import numpy as np, interposer as ip
 from tests.backends.gpuacc.test_gpuacc_runs import IMAGE, small_network
+threading.Thread(target=int).start() # with the first thread, the C library handles a signal of its own
 def handled():
     return re.search(r"SigCgt:.*", open("/proc/self/status").read())[0]
 before, threads = handled(), os.environ.get("POCL_MAX_PTHREAD_COUNT")

@@ -122,6 +122,11 @@ class Executable(ABC):
         self.run(inputs, outputs)
         return ()
 
+    @property
+    def is_measuring(self) -> bool:
+        """True if there may be steps that `end_measuring` returns."""
+        return False
+
     def end_measuring(self) -> Sequence[EngineStep]:
         """Return the steps of all measured runs that `run_measured` did not return; called when recording ends."""
         return ()
@@ -424,16 +429,17 @@ def _kind_of(layer: Layer) -> Hashable:
     """
     sources = [None if value is None else (value.index, value.producer.guid) for value in layer.inputs]
     operands = tuple(None if value is None else _operand(value) for value in layer.inputs)
-    return layer.op, operands, tuple(sources.index(value) for value in sources), layer.output_infos
+    results = tuple(value.known.with_constant(None) for value in layer.outputs)
+    return layer.op, operands, tuple(sources.index(value) for value in sources), results
 
 
 def _operand(value: Value) -> Hashable:
     constant = value.producer.op.value if value.is_constant else None  # type: ignore[attr-defined] # it is a Constant
     if constant is None:
-        return value.known
+        return value.known.with_constant(None)
     array = np.asarray(constant)
     may_be_parameter = array.size <= _MOST_PARAMETER_ELEMENTS
-    return value.known, (
+    return value.known.with_constant(None), (
         array.tolist() if array.dtype == object else array.tobytes()
     ).__repr__() if may_be_parameter else ""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from interposer.backend import Capabilities, Capability, Options, OptionValue
 from interposer.core.errors import OptionError, did_you_mean
+from interposer.core.records import dataclass
 
 __all__ = ["MOST_THREADS", "Chosen", "Option", "capabilities", "chosen"]
 

@@ -244,6 +244,11 @@ class _Session(Executable):
         """Return a session of the same model that measures its nodes."""
         return _Session(self._model, self.inputs, self.outputs, self._options, self._constants, self._values, prefix)
 
+    @property
+    def is_measuring(self) -> bool:
+        """True while a session measures the nodes."""
+        return self._measuring_session is not None
+
     def end_measuring(self) -> Sequence[EngineStep]:
         """Return the nodes that ran since recording began, and end the session that measured them."""
         with self._measure_lock:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import tempfile
 import threading
 import time
+import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -56,8 +58,9 @@ class MeasuredSession(Generic[_S]):
     """
 
     def __init__(self, create: Callable[[str], _S]) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="interposer-", ignore_cleanup_errors=True)
-        self._owner = create(f"{self._folder.name}/profile")
+        folder = tempfile.mkdtemp(prefix="interposer-")
+        self._delete = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._owner = create(f"{folder}/profile")
         self._runs: list[_Run] = []
         self._clock = DeviceClock()
         self._correlate()
@@ -99,7 +102,7 @@ class MeasuredSession(Generic[_S]):
             _log.warning("the profile of ONNX Runtime cannot be read: %s: %s", type(error).__name__, error)
             return []
         finally:
-            self._folder.cleanup()
+            self._delete()
 
     def _steps(self, rows: Sequence[dict[str, Any]], start: int) -> Iterator[EngineStep]:
         """Yield the nodes that ran within a run of their thread; `start` is the moment to which their times relate."""

@@ -27,6 +27,7 @@ from interposer.ops import (
     LstmSequence,
     MeanVarianceNormalization,
     MelWeightMatrix,
+    OneHot,
     Quantize,
     Resize,
     ResizeMethod,
@@ -162,6 +163,11 @@ def _edges_in_range(op: MelWeightMatrix, inputs: Infos, outputs: Outputs) -> str
 def _rounds_between(op: MeanVarianceNormalization | RmsNormalization, inputs: Infos, outputs: Outputs) -> str | None:
     is_float8 = outputs[0].dtype.is_float and outputs[0].dtype.bits == 8
     return "ONNX Runtime rounds intermediate results to float8" if is_float8 else None
+
+
+@RULES(OneHot)
+def _no_rows(op: OneHot, inputs: Infos, outputs: Outputs) -> str | None:
+    return "ONNX Runtime fails on a depth of 0" if op.depth == 0 else None
 
 
 @RULES(Quantize)

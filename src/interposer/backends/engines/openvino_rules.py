@@ -12,6 +12,7 @@ from interposer.ops import (
     Activation,
     ActivationFunction,
     Addition,
+    BidirectionalSequenceLstm,
     Cast,
     Compress,
     Convolution2d,
@@ -57,6 +58,11 @@ def _wrong(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
 @RULES(Dft, LstmSequence, RoiAlign, Svdf)
 def _otherwise(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
     return f"OpenVINO computes some layers {op.op_name()} differently"
+
+
+@RULES(BidirectionalSequenceLstm)
+def _keeps_states(op: BidirectionalSequenceLstm, inputs: Infos, outputs: Outputs) -> str | None:
+    return "OpenVINO begins later runs of some layers BidirectionalSequenceLstm with the states of the run before"
 
 
 @RULES(Activation)

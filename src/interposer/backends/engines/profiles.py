@@ -29,6 +29,10 @@ class Measured(Protocol):
 
     layers: frozenset[str]
 
+    @property
+    def is_measuring(self) -> bool:
+        """True if there may be steps that `end_measuring` returns."""
+
     def end_measuring(self) -> Sequence[EngineStep]:
         """Return the steps that were measured and not reported yet."""
 
@@ -38,7 +42,8 @@ class EngineProfiles:
 
     def __init__(self) -> None:
         self._profiling: BackendProfiling | None = None
-        self._measuring: weakref.WeakSet[Measured] = weakref.WeakSet()
+        self._measuring: set[Measured] = set()
+        """Executables with steps to report; their network may be closed before recording ends."""
         self.listening: weakref.WeakSet[_Context] = weakref.WeakSet()
 
     @property
@@ -53,7 +58,8 @@ class EngineProfiles:
 
     def add(self, executable: Measured, steps: Iterable[EngineStep]) -> None:
         """Report steps of a run of an executable, whose other steps are asked for when recording ends."""
-        self._measuring.add(executable)
+        if executable.is_measuring:
+            self._measuring.add(executable)
         self._report(executable, steps)
 
     def end(self) -> None:
