@@ -17,6 +17,7 @@ from interposer.core.errors import (
     InterposerError,
     InvalidArgumentError,
     InvalidNetworkError,
+    InvalidOperandError,
     InvalidValueError,
     LimitExceededError,
     LoadError,
@@ -24,6 +25,7 @@ from interposer.core.errors import (
     MissingDependencyError,
     MissingFileError,
     OptionError,
+    OutOfRangeError,
     ParseError,
     PluginError,
     RunCancelledError,
@@ -41,6 +43,7 @@ from interposer.core.errors import (
     did_you_mean,
     error_text,
     expect,
+    expect_names,
     memory_to,
 )
 
@@ -61,6 +64,7 @@ __all__ = [
     "InterposerError",
     "InvalidArgumentError",
     "InvalidNetworkError",
+    "InvalidOperandError",
     "InvalidValueError",
     "LimitExceededError",
     "LoadError",
@@ -68,6 +72,7 @@ __all__ = [
     "MissingDependencyError",
     "MissingFileError",
     "OptionError",
+    "OutOfRangeError",
     "ParseError",
     "PluginError",
     "RunCancelledError",
@@ -85,5 +90,6 @@ __all__ = [
     "did_you_mean",
     "error_text",
     "expect",
+    "expect_names",
     "memory_to",
 ]

@@ -117,6 +117,16 @@ def test_the_oldest_files_go_first(folder):
     assert [file.name for file in cached_files()] == ["some/below/a", "some/theirs.onnx"]
 
 
+def test_the_newest_8192_files_remain_however_small_they_are(folder):
+    (folder / "some").mkdir(parents=True)
+    for number in range(8_195):
+        (folder / "some" / f"a{number}").touch()
+    for number in range(3):
+        os.utime(folder / "some" / f"a{number}", (number, number))
+    trim_cached("some", own_names("a[0-9]+"), 1 << 30)
+    assert {file.name for file in cached_files()} == {f"some/a{number}" for number in range(3, 8_195)}
+
+
 def test_to_make_room_where_there_is_no_folder_is_nothing(folder, monkeypatch):
     for name in ("some", "\0"):
         trim_cached(name, own_names("[a-z]"), 0)

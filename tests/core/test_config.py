@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,19 @@ def test_the_users_folder_is_below_the_home_folder_as_a_rule(folders, monkeypatc
     (tmp_path / ".config" / "interposer").mkdir(parents=True)
     (tmp_path / ".config" / "interposer" / "interposer.toml").write_text("probe_seconds = 1.5")
     assert TIMEOUT.read() == 1.5
+
+
+def test_a_file_in_a_folder_that_cannot_be_entered_does_not_exist(folders, monkeypatch, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir(mode=0)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+    user = os.geteuid()
+    os.seteuid(user or 65534)  # root may enter all folders
+    try:
+        assert TIMEOUT.read() is None
+    finally:
+        os.seteuid(user)
+        home.chmod(0o700)  # so that the folder can be deleted
 
 
 def test_a_file_of_the_machine_has_what_no_file_of_the_user_has(folders, monkeypatch, tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from interposer.core.errors import FileWriteError, InvalidArgumentError
-from interposer.core.files import is_same_file, replacing, write_file
+from interposer.core.files import is_same_file, missing_hint, replacing, write_file
 
 
 def test_a_text_is_written_as_utf_8_and_replaces_the_old_file(tmp_path):
@@ -187,3 +187,21 @@ def test_one_file_is_known_by_whatever_path_leads_to_it(tmp_path, monkeypatch):
     assert not is_same_file(file, tmp_path / "copy")
     assert is_same_file("new", tmp_path / "new")
     assert not is_same_file("new", "newer")
+
+
+def test_a_missing_target_of_a_link_and_a_file_with_almost_this_name_are_shown(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.onnx").symlink_to("gone/model.onnx")
+    (tmp_path / "linked.onnx").symlink_to("model.onnx")
+    target = str(tmp_path.resolve() / "gone" / "model.onnx")
+    for link in ("model.onnx", "linked.onnx"):
+        assert missing_hint(link) == f"; it is a symbolic link to {target!r}, which does not exist"
+    assert missing_hint("modle.onnx") == "; did you mean 'model.onnx'?"
+    assert missing_hint("other.txt") == ""
+
+
+def test_a_path_with_a_tilde_is_spelled_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "net.onnx").touch()
+    assert missing_hint("~/net.onnx") == f"; '~' is expanded by shells only; give '{tmp_path}/net.onnx'"
+    assert missing_hint("~/other.tflite") == ""

@@ -218,6 +218,8 @@ def declare(**body):
     ({"a": operand(optional=True), "b": result(like="a")},
      "Made: like names 'a', which is not a required operand"),
     ({"replace": operand()}, "Made: the name 'replace' is reserved: every operator has it"),
+    ({"annotations": {"size": "int", "kind": "str"}, "size": attribute(by="kind"), "kind": attribute(default="a")},
+     "Made: the default of 'size' depends on 'kind', which is not an attribute before it"),
     ({"annotations": {"op": "int"}}, "Made: the name 'op' is reserved: every operator has it"),
     ({"a": operand(), "infer": lambda self, a, b: a}, "Made: infer takes 3 arguments; expected infer(self, a)"),
     ({"a": operand(), "check": lambda self: ()}, "Made: check takes 1 arguments; expected check(self, a)"),
@@ -231,6 +233,19 @@ def test_an_annotation_that_no_attribute_can_have_is_refused_with_its_place():
         "Made.size: an attribute cannot be annotated with <class 'dict'>"
     )
     assert refused(declare(annotations={"size": "Nowhere"}), 1) == "Made.size: name 'Nowhere' is not defined"
+
+
+@pytest.mark.parametrize(
+    ("size", "wrong"),
+    [
+        (attribute(default=-1, ge=0), -1),
+        (attribute(default=1, by="kind", defaults={"b": -2}, ge=0), -2),
+    ],
+)
+def test_a_default_out_of_its_bounds_is_refused_when_an_operator_is_made(size, wrong):
+    made = declare(annotations={"kind": "str", "size": "int"}, kind=attribute(default="a"), size=size)
+    for arguments in ({}, {"size": 1}):
+        assert refused(made, **arguments) == f"Made: size is {wrong}; expected >= 0"
 
 
 def test_only_a_subclass_of_op_is_an_operator():

@@ -307,3 +307,58 @@ def test_an_info_says_how_to_change_it():
     with pytest.raises(AttributeError) as caught:
         TensorInfo((2,)).shape = (3,)
     assert str(caught.value) == "TensorInfo is immutable; cannot set 'shape', use with_shape(...)"
+
+
+def of_arrays(scales, zero_points, axis=0):
+    return Quantization.of_arrays(np.array(scales, np.float32), np.array(zero_points, np.int8), axis)
+
+
+def test_a_quantization_of_arrays_is_the_one_of_their_numbers():
+    made, listed = of_arrays([0.5, 2], [3, -4], 1), Quantization([0.5, 2.0], [3, -4], 1)
+    assert made == listed
+    assert hash(made) == hash(listed)
+    assert (made.scale, made.zero_point, made.count) == (0.5, 3, 2)
+    assert (made.scales, made.zero_points) == (listed.scales, listed.zero_points)
+    assert {type(number) for number in (*made.scales, made.scale)} == {float}
+    assert {type(number) for number in (*made.zero_points, made.zero_point)} == {int}
+    assert [array.tolist() for array in listed.arrays] == [array.tolist() for array in made.arrays]
+    assert pickle.loads(pickle.dumps(made)) == listed
+    assert repr(made) == repr(listed)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        of_arrays([0.5, 2], [3, -4], 0), of_arrays([0.5, 3], [3, -4], 1), of_arrays([0.5, 2], [3, -5], 1),
+        of_arrays([0.5, 2, 2], [3, -4, -4], 1), Quantization(0.5, 3), Quantization([0.5, 2], [3, 4], 1),
+    ],
+)  # fmt: skip
+def test_quantizations_of_arrays_differ_if_a_number_or_the_axis_does(other):
+    assert of_arrays([0.5, 2], [3, -4], 1) != other
+
+
+def test_the_scales_of_a_quantization_follow_an_axis_that_moves():
+    assert of_arrays([0.5, 2], [3, -4], 1).along(3) == Quantization([0.5, 2], [3, -4], 3)
+    assert Quantization([0.5, 2], [3, -4], 1).along(0) == of_arrays([0.5, 2], [3, -4], 0)
+
+
+def test_the_arrays_of_a_quantization_cannot_be_changed():
+    for quantization in (of_arrays([0.5, 2], [3, -4]), Quantization([0.5, 2], [3, -4], 0)):
+        for array in quantization.arrays:
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("scales", "zero_points", "axis"),
+    [
+        ([1, 0], [0, 0], 0), ([1, math.nan], [0, 0], 0), ([math.inf, 1], [0, 0], 0), ([-1, 1], [0, 0], 0),
+        ([], [], 0), ([1, 2], [0, 0], None), ([1, 2], [0, 0], MAX_RANK), ([1, 2], [0, 0, 0], 0),
+    ],
+)  # fmt: skip
+def test_arrays_that_are_no_quantization_are_refused_as_their_numbers_are(scales, zero_points, axis):
+    with pytest.raises(InvalidArgumentError) as of_numbers:
+        Quantization([float(scale) for scale in scales], zero_points, axis)
+    with pytest.raises(InvalidArgumentError) as caught:
+        of_arrays(scales, zero_points, axis)
+    assert str(caught.value) == str(of_numbers.value)

@@ -1,5 +1,8 @@
 """Graphs: layers, values, uses, names, order and copies."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -81,6 +84,12 @@ def test_a_constant_value_carries_its_array_and_takes_the_scales_of_another():
     assert value.info == TensorInfo((2,), "int8", Quantization(0.5))
 
 
+def test_a_layer_in_place_of_a_value_is_told_what_to_give():
+    graph = Graph()
+    layer = graph.add(Activation(), name="a")
+    assert refused(graph.add, Activation(), [layer]).endswith("; give one of its outputs, such as layer.output")
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     ((Activation(), [1]), "an input must be a Value or None, not 1"),
     ((Activation(), [None, None]), "Activation takes at most 1 inputs, but 2 were given"),
@@ -146,12 +155,48 @@ def test_an_input_far_behind_leaves_absent_ones_before_it():
     assert merged.values == (x.output,)
 
 
+def test_a_layer_is_changed_in_its_place_and_forgets_what_was_known_of_its_output():
+    graph, (x, first, second, last) = chain(Debug(), Debug(), Debug())
+    second.output.info, second.output.aliases = INFO, ("y",)
+    graph.change(second, Addition(), [x.output, x.output], INFO)
+    assert (second.op, second.inputs) == (Addition(), (x.output, x.output))
+    assert (second.output.info, second.output.declared, second.output.aliases) == (None, INFO, ())
+    assert [use.layer for use in x.output.uses] == [first, second, second]
+    assert (list(first.output.uses), last.inputs) == ([], (second.output,))
+    assert graph.topological() == [x, first, second, last]
+
+
+def test_a_layer_is_not_changed_to_one_that_cannot_be():
+    graph, (x, first, _) = chain(Debug(), Debug())
+    other, (y,) = chain()
+    assert refused(graph.change, first, Addition(), [x.output, y.output], INFO) == (
+        f"the value {y.output.name!r} belongs to another network"
+    )
+    assert refused(graph.change, first, Debug(), [x.output, x.output], INFO) == (
+        "Debug takes at most 1 inputs, but 2 were given"
+    )
+    assert refused(other.change, first, Debug(), [y.output], INFO) == f"layer {first} belongs to another network"
+    pieces = graph.add(Splitter(0, (1, 1)), [x.output], name="pieces")
+    assert refused(graph.change, pieces, Debug(), [x.output], INFO) == (
+        "layer 'pieces' (Splitter) has 2 outputs; name one"
+    )
+    assert pieces in x.output.consumers
+    assert (first.op, first.inputs) == (Debug(), (x.output,))
+
+
 def test_uses_are_replaced_where_a_condition_holds():
     graph, [x, relu] = chain(Activation())
     added = graph.add(Addition(), [x.output, x.output])
     graph.replace_uses(x.output, relu.output, lambda use: use.layer is added)
     assert added.inputs == (relu.output, relu.output)
     assert relu.inputs == (x.output,)
+
+
+def test_the_value_of_an_erased_constant_has_its_name_in_messages():
+    graph = Graph()
+    value = graph.constant(np.zeros(2, np.float32), name="zeros")
+    graph.erase(value.producer)
+    assert refused(graph.add, Activation(), [value]) == "the value 'zeros' belongs to another network"
 
 
 def test_a_layer_that_is_used_cannot_be_erased():
@@ -230,6 +275,27 @@ def test_a_copy_is_the_same_and_shares_no_layer(graph):
     assert not any(layer in graph for layer in copy)
     copy.add(Input(99), name="new")
     assert "new" not in [layer.name for layer in graph]
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_graph_that_is_freed_after_its_last_use_may_be_changed_until_then(restored):
+    graph = Graph()
+    graph.constant(np.zeros(2, np.float32), name="erased")
+    for _ in range(2):
+        graph.free_after_last_use()
+    if restored:
+        graph.restore(graph.clone())
+    added = weakref.ref(graph.constant(np.ones(2, np.float32), name="added").constant)
+    erased = weakref.ref(graph.layer("erased").op.value)
+    graph.erase(graph.layer("erased"))
+    gc.collect()
+    assert erased() is None
+    gc.disable()
+    try:
+        del graph
+        assert added() is None
+    finally:
+        gc.enable()
 
 
 def test_a_graph_is_restored_from_a_copy_that_was_made_before_a_change():

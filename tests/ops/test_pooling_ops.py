@@ -34,6 +34,18 @@ def test_rounding_up_adds_a_window_that_begins_inside(extent, pad, expected):
     assert inferred.shape[1] == expected
 
 
+def test_a_window_may_exceed_the_image_in_both_axes_if_positions_are_rounded_up():
+    rounded_up = Pooling2d(
+        pool_height=3, pool_width=3, stride_x=2, stride_y=2, output_shape_rounding=OutputShapeRounding.CEILING,
+        data_layout=NHWC,
+    )  # fmt: skip
+    assert rounded_up.violations(TensorInfo((1, 2, 2, 3))) == []
+    [too_low] = rounded_up.violations(TensorInfo((1, 1, 2, 3)))
+    [too_narrow] = rounded_up.violations(TensorInfo((1, 2, 1, 3)))
+    assert "cells in height" in too_low
+    assert "cells in width" in too_narrow
+
+
 def test_an_unknown_extent_stays_unknown_but_for_global_pooling():
     x = TensorInfo((1, None, 8, 3))
     [inferred] = Pooling2d(pool_height=2, pool_width=2, stride_x=1, stride_y=1, data_layout=NHWC).infer_infos(x)

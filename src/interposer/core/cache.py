@@ -291,15 +291,14 @@ def cached_files(below: str = "", folder: str = "") -> list[CachedFile]:
     with suppress(ValueError):  # `below` is no valid path, for example if it has a null character
         for root, _, names in os.walk(folder_path / below):  # ignores folders that are deleted during the walk
             paths += (Path(root, name) for name in names)
-    return sorted(_as_cached_files(paths, folder_path))
-
-
-def _as_cached_files(paths: Iterable[Path], folder: Path) -> Iterator[CachedFile]:
+    files: list[CachedFile] = []
     for path in paths:
         with suppress(OSError):
             status = path.stat(follow_symlinks=False)
             if stat.S_ISREG(status.st_mode):
-                yield CachedFile(path.relative_to(folder).as_posix(), status.st_size, status.st_mtime)
+                name = path.relative_to(folder_path).as_posix()
+                files.append(CachedFile(name, status.st_size, status.st_mtime))
+    return sorted(files)
 
 
 def has_cached(below: str, ending: str, folder: str = "") -> bool:
@@ -401,26 +400,41 @@ def own_names(pattern: str) -> re.Pattern[str]:
 
 
 def trim_cached(below: str, names: re.Pattern[str], max_bytes: int, folder: str = "") -> None:
-    """Delete the oldest files in the subfolder `below` that match `names` until `max_bytes` bytes or fewer remain."""
+    """Delete the oldest files in the subfolder `below` that match `names` until few enough remain.
+
+    That is, until they have `max_bytes` bytes or fewer, and are 8,192 files or fewer, so that looking at all of them
+    takes a short time.
+    """
     folder_path = cache_folder(folder)
     if folder_path is None:
         return
     try:
-        paths = [folder_path / below / name for name in os.listdir(folder_path / below) if names.fullmatch(name)]
+        with os.scandir(folder_path / below) as entries:
+            files = sorted(_matching(entries, names))
     except (OSError, ValueError):
         return
-    files = sorted(_as_cached_files(paths, folder_path), key=lambda file: file.time)
-    excess = sum(file.size for file in files) - max_bytes
-    for file in files:
-        if excess <= 0:
+    excess = sum(size for _, size, _ in files) - max_bytes
+    for index, (_, size, name) in enumerate(files):
+        if excess <= 0 and len(files) - index <= _MOST_FILES:
             return
-        excess -= file.size
-        forget_cached(file.name, folder)
+        excess -= size
+        forget_cached(os.path.join(below, name), folder)
+
+
+def _matching(entries: Iterable[os.DirEntry[str]], names: re.Pattern[str]) -> Iterator[tuple[float, int, str]]:
+    """Yield the modification time, the size and the name of each regular file that matches `names`."""
+    for entry in entries:
+        with suppress(OSError):
+            if names.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                status = entry.stat(follow_symlinks=False)
+                yield status.st_mtime, status.st_size, entry.name
 
 
 _free_bytes: dict[tuple[Path, int], int] = {}
 """By folder and byte limit: how many more bytes may be written before the sizes of the files are summed up again."""
 _CHECKS: Final = 16
+_MOST_FILES: Final = 8192
+"""Files of one kind that remain after a check of the cache folder."""
 
 
 def make_room(below: str, names: re.Pattern[str], max_bytes: int, new_bytes: int, folder: str = "") -> None:

@@ -211,7 +211,7 @@ class _ArrayCodec(Codec):
     def coerce(self, value: Any) -> Any:
         array = np.asarray(value)
         array = _texts(array) if DataType.of(array.dtype) is DataType.STRING else array
-        array = array.astype(array.dtype.newbyteorder("="), copy=False).view()
+        array = (array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))).view()
         array.flags.writeable = False
         return array
 

@@ -12,11 +12,11 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from interposer.core.errors import ConfigError, did_you_mean
+from interposer.core.records import dataclass
 
 __all__ = [
     "BACKEND_ALLOW_LIST",
@@ -333,6 +333,8 @@ def _content(path: Path, *, for_user: bool) -> Mapping[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
+        if isinstance(error, PermissionError) and not os.path.lexists(path):  # HOME is of another user, as after su
+            return {}
         raise ConfigError(f"{path} cannot be read: {error.strerror}", source=str(path)) from error
     import tomllib  # noqa: PLC0415 - only needed if there is a settings file
 

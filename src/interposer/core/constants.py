@@ -6,7 +6,6 @@ import ctypes
 import errno
 import mmap
 import os
-import tempfile
 import threading
 import weakref
 from collections import Counter
@@ -123,6 +122,8 @@ def _copied(fd: int) -> int:
         OSError: there is no room, or the file was written to while it was copied.
     """
     before = _state(fd)
+    import tempfile  # noqa: PLC0415 - few constants are moved to a file, and it imports readers of archives
+
     with tempfile.TemporaryFile(prefix="interposer-") as file:
         offset = 0
         while offset < before[2]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from interposer.core.errors import OutOfRangeError
 from interposer.core.traits import Role
 from interposer.core.types import ANY_TYPE, COLLECTIONS, MAX_RANK, DataType, TensorInfo
 
@@ -104,14 +105,20 @@ class Attribute:
         """Return the default of this attribute if attributes declared before it have these values, by name."""
         return self.defaults.get(values[self.by], self.default) if self.by else self.default
 
+    def all_defaults(self) -> list[Any]:
+        """Return the defaults for all values of the attribute named `by`, or the only default; empty without one."""
+        return [value for value in (self.default, *self.defaults.values()) if value is not MISSING]
+
     @property
     def required(self) -> bool:
         """True if there is no default."""
         return self.default is MISSING
 
     def surely_accepts(self, value: Any) -> bool:
-        """Return True if `problems` is certain to yield nothing; a fast path for integers with a lower bound."""
-        return self._least is not None and type(value) is int and value >= self._least
+        """Return True if `problems` is certain to yield nothing; a fast path for a bound or choices alone."""
+        if self._least is not None:
+            return type(value) is int and value >= self._least
+        return self.choices is not None and not self.bounds and value in self.choices
 
     def problems(self, value: Any) -> Iterator[str]:
         """Yield an error message for each bound or choice that a value of the right type violates."""
@@ -126,6 +133,14 @@ class Attribute:
             if not _COMPARE[comparison](value, bound):
                 yield f"{self.name} is {value}; expected {_SIGNS[comparison]} {bound:g}"
 
+    def check_bounds(self, owner: str, value: Any) -> None:
+        """Raise `OutOfRangeError` if a value, or an element of a tuple, is out of bounds; `owner` has the attribute."""
+        for element in value if isinstance(value, tuple) else ():
+            self.check_bounds(owner, element)
+        for error in () if isinstance(value, tuple) else self._bound_problems(value):
+            limits = [next((self.bounds[name] for name in names if name in self.bounds), None) for names in _LIMITS]
+            raise OutOfRangeError(f"{owner}: {error}", value, (limits[0], limits[1]))
+
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "ge": lambda a, b: a >= b,
@@ -133,6 +148,7 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "le": lambda a, b: a <= b,
     "lt": lambda a, b: a < b,
 }
+_LIMITS: Final = (("ge", "gt"), ("le", "lt"))
 _SIGNS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 

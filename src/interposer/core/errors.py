@@ -4,6 +4,7 @@
 
     InterposerError
     ├── InvalidArgumentError (ValueError)      an invalid argument
+    │   ├── OutOfRangeError                    a number out of a range; .value and .allowed
     │   ├── OptionError                        an option that a backend does not declare, or a value of the wrong kind
     │   ├── UnknownRankError                   the rank or a dimension of a tensor of unknown rank was requested
     │   └── FileWriteError (OSError)           a file that cannot be written; .path and .reason
@@ -14,6 +15,7 @@
     │   ├── FileReadError (OSError)            a model file that cannot be opened or read; .errno and .filename
     │   │   └── MissingFileError (FileNotFoundError)   a model file that does not exist
     │   ├── DamagedFileError                   a file that is truncated or damaged
+    │   ├── InvalidOperandError                a node that cannot use the elements of an operand; .refusal
     │   ├── UntrustedFileError                 a saved network without the signature of a trusted key
     │   └── UnsupportedOperatorError           .operators: every operator that a front end does not support, with counts
     │       └── UnboundInputError              .inputs: inputs whose values must be known; .shapes: all shapes
@@ -68,6 +70,7 @@ __all__ = [
     "InterposerError",
     "InvalidArgumentError",
     "InvalidNetworkError",
+    "InvalidOperandError",
     "InvalidValueError",
     "LimitExceededError",
     "LoadError",
@@ -75,6 +78,7 @@ __all__ = [
     "MissingDependencyError",
     "MissingFileError",
     "OptionError",
+    "OutOfRangeError",
     "ParseError",
     "PluginError",
     "RunCancelledError",
@@ -92,6 +96,7 @@ __all__ = [
     "did_you_mean",
     "error_text",
     "expect",
+    "expect_names",
     "memory_to",
 ]
 
@@ -119,6 +124,15 @@ def expect(value: object, kind: type | UnionType, requirement: str) -> None:
     """
     if not isinstance(value, kind):
         raise InvalidArgumentError(f"{requirement}, not {_shown(value)}")
+
+
+def expect_names(names: object, argument: str) -> None:
+    """Raise `InvalidArgumentError` if the value of an argument is not a collection of texts, or is a text itself.
+
+    An iterator is refused too, because looking at its names would use it up.
+    """
+    if isinstance(names, str) or not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
+        raise InvalidArgumentError(f"{argument} must be a list of names, not {names!r}")
 
 
 def _shown(value: object) -> str:
@@ -193,6 +207,18 @@ def _unpickled(kind: type[InterposerError], arguments: tuple[object, ...], facts
 
 class InvalidArgumentError(InterposerError, ValueError):
     """An invalid argument: a wrong value, an unknown name, or options that exclude each other."""
+
+
+class OutOfRangeError(InvalidArgumentError):
+    """A number that is out of the range that is allowed for it.
+
+    `value` is the number. `allowed` are the lower and the upper bound, either of which may be None for no bound; the
+    message says whether a bound is allowed itself. `allowed` is None if what is allowed is not a range.
+    """
+
+    def __init__(self, message: str, value: float, allowed: tuple[float | None, float | None] | None = None) -> None:
+        super().__init__(message)
+        self.value, self.allowed = value, allowed
 
 
 class OptionError(InvalidArgumentError):
@@ -595,6 +621,26 @@ class InvalidValueError(ExecutionError, InvalidArgumentError):
         )  # fmt: skip
         error.args = (message,)
         return error
+
+
+class InvalidOperandError(ParseError):
+    """A node of a model that cannot use the elements of an operand, which the caller gave or which follow from inputs.
+
+    `refusal` is the error that a run with these elements raises; it has the layer, the tensor, the position and value
+    of the element, and what is allowed.
+    """
+
+    def __init__(
+        self, message: str, *, refusal: InvalidValueError, path: str | None = None, where: str | None = None
+    ) -> None:
+        self.refusal = refusal
+        super().__init__(message, path=path, where=where)
+
+    def at(self, path: str) -> InvalidOperandError:
+        """Return the same error with the file's path, unless it has one already."""
+        return (
+            self if self.path else InvalidOperandError(self.message, refusal=self.refusal, path=path, where=self.where)
+        )
 
 
 class RunCancelledError(ExecutionError):

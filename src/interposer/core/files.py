@@ -19,7 +19,9 @@ from interposer.core.errors import FileReadError, FileWriteError, did_you_mean
 
 __all__ = [
     "check_regular",
+    "download_hint",
     "is_same_file",
+    "missing_hint",
     "reason_of",
     "replacing",
     "similar_file",
@@ -92,9 +94,20 @@ def reason_of(error: OSError | ValueError) -> str:
 def unreadable(error: OSError | ValueError, path: str | os.PathLike[str] | None = None) -> FileReadError:
     """Return the error to raise for a model file that cannot be opened or read; `path` is the file if it is known."""
     name = None if path is None else os.fsdecode(path)
-    address = None if name is None or not isinstance(error, FileNotFoundError) else _download(name)
-    hint = similar_file(name) if name is not None and isinstance(error, FileNotFoundError) else ""
+    is_missing = name is not None and isinstance(error, FileNotFoundError)
+    address = download_hint(name) if name is not None and is_missing else None
+    hint = missing_hint(name) if name is not None and is_missing else ""
     return FileReadError.of(error, address or f"the file cannot be read: {reason_of(error)}{hint}", name)
+
+
+def missing_hint(path: str) -> str:
+    """Return a hint for a file that does not exist: what a symbolic link or "~" leads to, or `similar_file`."""
+    if os.path.islink(path):
+        return f"; it is a symbolic link to {os.path.realpath(path)!r}, which does not exist"
+    expanded = os.path.expanduser(path)
+    if expanded != path and os.path.exists(expanded):
+        return f"; '~' is expanded by shells only; give {expanded!r}"
+    return similar_file(path)
 
 
 def similar_file(path: str) -> str:
@@ -106,7 +119,7 @@ def similar_file(path: str) -> str:
     folder, name = os.path.split(path)
     try:
         with os.scandir(folder or ".") as entries:
-            names = [entry.name for entry in islice(entries, _COMPARED_NAMES)]
+            names = [entry.name for entry in islice(entries, _COMPARED_NAMES) if entry.name != name]
     except OSError:
         return ""
     with_suffix = next((entry for entry in sorted(names) if os.path.splitext(entry)[0] == name), None)
@@ -114,7 +127,7 @@ def similar_file(path: str) -> str:
     return hint.replace("'", f"'{folder}/", 1) if folder and hint else hint
 
 
-def _download(path: str) -> str | None:
+def download_hint(path: str) -> str | None:
     """Return what to do with an address that is given as a path; None for a path."""
     match = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+):/{1,3}(?=[^/])", path)
     if match is None:
@@ -124,7 +137,7 @@ def _download(path: str) -> str | None:
         return f"this is an address; give the path of the file: /{place}"
     command = _COMMANDS.get(scheme, "").format(address=f"{scheme}://{place}", place=_repository_and_file(place))
     how = f", for example with: {command}" if command else ""
-    return f"this is an address, and models are not downloaded; download the file{how}, and give its path"
+    return f"this is an address, and files are not downloaded; download the file{how}, and give its path"
 
 
 def _repository_and_file(place: str) -> str:

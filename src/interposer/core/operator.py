@@ -69,10 +69,12 @@ class Op:
     _defaults: ClassVar[dict[str, Any] | None] = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.__dict__.update(self._bound(args, kwargs))
-        self._check_attributes(self.attributes)
+        arguments = self._named(args, kwargs) if args or not kwargs.keys() <= self.attributes.keys() else kwargs
+        self.__dict__.update(self._bound(arguments))
+        self._check_attributes(arguments)
 
-    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return all arguments by name; raise `InvalidArgumentError` for one that no attribute takes."""
         class_name, names = type(self).__name__, tuple(self.attributes)
         if len(args) > len(names):
             raise InvalidArgumentError(f"{class_name} has {len(names)} attributes, but {len(args)} were given")
@@ -82,12 +84,13 @@ class Op:
                 raise InvalidArgumentError(f"{class_name}: {name} is given twice")
             if name not in names:
                 raise InvalidArgumentError(f"{class_name} has no attribute {name!r}{did_you_mean(name, names)}")
-        arguments |= kwargs
-        values: dict[str, Any] = {}
-        defaults = self._fixed_defaults()
+        return arguments | kwargs
+
+    def _bound(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the values of all attributes for these arguments, which are by name."""
+        values = dict(self._fixed_defaults())
         for name, codec in self.codecs().items():
-            if name in defaults and name not in arguments:
-                values[name] = defaults[name]
+            if name in values and name not in arguments:
                 continue
             declared, argument = self.attributes[name], arguments.get(name, MISSING)
             is_absent = argument is MISSING or (argument is None and declared.by)
@@ -110,7 +113,9 @@ class Op:
         attributes = self.attributes
         limited = [name for name in names if attributes[name].is_limited]
         doubtful = [name for name in limited if not attributes[name].surely_accepts(getattr(self, name))]
-        errors = (error for name in doubtful for error in self.attributes[name].problems(getattr(self, name)))
+        for name in doubtful:
+            attributes[name].check_bounds(type(self).__name__, getattr(self, name))
+        errors = (error for name in doubtful for error in attributes[name].problems(getattr(self, name)))
         for error in chain(errors if doubtful else (), self._attribute_problems()):
             raise InvalidArgumentError(f"{type(self).__name__}: {error}")
 
@@ -127,13 +132,21 @@ class Op:
 
     @classmethod
     def _fixed_defaults(cls) -> dict[str, Any]:
-        """Return the defaults that depend on no other attribute, by name, in their stored form."""
+        """Return the defaults that depend on no other attribute, by name, in their stored form.
+
+        Raises:
+            InvalidArgumentError: a default is out of the bounds of its attribute.
+        """
         if cls.__dict__.get("_defaults") is None:
-            cls._defaults = {
-                name: codec.coerce(cls.attributes[name].default)
-                for name, codec in cls.codecs().items()
-                if not (cls.attributes[name].by or cls.attributes[name].required)
-            }
+            defaults = {}
+            for name, codec in cls.codecs().items():
+                declared = cls.attributes[name]
+                values = [codec.coerce(value) for value in declared.all_defaults()]
+                for error in [error for value in values for error in declared.problems(value)]:
+                    raise InvalidArgumentError(f"{cls.__name__}: {error}")
+                if values and not declared.by:
+                    [defaults[name]] = values
+            cls._defaults = defaults
         return cast("dict[str, Any]", cls._defaults)
 
     @classmethod
@@ -398,8 +411,8 @@ def _codec(cls: type[Op], name: str) -> Codec:
 
 def annotation(cls: type[Op], name: str) -> Any:
     """Return the annotated type of the attribute `name` of an operator."""
-    owner = next(base for base in cls.__mro__ if name in base.__dict__.get("__annotations__", {}))
-    hint = owner.__dict__["__annotations__"][name]
+    owner = next(base for base in cls.__mro__ if name in getattr(base, "__annotations__", {}))
+    hint = owner.__annotations__[name]
     if not isinstance(hint, str):
         return hint
     if not owner.__module__.startswith("interposer."):  # a cell of a notebook may define other classes of these names

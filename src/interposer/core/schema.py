@@ -119,9 +119,7 @@ def _declaration_problems(cls: type[Op]) -> Iterator[str]:
     yield from (f"the name {name!r} is reserved: every operator has it" for name in _own_names(cls) & _RESERVED)
     for slots in (cls.operands, cls.results):
         yield from (f"{slot.name!r} is variadic and must come last" for slot in slots[:-1] if slot.variadic)
-    for name, member in cls.__dict__.items():
-        if isinstance(member, Attribute) and name not in cls.attributes:
-            yield f"the attribute {name!r} has no annotation"
+    yield from _attribute_problems(cls)
     for name in (declared.same_dtype_as for declared in cls.operands if declared.same_dtype_as is not None):
         if name not in operands:
             yield f"same_dtype_as names {name!r}, which is not an operand"
@@ -133,6 +131,15 @@ def _declaration_problems(cls: type[Op]) -> Iterator[str]:
     if Trait.FILLS in cls.declared_traits and Trait.MOVES not in cls.declared_traits:
         yield "the trait FILLS is for operators with the trait MOVES"
     yield from (error for method in ("check", "infer") for error in _parameter_problems(cls, method))
+
+
+def _attribute_problems(cls: type[Op]) -> Iterator[str]:
+    for name, member in cls.__dict__.items():
+        if isinstance(member, Attribute) and name not in cls.attributes:
+            yield f"the attribute {name!r} has no annotation"
+    for number, declared in enumerate(cls.attributes.values()):
+        if declared.by and declared.by not in [*cls.attributes][:number]:
+            yield f"the default of {declared.name!r} depends on {declared.by!r}, which is not an attribute before it"
 
 
 def _own_names(cls: type[Op]) -> set[str]:
@@ -159,7 +166,7 @@ def _declared_attributes(cls: type[Op]) -> dict[str, Attribute]:
     attributes: dict[str, Attribute] = {}
     for base in cls.__mro__[1:]:
         attributes = dict(getattr(base, "attributes", {})) | attributes
-    for name, hint in cls.__dict__.get("__annotations__", {}).items():
+    for name, hint in cls.__annotations__.items():
         if not str(hint).startswith(("ClassVar", "typing.ClassVar")):
             attributes[name] = _attribute_from(cls.__dict__.get(name, MISSING))
             attributes[name].name = name

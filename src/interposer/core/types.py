@@ -283,6 +283,13 @@ class DataLayout(Enum):
         return str(self.value)
 
 
+class QuantizationArrays(NamedTuple):
+    """The scales of a quantization as a vector of float64, and its zero points as a vector of int64."""
+
+    scales: Array
+    zero_points: Array
+
+
 class Quantization:
     """The mapping of stored integers to float values: ``real = scale * (stored - zero_point)``.
 
@@ -293,10 +300,12 @@ class Quantization:
             counts that do not agree.
     """
 
-    __slots__ = ("_hash", "axis", "scales", "zero_points")
-    scales: tuple[float, ...]
-    zero_points: tuple[int, ...]
+    __slots__ = ("_distinct", "_hash", "_numbers", "_scales", "_zero_points", "axis")
     axis: int | None
+    _scales: tuple[float, ...]
+    _zero_points: tuple[int, ...]
+    _numbers: QuantizationArrays
+    _distinct: tuple[int, ...]
     _hash: int
 
     def __init__(
@@ -308,9 +317,85 @@ class Quantization:
         zero_points = zero_points * len(scales) if len(zero_points) == 1 else zero_points
         for error in _quantization_problems(scales, zero_points, axis):
             raise InvalidArgumentError(error)
-        object.__setattr__(self, "scales", scales)
-        object.__setattr__(self, "zero_points", zero_points)
+        object.__setattr__(self, "_scales", scales)
+        object.__setattr__(self, "_zero_points", zero_points)
         object.__setattr__(self, "axis", axis)
+
+    @classmethod
+    def of_arrays(cls, scales: Array, zero_points: Array, axis: int | None) -> Quantization:
+        """Return the quantization with these vectors of one scale and one zero point for every index along `axis`.
+
+        This is faster than the constructor, as no Python number is made for each. The arrays must not change later.
+
+        Raises:
+            InvalidArgumentError: as for the constructor.
+        """
+        arrays = _read_only(np.asarray(scales, np.float64), np.asarray(zero_points, np.int64))
+        are_vectors = arrays.scales.ndim == 1 and arrays.scales.shape == arrays.zero_points.shape
+        if axis is None or not 0 <= axis < MAX_RANK or not are_vectors or not _are_scales(arrays.scales):
+            return cls(scales.tolist(), zero_points.tolist(), axis)
+        quantization = object.__new__(cls)
+        object.__setattr__(quantization, "_numbers", arrays)
+        object.__setattr__(quantization, "axis", axis)
+        return quantization
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """The scale of the whole tensor, or the scales of all indices along `axis`."""
+        try:
+            return self._scales
+        except AttributeError:  # made of arrays; computed on first use, as there may be thousands of scales
+            object.__setattr__(self, "_scales", tuple(self._numbers.scales.tolist()))
+            return self._scales
+
+    @property
+    def zero_points(self) -> tuple[int, ...]:
+        """The zero point of the whole tensor, or the zero points of all indices along `axis`."""
+        try:
+            return self._zero_points
+        except AttributeError:
+            object.__setattr__(self, "_zero_points", tuple(self._numbers.zero_points.tolist()))
+            return self._zero_points
+
+    @property
+    def arrays(self) -> QuantizationArrays:
+        """The scales as a read-only vector of float64, and the zero points as one of int64.
+
+        `OverflowError` is raised if a zero point is not an integer of 64 bits, as no type of tensors has.
+        """
+        try:
+            return self._numbers
+        except AttributeError:
+            arrays = _read_only(np.array(self._scales), np.array(self._zero_points, np.int64))
+            object.__setattr__(self, "_numbers", arrays)
+            return arrays
+
+    @property
+    def distinct_zero_points(self) -> tuple[int, ...]:
+        """The zero points, each once, in order of first appearance."""
+        try:
+            return self._distinct
+        except AttributeError:
+            object.__setattr__(self, "_distinct", self._computed_distinct())
+            return self._distinct
+
+    def _computed_distinct(self) -> tuple[int, ...]:
+        arrays = getattr(self, "_numbers", None)
+        if arrays is not None and bool((arrays.zero_points == arrays.zero_points[0]).all()):
+            return (self.zero_point,)  # makes no Python number for each of thousands
+        return tuple(dict.fromkeys(self.zero_points))
+
+    @property
+    def count(self) -> int:
+        """The number of scales."""
+        try:
+            return len(self._scales)
+        except AttributeError:
+            return len(self._numbers.scales)
+
+    def along(self, axis: int) -> Quantization:
+        """Return a per-axis quantization with the same scales and zero points along another axis."""
+        return Quantization.of_arrays(*self.arrays, axis)
 
     @property
     def per_axis(self) -> bool:
@@ -320,12 +405,18 @@ class Quantization:
     @property
     def scale(self) -> float:
         """The scale of a per-tensor quantization (the first one of a per-axis quantization)."""
-        return self.scales[0]
+        try:
+            return self._scales[0]
+        except AttributeError:
+            return float(self._numbers.scales[0])
 
     @property
     def zero_point(self) -> int:
         """The zero point of a per-tensor quantization (the first one of a per-axis quantization)."""
-        return self.zero_points[0]
+        try:
+            return self._zero_points[0]
+        except AttributeError:
+            return int(self._numbers.zero_points[0])
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Quantization is immutable; cannot set {name!r}")
@@ -339,13 +430,20 @@ class Quantization:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Quantization):
             return NotImplemented
-        return (self.scales, self.zero_points, self.axis) == (other.scales, other.zero_points, other.axis)
+        if self is other:
+            return True
+        if self.axis != other.axis or self.count != other.count:
+            return False
+        try:
+            return all(map(np.array_equal, self._numbers, other._numbers))
+        except AttributeError:  # not made of arrays
+            return (self.scales, self.zero_points) == (other.scales, other.zero_points)
 
     def __hash__(self) -> int:
         try:
             return self._hash
-        except AttributeError:  # computed on first use, as there may be thousands of scales
-            object.__setattr__(self, "_hash", hash((self.scales, self.zero_points, self.axis)))
+        except AttributeError:  # of the first scale alone, as there may be thousands of them
+            object.__setattr__(self, "_hash", hash((self.scale, self.count, self.axis)))
             return self._hash
 
     def __repr__(self) -> str:
@@ -355,7 +453,7 @@ class Quantization:
 
     def __str__(self) -> str:
         if self.per_axis:
-            return f"q(axis {self.axis}, {len(self.scales)} scales)"
+            return f"q(axis {self.axis}, {self.count} scales)"
         return f"q({self.scale:.6g}, {self.zero_point})"
 
 
@@ -397,6 +495,18 @@ def _quantization_problems(scales: tuple[float, ...], zero_points: tuple[int, ..
         yield f"a scale must be positive and finite, not {scale!r}"
 
 
+def _read_only(scales: Array, zero_points: Array) -> QuantizationArrays:
+    arrays = QuantizationArrays(scales.view(), zero_points.view())
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays
+
+
+def _are_scales(scales: Array) -> bool:
+    """Return True if there is a scale, and all of them are positive and finite."""
+    return len(scales) > 0 and bool(scales.min() > 0) and bool(scales.max() < math.inf)  # NaN makes both NaN
+
+
 _ARRAY_OVERHEAD: Final = 128
 """Approximate size of an array in bytes, without its elements."""
 
@@ -436,7 +546,8 @@ class TensorInfo:
         object.__setattr__(self, "quantization", quantization)
         object.__setattr__(self, "constant", constant)
         object.__setattr__(self, "element", None if element is None else _without_constant(element))
-        for error in self._problems():
+        is_plain = quantization is None and constant is None and element is None and self.dtype not in COLLECTIONS
+        for error in () if is_plain else self._problems():
             raise InvalidArgumentError(error)
 
     @classmethod
@@ -496,14 +607,14 @@ class TensorInfo:
             yield f"a tensor of type {self.dtype} cannot be quantized"
             return
         low, high = integer_range(self.dtype)
-        distinct = dict.fromkeys(quantization.zero_points)
+        distinct = quantization.distinct_zero_points
         for zero_point in [zero_point for zero_point in distinct if not low <= zero_point <= high]:
             yield f"a zero point of {self.dtype} must be {low} to {high}, not {zero_point}"
         if quantization.axis is not None and (not self.is_ranked or quantization.axis >= self.rank):
             rank = f"rank {self.rank}" if self.is_ranked else "no known rank"
             yield f"the quantized axis is {quantization.axis}, but the shape {self.shape} has {rank}"
-        elif quantization.axis is not None and differ(self.shape[quantization.axis], len(quantization.scales)):
-            yield f"{len(quantization.scales)} scales along axis {quantization.axis} of shape {self.shape}"
+        elif quantization.axis is not None and differ(self.shape[quantization.axis], quantization.count):
+            yield f"{quantization.count} scales along axis {quantization.axis} of shape {self.shape}"
 
     @property
     def rank(self) -> int:
@@ -560,7 +671,7 @@ class TensorInfo:
             still_fits = (
                 shape.is_ranked
                 and quantization.axis < len(shape)
-                and not differ(shape[quantization.axis], len(quantization.scales))
+                and not differ(shape[quantization.axis], quantization.count)
             )
             quantization = quantization if still_fits else None
         return TensorInfo(shape, self.dtype, quantization, element=self.element)

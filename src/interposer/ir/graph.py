@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -122,7 +123,7 @@ class Value:
     @property
     def name(self) -> str:
         """The producer's name, followed by the output's number if the producer has several outputs."""
-        return self.producer.name if len(self.producer.outputs) == 1 else f"{self.producer.name}:{self.index}"
+        return self.producer.name if len(self.producer.outputs) <= 1 else f"{self.producer.name}:{self.index}"
 
     def __repr__(self) -> str:
         return f"<Value {self.name}: {self.info if self.info is not None else 'unknown'}>"
@@ -198,6 +199,13 @@ class Layer:
         """The input values, without absent ones."""
         return tuple([value for value in self._inputs if value is not None])
 
+    def tensor_of(self, operand: str) -> str:
+        """Return the name of the tensor that the layer has for an operand, or "" if there is none of this name."""
+        for index, value in enumerate(self._inputs):
+            if value is not None and self.op.operand_name(index) == operand:
+                return value.name
+        return ""
+
     @property
     def output(self) -> Value:
         """The only output; raises `InvalidArgumentError` if the layer does not have exactly one."""
@@ -252,6 +260,7 @@ class Graph:
         self._names: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._scheduled: tuple[list[Layer], list[Layer]] | None = None
+        self._frees_layers = False
 
     def __iter__(self) -> Iterator[Layer]:
         return iter(tuple(self._layers.values()))
@@ -311,7 +320,8 @@ class Graph:
         if value is None:
             return
         if not isinstance(value, Value):
-            raise InvalidArgumentError(f"an input must be a Value or None, not {value!r}")
+            hint = "; give one of its outputs, such as layer.output" if isinstance(value, Layer) else ""
+            raise InvalidArgumentError(f"an input must be a Value or None, not {value!r}{hint}")
         if value.producer not in self:
             raise InvalidArgumentError(f"the value {value.name!r} belongs to another network")
 
@@ -358,13 +368,39 @@ class Graph:
         for index, value in enumerate(values):
             self.set_input(layer, index, value)
 
+    def change(self, layer: Layer, op: Op, inputs: Sequence[Value | None], declared: TensorInfo | None) -> None:
+        """Give a layer with one output another operator, other inputs and another declared info of the output.
+
+        Everything about the output but its uses is forgotten. Nothing is inferred.
+
+        Raises:
+            InvalidArgumentError: as for `add`, or the layer does not have exactly one output.
+        """
+        self._check_member(layer)
+        output = layer.output
+        self._check_all_own(inputs)
+        error = op.arity_problem(len(inputs))
+        if error:
+            raise InvalidArgumentError(error)
+        _check_declared(op, 1, (declared,))
+        for index, value in enumerate(layer._inputs):
+            if value is not None:
+                del value.uses._uses[layer, index]
+        layer.op, layer.inferred = op, None
+        output.info, output.declared, output.factory, output.aliases = None, declared, None, ()
+        self._scheduled = None
+        _connect(layer, inputs)
+
     def replace_uses(self, old: Value, new: Value, where: Callable[[Use], bool] = lambda _: True) -> None:
         """Replace `old` by `new` in every use for which `where` returns True."""
         for use in list(filter(where, old.uses)):
             self.set_input(use.layer, use.position, new)
 
     def erase(self, layer: Layer) -> None:
-        """Remove a layer; raise `InvalidArgumentError` if one of its outputs is used."""
+        """Remove a layer; raise `InvalidArgumentError` if one of its outputs is used.
+
+        The layer then has no inputs, and a Constant layer no outputs either.
+        """
         self._check_member(layer)
         if any([value.uses._uses for value in layer.outputs]):
             users = [str(use.layer) for value in layer.outputs for use in value.uses]
@@ -372,7 +408,9 @@ class Graph:
         for index, value in enumerate(layer._inputs):
             if value is not None:
                 del value.uses._uses[layer, index]
-        layer._inputs = [None] * len(layer._inputs)
+        layer._inputs, layer.inferred = [None] * len(layer._inputs), None
+        if isinstance(layer.op, Constant):
+            layer.outputs = ()  # the layer and its value would keep each other, and the array, until a collection
         del self._layers[layer.guid]
         self._scheduled = None
         self._names.discard(layer.name)
@@ -483,6 +521,17 @@ class Graph:
             added_guids.add(layer.guid)
         return True
 
+    def free_after_last_use(self) -> None:
+        """Free the layers and their constants as soon as nothing refers to the graph any more.
+
+        Layers and values refer to each other, so Python would otherwise free them only in a later garbage collection. A
+        layer or value that outlives the graph then has no inputs, outputs or uses. Layers that are added after this
+        call are freed too. Calling it again does nothing.
+        """
+        if not self._frees_layers:
+            self._frees_layers = True
+            weakref.finalize(self, _disconnect, self._layers).atexit = False
+
     def clone(self) -> Graph:
         """Return a copy of the graph; operators and constant arrays are shared, since they are immutable."""
         copy = Graph(self.name)
@@ -499,7 +548,9 @@ class Graph:
 
     def restore(self, copy: Graph) -> None:
         """Give the graph the layers of a clone that was made before it was changed; the clone must not be used then."""
-        self._layers, self._names, self._numbers = copy._layers, copy._names, copy._numbers
+        self._layers.clear()  # not replaced, as `free_after_last_use` refers to it
+        self._layers.update(copy._layers)
+        self._names, self._numbers = copy._names, copy._numbers
         self._scheduled, self.folded = copy._scheduled, copy.folded
 
     def _add_copy(self, layer: Layer, inputs: list[Value | None], name: str, copies: dict[Any, Any]) -> None:
@@ -606,6 +657,15 @@ def copy_attributes(source: Layer, target: Layer) -> None:
     target.source, target.merged = source.source, source.merged
     if source._regions or target._regions:
         target.regions = tuple(region.clone() for region in source._regions)
+
+
+def _disconnect(layers: Mapping[int, Layer]) -> None:
+    for layer in layers.values():
+        for value in layer.outputs:
+            value.uses.clear()
+        for region in layer._regions:
+            _disconnect(region._layers)
+        layer._inputs, layer.outputs, layer._regions = [], (), ()
 
 
 def _is_dead(layer: Layer) -> bool:

@@ -10,11 +10,9 @@ from interposer.core.errors import InvalidArgumentError, InvalidNetworkError, di
 from interposer.core.schema import Op
 from interposer.core.types import Quantization, TensorInfo
 from interposer.ir.builders import Builders
-from interposer.ir.dot import save_dot
 from interposer.ir.graph import Graph, Layer, Value, binding_id, cycle_problem
 from interposer.ir.inference import infer_layer
 from interposer.ir.states import State, free_binding_id, initial_array, state_problems, states_of
-from interposer.ir.text import parse_graph, print_graph
 from interposer.ops.control import Constant, Input, Output
 
 __all__ = ["Network"]
@@ -206,6 +204,8 @@ class Network(Builders):
         Args:
             elide: show constants of more elements than this as a hash; such text cannot be read back.
         """
+        from interposer.ir.text import print_graph  # noqa: PLC0415 - most networks come from files of other formats
+
         return print_graph(self.graph, elide=elide) + "\n"
 
     def to_dot(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -216,6 +216,8 @@ class Network(Builders):
         Raises:
             FileWriteError: the file cannot be written.
         """
+        from interposer.ir.dot import save_dot  # noqa: PLC0415 - seldom needed
+
         return save_dot(self.graph, path)
 
     @classmethod
@@ -226,6 +228,8 @@ class Network(Builders):
             ParseError: the text is not a valid network; `where` is the line and column.
         """
         expect(text, str, "the text form must be a text")
+        from interposer.ir.text import parse_graph  # noqa: PLC0415 - most networks come from files of other formats
+
         network = cls(graph=parse_graph(text))
         for layer in network.graph.schedule()[0]:
             infer_layer(layer)

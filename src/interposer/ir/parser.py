@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeVar
 
 from interposer.core.codec import Codec, array_from_plain
 from interposer.core.errors import did_you_mean
+from interposer.core.records import dataclass
 from interposer.core.schema import Op, op_class
 from interposer.core.types import UNRANKED, Array, DataType, Quantization, ShapeLike, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value

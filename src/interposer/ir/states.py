@@ -14,7 +14,7 @@ import numpy as np
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import Array, TensorInfo
-from interposer.ir.graph import Graph, Layer
+from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops.control import Input, Output
 
 __all__ = [
@@ -32,17 +32,19 @@ __all__ = [
 class State(NamedTuple):
     """A state of a graph: its name, the Input layer that reads it, and the Output layer that sets it.
 
-    `target` is None if no layer sets the state; it then keeps its value.
+    `target` is None if no layer sets the state; it then keeps its value. `read` is the output of `source`. `info` and
+    `initial` stay known after the end of a graph that was freed by `Graph.free_after_last_use`.
     """
 
     name: str
     source: Layer
     target: Layer | None
+    read: Value
 
     @property
     def info(self) -> TensorInfo:
         """The info of the state's tensor."""
-        return self.source.output.known
+        return self.read.known
 
     @property
     def initial(self) -> Array:
@@ -57,7 +59,7 @@ def states_of(graph: Graph) -> list[State]:
     targets = {layer.op.state: layer for layer in graph if isinstance(layer.op, Output) and layer.op.state}
     sources = [layer for layer in graph if isinstance(layer.op, Input) and layer.op.state]
     sources.sort(key=lambda layer: -layer.op.binding_id)  # type: ignore[attr-defined] # an Input has one
-    return [State(_name(layer), layer, targets.get(_name(layer))) for layer in sources]
+    return [State(_name(layer), layer, targets.get(_name(layer)), layer.output) for layer in sources]
 
 
 def direct_sinks(graph: Graph) -> list[Layer]:

@@ -169,8 +169,8 @@ class Activation(Op):
     )
     requantization: Requantization = requantization()
 
-    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        values = super()._bound(args, kwargs)
+    def _bound(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        values = super()._bound(arguments)
         if values["function"] is ActivationFunction.BOUNDED_RELU:
             values["a"] = math.inf if math.isnan(values["a"]) else values["a"]
             values["b"] = -math.inf if math.isnan(values["b"]) else values["b"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
-from interposer.core.types import Dim, Quantization, TensorInfo, TensorShape, differ
+from interposer.core.types import Dim, TensorInfo, TensorShape, differ
 
 __all__ = [
     "axes_problems",
@@ -79,9 +79,7 @@ def transposed(info: TensorInfo, permutation: Sequence[int]) -> TensorInfo:
     shape = TensorShape(info.shape[axis] for axis in permutation)
     quantization = info.quantization
     if quantization is not None and quantization.axis is not None:
-        quantization = Quantization(
-            quantization.scales, quantization.zero_points, tuple(permutation).index(quantization.axis)
-        )
+        quantization = quantization.along(tuple(permutation).index(quantization.axis))
     return TensorInfo(shape, info.dtype, quantization)
 
 

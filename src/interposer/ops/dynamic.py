@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError, OutOfRangeError
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import Role, Trait
 from interposer.core.types import MAX_RANK, UNKNOWN, Array, DataType, Dim, TensorInfo, TensorShape
@@ -95,6 +95,12 @@ def _length_problems(info: TensorInfo, operand_name: str, rank: int | None = Non
         yield f"{operand_name} holds {count} dimensions; ranks 0 to {MAX_RANK} are supported"
 
 
+def _check_not_negative(numbers: Array, message: str) -> None:
+    """Raise `OutOfRangeError` with this message for the first number below 0."""
+    for number in numbers[numbers < 0].tolist():
+        raise OutOfRangeError(message, number, (0, None))
+
+
 def _with_unknown_sizes(input: TensorInfo, rank: int, axes: Sequence[int] = ()) -> TensorInfo:
     """Return the info of a result of this rank like `input`, with unknown dimensions except along `axes`."""
     sizes = [input.shape[axis] if axis in axes else UNKNOWN for axis in range(rank)]
@@ -173,8 +179,7 @@ class DynamicBroadcastTo(DynamicOp):
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
         [target_shape] = values
         assert target_shape is not None
-        if (target_shape < 0).any():
-            raise InvalidArgumentError(f"shape is {target_shape.tolist()}; a dimension must not be negative")
+        _check_not_negative(target_shape, f"shape is {target_shape.tolist()}; a dimension must not be negative")
         broadcast = broadcast_shapes(shape, TensorShape(target_shape.tolist()))
         if broadcast is None:
             raise InvalidArgumentError(f"an input of shape {shape} cannot be broadcast to {target_shape.tolist()}")
@@ -238,7 +243,7 @@ class DynamicSlice(DynamicOp):
         assert starts is not None and ends is not None
         strides = [1] * len(self.axes) if steps is None else steps.tolist()
         if 0 in strides:
-            raise InvalidArgumentError(f"steps is {strides}; a step must not be 0")
+            raise OutOfRangeError(f"steps is {strides}; a step must not be 0", 0)
         bounds_by_axis = dict(
             zip(self._normal_axes(len(shape)), zip(starts.tolist(), ends.tolist(), strides, strict=True), strict=True)
         )
@@ -316,8 +321,7 @@ class DynamicSplitter(DynamicOp):
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
         [sizes] = values
         assert sizes is not None
-        if (sizes < 0).any():
-            raise InvalidArgumentError(f"sizes is {sizes.tolist()}; expected 0 or more for each output")
+        _check_not_negative(sizes, f"sizes is {sizes.tolist()}; expected 0 or more for each output")
         return Splitter(self.axis, tuple(sizes.tolist()))
 
     def check(self, input: TensorInfo, sizes: TensorInfo) -> Iterator[str]:
@@ -359,8 +363,7 @@ class DynamicTile(DynamicOp):
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
         [multiples] = values
         assert multiples is not None
-        if (multiples < 0).any():
-            raise InvalidArgumentError(f"multiples is {multiples.tolist()}; expected 0 or more for each axis")
+        _check_not_negative(multiples, f"multiples is {multiples.tolist()}; expected 0 or more for each axis")
         return Tile(tuple(multiples.tolist()))
 
     def check(self, input: TensorInfo, multiples: TensorInfo) -> Iterator[str]:
@@ -442,9 +445,11 @@ class DynamicTopK(DynamicOp):
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
         [k] = values
         assert k is not None
-        count = int(np.reshape(k, -1)[0])
-        if count < 0:
-            raise InvalidArgumentError(f"k is {count}; expected 0 or more")
+        axis = normal_axis(self.axis, len(shape))
+        count, size = int(np.reshape(k, -1)[0]), shape[axis]
+        if not isinstance(size, Dim) and count > size:
+            raise OutOfRangeError(f"k is {count}, but axis {axis} has only {size} elements", count, (0, size))
+        _check_not_negative(k, f"k is {count}; expected 0 or more")
         return TopK(count, self.axis, self.largest, self.index_dtype)
 
     def check(self, input: TensorInfo, k: TensorInfo) -> Iterator[str]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import string
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, NoReturn, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError
+from interposer.core.records import dataclass
 
 __all__ = ["Pattern"]
 
