@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interposer.core.errors import ParseError
+from interposer.core.errors import OutOfRangeError, ParseError
 from interposer.ops.axes import axes_problems, normal_axis
 
 __all__ = ["checked_axes", "checked_axis"]
@@ -15,14 +15,16 @@ def checked_axis(axis: int, rank: int, of: str = "the input") -> int:
 
     `of` is the tensor that has the axis, for the message.
     """
-    return checked_axes((axis,), rank, of)[0]
+    return checked_axes((axis,), rank, of, "axis")[0]
 
 
-def checked_axes(axes: Sequence[int], rank: int, of: str = "the input") -> tuple[int, ...]:
+def checked_axes(axes: Sequence[int], rank: int, of: str = "the input", name: str = "axes") -> tuple[int, ...]:
     """Return the axes counted from the front, in the given order; `ParseError` if one is not in range or repeated.
 
-    `of` is the tensor that has the axes, for the message.
+    `of` is the tensor that has the axes, and `name` the operand that lists them, for the message.
     """
-    for error in axes_problems(axes, rank, "axes", of):
-        raise ParseError(error)
+    for error in axes_problems(axes, rank, name, of):
+        outside = next((axis for axis in axes if not -rank <= axis < rank), None)
+        cause = None if outside is None else OutOfRangeError(error, outside, (-rank, rank - 1))
+        raise ParseError(error) from cause
     return tuple(normal_axis(axis, rank) for axis in axes)

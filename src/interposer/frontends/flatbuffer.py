@@ -11,12 +11,12 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
 from interposer.core.errors import DamagedFileError, ParseError
+from interposer.core.records import dataclass
 from interposer.formats.flatbuffers import SCALARS, Field, Kind, Schema
 
 __all__ = ["Reader", "Record"]

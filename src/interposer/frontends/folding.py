@@ -9,11 +9,13 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.containers import refined
-from interposer.core.errors import InterposerError
+from interposer.core.errors import InterposerError, InvalidArgumentError, InvalidValueError
 from interposer.core.schema import Op
 from interposer.core.types import Array, Dim, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.kernels import evaluate
+from interposer.kernels.operand_values import value_error
+from interposer.kernels.value_checks import decisive_operands
 from interposer.ops.control import Constant
 from interposer.ops.elementwise import BinaryOperation, ElementwiseBinary
 from interposer.ops.gather import Gather
@@ -91,6 +93,9 @@ class Folder:
 
         All layers before the value are evaluated, also those of expensive families. `around` has, for each input layer
         of a region, the value outside the region that it captures.
+
+        Raises:
+            InvalidValueError: a layer cannot use the elements of its operands.
         """
         layers: list[Layer] = []
         pending, seen = [(value.producer, False)], set[Layer]()
@@ -119,15 +124,18 @@ class Folder:
                 None if source is None or array is None else refined(source.known, array).with_constant(array)
                 for source, array in zip(sources, operands, strict=True)
             ]
-            if layer.op.violations(*infos):
-                return False
+            if errors := layer.op.violations(*infos):
+                raise _refusal(layer, _violation(layer, "; ".join(errors), operands))
             outputs = [info for info in layer.op.infer_infos(*infos) if info is not None]
             if not self._spend(layer.op, operands, outputs):
                 return False
-            folded = self._evaluated(layer.op, operands, infos, outputs)
-            if folded is None:
+            try:
+                results = evaluate(layer.op, operands, infos, outputs)
+            except InvalidValueError as error:
+                raise _refusal(layer, error) from error
+            except InterposerError:
                 return False
-            known.update((result, array) for result, (_, array) in zip(layer.outputs, folded, strict=True))
+            known.update(zip(layer.outputs, results, strict=True))
         return True
 
     def _affordable(self, op: Op, arrays: Sequence[Array | None], outputs: Sequence[TensorInfo]) -> bool:
@@ -162,6 +170,18 @@ class Folder:
         except InterposerError:
             return None
         return [(refined(info, array), array) for info, array in zip(outputs, folded, strict=True)]
+
+
+def _violation(layer: Layer, problem: str, operands: Sequence[Array | None]) -> InvalidValueError:
+    """Return the error for operands that a layer does not accept; it names the one that has indices or sizes."""
+    decisive = decisive_operands(layer.op, len(operands))
+    given = [(layer.op.operand_name(index), array) for index, array in enumerate(operands) if index in decisive]
+    present = [(name, array) for name, array in given if array is not None]
+    return value_error(problem, InvalidArgumentError(problem), present)
+
+
+def _refusal(layer: Layer, error: InvalidValueError) -> InvalidValueError:
+    return error.of_layer(str(layer), layer=layer.name, backend="", tensor=layer.tensor_of(error.operand))
 
 
 def _bytes(array: Array) -> int:

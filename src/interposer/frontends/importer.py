@@ -7,7 +7,7 @@ converts each node inside `Importer.conversion`, which gives errors their place 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from interposer.core.constants import share
 from interposer.core.errors import (
     DamagedFileError,
     InterposerError,
+    InvalidOperandError,
+    InvalidValueError,
     ParseError,
     UnknownRankError,
     UnsupportedOperatorError,
@@ -27,6 +29,7 @@ from interposer.frontends.unsupported import Needs, UnboundFormError, Unsupporte
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import declare_quantization, infer_layer
 from interposer.ir.network import Network
+from interposer.kernels.operand_values import value_error
 from interposer.ops.control import Constant, Input
 from interposer.ops.control_flow import ControlFlow
 from interposer.ops.reshape import Shape
@@ -34,28 +37,44 @@ from interposer.ops.reshape import Shape
 __all__ = ["Importer", "input_of_region", "keep_names"]
 
 
+class Read(NamedTuple):
+    """An operand whose elements, which depend on the caller's values, the conversion of a node has read."""
+
+    title: str
+    tensor: str
+    elements: Array
+
+
 class Conversion:
     """The context of `Importer.conversion`; a class, since every node of a network enters it."""
 
     def __init__(
-        self, where: str, refuse: Callable[[UnsupportedFormError], None] | None, slips: tuple[type[Exception], ...]
+        self,
+        where: str,
+        layer: str,
+        refuse: Callable[[UnsupportedFormError], None] | None,
+        slips: tuple[type[Exception], ...],
+        reads: list[Read],
     ) -> None:
-        self._where, self._refuse, self._slips = where, refuse, slips
+        self._where, self._layer, self._refuse, self._slips = where, layer, refuse, slips
+        self._reads, self._num_before = reads, len(reads)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        reads = self._reads[self._num_before :]
+        del self._reads[self._num_before :]
         if error is None:
             return False
         if isinstance(error, UnsupportedFormError | UnknownRankError):
             self._refuse_form(error)
             return True
         if isinstance(error, InterposerError):
-            self._locate(error)
+            self._locate(error, reads)
         elif isinstance(error, self._slips):
             text = f"it cannot be converted ({type(error).__name__}: {error})"
-            raise ParseError(text, where=self._where) from error
+            raise self._error(text, error, reads) from error
         return False
 
     def _refuse_form(self, error: UnsupportedFormError | UnknownRankError) -> None:
@@ -64,12 +83,23 @@ class Conversion:
         reason = "the rank of a tensor is not known before running"
         self._refuse(error if isinstance(error, UnsupportedFormError) else UnsupportedFormError(reason))
 
-    def _locate(self, error: InterposerError) -> None:
+    def _locate(self, error: InterposerError, reads: Sequence[Read]) -> None:
         """Raise the error with the place of the node, unless it has one or is not about a node."""
         has_place = isinstance(error, ParseError) and bool(error.where)
         if not has_place and not isinstance(error, DamagedFileError | UnsupportedOperatorError):
             text, path = (error.message, error.path) if isinstance(error, ParseError) else (str(error), None)
-            raise ParseError(text, where=self._where, path=path) from error
+            if isinstance(error, InvalidOperandError):
+                raise InvalidOperandError(text, refusal=error.refusal, where=self._where, path=path) from error
+            raise self._error(text, error, reads, path) from error
+
+    def _error(self, text: str, cause: BaseException, reads: Sequence[Read], path: str | None = None) -> ParseError:
+        """Return the error of the node, which is about the caller's values if its conversion has read some of them."""
+        if not reads:
+            return ParseError(text, where=self._where, path=path)
+        refusal = value_error(text, cause, [(read.title, read.elements) for read in reads])
+        tensor = next((read.tensor for read in reads if read.title == refusal.operand), "")
+        refusal = refusal.of_layer(self._where, layer=self._layer, backend="", tensor=tensor)
+        return InvalidOperandError(text, refusal=refusal, where=self._where, path=path)
 
 
 class Importer:
@@ -92,6 +122,8 @@ class Importer:
         self.refusals: Refusals = Refusals() if outer is None else outer.refusals
         self._folder: Folder = Folder(0) if outer is None else outer._folder
         self._inputs: set[Layer] = set() if outer is None else outer._inputs
+        self._caller_values: set[Value] = set() if outer is None else outer._caller_values
+        self._caller_reads: list[Read] = [] if outer is None else outer._caller_reads
         self._captured_by_input: dict[Layer, Value] = {} if outer is None else outer._captured_by_input
         same_network_importer = outer if outer is not None and outer.network is network else None
         self._dimensions: dict[Value, Array] = (
@@ -114,6 +146,23 @@ class Importer:
         """Record that a value is an input of the model, whose shape or value the caller may give."""
         self._inputs.add(value.producer)
 
+    def give(self, value: Value) -> None:
+        """Record that the elements of a constant are those that the caller gave for an input.
+
+        If a node cannot use them, or what follows from them, the error is an `InvalidOperandError`.
+        """
+        self._caller_values.add(value)
+
+    def note_read(self, value: Value, title: str, elements: Array) -> None:
+        """Record that the conversion of a node reads the elements of its operand `title`."""
+        if value in self._caller_values and all(read.title != title for read in self._caller_reads):
+            self._caller_reads.append(Read(title, value.name, elements))
+
+    def _pass_on(self, operands: Sequence[Value | None], results: Iterable[Value]) -> None:
+        """Record that results depend on the caller's values, if an operand does."""
+        if self._caller_values and not self._caller_values.isdisjoint(operands):
+            self._caller_values.update(results)
+
     @property
     def has_open_inputs(self) -> bool:
         """True if the shape of an input of the model is not known."""
@@ -135,19 +184,29 @@ class Importer:
         they are. The error names the inputs that determine the operand.
 
         Raises:
+            InvalidOperandError: a layer that computes it cannot use the values that the caller gave.
             UnboundFormError: the value is known once some inputs have values or shapes.
             UnsupportedFormError: it is computed at run time, as in the body of a loop.
         """
         elements = value.constant
         if elements is None:
-            elements = self._folder.elements(value, self._captured_by_input)
+            elements = self._computed_elements(value, title)
         if elements is not None:
+            self.note_read(value, title, elements)
             return elements
         for folds in (self._folder.takes, _is_pure):
             needs = needs_of(value, self._inputs, folds, self._captured_by_input)
             if needs is not None and (needs.values or self.has_open_inputs):
                 raise UnboundFormError(f"its operand {title!r} is no constant", needs)
         raise UnsupportedFormError(f"its operand {title!r} is computed from data")
+
+    def _computed_elements(self, value: Value, title: str) -> Array | None:
+        try:
+            return self._folder.elements(value, self._captured_by_input)
+        except InvalidValueError as error:
+            if value in self._caller_values:
+                raise InvalidOperandError(str(error), refusal=error) from error
+            raise UnsupportedFormError(f"its operand {title!r} cannot be computed: {error}") from error
 
     def needs(self, value: Value) -> Needs | None:
         """Return which inputs must have known values or shapes so that a value is known during the import.
@@ -171,14 +230,19 @@ class Importer:
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
-    def conversion(self, where: str, refuse: Callable[[UnsupportedFormError], None] | None = None) -> Conversion:
+    def conversion(
+        self, where: str, refuse: Callable[[UnsupportedFormError], None] | None = None, layer: str = ""
+    ) -> Conversion:
         """Convert a node in the body of this context: `refuse` is called if its form is not supported.
+
+        `layer` is the name of the layer that the node becomes.
 
         Raises:
             ParseError: the node violates the format, or its form is not supported and `refuse` is None; `where` says
                 in the error which node it is.
+            InvalidOperandError: the node cannot use the caller's values.
         """
-        return Conversion(where, refuse, self.slips)
+        return Conversion(where, layer, refuse, self.slips, self._caller_reads)
 
     def refuse(self, title: str, place: str, error: UnsupportedFormError, *, detail: str = "", hint: str = "") -> None:
         """Record that an operator cannot be converted, so that the final error lists it.
@@ -207,13 +271,17 @@ class Importer:
         """
         assert self.outer is not None
         if isinstance(value.producer.op, Constant):
-            return self.constant(value.producer.op.value, value.name, value.producer.source, value.known.quantization)
+            op, source = value.producer.op, value.producer.source
+            inner = self.constant(op.value, value.name, source, value.known.quantization)
+            self._pass_on([value], [inner])
+            return inner
         if value not in self.captured:
             graph, info = self.network.graph, value.known
             if not self.captures_shapes and info.is_tensor:
                 info = TensorInfo(UNRANKED, info.dtype)
             self.captured[value] = region_input = input_of_region(graph, len(graph.inputs), info, value.name)
             self._captured_by_input[region_input.producer] = value
+            self._pass_on([value], [region_input])
             sizes = self.outer.dimensions_of(value) if self.captures_shapes else None
             if sizes is not None:
                 self._dimensions[region_input] = sizes
@@ -244,7 +312,9 @@ class Importer:
         op = op.canonical()
         folded = None if quantization else self._folder.fold(op, operands)
         if folded is not None and all(info.is_tensor for info, _ in folded):
-            return [self.constant(array, name, source, info.quantization) for info, array in folded]
+            constants = [self.constant(array, name, source, info.quantization) for info, array in folded]
+            self._pass_on(operands, constants)
+            return constants
         layer = self.add_layer(op, operands, name, source)
         if quantization is not None:
             declare_quantization(layer.outputs[0], quantization)
@@ -269,6 +339,7 @@ class Importer:
         layer = self.network.graph.add(op.canonical(), operands, name=self._name(name), outputs=declared, source=source)
         for error in infer_layer(layer):
             raise ParseError(error)
+        self._pass_on(operands, layer.outputs)
         return layer
 
     def add_control(
@@ -281,6 +352,7 @@ class Importer:
         layer = self.network.graph.add(op, operands, name=self._name(name), source=source, regions=graphs)
         for error in infer_layer(layer):
             raise ParseError(error)
+        self._pass_on(operands, layer.outputs)
         return list(layer.outputs)
 
     def _note_collection(self, value: Value, info: TensorInfo, array: Array) -> None:
@@ -305,7 +377,9 @@ class Importer:
         """Return a new constant for a value that inference determines (such as a shape), else the value itself."""
         if value.constant is None or value.is_constant:
             return value
-        return self._constant(value.known, value.producer.name, value.producer.source)
+        constant = self._constant(value.known, value.producer.name, value.producer.source)
+        self._pass_on([value], [constant])
+        return constant
 
     def _constant(self, info: TensorInfo, name: str, source: str) -> Value:
         assert info.constant is not None

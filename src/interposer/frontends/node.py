@@ -36,7 +36,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from interposer.core.errors import ParseError
+from interposer.core.errors import OutOfRangeError, ParseError
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
 from interposer.frontends.importer import Importer
@@ -118,6 +118,12 @@ class Layers:
     def fail(self, problem: str) -> NoReturn:
         """Raise `ParseError`, as the node violates the format; the importer adds the node's place."""
         raise ParseError(problem)
+
+    def out_of_range(
+        self, problem: str, value: float, allowed: tuple[float | None, float | None] | None = None
+    ) -> NoReturn:
+        """Raise `ParseError`, as an element of an operand has a `value` that is not `allowed`; None for no bound."""
+        raise ParseError(problem) from OutOfRangeError(problem, value, allowed)
 
     def unsupported(self, reason: str) -> NoReturn:
         """Refuse the node by raising `UnsupportedFormError` with a reason."""
@@ -243,6 +249,7 @@ class Node(Layers, ABC):
         dimensions = self.importer.dimensions_of(self.value(index))
         if dimensions is None:
             return self.integers_of(index, title)
+        self.importer.note_read(self.value(index), title, dimensions)
         return tuple(dimensions.reshape(-1).tolist())
 
     # --- operands that are computed -----------------------------------------------------------------------------------

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from interposer.core.conversion import converted
 from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.records import dataclass
 from interposer.core.types import Array, TensorInfo, TensorShape
 from interposer.ir.network import Network
 

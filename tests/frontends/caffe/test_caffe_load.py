@@ -49,9 +49,7 @@ def test_a_prototxt_is_loaded_with_its_weights(tmp_path: Path):
 
 def test_the_weights_of_the_same_name_are_found_beside_a_prototxt(tmp_path: Path):
     (tmp_path / "net.prototxt").write_text(SMALL)
-    with pytest.raises(
-        ParseError, match=r"it has no weights; give the caffemodel that has them: weights=, or --weights"
-    ):
+    with pytest.raises(ParseError, match=r"it has no weights; give the caffemodel that has them: weights="):
         ip.load(tmp_path / "net.prototxt")
     (tmp_path / "net.caffemodel").write_bytes(small())
     np.testing.assert_array_equal(result_of(tmp_path / "net.prototxt"), result_of(SMALL.encode(), weights=small()))

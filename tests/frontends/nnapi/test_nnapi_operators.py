@@ -320,8 +320,9 @@ def test_an_axis_that_cannot_be_cut_equally_is_refused():
 
 
 def test_pieces_are_as_many_as_outputs():
-    said = refusal("SPLIT", [tensor([6]), scalar(0), scalar(3)], [tensor([2]), tensor([2])])
-    assert said == "it has 2 outputs; expected 3"
+    for size, count in ((6, 3), (0, 2**31 - 1)):  # a size of 0 is unknown
+        said = refusal("SPLIT", [tensor([size]), scalar(0), scalar(count)], [tensor([2]), tensor([2])])
+        assert said == f"it has 2 outputs; expected {count}"
 
 
 def test_a_slice_with_steps_has_the_shape_that_the_document_says():

@@ -126,7 +126,7 @@ def test_graphs_that_are_none_are_told(nodes, outputs, text):
         (single("Reshape", X, np.array([2, 3, 0])), "its shape [2, 3, 0] copies a dimension that the input of"),
         (single("Squeeze", X, np.array([0])), "axis 0 of its input of shape [2, 3] does not have size 1"),
         (single("Transpose", X, perm=[0, 0]), "permutation is (0, 0); expected every axis of the input"),
-        (single("Slice", X, np.array([0]), np.array([1]), np.array([0]), np.array([0])), "or a step is 0"),
+        (single("Slice", X, np.array([0]), np.array([1]), np.array([0]), np.array([0])), "one of its steps is 0"),
         (single("Slice", X, np.array([0.5]), np.array([1])), "its starts is float64[1]; expected a list of integers"),
         (single("Gather", X, np.array([2])), "index 2 is out of range for an axis of size 2"),
         (single("Expand", X, np.array([3, 3])), "its input of shape [2, 3] cannot be broadcast to [3, 3]"),

@@ -55,6 +55,12 @@ def softmax(x, axis):
         ("Transpose", 1, [], {"perm": [1, 0, 2, 3]}, X.transpose(1, 0, 2, 3)),
         ("Concat", 1, [X], {}, np.concatenate([X, X], axis=1)),
         ("Gemm", 6, [], {}, None),
+        ("Affine", 7, [], {"alpha": 0.5, "beta": 2.0}, X * 0.5 + 2),
+        ("ImageScaler", 7, [], {"scale": 0.5, "bias": [1.0, 2.0, 3.0]}, X * 0.5 + np.reshape([1, 2, 3], (3, 1, 1))),
+        ("ScaledTanh", 7, [], {"alpha": 0.5, "beta": 2.0}, np.tanh(X * 2) * 0.5),
+        ("ParametricSoftplus", 7, [], {"alpha": 0.5, "beta": 2.0}, np.log1p(np.exp(X * 2)) * 0.5),
+        ("Crop", 7, [], {"border": [0, 1, 2, 1]}, X[:, :, 1:3, :3]),
+        ("Crop", 7, [], {"border": [1, 1, 0, 0], "scale": [2, 3]}, X[:, :, 1:3, 1:4]),
     ],
 )  # fmt: skip
 def test_an_operator_means_what_its_opset_says(op, opset, operands, attributes, expected):
@@ -66,6 +72,37 @@ def test_an_operator_means_what_its_opset_says(op, opset, operands, attributes, 
     [result] = ours(single(op, x, *operands, opset=opset, **attributes), x)
     assert result.shape == expected.shape
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("op", "x", "attributes", "text"),
+    [
+        ("ImageScaler", X, {"bias": [1.0]}, "its bias has 1 numbers for 3 channels"),
+        ("ImageScaler", X[:, :1], {"bias": [1.0, 2.0]}, "its bias has 2 numbers for 1 channels"),
+        ("ImageScaler", X[..., None], {"bias": [1.0, 2.0, 3.0]}, "expected rank 4"),
+        ("Crop", X[0], {"border": [0, 0, 0, 0]}, "expected rank 4"),
+        ("Crop", X, {"border": [0, 3, 0, 2]}, "it keeps -1 rows and 5 columns of 4 and 5; expected 0 or more"),
+        ("Crop", X, {"border": [0, 0, 0, 0], "scale": [2, -1]}, "it keeps 2 rows and -1 columns of 4 and 5"),
+    ],
+)
+def test_a_removed_operator_that_does_not_fit_its_image_is_refused(op, x, attributes, text):
+    with pytest.raises(ParseError, match=text):
+        load(single(op, x, opset=7, **attributes))
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "expected"),
+    [
+        ("ReduceL2", {}, [[7]]),
+        ("ReduceLogSum", {"keepdims": 0}, [2]),
+        ("ReduceLogSum", {"noop_with_empty_axes": 1}, [[1, 0, 1, 1]]),
+        ("ReduceLogSumExp", {}, [[5]]),
+    ],
+)
+def test_reductions_of_integers_to_fractions_are_truncated(op, attributes, expected):
+    operands = (None,) if "noop_with_empty_axes" in attributes else (np.array([1]),)
+    [result] = ours(single(op, np.array([[3, 1, 4, 5]]), *operands, **attributes), np.array([[3, 1, 4, 5]]))
+    assert (result.tolist(), result.dtype) == (expected, np.int64)
 
 
 def test_a_batch_normalization_of_old_has_its_statistics_in_the_same_order():
@@ -119,7 +156,7 @@ def test_a_form_has_one_function():
     ("attributes", "text"),
     [
         ({"axis": 3, "broadcast": 1}, "node 'node' (Add): b of shape [3, 4] does not fit into a of shape [2, 3, 4, 5]"),
-        ({"axis": 7, "broadcast": 1}, "node 'node' (Add): axes is 7, but the input has rank 4; expected -4 to 3"),
+        ({"axis": 7, "broadcast": 1}, "node 'node' (Add): axis is 7, but the input has rank 4; expected -4 to 3"),
     ],
 )
 def test_a_place_that_an_old_broadcast_cannot_mean_is_refused(attributes, text):

@@ -26,6 +26,15 @@ def test_the_nearest_pixel_is_the_one_meant(places, nearest):
     agree(single("Resize", X, None, np.float32([1, 1, 2, 0.5]), **common), X)
 
 
+def test_pixels_of_tensorflow_begin_at_their_corners_in_tf_half_pixel_for_nn():
+    attributes = {"coordinate_transformation_mode": "tf_half_pixel_for_nn", "nearest_mode": "floor"}
+    model = single("Resize", X, None, None, np.array([1, 2, 7, 5]), opset=15, **attributes)
+    assert kinds(model) == ["Resize"]
+    rows, columns = np.floor((np.arange(7) + 0.5) * 4 / 7), np.floor((np.arange(5) + 0.5) * 6 / 5)
+    [result] = ours(model, X)
+    np.testing.assert_array_equal(result, X[:, :, rows.astype(int)][..., columns.astype(int)])
+
+
 @pytest.mark.parametrize(("places", "mode"), list(itertools.product(MODES, ["linear", "cubic"])))
 def test_pixels_are_mixed_as_meant(places, mode):
     common = {"coordinate_transformation_mode": places, "mode": mode}
@@ -48,6 +57,52 @@ def test_the_aspect_ratio_may_be_kept(policy):
 def test_any_axis_may_change(scales):
     agree(single("Resize", X, None, np.float32(scales), mode="linear"), X, atol=1e-5)
     agree(single("Resize", X, None, np.float32(scales)), X)
+
+
+@pytest.mark.parametrize(("size", "target"), [(14, 11), (18, 13), (10, 29), (27, 8)])
+def test_a_size_is_the_product_with_its_scale_in_float32(size, target):
+    image = np.zeros((1, 1, 1, size), np.float32)
+    scales = np.float32([1, 1, 1, target / size])
+    for mode in ("nearest", "linear"):
+        model = single("Resize", image, None, scales, mode=mode)
+        assert ours(model, image)[0].shape == (1, 1, 1, target)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_an_axis_may_shrink_to_nothing(mode):
+    (result,) = ours(single("Resize", X, np.float32([1, 1, 0.2, 2]), opset=10, mode=mode), X)
+    assert result.shape == (1, 2, 0, 12)
+
+
+def picked(opset, size, scale, **attributes):
+    """The numbers of the pixels that a row of `size` pixels is resized to, in mode nearest."""
+    row = np.arange(size, dtype=np.float32).reshape(1, 1, 1, size)
+    operands = (None, np.float32([1, 1, 1, scale])) if opset > 10 else (np.float32([1, 1, 1, scale]),)
+    [result] = ours(single("Resize", row, *operands, opset=opset, mode="nearest", **attributes), row)
+    return result.reshape(-1).astype(int).tolist()
+
+
+def test_before_opset_11_coordinates_are_rounded_up_where_an_axis_shrinks():
+    assert picked(10, 4, 0.75) == [0, 2, 3]
+    assert picked(10, 4, 1.5) == [0, 0, 1, 2, 2, 3]
+
+
+def test_a_rounding_that_the_standard_does_not_have_is_refused():
+    with pytest.raises(ParseError, match="its nearest_mode is 'simple'"):
+        picked(13, 4, 0.75, nearest_mode="simple")
+
+
+def test_coordinates_are_float32_numbers():
+    asymmetric = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    assert picked(13, 10, 0.8, **asymmetric)[4] == 5, "4 / 0.800000012 is 4.99999993"
+    assert picked(13, 3, 4 / 3, **asymmetric) == [0, 0, 1, 2]
+
+
+@pytest.mark.parametrize(("size", "target"), [(25, 49), (34, 33), (27, 28)])
+def test_align_corners_aligns_them_for_scales_that_are_rounded(size, target):
+    corners = {"coordinate_transformation_mode": "align_corners", "nearest_mode": "floor"}
+    exact = np.arange(target) * (size - 1) // (target - 1)
+    assert picked(13, size, target / size, **corners) == exact.tolist()
 
 
 def test_what_our_operator_means_becomes_our_operator():

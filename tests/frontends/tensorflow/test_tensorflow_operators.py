@@ -256,6 +256,20 @@ EXAMPLES = {
         [1, 2, 3],
     ),
     "Roll": ("Roll", [np.int32([1, 2, 3, 4])], {1: np.int32(1), 2: np.int32(0)}, {}, [4, 1, 2, 3]),
+    "Bitcast to a narrower type": (
+        "Bitcast",
+        [np.int32([-2, 65537])],
+        {},
+        {"T": Type("int32"), "type": Type("int16")},
+        [[-2, -1], [1, 1]],
+    ),
+    "Bitcast to a wider type": (
+        "Bitcast",
+        [np.uint8([[0, 0, 128, 63], [0, 0, 0, 192]])],
+        {},
+        {"T": Type("uint8"), "type": Type("float32")},
+        [1, -2],
+    ),
     "Cast truncates": ("Cast", [np.float32([-1.9, 1.9])], {}, {"DstT": Type("int32")}, [-1, 1]),
     "NonMaxSuppressionV3": (
         "NonMaxSuppressionV3",
@@ -278,6 +292,13 @@ EXAMPLES = {
 def test_an_operator_gives_the_result_of_a_worked_example(name):
     op, arrays, constants, attributes, expected = EXAMPLES[name]
     assert run(one(op, arrays, constants, **attributes), arrays).tolist() == expected
+
+
+@pytest.mark.parametrize(("array", "dtype"), [(np.int32([1]), "uint8"), (np.uint8([[1, 2]]), "uint16")])
+def test_the_layer_with_the_bits_of_another_type_has_the_name_of_the_node(array, dtype):
+    data = one("Bitcast", [array], {}, T=Type(array.dtype.name), type=Type(dtype))
+    [output] = load(data, outputs=["y"]).graph.outputs
+    assert output.values[0].producer.name == "y/layer"  # the output itself is named "y"
 
 
 @pytest.mark.parametrize("op", ["Add", "AddV2", "Mul", "BiasAdd", "MatMul"])

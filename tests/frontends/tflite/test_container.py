@@ -317,7 +317,11 @@ class TestRefusing:
         [
             (b"", DAMAGED + "it has 0 bytes, and the head of a TFLite file has 8"),
             (b"\x1c\0\0\0TFL", DAMAGED + "it has 7 bytes, and the head of a TFLite file has 8"),
-            (b"PK\3\4 an archive", "byte 0x4: not a TFLite file: b'TFL3' is missing, there is b' an '"),
+            (
+                b"PK\3\4 an archive",
+                "byte 0x4: not a TFLite file: b'TFL3' is missing, there is b' an '; "
+                "if the file has another format, give it the suffix of that format, or name the format",
+            ),
             (b"\x10\0\0\0TFL3", DAMAGED + "the offset 0x10 at byte 0x0 leads nowhere"),
             (
                 b"\xff\xff\xff\xffTFL3" + bytes(64),

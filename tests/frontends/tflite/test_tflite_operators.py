@@ -377,6 +377,32 @@ def test_a_one_hot_has_one_value_at_the_index(axis, expected):
     assert run_network(network, {"i0": np.int32([0, 2])})["o0"].tolist() == expected
 
 
+@pytest.mark.parametrize(("name", "expected"), [("SUM", [3, 5, 8]), ("MEAN", [3, 5, 8])])
+def test_a_reduction_without_axes_still_changes_the_quantization(name, expected):
+    inputs = [T((3,), "int8", (0.05, 0)), ints(np.zeros(0, np.int32))]
+    network = tflite.load(one_operator(name, inputs, [T((3,), "int8", (0.2, 0))], ("ReducerOptions", {})))
+    assert run_network(network, {"i0": np.int8([10, 20, 30])})["o0"].tolist() == expected
+
+
+def test_the_bits_of_an_element_are_several_narrow_ones():
+    network = tflite.load(one_operator("BITCAST", [T((2,), "int32")], [T((2, 4), "uint8")]))
+    assert run_network(network, {"i0": np.int32([513, -1])})["o0"].tolist() == [[1, 2, 0, 0], [255] * 4]
+
+
+@pytest.mark.parametrize(
+    ("given", "target", "text"),
+    [
+        (T((1,), "string"), T((1,), "int32"), "string as int32: the elements have no fixed width"),
+        (T((1,), "int32"), T((1,), "string"), "int32 as string: the elements have no fixed width"),
+        (T((3,), "uint8"), T((), "int32"), r"uint8 of shape \[3\] as int32 needs a last axis of size 4"),
+        (T((2,), "int4"), T((1,), "int8"), "it makes int8 of int4"),
+    ],
+)
+def test_bits_that_make_no_whole_elements_are_refused(given, target, text):
+    with pytest.raises(ParseError, match=text):
+        tflite.load(one_operator("BITCAST", [given], [target]))
+
+
 def _is_of_tables(name):
     return name.startswith("HASHTABLE") and name != "HASHTABLE_LOOKUP"
 

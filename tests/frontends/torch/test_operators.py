@@ -178,6 +178,23 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (floats(4, 32), floats(32, 32)),
     ),
     "frequencies": (lambda x: (x[:, :5] * torch.fft.rfftfreq(8), x * torch.fft.fftfreq(8, 0.5)), (floats(2, 8),)),
+    "bits of other types": (
+        lambda x, i: (x.view(torch.int32), x.view(torch.uint8), x.view(torch.float64), x.view(torch.int64),
+                      i.view(torch.int16), i.view(torch.float32), i.to(torch.uint8).view(torch.int64)),
+        (floats(2, 8), integers(2, 8)),
+    ),
+    "sums over an ellipsis": (
+        lambda x, y: (torch.einsum("b...,b...->b", x, x), torch.einsum("...i,...i->i", x, y),
+                      torch.einsum("ij...->i", x), torch.einsum("ij...->ji", x)),
+        (floats(2, 3), floats(4, 1, 3)),
+    ),
+    "volumes with a padding larger than the stride": (
+        lambda x, w: F.conv_transpose3d(x, w, stride=(1, 1, 2), output_padding=(0, 1, 1), dilation=(1, 2, 2)),
+        (floats(1, 2, 3, 4, 3), floats(2, 3, 1, 3, 3)),
+    ),
+    "operators without operands": (lambda x: (x * torch.kaiser_window(4), torch.special.xlog1py(x, 2)), (floats(4),)),
+    "truth of no elements": (lambda x: (x.all(1), x.any(1), x.to(torch.uint8).all(), (x > 0).all(0)),
+                             (torch.zeros(2, 0),)),
     "products": (lambda x, y: (torch.einsum("bij,kj->bik", x, y), torch.baddbmm(x @ x.mT, x, x.mT, beta=0.5)),
                  (floats(2, 3, 4), floats(5, 4))),
 }  # fmt: skip
@@ -243,6 +260,13 @@ def test_all_operators_that_are_missing_are_listed_with_their_places() -> None:
         frontend.load(exported(function, [floats(3, 3)]))
     assert caught.value.operators == {"aten._linalg_svd.default": 1, "aten.linalg_qr.default": 2}
     assert "test_operators.py:" in str(caught.value)
+
+
+def test_an_operator_without_a_converter_on_random_numbers_is_decomposed() -> None:
+    network = frontend.load(exported(lambda x: x + torch.special.xlog1py(torch.rand(4), 2), (floats(4),)))
+    [result] = ip.load(network, ["CpuRef"]).run([np.zeros(4, np.float32)])
+    assert ip.ops.RandomFill in {type(layer.op) for layer in network.graph}
+    assert 0 <= result.min() < result.max() < np.log(3)
 
 
 def test_a_count_of_negative_integers_is_refused() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from interposer.core.records import dataclass
 from interposer.frontends.flatbuffer import Record
 
 __all__ = ["Content", "Layer", "Slot"]

@@ -7,13 +7,14 @@ the parameters of a layer in ``layers { layer { ... } }``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from typing import Any, Final
 
 import numpy as np
 
 from interposer.core.errors import ParseError
+from interposer.core.records import dataclass
 from interposer.core.types import Array
 from interposer.frontends.caffe import v0
 from interposer.frontends.caffe.proto import Message, default, text_of

@@ -91,7 +91,7 @@ class Node(SharedNode):
             return f": the file of weights has only {number} blobs for it"
         if self.layer.missing:
             return f": the file of weights {self.layer.missing}"
-        return "; give the caffemodel that has them: weights=, or --weights on the command line"
+        return "; give the caffemodel that has them: weights="
 
     def weights(self, index: int, shape: Sequence[int], title: str) -> Array:
         """Return weights of the layer in this shape; `title` names them in messages.

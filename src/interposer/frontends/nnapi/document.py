@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean
+from interposer.core.records import dataclass
 from interposer.core.types import MAX_RANK, Array, DataType, Quantization, TensorInfo
 
 __all__ = ["Model", "Operand", "Operation", "read_document"]

@@ -11,6 +11,7 @@ from interposer.core.types import Dim, TensorShape
 from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.nnapi_windows import positive
 from interposer.frontends.nnapi.node import Node
+from interposer.frontends.pieces import equal_pieces, has_unknown_size
 from interposer.ir.graph import Value
 from interposer.kernels.fixedpoint import dequantize
 from interposer.ops.axes import normal_axis
@@ -65,8 +66,12 @@ def split(node: Node) -> list[Value]:
     """Convert SPLIT into equal pieces."""
     x = node.value(0)
     axis, count = node.axis(1, x.known.rank), node.integer_of(2, "the number of pieces")
-    size = x.known.shape[axis]
-    if count < 1 or isinstance(size, Dim) or size % count:
+    size, outputs = x.known.shape[axis], len(node.outputs)
+    if count != outputs:
+        node.fail(f"it has {outputs} outputs; expected {count}")
+    if count > 0 and has_unknown_size(x, axis):
+        return equal_pieces(node, x, axis, count)
+    if count < 1 or size % count:
         node.fail(f"an axis of size {size} cannot be cut into {count} equal pieces")
     return node.results(Splitter(axis, (size // count,) * count), x)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from interposer.backend import Backend, SubgraphView, Support
+from interposer.core.records import dataclass
 from interposer.frontends.nnapi.attempt import Attempt, attempted
 from interposer.frontends.nnapi.importer import Shapes
 from interposer.ir.graph import Graph, Layer

@@ -23,8 +23,9 @@ from interposer.ops.embedding import OneHot
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Slice, Splitter, Stack
 from interposer.ops.regions import RoiAlign, RoiAlignMode, RoiPooling
+from interposer.ops.reshape import Fill
 from interposer.ops.selection import Compress, NonZero, Unique
-from interposer.ops.sequence import Range
+from interposer.ops.sequence import CumSum
 
 __all__: list[str] = []
 
@@ -49,7 +50,11 @@ def top_k(node: Node) -> Sequence[Value]:
 
 
 def _top_k(node: Node, k: int) -> Sequence[Value]:
-    op = TopK(k, node.integer("axis", -1), node.flag("largest", True), DataType.INT64)
+    info, axis = node.info(0), node.integer("axis", -1)
+    size = info.shape[checked_axis(axis, info.rank)] if info.is_ranked else k
+    if k > size:
+        node.out_of_range(f"k is {k}, but axis {axis} has only {size} elements", k, (0, size))
+    op = TopK(k, axis, node.flag("largest", True), DataType.INT64)
     return node.results(op, node.value(0))
 
 
@@ -79,12 +84,13 @@ def _one_hot_at_run_time(node: Node) -> Value:
     """Return the one-hot vectors of a depth or of values that are computed, by comparison with all indices."""
     indices = node.step(Cast(DataType.INT64), node.value(0))
     depth = node.step(Cast(DataType.INT64), reshaped(node, node.value(1), []))
-    zero, one = (node.constant(np.array(number, np.int64)) for number in (0, 1))
+    zero = node.constant(np.array(0, np.int64))
     if node.version >= 11:
         indices = node.step(Where(), node.step(LESS, indices, zero), node.step(ADD, indices, depth), indices)
     axis = checked_axis(node.integer("axis", -1), indices.known.rank + 1, "the result")
     line = [-1 if i == axis else 1 for i in range(indices.known.rank + 1)]
-    every_index = reshaped(node, node.step(Range(), zero, depth, one), line)
+    ones = node.step(Fill(1.0, DataType.INT64), reshaped(node, depth, [1]))  # refuses a negative depth
+    every_index = reshaped(node, node.step(CumSum(axis=0, exclusive=True), ones), line)
     off, on = node.steps(Splitter(0, (1, 1)), reshaped(node, node.value(2), [2]))
     is_on = node.step(EQUAL, node.step(Stack(axis), indices), every_index)
     return node.result(Where(), is_on, on, off)

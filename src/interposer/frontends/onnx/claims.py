@@ -40,18 +40,20 @@ _MOVES: Final = frozenset(
 _ANNOTATED: Final = frozenset({"SCALE_TENSOR", "ZERO_POINT_TENSOR"})
 
 
-def claimed_quantizations(nodes: Iterable[Message], arrays: Mapping[str, Array]) -> dict[str, Quantization]:
-    """Return the quantization of values by name, as implied by the operands for scale and zero point in `nodes`.
+def claimed_quantizations(
+    nodes: Iterable[Message], arrays: Mapping[str, Array], values: Iterable[str]
+) -> dict[str, Quantization]:
+    """Return the quantization of `values` by name, as implied by the operands for scale and zero point in `nodes`.
 
     A value is only in the result if all nodes that use it as a quantized tensor agree on one per-tensor scale and zero
     point, and these are constants (in `arrays`, by name). Nodes that move its elements before are passed over. The
-    `nodes` are in topological order.
+    `nodes` are in topological order. The result also has values that consist of moved elements of `values`.
     """
     claims_of_name: dict[str, set[Quantization | None]] = {}
-    for node in reversed(list(nodes)):
+    for node in reversed(_readers(nodes, set(values))):
         for name, quantization in _claims(node, arrays):
             claims_of_name.setdefault(name, set()).add(quantization)
-        if node.op_type in _MOVES and node.input:
+        if node.op_type in _MOVES:
             moved_claims = set().union(*(claims_of_name.get(output, ()) for output in node.output))
             claims_of_name.setdefault(node.input[0], set()).update(moved_claims)
     agreed = {
@@ -60,6 +62,18 @@ def claimed_quantizations(nodes: Iterable[Message], arrays: Mapping[str, Array])
         if len(claims_of_value) == 1
     }
     return {name: quantization for name, quantization in agreed.items() if quantization is not None}
+
+
+def _readers(nodes: Iterable[Message], values: set[str]) -> list[Message]:
+    """Return the nodes that read one of these values, or elements of one that were moved."""
+    readers = []
+    for node in nodes:
+        inputs = node.input
+        if not values.isdisjoint(inputs):
+            readers.append(node)
+            if node.op_type in _MOVES and inputs[0] in values:
+                values.update(filter(None, node.output))
+    return readers
 
 
 def _claims(node: Message, arrays: Mapping[str, Array]) -> Iterator[tuple[str, Quantization | None]]:

@@ -50,7 +50,8 @@ class GraphImporter(ImportState):
         version = self._version(domain)
         function = self._functions.find(message)
         converter = None if function is not None else self._converter(message, version)
-        with self.conversion(f"node {name!r} ({message.op_type})", partial(self._refuse, message, name, domain)):
+        place, refuse = f"node {name!r} ({message.op_type})", partial(self._refuse, message, name, domain)
+        with self.conversion(place, refuse, name):
             if self._missing and any(name in self._missing for name in names_in(message)):
                 self._survey(message, name)
                 self._missing.update(output for output in message.output if output)

@@ -187,8 +187,9 @@ def _infos(model: _Read, shapes: Shapes, values: Values) -> Iterator[tuple[str, 
     settled = {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}
     infos = dict(Bindings(shapes, settled).infos(_inputs(graph, values)))
     claims: dict[str, Quantization] = {}
-    if any(info.dtype in QUANTIZABLE for info in infos.values()):
-        claims = claimed_quantizations(graph.node, arrays) | annotated_quantizations(graph, arrays)
+    integers = [name for name, info in infos.items() if info.dtype in QUANTIZABLE]
+    if integers:
+        claims = claimed_quantizations(graph.node, arrays, integers) | annotated_quantizations(graph, arrays)
     for name, info in infos.items():
         yield name, _quantized(info, claims.get(name))
 
@@ -205,7 +206,9 @@ def _add_inputs(importer: GraphImporter, model: _Read, shapes: Shapes, values: V
     for name, info in infos.items():
         if name in values:
             array = value_of(name, info, values[name])
-            importer.define(name, importer.constant(array, name, f"input {name!r}", info.quantization))
+            constant = importer.constant(array, name, f"input {name!r}", info.quantization)
+            importer.give(constant)
+            importer.define(name, constant)
             continue
         importer.define_input(name, importer.network.add_input_layer(binding_id, info, name=name).output)
         binding_id += 1

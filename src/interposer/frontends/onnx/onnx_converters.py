@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError
+from interposer.core.records import dataclass
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.operator_names import title
 from interposer.ir.graph import Value

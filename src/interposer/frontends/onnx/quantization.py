@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Final
@@ -182,7 +183,7 @@ def _constant_quantization(node: Node) -> Quantization | None:
     known = node.importer.quantizations
     found = known.get(key)
     if found is None:
-        is_positive = _are_positive(scale.astype(np.float64))
+        is_positive = _are_positive(scale)
         q = quantization(node, 1, shape.rank) if is_positive else None
         found = known[key] = scale, zero_point, q
     return found[-1]
@@ -190,7 +191,11 @@ def _constant_quantization(node: Node) -> Quantization | None:
 
 def _are_positive(scales: Array) -> bool:
     """Return True if scales are positive, or if one is not finite, which a `Quantization` refuses."""
-    return bool((scales > 0).all() or not np.isfinite(scales).all())
+    if scales.size == 1:
+        scale = float(scales.item())
+        return scale > 0 or not math.isfinite(scale)
+    wide_scales = scales.astype(np.float64)
+    return bool((wide_scales > 0).all() or not np.isfinite(wide_scales).all())
 
 
 def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
@@ -303,13 +308,10 @@ def quantization(node: Node, index: int, rank: int, axis: int | None = None) -> 
         return Quantization(float(scale.item()), int(zero_point.item()))
     if scale.shape != zero_point.shape:
         raise ParseError(f"its scale has shape {list(scale.shape)}, its zero point {list(zero_point.shape)}")
-    scales, zero_points = (
-        scale.astype(np.float64).reshape(-1).tolist(),
-        zero_point.astype(np.int64).reshape(-1).tolist(),
-    )
     if scale.ndim != 1:
         raise ParseError(f"its scale has shape {list(scale.shape)}; expected one number, or one for each channel")
-    return Quantization(scales, zero_points, checked_axis(node.integer("axis", 1) if axis is None else axis, rank))
+    axis = checked_axis(node.integer("axis", 1) if axis is None else axis, rank)
+    return Quantization.of_arrays(scale.astype(np.float64), zero_point.astype(np.int64), axis)
 
 
 def requantized(node: Node, floats: Value, dtype: DataType, q: Quantization) -> Value:

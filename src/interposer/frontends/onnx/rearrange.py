@@ -14,6 +14,7 @@ from interposer.frontends.axes import checked_axes, checked_axis
 from interposer.frontends.elementwise import EQUAL, LESS, LOGICAL_AND, LOGICAL_OR
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, operator
+from interposer.frontends.pieces import equal_pieces, has_unknown_size
 from interposer.ir.graph import Value
 from interposer.ops.blocks import DepthToSpace, DepthToSpaceMode, SpaceToDepth
 from interposer.ops.dynamic import DynamicSlice, DynamicSplitter
@@ -54,6 +55,8 @@ def split(node: Node) -> Sequence[Value]:
     if node.is_computed(1):
         _check_one_size_per_output(node, node.info(1).num_elements)
         return node.results(DynamicSplitter(axis, node.num_outputs), node.value(0), node.value(1))
+    if has_unknown_size(node.value(0), axis) and not (node.has(1) or node.has_attribute("split")):
+        return equal_pieces(node, node.value(0), axis, _count_of_pieces(node), last_is_smaller=node.version >= 18)
     return node.results(Splitter(axis, _sizes(node, axis)), node.value(0))
 
 
@@ -62,13 +65,20 @@ def _sizes(node: Node, axis: int) -> tuple[int, ...]:
         return _one_size_per_output(node, node.integers_of(1, "split"))
     if node.has_attribute("split"):
         return _one_size_per_output(node, node.integers("split"))
-    dimension: int = node.known(node.info(0).shape[axis], f"input's dimension along axis {axis}")
-    num_parts = node.integer("num_outputs", node.num_outputs)
-    if num_parts != node.num_outputs or num_parts < 1:
-        raise ParseError(f"it has {node.num_outputs} outputs, but num_outputs is {num_parts}")
+    dimension: int = node.info(0).shape[axis]
+    num_parts = _count_of_pieces(node)
+    if node.version < 18 and dimension % num_parts:
+        raise ParseError(f"an axis of size {dimension} cannot be cut into {num_parts} equal pieces before opset 18")
     size = -(-dimension // num_parts)
     sizes = [min(size, max(0, dimension - i * size)) for i in range(num_parts)]
     return tuple(sizes)
+
+
+def _count_of_pieces(node: Node) -> int:
+    num_parts = node.integer("num_outputs", node.num_outputs)
+    if num_parts != node.num_outputs or num_parts < 1:
+        raise ParseError(f"it has {node.num_outputs} outputs, but num_outputs is {num_parts}")
+    return num_parts
 
 
 def _one_size_per_output(node: Node, sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -135,8 +145,10 @@ def _extended(node: Node, vector: Value, size: int, filler: int) -> Value:
 
 def _sliced(node: Node, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]) -> Value:
     shape = node.info(0).shape
-    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
-        raise ParseError("its starts, ends, axes and steps are not equally many, or a step is 0")
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise ParseError("its starts, ends, axes and steps are not equally many")
+    if 0 in steps:
+        node.out_of_range("one of its steps is 0", 0)
     ends = [-_FARTHEST if step < 0 and end in _TO_THE_START else end for end, step in zip(ends, steps, strict=True)]
     indices = [slice(None, None, 1)] * len(shape)
     for axis, *index in zip(checked_axes(axes, len(shape)), starts, ends, steps, strict=True):
@@ -240,10 +252,11 @@ def center_crop_pad(node: Node) -> Value:
     """Convert CenterCropPad: crop or zero-pad each axis around its middle; an odd element is at the end."""
     shape, target_sizes = node.info(0).shape, node.integers_of(1, "shape")
     axes = checked_axes(node.integers("axes", range(len(shape))), len(shape))
-    if len(axes) != len(target_sizes) or min(target_sizes, default=0) < 0:
-        raise ParseError(
-            f"its shape is {list(target_sizes)}; expected a dimension of 0 or more for each of {len(axes)} axes"
-        )
+    expected = f"expected a dimension of 0 or more for each of {len(axes)} axes"
+    if min(target_sizes, default=0) < 0:
+        node.out_of_range(f"its shape is {list(target_sizes)}; {expected}", min(target_sizes), (0, None))
+    if len(axes) != len(target_sizes):
+        raise ParseError(f"its shape is {list(target_sizes)}; {expected}")
     begin, size, pads = [0] * len(shape), [-1] * len(shape), [(0, 0)] * len(shape)
     for axis, dimension in zip(axes, target_sizes, strict=True):
         growth = dimension - node.known(shape[axis], f"input's dimension along axis {axis}")
@@ -305,8 +318,10 @@ def _accumulation(op_class: type[CumSum | CumProd]) -> Converter:
     """Return the converter of CumSum or CumProd, which adds an `op_class` layer; the axis is a constant operand."""
 
     def convert(node: Node) -> Value:
-        op = op_class(int(node.number_of(1, "axis")), node.flag("exclusive"), node.flag("reverse"))
-        return node.result(op, node.value(0))
+        axis, info = int(node.number_of(1, "axis")), node.info(0)
+        if info.is_ranked:
+            checked_axis(axis, info.rank)
+        return node.result(op_class(axis, node.flag("exclusive"), node.flag("reverse")), node.value(0))
 
     return convert
 

@@ -132,7 +132,10 @@ def expand(node: Node) -> Value:
     if node.is_computed(1):
         return node.result(DynamicBroadcastTo(), node.value(0), node.value(1))
     shape, target_shape = node.info(0).shape, node.dimensions_of(1, "shape")
-    if any(dim < 0 for dim in target_shape) or len(target_shape) > MAX_RANK:
+    for dim in target_shape:
+        if dim < 0:
+            node.out_of_range(f"its shape is {list(target_shape)}; expected dimensions of 0 or more", dim, (0, None))
+    if len(target_shape) > MAX_RANK:
         raise ParseError(f"its shape is {list(target_shape)}; expected up to {MAX_RANK} dimensions of 0 or more")
     common_shape = broadcast_shapes(shape, TensorShape(target_shape))
     if common_shape is None:

@@ -32,18 +32,26 @@ _TRUNCATED: Final = (DataType.INT8, DataType.UINT8)
 """The integers between which pixels may be sampled linearly; the results are truncated, as in ONNX Runtime."""
 _IMAGE_AXES: Final = 2
 _MOST_WEIGHTS: Final = 1 << 24
+_LARGEST_SCALE: Final = 2**31
+_FLOAT32_STEP: Final = 2.0**-23
+_HALF: Final = 0.5
 _FLAGS: Final = ((False, False), (True, False), (False, True))
-_COORDINATES: Final = frozenset(
-    {"align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "tf_crop_and_resize"}
-)
+_COORDINATES: Final = frozenset({
+    "align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "tf_crop_and_resize",
+    "tf_half_pixel_for_nn",
+})  # fmt: skip
 
 
 class _Style(NamedTuple):
-    """How a Resize node samples: its mode, coordinate transformation, rounding and cubic coefficient, as in ONNX."""
+    """How a Resize node samples: its mode, coordinate transformation, rounding and cubic coefficient, as in ONNX.
+
+    `nearest_mode` is None before opset 11: coordinates are rounded up along an axis that shrinks, otherwise down, as in
+    ONNX Runtime.
+    """
 
     mode: str
     coordinates: str
-    nearest_mode: str = "floor"
+    nearest_mode: str | None = None
     cubic: float = -0.75
     exclude_outside: bool = False
     antialias: bool = False
@@ -66,6 +74,12 @@ class _Axis(NamedTuple):
     target: int
     scale: float
     part: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def scaled_size(self) -> float:
+        """The product of size and scale, which has a fraction if the result is smaller: 2.4 for a target of 2."""
+        product = self.size * self.scale
+        return self.target if math.isclose(product, self.target, rel_tol=_FLOAT32_STEP) else product
 
     @property
     def changes(self) -> bool:
@@ -174,14 +188,26 @@ def _resized(node: Node, scales: Sequence[float], style: _Style) -> Value:
 
 def _axes_by_scales(node: Node, scales: Sequence[float]) -> list[_Axis]:
     shape = node.info(0).shape
-    if len(scales) != len(shape) or not all(0 < scale < 2**31 for scale in scales):
-        raise ParseError(f"its scales are {list(scales)}; expected {len(shape)} positive numbers, the input's rank")
+    invalid = [scale for scale in scales if not 0 < scale < _LARGEST_SCALE]
+    if len(scales) != len(shape) or invalid:
+        text = f"its scales are {list(scales)}; expected {len(shape)} positive numbers, the input's rank"
+        if invalid:
+            node.out_of_range(text, invalid[0], (0, _LARGEST_SCALE))
+        raise ParseError(text)
     axes = []
     for axis, scale in enumerate(scales):
         if scale != 1:
             size = node.known(shape[axis], f"input's dimension along axis {axis}")
-            axes.append(_Axis(axis, size, math.floor(size * scale), scale))
+            axes.append(_Axis(axis, size, _scaled_size(size, scale), scale))
     return axes
+
+
+def _scaled_size(size: int, scale: float) -> int:
+    """Return the size of the result along an axis.
+
+    The product is rounded to float32 before it is truncated, as in ONNX Runtime: 14 times float32 11 / 14 is 11.
+    """
+    return math.floor(np.float32(size) * np.float32(scale))
 
 
 # --- what they become -------------------------------------------------------------------------------------------------
@@ -191,9 +217,9 @@ def _applied(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
     axes = [axis for axis in axes if axis.changes]
     if not axes:
         return node.value(0)
-    for axis in axes:
-        if axis.size < 1 or axis.target < 1 or axis.size * axis.target > _MOST_WEIGHTS:
-            node.unsupported(f"it makes {axis.target} out of {axis.size} along axis {axis.number}")
+    _check_sizes(node, axes)
+    if any(axis.target == 0 for axis in axes):
+        style = _Style("nearest", "asymmetric")  # the result has no elements
     if style.antialias and style.mode == "nearest":
         node.unsupported("it smooths (antialias) in mode nearest")
     if style.mode != "nearest" and not node.info(0).dtype.is_float:
@@ -211,6 +237,15 @@ def _applied(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
         return resized
     extrapolated = node.scalar_like(node.number("extrapolation_value", 0.0), resized)
     return node.result(Where(), node.constant(is_outside), extrapolated, resized)
+
+
+def _check_sizes(node: Node, axes: Sequence[_Axis]) -> None:
+    for axis in axes:
+        if axis.target < 0:
+            text = f"it makes {axis.target} out of {axis.size} along axis {axis.number}; expected 0 or more"
+            node.out_of_range(text, axis.target, (0, None))
+        if axis.size < 1 or axis.size * axis.target > _MOST_WEIGHTS:
+            node.unsupported(f"it makes {axis.target} out of {axis.size} along axis {axis.number}")
 
 
 def _truncated(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
@@ -264,7 +299,9 @@ def _same_operator(node: Node, axes: Sequence[_Axis], style: _Style) -> Resize |
     It is for images (rank 4) of which only height and width are resized.
     """
     shape = node.info(0).shape
-    if len(shape) != 4 or style.mode == "cubic" or style.crops or any(axis.number < 2 for axis in axes):
+    if len(shape) != 4 or style.mode == "cubic" or style.crops:
+        return None
+    if any(axis.number < 2 or axis.target == 0 for axis in axes):
         return None
     targets = {axis.number: axis.target for axis in axes}
     height, width = (targets.get(i, shape[i]) for i in (2, 3))
@@ -318,7 +355,7 @@ def _input_coordinates(axis: _Axis, coordinates: str, dtype: type[np.floating[An
     """
     pixels: NDArray[Any] = np.arange(axis.target, dtype=dtype)
     size, target, scale = map(dtype, (axis.size, axis.target, axis.scale))
-    scaled_size = scale * size
+    scaled_size = dtype(axis.scaled_size)
     if coordinates == "align_corners":
         return np.divide(pixels * (size - 1), scaled_size - 1) if scaled_size != 1 else pixels * 0
     if coordinates == "asymmetric":
@@ -328,6 +365,8 @@ def _input_coordinates(axis: _Axis, coordinates: str, dtype: type[np.floating[An
         start, end = axis.part
         fraction = pixels / (target - 1) if axis.target > 1 else pixels + 0.5
         return (start + fraction * (end - start)) * (size - 1)
+    if coordinates == "tf_half_pixel_for_nn":  # a part of opsets 11 and 12, which exporters write into later ones too
+        return (pixels + 0.5) / scale
     if coordinates == "pytorch_half_pixel" and axis.target == 1:
         return pixels - 0.5
     centers = (pixels + 0.5) / scale - 0.5
@@ -335,11 +374,14 @@ def _input_coordinates(axis: _Axis, coordinates: str, dtype: type[np.floating[An
 
 
 def _nearest_indices(axis: _Axis, style: _Style) -> NDArray[np.int64]:
-    coordinates = _input_coordinates(axis, style.coordinates)
+    """Return the input pixel of each result pixel along an axis; coordinates are float32, as in ONNX Runtime."""
+    coordinates = _input_coordinates(axis, style.coordinates, np.float32)
+    lower = np.floor(coordinates)
     rounded_positions = {
-        "round_prefer_floor": np.ceil(coordinates - 0.5),
-        "round_prefer_ceil": np.floor(coordinates + 0.5),
-        "floor": np.floor(coordinates),
+        None: np.ceil(coordinates) if axis.scale < 1 else lower,
+        "round_prefer_floor": lower + (coordinates - lower > _HALF),
+        "round_prefer_ceil": lower + (coordinates - lower >= _HALF),
+        "floor": lower,
         "ceil": np.ceil(coordinates),
     }
     if style.nearest_mode not in rounded_positions:

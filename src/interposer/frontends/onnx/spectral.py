@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.frontends.axes import checked_axis
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import Converter, operator
 from interposer.frontends.onnx.tensors import data_type
@@ -29,7 +30,10 @@ def dft_along_attribute(node: Node) -> Value:
 @operator("DFT", since=20)
 def dft(node: Node) -> Value:
     """Convert DFT with the axis as an operand."""
-    return _dft(node, int(node.number_of(2, "axis")) if node.has(2) else -2)
+    axis = int(node.number_of(2, "axis")) if node.has(2) else -2
+    if node.info(0).is_ranked:
+        checked_axis(axis, node.info(0).rank)
+    return _dft(node, axis)
 
 
 def _dft(node: Node, axis: int) -> Value:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.errors import MissingDependencyError, ParseError, UnboundInputError, UnsupportedOperatorError
+from interposer.core.records import dataclass
 from interposer.core.telemetry import without_openvino_telemetry
 from interposer.core.types import UNKNOWN, UNRANKED, Array, DataType, TensorInfo, TensorShape
 from interposer.frontends.resizing import Resizes, resized

@@ -7,7 +7,7 @@ from typing import Final
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
 
-__all__ = ["RESOURCE", "TYPE_NUMBERS", "VARIANT", "data_type", "type_name"]
+__all__ = ["RESOURCE", "TYPE_NUMBERS", "data_type", "type_name"]
 
 _NAMES: Final = {
     1: "float", 2: "double", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string", 8: "complex64", 9: "int64",
@@ -32,7 +32,6 @@ _TYPES: Final = {
     23: DataType.UINT64,
 }
 RESOURCE: Final = 20
-VARIANT: Final = 21
 _REFERENCE: Final = 100
 
 TYPE_NUMBERS: Final = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from interposer.core.errors import ParseError
+from interposer.core.records import dataclass
 from interposer.core.types import Array
 from interposer.frontends.importer import Importer, keep_names
 from interposer.frontends.tensorflow.loops import Loops
@@ -230,7 +231,7 @@ class Scope(Importer):
         return results[reference.number]
 
     def _convert(self, node: NodeDef) -> None:
-        with self.conversion(f"node {node.name!r} ({node.op})", partial(self._refuse, node)):
+        with self.conversion(f"node {node.name!r} ({node.op})", partial(self._refuse, node), node.name):
             self._results[node.name] = self._converted(node)
 
     def _converted(self, node: NodeDef) -> Sequence[Result] | Absent:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from interposer.core.errors import ParseError
+from interposer.core.records import dataclass
 from interposer.frontends.tensorflow.messages import NodeDef
 
 __all__ = ["Loop", "Loops", "Place"]

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from interposer.core.errors import DamagedFileError
+from interposer.core.records import dataclass
 from interposer.core.types import Array
 from interposer.frontends.tensorflow.dtypes import TYPE_NUMBERS
 from interposer.frontends.tensorflow.wire import BYTES, FIXED32, FIXED64, VARINT, Entry, Field, fields, varints

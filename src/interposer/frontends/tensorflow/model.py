@@ -443,7 +443,9 @@ def _add_inputs(scope: Scope, model: _Model, shapes: Shapes, values: Values) -> 
         node = model.inputs[name].node
         if name in values:
             array = value_of(name, info, values[name])
-            scope.define_output(in_graph(node), scope.constant(array, name, f"input {name!r}"))
+            constant = scope.constant(array, name, f"input {name!r}")
+            scope.give(constant)
+            scope.define_output(in_graph(node), constant)
             continue
         scope.define_input(node, scope.network.add_input_layer(binding_id, info, name=name).output)
         binding_id += 1

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType
+from interposer.frontends.bits import reinterpreted
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
 from interposer.ir.graph import Value
-from interposer.ops.quantization import Bitcast, Cast, FakeQuantization
+from interposer.ops.quantization import Cast, FakeQuantization
 from interposer.ops.rearrange import Concat, Splitter
 
 __all__: list[str] = []
@@ -26,8 +27,8 @@ def cast(node: Node) -> Value:
 
 @operator("Bitcast")
 def bitcast(node: Node) -> Value:
-    """Convert Bitcast, between types of the same width."""
-    return node.result(Bitcast(node.dtype("type")), node.value(0))
+    """Convert Bitcast."""
+    return reinterpreted(node, node.value(0), node.dtype("type"))
 
 
 @operator("FakeQuantWithMinMaxVars")

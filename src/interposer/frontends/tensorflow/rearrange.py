@@ -10,6 +10,7 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import MAX_RANK, Dim
 from interposer.frontends.axes import checked_axes, checked_axis
+from interposer.frontends.pieces import equal_pieces, has_unknown_size, pieces_with_remainder, rolled
 from interposer.frontends.reshaping import inserted_axes, python_ends, removed_axes
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
@@ -91,10 +92,14 @@ def split(node: Node) -> list[Value]:
     """Convert Split into equal pieces; the axis is the first operand."""
     x, count = node.value(1), node.integer("num_split")
     axis = checked_axis(node.integer_of(0, "axis"), x.known.rank)
-    size = node.known(x.known.shape[axis], "size along the axis")
-    if not 0 < count < 1 << 16 or size % count:
+    size, is_unknown = x.known.shape[axis], has_unknown_size(x, axis)
+    if not 0 < count < 1 << 16 or not (is_unknown or size % count == 0):
         raise ParseError(f"an axis of size {size} cannot be cut into {count} equal pieces")
-    return [x] if count == 1 else node.results(Splitter(axis, (size // count,) * count), x)
+    if count == 1:
+        return [x]
+    if is_unknown:
+        return equal_pieces(node, x, axis, count)
+    return node.results(Splitter(axis, (size // count,) * count), x)
 
 
 @operator("SplitV")
@@ -102,9 +107,10 @@ def split_sizes(node: Node) -> list[Value]:
     """Convert SplitV; the sizes are an operand, and one may be -1 for the remainder."""
     x, sizes = node.value(0), list(node.integers_of(1, "sizes"))
     axis = checked_axis(node.integer_of(2, "axis"), x.known.rank)
+    if sizes.count(-1) == 1 and has_unknown_size(x, axis):
+        return pieces_with_remainder(node, x, axis, sizes)
     if -1 in sizes:
-        remainder = node.known(x.known.shape[axis], "size along the axis") - sum(size for size in sizes if size != -1)
-        sizes[sizes.index(-1)] = remainder
+        sizes[sizes.index(-1)] = x.known.shape[axis] - sum(size for size in sizes if size != -1)
     return node.results(Splitter(axis, tuple(sizes)), x)
 
 
@@ -300,7 +306,10 @@ def roll(node: Node) -> Value:
     """Convert Roll: shift elements along axes; elements that leave at the end enter at the start."""
     x, shifts, axes = node.value(0), node.integers_of(1, "shift"), node.integers_of(2, "axis")
     for shift, axis in zip(shifts, checked_axes_repeated(axes, x.known.rank), strict=True):
-        size = node.known(x.known.shape[axis], "size along the axis")
+        if has_unknown_size(x, axis):
+            x = rolled(node, x, axis, shift)
+            continue
+        size = x.known.shape[axis]
         start = -shift % size if size else 0
         if start:
             begin = tuple(start if i == axis else 0 for i in range(x.known.rank))

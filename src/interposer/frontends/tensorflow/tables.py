@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.files import check_regular, reason_of
+from interposer.core.records import dataclass
 from interposer.core.types import Array, DataType
 from interposer.frontends.tensorflow.dtypes import data_type
 from interposer.frontends.tensorflow.messages import FunctionDef, NodeDef

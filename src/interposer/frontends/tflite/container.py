@@ -104,7 +104,11 @@ def _check_identifier(data: memoryview) -> None:
     if len(data) < 8:
         raise DamagedFileError(f"it has {len(data)} bytes, and the head of a TFLite file has 8")
     if identifier != IDENTIFIER:
-        raise ParseError(f"not a TFLite file: {IDENTIFIER!r} is missing, there is {identifier!r}", where="byte 0x4")
+        raise ParseError(
+            f"not a TFLite file: {IDENTIFIER!r} is missing, there is {identifier!r}; "
+            "if the file has another format, give it the suffix of that format, or name the format",
+            where="byte 0x4",
+        )
 
 
 class _ModelBuilder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interposer.core.errors import ParseError
+from interposer.core.records import dataclass
 from interposer.formats.tflite.schema import defaults
 
 __all__ = [

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from interposer.core.records import dataclass
 from interposer.core.types import TensorInfo
 from interposer.frontends.elementwise import EQUAL
 from interposer.frontends.importer import Importer, input_of_region

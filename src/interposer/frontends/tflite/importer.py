@@ -158,6 +158,7 @@ class SubgraphImporter(ImportState):
             if name in values:
                 array = value_of(name, info, values[name])
                 self._values[index] = self.constant(array, name, quantization=info.quantization)
+                self.give(self._values[index])
                 continue
             source = self.source("inputs")
             layer = self.network.graph.add(Input(binding_id), name=name, outputs=[info], source=source)
@@ -232,7 +233,7 @@ class SubgraphImporter(ImportState):
 
     def _convert(self, index: int, operator: Operator, entry: Entry) -> None:
         name, self.place = self.titles(index, operator)
-        with self.conversion(self.place, partial(self.refuse_operator, operator)):
+        with self.conversion(self.place, partial(self.refuse_operator, operator), name):
             converted = entry.convert(Node(self, operator, _options(operator, entry), name, self.source(self.place)))
             self._take(operator, [converted] if isinstance(converted, Value) else converted)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from interposer.core.errors import ParseError
+from interposer.core.records import dataclass
 from interposer.core.types import Dim, TensorInfo, TensorShape
 from interposer.frontends.resizing import resized
 from interposer.frontends.template import Values

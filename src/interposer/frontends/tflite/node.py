@@ -159,6 +159,7 @@ class Node(SharedNode):
             if needs is not None and self.importer.can_be_given(needs):
                 raise UnboundFormError(reason, needs)
             self.fail(f"{reason}; only known values are supported")
+        self.importer.note_read(value, title, value.constant)
         return value.constant
 
     def is_computed(self, *indices: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from interposer.core.types import DataType
+from interposer.frontends.bits import reinterpreted
 from interposer.frontends.tflite.blockwise import is_blockwise
 from interposer.frontends.tflite.consistency import integer_range
 from interposer.frontends.tflite.contents import packed_bits
@@ -12,7 +13,7 @@ from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Maximum, Minimum
-from interposer.ops.quantization import Bitcast, Cast, ConvertFp16ToFp32, Dequantize, FakeQuantization, Quantize
+from interposer.ops.quantization import Cast, ConvertFp16ToFp32, Dequantize, FakeQuantization, Quantize
 
 __all__: list[str] = []
 
@@ -73,5 +74,8 @@ def cast(node: Node) -> Value:
 
 @operator("BITCAST")
 def bitcast(node: Node) -> Value:
-    """Convert BITCAST to the type of the output, which must have the same width."""
-    return node.result(Bitcast(node.output_info.dtype), node.value(0))
+    """Convert BITCAST to the type of the output."""
+    stored_types = [node.importer.stored_type(index) for index in (node.operator.inputs[0], node.operator.outputs[0])]
+    if any(map(packed_bits, stored_types)):
+        node.unsupported(f"it makes {stored_types[1]} of {stored_types[0]}")
+    return reinterpreted(node, node.value(0), node.output_info.dtype)

@@ -10,6 +10,7 @@ from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.axes import normal_axis
+from interposer.ops.rearrange import Stack
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
 
 __all__: list[str] = []
@@ -29,7 +30,8 @@ _OF_BOOLS: Final = {"SUM": ReduceOperation.ANY, "REDUCE_PROD": ReduceOperation.A
 def reduction(node: Node) -> Value:
     """Convert MEAN, SUM, REDUCE_MAX and other reductions, whose axes are an input.
 
-    Without axes, the input is returned unchanged. Repeated axes count once. Sums of bool are OR, products are AND.
+    Without axes, the elements stay as they are, in the quantization of the output. Repeated axes count once. Sums of
+    bool are OR, products are AND.
     """
     x = node.value(0)
     axes = tuple(dict.fromkeys(normal_axis(axis, x.known.rank) for axis in node.integers_of(1, "the axes")))
@@ -37,8 +39,12 @@ def reduction(node: Node) -> Value:
     operation = _REDUCE.get(node.kind)
     if x.known.dtype is DataType.BOOL:
         operation = _OF_BOOLS.get(node.kind, operation)
+    if not axes:
+        if x.known.quantization == node.output_info.quantization:
+            return x
+        x, axes, keep = node.step(Stack(x.known.rank), x), (x.known.rank,), False
     op: Op = Mean(axes, keep) if operation is None else Reduce(axes, keep, operation)
-    return node.result(op, x) if axes else x
+    return node.result(op, x)
 
 
 @operator("ARG_MAX", "ARG_MIN")

@@ -7,12 +7,13 @@ operator that is converted: operators that write a variable replace it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
 
 from interposer.core.errors import InvalidArgumentError, ParseError
+from interposer.core.records import dataclass
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.frontends.tflite.consistency import called
 from interposer.frontends.tflite.contents import Model, Operator, Subgraph, Tensor

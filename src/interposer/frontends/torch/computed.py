@@ -1,4 +1,7 @@
-"""Operators without a converter whose operands are constants: PyTorch computes them while the program is imported."""
+"""Operators without a converter whose operands are constants: PyTorch computes them while the program is imported.
+
+An operator without operands, such as kaiser_window, is one of them.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +27,22 @@ def is_computable(target: Any) -> bool:
         isinstance(target, torch._ops.OpOverload)
         and target.namespace == "aten"
         and not target._schema.is_mutable
-        and torch.Tag.nondeterministic_seeded not in target.tags
+        and not _is_random(target)
     )
 
 
+def _is_random(target: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+
+
 def constant_nodes(graph: Any, constants: Collection[Any]) -> set[Any]:
-    """Return the nodes of an fx graph that depend on nothing but `constants`, a collection of its placeholders."""
+    """Return the nodes of an fx graph that depend on nothing but `constants`, a collection of its placeholders.
+
+    Random numbers and what is computed of them are not constant.
+    """
     computable = set(constants)
     for node in graph.nodes:
-        is_call = node.op == "call_function" and bool(node.all_input_nodes)
+        is_call = node.op == "call_function" and not _is_random(node.target)
         if node.op == "get_attr" or (is_call and computable.issuperset(node.all_input_nodes)):
             computable.add(node)
     return computable
@@ -53,7 +63,7 @@ def computed(node: Any, values: Mapping[Any, Any], place: str) -> Any:
         return None
     operands = dict[Any, Any]()
     torch.fx.node.map_arg((args, node.kwargs), lambda arg: operands.update({arg: _tensor(values[arg], arg)}))
-    if not operands or any(operand is None for operand in operands.values()):
+    if any(operand is None for operand in operands.values()):
         return None
     args, kwargs = (torch.fx.node.map_arg(nodes, operands.__getitem__) for nodes in (args, node.kwargs))
     try:

@@ -15,7 +15,7 @@ from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
 from interposer.ops.matmul import BatchMatMul
-from interposer.ops.rearrange import Transpose
+from interposer.ops.rearrange import Pad, Transpose
 from interposer.ops.windowed import Col2Im
 
 __all__ = ["batched", "of_axes"]
@@ -138,11 +138,13 @@ def _transposed_volume(
     """Return a transposed convolution over volumes, as a matrix product followed by Col2Im."""
     batch, channels, *volume = c.shape(x)
     pads_after = tuple(pad - more for pad, more in zip(windows.after, extra, strict=True))
-    sizes = _sizes(windows._replace(after=pads_after), volume)
     grouped_x = c.reshape(x, [batch, groups, channels // groups, math.prod(volume)])
     kernels = c.reshape(weight, [groups, channels // groups, math.prod(c.shape(weight)[1:])])
     products = c.step(BatchMatMul(transpose_x=True), kernels, grouped_x)
     columns = c.reshape(products, [batch, groups * math.prod(c.shape(weight)[1:]), math.prod(volume)])
     covered = windows._replace(after=tuple(max(0, pad) for pad in pads_after))
-    volumes = c.step(Col2Im(**covered.lists(), image_shape=sizes), columns)
+    volumes = c.step(Col2Im(**covered.lists(), image_shape=_sizes(covered, volume)), columns)
+    uncovered_sizes = [max(0, -pad) for pad in pads_after]
+    if any(uncovered_sizes):
+        volumes = c.step(Pad(tuple((0, size) for size in (0, 0, *uncovered_sizes))), volumes)
     return volumes if bias is None else c.plus(volumes, c.reshape(bias, [c.size(bias, 0), 1, 1, 1]))

@@ -73,7 +73,7 @@ def ones_like(c: Call, x: Value, **_: Any) -> Value:
     return _like(c, x, 1)
 
 
-@aten("scalar_tensor")
+@aten("scalar_tensor", "prims.scalar_tensor.default")
 def scalar_tensor(c: Call, number: Operand, **_: Any) -> Value:
     """Convert scalar_tensor."""
     return c.cast(number, c.dtype)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 from interposer.core.errors import InterposerError, ParseError
+from interposer.core.records import dataclass
 from interposer.frontends.torch.aliases import changed_alias, shared_memory, with_one_of_each
 from interposer.frontends.torch.examples import without_guesses
 from interposer.frontends.torch.graph import is_functional, is_missing, missing_operators, title_of

@@ -10,6 +10,7 @@ import numpy as np
 from interposer.core.types import DataType
 from interposer.frontends.elementwise import EQUAL, GREATER_OR_EQUAL, LESS_OR_EQUAL, MINIMUM
 from interposer.frontends.torch.call import Call, Number, Operand
+from interposer.frontends.torch.reduction import reduced
 from interposer.frontends.torch.registry import aten
 from interposer.ir.graph import Value
 from interposer.ops.einsum import Einsum
@@ -136,5 +137,12 @@ def trilinear(
 
 @aten("einsum")
 def einsum(c: Call, equation: str, operands: Sequence[Value], path: Any = None) -> Value:
-    """Convert einsum."""
-    return c.step(Einsum(equation.replace(" ", "")), *(c.cast(x, c.dtype) for x in operands))
+    """Convert einsum; axes of an ellipsis that the result lacks are summed."""
+    equation = equation.replace(" ", "")
+    terms, arrow, result_term = equation.partition("->")
+    values = [c.cast(x, c.dtype) for x in operands]
+    if not arrow or "..." in result_term or "..." not in terms:
+        return c.step(Einsum(equation), *values)
+    ellipsis_first = c.step(Einsum(f"{terms}->...{result_term}"), *values)
+    axes = list(range(ellipsis_first.known.rank - len(result_term)))
+    return reduced(c, ReduceOperation.SUM, ellipsis_first, axes) if axes else ellipsis_first

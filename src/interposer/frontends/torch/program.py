@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInputError
+from interposer.core.records import dataclass
 from interposer.core.types import Dim, TensorInfo, TensorShape
 from interposer.frontends.resizing import resized
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.types import Array, DataLayout, DataType, Dim
+from interposer.frontends.bits import reinterpreted
 from interposer.frontends.elementwise import NOT_EQUAL
 from interposer.frontends.torch.call import Call, Operand, Size
 from interposer.frontends.torch.registry import aten
@@ -19,7 +20,6 @@ from interposer.ops.blocks import ChannelShuffle, DepthToSpace, DepthToSpaceMode
 from interposer.ops.dynamic import DynamicSlice
 from interposer.ops.gather import Gather
 from interposer.ops.matrices import Trilu
-from interposer.ops.quantization import Bitcast
 from interposer.ops.rearrange import Pad, PaddingMode, ReverseV2, Splitter, Stack, StridedSlice, Tile
 from interposer.ops.scatter import ScatterNd
 from interposer.ops.sequence import Range
@@ -77,14 +77,14 @@ def unflatten(c: Call, x: Value, dim: int, sizes: Sequence[int]) -> Value:
 def view_as_type(c: Call, x: Value, dtype: Any) -> Value:
     """Convert view to another data type of the same or another width."""
     target_type = data_type(dtype)
-    if target_type.bits == x.known.dtype.bits:
-        return c.step(Bitcast(target_type), x) if target_type is not x.known.dtype else x
-    shape = list(c.shape(x))
-    if target_type.bits > x.known.dtype.bits:
-        ratio = target_type.bits // x.known.dtype.bits
-        return c.step(Bitcast(target_type), c.reshape(x, [*shape[:-1], shape[-1] // ratio, ratio]))
-    narrow = c.step(Bitcast(target_type), x)
-    return c.reshape(narrow, [*shape[:-1], shape[-1] * (x.known.dtype.bits // target_type.bits)])
+    width, target_width, sizes = x.known.dtype.bits, target_type.bits, list(x.known.shape)
+    if target_width > width:
+        ratio = target_width // width
+        return reinterpreted(c, c.reshape(x, [*c.shape(x)[:-1], sizes[-1] // ratio, ratio]), target_type)
+    result = reinterpreted(c, x, target_type)
+    return (
+        c.reshape(result, [*c.shape(x)[:-1], sizes[-1] * (width // target_width)]) if target_width < width else result
+    )
 
 
 @aten("unsqueeze", "unsqueeze_copy", open_sizes=True)

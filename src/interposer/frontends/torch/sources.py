@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from interposer.core.records import dataclass
 from interposer.ir.network import Network
 
 __all__ = ["Fixed", "Imported", "Produced", "Result", "Source", "StateBuffer", "UserInput", "Weight"]

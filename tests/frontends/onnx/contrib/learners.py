@@ -39,8 +39,7 @@ def machines() -> Iterator[Case]:
         pairs = len(counts) * (len(counts) - 1) // 2
         texts = _machine(counts, "RBF") | {"classlabels_ints": list(range(len(counts)))}
         texts |= {"prob_a": [-0.5] * pairs, "prob_b": [0.1] * pairs}
-        more = {"tolerance": 5e-3, "refused": len(counts) > 2}
-        yield Case("SVMClassifier", f"{counts} probabilities", operands, ["i8", "f4"], texts, ML, **more)
+        yield Case("SVMClassifier", f"{counts} probabilities", operands, ["i8", "f4"], texts, ML, tolerance=5e-3)
 
 
 def mappers() -> Iterator[Case]:
