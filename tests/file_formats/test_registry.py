@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interposer.core.errors import InvalidArgumentError, ParseError
+from interposer.core.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError
 from interposer.file_formats import Certainty, Content, Format, Formats, Reading, process_formats
 from interposer.ir.network import Network
 from interposer.session.source import read_network
@@ -226,6 +226,23 @@ def test_a_format_that_fails_to_read_a_file_is_named(formats, content, message, 
     with pytest.raises(ParseError) as error:
         read_network(content)
     assert str(error.value) == message
+
+
+class Refusing(Format):
+    def recognizes(self, content: Content) -> Certainty:
+        return Certainty.SIGNATURE if content.head.startswith(b"refused") else Certainty.NO
+
+    def read(self, source: Any, reading: Reading) -> Any:
+        raise UnsupportedOperatorError({"Spin": 1})
+
+
+def test_what_a_format_refuses_is_told_with_the_path_of_the_file(formats, monkeypatch, tmp_path):
+    formats.register("refusing", lambda: Refusing, "this test")
+    monkeypatch.setattr("interposer.session.source.process_formats", lambda: formats)
+    (tmp_path / "net").write_bytes(b"refused")
+    with pytest.raises(UnsupportedOperatorError) as error:
+        read_network(tmp_path / "net")
+    assert str(error.value).splitlines()[0] == f"{tmp_path / 'net'}: operators that are not supported:"
 
 
 def test_a_format_that_is_registered_late_is_found(formats):

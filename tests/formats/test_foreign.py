@@ -233,7 +233,7 @@ def test_folders_are_named(title: str, tmp_path: Path) -> None:
     assert refusal(tmp_path) == f"{tmp_path}: {text(tmp_path)}"
 
 
-DOWNLOAD = "this is an address, and models are not downloaded; download the file"
+DOWNLOAD = "this is an address, and files are not downloaded; download the file"
 ADDRESSES = {
     "https://models.example/net.onnx": f"{DOWNLOAD}, for example with: curl -LO https://models.example/net.onnx, "
     "and give its path",

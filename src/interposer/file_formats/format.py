@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from interposer.core.errors import InvalidArgumentError, as_int, expect
+from interposer.core.errors import InvalidArgumentError, as_int, expect, expect_names
 from interposer.core.files import check_regular, unreadable
 
 if TYPE_CHECKING:
@@ -119,18 +119,12 @@ class Reading(NamedTuple):
         expect(
             self.trusted_keys, str | os.PathLike | Iterable | None, "trusted_keys must be the path of a file, or a list"
         )
-        _check_names("inputs", self.inputs)
-        _check_names("outputs", self.outputs)
+        for argument, names in (("inputs", self.inputs), ("outputs", self.outputs)):
+            if names is not None:
+                expect_names(names, argument)
 
 
 _OPTIONS: Final = ("weights", "signature", "stand_in", "subgraph", "trusted_keys")
-
-
-def _check_names(argument: str, names: Sequence[str] | None) -> None:
-    if names is None:
-        return
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise InvalidArgumentError(f"{argument} must be a list of names, not {names!r}")
 
 
 class WriteOption(NamedTuple):

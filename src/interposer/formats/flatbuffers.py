@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
+
+from interposer.core.records import dataclass
 
 __all__ = ["SCALARS", "Field", "Kind", "Schema"]
 

@@ -9,8 +9,6 @@ import os
 import re
 from typing import Final
 
-from interposer.formats.archives import explained_archive
-
 __all__ = ["foreign", "foreign_suffix"]
 
 _SIZE: Final = rb"[\x80-\xff]{0,4}[\x00-\x7f]"
@@ -103,6 +101,8 @@ def foreign(head: bytes, source: str | bytes | bytearray | memoryview | None = N
     for pattern, message in _KINDS:
         if re.match(pattern, head[:512]):
             return message
+    from interposer.formats.archives import explained_archive  # noqa: PLC0415 - only for files that are no models
+
     return explained_archive(head, source)
 
 

@@ -306,6 +306,15 @@ def test_a_quantized_clamp_is_fused_only_where_the_scale_stays():
         same_after_a_round_trip(network, content, np.arange(6, dtype=np.int8).reshape(2, 3))
 
 
+def test_a_convolution_whose_weights_are_an_input_gets_a_bias_of_zeros():
+    network, x = image((1, 5, 5, 4))
+    weights = network.add_input_layer(1, TensorInfo((2, 3, 3, 4)), name="weights")
+    content = finished(network, network.add_layer(Convolution2d(data_layout=NHWC), x, weights))
+    (convolution,) = operators(content)
+    tensors = read_model(content).subgraphs[0].tensors
+    assert [tuple(tensors[index].shape) for index in convolution.inputs] == [(1, 5, 5, 4), (2, 3, 3, 4), (2,)]
+
+
 def test_a_bias_has_the_scale_of_the_products():
     network, x = image((1, 3), DataType.INT8, Quantization(0.5))
     weights = network.add_constant_layer(np.int8([[1, 2, 3]]), Quantization(0.25), name="w")
@@ -377,6 +386,10 @@ def test_every_layer_that_cannot_be_written_is_named_with_the_reason():
          "TFLite has no operator for SHIFT_LEFT"),
         (ip.ops.Dequantize(dtype=DataType.FLOAT64), [TensorInfo((3,), "int8", Q)],
          "DEQUANTIZE gives float32, which has fewer digits than float64"),
+        (ip.ops.Dequantize(), [TensorInfo((3,), "int16", Q)], "DEQUANTIZE takes int16 with the zero point 0 only"),
+        (Addition(), [TensorInfo((3,), "int16", Q)] * 2, "ADD takes int16 with the zero point 0 only"),
+        (Concat(0), [TensorInfo((3,), "int16", Q)] * 2, "CONCATENATION takes int16 with the zero point 0 only"),
+        (Transpose((0,)), [TensorInfo((3,), "int16", Q)], None),
     ],
 )  # fmt: skip
 def test_reasons_tell_it_of_one_layer(op, infos, reason):
@@ -384,6 +397,22 @@ def test_reasons_tell_it_of_one_layer(op, infos, reason):
     values = [network.add_input_layer(number, info) for number, info in enumerate(infos)]
     layer = network.add_layer(op, *values, name="layer")
     assert reasons(layer) == ([] if reason is None else [reason])
+
+
+@pytest.mark.parametrize(
+    ("given", "result", "reason"),
+    [
+        (TensorInfo((3,), "int16", Q), TensorInfo((3,), "int16", Quantization(0.5)), "with the zero point 0 only"),
+        (TensorInfo((3,), "int16", Quantization(0.25)), TensorInfo((3,), "int16", Q), "with the zero point 0 only"),
+        (TensorInfo((3,), "int16", Q), TensorInfo((3,), "int8", Quantization(0.25)), ""),
+        (TensorInfo((3,)), TensorInfo((3,), "int16", Q), ""),
+    ],
+)
+def test_int16_with_a_zero_point_is_not_quantized_to_int16(given, result, reason):
+    network = Network("one")
+    op = ip.ops.Quantize(dtype=result.dtype, rounding=ip.ops.RoundingMethod.HALF_AWAY_FROM_ZERO)
+    layer = network.add_layer(op, network.add_input_layer(0, given), outputs=[result])
+    assert [text.removeprefix("QUANTIZE takes int16 ") for text in reasons(layer)] == [reason] * bool(reason)
 
 
 def test_far_ends_of_slices_are_cut_and_constant_texts_refused():
@@ -478,3 +507,16 @@ def test_a_quantized_clamp_with_any_bounds_is_a_maximum_and_a_minimum(dtype, q, 
     values = np.linspace(low, high, 256).astype(dtype)
     written = ip.load(write(network), ["CpuRef"]).run([values])[0]
     np.testing.assert_array_equal(written, ip.load(network, ["CpuRef"]).run([values])[0])
+
+
+@pytest.mark.parametrize(("mean", "variance", "gamma"), [
+    (np.inf, 1, 1), (-np.inf, 1, -2), (1, np.inf, 1), (1, 1, np.inf), (1e30, 1e-20, 1e30), (2, 0, 1e38),
+])  # fmt: skip
+def test_a_batch_normalization_with_extreme_parameters_keeps_its_infinite_results(mean, variance, gamma):
+    network, x = image((1, 2, 1, 3))
+    parameters = [network.add_constant_layer(np.float32([value, 1])) for value in (mean, variance, 0.5, gamma)]
+    content = finished(network, network.add_batch_normalization_layer(x, *parameters, eps=0.0))
+    array = np.float32([[[[-3, 0, 3]], [[1, 2, -np.inf]]]])
+    [expected] = reference_outputs(network.graph, {0: array}).values()
+    [result] = reference_outputs(load(content).graph, {0: array}).values()
+    np.testing.assert_allclose(result, expected, 1e-5)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from interposer.core.records import dataclass
 from interposer.core.types import Array, DataType, Quantization, TensorInfo, TensorShape
 from interposer.ir.graph import Layer, Value
 from interposer.writers.armnn.releases import Release

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.records import dataclass
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Value
 from interposer.writers.emission import Names

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from interposer.core.records import dataclass
 from interposer.core.types import Array, DataType, Quantization
 
 __all__ = ["Tensor", "turned"]

@@ -20,14 +20,12 @@ from interposer.writers.tflite.tflite_window_options import SAME, VALID, Sliding
 __all__ = ["bias_of", "bias_options", "check_weights"]
 
 
-def bias_of(draft: Draft, x: Tensor, weights: Tensor, channels: int) -> Tensor | None:
+def bias_of(draft: Draft, x: Tensor, weights: Tensor, channels: int) -> Tensor:
     """Return the bias operand, with the scale of input times weights if it is quantized.
 
-    An absent bias becomes `channels` zeros if the weights are constant, else None.
+    An absent bias becomes `channels` zeros, as kernels of convolutions need one.
     """
     bias = draft.optional(2)
-    if bias is None and weights.array is None:
-        return None
     q = _sums(x.info, weights.info)
     if bias is None:
         return draft.constant(np.zeros(draft.known(channels, "number of channels")), _bias_type(x.info), "bias", q)

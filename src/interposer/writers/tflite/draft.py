@@ -14,7 +14,7 @@ from interposer.writers.legalization import origin
 from interposer.writers.operands import Operands
 from interposer.writers.refusals import refuse
 from interposer.writers.tflite.sheet import Operator, Sheet, Tensor
-from interposer.writers.tflite.takes import data_operands, gives_others, taken, wider
+from interposer.writers.tflite.takes import data_operands, gives_others, needs_zero, taken, wider
 
 __all__ = ["Draft"]
 
@@ -147,8 +147,10 @@ class Draft(Operands[Tensor]):
 
         The keys are the types to replace. `data_infos` are the infos of the operands that are data; without any, those
         of the results (`giving`) count. The layer is refused if no accepted type is wide enough, or if the data is
-        quantized.
+        quantized, also if it is int16 with a zero point that the operator does not subtract.
         """
+        if needs_zero(kind, [*data_infos, *giving]):
+            refuse(f"{kind} takes int16 with the zero point 0 only")
         widths: dict[DataType, DataType] = {}
         for info in [*data_infos, *([] if data_infos else giving)]:
             if taken(kind, info) or info.dtype in widths:

@@ -23,7 +23,8 @@ def fully_connected(draft: Draft, op: FullyConnected) -> Tensor:
     if not op.keep_dims and (len(x.shape) != 2 or x.shape[1] != size):
         x = draft.reshape(x, _rows(draft, x, size))
     check_weights(x, weights)
-    bias = bias_of(draft, x, weights, outputs)
+    has_bias = draft.optional(2) is not None or weights.array is not None
+    bias = bias_of(draft, x, weights, outputs) if has_bias else None
     return draft.final("FULLY_CONNECTED", x, weights, bias, keep_num_dims=op.keep_dims, **bias_options(draft, x, bias))
 
 

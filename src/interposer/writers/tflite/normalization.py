@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from interposer.core.schema import Op
+from interposer.core.types import Array
 from interposer.ops.normalization import (
     BatchNormalization,
     GroupNormalization,
@@ -55,7 +56,10 @@ def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
 
 @writer(BatchNormalization)
 def batch_normalization(draft: Draft, op: BatchNormalization) -> Tensor:
-    """Write BatchNormalization as a factor and an offset per channel."""
+    """Write BatchNormalization as a factor and an offset per channel.
+
+    If one of them is not finite, the mean is subtracted first, since the offset is NaN where the result is infinite.
+    """
     x, *statistics = draft.tensors()
     arrays = [tensor.array for tensor in statistics]
     if any(array is None for array in arrays) or not x.dtype.is_float:
@@ -63,12 +67,19 @@ def batch_normalization(draft: Draft, op: BatchNormalization) -> Tensor:
     mean, variance, beta, gamma = (np.asarray(array, np.float64).reshape(-1) for array in arrays)
     shape = [1] * draft.rank
     shape[channel_axis(op.data_layout, draft.rank)] = -1
-    factor = gamma / np.sqrt(variance + op.eps)
-    scales, offsets = (
-        draft.constant(values.reshape(shape), x.dtype, name)
-        for name, values in (("factor", factor), ("offset", beta - mean * factor))
-    )
-    return draft.final("ADD", draft.node("MUL", x, scales, giving=x.info), offsets)
+    with np.errstate(all="ignore"):
+        factor = gamma / np.sqrt(variance + op.eps)
+        offset = beta - mean * factor
+        is_finite = np.isfinite(np.stack([factor, offset]).astype(x.dtype.numpy)).all()
+
+    def constant(values: Array, name: str) -> Tensor:
+        return draft.constant(values.reshape(shape), x.dtype, name)
+
+    centered = x
+    if not is_finite:
+        centered, offset = draft.node("SUB", x, constant(mean, "mean"), giving=x.info), beta
+    product = draft.node("MUL", centered, constant(factor, "factor"), giving=x.info)
+    return draft.final("ADD", product, constant(offset, "offset"))
 
 
 @writer(GroupNormalization, InstanceNormalization, LayerNormalization, MeanVarianceNormalization, RmsNormalization)

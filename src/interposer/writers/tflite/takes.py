@@ -12,7 +12,7 @@ from typing import Final
 from interposer.core.types import DataType, TensorInfo
 from interposer.writers.widening import WIDER
 
-__all__ = ["data_operands", "gives_others", "taken", "wider"]
+__all__ = ["data_operands", "gives_others", "needs_zero", "taken", "wider"]
 
 _BYTES: Final = "i8 u8"
 _CODES: Final = "i8 u8 i16"
@@ -144,6 +144,14 @@ _SCALES_ALONG_AN_AXIS: Final = frozenset(
         "SPLIT_V", "TILE", "TRANSPOSE", "TRANSPOSE_CONV",
     }
 )  # fmt: skip
+_SYMMETRIC_INT16: Final = frozenset(
+    {
+        "ABS", "ADD", "BATCH_MATMUL", "BATCH_TO_SPACE_ND", "CONCATENATION", "CONV_2D", "DEPTHWISE_CONV_2D",
+        "DEQUANTIZE", "EXP", "FULLY_CONNECTED", "LEAKY_RELU", "LOG", "LOGISTIC", "MEAN", "MIRROR_PAD", "MUL",
+        "QUANTIZE", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "RELU", "RELU6", "RSQRT", "SOFTMAX",
+        "SPACE_TO_BATCH_ND", "SQRT", "SUB", "SUM", "TANH", "TRANSPOSE_CONV",
+    }
+)  # fmt: skip
 _INDICES: Final[dict[str, frozenset[int]]] = {
     **dict.fromkeys(
         (
@@ -190,6 +198,17 @@ def taken(kind: str, info: TensorInfo) -> bool:
     if q is not None and q.per_axis and kind not in _SCALES_ALONG_AN_AXIS:
         return False
     return info.dtype in _TYPES[kind][info.is_quantized]
+
+
+def needs_zero(kind: str, infos: Sequence[TensorInfo]) -> bool:
+    """Return True if the TFLite operator `kind` takes int16 with the zero point 0 only, and a tensor has another one.
+
+    `infos` are those of the data and of the results. QUANTIZE between int16 and other types takes any zero point.
+    """
+    short = [info.quantization for info in infos if info.dtype is DataType.INT16]
+    if kind not in _SYMMETRIC_INT16 or (kind == "QUANTIZE" and len(short) < len(infos)):
+        return False
+    return any(q is not None and any(q.zero_points) for q in short)
 
 
 def wider(kind: str, dtype: DataType) -> DataType | None:
